@@ -31,6 +31,11 @@ race: ## Run the tests under the race detector, which needs a C compiler: 6 minu
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
+# Rust of Debian 12, the oldest that the crate supports, before one of the user's own.
+.PHONY: rust
+rust: ## Test the crate of guest/rust and its examples natively: a minute.
+	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
+
 # The modules inside this one are apart so that an importer of kubewasm does not see
 # what they need: Kubernetes itself, other plugin systems, container runtimes.
 .PHONY: modules

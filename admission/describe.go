@@ -105,7 +105,7 @@ func (p *Plugin) declaredRules() (rules []admissionregistrationv1.RuleWithOperat
 // version returns a digest of what decides.
 func (p *Plugin) version() string {
 	cfg := p.cfg
-	cfg.Mode, cfg.Order, cfg.FailurePolicy, cfg.CircuitBreaker = "", 0, "", host.CircuitBreaker{}
+	cfg.Mode, cfg.Order, cfg.FailurePolicy, cfg.CircuitBreaker, cfg.Record = "", 0, "", host.CircuitBreaker{}, nil
 	return digestOf(p.Digest(), cfg)
 }
 

@@ -28,6 +28,8 @@ type compiled struct {
 	// profiler is wasmbin.Profiler, nil if the guest is not profiled.
 	profiler wazero.CompiledModule
 	info     *wasmbin.Info
+	// content is what new memories begin with, if wazero does not have it.
+	content content
 	// exports are the exported functions, which wazero collects anew for each call.
 	exports map[string]api.FunctionDefinition
 	// imports are the imported functions. Of those with one name, hosted has the first;
@@ -43,6 +45,12 @@ type compiled struct {
 	cancel context.CancelFunc
 	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
 	users int
+
+	// mapping puts the machine code into a mapping, whose file begins with the name in codeFile,
+	// empty if it does not come from the cache. code is the mapping, nil if there is none.
+	mapping  sync.Once
+	codeFile string
+	code     []byte
 
 	linking sync.Once
 	linkErr error
@@ -151,15 +159,6 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 			c.err = fmt.Errorf("compiler panicked: %v", r)
 		}
 	}()
-	module, info, err := c.rewrite(module)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		c.err = err
-		return
-	}
-	c.info = info
 	pages := uint32(c.key.memoryBytes / pageSize)
 	if c.key.profile {
 		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
@@ -172,8 +171,7 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 			return
 		}
 	}
-	if c.module, err = c.compile(ctx, module); err != nil {
-		c.err = shorten(err)
+	if c.err = c.compile(ctx, module); c.err != nil {
 		return
 	}
 	c.exports, c.imports = c.module.ExportedFunctions(), c.module.ImportedFunctions()
@@ -192,29 +190,116 @@ func rewriters(module string) bool {
 	return module == wasmbin.YieldModule || module == wasmbin.ProfilerModule
 }
 
-// compile compiles a rewritten module, or takes its machine code from the cache.
-func (c *compiled) compile(ctx context.Context, module []byte) (wazero.CompiledModule, error) {
-	code := c.owner.code
-	if code.dir == "" {
-		return c.wasm.CompileModule(ctx, module)
+// compile rewrites and compiles the module, or takes the result of that from the cache.
+func (c *compiled) compile(ctx context.Context, module []byte) error {
+	opts, code := c.rewriting(), c.owner.code
+	key := stubKeyOf(c.key.digest, opts, c.owner.goPass)
+	if c.key.profile {
+		code.dir = "" // It is a guest of a few calls.
 	}
-	files := code.files(module)
-	code.check(files)
+	if code.dir != "" && c.fromCache(ctx, key) == nil {
+		return nil
+	}
+	module, info, err := rewrite(module, opts, c.owner.goPass)
+	if errors.Is(err, wasmbin.ErrTooSlow) {
+		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
+	}
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	var files []string
+	if code.dir != "" {
+		files = code.files(module)
+		remove(files...) // Of a process that ended before it had the stub.
+	}
 	compiled, err := c.wasm.CompileModule(ctx, module)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && code.dir != "" && ctx.Err() == nil {
 		// wazero fails if it cannot write to the cache, as on a full disk, and then has the
 		// code in memory. It stays there until the runtime is closed.
 		compiled, err = c.wasm.CompileModule(ctx, module)
 	}
-	if err == nil {
-		code.keep(files)
+	if err != nil {
+		return shorten(err)
 	}
-	return compiled, err
+	c.module, c.info = compiled, info
+	if stub, err := newStub(module, info); err == nil && code.move(files, code.files(stub.module)) {
+		// If anything fails, the next load takes as long as this one.
+		if c.owner.stubs.write(key, stub) == nil && c.fromCache(ctx, key) == nil {
+			_ = compiled.Close(context.Background()) // Only of its code in memory.
+		}
+		_ = code.trim() // The next runtime reports it.
+	}
+	return nil
 }
 
-// rewrite makes a module ready for wazero under the limits of the versions that share it.
-func (c *compiled) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
-	out, info, err := c.owner.rewritten.rewrite(module, c.key.digest, wasmbin.Options{
+// fromCache takes the compiled module from the cache.
+func (c *compiled) fromCache(ctx context.Context, key stubKey) error {
+	stub, content, err := c.owner.stubs.read(key)
+	if err != nil {
+		return err
+	}
+	loaded, err := c.load(ctx, stub.module)
+	if err != nil {
+		content.close()
+		return err
+	}
+	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, *content, c.owner.code.mapped(key)
+	return nil
+}
+
+var errNoCode = errors.New("the cache has no machine code for the module")
+
+// load compiles a stub, for which wazero takes the machine code of the module from the cache.
+// The error is errNoCode if it did not.
+func (c *compiled) load(ctx context.Context, stub []byte) (wazero.CompiledModule, error) {
+	files := c.owner.code.files(stub)
+	held := c.owner.code.hold(files)
+	defer held.close()
+	if !held.are(files) {
+		return nil, errNoCode
+	}
+	module, err := c.wasm.CompileModule(ctx, stub)
+	if err == nil && !held.are(files) {
+		// Another process has removed the file, or it is for another processor. So wazero
+		// has compiled the stub.
+		_ = module.Close(context.Background())
+		remove(files...)
+		err = errNoCode
+	}
+	return module, err
+}
+
+// mapCode has the machine code in a mapping of a file from now on, if that can be. fn is a
+// function of an instance.
+func (c *compiled) mapCode(fn api.Function) {
+	if c.codeFile != "" {
+		c.mapping.Do(func() {
+			code, made, err := mapCode(fn, c.codeFile)
+			if err == nil {
+				c.code = code
+			}
+			if made {
+				_ = c.owner.code.trim() // The next runtime reports it.
+			}
+		})
+	}
+}
+
+// rest gives back the machine code that is resident, until it runs again. The caller has an
+// instance, which keeps the mapping.
+func (c *compiled) rest() {
+	if c.code != nil {
+		dropPages(c.code)
+	}
+}
+
+// rewriting returns how the module is made ready for wazero, under the limits of the versions
+// that share it.
+func (c *compiled) rewriting() wasmbin.Options {
+	return wasmbin.Options{
 		Meter:            true,
 		Fuel:             fuelSlice,
 		LimitComplexity:  true,
@@ -226,16 +311,13 @@ func (c *compiled) rewrite(module []byte) ([]byte, *wasmbin.Info, error) {
 		ExpandRemainders: runtime.GOARCH == "arm64",
 		DefineMemory:     c.key.defineMemory,
 		Profile:          c.key.profile,
-	})
-	if errors.Is(err, wasmbin.ErrTooSlow) {
-		err = fmt.Errorf("%w; limits.compile can allow more, and is %s for a module whose sha256 is given", err, defaultCompile)
 	}
-	return out, info, err
 }
 
 // free closes what build and link have made. The machine code stays in the cache of the
 // Runtime.
 func (c *compiled) free() {
+	c.content.close()
 	if c.wasm == nil {
 		return
 	}

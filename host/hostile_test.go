@@ -442,7 +442,7 @@ func TestHammerOfTrapsAndCloses(t *testing.T) {
 		duration /= 10
 	}
 	before := runtime.NumGoroutine()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(host.RuntimeConfig{IdleAfter: 100 * time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}

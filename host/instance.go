@@ -27,7 +27,9 @@ type Instance struct {
 	hold *Hold
 	// gone is set once the instance has left the pool. The pool's mutex guards
 	// it.
-	gone   bool
+	gone bool
+	// swept is set if no caller has taken the instance since the last sweep.
+	swept  bool
 	module api.Module
 	memory api.Memory
 	// linear is the memory that the field memory is a view of.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
+	"github.com/kubewasm/kubewasm/internal/private"
 )
 
 // defaultCacheBytes is the default of RuntimeConfig.CacheBytes.
@@ -19,7 +20,7 @@ const defaultCacheBytes = 1 << 30
 // codeCache is the directory in which wazero keeps machine code. wazero neither removes its
 // files nor says when it used one, and has a checksum for a part of them only: a changed
 // offset of a function would be called. So the host knows their names, and keeps a checksum
-// of the whole beside each.
+// of the whole beside each. Where it does not know them, modules are compiled each time.
 type codeCache struct {
 	dir string // That of RuntimeConfig.CacheDir, empty without a cache.
 	max int64
@@ -31,9 +32,8 @@ const sumSuffix = ".crc32c"
 // cpuFeatures is more than the number of sets of features for which wazero generates code.
 const cpuFeatures = 16
 
-// files returns the files that the machine code of a rewritten module may be in, one for each
-// set of features of a processor: TestCodeCacheKnowsTheFiles holds it. Of other names nothing
-// is known, and such a file is as old as it is.
+// files returns the files that the machine code of a module may be in, one for each set of
+// features of a processor: TestCodeCacheKnowsTheFiles holds it.
 func (c codeCache) files(module []byte) (files []string) {
 	dirs, _ := filepath.Glob(filepath.Join(c.dir, "wazero-*-"+runtime.GOARCH+"-"+runtime.GOOS))
 	if len(dirs) == 0 {
@@ -57,42 +57,101 @@ func (c codeCache) files(module []byte) (files []string) {
 	return files
 }
 
-// check removes files that are not what was written, and marks the others as used.
-func (c codeCache) check(files []string) {
-	for _, name := range files {
-		got, info, err := checksum(name)
+// held are the files of machine code that a module has, open, so that no other file can be
+// taken for one of them. A file that is not there is nil.
+type held []*os.File
+
+// hold opens the files, marks them as used, and removes those that are not what was written.
+func (c codeCache) hold(files []string) held {
+	all := make(held, len(files))
+	for i, name := range files {
+		f, err := os.Open(name)
 		if err != nil {
 			continue
 		}
-		want, err := os.ReadFile(name + sumSuffix)
-		if err != nil || string(want) != got {
+		got, info, err := checksum(f)
+		want, wantErr := os.ReadFile(name + sumSuffix)
+		if err != nil || wantErr != nil || string(want) != got {
+			_ = f.Close()
 			remove(name)
 			continue
 		}
+		all[i] = f
 		diskcache.Use(name, info)
 		if info, err := os.Stat(name + sumSuffix); err == nil {
 			diskcache.Use(name+sumSuffix, info)
 		}
 	}
+	return all
 }
 
-// keep writes the checksums of files that are new, and makes room for them.
-func (c codeCache) keep(files []string) {
-	added := false
-	for _, name := range files {
-		if _, err := os.Stat(name + sumSuffix); err == nil {
+// are reports whether the names are still those of the files, and at least one is.
+func (h held) are(files []string) bool {
+	any := false
+	for i, name := range files {
+		now, err := os.Stat(name)
+		if h[i] == nil {
+			if err == nil {
+				return false
+			}
 			continue
 		}
-		if got, _, err := checksum(name); err == nil {
-			added = true
-			if diskcache.Write(name+sumSuffix, []byte(got)) != nil {
-				remove(name) // It would not be used.
-			}
+		any = true
+		then, thenErr := h[i].Stat()
+		if err != nil || thenErr != nil || !os.SameFile(now, then) {
+			return false
 		}
 	}
-	if added {
-		_ = c.trim() // The next runtime reports it.
+	return any
+}
+
+func (h held) close() {
+	for _, f := range h {
+		_ = f.Close() // Which may be nil.
 	}
+}
+
+// move gives the files that wazero has written for a module the names of those of another,
+// and writes their checksums. It reports whether there are any.
+func (c codeCache) move(from, to []string) (moved bool) {
+	for i, name := range from {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		sum, _, err := checksum(f)
+		_ = f.Close()
+		if err == nil {
+			err = diskcache.Write(to[i]+sumSuffix, []byte(sum))
+		}
+		if err == nil {
+			err = os.Rename(name, to[i])
+		}
+		if err != nil {
+			remove(name)
+			continue
+		}
+		moved = true
+	}
+	return moved
+}
+
+// mappedDir is the directory of files that are mapped, within that of the compiled modules.
+const mappedDir = "kubewasm-mapped"
+
+// makeMapped makes that directory.
+func (c codeCache) makeMapped() error {
+	dir := filepath.Join(c.dir, mappedDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return private.CheckDirectory(dir)
+}
+
+// mapped returns what the name of the file begins with that the machine code of a module is
+// mapped from.
+func (c codeCache) mapped(key stubKey) string {
+	return filepath.Join(c.dir, mappedDir, hex.EncodeToString(key[:]))
 }
 
 // trim removes what was not used for the longest time, also what other versions of wazero
@@ -102,28 +161,25 @@ func (c codeCache) trim() error {
 	if err != nil {
 		return err
 	}
-	_, err = diskcache.Trim(c.max, append(dirs, filepath.Join(c.dir, rewrittenDir))...)
+	_, err = diskcache.Trim(c.max, append(dirs, filepath.Join(c.dir, stubsDir), filepath.Join(c.dir, mappedDir))...)
 	return err
 }
 
-func remove(name string) {
-	_ = os.Remove(name)
-	_ = os.Remove(name + sumSuffix)
+func remove(names ...string) {
+	for _, name := range names {
+		_ = os.Remove(name)
+		_ = os.Remove(name + sumSuffix)
+	}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checksum returns the checksum of a file as text.
-func checksum(name string) (sum string, info os.FileInfo, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", nil, err
-	}
-	defer f.Close()
+func checksum(f *os.File) (sum string, info os.FileInfo, err error) {
+	h := crc32.New(castagnoli)
 	if info, err = f.Stat(); err != nil {
 		return "", nil, err
 	}
-	h := crc32.New(castagnoli)
 	if _, err := io.Copy(h, f); err != nil {
 		return "", nil, err
 	}

@@ -63,7 +63,10 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		}
 	}
 	if err := p.build(ctx, cfg.Source, cfg.SHA256); err != nil {
-		return nil, errors.Join(err, p.stopRecording())
+		if stopErr := p.stopRecording(); stopErr != nil {
+			err = errors.Join(err, stopErr)
+		}
+		return nil, err // Unwrap returns the error without the plugin's name.
 	}
 	if err := rt.add(p); err != nil {
 		return nil, errors.Join(err, p.current.Load().close(context.WithoutCancel(ctx)), p.stopRecording())
@@ -104,6 +107,7 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 			v = p.current.Load()
 		}
 		if inst, err = v.acquire(ctx, again); err == nil {
+			inst.swept = false
 			if v.tapes != nil {
 				inst.record()
 			}

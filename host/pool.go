@@ -301,6 +301,28 @@ func (p *pool) move(inst *Instance) {
 	}
 }
 
+// sweep discards each idle instance that was idle in the sweep before, too, and that no caller
+// has taken in between. rest is called before.
+func (p *pool) sweep(rest func()) {
+	for i := range p.slots {
+		inst := p.slots[i].take()
+		if inst == nil {
+			continue
+		}
+		if p.guarded {
+			inst.linear.Show()
+		}
+		if !inst.swept {
+			inst.swept = true
+			p.put(inst)
+			continue
+		}
+		rest()
+		p.discard(inst)
+		p.lose(inst)
+	}
+}
+
 // settle gives the idle instances to the callers that wait, or discards them if
 // the pool is closed.
 func (p *pool) settle() {

@@ -76,7 +76,7 @@ func (v *version) describe() record.Version {
 	r := record.Version{
 		Plugin: cfg.Name, SHA256: v.digest, Kind: v.plugin.adapter.Kind, Config: cfg.GuestConfig, Args: cfg.Args,
 		Grants: cfg.Grants, Limits: limits, Reset: string(cfg.Reset), Engine: rewritingVersion,
-		GoPass: v.plugin.runtime.rewritten.goPass, Arch: runtime.GOARCH, ABI: 1,
+		GoPass: v.plugin.runtime.goPass, Arch: runtime.GOARCH, ABI: 1,
 	}
 	if d := v.dialect; d != nil {
 		r.Dialect, r.Start, r.Command, r.DefineMemory = d.Name, d.Start, d.Command, d.DefineMemory

@@ -164,7 +164,9 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	}
 	for name := range v.compiled.exports {
 		var ok bool
-		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
+		fn := inst.module.ExportedFunction(name)
+		if v.handles, ok = handlesOf(fn); ok {
+			v.compiled.mapCode(fn)
 			break
 		}
 	}
@@ -293,6 +295,12 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst.ctx.instantiation = nil
 	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
 	inst.meter.bind(module)
+	if v.snapshot == nil {
+		if err := v.compiled.content.write(inst.memory); err != nil {
+			v.discard(inst)
+			return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+		}
+	}
 	if v.snapshot != nil {
 		inst.bindGlobals()
 		if v.compiled.info.Starts {

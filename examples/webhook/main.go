@@ -6,7 +6,8 @@
 // -api-token-file or -api-clients there is a management API as well, for the paths
 // /plugins; with -state-dir, what it loads is there after a restart. In a cluster, or
 // with -kubeconfig, policies may come from ConfigMaps and Secrets, choose namespaces
-// by their labels, and look at objects.
+// by their labels, and look at objects. With -audit-interval, what is in the cluster is
+// audited by the policies as well.
 //
 // The directory manifests installs it in a cluster.
 package main
@@ -58,6 +59,7 @@ type options struct {
 	registries                                    string
 	clients                                       []string
 	tokens                                        tokenOptions
+	audits                                        auditOptions
 	memoryBytes                                   uint64
 	bodyBytes, cacheBytes                         int64
 	interval                                      time.Duration
@@ -71,6 +73,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.server.KeyFile, "key", "", "`file` of its key, PEM")
 	flags.StringVar(&o.server.ClientCAFile, "client-ca", "", "`file` of the CA that signs the API server's client certificate; none asks for no certificate")
 	o.tokens.flags(flags)
+	o.audits.flags(flags)
 	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "how long to serve on when told to end")
 	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
 	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
@@ -94,7 +97,7 @@ func parse(args []string) (*options, error) {
 	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
 		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
 	}
-	if err := o.tokens.check(); err != nil {
+	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
 	}
 	if o.server.MaxBodyBytes <= 0 {
@@ -146,7 +149,8 @@ func run(ctx context.Context, args []string) error {
 		Runtime: rt, Engine: engine, OCI: artifacts.Source, Directory: o.stateDir, Interval: o.interval,
 		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
 	}
-	if err := connect(ctx, o.kube, &cfg); err != nil {
+	cluster, err := connect(ctx, o.kube, &cfg)
+	if err != nil {
 		return err
 	}
 	manager, err := manage.New(ctx, cfg)
@@ -176,6 +180,24 @@ func run(ctx context.Context, args []string) error {
 			if err := manager.FollowFile(following, o.policies); err != nil {
 				logger.Error("apply policies", "err", err)
 			}
+		}()
+	}
+
+	if o.audits.interval != 0 {
+		audits, err := newAuditing(ctx, &o.audits, cluster, engine, manager.Ready, logger)
+		if err != nil {
+			return err
+		}
+		registry.MustRegister(audits.metrics)
+		auditing, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			audits.run(auditing)
+		}()
+		defer func() {
+			stop()
+			<-ended
 		}()
 	}
 

@@ -35,7 +35,7 @@ func document(t *testing.T, name string) []byte {
 // result is a Deployment whose container mounts volumes that there are, with arguments that
 // the server takes and a configuration of registries that it reads.
 func TestManifestsOfComponents(t *testing.T) {
-	for _, component := range []string{"", "image-volumes", "registry"} {
+	for _, component := range []string{"", "image-volumes", "registry", "audit"} {
 		t.Run(component, func(t *testing.T) {
 			deployment := document(t, "deployment.yaml")
 			var kustomization struct {

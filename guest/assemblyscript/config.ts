@@ -141,6 +141,33 @@ export class Value {
 
   /** unknown reports that a class has no such field, but those in names. */
   unknown(names: string): void {
-    this.mistake(`unknown field, want one of ${names.replaceAll(" ", ", ")}`);
+    const list = names.split(" ");
+    let best = "";
+    let least = this.key.length / 3 + 1;
+    for (let i = 0; i < list.length; i++) {
+      const d = distance(this.key, list[i]);
+      if (d >= least) continue;
+      best = list[i];
+      least = d;
+    }
+    this.mistake("unknown field, " + (best.length != 0 ? `did you mean "${best}"?` : "there are " + list.join(", ")));
   }
+}
+
+/** distance returns the number of edits that turn a into b: a letter added, left out, or replaced. */
+function distance(a: string, b: string): i32 {
+  let above = new StaticArray<i32>(b.length + 1);
+  let row = new StaticArray<i32>(b.length + 1);
+  for (let j = 0; j <= b.length; j++) above[j] = j;
+  for (let i = 0; i < a.length; i++) {
+    row[0] = i + 1;
+    for (let j = 0; j < b.length; j++) {
+      const cost = above[j] + ((a.charCodeAt(i) | 0x20) == (b.charCodeAt(j) | 0x20) ? 0 : 1);
+      row[j + 1] = min(cost, min(above[j + 1], row[j]) + 1);
+    }
+    const swap = above;
+    above = row;
+    row = swap;
+  }
+  return above[b.length];
 }

@@ -212,3 +212,8 @@ export class Json {
     return this.kind == Kind.Object ? "{" + parts.join(",") + "}" : "[" + parts.join(",") + "]";
   }
 }
+
+/** quote returns a string as JSON. */
+export function quote(s: string): string {
+  return reader.quote(s);
+}

@@ -42,6 +42,7 @@ class Value extends Message {
 @final
 export class Quantity extends Value {
   private read: bool = false;
+  private valid: bool = false;
   private mantissa: i64 = 0;
   private scale: i32 = 0;
 
@@ -55,6 +56,12 @@ export class Quantity extends Value {
   /** The quantity as it is written. */
   get text(): string {
     return this.field_(1);
+  }
+
+  /** isValid reports whether it is a quantity. */
+  get isValid(): bool {
+    this.parse();
+    return this.valid;
   }
 
   private parse(): void {
@@ -106,6 +113,7 @@ export class Quantity extends Value {
   }
 
   private set(m: i64, scale: i32, rest: bool): void {
+    this.valid = true;
     this.mantissa = rest ? m + 1 : m;
     this.scale = scale;
     if (scale < -9) { // Nothing is smaller than a nano.
@@ -126,6 +134,7 @@ export class Quantity extends Value {
       if (scale < 0) m = down(m, -scale);
       scale = scale < 0 ? 0 : scale;
       if (bits + (64 - <i32>clz(m)) > 63) {
+        this.valid = true;
         this.mantissa = i64.MAX_VALUE;
         return;
       }

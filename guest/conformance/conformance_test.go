@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +48,7 @@ var languages = []struct {
 		return file
 	}},
 	{"C", nil, compileC},
+	{"Rust", nil, compileRust},
 	{"AssemblyScript", nil, compileAssemblyScript},
 	{"WebAssembly text", []string{"scheduler", "queue", "admission", "hook"}, func(t *testing.T, name string) string {
 		return filepath.Join("testdata", name+".wasm")
@@ -79,6 +81,38 @@ func build(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// rustGuests compiles the guests in Rust, all at once, and returns their directory.
+var rustGuests = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "conformance-rust")
+	if err != nil {
+		return "", err
+	}
+	cleanUp = append(cleanUp, func() { os.RemoveAll(dir) })
+	return dir, guestbuild.RustExamples(context.Background(), "rust", dir)
+})
+
+// cleanUp has what is done after all tests.
+var cleanUp []func()
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, f := range cleanUp {
+		f()
+	}
+	os.Exit(code)
+}
+
+func compileRust(t *testing.T, name string) string {
+	dir, err := rustGuests()
+	if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name+".wasm")
 }
 
 // run runs the cases of a guest against it in each language.

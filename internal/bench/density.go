@@ -36,6 +36,8 @@ type load struct {
 	// Hooks are the modules of a node agent.
 	Hooks []string
 	Cache string
+	// Idle is set to measure after the instances that served the calls are closed.
+	Idle bool
 }
 
 // loaded is what a process says: its resident memory, with the snapshots of guests, and the
@@ -97,6 +99,7 @@ func benchDensity(b *bench) error {
 		}
 		errs = append(errs, add(fmt.Sprintf("%d policies of one Go module, cold", n), load{Policies: n, Module: policy}, n, most, 0))
 	}
+	errs = append(errs, add("50 policies of one Go module, idle", load{Policies: 50, Module: policy, Idle: true}, 50, 100e6, 0))
 	others, err := different(policy, dir, 50)
 	if err != nil {
 		return err
@@ -110,8 +113,14 @@ func benchDensity(b *bench) error {
 		l := load{Policies: n, Module: others, Different: true, Cache: cache}
 		errs = append(errs, add(fmt.Sprintf("%d different Go policies, cold", n), l, n, most, 0))
 		errs = append(errs, add(fmt.Sprintf("%d different Go policies, warm", n), l, n, most, ready))
+		l.Idle = true
+		errs = append(errs, add(fmt.Sprintf("%d different Go policies, warm, idle", n), l, n, most, ready))
 	}
-	errs = append(errs, add("a node agent with 4 Go guests", load{Hooks: agent}, 0, 60e6, 0))
+	l := load{Hooks: agent, Cache: filepath.Join(dir, "agent")}
+	errs = append(errs, add("a node agent with 4 Go guests, cold", l, 0, 60e6, 0))
+	errs = append(errs, add("a node agent with 4 Go guests, warm", l, 0, 60e6, 0))
+	l.Idle = true
+	errs = append(errs, add("a node agent with 4 Go guests, warm, idle", l, 0, 60e6, 0))
 	return errors.Join(errs...)
 }
 
@@ -151,7 +160,11 @@ func runDensity(ctx context.Context, text string) error {
 		return err
 	}
 	start := time.Now()
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: l.Cache})
+	cfg := host.RuntimeConfig{CacheDir: l.Cache}
+	if l.Idle {
+		cfg.IdleAfter = time.Second
+	}
+	rt, err := host.NewRuntime(cfg)
 	if err != nil {
 		return err
 	}
@@ -182,6 +195,7 @@ func runDensity(ctx context.Context, text string) error {
 		}
 	}
 	result := loaded{Ready: time.Since(start)}
+	time.Sleep(3 * max(cfg.IdleAfter, 0))
 	debug.FreeOSMemory()
 	if result.Bytes, err = resident(); err != nil {
 		return err

@@ -38,7 +38,7 @@ func benchHost(b *bench) error {
 		return err
 	}
 	for _, part := range []func(*bench, *host.Runtime, []byte) error{
-		benchCall, benchMetering, benchDeadline, benchReset, benchLoad, benchMemory,
+		benchCall, benchMetering, benchDeadline, benchReset, benchIdle, benchLoad, benchMemory,
 	} {
 		if err := part(b, rt, work); err != nil {
 			return err

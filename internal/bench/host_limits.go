@@ -155,6 +155,49 @@ func benchReset(b *bench, rt *host.Runtime, work []byte) error {
 	return nil
 }
 
+// benchIdle measures what the first call of a Go guest takes whose instances were closed since
+// nobody called it, beside the call itself.
+func benchIdle(b *bench, _ *host.Runtime, work []byte) error {
+	rt, err := host.NewRuntime(host.RuntimeConfig{IdleAfter: time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer rt.Close(b.ctx)
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "work", Source: host.Bytes(work)}, host.Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		return err
+	}
+	call := func() (time.Duration, error) {
+		start := time.Now()
+		inst, err := plugin.Acquire(b.ctx)
+		if err != nil {
+			return 0, err
+		}
+		_, err = inst.Call(b.ctx, abi.Filter, 0, 0, 0)
+		took := time.Since(start)
+		inst.Release()
+		return took, err
+	}
+	var first, next []float64
+	for range 101 {
+		for plugin.Stats().Instances > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		for _, times := range []*[]float64{&first, &next} {
+			took, err := call()
+			if err != nil {
+				return err
+			}
+			*times = append(*times, float64(took))
+		}
+	}
+	const most = time.Millisecond
+	ours, warm := median(first), median(next)
+	b.add(fmt.Sprintf("first call of a Go guest of %.1f MB that was idle", float64(len(work))/1e6),
+		short(time.Duration(ours)), "the next one", short(time.Duration(warm)), ours/warm, "<= "+short(most), ours-warm <= float64(most))
+	return nil
+}
+
 // benchLoad measures loading a guest that this machine has compiled before, by
 // another process as far as the host can tell.
 func benchLoad(b *bench, _ *host.Runtime, work []byte) error {

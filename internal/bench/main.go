@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver]
+//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver|audit]
 //
 // It prints a row for each measurement and exits with 0 whenever it could
 // measure: a figure that falls short of its target is a finding, no failure.
@@ -38,6 +38,7 @@ var groups = []struct {
 	{"oci", benchOCI},
 	{"density", benchDensity},
 	{"policyserver", benchPolicyServer},
+	{"audit", benchAudit},
 }
 
 func main() {

@@ -5,3 +5,6 @@ package bindgen
 
 //go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -o testdata/crontab testdata/crontab/crontabs.yaml
 //go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -o testdata/kinds -I testdata/kinds kinds.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -I ../../abi -o ../../guest/rust/src/sched/messages sched.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -I ../../abi -o ../../guest/rust/src/admission/messages admission.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -I ../../abi -o ../../guest/rust/src/hooks/messages hook.proto

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -18,7 +19,7 @@ var Rust = &Language{Name: "rust", Title: "Rust", is: func(name string) bool { r
 
 const rustTarget = "wasm32-unknown-unknown"
 
-func compileRust(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
+func compileRust(ctx context.Context, cfg Config, _ string) ([]byte, error) {
 	cargo, rustc, err := rustToolchain(ctx, cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -27,19 +28,78 @@ func compileRust(ctx context.Context, cfg Config, scratch string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	target := filepath.Join(scratch, "target")
-	args := []string{"build", "--lib", "--target", rustTarget, "--target-dir", target, "--quiet"}
-	profile := "debug"
-	if !cfg.Debug {
-		args, profile = append(args, "--release"), "release"
+	profile := "release"
+	if cfg.Debug {
+		profile = "debug"
+	}
+	var module []byte
+	err = cargoBuild(ctx, cfg.Dir, cargo, rustc, profile, "--lib", func(modules string) error {
+		module, err = os.ReadFile(filepath.Join(modules, library+".wasm"))
+		return err
+	})
+	return module, err
+}
+
+// cargoBuild compiles what of the package in dir is chosen, and calls read with the directory
+// that has the modules. All guests share one directory of cargo, so that the SDK is compiled
+// once; it is locked until read returns, since two guests may have the same name.
+func cargoBuild(ctx context.Context, dir, cargo, rustc, profile, what string, read func(modules string) error) error {
+	target, err := cached("rust", "-target")
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(target + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	args := []string{"build", what, "--target", rustTarget, "--target-dir", target, "--quiet"}
+	if profile == "release" {
+		args = append(args, "--release")
 	}
 	cmd := exec.CommandContext(ctx, cargo, args...)
-	cmd.Dir = cfg.Dir
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "RUSTC="+rustc)
 	if err := run(ctx, cmd); err != nil {
-		return nil, err
+		return err
 	}
-	return os.ReadFile(filepath.Join(target, rustTarget, profile, library+".wasm"))
+	modules := filepath.Join(target, rustTarget, profile)
+	if what == "--examples" {
+		modules = filepath.Join(modules, "examples")
+	}
+	return read(modules)
+}
+
+// hashed is the name under which cargo keeps a module beside the one that it is called by.
+var hashed = regexp.MustCompile(`-[0-9a-f]{16}\.wasm$`)
+
+// RustExamples compiles the examples of the package in dir, which are of the type cdylib, and
+// writes their modules into the directory to. Their metadata are those of the source. The error
+// is that of [Compile].
+func RustExamples(ctx context.Context, dir, to string) error {
+	cargo, rustc, err := rustToolchain(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return cargoBuild(ctx, dir, cargo, rustc, "release", "--examples", func(modules string) error {
+		files, err := filepath.Glob(filepath.Join(modules, "*.wasm"))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if hashed.MatchString(file) {
+				continue
+			}
+			module, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if err := write(filepath.Join(to, filepath.Base(file)), module); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // rustToolchain returns the files of a cargo and a rustc that has the target. Those of PATH

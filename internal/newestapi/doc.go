@@ -17,6 +17,20 @@ package newestapi
 //go:generate go tool kubewasm gen -o ../../guest/api/scheduling k8s.io/api/scheduling/v1/generated.proto
 //go:generate go tool kubewasm gen -o ../../guest/api/schedulingv1alpha3 k8s.io/api/scheduling/v1alpha3/generated.proto
 //go:generate go tool kubewasm gen -o ../../guest/api/storage k8s.io/api/storage/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/admission k8s.io/api/admission/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/apps k8s.io/api/apps/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/authentication k8s.io/api/authentication/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/autoscaling k8s.io/api/autoscaling/v2/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/batch k8s.io/api/batch/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/core k8s.io/api/core/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/meta k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/networking k8s.io/api/networking/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/policy k8s.io/api/policy/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/rbac k8s.io/api/rbac/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/resourceapi k8s.io/api/resource/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/scheduling k8s.io/api/scheduling/v1/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/schedulingv1alpha3 k8s.io/api/scheduling/v1alpha3/generated.proto
+//go:generate go tool kubewasm gen -lang rust -o ../../guest/rust/src/api/storage k8s.io/api/storage/v1/generated.proto
 //go:generate go tool kubewasm gen -lang c -o ../../guest/c/kubewasm/admission k8s.io/api/admission/v1/generated.proto
 //go:generate go tool kubewasm gen -lang c -o ../../guest/c/kubewasm/apps k8s.io/api/apps/v1/generated.proto
 //go:generate go tool kubewasm gen -lang c -o ../../guest/c/kubewasm/authentication k8s.io/api/authentication/v1/generated.proto

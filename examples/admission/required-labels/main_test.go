@@ -10,6 +10,7 @@ import (
 func TestCases(t *testing.T) {
 	cases.Test(t, "cases.yaml",
 		".",
+		"as",
 		"c",
 	)
 }

@@ -30,14 +30,19 @@ import (
 // installed is the namespace of the manifests.
 const installed = "kubewasm-webhook"
 
-// serviceAccount makes what rbac.yaml has, and returns a kubeconfig of it.
-func (f *fixture) serviceAccount(t *testing.T) string {
+// serviceAccount makes what rbac.yaml has, and further files of the manifests, and returns a
+// kubeconfig of it.
+func (f *fixture) serviceAccount(t *testing.T, more ...string) string {
 	t.Helper()
 	client, err := dynamic.NewForConfig(f.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range documents(t, examples+"webhook/manifests/rbac.yaml") {
+	objects := documents(t, examples+"webhook/manifests/rbac.yaml")
+	for _, file := range more {
+		objects = append(objects, documents(t, examples+"webhook/manifests/"+file)...)
+	}
+	for _, object := range objects {
 		gvk := object.GroupVersionKind()
 		resource := client.Resource(schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: strings.ToLower(gvk.Kind) + "s"})
 		var target dynamic.ResourceInterface = resource
@@ -90,18 +95,24 @@ func kubewarden(t *testing.T) string {
 // ends, and returns the URL by which it validates.
 func (f *fixture) program(t *testing.T, policies string) (url string) {
 	t.Helper()
+	return "https://" + f.programWith(t, "-policies", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms") + "/validate"
+}
+
+// programWith runs the program with arguments until the test ends, and returns its address.
+func (f *fixture) programWith(t *testing.T, args ...string) (addr string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := listener.Addr().String()
+	addr = listener.Addr().String()
 	listener.Close()
 	repository, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cluster.Build(t, repository, "./examples/webhook", "webhook"), "-addr", addr, "-cert", filepath.Join(f.dir, "tls.crt"), "-key", filepath.Join(f.dir, "tls.key"),
-		"-policies", policies, "-kubeconfig", f.serviceAccount(t), "-drain-delay", "1ms", "-interval", "100ms")
+	cmd := exec.Command(cluster.Build(t, repository, "./examples/webhook", "webhook"), append(args, "-addr", addr,
+		"-cert", filepath.Join(f.dir, "tls.crt"), "-key", filepath.Join(f.dir, "tls.key"), "-drain-delay", "1ms")...)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -123,7 +134,7 @@ func (f *fixture) program(t *testing.T, policies string) (url string) {
 		}
 		return err == nil && resp.StatusCode == http.StatusOK
 	})
-	return "https://" + addr + "/validate"
+	return addr
 }
 
 // testProgram: policies from a ConfigMap and a Secret, that choose by the labels of

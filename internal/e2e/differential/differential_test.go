@@ -4,6 +4,7 @@ package differential
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/guests"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
 
@@ -97,8 +99,9 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	for name, guest := range inTree {
-		t.Run(name, func(t *testing.T) {
+	compare := func(test, name, guest string) {
+		t.Run(test, func(t *testing.T) {
+			needToolchain(t, guest)
 			lister := &snapshot{internalcache.NewEmptySnapshot()}
 			theirs := newFramework(t, rt, lister, name, "", "")
 			ours := map[string]framework.Framework{
@@ -124,12 +127,37 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 				}
 			}
 			t.Logf("%d Pods: %v", all.pods, all)
-			t.Attr("compared", fmt.Sprintf("%s %d Pods", name, all.pods))
+			t.Attr("compared", fmt.Sprintf("%s %d Pods", test, all.pods))
 			// What never happens is not compared.
 			if all.refused == 0 && name != "ImageLocality" || all.passed == 0 || all.tried == 0 && name != "ImageLocality" {
 				t.Errorf("the clusters are too alike: %+v", all)
 			}
 		})
+	}
+	for name, guest := range inTree {
+		compare(name, name, guest)
+		for _, language := range []string{"as", "rust"} {
+			if other := guest + "/" + language; isDir("testdata/" + other) {
+				compare(name+" in "+language, name, other)
+			}
+		}
+	}
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// needToolchain skips a test of a guest whose toolchain is not on the machine, but not in CI.
+func needToolchain(t *testing.T, guest string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		return // The guest does not build.
+	}
+	_, err := guestbuild.Build(t.Context(), "testdata/"+guest)
+	if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) {
+		t.Skip(missing)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/audit/auditmetrics"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
@@ -30,7 +31,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	description := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "([^"]*)"(?:, unit: "[^"]*")?, constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 	text, known := read(t, "docs/operating.md"), map[string]bool{}
-	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), admissionmetrics.NewCapabilities(new(capabilities.Provider)), hookmetrics.New(new(cgroup.State))} {
+	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), auditmetrics.New(), admissionmetrics.NewCapabilities(new(capabilities.Provider)), hookmetrics.New(new(cgroup.State))} {
 		descriptions := make(chan *prometheus.Desc, 100)
 		c.Describe(descriptions)
 		close(descriptions)

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/audit"
+	"github.com/kubewasm/kubewasm/admission/audit/auditmetrics"
+)
+
+// auditOptions are the flags of audits.
+type auditOptions struct {
+	interval    time.Duration
+	state       string
+	lease       string
+	ownerRole   string
+	qps         float64
+	skip        []string
+	withReports bool
+}
+
+func (o *auditOptions) flags(flags *flag.FlagSet) {
+	flags.DurationVar(&o.interval, "audit-interval", 0, "how often what is in the cluster is audited by the policies; 0 is never")
+	flags.StringVar(&o.state, "audit-state", "", "`file` for what an audit need not ask again after a restart")
+	flags.StringVar(&o.lease, "audit-lease", "", "`namespace/name` of the Lease by which one of several servers audits; without one each does")
+	flags.StringVar(&o.ownerRole, "audit-owner", "", "`name` of the ClusterRole with which all reports go away")
+	flags.Float64Var(&o.qps, "audit-qps", 10, "the most `requests` of audits to the API server in a second")
+	flags.BoolVar(&o.withReports, "audit-reports", true, "write reports of openreports.io")
+	flags.Func("audit-skip", "`namespaces` that are not audited, with commas: those that the webhook configurations leave out", func(names string) error {
+		o.skip = strings.Split(names, ",")
+		return nil
+	})
+}
+
+// check returns every mistake of the flags.
+func (o *auditOptions) check() error {
+	var errs []error
+	if o.interval < 0 {
+		errs = append(errs, fmt.Errorf("-audit-interval is %v, below 0", o.interval))
+	}
+	if o.qps <= 0 {
+		errs = append(errs, fmt.Errorf("-audit-qps is %v, want more than 0", o.qps))
+	}
+	if namespace, name, ok := strings.Cut(o.lease, "/"); o.lease != "" && (!ok || namespace == "" || name == "") {
+		errs = append(errs, fmt.Errorf("-audit-lease is %q, want namespace/name", o.lease))
+	}
+	return errors.Join(errs...)
+}
+
+// auditing audits at times.
+type auditing struct {
+	*auditOptions
+	auditor  *audit.Auditor
+	reporter *audit.Reporter
+	metrics  *auditmetrics.Metrics
+	client   kubernetes.Interface
+	// ready returns why the policies are not all there.
+	ready  func() error
+	logger *slog.Logger
+}
+
+// newAuditing returns what audits the cluster of config by the policies of engine.
+func newAuditing(ctx context.Context, o *auditOptions, config *rest.Config, engine *admission.Engine, ready func() error, logger *slog.Logger) (*auditing, error) {
+	if config == nil {
+		return nil, errors.New("-audit-interval needs a cluster: -kubeconfig, outside of one")
+	}
+	config = rest.CopyConfig(config)
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(o.qps), max(1, int(2*o.qps)))
+	a := &auditing{auditOptions: o, metrics: auditmetrics.New(), ready: ready, logger: logger}
+	var err error
+	if a.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	if o.withReports {
+		reports := audit.ReportConfig{}
+		if o.ownerRole != "" {
+			role, err := a.client.RbacV1().ClusterRoles().Get(ctx, o.ownerRole, metav1.GetOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("get the owner of reports: %w", err)
+			}
+			reports.Owner = &metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: role.Name, UID: role.UID}
+		}
+		if a.reporter, err = audit.NewReporter(config, reports); err != nil {
+			return nil, err
+		}
+	}
+	a.auditor, err = audit.New(audit.Config{Engine: engine, Client: config, SkipNamespaces: o.skip, StateFile: o.state, Logger: logger})
+	return a, err
+}
+
+// The times of the Lease are those of Kubernetes' own components.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// run audits until ctx ends: whenever this server holds the Lease, if there is one.
+func (a *auditing) run(ctx context.Context) {
+	defer func() {
+		if err := a.auditor.Close(); err != nil {
+			a.logger.Error("end of audits", "err", err)
+		}
+	}()
+	if a.lease == "" {
+		a.loop(ctx)
+		return
+	}
+	namespace, name, _ := strings.Cut(a.lease, "/")
+	identity, err := os.Hostname()
+	if err != nil {
+		identity = "webhook"
+	}
+	identity = fmt.Sprintf("%s-%d-%d", identity, os.Getpid(), time.Now().UnixNano())
+	for ctx.Err() == nil {
+		leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: a.client.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+			},
+			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: a.loop, OnStoppedLeading: func() {}},
+		})
+	}
+}
+
+// loop audits at once, and then after each interval.
+func (a *auditing) loop(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := a.interval
+		if a.ready() == nil {
+			a.audit(ctx)
+		} else {
+			wait = min(wait, time.Second) // Policies are being loaded.
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// audit runs once. What goes wrong is tried again the next time.
+func (a *auditing) audit(ctx context.Context) {
+	result, err := a.auditor.Run(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	a.metrics.Ran(result, err)
+	if err != nil {
+		a.logger.Error("audit", "err", err)
+		return
+	}
+	for _, p := range result.Policies {
+		if p.Error != "" {
+			a.logger.Error("policy has no verdicts in the audit", "policy", p.Name, "err", p.Error)
+		}
+	}
+	if a.reporter == nil {
+		return
+	}
+	written, err := a.reporter.Write(ctx, result)
+	a.metrics.Wrote(written)
+	if err != nil {
+		a.logger.Error("write reports of the audit", "err", err)
+	}
+}

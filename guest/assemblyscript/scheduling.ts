@@ -1,0 +1,311 @@
+// What Kubernetes means by taints and tolerations, node selectors and label selectors. The rules
+// are those of k8s.io/api, k8s.io/apimachinery/pkg/labels and k8s.io/component-helpers.
+
+import { LabelSelector } from "./api/meta";
+import { Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration } from "./api/core";
+import { StringMap } from "./view";
+import { StateData } from "./scheduler";
+import * as reader from "./internal/json";
+
+/** taintText returns a taint as kubectl writes it: key=value:effect. */
+export function taintText(t: Taint): string {
+  const value = t.value;
+  const effect = t.effect;
+  return t.key + (value.length != 0 ? "=" + value : "") + (effect.length != 0 ? ":" + effect : "");
+}
+
+/** tolerates reports whether a toleration matches a taint, with comparison operators enabled. */
+export function tolerates(toleration: Toleration, taint: Taint): bool {
+  const effect = toleration.effect;
+  if (effect.length != 0 && effect != taint.effect) return false;
+  const key = toleration.key;
+  if (key.length != 0 && key != taint.key) return false;
+  const operator = toleration.operator;
+  if (operator == "Exists") return true;
+  if (operator.length == 0 || operator == "Equal") return toleration.value == taint.value;
+  if (operator != "Lt" && operator != "Gt") return false;
+  const have = taint.value;
+  const want = toleration.value;
+  if (!isDecimal(have) || !isDecimal(want)) return false;
+  const h = <i64>I64.parseInt(have);
+  const w = <i64>I64.parseInt(want);
+  return operator == "Lt" ? h < w : h > w;
+}
+
+/** isDecimal reports whether text is a whole number of 64 bits as it is written without zeros and signs in front. */
+function isDecimal(s: string): bool {
+  return wholeNumber(s) && I64.parseInt(s).toString() == s;
+}
+
+/** wholeNumber reports whether text is a whole number of 64 bits. */
+function wholeNumber(s: string): bool {
+  let i = 0;
+  if (s.length > 0 && (s.charCodeAt(0) == 0x2d || s.charCodeAt(0) == 0x2b)) i++;
+  if (i == s.length) return false;
+  const negative = s.charCodeAt(0) == 0x2d;
+  let n: u64 = 0;
+  for (; i < s.length; i++) {
+    const c = s.charCodeAt(i);
+    if (c < 0x30 || c > 0x39 || n > 922337203685477580) return false;
+    n = n * 10 + (c - 0x30);
+    if (n > (negative ? 9223372036854775808 : 9223372036854775807)) return false;
+  }
+  return true;
+}
+
+/**
+ * findUntolerated returns the first taint that keeps a Pod with the tolerations from being
+ * scheduled, null if there is none: its effect is NoSchedule or NoExecute, and no toleration
+ * matches it.
+ */
+export function findUntolerated(taints: Taint[], tolerations: Toleration[]): Taint | null {
+  for (let i = 0; i < taints.length; i++) {
+    const taint = taints[i];
+    const effect = taint.effect;
+    if (effect != "NoSchedule" && effect != "NoExecute") continue;
+    let tolerated = false;
+    for (let j = 0; j < tolerations.length && !tolerated; j++) tolerated = tolerates(tolerations[j], taint);
+    if (!tolerated) return taint;
+  }
+  return null;
+}
+
+/** Requirement is what a selector says of one label: In, NotIn, Exists, DoesNotExist, or Gt and Lt, which compare whole numbers. */
+@final
+export class Requirement {
+  constructor(public key: string, public operator: string, public values: string[]) {}
+
+  /** problem returns what is wrong with the requirement, empty if nothing is. */
+  problem(): string {
+    const op = this.operator;
+    let what = "";
+    if (op == "In" || op == "NotIn") {
+      if (this.values.length == 0) what = "want values";
+    } else if (op == "Exists" || op == "DoesNotExist") {
+      if (this.values.length != 0) what = "want no values";
+    } else if (op == "Gt" || op == "Lt") {
+      if (this.values.length != 1) what = "want one value";
+      else if (!wholeNumber(this.values[0])) what = "want a whole number";
+    } else {
+      what = "there is no such operator";
+    }
+    if (what.length == 0 && !isLabelKey(this.key)) what = "no label has this key";
+    for (let i = 0; i < this.values.length && what.length == 0; i++) {
+      const value = this.values[i];
+      if (value.length != 0 && !isLabelName(value)) what = "no label has the value " + reader.quote(value);
+    }
+    return what.length == 0 ? "" : this.text(what);
+  }
+
+  /** text returns a problem with the key and the operator. */
+  text(what: string): string {
+    return `selector: key ${reader.quote(this.key)}, operator ${reader.quote(this.operator)}: ${what}`;
+  }
+
+  /** matches reports whether labels meet the requirement, which has no problem. */
+  matches(labels: StringMap): bool {
+    const value = labels.lookup(this.key);
+    const op = this.operator;
+    if (op == "In") return value !== null && this.values.includes(value);
+    if (op == "NotIn") return value === null || !this.values.includes(value);
+    if (op == "Exists") return value !== null;
+    if (op == "DoesNotExist") return value === null;
+    if ((op != "Gt" && op != "Lt") || value === null || this.values.length != 1 || !wholeNumber(value) || !wholeNumber(this.values[0])) return false;
+    const have = <i64>I64.parseInt(value);
+    const want = <i64>I64.parseInt(this.values[0]);
+    return op == "Gt" ? have > want : have < want;
+  }
+}
+
+function isLabelKey(key: string): bool {
+  const slash = key.indexOf("/");
+  if (slash < 0) return isLabelName(key);
+  if (slash > 253) return false;
+  const parts = key.substring(0, slash).split(".");
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i];
+    if (part.length == 0 || part.startsWith("-") || part.endsWith("-")) return false;
+    for (let j = 0; j < part.length; j++) {
+      const c = part.charCodeAt(j);
+      if (c != 0x2d && (c < 0x30 || c > 0x39) && (c < 0x61 || c > 0x7a)) return false;
+    }
+  }
+  return isLabelName(key.substring(slash + 1));
+}
+
+function isLabelName(s: string): bool {
+  if (s.length == 0 || s.length > 63) return false;
+  for (let i = 0; i < s.length; i++) {
+    const c = s.charCodeAt(i);
+    if ((c >= 0x30 && c <= 0x39) || (c >= 0x41 && c <= 0x5a) || (c >= 0x61 && c <= 0x7a)) continue;
+    if (i == 0 || i == s.length - 1 || (c != 0x2d && c != 0x5f && c != 0x2e)) return false;
+  }
+  return true;
+}
+
+/** Selector is a LabelSelector that was read and checked, for a plugin that compares one with many objects. */
+@final
+export class Selector {
+  private requirements: Requirement[] = [];
+  private selects: bool = false;
+  /** What is wrong with the selector, which then selects nothing; empty if nothing is. */
+  problem: string = "";
+
+  /** An empty selector selects everything. exists is false for one that is not there, which selects nothing. */
+  constructor(l: LabelSelector, exists: bool = true) {
+    if (exists) this.read(l);
+  }
+
+  private read(l: LabelSelector): void {
+    this.selects = true;
+    const labels = l.matchLabels;
+    const keys = labels.keys();
+    for (let i = 0; i < keys.length; i++) this.requirements.push(new Requirement(keys[i], "In", [labels.get(keys[i])]));
+    const expressions = l.matchExpressions;
+    for (let i = 0; i < expressions.length; i++) {
+      const e = expressions[i];
+      const r = new Requirement(e.key, e.operator, e.values);
+      if (r.operator == "Gt" || r.operator == "Lt") this.problem = r.text("there is no such operator");
+      this.requirements.push(r);
+    }
+    for (let i = 0; i < this.requirements.length && this.problem.length == 0; i++) this.problem = this.requirements[i].problem();
+    if (this.problem.length != 0) this.selects = false;
+  }
+
+  /** matches reports whether the selector selects an object with the labels. */
+  matches(labels: StringMap): bool {
+    for (let i = 0; this.selects && i < this.requirements.length; i++) {
+      if (!this.requirements[i].matches(labels)) return false;
+    }
+    return this.selects;
+  }
+}
+
+/** NodeTerm is a term of a node selector that was read and checked. */
+@final
+export class NodeTerm {
+  private expressions: Requirement[] = [];
+  private fields: Requirement[] = [];
+  /** What is wrong with the term, empty if nothing is. */
+  problem: string = "";
+
+  constructor(t: NodeSelectorTerm) {
+    const expressions = t.matchExpressions;
+    for (let i = 0; i < expressions.length; i++) {
+      const r = required(expressions[i]);
+      this.expressions.push(r);
+      if (this.problem.length == 0) this.problem = r.problem();
+    }
+    const fields = t.matchFields;
+    for (let i = 0; i < fields.length; i++) {
+      const r = required(fields[i]);
+      this.fields.push(r);
+      let what = "";
+      if (r.operator != "In" && r.operator != "NotIn") what = "there is no such operator for fields";
+      else if (r.values.length != 1) what = "want one value";
+      if (what.length != 0 && this.problem.length == 0) this.problem = r.text(what);
+    }
+  }
+
+  /** isEmpty reports whether the term has no requirement. It matches no node then. */
+  get isEmpty(): bool {
+    return this.expressions.length + this.fields.length == 0;
+  }
+
+  /** matches reports whether a node meets all requirements of the term, which has no problem. */
+  matches(node: Node): bool {
+    if (this.expressions.length != 0) {
+      const labels = node.metadata.labels;
+      for (let i = 0; i < this.expressions.length; i++) if (!this.expressions[i].matches(labels)) return false;
+    }
+    if (this.fields.length == 0) return true;
+    const name = node.metadata.name;
+    if (name.length == 0) return true; // A node without a name has no fields.
+    for (let i = 0; i < this.fields.length; i++) {
+      const f = this.fields[i];
+      const have = f.key == "metadata.name" ? name : "";
+      if ((have == f.values[0]) != (f.operator == "In")) return false;
+    }
+    return true;
+  }
+}
+
+function required(r: NodeSelectorRequirement): Requirement {
+  return new Requirement(r.key, r.operator, r.values);
+}
+
+/**
+ * RequiredNodeAffinity is what a Pod's nodeSelector and its required node affinity say about
+ * nodes, read once. It may be a value of a CycleState.
+ */
+@final
+export class RequiredNodeAffinity extends StateData {
+  private labels: Requirement[] = [];
+  private required: bool = false;
+  private terms: NodeTerm[] = [];
+
+  constructor(pod: Pod) {
+    super();
+    const spec = pod.spec;
+    const labels = spec.nodeSelector;
+    const keys = labels.keys();
+    for (let i = 0; i < keys.length; i++) this.labels.push(new Requirement(keys[i], "In", [labels.get(keys[i])]));
+    const affinity = spec.affinity.nodeAffinity;
+    this.required = affinity.hasRequiredDuringSchedulingIgnoredDuringExecution;
+    const terms = affinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms;
+    for (let i = 0; i < terms.length; i++) {
+      const t = new NodeTerm(terms[i]);
+      if (!t.isEmpty) this.terms.push(t);
+    }
+  }
+
+  /** matches reports whether the Pod may run on a node. Terms that make no sense are passed over. */
+  matches(node: Node): bool {
+    if (this.labels.length != 0) {
+      const labels = node.metadata.labels;
+      for (let i = 0; i < this.labels.length; i++) if (!this.labels[i].matches(labels)) return false;
+    }
+    if (!this.required) return true;
+    for (let i = 0; i < this.terms.length; i++) {
+      if (this.terms[i].problem.length == 0 && this.terms[i].matches(node)) return true;
+    }
+    return false;
+  }
+
+  clone(): StateData {
+    return this;
+  }
+}
+
+/** PreferredNodeAffinity are the terms of a Pod's preferred node affinity, read once. It may be a value of a CycleState. */
+@final
+export class PreferredNodeAffinity extends StateData {
+  private terms: NodeTerm[] = [];
+  private weights: i64[] = [];
+  /** What is wrong with one of the terms, empty if nothing is. */
+  problem: string = "";
+
+  constructor(terms: PreferredSchedulingTerm[]) {
+    super();
+    for (let i = 0; i < terms.length; i++) {
+      const weight = terms[i].weight;
+      if (weight == 0) continue;
+      const t = new NodeTerm(terms[i].preference);
+      if (t.isEmpty) continue;
+      this.terms.push(t);
+      this.weights.push(weight);
+      if (this.problem.length == 0) this.problem = t.problem;
+    }
+  }
+
+  /** score returns the sum of the weights of those terms that match the node. */
+  score(node: Node): i64 {
+    let score: i64 = 0;
+    for (let i = 0; i < this.terms.length; i++) if (this.terms[i].matches(node)) score += this.weights[i];
+    return score;
+  }
+
+  clone(): StateData {
+    return this;
+  }
+}

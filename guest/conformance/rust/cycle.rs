@@ -1,0 +1,200 @@
+//! The cycle guest of the conformance suite, by the SDK.
+
+use kubewasm::api::core::{PersistentVolumeClaim, Pod};
+use kubewasm::sched::messages::NodeStatuses;
+use kubewasm::sched::{
+    self, Bind, Code, Filter, NodeInfo, Nodes, Nominated, Permission, Permit, PostBind, PostFilter, PreBind, PreFilter, PreFilterExtensions, PreScore,
+    Reserve, Result, Scheduler, Score, Status,
+};
+use kubewasm::value::Duration;
+
+kubewasm::config! {
+    struct Guest;
+}
+
+/// What the guest remembers of a cycle.
+#[derive(Clone, Default)]
+struct Memory {
+    total: i64,
+    nodes: usize,
+    first: String,
+    reserved: Option<String>,
+}
+
+impl Memory {
+    fn reserved(&self) -> &str {
+        self.reserved.as_deref().unwrap_or("nothing")
+    }
+}
+
+impl Scheduler for Guest {
+    type State = Memory;
+}
+
+fn label<'a>(pod: Pod<'a>, key: &str) -> &'a str {
+    pod.metadata().labels().get(key).unwrap_or_default()
+}
+
+/// Counts the Pods of an app on a node.
+fn here(node: NodeInfo<'_>, app: &str) -> i64 {
+    node.pods().filter(|pod| label(*pod, "app") == app).count() as i64
+}
+
+impl PreFilter for Guest {
+    fn pre_filter(&self, m: &mut Memory, pod: Pod<'_>, nodes: Nodes<'_>) -> Result<Option<Vec<String>>> {
+        m.total = nodes.iter().map(|node| here(node, label(pod, "app"))).sum();
+        Ok(None)
+    }
+}
+
+impl PreFilterExtensions for Guest {
+    fn add_pod(&self, m: &mut Memory, pod: Pod<'_>, added: Pod<'_>, _: NodeInfo<'_>) -> Result {
+        m.total += (label(added, "app") == label(pod, "app")) as i64;
+        Ok(())
+    }
+
+    fn remove_pod(&self, m: &mut Memory, pod: Pod<'_>, removed: Pod<'_>, _: NodeInfo<'_>) -> Result {
+        m.total -= (label(removed, "app") == label(pod, "app")) as i64;
+        Ok(())
+    }
+}
+
+impl Filter for Guest {
+    fn filter(&self, m: &mut Memory, pod: Pod<'_>, node: NodeInfo<'_>) -> Result {
+        let size = node.images().iter().find(|image| image.name() == "web:1").map_or(0, |image| image.size());
+        let cpu = |r: Option<sched::messages::Resource<'_>>| r.unwrap_or_default().milli_cpu();
+        Err(Status::unschedulable(format!(
+            "total={} here={} cpu={}/{} image={}",
+            m.total,
+            here(node, label(pod, "app")),
+            cpu(node.usage().requested()),
+            cpu(node.usage().allocatable()),
+            size
+        )))
+    }
+}
+
+impl PostFilter for Guest {
+    fn post_filter(&self, _: &mut Memory, pod: Pod<'_>, statuses: NodeStatuses<'_>) -> Result<Nominated> {
+        if pod.metadata().labels().contains_key("clear") {
+            return Ok(Nominated::None);
+        }
+        match statuses.statuses().iter().find(|s| s.code() == Code::Unschedulable as i32 && s.reason() == "full") {
+            Some(status) => Ok(Nominated::Node(status.node_name().into())),
+            None => Err(Status::unschedulable(format!("none of {} nodes", sched::snapshot_node_names().len()))),
+        }
+    }
+}
+
+impl PreScore for Guest {
+    fn pre_score(&self, m: &mut Memory, _: Pod<'_>, nodes: Nodes<'_>) -> Result {
+        let names = nodes.names();
+        m.nodes = names.len();
+        m.first = names[0].into();
+        Ok(())
+    }
+}
+
+impl Score for Guest {
+    fn score(&self, m: &mut Memory, _: Pod<'_>, node: NodeInfo<'_>) -> Result<i64> {
+        Ok(m.nodes as i64 * if node.node().metadata().name() == m.first { 10 } else { 1 })
+    }
+}
+
+impl Reserve for Guest {
+    fn reserve(&self, m: &mut Memory, pod: Pod<'_>, node_name: &str) -> Result {
+        m.reserved = Some(node_name.into());
+        if label(pod, "refuse") == node_name {
+            return Err(Status::unschedulable("refused"));
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, m: &mut Memory, _: Pod<'_>, node_name: &str) {
+        sched::event("Warning", "Unreserved", "Binding", &format!("{}, reserved {}", node_name, m.reserved()));
+    }
+}
+
+impl Permit for Guest {
+    fn permit(&self, _: &mut Memory, pod: Pod<'_>, node_name: &str) -> Result<Permission> {
+        match label(pod, "permit") {
+            "wait" => return Ok(Permission::Wait(Duration::from_millis(1500))),
+            "deny" => return Err(Status::unschedulable(format!("denied on {}", node_name))),
+            action @ ("allow" | "reject") => {
+                let mut waited = false;
+                for w in sched::waiting_pods() {
+                    match sched::get_waiting_pod(w.uid()) {
+                        Some(other) if label(other, "group") == label(pod, "group") => {}
+                        _ => continue,
+                    }
+                    if action == "allow" {
+                        waited |= sched::allow_waiting_pod(w.uid());
+                    } else {
+                        let plugins: Vec<&str> = w.pending_plugins().iter().collect();
+                        waited |= sched::reject_waiting_pod(w.uid(), &format!("{} waits for {}", w.name(), plugins.join(",")));
+                    }
+                }
+                if !waited {
+                    return Err(Status::unschedulable("nobody waits"));
+                }
+            }
+            "ghost" => {
+                let waits = sched::get_waiting_pod("ghost").is_some();
+                if !waits && !sched::allow_waiting_pod("ghost") && !sched::reject_waiting_pod("ghost", "") {
+                    return Err(Status::unschedulable("there is no ghost"));
+                }
+            }
+            _ => {}
+        }
+        Ok(Permission::Allow)
+    }
+}
+
+impl PreBind for Guest {
+    fn pre_bind_pre_flight(&self, _: &mut Memory, pod: Pod<'_>, _: &str) -> Result<bool> {
+        let labels = pod.metadata().labels();
+        if !labels.contains_key("claim") {
+            return Err(Status::skip());
+        }
+        Ok(labels.contains_key("parallel"))
+    }
+
+    fn pre_bind(&self, _: &mut Memory, pod: Pod<'_>, _: &str) -> Result {
+        const CLAIMS: &str = "v1/persistentvolumeclaims";
+        let (namespace, name) = (pod.metadata().namespace(), label(pod, "claim"));
+        let claim = match sched::get_object(CLAIMS, namespace, name) {
+            Some(bytes) => PersistentVolumeClaim::from_proto(bytes),
+            None => return Err(Status::error(format!("no claim {}/{}", namespace, name))),
+        };
+        match claim.spec().volume_name() {
+            "" => Err(Status::new(Code::Pending, format!("claim {} is not bound", name))),
+            volume => {
+                let count = |namespace| sched::list_objects(CLAIMS, namespace).count();
+                Err(Status::unschedulable(format!("{}, {} claims of {}", volume, count(namespace), count(""))))
+            }
+        }
+    }
+}
+
+impl Bind for Guest {
+    fn bind(&self, m: &mut Memory, pod: Pod<'_>, node_name: &str) -> Result {
+        if label(pod, "bind") != "self" {
+            return Err(Status::skip());
+        }
+        if m.reserved() != node_name {
+            return Err(Status::error(format!("{} is not {}", node_name, m.reserved())));
+        }
+        Ok(())
+    }
+}
+
+impl PostBind for Guest {
+    fn post_bind(&self, _: &mut Memory, _: Pod<'_>, node_name: &str) {
+        sched::event("Normal", "Bound", "Binding", &format!("to {}", node_name));
+    }
+}
+
+kubewasm::plugin! {
+    Guest: PreFilter, CloneCycle, PreFilterExtensions, Filter, PostFilter, PreScore, Score, Reserve, Permit, PreBind, Bind, PostBind;
+    name = "conformance-cycle";
+}

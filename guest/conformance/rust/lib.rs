@@ -1,0 +1,1 @@
+//! The conformance guests, which are the examples of this package.

@@ -1,0 +1,58 @@
+//! The service guest of the conformance suite, by the SDK.
+#![allow(dead_code)]
+
+mod quotes;
+
+use quotes::{ChooseRequest, ChooseResponse, Market, PriceRequest, PriceResponse, Quotes, RateRequest, Values, ValuesValue};
+
+kubewasm::config! {
+    struct Guest;
+}
+
+fn copied(v: Values<'_>) -> ValuesValue {
+    ValuesValue {
+        text: v.text().into(),
+        data: v.data().into(),
+        flag: v.flag(),
+        number: v.number(),
+        zigzag: v.zigzag(),
+        fixed: v.fixed(),
+        real: v.real(),
+        level: v.level(),
+        list: v.list().iter().collect(),
+        counts: v.counts().iter().map(|(key, n)| (key.into(), n)).collect(),
+        inner: v.inner().map(|inner| Box::new(copied(inner))),
+        maybe: v.maybe(),
+    }
+}
+
+impl Quotes for Guest {
+    fn echo<'a>(&self, req: Values<'a>) -> Result<ValuesValue, String> {
+        Ok(copied(req))
+    }
+
+    fn price<'a>(&self, req: PriceRequest<'a>) -> Result<PriceResponse, String> {
+        match req.currency() {
+            "" => return Err("no currency".into()),
+            "trap" => panic!("trap"),
+            _ => {}
+        }
+        let rate = Market::rate(&RateRequest { currency: req.currency().into() })?;
+        let discount = req.pod().and_then(|pod| pod.metadata().labels().get("discount"));
+        Ok(PriceResponse { total: req.amount() as i64 * rate.rate(), note: discount.unwrap_or("none").into() })
+    }
+
+    fn choose<'a>(&self, req: ChooseRequest<'a>) -> Result<ChooseResponse<'a>, String> {
+        let pod = req.pods().iter().find(|pod| pod.spec().node_name() == req.node());
+        let text = match (pod, req.texts()) {
+            (None, Some(texts)) => texts.data().get("none").unwrap_or_default(),
+            _ => "",
+        };
+        Ok(ChooseResponse { pod, text: text.into() })
+    }
+}
+
+kubewasm::plugin! {
+    Guest: Service(quotes);
+    name = "conformance-service";
+}

@@ -1,0 +1,100 @@
+//! What a plugin asks the scheduler for.
+
+use alloc::vec::Vec;
+
+use super::messages::{WaitingPod, WaitingPods};
+use super::node::NodeInfo;
+use crate::api::core::Pod;
+use crate::view::List;
+use crate::{host, view, wire};
+
+/// Splits names that have a NUL after each.
+pub(crate) fn split<'a>(bytes: &'a [u8]) -> Vec<&'a str> {
+    let mut names = Vec::with_capacity(bytes.iter().filter(|b| **b == 0).count());
+    names.extend(bytes.split(|b| *b == 0).map(view::utf8));
+    names.pop(); // What follows the last NUL.
+    names
+}
+
+/// Joins names.
+pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u8> {
+    let mut b = Vec::new();
+    for name in names {
+        b.extend_from_slice(name.as_bytes());
+        b.push(0);
+    }
+    b
+}
+
+pub(crate) fn names<'a>() -> Vec<&'a str> {
+    split(host::ask(host::node_names))
+}
+
+pub(crate) fn refs<'a>(bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
+    bytes.chunks_exact(8).map(|b| wire::fixed(b, 0, 8).unwrap_or(0))
+}
+
+/// Returns the names of the nodes of the call: in PreFilter and PostFilter all that the
+/// scheduler knows. Only functions of a scheduling cycle that are not about one node may call it.
+pub fn snapshot_node_names<'a>() -> Vec<&'a str> {
+    names()
+}
+
+/// Returns a node by its name, None if there is none, and always after Permit.
+pub fn snapshot_node<'a>(name: &str) -> Option<NodeInfo<'a>> {
+    match unsafe { host::node_by_name(name.as_ptr(), name.len() as u32) } {
+        0 => None,
+        id => Some(NodeInfo::of(id)),
+    }
+}
+
+/// Reports an event about the Pod that is being scheduled, of the type "Normal" or "Warning". It
+/// needs the grant "events".
+pub fn event(event_type: &str, reason: &str, action: &str, note: &str) {
+    let mut b = Vec::new();
+    for (number, text) in [(1, event_type), (2, reason), (3, action), (4, note)] {
+        wire::append_bytes(&mut b, number, text.as_bytes());
+    }
+    host::give(host::event, &b);
+}
+
+/// Returns the Pods that wait in Permit, in no order. It needs the grant "waiting-pods".
+pub fn waiting_pods<'a>() -> List<'a, WaitingPod<'a>> {
+    WaitingPods::from_proto(host::ask(host::waiting_pods)).pods()
+}
+
+/// Returns the Pod that waits in Permit under a UID, if there is one. It needs the grant
+/// "waiting-pods".
+pub fn get_waiting_pod<'a>(uid: &str) -> Option<Pod<'a>> {
+    let bytes = host::ask_about(host::waiting_pod, uid.as_bytes());
+    if bytes.is_empty() {
+        return None;
+    }
+    Some(Pod::from_proto(bytes))
+}
+
+/// Gives this plugin's permission to a Pod that waits for it, and reports whether it waits. It
+/// needs the grant "waiting-pods".
+pub fn allow_waiting_pod(uid: &str) -> bool {
+    unsafe { host::allow_waiting_pod(uid.as_ptr(), uid.len() as u32) != 0 }
+}
+
+/// Makes a Pod that waits unschedulable, and reports whether it waited. It needs the grant
+/// "waiting-pods".
+pub fn reject_waiting_pod(uid: &str, reason: &str) -> bool {
+    let question = [uid, "\0", reason].concat();
+    unsafe { host::reject_waiting_pod(question.as_ptr(), question.len() as u32) != 0 }
+}
+
+/// Returns an object of the Kubernetes API as protobuf, for example for
+/// `PersistentVolumeClaim::from_proto`. The resource is named as in the plugin's configuration:
+/// `v1/persistentvolumeclaims`. It needs the grant "objects".
+pub fn get_object<'a>(resource: &str, namespace: &str, name: &str) -> Option<&'a [u8]> {
+    crate::lookup::get(resource, namespace, name)
+}
+
+/// Returns the objects of a resource as protobuf, sorted by namespace and name: those of all
+/// namespaces if `namespace` is empty. It needs the grant "objects".
+pub fn list_objects<'a>(resource: &str, namespace: &str) -> crate::lookup::Objects<'a> {
+    crate::lookup::list(resource, namespace, "")
+}

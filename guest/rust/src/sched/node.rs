@@ -1,0 +1,107 @@
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use super::handle;
+use super::messages;
+use crate::api::core::{Node, Pod};
+use crate::global::Global;
+use crate::object::Form;
+use crate::view::{List, Message, View};
+use crate::{host, memory};
+
+/// The scheduler's state of a node, during the call that it was passed to.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeInfo<'a> {
+    id: u64,
+    life: PhantomData<&'a ()>,
+}
+
+/// What is known of a node beside its object, by the slot of its ref.
+struct Known {
+    /// The call that the version was last compared in.
+    checked: u32,
+    version: u64,
+    usage: Option<Vec<u8>>,
+    images: Option<Vec<u8>>,
+}
+
+static KNOWN: Global<Vec<Known>> = Global::new(Vec::new());
+
+fn known(id: u64) -> &'static mut Known {
+    let all = unsafe { KNOWN.get() };
+    let slot = id as u32 as usize;
+    while slot >= all.len() {
+        all.push(Known { checked: 0, version: 0, usage: None, images: None });
+    }
+    let known = &mut all[slot];
+    if known.checked != memory::number() {
+        known.checked = memory::number();
+        let version = unsafe { host::node_info_version(id) };
+        if version != known.version {
+            *known = Known { checked: known.checked, version, usage: None, images: None };
+        }
+    }
+    known
+}
+
+impl<'a> NodeInfo<'a> {
+    pub(crate) fn of(id: u64) -> Self {
+        NodeInfo { id, life: PhantomData }
+    }
+
+    /// Returns the Node object. Fields of it are fetched when they are read.
+    #[inline]
+    pub fn node(self) -> Node<'a> {
+        object(self.id)
+    }
+
+    /// Returns the resources that the Pods of the node use. They are fetched when they have
+    /// changed.
+    pub fn usage(self) -> messages::NodeInfo<'a> {
+        let (known, id) = (known(self.id), self.id);
+        let bytes = known.usage.get_or_insert_with(|| memory::fill(|buf, limit| unsafe { host::node_info(id, buf, limit) }).to_vec());
+        messages::NodeInfo::from_proto(bytes)
+    }
+
+    /// Returns the images that the node has, sorted by name.
+    pub fn images(self) -> List<'a, messages::ImageState<'a>> {
+        let (known, id) = (known(self.id), self.id);
+        let bytes = known.images.get_or_insert_with(|| memory::fill(|buf, limit| unsafe { host::node_images(id, buf, limit) }).to_vec());
+        messages::NodeImages::from_proto(bytes).images()
+    }
+
+    /// Returns the Pods of the node. Only fields that are read are fetched.
+    pub fn pods(self) -> impl Iterator<Item = Pod<'a>> + 'a {
+        let id = self.id;
+        handle::refs(memory::fill(|buf, limit| unsafe { host::node_pods(id, buf, limit) })).map(object)
+    }
+}
+
+/// Returns the Pod or Node of a ref.
+#[inline]
+pub(crate) fn object<'a, T: Message<'a>>(id: u64) -> T {
+    if id == 0 {
+        return T::from_view(View::EMPTY);
+    }
+    T::from_view(View::from_ref(id, T::ID, Form::Parts))
+}
+
+/// Nodes that were passed to a function. They and their names are fetched when they are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a>(PhantomData<&'a ()>);
+
+impl<'a> Nodes<'a> {
+    pub(crate) fn passed() -> Self {
+        Nodes(PhantomData)
+    }
+
+    /// Returns the names of the nodes, of which all are fetched.
+    pub fn names(self) -> Vec<&'a str> {
+        handle::names()
+    }
+
+    /// Returns the nodes, of which all refs are fetched.
+    pub fn iter(self) -> impl Iterator<Item = NodeInfo<'a>> + 'a {
+        handle::refs(host::ask(host::node_refs)).map(NodeInfo::of)
+    }
+}

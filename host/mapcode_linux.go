@@ -1,0 +1,125 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"reflect"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero/api"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubewasm/kubewasm/internal/diskcache"
+)
+
+// mapCode gives back the memory that wazero has read machine code into, and puts a mapping of
+// a file with the same bytes in its place. Then only what runs is resident, and the processes
+// that share the cache share it. fn is a function of an instance, which keeps the machine code
+// alive. The file's name begins with that of prefix; made reports whether there was none. After
+// an error no memory has changed.
+func mapCode(fn api.Function, prefix string) (code []byte, made bool, err error) {
+	code = machineCodeOf(fn)
+	if len(code) == 0 {
+		return nil, false, fmt.Errorf("map machine code: no code in %T", fn)
+	}
+	file, made, err := openCode(fmt.Sprintf("%s.%08x", prefix, crc32.Checksum(code, castagnoli)), code)
+	if err != nil {
+		return nil, made, fmt.Errorf("map machine code: %w", err)
+	}
+	defer file.Close()
+	size := uintptr(len(code))
+	mapped, err := unix.MmapPtr(int(file.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, made, fmt.Errorf("map machine code: %w", err)
+	}
+	// The kernel replaces the pages in one step, also for threads that run them.
+	if _, err := unix.MremapPtr(mapped, size, unsafe.Pointer(unsafe.SliceData(code)), size, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		return nil, made, errors.Join(fmt.Errorf("map machine code: %w", err), unix.MunmapPtr(mapped, size))
+	}
+	return code, made, nil
+}
+
+// dropPages gives back the resident pages of a mapping of a file, which are read from there when
+// they are needed again.
+func dropPages(mapped []byte) { _ = unix.Madvise(mapped, unix.MADV_DONTNEED) }
+
+// local are the file systems on whose files the pages of a process can rely: on others an error
+// of the network would end it.
+var local = map[int64]bool{
+	unix.BTRFS_SUPER_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true,
+	unix.TMPFS_MAGIC: true, unix.XFS_SUPER_MAGIC: true,
+}
+
+// openCode opens the file that has exactly the machine code, and makes it if it is not there.
+func openCode(name string, code []byte) (file *os.File, made bool, err error) {
+	for {
+		if file, err = os.Open(name); err == nil {
+			if err = check(file, code); err == nil {
+				return file, made, nil
+			}
+			_ = file.Close()
+		}
+		if made {
+			return nil, made, err
+		}
+		if err := diskcache.Write(name, code); err != nil {
+			return nil, made, err
+		}
+		made = true
+	}
+}
+
+// check returns an error unless a file on a local file system has exactly the machine code.
+func check(file *os.File, code []byte) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &fs); err != nil {
+		return err
+	}
+	if !local[int64(fs.Type)] { //nolint:unconvert // It is an int32 elsewhere.
+		return fmt.Errorf("%s is on a file system of type %#x, which may be remote", file.Name(), fs.Type)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != int64(len(code)) {
+		return fmt.Errorf("%s has %d bytes, not %d", file.Name(), info.Size(), len(code))
+	}
+	piece := make([]byte, 256<<10)
+	for at := 0; at < len(code); {
+		n, err := file.ReadAt(piece[:min(len(piece), len(code)-at)], int64(at))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(piece[:n], code[at:at+n]) {
+			return fmt.Errorf("%s has other machine code", file.Name())
+		}
+		at += n
+	}
+	diskcache.Use(file.Name(), info)
+	return nil
+}
+
+// machineCodeOf returns the machine code of the module that a function belongs to, as wazero
+// has it in memory; nil if wazero's structures are not as expected.
+func machineCodeOf(fn api.Function) []byte {
+	v := reflect.ValueOf(fn)
+	for _, name := range []string{"parent", "parent", "executables", "executable"} {
+		if v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+			return nil
+		}
+		if v = v.Elem().FieldByName(name); !v.IsValid() {
+			return nil
+		}
+	}
+	if v.Type() != reflect.TypeFor[[]byte]() || v.Len() == 0 || uintptr(v.UnsafePointer())%uintptr(os.Getpagesize()) != 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(v.UnsafePointer()), v.Len())
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// mappedCode returns the lines of the process's mappings of executable files below a directory.
+func mappedCode(t *testing.T, dir string) (lines []string) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, " r-xp ") && strings.Contains(line, dir) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestMachineCodeIsMapped holds that machine code is in a mapping of a file of the cache, which
+// has exactly that: a changed file is written again, and one mapping serves all plugins.
+func TestMachineCodeIsMapped(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("wazero does not compile for " + runtime.GOARCH)
+	}
+	dir := t.TempDir()
+	for _, test := range []struct {
+		name   string
+		damage func(file string) error
+	}{
+		{"in a new cache", func(string) error { return nil }},
+		{"again", func(string) error { return nil }},
+		{"after the file was changed", func(file string) error {
+			content, err := os.ReadFile(file)
+			if err == nil {
+				content[len(content)/2] ^= 1
+				err = os.WriteFile(file, content, 0o600)
+			}
+			return err
+		}},
+		{"after the file was cut off", func(file string) error { return os.Truncate(file, 1) }},
+		{"after the file was removed", os.Remove},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, file := range codeFiles(t, dir) {
+				if err := test.damage(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rt, err := NewRuntime(RuntimeConfig{CacheDir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close(t.Context())
+			for _, name := range []string{"one", "two"} {
+				p, err := rt.Load(t.Context(), Config{Name: name, Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+				if err != nil {
+					t.Fatal(err)
+				}
+				inst, err := p.Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+					t.Error(err)
+				}
+				inst.Release()
+			}
+			if got := mappedCode(t, dir); len(got) != 1 || strings.Contains(got[0], "(deleted)") {
+				t.Errorf("mappings %q, want one", got)
+			}
+			if got := codeFiles(t, dir); len(got) != 1 {
+				t.Errorf("files %v, want one", got)
+			}
+		})
+		// The garbage collector closes the mapping.
+		for len(mappedCode(t, dir)) != 0 {
+			runtime.GC()
+		}
+	}
+}
+
+func codeFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, mappedDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
