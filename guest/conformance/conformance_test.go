@@ -101,7 +101,7 @@ func TestMain(m *testing.M) {
 	for _, f := range cleanUp {
 		f()
 	}
-	os.Exit(code)
+	os.Exit(checkTable(code))
 }
 
 func compileRust(t *testing.T, name string) string {
