@@ -14,6 +14,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
@@ -190,7 +191,7 @@ func nameServer(query []byte) []byte {
 // A registry that does not answer takes the time of the call that asks it, and an instance.
 func TestSlowRegistry(t *testing.T) {
 	slow := make(chan struct{})
-	e, _ := askingPolicy(t, capabilities.Config{Registry: images{slow}, Timeout: time.Minute}, host.Limits{Instances: 2, Timeout: 300 * time.Millisecond})
+	e, _ := askingPolicy(t, capabilities.Config{Registry: images{slow}, Bounds: capabilities.Bounds{Timeout: metav1.Duration{Duration: time.Minute}}}, host.Limits{Instances: 2, Timeout: 300 * time.Millisecond})
 	const want = "manifest_digest: no answer in the time of the call: context deadline exceeded"
 	done := make(chan *admissionv1.AdmissionResponse, 1)
 	go func() {

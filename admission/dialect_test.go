@@ -199,6 +199,8 @@ func (c cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (sche
 	return r, nil
 }
 
+func (c cluster) Hold(schema.GroupVersionKind) func() { return func() {} }
+
 func (c cluster) Keep(schema.GroupVersionResource, string) admission.Objects { return &objects{} }
 
 func (c cluster) Review(_ context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {

@@ -37,6 +37,8 @@ type Plugin struct {
 	// up; nil if it may not.
 	caller    *capabilities.Caller
 	inventory *inventory
+	// holds end what the cluster keeps for caller.
+	holds []func()
 	// volatile reports whether the guest may know more than its requests, whatever a call of
 	// it does.
 	volatile bool
@@ -91,6 +93,10 @@ type Cluster interface {
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
 	// Resource returns the resource of a kind of objects, or why it is not known.
 	Resource(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error)
+	// Hold says that Get and List may be asked for a kind of objects until release is
+	// called. What is kept for their answers ends with the last hold. It takes no time
+	// and keeps nothing by itself.
+	Hold(kind schema.GroupVersionKind) (release func())
 	// Keep begins to keep the objects of a resource, of all namespaces if namespace is
 	// empty, until the Objects are closed. It does not wait for them.
 	Keep(resource schema.GroupVersionResource, namespace string) Objects
@@ -132,6 +138,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	}
 	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
 	p.inventory = newInventory(cfg.Cluster, cfg.ContextAwareResources)
+	for _, k := range cfg.ContextAwareResources {
+		if cfg.Cluster != nil {
+			p.holds = append(p.holds, cfg.Cluster.Hold(k.GroupVersionKind()))
+		}
+	}
 	p.volatile = len(cfg.HostCapabilities)+len(cfg.ContextAwareResources) != 0 ||
 		slices.Contains(cfg.Grants, host.GrantClock) || slices.Contains(cfg.Grants, host.GrantRandom)
 	dialects := dialectsFor(&cfg, p.caller, p.inventory)
@@ -271,6 +282,9 @@ func (p *Plugin) Close(ctx context.Context) error {
 func (p *Plugin) forget() {
 	p.kept.close()
 	p.inventory.close()
+	for _, release := range p.holds {
+		release()
+	}
 	p.caller.Close()
 }
 

@@ -182,16 +182,19 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	}
 	e := &Engine{logger: cfg.Logger, observer: cfg.Observer, changed: make(chan struct{})}
 	e.requests.New = func() any { return new(encoding) }
-	var errs []error
-	for i, p := range plugins {
-		if err := p.load(ctx, rt, cfg.Plugins[i].Config); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		e.plugins = append(e.plugins, p)
+	errs := make([]error, len(plugins))
+	var loading sync.WaitGroup
+	for i, p := range plugins { // The Runtime bounds how many it compiles at a time.
+		loading.Go(func() { errs[i] = p.load(ctx, rt, cfg.Plugins[i].Config) })
 	}
-	if len(errs) != 0 {
-		return nil, errors.Join(append(errs, e.Close(context.WithoutCancel(ctx)))...)
+	loading.Wait()
+	for i, p := range plugins {
+		if errs[i] == nil {
+			e.plugins = append(e.plugins, p)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, e.Close(context.WithoutCancel(ctx)))
 	}
 	slices.SortFunc(e.plugins, func(a, b *plugin) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Name(), b.Name()))

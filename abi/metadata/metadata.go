@@ -26,6 +26,10 @@ type Metadata struct {
 	Name string `json:"name,omitempty"`
 	// Version is the author's, semantic by convention.
 	Version string `json:"version,omitempty"`
+	// Source is the URL of the source code, Licenses an expression of SPDX licences, such as
+	// "Apache-2.0 OR MIT".
+	Source   string `json:"source,omitempty"`
+	Licenses string `json:"licenses,omitempty"`
 	// Kinds are the kinds of plugin that the guest is, as [abi.Kind.String]
 	// names them.
 	Kinds []string `json:"kinds,omitempty"`
@@ -124,6 +128,8 @@ func (m *Metadata) Validate() error {
 	}
 	text("name", m.Name)
 	text("version", m.Version)
+	text("source", m.Source)
+	text("licenses", m.Licenses)
 	text("sdk", m.SDK)
 	for _, path := range m.Reads {
 		text("reads", path)

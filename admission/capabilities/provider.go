@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Config says what a Provider has, and bounds it.
@@ -18,15 +20,37 @@ type Config struct {
 	Registry Registry
 	// Resolver looks host names up; nil looks up none.
 	Resolver Resolver
+	Bounds
+}
+
+// Bounds bound what a Provider keeps and how long it asks. They are a part of configuration
+// files as well, with durations such as "90s". Zero fields have the defaults.
+type Bounds struct {
 	// CacheBytes and CacheEntries bound the cache of answers. Defaults 16 MiB and 4096.
-	CacheBytes   int
-	CacheEntries int
+	CacheBytes   int `json:"cacheBytes,omitempty"`
+	CacheEntries int `json:"cacheEntries,omitempty"`
 	// TTL is how long an answer is kept. Default 60 s; those about addresses and rights are
 	// kept for 5 s at most.
-	TTL time.Duration
+	TTL metav1.Duration `json:"ttl,omitzero"`
 	// Timeout is how long a question may take that a policy began, whether the policy still
 	// waits or not. Default 10 s.
-	Timeout time.Duration
+	Timeout metav1.Duration `json:"timeout,omitzero"`
+}
+
+// Check returns every mistake, joined.
+func (b *Bounds) Check() error {
+	var errs []error
+	for _, field := range []struct {
+		name     string
+		negative bool
+	}{
+		{"cacheBytes", b.CacheBytes < 0}, {"cacheEntries", b.CacheEntries < 0}, {"ttl", b.TTL.Duration < 0}, {"timeout", b.Timeout.Duration < 0},
+	} {
+		if field.negative {
+			errs = append(errs, fmt.Errorf("%s is less than 0", field.name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 const (
@@ -66,22 +90,13 @@ type counted struct{ policy, operation, result string }
 
 // NewProvider returns a Provider. The error has every mistake of the configuration.
 func NewProvider(cfg Config) (*Provider, error) {
-	var errs []error
-	for name, n := range map[string]int64{
-		"cacheBytes": int64(cfg.CacheBytes), "cacheEntries": int64(cfg.CacheEntries), "ttl": int64(cfg.TTL), "timeout": int64(cfg.Timeout),
-	} {
-		if n < 0 {
-			errs = append(errs, fmt.Errorf("%s is less than 0", name))
-		}
-	}
-	if len(errs) != 0 {
-		slices.SortFunc(errs, func(a, b error) int { return slices.Compare([]byte(a.Error()), []byte(b.Error())) })
-		return nil, fmt.Errorf("configure host capabilities: %w", errors.Join(errs...))
+	if err := cfg.Check(); err != nil {
+		return nil, fmt.Errorf("configure host capabilities: %w", err)
 	}
 	orDefault(&cfg.CacheBytes, defaultCacheBytes)
 	orDefault(&cfg.CacheEntries, defaultCacheEntries)
-	orDefault(&cfg.TTL, defaultTTL)
-	orDefault(&cfg.Timeout, defaultTimeout)
+	orDefault(&cfg.TTL.Duration, defaultTTL)
+	orDefault(&cfg.Timeout.Duration, defaultTimeout)
 	return &Provider{
 		cfg: cfg, now: time.Now, cache: newCache(cfg.CacheBytes, cfg.CacheEntries),
 		flying: map[[sha256.Size]byte]*flight{}, calls: map[counted]uint64{}, users: map[string]int{},
@@ -255,7 +270,7 @@ func (c *Caller) about(ctx context.Context, operation string, image Image, key s
 	if c.provider.cfg.Registry == nil {
 		return nil, errors.New("the host has no access to registries")
 	}
-	return c.ask(ctx, operation, image.String()+"\x00"+key, c.provider.cfg.TTL, f)
+	return c.ask(ctx, operation, image.String()+"\x00"+key, c.provider.cfg.TTL.Duration, f)
 }
 
 // LookupHost returns what encode makes of the addresses of a host name.
@@ -297,7 +312,7 @@ func (c *Caller) Ask(ctx context.Context, operation, key string, fresh bool, f f
 // that is 0. The error is ctx's if it ends first; f then goes on.
 func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Duration, f func(context.Context) ([]byte, error)) ([]byte, error) {
 	p := c.provider
-	ttl = min(ttl, p.cfg.TTL)
+	ttl = min(ttl, p.cfg.TTL.Duration)
 	sum := sha256.Sum256([]byte(operation + "\x00" + key))
 	known := func(again bool) (*flight, bool) {
 		p.mu.Lock()
@@ -319,7 +334,7 @@ func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Durati
 		return fl.wait(ctx)
 	}
 	// What others wait for must not end with the call that began it.
-	flying, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.cfg.Timeout, fmt.Errorf("no answer within %s: %w", p.cfg.Timeout, context.DeadlineExceeded))
+	flying, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.cfg.Timeout.Duration, fmt.Errorf("no answer within %s: %w", p.cfg.Timeout.Duration, context.DeadlineExceeded))
 	go func() {
 		defer cancel()
 		fl.answer, fl.err = call(flying, f)

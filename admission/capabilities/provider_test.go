@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func newProvider(t *testing.T, cfg Config) (p *Provider, clock *atomic.Int64) {
@@ -66,7 +67,7 @@ func TestAnswersAreKeptForATime(t *testing.T) {
 }
 
 func TestTheCacheIsBounded(t *testing.T) {
-	p, clock := newProvider(t, Config{CacheBytes: 8 * (entryBytes + 100), CacheEntries: 6})
+	p, clock := newProvider(t, Config{Bounds: Bounds{CacheBytes: 8 * (entryBytes + 100), CacheEntries: 6}})
 	c := p.Caller("c", Scope{})
 	var asked atomic.Int64
 	ask := func(key string, n int) {
@@ -142,7 +143,7 @@ func TestCallersShareAQuestion(t *testing.T) {
 }
 
 func TestErrorsAreNotKept(t *testing.T) {
-	p, _ := newProvider(t, Config{Timeout: 10 * time.Millisecond})
+	p, _ := newProvider(t, Config{Bounds: Bounds{Timeout: metav1.Duration{Duration: 10 * time.Millisecond}}})
 	c := p.Caller("c", Scope{})
 	for name, test := range map[string]struct {
 		f    func(context.Context) ([]byte, error)
@@ -204,7 +205,7 @@ func TestQuestionsUnderWayAreBounded(t *testing.T) {
 }
 
 func TestProviderHammer(t *testing.T) {
-	p, err := NewProvider(Config{CacheBytes: 10_000, CacheEntries: 20, TTL: time.Millisecond, Timeout: time.Second})
+	p, err := NewProvider(Config{Bounds: Bounds{CacheBytes: 10_000, CacheEntries: 20, TTL: metav1.Duration{Duration: time.Millisecond}, Timeout: metav1.Duration{Duration: time.Second}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,8 +238,8 @@ func TestProviderHammer(t *testing.T) {
 }
 
 func TestNewProviderReportsEveryMistake(t *testing.T) {
-	_, err := NewProvider(Config{CacheBytes: -1, CacheEntries: -1, TTL: -1, Timeout: -1})
-	const want = "configure host capabilities: cacheBytes is less than 0\ncacheEntries is less than 0\ntimeout is less than 0\nttl is less than 0"
+	_, err := NewProvider(Config{Bounds: Bounds{CacheBytes: -1, CacheEntries: -1, TTL: metav1.Duration{Duration: -1}, Timeout: metav1.Duration{Duration: -1}}})
+	const want = "configure host capabilities: cacheBytes is less than 0\ncacheEntries is less than 0\nttl is less than 0\ntimeout is less than 0"
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}

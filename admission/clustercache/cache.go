@@ -3,8 +3,8 @@
 //
 // There is an informer for each resource that a policy may look up: of the objects of a
 // plugin's configuration from when it is loaded, and of the kinds of a Kubewarden policy
-// from its first question. Which those are is for the configuration to say, so their
-// number is bounded by it. An object is kept as its JSON, encoded once for each version,
+// from its first question. It ends with the last policy that may look the resource up. Which
+// those are is for the configuration to say, so their number is bounded by it. An object is kept as its JSON, encoded once for each version,
 // without managedFields.
 //
 // The server needs the verbs list and watch for each resource, in all namespaces or, if
@@ -48,7 +48,9 @@ type Cluster struct {
 	mu       sync.Mutex
 	mappings map[schema.GroupVersionKind]*mapping
 	kinds    map[schema.GroupVersionKind]*kind
-	kept     map[scope]*resource
+	// holds is how many hold a kind.
+	holds map[schema.GroupVersionKind]int
+	kept  map[scope]*resource
 }
 
 // scope is what an informer watches: a resource in a namespace, or in all if that is
@@ -61,13 +63,14 @@ type scope struct {
 // kind is a resource as Kubewarden policies know it.
 type kind struct {
 	*resource
+	scope      scope
 	namespaced bool
 }
 
 // New returns a Cluster whose informers run until ctx ends. reviews answer
 // can_i; nil answers none.
 func New(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
-	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, kept: map[scope]*resource{}}
+	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}, kept: map[scope]*resource{}}
 }
 
 // mapping is the resource of a kind, or on the way to be: the API server may take long to
@@ -198,13 +201,33 @@ func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind
 	if err := c.ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, err := c.use(scope{resource: mapping.Resource})
+	s := scope{resource: mapping.Resource}
+	r, err := c.use(s)
 	if err != nil {
 		return nil, err
 	}
-	k := &kind{r, mapping.Scope.Name() == meta.RESTScopeNameNamespace}
+	k := &kind{r, s, mapping.Scope.Name() == meta.RESTScopeNameNamespace}
 	c.kinds[gvk] = k
 	return k, nil
+}
+
+// Hold keeps what Get and List of a kind need once they have begun, see [admission.Cluster].
+func (c *Cluster) Hold(gvk schema.GroupVersionKind) (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds[gvk]++
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.holds[gvk]--; c.holds[gvk] > 0 {
+			return
+		}
+		delete(c.holds, gvk)
+		if k := c.kinds[gvk]; k != nil {
+			delete(c.kinds, gvk)
+			c.leave(k.scope, k.resource)
+		}
+	})
 }
 
 // Get returns an object in JSON, nil if there is none. A fresh one is asked of the API server,

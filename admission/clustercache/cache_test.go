@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -327,4 +329,65 @@ func Example() {
 	fmt.Println(string(raw), err)
 	// Output:
 	// {"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"storefront"},"name":"shop"}} <nil>
+}
+
+// TestKindsEndWithTheLastHold counts the watches of a kind that policies come and go with.
+func TestKindsEndWithTheLastHold(t *testing.T) {
+	c, client := cluster(t.Context(), object("Pod", "shop", "web", "a"))
+	var watches []*watch.FakeWatcher
+	var mu sync.Mutex
+	client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		watches = append(watches, watch.NewFake())
+		return true, watches[len(watches)-1], nil
+	})
+	// open waits until so many watches were begun, and so many have not ended.
+	open := func(begun, want int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			n, got := len(watches), 0
+			for _, w := range watches {
+				if !w.IsStopped() {
+					got++
+				}
+			}
+			mu.Unlock()
+			if n == begun && got == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d watches were begun and %d are open, want %d and %d", n, got, begun, want)
+			}
+		}
+	}
+	get := func() {
+		t.Helper()
+		if raw, err := c.Get(t.Context(), podKind, "shop", "web", false); err != nil || raw == nil {
+			t.Fatalf("got %s, %v", raw, err)
+		}
+	}
+	first := c.Hold(podKind)
+	open(0, 0)
+	get()
+	open(1, 1)
+	second := c.Hold(podKind)
+	first()
+	first() // It counts once.
+	get()
+	open(1, 1)
+	// What a guest of our own ABI keeps of the same resource goes on.
+	kept := c.Keep(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "")
+	second()
+	open(1, 1)
+	kept.Close()
+	open(1, 0)
+	c.Hold(podKind)()
+	open(1, 0)
+	third := c.Hold(podKind)
+	get()
+	open(2, 1)
+	third()
+	open(2, 0)
 }

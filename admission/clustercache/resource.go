@@ -71,6 +71,14 @@ func (c *Cluster) use(s scope) (*resource, error) {
 	return r, nil
 }
 
+// leave ends one use of a resource. c.mu is held.
+func (c *Cluster) leave(s scope, r *resource) {
+	if r.users--; r.users == 0 {
+		r.stop()
+		delete(c.kept, s)
+	}
+}
+
 // change puts an object into the order, or takes it out.
 func (r *resource) change(changed any, there bool) {
 	o, ok := changed.(*object)
@@ -147,9 +155,6 @@ func (u *use) Close() {
 		}
 		u.cluster.mu.Lock()
 		defer u.cluster.mu.Unlock()
-		if u.resource.users--; u.resource.users == 0 {
-			u.resource.stop()
-			delete(u.cluster.kept, u.scope)
-		}
+		u.cluster.leave(u.scope, u.resource)
 	})
 }

@@ -26,6 +26,9 @@ type Guests struct {
 	// NamespacedCapabilities are what policies of a namespace may ask the host for, as far as
 	// their hostCapabilities have it too. Default nothing.
 	NamespacedCapabilities []string `json:"namespacedCapabilities,omitempty"`
+	// Answers bound what is kept of the answers to policies, and how long it may take to ask.
+	// The program gives them to Config.Capabilities.
+	Answers capabilities.Bounds `json:"answers,omitzero"`
 	// Policies are limits and grants for some policies by their ids, with which the members
 	// of a group are loaded, too. A limit that is not given is that for all; grants are added.
 	Policies map[string]Guest `json:"policies,omitempty"`
@@ -60,9 +63,12 @@ func ReadGuests(text []byte) (Guests, error) {
 	return g, g.Check()
 }
 
-// Check returns everything that is wrong with the grants.
+// Check returns everything that is wrong with the grants and the bounds of answers.
 func (g *Guests) Check() error {
 	errs := []error{checkGrants("guests", g.NamespacedCapabilities, g.Guest)}
+	if err := g.Answers.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("guests: answers: %w", err))
+	}
 	for _, id := range slices.Sorted(maps.Keys(g.Policies)) {
 		errs = append(errs, checkGrants("guests: policy "+id, nil, g.Policies[id]))
 	}

@@ -498,6 +498,12 @@ func TestConfigThatIsWrong(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}
+	if g, err := policyserver.ReadGuests([]byte("answers: {ttl: 5m, cacheBytes: 1000}")); err != nil || g.Answers.TTL.Duration != 5*time.Minute || g.Answers.CacheBytes != 1000 {
+		t.Errorf("answers are %+v, %v", g.Answers, err)
+	}
+	if _, err := policyserver.ReadGuests([]byte("answers: {ttl: -5m, cacheBytes: -1}\nnamespacedCapabilities: [oci/v9/*]")); err == nil || strings.Count(err.Error(), "less than 0") != 2 || !strings.Contains(err.Error(), "oci/v9") {
+		t.Errorf("mistakes of bounds are %v", err)
+	}
 	_, err = policyserver.ReadGuests([]byte("limit: {}\nnamespacedCapabilities: [oci/v9/*]"))
 	if err == nil || !strings.Contains(err.Error(), `unknown field "limit"`) {
 		t.Errorf("error is %v", err)
@@ -734,6 +740,8 @@ func TestModuleThatComesLater(t *testing.T) {
 
 // cluster has one Namespace.
 type cluster struct{ admission.Cluster }
+
+func (cluster) Hold(schema.GroupVersionKind) func() { return func() {} }
 
 func (cluster) Get(context.Context, schema.GroupVersionKind, string, string, bool) ([]byte, error) {
 	return []byte(`{"kind":"Namespace","metadata":{"name":"shop"}}`), nil

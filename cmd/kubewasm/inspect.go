@@ -56,6 +56,12 @@ func (r *examination) print(out io.Writer) error {
 	if m := r.Metadata; m != nil {
 		line("name", m.Name)
 		line("version", m.Version)
+		if m.Source != "" {
+			line("source", m.Source)
+		}
+		if m.Licenses != "" {
+			line("licenses", m.Licenses)
+		}
 		line("sdk", m.SDK)
 		reads := "everything"
 		if len(m.Reads) != 0 {

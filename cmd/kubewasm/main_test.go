@@ -73,7 +73,7 @@ func TestBuild(t *testing.T) {
 	}
 	got.SDK, _, _ = strings.Cut(got.SDK, " ")
 	want := &metadata.Metadata{
-		Name: "zone", Version: "1.2.0", Kinds: []string{"scheduler"}, ABI: 1, SDK: "github.com/kubewasm/kubewasm",
+		Name: "zone", Version: "1.2.0", Source: "https://example.com/zone", Licenses: "Apache-2.0 OR MIT", Kinds: []string{"scheduler"}, ABI: 1, SDK: "github.com/kubewasm/kubewasm",
 		Reads: []string{"node.metadata.labels", "pod.spec.priority"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -193,12 +193,14 @@ func annotationsOf(module []byte) (map[string]string, error) {
 		return annotations, nil
 	}
 	for key, value := range map[string]string{
-		"org.opencontainers.image.title":   m.Name,
-		"org.opencontainers.image.version": m.Version,
-		"io.github.kubewasm.kinds":         strings.Join(m.Kinds, ","),
-		"io.github.kubewasm.reads":         strings.Join(m.Reads, ","),
-		"io.github.kubewasm.decides":       strings.Join(m.Decides, ","),
-		"io.github.kubewasm.sdk":           m.SDK,
+		"org.opencontainers.image.title":    m.Name,
+		"org.opencontainers.image.version":  m.Version,
+		"org.opencontainers.image.source":   m.Source,
+		"org.opencontainers.image.licenses": m.Licenses,
+		"io.github.kubewasm.kinds":          strings.Join(m.Kinds, ","),
+		"io.github.kubewasm.reads":          strings.Join(m.Reads, ","),
+		"io.github.kubewasm.decides":        strings.Join(m.Decides, ","),
+		"io.github.kubewasm.sdk":            m.SDK,
 	} {
 		if value != "" {
 			annotations[key] = value

@@ -46,7 +46,7 @@ func TestPushSignCopyAndPull(t *testing.T) {
 	module := built(t, "testdata/zone")
 	output := filepath.Join(t.TempDir(), "zone.wasm")
 
-	code, pushed, stderr := kubewasm(t, "push", "-annotation", "org.opencontainers.image.source=https://example.com/zone", "-attach", "application/spdx+json="+sbom, module, from+":1.2")
+	code, pushed, stderr := kubewasm(t, "push", "-annotation", "org.opencontainers.image.vendor=ACME", "-attach", "application/spdx+json="+sbom, module, from+":1.2")
 	if code != 0 || !strings.HasPrefix(pushed, from+"@sha256:") {
 		t.Fatalf("push: exit code %d, %q: %s", code, pushed, stderr)
 	}
@@ -98,7 +98,8 @@ func TestPushSignCopyAndPull(t *testing.T) {
 	delete(a.Annotations, "io.github.kubewasm.sdk")
 	if diff := cmp.Diff(map[string]string{
 		"org.opencontainers.image.title": "zone", "org.opencontainers.image.version": "1.2.0",
-		"org.opencontainers.image.source": "https://example.com/zone",
+		"org.opencontainers.image.source": "https://example.com/zone", "org.opencontainers.image.licenses": "Apache-2.0 OR MIT",
+		"org.opencontainers.image.vendor": "ACME",
 		"io.github.kubewasm.kinds":        "scheduler", "io.github.kubewasm.reads": "node.metadata.labels,pod.spec.priority",
 	}, a.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got)\n%s", diff)

@@ -12,6 +12,7 @@ tool github.com/kubewasm/kubewasm/cmd/kubewasm
 require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
+	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0
 	github.com/kubewasm/kubewasm/internal/e2e v0.0.0
 	github.com/prometheus/client_golang v1.24.0

@@ -159,6 +159,10 @@ func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
 		case p.OCI != "" && artifacts != nil:
 			plugin.Source = artifacts.Source(p.OCI)
 			fail(plugin.Source.(host.Checker).Check(p.SHA256))
+		case p.OCI != "":
+			// The client has mistakes of its own.
+			_, err := oci.ParseReference(p.OCI)
+			fail(err)
 		default:
 			plugin.Source = host.File(p.File)
 		}

@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -268,6 +274,9 @@ func TestTheConfigurationReportsEveryMistake(t *testing.T) {
 cgroup: {driver: docker, weight: cubic}
 plugins:
 - {name: a, file: a.wasm, stages: [Lunch], levels: [Node], failurePolicy: Panic, selector: {qosClasses: [Best]}}
+- {name: b, oci: 'ghcr.io/Acme:'}
+- {name: c, oci: 'ghcr.io/acme/cpu:1', file: c.wasm}
+registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: none.pem}], trust: [{repositories: ['ghcr.io/*/x']}]}
 `
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -280,6 +289,8 @@ plugins:
 	for _, want := range []string{
 		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
 		`level "Node" is none of QOS, Pod, Container`, `failurePolicy is "Panic", want Fail, Ignore or KeepLast`, `QoS class "Best" is none of Guaranteed`,
+		`plugin "b": reference "ghcr.io/Acme:": tag is empty`, `plugin "c": file and oci exclude one another`, "cacheBytes is -1, less than 0",
+		`registry "https://ghcr.io/": host is a name`, "caFile: open none.pem", "trust[0]: allOf and anyOf are empty", `repository "ghcr.io/*/x": want a name`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v\nwant one with %s", err, want)
@@ -287,6 +298,7 @@ plugins:
 	}
 	for text, want := range map[string]string{
 		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
+		"{nri: {}, plugins: [{name: a, oci: 'ghcr.io/acme/cpu:1'}]}": `plugin "a": source ghcr.io/acme/cpu:1: nothing vouches for what the tag leads to`,
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
 		"plugins: [{name: a, file: a.wasm, decisionGrants: {mount: []}}]":                                           "unknown field",
 		"{nri: {}, plugins: [{name: a, file: a.wasm, decisionGrants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": decisionGrants: env "*" is not a name`,
@@ -298,6 +310,45 @@ plugins:
 		if err := run(t.Context(), []string{"-config", file, "-check"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want one with %s", text, err, want)
 		}
+	}
+}
+
+// What the configuration has as an example of registries is one.
+func TestTheRegistriesOfTheExample(t *testing.T) {
+	b, err := os.ReadFile("deploy/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, ok := strings.Cut(string(b), "\n# registries: ")
+	if !ok {
+		t.Fatal("there are no registries")
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	cfg := new(config)
+	if err := yaml.UnmarshalStrict([]byte("registries: "+line), cfg); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer := &cfg.Registries.Trust[0].AnyOf[0]
+	if signer.KeyFile == "" || cfg.Registries.CacheDir == "" {
+		t.Errorf("registries are %+v", cfg.Registries)
+	}
+	cfg.Registries.CacheDir, signer.KeyFile = t.TempDir(), ""
+	signer.Key = string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	artifacts, err := oci.New(cfg.Registries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Plugins = append(cfg.Plugins, pluginConfig{OCI: "ghcr.io/acme/cpuset:1.2"})
+	if _, err := cfg.plugins(artifacts); err != nil {
+		t.Error(err)
 	}
 }
 

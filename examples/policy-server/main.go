@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	// The cache of objects ends after the last request.
 	caching, stopCaching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCaching()
-	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(modules.client), Resolver: net.DefaultResolver})
+	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(modules.client), Resolver: net.DefaultResolver, Bounds: guests.Answers})
 	if err != nil {
 		return err
 	}

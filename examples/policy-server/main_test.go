@@ -568,3 +568,89 @@ func TestSourceOfAModule(t *testing.T) {
 		}
 	}
 }
+
+// What cosign has signed by a key and by an identity is verified as a verification configuration
+// says, and loaded: the fixtures of host/oci and of host/oci/sigstore.
+func TestWhatCosignHasSigned(t *testing.T) {
+	host, dockerConfig := newRegistry(t)
+	docker := newMount(t, map[string]string{"config.json": dockerConfig})
+	client, err := oci.New(oci.Config{DockerConfig: docker.path("config.json"), Registries: []oci.Registry{{Host: host, PlainHTTP: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keyed, keyless = "../../host/oci/testdata/cosign/", "../../host/oci/sigstore/testdata/"
+	policies := map[string]any{}
+	for name, from := range map[string]oci.Reference{
+		"identity": {Layout: keyless + "layout.tar", Tag: "1"}, "tag": {Layout: keyed + "layout.tar", Tag: "tag"}, "bundle": {Layout: keyed + "layout.tar", Tag: "bundle"},
+	} {
+		to, err := oci.ParseReference(host + "/policies/" + name + ":1")
+		if err == nil {
+			_, err = client.Copy(t.Context(), from, to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies[name] = map[string]any{"module": "registry://" + to.String(), "policyMode": "protect", "hostCapabilities": []string{"*"}}
+	}
+	text := func(v any) string {
+		t.Helper()
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	read := func(file string) string {
+		t.Helper()
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	root := `{"mediaType":"application/vnd.dev.sigstore.clienttrustconfig.v0.1+json","signingConfig":{},"trustedRoot":` + read(keyless+"trusted-root.json") + `}`
+	type object = map[string]any
+	const issuer, subject = "https://issuer.example.com", "https://github.com/acme/zone/.github/workflows/release.yml@refs/tags/v1"
+	identity := func(issuer string, subject, annotations object) object {
+		return object{"kind": "genericIssuer", "issuer": issuer, "subject": subject, "annotations": annotations}
+	}
+	exact := identity(issuer, object{"equal": subject}, object{"env": "prod"})
+	key := object{"kind": "pubKey", "owner": "platform", "key": read(keyed + "cosign.pub"), "annotations": object{"env": "prod"}}
+	const refused, loaded, noPolicy = "is not trusted", "allowed", "kubewasm_abi_v1" // The keyed fixtures are modules without functions.
+	for _, tt := range []struct {
+		name                  string
+		verification          object
+		identity, tag, bundle string // Parts of the answers.
+	}{
+		{"an identity", object{"allOf": []object{exact}}, loaded, refused, refused},
+		{"a prefix of the subject", object{"allOf": []object{identity(issuer, object{"urlPrefix": "https://github.com/acme/zone"}, nil)}}, loaded, refused, refused},
+		{"a prefix of another name", object{"allOf": []object{identity(issuer, object{"urlPrefix": "https://github.com/acme/zon"}, nil)}}, refused, refused, refused},
+		{"another issuer", object{"allOf": []object{identity("https://other.example.com", object{"equal": subject}, nil)}}, refused, refused, refused},
+		{"another annotation", object{"allOf": []object{identity(issuer, object{"equal": subject}, object{"env": "test"})}}, refused, refused, refused},
+		{"a repository of GitHub that the certificate does not name", object{"allOf": []object{{"kind": "githubAction", "owner": "acme", "repo": "zone"}}}, refused, refused, refused},
+		{"a key", object{"allOf": []object{key}}, refused, noPolicy, noPolicy},
+		{"a key or an identity", object{"anyOf": object{"minimumMatches": 1, "signatures": []object{key, exact}}}, loaded, noPolicy, noPolicy},
+		{"both of them", object{"anyOf": object{"minimumMatches": 2, "signatures": []object{key, exact}}}, refused, refused, refused},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.verification["apiVersion"] = "v1"
+			files := newMount(t, map[string]string{
+				"policies.yml": text(policies), "sources.yml": text(object{"insecure_sources": []string{host}}), "verification.yml": text(tt.verification), "trust.json": root,
+			})
+			env := map[string]string{
+				"KUBEWARDEN_BIND_ADDRESS": "127.0.0.1", "KUBEWASM_DRAIN_DELAY": "0s", "KUBEWARDEN_PORT": freePort(t), "KUBEWARDEN_READINESS_PROBE_PORT": freePort(t),
+				"KUBEWARDEN_POLICIES_DOWNLOAD_DIR": t.TempDir(), "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH": docker.dir,
+				"KUBEWARDEN_POLICIES": files.path("policies.yml"), "KUBEWARDEN_SOURCES_PATH": files.path("sources.yml"),
+				"KUBEWARDEN_VERIFICATION_CONFIG_PATH": files.path("verification.yml"), "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH": files.path("trust.json"),
+			}
+			t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+			start(t, env)
+			for name, want := range map[string]string{"identity": tt.identity, "tag": tt.tag, "bundle": tt.bundle} {
+				got, err := post(http.DefaultClient, "http://127.0.0.1:"+env["KUBEWARDEN_PORT"]+"/validate/"+name)
+				if err != nil || !strings.Contains(got, want) {
+					t.Errorf("%s: %q, %v, want %q", name, got, err, want)
+				}
+			}
+		})
+	}
+}

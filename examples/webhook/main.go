@@ -62,6 +62,7 @@ type options struct {
 	audits                                        auditOptions
 	memoryBytes                                   uint64
 	bodyBytes, cacheBytes                         int64
+	answers                                       capabilities.Bounds
 	interval                                      time.Duration
 }
 
@@ -90,6 +91,10 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
 	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "the most `bytes` that the requests to the webhooks may have together")
 	flags.Int64Var(&o.server.MaxBodyBytes, "review-bytes", admission.DefaultMaxBodyBytes, "the most `bytes` that one such request may have; the default is enough for any object that an API server can store")
+	flags.IntVar(&o.answers.CacheBytes, "answer-bytes", 0, "the most `bytes` that answers to policies may have that ask for artifacts, addresses and rights; 0 means 16 MiB")
+	flags.IntVar(&o.answers.CacheEntries, "answer-entries", 0, "the most such `answers`; 0 means 4096")
+	flags.DurationVar(&o.answers.TTL.Duration, "answer-ttl", 0, "how long they are kept, those about addresses and rights for 5s at most; 0 means 1m")
+	flags.DurationVar(&o.answers.Timeout.Duration, "answer-timeout", 0, "how long it may take to ask; 0 means 10s")
 	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -99,6 +104,9 @@ func parse(args []string) (*options, error) {
 	}
 	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
+	}
+	if err := o.answers.Check(); err != nil {
+		return nil, fmt.Errorf("-answer-…: %w", err)
 	}
 	if o.server.MaxBodyBytes <= 0 {
 		return nil, fmt.Errorf("-review-bytes is %d, want more than 0", o.server.MaxBodyBytes)
@@ -138,7 +146,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	registry.MustRegister(ocimetrics.New(artifacts))
 
-	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver})
+	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver, Bounds: o.answers})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver|audit]
+//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver|audit|soak] [-soak 1m]
 //
 // It prints a row for each measurement and exits with 0 whenever it could
 // measure: a figure that falls short of its target is a finding, no failure.
@@ -39,6 +39,7 @@ var groups = []struct {
 	{"density", benchDensity},
 	{"policyserver", benchPolicyServer},
 	{"audit", benchAudit},
+	{"soak", benchSoak},
 }
 
 func main() {
@@ -66,13 +67,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "run one `group`: "+strings.Join(names, ", "))
+	soak := flags.Duration("soak", time.Minute, "how long the soak takes")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *only != "" && !slices.Contains(names, *only) {
 		return fmt.Errorf("-only %s: no such group; there are %s", *only, strings.Join(names, ", "))
 	}
-	b := &bench{ctx: ctx}
+	b := &bench{ctx: ctx, soak: *soak}
 	for _, g := range groups {
 		if *only != "" && g.name != *only {
 			continue
@@ -88,6 +90,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 type bench struct {
 	ctx  context.Context
 	rows []row
+	// soak is how long the soak takes.
+	soak time.Duration
 }
 
 // row is one line of the table.

@@ -100,3 +100,73 @@ func Trim(max int64, dirs ...string) (bytes int64, err error) {
 	}
 	return bytes, errors.Join(errs...)
 }
+
+// UseDir marks the files of a directory as used now, unless that was done within the last
+// minute, so that TrimDirs of the directory above keeps it.
+func UseDir(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			Use(filepath.Join(dir, entry.Name()), info)
+		}
+	}
+}
+
+// TrimDirs removes whole directories below dir: those that were not used for maxAge, and those
+// that were not used for the longest time until the others have at most max bytes together. One
+// that was used within the last hour stays in any case, since a process may be at it. A
+// directory is used when one of its files is.
+func TrimDirs(dir string, max int64, maxAge time.Duration) error {
+	type unit struct {
+		name string
+		size int64
+		used time.Time
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read cache: %w", err)
+	}
+	var units []unit
+	var bytes int64
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		u := unit{name: filepath.Join(dir, entry.Name()), used: info.ModTime()}
+		files, err := os.ReadDir(u.name)
+		if err != nil {
+			continue // Another process has removed it.
+		}
+		for _, file := range files {
+			if info, err := file.Info(); err == nil {
+				u.size += info.Size()
+				if info.ModTime().After(u.used) {
+					u.used = info.ModTime()
+				}
+			}
+		}
+		units = append(units, u)
+		bytes += u.size
+	}
+	slices.SortFunc(units, func(a, b unit) int { return a.used.Compare(b.used) })
+	var errs []error
+	for _, u := range units {
+		age := time.Since(u.used)
+		if age < StaleTime || age < maxAge && bytes <= max {
+			break
+		}
+		if err := os.RemoveAll(u.name); err != nil {
+			errs = append(errs, fmt.Errorf("remove from cache: %w", err))
+			continue
+		}
+		bytes -= u.size
+	}
+	return errors.Join(errs...)
+}

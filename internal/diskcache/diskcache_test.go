@@ -2,9 +2,11 @@ package diskcache_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,4 +116,75 @@ func TestHammer(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestTrimDirs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		max    int64
+		maxAge time.Duration
+		// ages are those of the only files of directories of 100 bytes, empty at 0.
+		ages map[string]time.Duration
+		want string
+	}{
+		"all fit":                        {300, 1000 * time.Hour, map[string]time.Duration{"a": 2 * time.Hour, "b": 3 * time.Hour, "c": 4 * time.Hour}, "a b c"},
+		"the oldest go for want of room": {150, 1000 * time.Hour, map[string]time.Duration{"a": 2 * time.Hour, "b": 3 * time.Hour, "c": 4 * time.Hour}, "a"},
+		"the old ones go":                {300, 150 * time.Minute, map[string]time.Duration{"a": 2 * time.Hour, "b": 3 * time.Hour, "c": 4 * time.Hour}, "a"},
+		"what is used stays":             {0, 0, map[string]time.Duration{"a": time.Minute, "b": 50 * time.Minute, "c": 2 * time.Hour}, "a b"},
+		"a new empty one stays":          {0, 0, map[string]time.Duration{"a": 0, "b": 2 * time.Hour}, "a"},
+	} {
+		dir := t.TempDir()
+		for sub, age := range tt.ages {
+			path := filepath.Join(dir, sub)
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if age == 0 {
+				continue
+			}
+			file := filepath.Join(path, "file")
+			if err := os.WriteFile(file, make([]byte, 100), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			used := time.Now().Add(-age)
+			if err := errors.Join(os.Chtimes(file, used, used), os.Chtimes(path, used, used)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := diskcache.TrimDirs(dir, tt.max, tt.maxAge); err != nil {
+			t.Error(err)
+		}
+		var left []string
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			left = append(left, entry.Name())
+		}
+		if got := strings.Join(left, " "); got != tt.want {
+			t.Errorf("%s: left are %s, want %s", name, got, tt.want)
+		}
+	}
+	if err := diskcache.TrimDirs(filepath.Join(t.TempDir(), "absent"), 0, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUseDirKeepsADirectory(t *testing.T) {
+	dir := t.TempDir()
+	old := time.Now().Add(-48 * time.Hour)
+	for _, sub := range []string{"used", "unused"} {
+		file := filepath.Join(dir, sub, "file")
+		if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600), os.Chtimes(file, old, old), os.Chtimes(filepath.Dir(file), old, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diskcache.UseDir(filepath.Join(dir, "used"))
+	if err := diskcache.TrimDirs(dir, 0, 24*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "used" {
+		t.Errorf("left are %v, %v", entries, err)
+	}
 }

@@ -26,6 +26,8 @@ import (
 //
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
+//	//kubewasm:source https://github.com/acme/zone
+//	//kubewasm:licenses Apache-2.0 OR MIT
 //	//kubewasm:reads node.metadata.labels node.spec.taints
 //
 // reads may occur several times; a hook names fields of its request and entries
@@ -37,7 +39,7 @@ import (
 //	//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers deployments.apps stellarnodes.v1alpha1.stellar.org
 //
 // Without a name it is that of the directory.
-var Directives = []string{"name", "version", "reads", "decides", "matches"}
+var Directives = []string{"name", "version", "source", "licenses", "reads", "decides", "matches"}
 
 const directivePrefix = "//kubewasm:"
 
@@ -57,10 +59,10 @@ func (e *SourceError) Unwrap() error { return e.Err }
 
 // source has the directives of a guest.
 type source struct {
-	name, version string
-	reads         []paths
-	decides       []paths
-	matches       []paths
+	name, version, source, licenses string
+	reads                           []paths
+	decides                         []paths
+	matches                         []paths
 }
 
 // paths is a directive that lists paths.
@@ -146,16 +148,21 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 		}
 		s.matches = append(s.matches, paths{pos, words})
 		return nil
-	case len(words) > 1:
+	case len(words) > 1 && directive != "licenses":
 		return fmt.Errorf("%s%s is one word, not %q", directivePrefix, directive, strings.TrimSpace(rest))
 	case seen[directive]:
 		return fmt.Errorf("%s%s is there twice", directivePrefix, directive)
 	}
 	seen[directive] = true
-	if directive == "name" {
+	switch directive {
+	case "name":
 		s.name = words[0]
-	} else {
+	case "version":
 		s.version = words[0]
+	case "source":
+		s.source = words[0]
+	case "licenses":
+		s.licenses = strings.Join(words, " ")
 	}
 	return nil
 }
@@ -198,7 +205,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &metadata.Metadata{Name: s.name, Version: s.version, SDK: sdk(), ABI: 1}
+	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, SDK: sdk(), ABI: 1}
 	m.Kinds = kindsOf(decoded)
 	switch len(m.Kinds) {
 	case 0:

@@ -2,6 +2,7 @@ package guestbuild
 
 import (
 	"encoding/json"
+	"go/token"
 	"strings"
 	"testing"
 
@@ -33,5 +34,23 @@ func TestRulesOfMatches(t *testing.T) {
 		if string(got) != want {
 			t.Errorf("%s: got %s\nwant %s", text, got, want)
 		}
+	}
+}
+
+func TestLicensesAreAnExpression(t *testing.T) {
+	s, seen := &source{}, map[string]bool{}
+	for text, want := range map[string]string{
+		"source https://example.com/zone": "", "licenses Apache-2.0 OR MIT": "", "source": "says nothing", "name a b": "is one word",
+	} {
+		err := s.add(token.Position{}, text, seen)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if err := s.add(token.Position{}, "licenses MIT", seen); err == nil || !strings.Contains(err.Error(), "is there twice") {
+		t.Errorf("licenses again: %v", err)
+	}
+	if s.source != "https://example.com/zone" || s.licenses != "Apache-2.0 OR MIT" {
+		t.Errorf("got %q and %q", s.source, s.licenses)
 	}
 }

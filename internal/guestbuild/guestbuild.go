@@ -16,9 +16,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/internal/diskcache"
 )
 
 // ErrNoGo is returned if there is no Go toolchain.
@@ -88,10 +91,25 @@ func cached(dir, suffix string) (string, error) {
 	if err != nil {
 		cache = os.TempDir()
 	}
+	guests := filepath.Join(cache, "kubewasm", "guests")
 	sum := sha256.Sum256([]byte(dir))
-	file := filepath.Join(cache, "kubewasm", "guests", hex.EncodeToString(sum[:6]), filepath.Base(dir)+suffix)
-	return file, os.MkdirAll(filepath.Dir(file), 0o755)
+	file := filepath.Join(guests, hex.EncodeToString(sum[:6]), filepath.Base(dir)+suffix)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return "", err
+	}
+	diskcache.UseDir(filepath.Dir(file))
+	// A guest in a directory of a test is not built again.
+	trimOnce.Do(func() { _ = diskcache.TrimDirs(guests, maxCacheBytes, maxCacheAge) })
+	return file, nil
 }
+
+var trimOnce sync.Once
+
+// The bounds of the cache of guests, in which one has some 8 MB.
+const (
+	maxCacheBytes = 1 << 30
+	maxCacheAge   = 14 * 24 * time.Hour
+)
 
 // Config is a guest to build.
 type Config struct {

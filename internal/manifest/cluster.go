@@ -95,6 +95,9 @@ func (c *Cluster) Resource(_ context.Context, kind schema.GroupVersionKind) (sch
 	return resourceOf(kind), nil
 }
 
+// Hold implements admission.Cluster.
+func (c *Cluster) Hold(schema.GroupVersionKind) (release func()) { return func() {} }
+
 // Keep implements admission.Cluster.
 func (c *Cluster) Keep(resource schema.GroupVersionResource, namespace string) admission.Objects {
 	list := c.objects[resource]

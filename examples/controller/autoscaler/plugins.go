@@ -3,6 +3,8 @@ package autoscaler
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,10 +231,7 @@ func (p *Plugins) serve(ctx context.Context, e *entry) {
 				})
 			},
 		}
-		if e.scaler != nil {
-			opts.Applied = e.scaler.Digest()
-		}
-		err = host.Follow(following, source, opts, func(ctx context.Context, module []byte, sha256 string) error {
+		take := func(ctx context.Context, module []byte, sha256 string) error {
 			if err := p.apply(ctx, e, source, module, sha256); err != nil {
 				p.update(e, func() { e.unreadable, e.refused = nil, err })
 				if again = errors.Is(err, host.ErrMemory) || errors.Is(err, context.DeadlineExceeded); again {
@@ -244,7 +243,13 @@ func (p *Plugins) serve(ctx context.Context, e *entry) {
 				stop() // It does not change any more.
 			}
 			return nil
-		})
+		}
+		if e.scaler == nil {
+			p.first(following, source, take, &opts)
+		} else {
+			opts.Applied = e.scaler.Digest()
+		}
+		err = host.Follow(following, source, opts, take)
 		stop()
 		if !again {
 			break
@@ -262,6 +267,23 @@ func (p *Plugins) serve(ctx context.Context, e *entry) {
 		// Nothing calls it any more. The error has no receiver.
 		_ = e.scaler.Close(context.WithoutCancel(ctx))
 	}
+}
+
+// first takes the module that a source has, and tells opts. Unlike following, it is content with
+// what a cache has while the source is away. Follow reports why there is none.
+func (p *Plugins) first(ctx context.Context, source host.Source, take func(context.Context, []byte, string) error, opts *host.FollowOptions) {
+	module, err := source.Fetch(ctx)
+	if err != nil {
+		return
+	}
+	sum := sha256.Sum256(module)
+	digest := hex.EncodeToString(sum[:])
+	if take(ctx, module, digest) != nil {
+		opts.Refused = digest
+		return
+	}
+	opts.Applied = digest
+	host.Keep(source, digest)
 }
 
 // refusedError is the error of a module that does not serve, rather than of its source.

@@ -2,15 +2,26 @@ package autoscaler_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/registry"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -191,4 +202,93 @@ func TestSources(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestModulesOfARegistry has a policy name a tag of a registry, which moves, and goes away.
+func TestModulesOfARegistry(t *testing.T) {
+	var away atomic.Bool
+	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.Header().Set("Retry-After", "3600") // So that it is not asked again and again.
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		store.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := []oci.Trust{{Repositories: []string{address + "/shop/*"}, AnyOf: []oci.Signer{{
+		Name: "shop", Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})),
+	}}}}
+	cfg := oci.Config{CacheDir: t.TempDir(), Trust: trust, Registries: []oci.Registry{{Host: address, PlainHTTP: true}}}
+	ref, err := oci.ParseReference(address + "/shop/queue:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(module []byte, sign bool) {
+		t.Helper()
+		client, err := oci.New(oci.Config{Registries: cfg.Registries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Push(t.Context(), ref, module, oci.PushOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if !sign {
+			return
+		}
+		if _, err := client.Sign(t.Context(), ref, key, oci.SignOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// start returns Plugins as after a start of the controller.
+	start := func() *autoscaler.Plugins {
+		client, err := oci.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt, err := host.NewRuntime(host.RuntimeConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := autoscaler.NewPlugins(autoscaler.PluginsConfig{
+			Runtime: rt, Sources: autoscaler.Sources{Registries: client, Trust: trust}, FollowInterval: 50 * time.Millisecond,
+		})
+		t.Cleanup(func() {
+			p.Close()
+			if err := rt.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return p
+	}
+	policy := types.NamespacedName{Namespace: "a", Name: "p"}
+	g := guest("", `{}`)
+	g.OCI = ref.String()
+	one, two, three := moody(t, 1), moody(t, 2), moody(t, 3)
+
+	p := start()
+	publish(one, false)
+	serves(t, p, policy, g, nil, "it has no signature")
+	publish(one, true)
+	serves(t, p, policy, g, one, "")
+	publish(two, true)
+	serves(t, p, policy, g, two, "")
+	publish(three, false)
+	serves(t, p, policy, g, two, "it has no signature")
+	publish([]byte("\x00asm\x01\x00\x00\x00"), true)
+	serves(t, p, policy, g, two, "does not fit the service")
+	away.Store(true)
+	serves(t, p, policy, g, two, "asked to be left alone")
+	// After a restart the last module that was loaded serves, from the cache.
+	serves(t, start(), policy, g, two, "asked to be left alone")
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/host/oci"
@@ -20,7 +22,7 @@ import (
 func asks(t *testing.T, s *server, cfg oci.Config) (*capabilities.Caller, *capabilities.Provider) {
 	t.Helper()
 	cfg.Registries = append(cfg.Registries, plain(s)...)
-	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(newClient(t, cfg)), Timeout: 5 * time.Second})
+	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(newClient(t, cfg)), Bounds: capabilities.Bounds{Timeout: metav1.Duration{Duration: 5 * time.Second}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,14 @@ func sign(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := oci.Reference{Registry: host, Repository: "zone", Tag: "1"}
-	digest, err := client.Push(t.Context(), ref, module, oci.PushOptions{})
+	// A policy that admits everything, so that a policy server can load it.
+	policy, err := os.ReadFile("../../../admission/testdata/verdict/wapc.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const room, verdict = 600, `{"accepted":true}`
+	policy = bytes.Replace(policy, bytes.Repeat([]byte("@"), room), []byte(verdict+strings.Repeat(" ", room-len(verdict))), 1)
+	digest, err := client.Push(t.Context(), ref, policy, oci.PushOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

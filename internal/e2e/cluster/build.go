@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/kubewasm/kubewasm/internal/diskcache"
 	"github.com/kubewasm/kubewasm/internal/e2e/minor"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
@@ -51,10 +54,13 @@ func Build(t testing.TB, dir, pkg, name string, flags ...string) string {
 		cache = os.TempDir()
 	}
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{dir, pkg, minor.Name}, flags...), "\x00")))
-	file := filepath.Join(cache, "kubewasm", "e2e", hex.EncodeToString(sum[:6]), name)
+	programs := filepath.Join(cache, "kubewasm", "e2e")
+	file := filepath.Join(programs, hex.EncodeToString(sum[:6]), name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	diskcache.UseDir(filepath.Dir(file))
+	trimOnce.Do(func() { _ = diskcache.TrimDirs(programs, maxCacheBytes, maxCacheAge) })
 	unlock, err := lock(file + ".lock")
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +77,14 @@ func Build(t testing.TB, dir, pkg, name string, flags ...string) string {
 	}
 	return file
 }
+
+var trimOnce sync.Once
+
+// The bounds of the cache of programs: those of four minors have 1.5 GB.
+const (
+	maxCacheBytes = 3 << 30
+	maxCacheAge   = 14 * 24 * time.Hour
+)
 
 // lock takes the file's lock, waiting for it, and returns how to give it back.
 func lock(file string) (unlock func(), err error) {

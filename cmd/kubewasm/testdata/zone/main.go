@@ -2,6 +2,8 @@
 //
 //kubewasm:name zone
 //kubewasm:version 1.2.0
+//kubewasm:source https://example.com/zone
+//kubewasm:licenses Apache-2.0 OR MIT
 //kubewasm:reads node.metadata.labels
 package main
 
