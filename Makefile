@@ -44,6 +44,12 @@ modules: ## Run the tests of the nested modules, but for internal/e2e: that is m
 	  (cd "$$(dirname "$$mod")" && GOWORK=off go test -timeout 50m ./...) || exit 1; \
 	done
 
+.PHONY: replays
+replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
+	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./host/service
+	cd sched/kube137 && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf .
+	cd internal/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
+
 .PHONY: kubernetes
 kubernetes: ## Test each Kubernetes minor and write docs/compatibility.md. The first build of a minor takes minutes.
 	go run ./internal/compatibility
@@ -57,8 +63,8 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 # The rewriter, what it generates code for, and the host: what depends on the processor. Left
 # out are tests that compile guests of megabytes, which takes minutes under qemu, and tests
 # that measure the memory of the process, which is that of qemu.
-ARM64_PACKAGES := ./abi ./codec ./internal/snapmem ./internal/objects ./internal/wasmbin ./internal/gowasm ./host
-ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks
+ARM64_PACKAGES := ./abi ./codec ./internal/snapmem ./internal/objects ./internal/wasmbin ./internal/gowasm ./host ./host/replay
+ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64
 arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 6 minutes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"runtime"
 
@@ -14,24 +13,35 @@ import (
 // recorder is a recorder that plugins of a Runtime share.
 type recorder struct {
 	*record.Recorder
-	cfg   record.Config
 	users int
 }
 
-// recordTo returns the recorder for a configuration, and what ends its use.
+// recorderKey is a configuration. Two hooks for redaction are equal if they are the same
+// function.
+type recorderKey struct {
+	settings string
+	redact   uintptr
+}
+
+func keyOf(cfg *record.Config) recorderKey {
+	settings, _ := json.Marshal(cfg) // It has numbers and texts only.
+	return recorderKey{string(settings), reflect.ValueOf(cfg.Redact).Pointer()}
+}
+
+// recordTo returns the recorder for a configuration, and what ends its use. Those of two
+// configurations with one path write to files of their own.
 func (rt *Runtime) recordTo(cfg *record.Config) (record.Tapes, func() error, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	r := rt.recorders[cfg.Path]
+	key := keyOf(cfg)
+	r := rt.recorders[key]
 	if r == nil {
 		made, err := record.NewRecorder(*cfg)
 		if err != nil {
 			return nil, nil, err
 		}
-		r = &recorder{Recorder: made, cfg: *cfg}
-		rt.recorders[cfg.Path] = r
-	} else if !sameRecording(&r.cfg, cfg) {
-		return nil, nil, fmt.Errorf("record.path %q is that of another plugin, whose record differs", cfg.Path)
+		r = &recorder{Recorder: made}
+		rt.recorders[key] = r
 	}
 	r.users++
 	return r.Recorder, func() error {
@@ -39,7 +49,7 @@ func (rt *Runtime) recordTo(cfg *record.Config) (record.Tapes, func() error, err
 		r.users--
 		last := r.users == 0
 		if last {
-			delete(rt.recorders, cfg.Path)
+			delete(rt.recorders, key)
 		}
 		rt.mu.Unlock()
 		if !last {
@@ -49,22 +59,14 @@ func (rt *Runtime) recordTo(cfg *record.Config) (record.Tapes, func() error, err
 	}, nil
 }
 
-// sameRecording reports whether two configurations are equal. Two hooks for redaction are, if
-// they are the same function.
-func sameRecording(a, b *record.Config) bool {
-	x, y := *a, *b
-	same := reflect.ValueOf(x.Redact).Pointer() == reflect.ValueOf(y.Redact).Pointer()
-	x.Redact, y.Redact = nil, nil
-	return same && reflect.DeepEqual(x, y)
-}
-
-// Recorders returns the numbers of the recorders by their paths.
+// Recorders returns the numbers of the recorders of open plugins, by their paths.
 func (rt *Runtime) Recorders() map[string]record.Stats {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	stats := make(map[string]record.Stats, len(rt.recorders))
-	for path, r := range rt.recorders {
-		stats[path] = r.Stats()
+	for _, r := range rt.recorders {
+		path := r.Config().Path
+		stats[path] = stats[path].Plus(r.Stats())
 	}
 	return stats
 }

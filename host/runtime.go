@@ -38,8 +38,8 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	plugins map[*Plugin]struct{}
-	// recorders are those of open plugins, by their paths.
-	recorders map[string]*recorder
+	// recorders are those of open plugins.
+	recorders map[recorderKey]*recorder
 	compiled  map[compiledKey]*compiled
 	closed    bool
 	// sweeper runs sweep while there are plugins.
@@ -104,7 +104,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	}
 	rt := &Runtime{
 		plugins:   map[*Plugin]struct{}{},
-		recorders: map[string]*recorder{},
+		recorders: map[recorderKey]*recorder{},
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},

@@ -530,7 +530,7 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 	case !e.Allowed:
 		f.outcome, f.code, f.message = Denied, e.Code, shorten(cmp.Or(e.Message, causes(&e), "no reason given"))
 	case e.Patch != nil:
-		f.outcome, f.message = Patched, shorten("the policy would change the object: "+string(e.Patch))
+		f.outcome, f.message = Patched, shorten("the policy would "+summaryOf(e.Patch))
 	case volatile:
 		return answer{kind: passesOnce}
 	default:

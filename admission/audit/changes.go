@@ -21,6 +21,8 @@ const (
 	// everything: an API server does not say when the past is over. A change that comes later
 	// is the next run's.
 	quiet = 200 * time.Millisecond
+	// opening is how long a watch may take to begin.
+	opening = 30 * time.Second
 	// batch is how many changes policies are asked about at a time.
 	batch = 100
 )
@@ -107,7 +109,7 @@ func (r *run) follow(ctx context.Context, t *target, k *known, path, now string)
 	events, opened := make(chan event, batch), make(chan struct{})
 	go r.client.watch(watching, path, k.position, func() { close(opened) }, events)
 	// The wait for silence begins when the watch does.
-	timer := time.NewTimer(time.Hour)
+	timer := time.NewTimer(opening)
 	defer timer.Stop()
 	position := k.position
 	taken := func() error {
@@ -125,6 +127,9 @@ func (r *run) follow(ctx context.Context, t *target, k *known, path, now string)
 			timer.Reset(quiet)
 			continue
 		case <-timer.C:
+			if opened != nil {
+				return fmt.Errorf("watch: no answer in %v: %w", opening, errList)
+			}
 			return taken()
 		case e, ok := <-events:
 			switch {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // Outcome is what a finding is, with the names of OpenReports.
@@ -200,6 +201,25 @@ func (p *asked) withoutVerdict(some bool) string {
 		return shorten(fmt.Sprintf("it failed on each of %d objects: %v", failures, *last))
 	}
 	return ""
+}
+
+// summaryOf returns what a JSON Patch does, without the values: a report is for more eyes than
+// a Secret is.
+func summaryOf(patch []byte) string {
+	var parts []string
+	for e := json.Array(patch); e.Next(); {
+		var op, path string
+		for m := json.Object(e.Value()); m.Next(); {
+			switch m.Key() {
+			case "op":
+				op = m.Value().String()
+			case "path":
+				path = m.Value().String()
+			}
+		}
+		parts = append(parts, op+" "+path)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // causes are the field errors of a denial that has no message.

@@ -39,6 +39,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 	const member = "members: {m: {name: g.m, source: {file: m.wasm}}}"
 	tests := []struct{ name, file, want string }{
 		{"nothing", "", "it declares no policies"},
+		{"a recording with mistakes", "plugins: [" + plugin("a", ", record: {rate: 2, maxBytes: 1}") + "]\n", "record.path is empty"},
 		{"white space", " \n\n", "it declares no policies"},
 		{"a comment", "# policies: see the other file\n", "it declares no policies"},
 		{"null", "null\n", "it declares no policies"},

@@ -111,6 +111,10 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	if len(module) == 0 {
 		return fmt.Errorf("plugin %q: the module is empty", spec.Name)
 	}
+	if spec.Record != nil {
+		// Its path is one of the server's.
+		return fmt.Errorf("plugin %q: record is for the file of policies, not for the API", spec.Name)
+	}
 	spec.Source = &Source{Bytes: module}
 	if err := errors.Join(spec.check("plugin", m.cfg.Namespaces)...); err != nil {
 		return err

@@ -147,6 +147,11 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if err := s.Scope.Check(); err != nil {
 		fail("%v", err)
 	}
+	if s.Record != nil {
+		for _, err := range s.Record.Check() {
+			fail("%v", err)
+		}
+	}
 	return errs
 }
 

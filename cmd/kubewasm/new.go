@@ -269,7 +269,7 @@ func (s *scaffold) planModule() {
 func (s *scaffold) planForeign() {
 	s.Command = "kubewasm"
 	if s.Language == guestbuild.AssemblyScript {
-		s.Steps = append(s.Steps, step{"npm install", "fetch the compiler and kubewasm"})
+		s.Steps = append(s.Steps, step{"npm install", "fetch the compiler"})
 	}
 	s.Steps = append(s.Steps,
 		step{s.Command + " build", "write " + s.Name + ".wasm"},

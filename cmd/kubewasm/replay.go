@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
@@ -66,7 +67,8 @@ func replayCalls(ctx context.Context, t *tool, args []string) (err error) {
 		}
 		loaded = append(loaded, bytes)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	without := func(v *record.Version) bool { return !v.GoPass }
+	rt, err := host.NewRuntime(host.RuntimeConfig{DisableGoPass: slices.ContainsFunc(recording.Versions(), without)})
 	if err != nil {
 		return err
 	}

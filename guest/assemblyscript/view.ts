@@ -31,6 +31,7 @@ export class Message {
   end_: usize = 0;
   /** In JSON, the members: where the key and the value of each begin and end. */
   members_: StaticArray<usize> | null = null;
+  index_: json.Index | null = null;
   /** What the fields were read into, in the order in which they were first read. */
   made_: Made | null = null;
   /** Where the bytes come from, if they are fetched from the host when they are read. */
@@ -147,8 +148,9 @@ export function fromJSON<T extends Message>(raw: ArrayBuffer): T {
 }
 
 /** part returns a view of the message in [at, end) of some bytes. */
-export function part<T extends Message>(bytes: ArrayBuffer | null, at: usize, end: usize, isJSON: bool): T {
+export function part<T extends Message>(bytes: ArrayBuffer | null, at: usize, end: usize, isJSON: bool, index: json.Index | null = null): T {
   const m = instantiate<T>();
+  m.index_ = index;
   m.bytes_ = bytes;
   m.at_ = isJSON ? json.space(at, end) : at;
   m.end_ = end;
@@ -227,12 +229,12 @@ function find(m: Message, n: u32, name: string): bool {
 function findJSON(m: Message, name: string): bool {
   let members = m.members_;
   if (members === null) {
-    members = membersOf(m.at_, m.end_);
+    members = membersOf(m);
     m.members_ = members;
   }
   for (let i = members.length - 4; i >= 0; i -= 4) {
-    const at = unchecked(members[i]);
-    if (json.same(at, unchecked(members[i + 1]), name)) {
+    const end = unchecked(members[i + 1]);
+    if (json.keyIs(unchecked(members[i]), end & ~ESCAPED, (end & ESCAPED) != 0, name)) {
       json.valueAt = unchecked(members[i + 2]);
       json.valueEnd = unchecked(members[i + 3]);
       return !json.isNull(json.valueAt, json.valueEnd);
@@ -241,14 +243,23 @@ function findJSON(m: Message, name: string): bool {
   return false;
 }
 
+/** The size from which a document has an index. */
+const INDEXED: usize = 256;
+
+/** Marks the end of a key with escapes in the members: a guest has less than 2 GiB. */
+const ESCAPED: usize = 1 << 31;
+
 let members: StaticArray<usize> = new StaticArray<usize>(64);
 
 /** membersOf returns where the members of an object in JSON lie. */
-function membersOf(at: usize, end: usize): StaticArray<usize> {
+function membersOf(m: Message): StaticArray<usize> {
+  const end = m.end_;
+  if (m.index_ === null && end - m.at_ >= INDEXED) m.index_ = new json.Index(m.at_, end);
+  const index = m.index_;
   let n = 0;
-  at = json.first(at, end, 0x7b);
+  let at = json.first(m.at_, end, 0x7b);
   while (at != 0) {
-    at = json.member(at, end);
+    at = json.member(at, end, index);
     if (json.wrong) break;
     if (n == members.length) {
       const larger = new StaticArray<usize>(2 * n);
@@ -256,7 +267,7 @@ function membersOf(at: usize, end: usize): StaticArray<usize> {
       members = larger;
     }
     unchecked((members[n] = json.keyAt));
-    unchecked((members[n + 1] = json.keyEnd));
+    unchecked((members[n + 1] = json.keyEscaped ? json.keyEnd | ESCAPED : json.keyEnd));
     unchecked((members[n + 2] = json.valueAt));
     unchecked((members[n + 3] = json.valueEnd));
     n += 4;
@@ -420,14 +431,14 @@ export function message<T extends Message>(m: Message, n: u32, name: string): T 
 
 function one<T extends Message>(m: Message, n: u32, name: string): T {
   if (!find(m, n, name)) return instantiate<T>();
-  if (m.json_) return part<T>(m.bytes_, json.valueAt, json.valueEnd, true);
+  if (m.json_) return part<T>(m.bytes_, json.valueAt, json.valueEnd, true, m.index_);
   return wire.type == wire.BYTES ? part<T>(m.bytes_, wire.from, wire.to, false) : instantiate<T>();
 }
 
 /** inlined returns a message whose fields in JSON are among those of m. */
 export function inlined<T extends Message>(m: Message, n: u32): T {
   if (!m.json_) return message<T>(m, n, "");
-  return part<T>(m.bytes_, m.at_, m.end_, true);
+  return part<T>(m.bytes_, m.at_, m.end_, true, m.index_);
 }
 
 /** partOf returns a part of an object that is read by parts. */
@@ -448,10 +459,13 @@ class Walk {
   n: u32 = 0;
   json: bool = false;
   sorted: bool = false;
+  /** The message, whose index is used. Something else refers to it as long as the walk lasts. */
+  m: usize = 0;
 
   start(m: Message, n: u32, name: string): void {
     this.n = n;
     this.json = m.json_;
+    this.m = changetype<usize>(m);
     this.sorted = m.source_ !== null && !m.json_;
     this.at = m.at_;
     this.end = m.end_;
@@ -465,7 +479,7 @@ class Walk {
   next(): bool {
     if (this.json) {
       if (this.at == 0) return false;
-      this.at = json.element(this.at, this.end);
+      this.at = json.element(this.at, this.end, changetype<Message>(this.m).index_);
       return !json.wrong;
     }
     while (this.at < this.end) {
@@ -497,7 +511,7 @@ export function messages<T extends Message>(m: Message, n: u32, name: string): T
   const list: T[] = [];
   start(m, n, name);
   while (walk.next()) {
-    if (walk.json) list.push(part<T>(m.bytes_, json.valueAt, json.valueEnd, true));
+    if (walk.json) list.push(part<T>(m.bytes_, json.valueAt, json.valueEnd, true, m.index_));
     else if (wire.type == wire.BYTES) list.push(part<T>(m.bytes_, wire.from, wire.to, false));
   }
   keep(m, n, list);
@@ -595,6 +609,7 @@ export function objects<T extends Message>(m: Message, n: u32, name: string, kin
 /** entryKeyAt and so on are what entry read: the key and the value. */
 let entryKeyAt: usize = 0;
 let entryKeyEnd: usize = 0;
+let entryKeyEscaped: bool = false;
 let entryValueAt: usize = 0;
 let entryValueEnd: usize = 0;
 let entryNumber: u64 = 0;
@@ -644,10 +659,11 @@ class Entries {
   protected next(): bool {
     if (walk.json) {
       if (walk.at == 0) return false;
-      walk.at = json.member(walk.at, walk.end);
+      walk.at = json.member(walk.at, walk.end, this.m.index_);
       if (json.wrong) return false;
       entryKeyAt = json.keyAt;
       entryKeyEnd = json.keyEnd;
+      entryKeyEscaped = json.keyEscaped;
       entryValueAt = json.valueAt;
       entryValueEnd = json.valueEnd;
       return true;
@@ -663,7 +679,7 @@ class Entries {
     let number: u64 = 0;
     this.begin();
     while (this.next()) {
-      if (walk.json ? json.same(entryKeyAt, entryKeyEnd, key) : text.equal(entryKeyAt, entryKeyEnd - entryKeyAt, key)) {
+      if (walk.json ? json.keyIs(entryKeyAt, entryKeyEnd, entryKeyEscaped, key) : text.equal(entryKeyAt, entryKeyEnd - entryKeyAt, key)) {
         found = true;
         at = entryValueAt;
         end = entryValueEnd;
@@ -787,14 +803,14 @@ export class MessageMap<T extends Message> extends Entries {
   /** get returns the message of a key, an empty one if there is none. */
   get(key: string): T {
     if (!this.seek(key)) return instantiate<T>();
-    return part<T>(this.m.bytes_, entryValueAt, entryValueEnd, this.m.json_);
+    return part<T>(this.m.bytes_, entryValueAt, entryValueEnd, this.m.json_, this.m.index_);
   }
 
   /** values returns the messages, in the order of keys. */
   values(): T[] {
     const list: T[] = [];
     this.begin();
-    while (this.next()) list.push(part<T>(this.m.bytes_, entryValueAt, entryValueEnd, this.m.json_));
+    while (this.next()) list.push(part<T>(this.m.bytes_, entryValueAt, entryValueEnd, this.m.json_, this.m.index_));
     return list;
   }
 }

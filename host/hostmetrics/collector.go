@@ -297,11 +297,13 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 		vec.Describe(ch)
 	}
 	describeState(ch)
+	describeRecordings(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	open := collectState(ch, c.runtime.Plugins())
+	collectRecordings(ch, c.runtime)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeClosed(open)

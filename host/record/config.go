@@ -14,8 +14,8 @@ import (
 // Config says where a plugin's calls are recorded, and which of them. In a configuration
 // file it is the field record of a plugin.
 type Config struct {
-	// Path is the directory of the recording, which is made with mode 0700. Plugins of one
-	// process may share it; then they must agree on every other field.
+	// Path is the directory of the recording, which is made with mode 0700. Plugins may share it;
+	// those that differ in another field have files of their own in it.
 	Path string `json:"path"`
 	// MaxBytes is the most that the recording takes on disk: the oldest segment is removed
 	// for a new one. Default 1 GiB, at least 1 MiB.

@@ -105,6 +105,14 @@ type Stats struct {
 	Err      error
 }
 
+// Plus returns the sum of the numbers of two recorders.
+func (s Stats) Plus(t Stats) Stats {
+	return Stats{
+		Recorded: s.Recorded + t.Recorded, Dropped: s.Dropped + t.Dropped, Bytes: s.Bytes + t.Bytes, Segments: s.Segments + t.Segments,
+		Removed: s.Removed + t.Removed, Failures: s.Failures + t.Failures, Err: errors.Join(s.Err, t.Err),
+	}
+}
+
 // Stats returns the numbers of the recorder.
 func (r *Recorder) Stats() Stats {
 	s := Stats{

@@ -51,6 +51,9 @@ func (t *Tape) Begin(kind CallKind, function string, args []uint64) {
 // Host begins a call of the host function with that index. Of parameters of 32 bits the other
 // half may be anything.
 func (t *Tape) Host(index int, params []uint64, types []abi.ValueType) {
+	if !t.room() {
+		return
+	}
 	b := binary.AppendUvarint(append(t.buf, byte(Host)), uint64(index))
 	b = append(b, byte(len(params)))
 	for i, v := range params {
@@ -73,6 +76,9 @@ const f32 abi.ValueType = 0x7d
 // Result records the end of a host function or of an export within a call, with its result, if
 // it has one, on the stack.
 func (t *Tape) Result(kind EventKind, stack []uint64, types []abi.ValueType) {
+	if !t.room() {
+		return
+	}
 	b := append(t.buf, byte(kind), byte(len(types)))
 	if len(types) > 0 {
 		b = binary.AppendUvarint(b, Narrow(stack[0], types[0]))
@@ -82,26 +88,62 @@ func (t *Tape) Result(kind EventKind, stack []uint64, types []abi.ValueType) {
 
 // Invoke begins a call of the export with that index within the call.
 func (t *Tape) Invoke(index int, args []uint64) {
+	if !t.room() {
+		return
+	}
 	t.buf = appendNumbers(binary.AppendUvarint(append(t.buf, byte(Invoke)), uint64(index)), args)
 }
 
 // Numbers records an event of numbers: Charge, Spend or Value.
 func (t *Tape) Numbers(kind EventKind, args ...uint64) {
+	if !t.room() {
+		return
+	}
 	t.buf = appendNumbers(append(t.buf, byte(kind)), args)
 }
 
 // Bytes records an event of numbers and bytes, which are copied: Read, Write, Put or Text.
 func (t *Tape) Bytes(kind EventKind, data []byte, args ...uint64) {
+	if !t.room() {
+		return
+	}
 	t.buf = appendData(appendNumbers(append(t.buf, byte(kind)), args), data)
 }
 
 // Data records an event of bytes, which are copied: Input, Output, Argument, Abort or Random.
 func (t *Tape) Data(kind EventKind, data []byte) {
+	if !t.room() {
+		return
+	}
 	t.buf = appendData(append(t.buf, byte(kind)), data)
 }
 
+// maxCallBytes is how much one call may have. A guest that calls the host in an endless loop
+// has more.
+const maxCallBytes = 64 << 20
+
+// room reports whether another event is recorded. If the call has become too large, the sequence
+// ends before it.
+func (t *Tape) room() bool {
+	if t.over {
+		return false
+	}
+	if len(t.buf) <= maxCallBytes {
+		return true
+	}
+	t.over, t.buf = true, nil
+	if r := t.version.recorder; r != nil {
+		r.dropped.Add(1)
+	}
+	return false
+}
+
 // Confidential records that what the host function hands over is of a Secret.
-func (t *Tape) Confidential() { t.buf = append(t.buf, byte(Confidential)) }
+func (t *Tape) Confidential() {
+	if t.room() {
+		t.buf = append(t.buf, byte(Confidential))
+	}
+}
 
 // Refused records that the guest's memory could not grow.
 func (t *Tape) Refused() { t.marks |= Refused }
@@ -109,7 +151,6 @@ func (t *Tape) Refused() { t.marks |= Refused }
 // End ends a call and passes it on.
 func (t *Tape) End(end End, result uint64, fuel int64, trap string, output []byte) {
 	if t.over {
-		t.buf = t.buf[:0]
 		return
 	}
 	b := append(t.buf, byte(endOfCall), byte(end))
@@ -131,7 +172,6 @@ func (t *Tape) End(end End, result uint64, fuel int64, trap string, output []byt
 	}
 	if !r.send(item{tape: t, number: uint64(number), marks: t.marks, body: t.buf}) {
 		t.over = true
-		t.buf = t.buf[:0]
 		return
 	}
 	t.buf = nil

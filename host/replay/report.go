@@ -170,6 +170,9 @@ func (v *Verification) WriteText(w io.Writer) error {
 	if v.Other != 0 {
 		p.printf("%d calls are of other modules\n", v.Other)
 	}
+	if v.OtherEngine {
+		p.printf("the recording was made by a host that counts fuel in another way: fuel and times on the fake clock may differ\n")
+	}
 	for _, m := range v.Differences {
 		p.printf("  %s\n", m)
 	}

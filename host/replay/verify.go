@@ -29,6 +29,9 @@ type Verification struct {
 	Differences []Mismatch `json:"differences,omitempty"`
 	// Different is the number of all calls that differ.
 	Different int `json:"different"`
+	// OtherEngine is set if the recording host counted fuel in another way than this one, by
+	// another version of the metering or without the pass for Go's compiler.
+	OtherEngine bool `json:"otherEngine,omitempty"`
 	// Fuel is the fuel of all calls that were repeated.
 	Fuel int64 `json:"fuel"`
 }
@@ -99,7 +102,7 @@ func loadFor(ctx context.Context, rt *host.Runtime, recording *record.Recording,
 }
 
 // sequence repeats a sequence.
-func (r *Verification) sequence(ctx context.Context, p *Player, s *record.Sequence) error {
+func (v *Verification) sequence(ctx context.Context, p *Player, s *record.Sequence) error {
 	started, err := p.Begin(ctx, s)
 	if err != nil {
 		return err
@@ -121,31 +124,32 @@ func (r *Verification) sequence(ctx context.Context, p *Player, s *record.Sequen
 			}
 			got = played.Call
 		}
-		r.add(c, got)
+		v.add(c, got)
 	}
 	return nil
 }
 
 // add compares a call.
-func (r *Verification) add(c, got *record.Call) {
-	r.Calls++
+func (v *Verification) add(c, got *record.Call) {
+	v.Calls++
 	what := "the guest was not called"
 	if got != nil {
 		what = Difference(c, got)
-		r.Fuel += got.Fuel
+		v.Fuel += got.Fuel
+		v.OtherEngine = v.OtherEngine || got.Version.Engine != c.Version.Engine || got.Version.GoPass != c.Version.GoPass
 	}
 	withheld := c.Marks&(record.Secret|record.Redacted) != 0
 	switch {
 	case what == "" && withheld:
-		r.Withheld++
+		v.Withheld++
 	case what == "":
-		r.Exact++
+		v.Exact++
 	case c.Marks != 0:
-		r.Unpromised++
+		v.Unpromised++
 	default:
-		r.Different++
-		if len(r.Differences) < maxMismatches {
-			r.Differences = append(r.Differences, Mismatch{c.Version.Plugin, c.Sequence, c.Number, c.Function, what})
+		v.Different++
+		if len(v.Differences) < maxMismatches {
+			v.Differences = append(v.Differences, Mismatch{c.Version.Plugin, c.Sequence, c.Number, c.Function, what})
 		}
 	}
 }

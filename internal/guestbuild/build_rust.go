@@ -1,6 +1,7 @@
 package guestbuild
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/rust"
 )
 
 // Rust is compiled by cargo for wasm32-unknown-unknown. The package has a library of the
@@ -22,6 +25,9 @@ const rustTarget = "wasm32-unknown-unknown"
 func compileRust(ctx context.Context, cfg Config, _ string) ([]byte, error) {
 	cargo, rustc, err := rustToolchain(ctx, cfg.Dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := writeCrate(cfg.Dir); err != nil {
 		return nil, err
 	}
 	library, err := rustLibrary(ctx, cargo, cfg.Dir)
@@ -38,6 +44,18 @@ func compileRust(ctx context.Context, cfg Config, _ string) ([]byte, error) {
 		return err
 	})
 	return module, err
+}
+
+// writeCrate writes the SDK into vendor/kubewasm of a guest that has it there.
+func writeCrate(dir string) error {
+	manifest, err := os.ReadFile(filepath.Join(dir, "Cargo.toml"))
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(manifest, []byte(`"vendor/kubewasm"`)) {
+		return nil
+	}
+	return rust.WriteCrate(filepath.Join(dir, "vendor", "kubewasm"))
 }
 
 // cargoBuild compiles what of the package in dir is chosen, and calls read with the directory

@@ -73,3 +73,26 @@ func TestARecordingOfFiltersReplays(t *testing.T) {
 	}
 	replaying.Verify(t, shared, dir, calls, module)
 }
+
+// What a guest gets of the world outside, by the grants clock and random, is in the recording,
+// also what it got while it started.
+func TestARecordingOfTheClockReplays(t *testing.T) {
+	for _, reset := range []host.ResetPolicy{host.ResetOnError, host.ResetNever} {
+		t.Run(string(reset), func(t *testing.T) {
+			dir := t.TempDir()
+			p := loadZone(t, "", 2, func(cfg *sched.PluginConfig) {
+				cfg.Record = &record.Config{Path: dir, SequenceCalls: 200}
+				cfg.Grants, cfg.Reset = []string{host.GrantClock, host.GrantRandom}, reset
+			})
+			hammerZones(t, p)
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			module, err := host.File(buildZone(t)).Fetch(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			replaying.Verify(t, shared, dir, 1000, module)
+		})
+	}
+}

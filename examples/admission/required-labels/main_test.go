@@ -12,5 +12,6 @@ func TestCases(t *testing.T) {
 		".",
 		"as",
 		"c",
+		"rust",
 	)
 }

@@ -29,14 +29,85 @@ export function afterString(at: usize, end: usize): usize {
     if (at >= end) return 0;
     const c = load<u8>(at++);
     if (c == 0x22) return at;
-    if (c == 0x5c) at++;
+    if (c == 0x5c) {
+      at++;
+      escapes = true;
+    }
   }
   return 0;
 }
 
-/** after returns the position after the value that begins at at. */
-export function after(at: usize, end: usize): usize {
+/** escapes is set by afterString if there is an escape in a string. */
+let escapes: bool = false;
+
+/**
+ * Index has where each object and array of a document begins and ends, so that its fields are
+ * found in one pass over it and not in one for each level. It is for documents that do not
+ * move and do not change.
+ */
+@final
+export class Index {
+  /** Where each begins and where it ends, 0 for one that is cut off, in the order of the beginnings. */
+  private spans: StaticArray<usize>;
+
+  constructor(at: usize, end: usize) {
+    let n = 0;
+    let depth = 0;
+    while (at < end) {
+      const c = load<u8>(at);
+      if (c == 0x22) {
+        at = afterString(at, end);
+        if (at == 0) break;
+        continue;
+      }
+      if ((c | 0x20) == 0x7b) {
+        if (n + 2 > found.length) found = twice(found);
+        if (depth == open.length) open = twice(open);
+        unchecked((found[n] = at));
+        unchecked((found[n + 1] = 0));
+        unchecked((open[depth] = n));
+        depth++;
+        n += 2;
+      } else if ((c | 0x20) == 0x7d) {
+        if (depth == 0) break;
+        depth--;
+        unchecked((found[<i32>unchecked(open[depth]) + 1] = at + 1));
+      }
+      at++;
+    }
+    const spans = new StaticArray<usize>(n);
+    memory.copy(changetype<usize>(spans), changetype<usize>(found), <usize>n * sizeof<usize>());
+    this.spans = spans;
+  }
+
+  /** after returns where the object or array that begins at at ends, 0 if it is cut off. */
+  after(at: usize): usize {
+    const spans = this.spans;
+    let low = 0;
+    let high = spans.length >> 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (unchecked(spans[middle << 1]) < at) low = middle + 1;
+      else high = middle;
+    }
+    low <<= 1;
+    return low < spans.length && unchecked(spans[low]) == at ? unchecked(spans[low + 1]) : 0;
+  }
+}
+
+let found: StaticArray<usize> = new StaticArray<usize>(512);
+let open: StaticArray<usize> = new StaticArray<usize>(32);
+
+function twice(list: StaticArray<usize>): StaticArray<usize> {
+  const larger = new StaticArray<usize>(2 * list.length);
+  memory.copy(changetype<usize>(larger), changetype<usize>(list), <usize>list.length * sizeof<usize>());
+  return larger;
+}
+
+/** after returns the position after the value that begins at at, by the index of the document if there is one. */
+export function after(at: usize, end: usize, index: Index | null = null): usize {
   if (at >= end) return 0;
+  if (index !== null && (load<u8>(at) | 0x20) == 0x7b) return index.after(at);
   let depth = 0;
   for (;;) {
     const c = load<u8>(at);
@@ -73,6 +144,7 @@ function plain(c: u8): bool {
 /** What nextMember and nextElement read last: the key between its quotes, and the value. */
 export let keyAt: usize = 0;
 export let keyEnd: usize = 0;
+export let keyEscaped: bool = false;
 export let valueAt: usize = 0;
 export let valueEnd: usize = 0;
 
@@ -91,23 +163,25 @@ export function first(at: usize, end: usize, opening: u8): usize {
  * member reads the member of an object at at, and returns the position of the next one; 0 after
  * the last one. wrong is set if what is there is no member.
  */
-export function member(at: usize, end: usize): usize {
+export function member(at: usize, end: usize, index: Index | null = null): usize {
   wrong = true;
   if (at >= end || load<u8>(at) != 0x22) return 0;
   keyAt = at + 1;
+  escapes = false;
   at = afterString(at, end);
   if (at == 0 || at > end) return 0;
   keyEnd = at - 1;
+  keyEscaped = escapes;
   at = space(at, end);
   if (at >= end || load<u8>(at) != 0x3a) return 0;
-  return element(space(at + 1, end), end);
+  return element(space(at + 1, end), end, index);
 }
 
 /** element reads an element of an array as member does a member. */
-export function element(at: usize, end: usize): usize {
+export function element(at: usize, end: usize, index: Index | null = null): usize {
   wrong = true;
   valueAt = at;
-  at = after(at, end);
+  at = after(at, end, index);
   if (at == 0) return 0;
   valueEnd = at;
   wrong = false;
@@ -179,11 +253,11 @@ function hex(c: u8): u32 {
   return c >= 0x61 && c <= 0x66 ? c - 0x61 + 10 : 0;
 }
 
-/** keyIs reports whether the key that member read last is the name. */
+/** keyIs reports whether a key, which has escapes or not, is the name. */
 // @ts-ignore: decorator
 @inline
-export function keyIs(name: string): bool {
-  return same(keyAt, keyEnd, name);
+export function keyIs(at: usize, end: usize, escaped: bool, name: string): bool {
+  return escaped ? unescaped(at, end) == name : text.equal(at, end - at, name);
 }
 
 /** same reports whether what lies between the quotes of a string is the text. */

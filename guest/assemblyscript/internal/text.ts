@@ -148,11 +148,11 @@ export function equal(at: usize, length: usize, s: string): bool {
   const n = <usize>s.length;
   if (n > length) return false; // A unit of UTF-16 has a byte at least.
   const p = changetype<usize>(s);
-  if (n != length) return n * 3 >= length && decode(at, length) == s;
   for (let i: usize = 0; i < n; i++) {
-    const b = load<u8>(at + i);
-    if (<u16>b != load<u16>(p + (i << 1))) return b >= 0x80 && decode(at, length) == s;
-    if (b >= 0x80) return decode(at, length) == s;
+    const b = <u32>load<u8>(at + i);
+    const c = <u32>load<u16>(p + (i << 1));
+    if ((b | c) >= 0x80) return size(s) == length && decode(at, length) == s;
+    if (b != c) return false;
   }
-  return true;
+  return n == length;
 }

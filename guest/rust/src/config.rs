@@ -95,7 +95,7 @@ impl Decode for bool {
     }
     fn decode(value: Value<'_>, path: &str, mistakes: &mut Vec<String>) -> Self {
         value.boolean().unwrap_or_else(|| {
-            wrong_kind("boolean", value, path, mistakes);
+            wrong_kind("bool", value, path, mistakes);
             false
         })
     }

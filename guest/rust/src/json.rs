@@ -168,15 +168,7 @@ impl<'a> Value<'a> {
         if let Ok(n) = text.parse::<i64>() {
             return Some(n);
         }
-        if let Ok(n) = text.parse::<u64>() {
-            return Some(n as i64);
-        }
-        // 1e3 and 1.0 are whole numbers, too.
-        let f = text.parse::<f64>().ok()?;
-        if f as i64 as f64 == f {
-            return Some(f as i64);
-        }
-        None
+        text.parse::<u64>().ok().map(|n| n as i64)
     }
 
     /// Returns a number, also one in a string: "NaN", "Infinity".

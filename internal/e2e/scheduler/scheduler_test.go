@@ -5,6 +5,7 @@ package scheduler
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/host/replay"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/e2e/guests"
 )
@@ -59,14 +63,24 @@ func profile(name string, plugins []plugin, disabled ...string) string {
 	}
 	b.WriteString("  pluginConfig:\n")
 	for _, p := range plugins {
-		fmt.Fprintf(&b, "  - {name: %s, args: {file: %s%s}}\n", p.name, strconv.Quote(p.file), p.args)
+		if module, err := os.ReadFile(p.file); err == nil {
+			modules[fmt.Sprintf("%x", sha256.Sum256(module))] = module
+		}
+		fmt.Fprintf(&b, "  - {name: %s, args: {file: %s, record: {path: %s}%s}}\n", p.name, strconv.Quote(p.file), strconv.Quote(recordTo), p.args)
 	}
 	return b.String()
 }
 
+// modules are those of all plugins, by their digests.
+var modules = map[string][]byte{}
+
+// recordTo is where the scheduler records the calls of all plugins.
+var recordTo string
+
 func start(t *testing.T) *suite {
 	t.Helper()
 	s := &suite{Cluster: cluster.Start(t, nil)}
+	recordTo = filepath.Join(s.Dir, "recording")
 	module, err := os.ReadFile(guests.File(t, "testdata/stamp"))
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +235,63 @@ func TestScheduler(t *testing.T) {
 	t.Run("a module is swapped under load without a failed Pod", func(t *testing.T) { testSwap(t, s) })
 	t.Run("guests take the place of the scheduler's own plugins", func(t *testing.T) { testInTree(t, s) })
 	t.Run("guests of kube-scheduler-wasm-extension run beside them", func(t *testing.T) { testPeers(t, s) })
+	t.Run("all calls of all guests can be repeated", func(t *testing.T) { testReplay(t, s) })
+}
+
+// testReplay repeats what the scheduler has recorded so far, while it goes on. With
+// KUBEWASM_REPLAY_CALLS, it adds Pods until as many calls are recorded.
+func testReplay(t *testing.T, s *suite) {
+	open := func() *record.Recording {
+		recording, err := record.Open(recordTo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return recording
+	}
+	recording, want := open(), 0
+	if text := os.Getenv("KUBEWASM_REPLAY_CALLS"); text != "" {
+		var err error
+		if want, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := 0; recording.Calls() < want; round++ {
+		for i := range 2 {
+			s.addNode(t, "many", fmt.Sprintf("many-%d-%d", round, i), nil, corev1.LabelTopologyZone, string("ab"[i]))
+		}
+		const pods = 900
+		for i := range pods {
+			s.addPod(t, "many", fmt.Sprintf("many-%d-%d", round, i), func(p *corev1.Pod) { p.Annotations["kubewasm.dev/zones"] = string("ab"[i%2]) })
+		}
+		s.bound(t, fmt.Sprintf("many-%d-%d", round, pods-1))
+		recording = open()
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
+	seen, calls := map[string]bool{}, 0
+	for _, v := range recording.Versions() {
+		module := modules[v.SHA256]
+		if module == nil || seen[v.SHA256] {
+			continue
+		}
+		seen[v.SHA256] = true
+		got, err := replay.Verify(t.Context(), rt, recording, module, replay.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range got.Differences {
+			t.Error(d)
+		}
+		t.Logf("%s %s: %d of %d calls are exact", v.Plugin, v.Dialect, got.Exact, got.Calls)
+		calls += got.Calls
+	}
+	t.Log(recording.Summary())
+	if calls < recording.Calls()/2 {
+		t.Errorf("%d of %d calls were repeated", calls, recording.Calls())
+	}
 }
 
 func testGang(t *testing.T, s *suite) {

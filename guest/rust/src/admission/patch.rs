@@ -123,7 +123,7 @@ fn equal(a: Value<'_>, b: Value<'_>, depth: usize) -> bool {
     }
     match a.kind() {
         Kind::String => a.text() == b.text(),
-        Kind::Number => a.float() == b.float() && a.integer() == b.integer(),
+        Kind::Number => a.integer().is_some() && a.integer() == b.integer(),
         Kind::Array => {
             let mut others = b.elements();
             a.elements().all(|v| others.next().map_or(false, |o| equal(v, o, depth + 1))) && others.next().is_none()

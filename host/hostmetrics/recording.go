@@ -1,0 +1,35 @@
+package hostmetrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// The series of recordings, by their directories.
+var (
+	recordingCalls = prometheus.NewDesc("kubewasm_recording_calls_total",
+		"Calls of plugins that are recorded, by what came of it: recorded, or dropped since they found no room in the queue.", []string{"path", "result"}, nil)
+	recordingBytes = prometheus.NewDesc("kubewasm_recording_bytes_total",
+		"Bytes that were written to a recording.", []string{"path"}, nil)
+	recordingFailures = prometheus.NewDesc("kubewasm_recording_failures_total",
+		"Writes to a recording that failed.", []string{"path"}, nil)
+)
+
+func describeRecordings(ch chan<- *prometheus.Desc) {
+	ch <- recordingCalls
+	ch <- recordingBytes
+	ch <- recordingFailures
+}
+
+func collectRecordings(ch chan<- prometheus.Metric, rt *host.Runtime) {
+	for path, s := range rt.Recorders() {
+		counter := func(d *prometheus.Desc, n uint64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{path}, labels...)...)
+		}
+		counter(recordingCalls, s.Recorded, "recorded")
+		counter(recordingCalls, s.Dropped, "dropped")
+		counter(recordingBytes, s.Bytes)
+		counter(recordingFailures, s.Failures)
+	}
+}

@@ -1,0 +1,496 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// answering is a version whose guest is asked by one function.
+var answering = Version{Plugin: "zone", SHA256: strings.Repeat("ab", 32), Kind: abi.KindScheduler, Imports: []Import{
+	{Module: abi.ModuleObjects, Name: "object", Memory: 0b110},
+	{Module: abi.ModuleCommon, Name: "status_reason", Memory: 0b11},
+	{Module: abi.ModuleObjects, Name: "get_object", Memory: 0b1111},
+}}
+
+// ask records a call in which the guest was given data and said reason.
+func ask(t *Tape, number int, data, reason string, result uint64, end End) {
+	t.Begin(ByFunction, "filter", []uint64{1, 2, uint64(number)})
+	t.Host(0, []uint64{1<<32 | 1, 1024, 4096}, []abi.ValueType{abi.I64, abi.I32, abi.I32})
+	t.Bytes(Write, []byte(data), 1024, 4096, uint64(len(data)))
+	t.Result(HostReturned, []uint64{uint64(len(data))}, []abi.ValueType{abi.I32})
+	t.Host(1, []uint64{9, uint64(len(reason))}, []abi.ValueType{abi.I32, abi.I32})
+	t.Bytes(Read, []byte(reason), 9, uint64(len(reason)))
+	t.Result(HostReturned, nil, nil)
+	t.End(end, result, int64(100+number), "", []byte("printed "+reason))
+}
+
+func newRecorder(t testing.TB, cfg Config) *Recorder {
+	t.Helper()
+	if cfg.Path == "" {
+		cfg.Path = filepath.Join(t.TempDir(), "recording")
+	}
+	r, err := NewRecorder(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// closed closes a recorder and opens what it has written.
+func closed(t testing.TB, r *Recorder) *Recording {
+	t.Helper()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recording, err := Open(r.cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recording
+}
+
+func TestWhatWasRecordedIsRead(t *testing.T) {
+	r := newRecorder(t, Config{})
+	v := r.Version(answering)
+	long := strings.Repeat("label ", 100)
+	for range 3 {
+		tape, _ := v.Tape()
+		for n := range 4 {
+			ask(tape, n, long, fmt.Sprint("no ", n), 2, Returned)
+		}
+		tape.Close()
+	}
+	recording := closed(t, r)
+	if len(recording.Versions()) != 1 || recording.Versions()[0].SHA256 != answering.SHA256 || recording.Calls() != 12 || len(recording.Problems()) != 0 {
+		t.Fatalf("the recording has %s", recording.Summary())
+	}
+	for _, s := range recording.Sequences() {
+		n := 0
+		for c, err := range s.Calls() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := &Call{
+				Function: "filter", Args: []uint64{1, 2, uint64(n)}, Result: 2, Output: []byte(fmt.Sprint("printed no ", n)), Fuel: int64(100 + n),
+				Events: []Event{
+					{Kind: Host, Args: []uint64{1<<32 | 1, 1024, 4096}},
+					{Kind: Write, Args: []uint64{1024, 4096, uint64(len(long))}, Data: []byte(long)},
+					{Kind: HostReturned, Args: []uint64{uint64(len(long))}},
+					{Kind: Host, Index: 1, Args: []uint64{9, 4}},
+					{Kind: Read, Args: []uint64{9, 4}, Data: []byte(fmt.Sprint("no ", n))},
+					{Kind: HostReturned},
+				},
+				Sequence: s.ID, Number: uint64(n),
+			}
+			got := *c
+			got.Version, got.Start, got.Duration = nil, want.Start, 0
+			if diff := cmp.Diff(*want, got); diff != "" {
+				t.Errorf("call %d (-want +got):\n%s", n, diff)
+			}
+			n++
+		}
+	}
+	// The object is in the file once.
+	files, err := segments(r.cfg.Path)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	data, err := os.ReadFile(files[0].name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(data, []byte(long)); n != 1 {
+		t.Errorf("the object is there %d times", n)
+	}
+}
+
+// Wherever a file ends, everything before the torn frame is read, and the loss is told.
+func TestATornFileLosesItsTailOnly(t *testing.T) {
+	r := newRecorder(t, Config{})
+	tape, _ := r.Version(answering).Tape()
+	for n := range 5 {
+		ask(tape, n, "data", "no", 2, Returned)
+	}
+	closed(t, r)
+	files, err := segments(r.cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(files[0].name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := []int{len(magic)} // Of the frames.
+	calls := []int{0}
+	for rest := data[len(magic):]; len(rest) > 0; {
+		kind, _, next, ok := nextFrame(rest)
+		if !ok {
+			t.Fatal("the file is not sound")
+		}
+		n := calls[len(calls)-1]
+		if kind == frameCall {
+			n++
+		}
+		ends, calls = append(ends, len(data)-len(next)), append(calls, n)
+		rest = next
+	}
+	for length := len(magic); length <= len(data); length++ {
+		for _, damage := range []string{"cut", "changed"} {
+			broken := bytes.Clone(data[:length])
+			if damage == "changed" && length > len(magic) {
+				broken[length-1] ^= 0x40
+			}
+			whole := 0
+			for whole+1 < len(ends) && ends[whole+1] <= length && (damage == "cut" || ends[whole+1] < length) {
+				whole++
+			}
+			got := parse(broken)
+			if got.Calls() != calls[whole] {
+				t.Fatalf("%s at byte %d: %d calls, want %d", damage, length, got.Calls(), calls[whole])
+			}
+			if sound := ends[whole] == len(broken); sound != (len(got.Problems()) == 0) {
+				t.Fatalf("%s at byte %d: problems are %v", damage, length, got.Problems())
+			}
+		}
+	}
+}
+
+func TestConfigReportsEveryMistake(t *testing.T) {
+	var cfg Config
+	err := json.Unmarshal([]byte(`{"path": "", "maxBytes": 5, "maxAge": "-1h", "rate": 2, "only": "some", "sequenceCalls": -1, "queueBytes": -1}`), &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := cfg.Check(); len(errs) != 7 {
+		t.Errorf("%d mistakes are reported: %v", len(errs), errs)
+	}
+	err = json.Unmarshal([]byte(`{"pth": "", "rat": 1}`), &cfg)
+	if err == nil || !strings.Contains(err.Error(), `"pth"`) || !strings.Contains(err.Error(), `"rat"`) {
+		t.Errorf("unknown fields are reported as %v", err)
+	}
+}
+
+func TestARingKeepsItsSize(t *testing.T) {
+	r := newRecorder(t, Config{MaxBytes: minBytes})
+	v := r.Version(answering)
+	tape, _ := v.Tape()
+	for n := range 20_000 {
+		if !tape.Next() {
+			tape.Close()
+			if tape, _ = v.Tape(); tape == nil {
+				t.Fatal("the queue was full")
+			}
+		}
+		// Each is another object, so that none is shared.
+		ask(tape, n, fmt.Sprintf("%0200d", n), "no", 2, Returned)
+		for r.queued.Load() > 1<<20 {
+			r.flushForTest()
+		}
+	}
+	recording := closed(t, r)
+	files, err := segments(r.cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total int64
+	for _, f := range files {
+		total += f.size
+	}
+	if total > minBytes+batchBytes || r.Stats().Removed == 0 || len(files) < 3 {
+		t.Errorf("%d files have %d bytes, %d were removed", len(files), total, r.Stats().Removed)
+	}
+	whole := 0
+	for _, s := range recording.Sequences() {
+		if s.Whole() {
+			whole += s.Len()
+		}
+	}
+	if whole < recording.Calls()/2 {
+		t.Errorf("%d of %d calls are in whole sequences", whole, recording.Calls())
+	}
+}
+
+func TestACallThatFindsNoRoomIsDroppedAndCounted(t *testing.T) {
+	r := newRecorder(t, Config{QueueBytes: 1})
+	v := r.Version(answering)
+	tape, _ := v.Tape()
+	ask(tape, 0, "data", "no", 2, Returned)
+	if s := r.Stats(); s.Dropped != 1 {
+		t.Errorf("%d calls were dropped", s.Dropped)
+	}
+	if tape.Next() {
+		t.Error("a sequence goes on without one of its calls")
+	}
+}
+
+func TestAnEndlessCallIsNotRecorded(t *testing.T) {
+	r := newRecorder(t, Config{})
+	tape, _ := r.Version(answering).Tape()
+	tape.Begin(ByFunction, "filter", nil)
+	data := make([]byte, 1<<20)
+	for range 2 * maxCallBytes >> 20 {
+		tape.Bytes(Read, data, 0, 1)
+	}
+	if cap(tape.buf) != 0 {
+		t.Errorf("the call still has %d bytes", cap(tape.buf))
+	}
+	tape.End(Returned, 0, 0, "", nil)
+	if recording := r.Stats(); recording.Dropped != 1 || tape.Next() {
+		t.Errorf("%d calls were dropped, and the sequence goes on: %v", recording.Dropped, tape.Next())
+	}
+}
+
+func TestOnlySequencesWithAFailureOrADenial(t *testing.T) {
+	for _, test := range []struct {
+		only Selection
+		want int
+	}{{Failures, 2}, {Denials, 3}, {"", 4}} {
+		t.Run(string(test.only), func(t *testing.T) {
+			r := newRecorder(t, Config{Only: test.only})
+			v := r.Version(answering)
+			for _, last := range []struct {
+				result uint64
+				end    End
+			}{{0, Returned}, {uint64(abi.Unschedulable), Returned}, {uint64(abi.Error), Returned}, {0, Trapped}} {
+				tape, _ := v.Tape()
+				ask(tape, 0, "data", "", 0, Returned)
+				ask(tape, 1, "data", "no", last.result, last.end)
+				tape.Close()
+			}
+			recording := closed(t, r)
+			if test.want != len(recording.Sequences()) || recording.Calls() != 2*test.want {
+				t.Errorf("the recording has %s, want %d sequences of two calls", recording.Summary(), test.want)
+			}
+		})
+	}
+}
+
+func TestASampleIsOfWholeSequences(t *testing.T) {
+	r := newRecorder(t, Config{Rate: 0.25})
+	v := r.Version(answering)
+	const sequences = 2000
+	for range sequences {
+		tape, skip := v.Tape()
+		if tape == nil {
+			if skip != r.cfg.SequenceCalls {
+				t.Fatalf("the instance is asked again after %d calls", skip)
+			}
+			continue
+		}
+		ask(tape, 0, "data", "", 0, Returned)
+		ask(tape, 1, "data", "", 0, Returned)
+		tape.Close()
+	}
+	recording := closed(t, r)
+	if n := len(recording.Sequences()); n < sequences/8 || n > sequences/2 || recording.Calls() != 2*n {
+		t.Errorf("%s of %d", recording.Summary(), sequences)
+	}
+}
+
+const password = "aHVudGVyMg=="
+
+// No form in which a Secret crosses leaves its data in the file, nor what a guest says then.
+func TestDataOfSecretsAreNeverWritten(t *testing.T) {
+	secret := `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"kind\":\"Secret\",\"data\":{\"p\":\"` + password + `\"}}"}},"type":"Opaque","data":{"p":"` + password + `"},"stringData":{"q":"` + password + `"}}`
+	bare := `{"metadata":{"name":"s"},"data":{"p":"` + password + `"},"type":"Opaque"}`
+	proto := "\x0a\x03\x0a\x01s\x12\x11\x0a\x01p\x12\x0c" + password + "\x1a\x06Opaque"
+	tests := []struct{ name, data string }{
+		{"an object", secret},
+		{"an object that begins with a space", " \n" + secret},
+		{"a review", `{"kind":"AdmissionReview","request":{"kind":{"group":"","version":"v1","kind":"Secret"},"object":` + secret + `,"oldObject":` + bare + `}}`},
+		{"a request of a policy", `{"request":{"object":` + secret + `},"settings":{}}`},
+		{"a list", `{"kind":"SecretList","apiVersion":"v1","items":[` + bare + `]}`},
+		{"a list of anything", `{"kind":"List","items":[{"kind":"Pod"},` + secret + `]}`},
+		{"an inventory", `{"inventory":{"namespace":{"shop":{"v1":{"Secret":{"s":` + secret + `}}}}}}`},
+		{"an object without its kind", bare},
+		{"an escaped kind", strings.Replace(secret, `"Secret"`, `"\u0053ecret"`, 1)},
+		{"escaped data", strings.Replace(secret, `"data"`, `"\u0064ata"`, 1)},
+		{"malformed JSON", secret[:len(secret)-1]},
+		{"a manifest in a ConfigMap", `{"kind":"ConfigMap","data":{"m":"{\"kind\":\"Secret\",\"data\":{\"p\":\"` + password + `\"}}"}}`},
+		{"numbers and lists", `{"kind":"Secret","data":{"p":["` + password + `"]}}`},
+		{"very deep", strings.Repeat(`{"a":`, 250) + secret + strings.Repeat("}", 250)},
+		{"protobuf", proto},
+		{"malformed protobuf", proto[:len(proto)-3]},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRecorder(t, Config{})
+			v := r.Version(answering)
+			tape, _ := v.Tape()
+			ask(tape, 0, "before", "nothing", 0, Returned)
+			tape.Begin(ByFunction, "filter", nil)
+			tape.Host(0, []uint64{1, 2, 3}, []abi.ValueType{abi.I64, abi.I32, abi.I32})
+			if strings.Contains(test.name, "protobuf") {
+				tape.Confidential()
+			}
+			tape.Bytes(Write, []byte(test.data), 2, 3, uint64(len(test.data)))
+			tape.Result(HostReturned, []uint64{0}, []abi.ValueType{abi.I32})
+			tape.Host(1, []uint64{9, 1}, []abi.ValueType{abi.I32, abi.I32})
+			tape.Bytes(Read, []byte("it is "+password), 9, 1)
+			tape.Data(Abort, []byte("bad "+password))
+			tape.End(Trapped, 2, 100, "no "+password, []byte(password))
+			ask(tape, 2, "after", "still "+password, 2, Returned)
+			recording := closed(t, r)
+			for _, s := range recording.Sequences() {
+				for c, err := range s.Calls() {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := c.Number > 0; want != (c.Marks&Secret != 0) {
+						t.Errorf("call %d has the marks %b", c.Number, c.Marks)
+					}
+					for _, e := range c.Events {
+						if e.Kind == Write && c.Number == 1 && len(e.Data) != len(test.data) {
+							t.Errorf("the masked object has %d bytes, the object %d", len(e.Data), len(test.data))
+						}
+					}
+				}
+			}
+			files, err := segments(r.cfg.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(files[0].name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(data, []byte(password)) {
+				t.Errorf("the file has the password")
+			}
+			if tape.Next() {
+				t.Error("the sequence goes on with what it knows of a Secret")
+			}
+		})
+	}
+}
+
+func TestWhatIsNoSecretIsLeftAsItIs(t *testing.T) {
+	for _, data := range []string{
+		`{"kind":"Pod","spec":{"volumes":[{"secret":{"secretName":"s"}}]}}`,
+		`{"kind":"ConfigMap","data":{"note":"the Secret is elsewhere"}}`,
+		`{"request":{"kind":{"kind":"Pod"},"object":{"kind":"Pod"}}}`,
+	} {
+		b := []byte(data)
+		if maskSecrets(b) || string(b) != data {
+			t.Errorf("%s became %s", data, b)
+		}
+	}
+}
+
+func TestTheOperatorRedacts(t *testing.T) {
+	r := newRecorder(t, Config{Redact: func(_ *Version, c *Call) {
+		for i := range c.Events {
+			c.Events[i].Data = bytes.ReplaceAll(c.Events[i].Data, []byte("alice"), []byte("xxxxx"))
+		}
+	}})
+	tape, _ := r.Version(answering).Tape()
+	ask(tape, 0, "nobody", "no", 0, Returned)
+	ask(tape, 1, "user alice", "no alice", 0, Returned)
+	ask(tape, 2, "nobody", "no", 0, Returned)
+	var marks []Marks
+	for _, s := range closed(t, r).Sequences() {
+		for c, err := range s.Calls() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			marks = append(marks, c.Marks)
+			for _, e := range c.Events {
+				if bytes.Contains(e.Data, []byte("alice")) {
+					t.Errorf("call %d has %q", c.Number, e.Data)
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff([]Marks{0, Redacted, Redacted}, marks); diff != "" {
+		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzRead: whatever the bytes are, reading them neither panics nor takes more memory than
+// they have.
+func FuzzRead(f *testing.F) {
+	r := newRecorder(f, Config{})
+	tape, _ := r.Version(answering).Tape()
+	for n := range 3 {
+		ask(tape, n, strings.Repeat("x", 200), "no", 2, Returned)
+	}
+	closed(f, r)
+	files, err := segments(r.cfg.Path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(files[0].name)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data[len(magic):], false)
+	body := appendCall(nil, &Call{Function: "filter", Events: []Event{{Kind: Write, Args: []uint64{1, 2, 3}, Data: []byte("data")}}}, appendData[[]byte])
+	f.Add(body, true)
+	f.Fuzz(func(t *testing.T, data []byte, call bool) {
+		if call { // With checksums that hold.
+			c, err := decodeCall(data, nil)
+			if err == nil {
+				c.Version = &answering
+				VerdictOf(c)
+				again, err := decodeCall(appendCall(nil, c, appendData[[]byte]), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Version, again.Start = nil, c.Start
+				if diff := cmp.Diff(c, again); diff != "" {
+					t.Error(diff)
+				}
+			}
+			whole := append([]byte(magic), appendFrame(nil, frameVersion, func(b []byte) []byte { return append(b, 1, '{', '}') })...)
+			data = appendFrame(whole, frameCall, func(b []byte) []byte { return append(append(b, 1, 1, 0, 0), data...) })
+		} else {
+			data = append([]byte(magic), data...)
+		}
+		recording := parse(data)
+		for _, s := range recording.Sequences() {
+			for range s.Calls() {
+			}
+		}
+	})
+}
+
+// FuzzMask: JSON keeps its length, and stays JSON.
+func FuzzMask(f *testing.F) {
+	f.Add([]byte(`{"kind":"Secret","data":{"p":"x"}}`))
+	f.Add([]byte(`[{"data":{"a":1},"type":"x"}]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		valid := json.Valid(data)
+		b := bytes.Clone(data)
+		maskSecrets(b)
+		if len(b) != len(data) || valid && !json.Valid(b) && len(data) < 150 {
+			t.Errorf("%q became %q", data, b)
+		}
+	})
+}
+
+func BenchmarkTape(b *testing.B) {
+	r := newRecorder(b, Config{QueueBytes: 1 << 30})
+	v := r.Version(answering)
+	data := strings.Repeat("label ", 200)
+	tape, _ := v.Tape()
+	b.ReportAllocs()
+	for n := range b.N {
+		if tape == nil || !tape.Next() {
+			if tape, _ = v.Tape(); tape == nil {
+				continue
+			}
+		}
+		ask(tape, n, data, "no", 2, Returned)
+	}
+	b.ReportMetric(float64(r.Stats().Dropped)/float64(b.N), "dropped/op")
+}
