@@ -83,7 +83,7 @@ func load(t testing.TB, cfg admission.PluginConfig) *admission.Plugin {
 func request(t testing.TB, annotations ...string) *admissionv1.AdmissionRequest {
 	t.Helper()
 	m := map[string]string{}
-	for i := 0; i < len(annotations); i += 2 {
+	for i := 0; i+1 < len(annotations); i += 2 {
 		m[annotations[i]] = annotations[i+1]
 	}
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "web", "annotations": m}})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/stellar"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
 // Plugin is a guest that validates or mutates, or one that converts. It is safe for use by several
@@ -42,6 +44,11 @@ type Plugin struct {
 	// volatile reports whether the guest may know more than its requests, whatever a call of
 	// it does.
 	volatile bool
+
+	runtime    *host.Runtime
+	background background
+	// refused is set when a candidate has asked what a shadow may not; nil for others.
+	refused *atomic.Bool
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -78,6 +85,13 @@ type PluginConfig struct {
 	// versions. A plugin that has some does nothing else: it has no rules, and its failure
 	// policy is [host.Fail]. A module that also decides is loaded twice, under two names.
 	Converts []metav1.GroupKind `json:"converts,omitempty"`
+	// Shadow has a candidate asked in the background, see [Plugin.BeginShadow]; nil for none.
+	Shadow *shadow.Config `json:"shadow,omitempty"`
+	// Promote has a candidate serve; nil is a swap of the plugin's module.
+	Promote func(ctx context.Context, source host.Source, sha256 string) error `json:"-"`
+	// OpenOCI returns the source of a reference, for Shadow; nil if there is no access to
+	// registries.
+	OpenOCI func(reference string) host.Source `json:"-"`
 }
 
 // Cluster is what policies may look up: informers, or a client. It is safe for use
@@ -130,13 +144,14 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err := cfg.Scope.Check(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, cfg.checkShadow()...)
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
 		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	p := &Plugin{cfg: cfg, match: match, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
+	p := &Plugin{cfg: cfg, match: match, runtime: rt, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
 	p.inventory = newInventory(cfg.Cluster, cfg.ContextAwareResources)
 	for _, k := range cfg.ContextAwareResources {
 		if cfg.Cluster != nil {
@@ -187,6 +202,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	p.kept.wait(ctx)
 	if p.inventory != nil && guest.Dialect() == opa.Name {
 		p.inventory.wait(ctx)
+	}
+	if cfg.Shadow != nil {
+		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
+			return nil, errors.Join(err, p.Close(ctx))
+		}
 	}
 	return p, nil
 }
@@ -275,7 +295,7 @@ func (p *Plugin) Converts() bool { return len(p.cfg.Converts) != 0 }
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
 	defer p.forget()
-	return p.guest.Close(ctx)
+	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))
 }
 
 // forget ends the use of what others keep for the plugin.
@@ -312,10 +332,19 @@ func (p *Plugin) mutates() bool {
 	return p.functions.Has(abi.Mutate)
 }
 
-// decide asks the guest.
+// decide asks the guest, and has its shadow asked the same afterwards.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
-func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
+func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) verdict {
+	v := p.ask(ctx, req, mutating)
+	if b := &p.background; b.shadow.Load() != nil || b.profile.Load() != nil {
+		b.offer(req, mutating, v)
+	}
+	return v
+}
+
+// ask asks the guest.
+func (p *Plugin) ask(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
 	// Here it is known whose call it was, also if the plugin is a group's.
 	defer func() {
 		if r := recover(); r != nil {

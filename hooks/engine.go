@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
 // Engine asks the plugins of a node agent. It is safe for use by several goroutines; the
@@ -85,6 +86,8 @@ type PluginConfig struct {
 	// DryRun asks the plugin, checks what it decides and tells Config.Observer, and
 	// does nothing else with it.
 	DryRun bool
+	// Shadow has a candidate asked in the background, see [Engine.BeginShadow]; nil for none.
+	Shadow *shadow.Config
 	// FailurePolicy says what becomes of a request on which the plugin fails: by an
 	// error, a trap, or a decision that is malformed, out of range, not granted or in
 	// conflict with an earlier plugin's. With [host.KeepLast] the subject is the QoS
@@ -127,6 +130,10 @@ type plugin struct {
 	pinned bool
 	// lacks are what a running mode does not know.
 	lacks atomic.Pointer[lack]
+
+	runtime    *host.Runtime
+	cfg        host.Config
+	background background
 }
 
 // lack is what a running mode does not know of containers.
@@ -199,6 +206,14 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	slices.SortFunc(e.plugins, func(a, b *plugin) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Name(), b.Name()))
 	})
+	for i := range cfg.Plugins {
+		if s := cfg.Plugins[i].Shadow; s != nil {
+			errs = append(errs, e.BeginShadow(ctx, cfg.Plugins[i].Name, *s))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, e.Close(context.WithoutCancel(ctx)))
+	}
 	return e, nil
 }
 
@@ -248,6 +263,11 @@ func (c *Config) parse() ([]*plugin, error) {
 			p.configured = &reads
 		}
 		var ownErrs []error
+		if cfg.Shadow != nil {
+			for _, err := range cfg.Shadow.Check("shadow") {
+				fail("%w", err)
+			}
+		}
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
 		for _, err := range ownErrs {
 			fail("owns: %w", err)
@@ -304,6 +324,7 @@ var imports = []host.Import{
 }
 
 func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
+	p.runtime, p.cfg = rt, cfg
 	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
 		Kind:     abi.KindHook,
@@ -484,6 +505,9 @@ func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Dec
 			continue
 		}
 		d, err := p.decide(ctx, encoded, req, parts)
+		if b := &p.background; b.shadow.Load() != nil || b.profile.Load() != nil {
+			b.offer(req, parts, d, err)
+		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
 			e.ignored(ctx, p, req, err)
 			d, err = p.keep(ctx, req, parts), nil
@@ -723,7 +747,7 @@ func describe(req *hookmsg.Request) string {
 func (e *Engine) Close(ctx context.Context) error {
 	var errs []error
 	for _, p := range e.plugins {
-		errs = append(errs, p.Plugin.Close(ctx))
+		errs = append(errs, p.background.close(ctx), p.Plugin.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

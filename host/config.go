@@ -56,6 +56,8 @@ type Config struct {
 	// Profiler collects where calls spend their fuel, which makes them slower; nil costs
 	// nothing.
 	Profiler *Profiler `json:"-"`
+	// Throttle slows calls down, for a plugin that serves nothing; nil does not.
+	Throttle *Throttle `json:"-"`
 }
 
 // GuestConfig is the configuration that a guest reads, JSON by convention. It may be

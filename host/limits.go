@@ -73,6 +73,9 @@ func DefaultLimits() Limits {
 	}
 }
 
+// Limits returns the limits of the version that serves new calls, with their defaults.
+func (p *Plugin) Limits() Limits { return p.current.Load().limits }
+
 // defaultCompile is the default of Limits.Compile for a module whose SHA256 is given.
 const defaultCompile = time.Minute
 

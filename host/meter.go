@@ -36,6 +36,8 @@ type meter struct {
 	// time that the guest slept. Less the rest of the slice, it is the fake
 	// clock.
 	granted int64
+	// slice is how much fuel the guest gets at a time: fuelSlice, or less in the background.
+	slice int64
 	// tree is the call tree of a profile, nil without one.
 	tree *callTree
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
@@ -47,8 +49,8 @@ type meter struct {
 // unless it is short: so most calls do not write the counter.
 func (m *meter) begin(fuel int64) {
 	slice := m.rest
-	if slice < fuelSlice/2 || slice > fuel {
-		slice = min(fuelSlice, fuel)
+	if slice < m.slice/2 || slice > fuel || slice > m.slice {
+		slice = min(m.slice, fuel)
 		m.granted += slice - m.rest
 		m.set(slice)
 	}
@@ -145,7 +147,12 @@ func (i *Instance) look() {
 	if spent+m.left < 0 {
 		panic(fuelError(limits.Fuel))
 	}
-	slice := min(fuelSlice-spent, m.left)
+	if t := i.plugin.cfg.Throttle; t != nil {
+		if err := t.Rest(i.ctx.parent); err != nil {
+			panic(err)
+		}
+	}
+	slice := min(m.slice-spent, m.left)
 	m.left -= slice
 	m.granted += slice
 	m.set(spent + slice)

@@ -32,6 +32,34 @@ type Observer interface {
 	Restarted(plugin string, replaced bool)
 }
 
+// ShadowObserver is an [Observer] that is also told of shadows, see package shadow of host.
+type ShadowObserver interface {
+	Observer
+	// Shadowed receives what became of a call that a shadow was to repeat.
+	Shadowed(plugin string, r ShadowResult)
+}
+
+// ShadowResult is what became of a call that a shadow was to repeat.
+type ShadowResult string
+
+// The results.
+const (
+	// ShadowSame and ShadowDifferent are the results of comparisons.
+	ShadowSame      ShadowResult = "same"
+	ShadowDifferent ShadowResult = "different"
+	// ShadowFailed is a call on which the candidate failed and the serving version did not.
+	ShadowFailed ShadowResult = "failed"
+	// ShadowDropped is a call for which there was no room.
+	ShadowDropped ShadowResult = "dropped"
+)
+
+// Shadowed tells an Observer, which may be nil, if it is a [ShadowObserver].
+func Shadowed(o Observer, plugin string, r ShadowResult) {
+	if s, ok := o.(ShadowObserver); ok {
+		s.Shadowed(plugin, r)
+	}
+}
+
 // Observers returns an Observer that calls each of observers, in their order.
 // Nil ones are skipped; if there is no other, the result is nil, which costs
 // nothing.
@@ -62,6 +90,12 @@ func (l observerList) Called(ctx context.Context, c CallEvent) {
 func (l observerList) Built(ctx context.Context, b BuildEvent) {
 	for _, o := range l {
 		o.Built(ctx, b)
+	}
+}
+
+func (l observerList) Shadowed(plugin string, r ShadowResult) {
+	for _, o := range l {
+		Shadowed(o, plugin, r)
 	}
 }
 

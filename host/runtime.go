@@ -42,6 +42,8 @@ type Runtime struct {
 	recorders map[recorderKey]*recorder
 	compiled  map[compiledKey]*compiled
 	closed    bool
+	// borrowed is set if the cache is that of another Runtime, which closes it.
+	borrowed bool
 	// sweeper runs sweep while there are plugins.
 	sweeper   *time.Timer
 	idleAfter time.Duration
@@ -147,6 +149,17 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	return rt, nil
 }
 
+// Beside makes a Runtime for plugins that must not take what those of rt need: it has memory
+// of its own, and compiles one module at a time. It shares the compiled modules with rt, and
+// must be closed before rt.
+func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
+	return &Runtime{
+		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
+		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
+		engine: rt.engine, goPass: rt.goPass, stubs: rt.stubs, cache: rt.cache, code: rt.code, idleAfter: rt.idleAfter, borrowed: true,
+	}
+}
+
 // Close closes the plugins that are still open, waiting for their calls and for
 // what is being compiled until ctx ends, and then the compilation cache. Load
 // fails afterwards. When ctx ends first, Close may be called again to go on
@@ -174,6 +187,9 @@ func (rt *Runtime) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-built:
+		if rt.borrowed {
+			return nil
+		}
 		return rt.cache.Close(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("close runtime: wait for builds: %w", ctx.Err())

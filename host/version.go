@@ -253,6 +253,9 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
+	if inst.meter.slice = fuelSlice; v.plugin.cfg.Throttle != nil {
+		inst.meter.slice = backgroundSlice
+	}
 	if v.plugin.adapter.NewState != nil {
 		inst.state = v.plugin.adapter.NewState()
 	}

@@ -29,6 +29,8 @@ type Cycle struct {
 	instances *cycleInstances
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
+	// recorded is what the plugin is asked in the cycle, nil unless it is to be repeated.
+	recorded *recordedCycle
 }
 
 // history is the calls that a guest must have seen before it can go on with a
@@ -114,6 +116,9 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	p.cache.hits.report(p.guest.Name(), p.observer)
 	c := &Cycle{pinned: p.pin(), of: pod}
+	if b := &p.background; b.shadow.Load() != nil || b.profile.Load() != nil {
+		c.recorded = b.begin(p, pod)
+	}
 	if pod != nil {
 		c.pod = p.objects.Pod(pod)
 	}

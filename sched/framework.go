@@ -28,6 +28,9 @@ type Framework struct {
 	AppendPods func([]*corev1.Pod, NodeInfo) []*corev1.Pod
 	Usage      func(NodeInfo) schedmsg.NodeInfo
 	Images     func(NodeInfo) []schedmsg.Image
+	// Freeze returns a node as it is now, which does not change when the scheduler changes it.
+	// A plugin without it has no shadow.
+	Freeze func(NodeInfo) NodeInfo
 	// Handle is the scheduler. Without one, calls of host functions that need a grant fail.
 	Handle Handle
 }

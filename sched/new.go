@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
@@ -72,6 +73,8 @@ type PluginConfig struct {
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
 	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// Shadow has a candidate asked in the background, see [Plugin.BeginShadow]; nil for none.
+	Shadow *shadow.Config `json:"shadow,omitempty"`
 	// OpenOCI returns the source of a reference, as the method Source of a client of package
 	// oci does. OCI needs it.
 	OpenOCI func(reference string) host.Source `json:"-"`
@@ -213,6 +216,10 @@ func (c *PluginConfig) validate() error {
 	for _, name := range c.Objects {
 		_, err := lookup.ParseResource(name)
 		mistake(err != nil, "%w", err)
+	}
+	if c.Shadow != nil {
+		errs = append(errs, c.Shadow.Check("shadow")...)
+		mistake(c.Shadow.OCI != "" && c.OpenOCI == nil, "shadow.oci: this scheduler has no access to registries")
 	}
 	_, err := codec.ParseFieldSet(c.Reads)
 	mistake(err != nil, "reads: %w", err)

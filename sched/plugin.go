@@ -69,6 +69,8 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	if err := p.inform(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 	}
+	p.runtime, p.args, p.source = rt, cfg, guestCfg.Source
+	p.args.Limits = guestCfg.Limits
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
 		return nil, err
@@ -88,6 +90,11 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		return nil, errors.Join(fmt.Errorf("plugin %q: %w", cfg.Name, err), guest.Close(ctx))
 	}
 	p.offered = offered &^ f.Lacks
+	if cfg.Shadow != nil {
+		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
+			return nil, errors.Join(err, guest.Close(ctx))
+		}
+	}
 	return p, nil
 }
 
@@ -146,6 +153,12 @@ type Plugin struct {
 	trials atomic.Int32
 	// pinned is the version that cycles began on last.
 	pinned atomic.Pointer[pinned]
+	// runtime and args are what the plugin was loaded with, for copies of it; source is that of
+	// the module.
+	runtime    *host.Runtime
+	args       PluginConfig
+	source     host.Source
+	background background
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]cache.GenericLister
 
@@ -235,4 +248,6 @@ func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
 }
 
 // Close waits until ctx ends for the calls that run, and frees the guest.
-func (p *Plugin) Close(ctx context.Context) error { return p.guest.Close(ctx) }
+func (p *Plugin) Close(ctx context.Context) error {
+	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))
+}

@@ -23,9 +23,13 @@ func (p *Plugin) PreFilter(c *Cycle, nodes Nodes) (names []string, _ *Status) {
 	case !p.functions.Has(abi.PreFilter):
 		return nil, nil
 	}
+	looked := false
 	status := p.runStep(c, step{function: abi.PreFilter, pod: c.pod, of: c.of, nodes: nodes}, func(i *instance) {
-		names = i.call.nodeNames
+		names, looked = i.call.nodeNames, len(i.call.looked) != 0 || p.peer
 	})
+	if c.recorded != nil {
+		c.recorded.list(abi.PreFilter, nodes, looked, names, status)
+	}
 	if status != nil {
 		return nil, status
 	}
@@ -60,6 +64,9 @@ func (p *Plugin) changePod(f abi.Function, c *Cycle, changed *corev1.Pod, nodeIn
 // 0 allocs if the answer is shared: TestFilterDoesNotAllocate.
 func (p *Plugin) Filter(c *Cycle, node NodeInfo) *Status {
 	_, status := p.onNode(abi.Filter, c, node)
+	if c != nil && c.recorded != nil {
+		c.recorded.node(abi.Filter, node, 0, status)
+	}
 	return status
 }
 
@@ -105,7 +112,14 @@ func sortedStatuses(statuses func() []schedmsg.NodeStatus) []schedmsg.NodeStatus
 func (p *Plugin) PreScore(c *Cycle, nodes Nodes) *Status {
 	switch {
 	case p.functions.Has(abi.PreScore):
-		return p.runStep(c, step{function: abi.PreScore, pod: c.pod, of: c.of, nodes: nodes}, nil)
+		looked := false
+		status := p.runStep(c, step{function: abi.PreScore, pod: c.pod, of: c.of, nodes: nodes}, func(i *instance) {
+			looked = len(i.call.looked) != 0 || p.peer
+		})
+		if c.recorded != nil {
+			c.recorded.list(abi.PreScore, nodes, looked, nil, status)
+		}
+		return status
 	case p.functions.Has(abi.Score):
 		return nil
 	}
@@ -118,6 +132,9 @@ func (p *Plugin) PreScore(c *Cycle, nodes Nodes) *Status {
 func (p *Plugin) Score(c *Cycle, node NodeInfo) (int64, *Status) {
 	result, status := p.onNode(abi.Score, c, node)
 	n, _ := abi.UnpackScore(result)
+	if c != nil && c.recorded != nil {
+		c.recorded.node(abi.Score, node, int64(n), status)
+	}
 	return int64(n), status
 }
 

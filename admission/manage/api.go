@@ -70,6 +70,12 @@ const (
 //	POST   /plugins/{name}/disable     ask it no more
 //	GET    /plugins/{name}/versions    what was in service
 //	POST   /plugins/{name}/rollback    bring an earlier version back: {"version": "…"}
+//	GET    /plugins/{name}/shadow      what the shadow of a plugin has found
+//	POST   /plugins/{name}/shadow      begin a shadow: its settings, with the module as wasm_binary or by oci
+//	DELETE /plugins/{name}/shadow      end it
+//	POST   /plugins/{name}/promote     have the candidate of the shadow serve
+//	POST   /plugins/{name}/profile     profile a copy of a plugin on its next calls: {"calls": 100}
+//	GET    /plugins/{name}/profile     the functions that used most of the fuel: ?top=20, ?pprof=true
 //
 // A client that is not authorized gets 401 before its body is read. Requests and
 // answers are JSON, whose names are as they stand here; a refusal is
@@ -156,6 +162,7 @@ func (m *Manager) API(auth Auth) http.Handler {
 		v, err := m.Rollback(r.Context(), r.PathValue("name"), wanted.Version)
 		return http.StatusOK, map[string]string{"status": "rolled back", "version": v.Version, "digest": v.Digest}, err
 	})
+	m.handleShadows(handle, status)
 	return mux
 }
 

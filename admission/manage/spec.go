@@ -225,6 +225,10 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginCon
 	cfg := s.PluginConfig
 	cfg.Source, cfg.Logger, cfg.Config.Observer = host.Bytes(module), m.cfg.Logger, m.cfg.HostObserver
 	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
+	cfg.OpenOCI = m.cfg.OCI
+	cfg.Promote = func(ctx context.Context, source host.Source, sha256 string) error {
+		return m.promote(ctx, s.Name, source, sha256)
+	}
 	return cfg
 }
 

@@ -293,10 +293,10 @@
 //
 // Usage:
 //
-//	kubewasm profile -f FILE [-o FILE] [-diff] [flags] DIR|FILE.wasm|REFERENCE [NEW]
+//	kubewasm profile [-o FILE] [-diff] [flags] RECORDING|-f FILE DIR|FILE.wasm|REFERENCE [NEW]
 //
-// Profile calls a module about the objects of a file, as run does, and prints the functions
-// that used the most fuel: by themselves (FLAT) and with what they called (CUM), and by how
+// Profile repeats the calls of a recording on a module, or calls it about the objects of a
+// file, as run does, and prints the functions that used the most fuel: by themselves (FLAT) and with what they called (CUM), and by how
 // much they let the memory grow. What the host charges for a host function stands under the
 // name of that function. The start of the plugin does not count.
 //
@@ -346,6 +346,8 @@
 //		UPDATE with -old and CREATE without.
 //	-plain-http HOST
 //		A registry without TLS. It may be repeated.
+//	-plugin NAME
+//		Repeat the calls of one plugin of the recording. The default is all.
 //	-registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //	-see KIND
@@ -362,7 +364,7 @@
 //
 //	kubewasm profile -f cluster.yaml -o fuel.pb.gz zone.wasm
 //	go tool pprof -http :8080 fuel.pb.gz
-//	kubewasm profile -f cluster.yaml -diff -max-increase 5% old.wasm zone.wasm
+//	kubewasm profile -diff -max-increase 5% /var/lib/kubewasm/recording old.wasm zone.wasm
 //
 // # Test a module
 //

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -25,7 +26,8 @@ func profileModule(ctx context.Context, t *tool, args []string) error {
 	asJSON := flags.Bool("json", false, "")
 	diff := flags.Bool("diff", false, "")
 	limit := flags.String("max-increase", "", "")
-	arguments, err := parseArguments(flags, args, 2)
+	plugin := flags.String("plugin", "", "")
+	arguments, err := parseArguments(flags, args, 3)
 	if err != nil {
 		return err
 	}
@@ -43,22 +45,39 @@ func profileModule(ctx context.Context, t *tool, args []string) error {
 	if *top < 0 {
 		errs = append(errs, fmt.Errorf("-top is %d, less than 0", *top))
 	}
-	if f.file == "" {
-		errs = append(errs, errors.New("name a file of objects with -f"))
+	if *plugin != "" && f.file != "" {
+		errs = append(errs, errors.New("-plugin is for a recording, and -f for objects"))
 	}
-	want := 1
+	want, what := 1, "a module"
 	if *diff {
-		want = 2
+		want, what = 2, "two modules"
+	}
+	recording := ""
+	if f.file == "" {
+		what = "a recording and " + what
+		if len(arguments) != 0 {
+			recording, arguments = arguments[0], arguments[1:]
+		}
+		flags.Visit(func(given *flag.Flag) {
+			if slices.Contains([]string{"config", "objects", "log", "grant", "see", "gatekeeper"}, given.Name) {
+				errs = append(errs, fmt.Errorf("-%s is for objects: name a file of them with -f", given.Name))
+			}
+		})
 	}
 	if len(arguments) != want {
-		errs = append(errs, fmt.Errorf("want %d modules, have %d", want, len(arguments)))
+		errs = append(errs, fmt.Errorf("want %s", what))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &usageError{fmt.Errorf("profile: %w", err)}
 	}
 	profiles := make([]*profile.Profile, len(arguments))
 	for i, path := range arguments {
-		if profiles[i], err = t.profile(ctx, flags, f, path); err != nil {
+		if recording != "" {
+			profiles[i], err = t.profileRecording(ctx, recording, *plugin, f.from, path)
+		} else {
+			profiles[i], err = t.profile(ctx, flags, f, path)
+		}
+		if err != nil {
 			return err
 		}
 	}

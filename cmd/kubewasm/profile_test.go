@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 var allExamples = flag.Bool("examples", false, "profile every example, which are built first")
@@ -127,10 +128,47 @@ func TestProfile(t *testing.T) {
 	})
 	t.Run("every mistake is reported", func(t *testing.T) {
 		_, _, stderr := kubewasm(t, "profile", "-max-increase", "much", "-top", "-1")
-		for _, want := range []string{`"much" is no share`, "-max-increase needs -diff", "-top is -1", "name a file of objects", "want 1 modules, have 0"} {
+		for _, want := range []string{`"much" is no share`, "-max-increase needs -diff", "-top is -1", "want a recording and a module"} {
 			if !strings.Contains(stderr, want) {
 				t.Errorf("not printed: %s\n%s", want, stderr)
 			}
 		}
 	})
+}
+
+// TestProfileOfARecording records a plugin that runs, and profiles the calls again.
+func TestProfileOfARecording(t *testing.T) {
+	zone, dir := built(t, "testdata/zone"), t.TempDir()
+	tool := &tool{out: io.Discard, err: t.Output()}
+	flags := tool.flags("run")
+	f := tool.runFlags(flags)
+	if err := flags.Parse([]string{"-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zone: b")}); err != nil {
+		t.Fatal(err)
+	}
+	trial, err := tool.trial(t.Context(), flags, f, zone, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls profiledFuel
+	trial.cfg.Observer, trial.cfg.Record = &calls, &record.Config{Path: dir}
+	trial.onLoad = func() { calls.fuel.Store(0) }
+	if err := trial.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	code, text, stderr := kubewasm(t, "profile", "-json", "-top", "0", dir, zone)
+	var printed costs
+	if err := json.Unmarshal([]byte(text), &printed); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %s", code, err, stderr)
+	}
+	if printed.Fuel != calls.fuel.Load() || printed.Calls == 0 || stderr != "" {
+		t.Errorf("the profile has %d fuel of %d calls, the calls had %d: %s", printed.Fuel, printed.Calls, calls.fuel.Load(), stderr)
+	}
+	code, _, stderr = kubewasm(t, "profile", "-diff", "-max-increase", "0%", dir, zone, zone)
+	if code != 0 {
+		t.Errorf("-diff: exit code %d: %s", code, stderr)
+	}
+	code, _, stderr = kubewasm(t, "profile", "-plugin", "other", dir, zone)
+	if code != 1 || !strings.Contains(stderr, "has no calls to repeat") {
+		t.Errorf("another plugin: exit code %d: %s", code, stderr)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/replay"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // recorded records calls of a guest, and returns its file, that of a version with another

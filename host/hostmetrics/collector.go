@@ -25,6 +25,7 @@ type Collector struct {
 	restarts      *prometheus.CounterVec
 	builds        *prometheus.CounterVec
 	buildDuration *prometheus.HistogramVec
+	shadows       *prometheus.CounterVec
 
 	// plugins is what Called reads, without a lock: the maps that pointers of
 	// this package point to are never changed, only replaced.
@@ -35,7 +36,7 @@ type Collector struct {
 }
 
 var (
-	_ host.Observer        = (*Collector)(nil)
+	_ host.ShadowObserver  = (*Collector)(nil)
 	_ prometheus.Collector = (*Collector)(nil)
 )
 
@@ -48,6 +49,7 @@ type plugin struct {
 	restarts      [len(restartLabels)]prometheus.Counter
 	builds        [len(kindLabels)][len(buildLabels)]prometheus.Counter
 	buildDuration prometheus.Observer
+	shadows       map[host.ShadowResult]prometheus.Counter
 
 	// loaded is set if the plugin was seen to serve, missed if it was not there
 	// at the last collection. Both belong to Collector.mu.
@@ -118,6 +120,10 @@ func New(rt *host.Runtime) *Collector {
 			Help:    "How long it took to build a version of a plugin, or to find that it could not be built.",
 			Buckets: buildBuckets,
 		}, []string{"plugin"}),
+		shadows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_shadow_calls_total",
+			Help: "Calls that a shadow of the plugin was to repeat, by what came of them.",
+		}, []string{"plugin", "result"}),
 	}
 	c.plugins.Store(&map[string]*plugin{})
 	return c
@@ -169,6 +175,11 @@ func (c *Collector) Restarted(name string, replaced bool) {
 		how = howReplaced
 	}
 	c.plugin(name, func(p *plugin) { p.restarts[how].Inc() })
+}
+
+// Shadowed implements [host.ShadowObserver].
+func (c *Collector) Shadowed(name string, r host.ShadowResult) {
+	c.plugin(name, func(p *plugin) { p.shadows[r].Inc() })
 }
 
 // plugin calls f with the series of a plugin, and makes them if there are none.
@@ -244,6 +255,10 @@ func (c *Collector) addPlugin(name string) *plugin {
 			p.builds[k][r] = c.builds.WithLabelValues(label, kind, result)
 		}
 	}
+	p.shadows = map[host.ShadowResult]prometheus.Counter{}
+	for _, r := range []host.ShadowResult{host.ShadowSame, host.ShadowDifferent, host.ShadowFailed, host.ShadowDropped} {
+		p.shadows[r] = c.shadows.WithLabelValues(label, string(r))
+	}
 	plugins = maps.Clone(plugins)
 	plugins[name] = p
 	c.plugins.Store(&plugins)
@@ -288,7 +303,7 @@ type vector interface {
 }
 
 func (c *Collector) vectors() []vector {
-	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.refusals, c.restarts, c.builds, c.buildDuration}
+	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.refusals, c.restarts, c.builds, c.buildDuration, c.shadows}
 }
 
 // Describe implements prometheus.Collector.

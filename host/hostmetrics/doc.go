@@ -19,6 +19,7 @@
 //	kubewasm_instance_restarts_total       plugin, how                instances that began anew
 //	kubewasm_builds_total                  plugin, kind, result       versions that were built, or not
 //	kubewasm_build_duration_seconds        plugin                     how long that took
+//	kubewasm_shadow_calls_total            plugin, result             calls that a shadow was to repeat
 //
 // What is, for all plugins of the runtime that are open:
 //
@@ -59,7 +60,7 @@
 // # Cardinality
 //
 // No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 44
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 48
 // series, and 29 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.

@@ -10,6 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // BenchmarkRecording compares calls that are recorded with those that are not, in turn, so that

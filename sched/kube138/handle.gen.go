@@ -20,12 +20,14 @@ import (
 
 // frameworkOf describes the framework of this minor to the engine.
 func frameworkOf(h fwk.Handle) sched.Framework {
-	f := sched.Framework{Minor: minor, Lacks: lacks, AppendPods: appendPods, Usage: usageOf, Images: imagesOf}
+	f := sched.Framework{Minor: minor, Lacks: lacks, AppendPods: appendPods, Usage: usageOf, Images: imagesOf, Freeze: freeze}
 	if h != nil {
 		f.Handle = handle{h}
 	}
 	return f
 }
+
+func freeze(n sched.NodeInfo) sched.NodeInfo { return n.(fwk.NodeInfo).Snapshot() }
 
 func appendPods(pods []*corev1.Pod, n sched.NodeInfo) []*corev1.Pod {
 	for _, info := range n.(fwk.NodeInfo).GetPods() {

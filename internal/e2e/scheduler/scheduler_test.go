@@ -26,6 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/replay"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/e2e/guests"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // suite is a control plane with a scheduler that has a profile for the guests of package

@@ -30,6 +30,11 @@ func Of(handle *Handle) sched.Framework {
 		AppendPods: func(pods []*corev1.Pod, n sched.NodeInfo) []*corev1.Pod { return append(pods, n.(*NodeInfo).Pods...) },
 		Usage:      func(n sched.NodeInfo) schedmsg.NodeInfo { return n.(*NodeInfo).Usage() },
 		Images:     func(n sched.NodeInfo) []schedmsg.Image { return slices.Clone(n.(*NodeInfo).Images) },
+		Freeze: func(n sched.NodeInfo) sched.NodeInfo {
+			frozen := *n.(*NodeInfo)
+			frozen.Pods = slices.Clone(frozen.Pods)
+			return &frozen
+		},
 	}
 	if handle != nil {
 		f.Handle = handle

@@ -1,0 +1,204 @@
+package manage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/strict"
+)
+
+// plugin returns the plugin of that name in service.
+func (m *Manager) plugin(name string) (*admission.Plugin, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e, ok := m.entries[name]
+	if !ok {
+		return nil, fmt.Errorf("policy %q: %w", name, ErrNotFound)
+	}
+	p, ok := e.policy.(*admission.Plugin)
+	if !ok {
+		return nil, fmt.Errorf("policy %q is no plugin in service: %w", name, ErrNotFound)
+	}
+	return p, nil
+}
+
+// Shadow returns the shadow of a plugin. The error is [ErrNotFound] if there was none.
+func (m *Manager) Shadow(name string) (*shadow.Shadow, error) {
+	p, err := m.plugin(name)
+	if err != nil {
+		return nil, err
+	}
+	s := p.Shadow()
+	if s == nil {
+		return nil, fmt.Errorf("policy %q: a shadow: %w", name, ErrNotFound)
+	}
+	return s, nil
+}
+
+// BeginShadow begins a shadow of a plugin, until the plugin is loaded anew. The one that the
+// plugin's settings name is ended.
+func (m *Manager) BeginShadow(ctx context.Context, name string, cfg shadow.Config) error {
+	p, err := m.plugin(name)
+	if err != nil {
+		return err
+	}
+	return p.BeginShadow(ctx, cfg)
+}
+
+// BeginProfile profiles a copy of a plugin on its next calls.
+func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) error {
+	p, err := m.plugin(name)
+	if err != nil {
+		return err
+	}
+	return p.BeginProfile(ctx, calls)
+}
+
+// promote puts the candidate of a shadow into service, with the settings that the shadow had. As
+// after a rollback, a plugin of the configuration file stays so until the file or its source
+// changes.
+func (m *Manager) promote(ctx context.Context, name string, source host.Source, sha256 string) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	e, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	p, ok := e.policy.(*admission.Plugin)
+	if !ok || p.Shadow() == nil {
+		return fmt.Errorf("policy %q: a shadow: %w", name, ErrNotFound)
+	}
+	module, err := source.Fetch(ctx)
+	if err != nil {
+		return fmt.Errorf("policy %q: fetch module: %w", name, err)
+	}
+	if got := digestOf(module); got != sha256 {
+		return &host.DigestError{Plugin: name, Want: sha256, Got: got}
+	}
+	spec := *e.plugin
+	spec.PluginConfig.Shadow, spec.SHA256 = nil, ""
+	if guest := p.Shadow().Config().GuestConfig; len(guest) != 0 {
+		spec.GuestConfig = guest
+	}
+	policy, err := m.loadPlugin(ctx, &spec, module)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	e.plugin = &spec
+	m.mu.Unlock()
+	m.publish(m.install(e, policy, module))
+	m.log(slog.LevelInfo, "policy is in service", "policy", name, "digest", sha256)
+	return m.save(e, module)
+}
+
+// shadowRequest is what begins a shadow.
+type shadowRequest struct {
+	Module []byte `json:"wasm_binary"`
+	shadow.Config
+}
+
+// profileAnswer is what a profile of a plugin has found.
+type profileAnswer struct {
+	Status    shadow.State   `json:"status"`
+	Calls     int64          `json:"calls"`
+	Fuel      int64          `json:"fuel"`
+	Bytes     int64          `json:"bytes"`
+	Functions []profile.Cost `json:"functions"`
+	// Pprof is the profile in pprof's format, compressed; there if it was asked for.
+	Pprof []byte `json:"pprof,omitempty"`
+}
+
+// handleShadows adds the paths about shadows and profiles.
+func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) (int, any, error)), status func(int, string, error) (int, any, error)) {
+	handle("GET /plugins/{name}/shadow", func(r *http.Request, _ []byte) (int, any, error) {
+		s, err := m.Shadow(r.PathValue("name"))
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, s.Status(), nil
+	})
+	handle("POST /plugins/{name}/shadow", func(r *http.Request, body []byte) (int, any, error) {
+		var request shadowRequest
+		if err := strict.Decode(body, &request); err != nil {
+			return 0, nil, fmt.Errorf("read request: %w", err)
+		}
+		if request.File != "" || request.URL != "" {
+			return 0, nil, errors.New("shadow: file and url are for configuration files: send wasm_binary, or name an artifact by oci")
+		}
+		if len(request.Module) != 0 {
+			module, err := unpack(request.Module)
+			if err != nil {
+				return 0, nil, err
+			}
+			request.Source = host.Bytes(module)
+		}
+		return status(http.StatusCreated, "begun", m.BeginShadow(r.Context(), r.PathValue("name"), request.Config))
+	})
+	handle("DELETE /plugins/{name}/shadow", func(r *http.Request, _ []byte) (int, any, error) {
+		s, err := m.Shadow(r.PathValue("name"))
+		if err == nil {
+			err = s.Close(r.Context())
+		}
+		return status(http.StatusOK, "ended", err)
+	})
+	handle("POST /plugins/{name}/promote", func(r *http.Request, _ []byte) (int, any, error) {
+		s, err := m.Shadow(r.PathValue("name"))
+		if err == nil {
+			err = s.Promote(r.Context())
+		}
+		return status(http.StatusOK, "promoted", err)
+	})
+	handle("POST /plugins/{name}/profile", func(r *http.Request, body []byte) (int, any, error) {
+		var request struct {
+			Calls int `json:"calls"`
+		}
+		if err := strict.Decode(body, &request); err != nil {
+			return 0, nil, fmt.Errorf("read request: %w", err)
+		}
+		return status(http.StatusCreated, "begun", m.BeginProfile(r.Context(), r.PathValue("name"), request.Calls))
+	})
+	handle("GET /plugins/{name}/profile", func(r *http.Request, _ []byte) (int, any, error) {
+		p, err := m.plugin(r.PathValue("name"))
+		if err != nil {
+			return 0, nil, err
+		}
+		s := p.Profile()
+		if s == nil {
+			return 0, nil, fmt.Errorf("policy %q: a profile: %w", p.Name(), ErrNotFound)
+		}
+		top := 20
+		if text := r.FormValue("top"); text != "" {
+			if top, err = strconv.Atoi(text); err != nil || top < 0 {
+				return 0, nil, fmt.Errorf("top is %q, want a number of functions", text)
+			}
+		}
+		return profileOf(s, top, r.FormValue("pprof") == "true")
+	})
+}
+
+func profileOf(s *shadow.Shadow, top int, encoded bool) (int, any, error) {
+	found := s.Profile()
+	a := profileAnswer{Status: s.Status().State, Functions: []profile.Cost{}}
+	if found == nil {
+		return http.StatusOK, a, nil
+	}
+	a.Calls, a.Fuel, a.Bytes, a.Functions = found.Calls, found.Fuel(), found.Bytes(), found.Top(top)
+	if encoded {
+		var b bytes.Buffer
+		if err := found.Write(&b); err != nil {
+			return 0, nil, err
+		}
+		a.Pprof = b.Bytes()
+	}
+	return http.StatusOK, a, nil
+}

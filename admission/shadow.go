@@ -1,0 +1,222 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
+)
+
+// background are the copies of a plugin that are asked after it.
+type background struct {
+	shadow, profile atomic.Pointer[shadow.Shadow]
+}
+
+// checkShadow returns the mistakes of PluginConfig.Shadow.
+func (cfg *PluginConfig) checkShadow() (errs []error) {
+	if cfg.Shadow == nil {
+		return nil
+	}
+	errs = cfg.Shadow.Check("shadow")
+	if len(cfg.HostCapabilities) != 0 {
+		errs = append(errs, errors.New("shadow: not for a policy with hostCapabilities, whose questions have an effect"))
+	}
+	if len(cfg.Converts) != 0 {
+		errs = append(errs, errors.New("shadow: not for a plugin that converts"))
+	}
+	return errs
+}
+
+// BeginShadow begins to ask a candidate what the plugin is asked, see package shadow of host, in
+// place of one that was asked before. Verdicts of the candidate have no effect. It looks objects
+// up in what the cluster keeps, and cannot ask the API server.
+func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
+	all := p.cfg
+	all.Shadow = &cfg
+	if errs := all.checkShadow(); len(errs) != 0 {
+		return fmt.Errorf("plugin %q: %w", p.Name(), errors.Join(errs...))
+	}
+	opts := p.backgroundOptions()
+	opts.Promote = p.cfg.Promote
+	s, err := shadow.Begin(cfg, opts)
+	if err != nil {
+		return err
+	}
+	return p.background.shadow.Swap(s).Close(ctx)
+}
+
+// BeginProfile begins to profile a copy of the plugin on the next calls of it.
+func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
+	if len(p.cfg.HostCapabilities) != 0 || len(p.cfg.Converts) != 0 {
+		return fmt.Errorf("plugin %q: profile: not for a policy with hostCapabilities or a plugin that converts", p.Name())
+	}
+	s, err := shadow.Profile(calls, p.cfg.Source, p.backgroundOptions())
+	if err != nil {
+		return err
+	}
+	return p.background.profile.Swap(s).Close(ctx)
+}
+
+// Shadow returns the shadow of the plugin, nil if there was none.
+func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Load() }
+
+// Profile returns the profile that runs, or ran last, nil if there was none.
+func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Load() }
+
+func (p *Plugin) backgroundOptions() shadow.Options {
+	return shadow.Options{
+		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, OpenOCI: p.cfg.OpenOCI, Logger: p.cfg.Logger, Observer: p.cfg.Config.Observer,
+		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
+			cfg := p.cfg
+			change(&cfg.Config)
+			cfg.Shadow, cfg.PolicyRules.Observer, cfg.Capabilities = nil, nil, nil
+			var refused *atomic.Bool
+			if cfg.Cluster != nil {
+				kept := &keptOnly{Cluster: cfg.Cluster}
+				cfg.Cluster, refused = kept, &kept.refused
+			}
+			candidate, err := Load(ctx, rt, cfg)
+			if err != nil {
+				return nil, err
+			}
+			candidate.refused = refused
+			return candidate, nil
+		},
+	}
+}
+
+func (b *background) close(ctx context.Context) error {
+	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
+}
+
+// offer hands a call to the shadow and the profile, if they sample it. v is the verdict of the
+// plugin.
+func (b *background) offer(req *policy.Request, mutating bool, v verdict) {
+	var call shadow.Call
+	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+		if !s.Sampled() || !s.Room() {
+			continue
+		}
+		if call == nil {
+			call = repeat(req, mutating, v)
+		}
+		s.Offer(call)
+	}
+}
+
+// repeat returns what asks a candidate the same, with a copy of the request.
+func repeat(req *policy.Request, mutating bool, serving verdict) shadow.Call {
+	var review []byte
+	raw := bytes.Clone(req.Raw)
+	if raw == nil {
+		review = append(review, `{"apiVersion":"`+reviewVersion+`","kind":"`+reviewKind+`","request":`...)
+		review = append(policy.AppendRequest(review, req.AdmissionRequest), '}')
+	}
+	uid := types.UID(strings.Clone(string(req.UID)))
+	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
+		candidate := c.(*Plugin)
+		request := &admissionv1.AdmissionRequest{UID: uid}
+		request.Object.Raw = raw
+		if raw == nil {
+			var err error
+			if request, err = DecodeReview(review); err != nil {
+				return shadow.Outcome{Err: err}
+			}
+		}
+		req := newRequest(request)
+		defer req.free()
+		req.Raw = raw
+		if candidate.refused != nil {
+			candidate.refused.Store(false)
+		}
+		v := candidate.decide(ctx, &req.Request, mutating)
+		o := shadow.Outcome{Detail: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
+		was, wasText := answerOf(ctx, &req.Request, &serving)
+		is, isText := answerOf(ctx, &req.Request, &v)
+		switch {
+		case candidate.refused != nil && candidate.refused.Load():
+			o.Serving, o.Candidate = was, "not asked: it looks up what is not kept"
+		case v.failure != nil && serving.failure == nil:
+			o.Serving, o.Err = was, v.failure
+		case was == is && wasText == isText:
+			return shadow.Outcome{}
+		default:
+			o.Serving, o.Candidate = was, is
+			o.Detail += fmt.Sprintf(": %s%s -> %s%s", was, wasText, is, isText)
+		}
+		return o
+	}
+}
+
+// answerOf returns the kind of a verdict, and the rest of it that counts.
+func answerOf(ctx context.Context, req *policy.Request, v *verdict) (kind, text string) {
+	rest := struct {
+		Code    uint32          `json:"code,omitempty"`
+		Message string          `json:"message,omitempty"`
+		Result  any             `json:"result,omitempty"`
+		Patch   json.RawMessage `json:"patch,omitempty"`
+	}{Code: v.Code, Message: v.Message}
+	if v.Result != nil {
+		rest.Result = v.Result
+	}
+	switch {
+	case v.failure != nil:
+		return string(Failed), "" // Two versions fail with different words.
+	case !v.Allowed:
+		kind = string(Denied)
+	case v.Mutates():
+		patch, _, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
+		if err != nil {
+			return string(Failed), ""
+		}
+		if kind = string(Allowed); patch != nil {
+			kind, rest.Patch = "patch", patch
+		}
+	default:
+		kind = string(Allowed)
+	}
+	b, err := json.Marshal(rest)
+	if err != nil {
+		return kind, " " + err.Error()
+	}
+	if string(b) == "{}" {
+		return kind, ""
+	}
+	return kind, " " + string(b)
+}
+
+// keptOnly is a cluster that answers from what it keeps, and asks the API server nothing.
+type keptOnly struct {
+	Cluster
+	// refused is set when a question had no answer.
+	refused atomic.Bool
+}
+
+var errNotKept = errors.New("a shadow asks the API server nothing")
+
+// Get implements [Cluster].
+func (c *keptOnly) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
+	if fresh {
+		c.refused.Store(true)
+		return nil, errNotKept
+	}
+	return c.Cluster.Get(ctx, kind, namespace, name, false)
+}
+
+// Review implements [Cluster].
+func (c *keptOnly) Review(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	c.refused.Store(true)
+	return authorizationv1.SubjectAccessReviewStatus{}, errNotKept
+}

@@ -1,0 +1,223 @@
+package admission_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
+)
+
+// shadowing is a shadow that takes every call, and all of a processor.
+func shadowing(guestConfig string) *shadow.Config {
+	return &shadow.Config{Rate: 1, CPU: 1, GuestConfig: host.GuestConfig(guestConfig)}
+}
+
+// await waits until a shadow is as a test wants it.
+func await(t testing.TB, s *shadow.Shadow, what string, is func(shadow.Status) bool) shadow.Status {
+	t.Helper()
+	for {
+		status := s.Status()
+		if is(status) {
+			return status
+		}
+		if status.State == shadow.Stopped && what != "stopped" {
+			t.Fatalf("want %s, the shadow has stopped: %s", what, status.Reason)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("want %s, have %+v", what, status)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func running(s shadow.Status) bool { return s.State == shadow.Running }
+
+// ask asks a policy about a Pod with annotations, or about an object, and waits until its shadow
+// has taken the call.
+func ask(t testing.TB, p *admission.Plugin, annotations ...string) {
+	t.Helper()
+	count := func(s shadow.Status) uint64 { return s.Compared + s.Failed }
+	before := count(await(t, p.Shadow(), "running", running))
+	r := request(t, annotations...)
+	if len(annotations) == 1 {
+		r = requestOf(annotations[0])
+	}
+	admission.NewEngine(p).Validate(t.Context(), r)
+	await(t, p.Shadow(), "a call", func(s shadow.Status) bool { return count(s) > before || s.State == shadow.Stopped })
+}
+
+func TestShadowOfAPolicy(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing(`{"warning": "beware"}`)
+	cfg.Shadow.Source = cfg.Source
+	p := load(t, cfg)
+	for range 5 {
+		ask(t, p)
+	}
+	got := p.Shadow().Status()
+	if got.Compared != 5 || got.Same != 0 || got.Failed != 0 || len(got.Groups) != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	g := got.Groups[0]
+	if g.Change != "allow -> allow" || g.Calls != 5 || len(g.Examples) != 3 || !strings.Contains(g.Examples[0], "beware") || !strings.Contains(g.Examples[0], "CREATE Pod shop/web") {
+		t.Errorf("got %+v", g)
+	}
+	if r := admission.NewEngine(p).Validate(t.Context(), request(t)); len(r.Warnings) != 0 {
+		t.Errorf("the shadow warns the caller: %v", r.Warnings)
+	}
+}
+
+func TestShadowOfTheSameVersionAgrees(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source = cfg.Source
+	p := load(t, cfg)
+	ask(t, p)
+	ask(t, p, "deny", "no", "code", "418")
+	ask(t, p, "error", "cannot tell")
+	ask(t, p, "panic", "oh")
+	ask(t, p, "echo", "request")
+	ask(t, p, "fields", "")
+	if got := p.Shadow().Status(); got.Same != got.Compared || got.Failed != 0 || got.Compared < 6 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestShadowStopsWhenTheCandidateFails(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source, cfg.Shadow.Failures = host.File(rulebreaker), 3
+	p := load(t, cfg)
+	for range 3 {
+		ask(t, p, "5") // The candidate traps.
+	}
+	got := await(t, p.Shadow(), "stopped", func(s shadow.Status) bool { return s.State == shadow.Stopped })
+	if got.Failed != 3 || !strings.Contains(got.Reason, "3 calls in a row have failed") {
+		t.Errorf("got %+v", got)
+	}
+	if p.Shadow().Sampled() {
+		t.Error("a shadow that has stopped samples")
+	}
+}
+
+func TestShadowThatCannotBeLoadedStops(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source = host.Bytes([]byte("no module"))
+	p := load(t, cfg)
+	got := await(t, p.Shadow(), "stopped", func(s shadow.Status) bool { return s.State == shadow.Stopped })
+	if !strings.Contains(got.Reason, "load: ") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// renamed returns a guest with another digest, which does the same: with one more custom section.
+func renamed(t testing.TB, dir string) []byte {
+	t.Helper()
+	module, err := config(t, "p", dir).Source.Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(slices.Clone(module), "\x00\x07\x05otherx"...)
+}
+
+func TestShadowIsPromoted(t *testing.T) {
+	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 4}} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(t, "p", scripted)
+			cfg.Shadow = shadowing("")
+			cfg.Shadow.Source, cfg.Shadow.Promote = host.Bytes(renamed(t, scripted)), when
+			p := load(t, cfg)
+			for range 3 {
+				ask(t, p)
+			}
+			if when.Calls == 0 {
+				if err := p.Shadow().Promote(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				admission.NewEngine(p).Validate(t.Context(), request(t))
+			}
+			got := await(t, p.Shadow(), "promoted", func(s shadow.Status) bool { return s.State == shadow.Promoted })
+			if p.Digest() != got.Digest {
+				t.Errorf("%s serves, the candidate is %s", p.Digest(), got.Digest)
+			}
+		})
+	}
+}
+
+func TestProfileOfAServingPolicy(t *testing.T) {
+	p := load(t, config(t, "p", scripted))
+	if err := p.BeginProfile(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	await(t, p.Profile(), "running", running)
+	engine := admission.NewEngine(p)
+	for p.Profile().Profile() == nil {
+		engine.Validate(t.Context(), request(t, "echo", "sums"))
+	}
+	got := p.Profile().Profile()
+	if got.Calls != 3 || got.Fuel() == 0 || got.Digest != p.Digest() || got.Plugin != "p" {
+		t.Errorf("got %d calls with %d fuel of %q", got.Calls, got.Fuel(), got.Plugin)
+	}
+	found := false
+	for _, c := range got.Top(0) {
+		found = found || c.Function == "main.(*scripted).Validate"
+	}
+	if !found {
+		t.Error("Validate of the guest is not in the profile")
+	}
+}
+
+func TestShadowReportsEveryMistake(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.HostCapabilities = []string{"oci"}
+	cfg.Shadow = &shadow.Config{URL: "https://example.com/a.wasm", File: "b.wasm", Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1, Promote: shadow.Promote{Calls: -1, After: -1}}
+	_, err := admission.Load(t.Context(), shared, cfg)
+	if err == nil {
+		t.Fatal("it is loaded")
+	}
+	var missing []string
+	for _, want := range []string{
+		"file, url and oci exclude", "url needs sha256", "shadow.rate is 2", "shadow.cpu is -1", "shadow.memoryBytes is 1", "shadow.queue is -1",
+		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns", "not for a policy with hostCapabilities",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			missing = append(missing, want)
+		}
+	}
+	if diff := cmp.Diff([]string(nil), missing); diff != "" {
+		t.Errorf("not reported: %s\n%v", diff, err)
+	}
+}
+
+func TestShadowNeverWaits(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source, cfg.Shadow.Queue, cfg.Shadow.CPU = cfg.Source, 1, 0.001
+	p := load(t, cfg)
+	await(t, p.Shadow(), "running", running)
+	engine := admission.NewEngine(p)
+	for range 50 {
+		if r := engine.Validate(t.Context(), request(t)); !r.Allowed {
+			t.Fatal(fmt.Sprint(r.Result))
+		}
+	}
+	if got := p.Shadow().Status(); got.Dropped == 0 {
+		t.Errorf("nothing was dropped: %+v", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := p.Shadow().Close(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,160 @@
+package hooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
+)
+
+// background are the copies of a plugin that are asked after it.
+type background struct {
+	shadow, profile atomic.Pointer[shadow.Shadow]
+}
+
+// candidate is a plugin that decides nothing.
+type candidate struct{ *plugin }
+
+// Guest implements [shadow.Candidate].
+func (c candidate) Guest() *host.Plugin { return c.Plugin }
+
+// BeginShadow begins to ask a candidate what a plugin is asked, see package shadow of host, in
+// place of one that was asked before. Its decisions are checked as those of the plugin are, and
+// dropped.
+func (e *Engine) BeginShadow(ctx context.Context, name string, cfg shadow.Config) error {
+	p, err := e.find(name)
+	if err != nil {
+		return fmt.Errorf("begin shadow: %w", err)
+	}
+	opts := p.backgroundOptions(e.logger)
+	if len(cfg.GuestConfig) == 0 {
+		opts.Promote = func(ctx context.Context, source host.Source, sha256 string) error {
+			return e.Swap(ctx, name, source, sha256)
+		}
+	}
+	s, err := shadow.Begin(cfg, opts)
+	if err != nil {
+		return err
+	}
+	return p.background.shadow.Swap(s).Close(ctx)
+}
+
+// BeginProfile begins to profile a copy of a plugin on the next calls of it.
+func (e *Engine) BeginProfile(ctx context.Context, name string, calls int) error {
+	p, err := e.find(name)
+	if err != nil {
+		return fmt.Errorf("begin profile: %w", err)
+	}
+	s, err := shadow.Profile(calls, p.source, p.backgroundOptions(e.logger))
+	if err != nil {
+		return err
+	}
+	return p.background.profile.Swap(s).Close(ctx)
+}
+
+// Shadow returns the shadow of a plugin, nil if there was none.
+func (e *Engine) Shadow(name string) *shadow.Shadow {
+	if p, err := e.find(name); err == nil {
+		return p.background.shadow.Load()
+	}
+	return nil
+}
+
+// Profile returns the profile of a plugin that runs, or ran last, nil if there was none.
+func (e *Engine) Profile(name string) *shadow.Shadow {
+	if p, err := e.find(name); err == nil {
+		return p.background.profile.Load()
+	}
+	return nil
+}
+
+func (e *Engine) find(name string) (*plugin, error) {
+	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no plugin %q", name)
+	}
+	return e.plugins[i], nil
+}
+
+func (p *plugin) backgroundOptions(logger *slog.Logger) shadow.Options {
+	return shadow.Options{
+		Plugin: p.Name(), Serving: p.Plugin, Runtime: p.runtime, Logger: logger, Observer: p.cfg.Observer,
+		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
+			c := &plugin{
+				order: p.order, stages: p.stages, levels: p.levels, policy: host.Fail, selector: p.selector, configured: p.configured,
+				owns: p.owns, grants: p.grants, node: p.node, foreign: p.foreign,
+			}
+			if p.audit != nil { // It takes what is not granted.
+				c.audit = func(context.Context, *hookmsg.Request, string, *GrantError) {}
+			}
+			c.lacks.Store(p.lacks.Load())
+			cfg := p.cfg
+			change(&cfg)
+			if err := c.load(ctx, rt, cfg); err != nil {
+				return nil, err
+			}
+			return candidate{c}, nil
+		},
+	}
+}
+
+func (b *background) close(ctx context.Context) error {
+	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
+}
+
+// offer hands a call to the shadow and the profile, if they sample it. d and err are what came of
+// it.
+func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Decision, err error) {
+	var call shadow.Call
+	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+		if !s.Sampled() || !s.Room() {
+			continue
+		}
+		if call == nil {
+			call = repeat(hookmsg.AppendRequest(nil, req), slices.Clone(earlier), d, err)
+		}
+		s.Offer(call)
+	}
+}
+
+// repeat returns what asks a candidate the same.
+func repeat(encoded []byte, earlier []part, d *hookmsg.Decision, failure error) shadow.Call {
+	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
+		p := c.(candidate).plugin
+		req, err := hookmsg.ParseRequest(encoded)
+		if err != nil {
+			return shadow.Outcome{Err: err}
+		}
+		was := kindOf(d, failure)
+		got, err := p.decide(ctx, &encoding{}, req, earlier)
+		is := kindOf(got, err)
+		switch {
+		case err != nil && failure == nil:
+			return shadow.Outcome{Serving: was, Err: err, Detail: describe(req)}
+		case err != nil, failure == nil && reflect.DeepEqual(d.Select(d.Fields()), got.Select(got.Fields())):
+			return shadow.Outcome{} // Two versions fail with different words.
+		}
+		before, _ := json.Marshal(d) // For people to read.
+		after, _ := json.Marshal(got)
+		return shadow.Outcome{Serving: was, Candidate: is, Detail: fmt.Sprintf("%s: %s -> %s", describe(req), before, after)}
+	}
+}
+
+// kindOf returns the fields that a decision sets.
+func kindOf(d *hookmsg.Decision, err error) string {
+	switch {
+	case err != nil:
+		return "failure"
+	case d.Fields() == 0:
+		return "nothing"
+	}
+	return d.Fields().String()
+}

@@ -1,0 +1,59 @@
+package hooks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+)
+
+func TestShadowOfAHook(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), scripted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
+		Config: host.Config{Name: "p", Source: host.File(file), GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
+		Shadow: &shadow.Config{File: file, Rate: 1, CPU: 1, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 20", "Burstable": "cfs_quota_us 5000"}}`)},
+	}}})
+	await := func(what string, is func(shadow.Status) bool) shadow.Status {
+		t.Helper()
+		for {
+			status := e.Shadow("p").Status()
+			if is(status) {
+				return status
+			}
+			if status.State == shadow.Stopped {
+				t.Fatalf("want %s, the shadow has stopped: %s", what, status.Reason)
+			}
+			select {
+			case <-t.Context().Done():
+				t.Fatalf("want %s, have %+v", what, status)
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	for n, class := range []hookmsg.QOSClass{hookmsg.QOSBestEffort, hookmsg.QOSBurstable, hookmsg.QOSGuaranteed, hookmsg.QOSBurstable} {
+		await("running", func(s shadow.Status) bool { return s.State == shadow.Running })
+		d, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: "kubepods"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if class == hookmsg.QOSBurstable && d.Fields() != 0 {
+			t.Errorf("the decision of the shadow counts: %v", d.Fields())
+		}
+		await("a call", func(s shadow.Status) bool { return s.Compared+s.Failed > uint64(n) })
+	}
+	got := e.Shadow("p").Status()
+	changes := map[string]uint64{}
+	for _, g := range got.Groups {
+		changes[g.Change] = g.Calls
+	}
+	if got.Compared != 4 || got.Same != 1 || changes["cpu_shares -> cpu_shares"] != 1 || changes["nothing -> cfs_quota_us"] != 2 {
+		t.Errorf("got %+v", got)
+	}
+}

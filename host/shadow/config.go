@@ -1,0 +1,114 @@
+package shadow
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+)
+
+// Config says which module is the candidate, and what it may cost. It is the field shadow of a
+// plugin's configuration. Zero fields are the defaults.
+type Config struct {
+	// Source is where the module comes from, for programs. Files name it by one of the next
+	// three. SHA256 is its digest; empty means any, except for a URL.
+	Source host.Source `json:"-"`
+	File   string      `json:"file,omitempty"`
+	URL    string      `json:"url,omitempty"`
+	OCI    string      `json:"oci,omitempty"`
+	SHA256 string      `json:"sha256,omitempty"`
+	// GuestConfig is the candidate's own configuration; empty means that of the serving
+	// version.
+	GuestConfig host.GuestConfig `json:"guestConfig,omitempty"`
+	// Rate is the share of calls that are repeated, or of scheduling cycles. Default 0.1.
+	Rate float64 `json:"rate,omitempty"`
+	// CPU is the share of one processor that the candidate may take. Default 0.1.
+	CPU float64 `json:"cpu,omitempty"`
+	// MemoryBytes is the most memory of the candidate, its snapshot included. It does not
+	// count for RuntimeConfig.MemoryBytes. Default 128 MiB.
+	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
+	// Queue is how many calls may wait. Further ones are dropped and counted. Default 16.
+	Queue int `json:"queue,omitempty"`
+	// Examples is how many differences of each group are logged and kept. Default 3.
+	Examples int `json:"examples,omitempty"`
+	// Failures is how many calls in a row may fail on the candidate before it is stopped.
+	// Default 10.
+	Failures int `json:"failures,omitempty"`
+	// Promote says when the candidate takes over by itself. The zero value is never.
+	Promote Promote `json:"promote,omitzero"`
+
+	// profile is the number of calls to profile, 0 for none.
+	profile int
+}
+
+// Promote says when a candidate takes over by itself: when Calls calls were compared in at least
+// the time After, and all agreed.
+type Promote struct {
+	Calls int             `json:"calls,omitempty"`
+	After record.Duration `json:"after,omitempty"`
+}
+
+// Check returns every mistake of the configuration, for messages that begin with what.
+func (c *Config) Check(what string) (errs []error) {
+	fail := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(what+"."+format, args...))
+		}
+	}
+	named := 0
+	for _, name := range []string{c.File, c.URL, c.OCI} {
+		if name != "" {
+			named++
+		}
+	}
+	if c.Source != nil {
+		named++
+	}
+	fail(named == 0, "file is missing")
+	fail(named > 1, "file, url and oci exclude one another")
+	fail(c.URL != "" && c.SHA256 == "", "url needs sha256")
+	digest, err := hex.DecodeString(c.SHA256)
+	fail(c.SHA256 != "" && (err != nil || len(digest) != 32), "sha256 %q is not 64 hexadecimal digits", c.SHA256)
+	fail(!(c.Rate >= 0 && c.Rate <= 1), "rate is %g, want more than 0 and at most 1", c.Rate)
+	fail(!(c.CPU >= 0 && c.CPU <= 1), "cpu is %g, want more than 0 and at most 1", c.CPU)
+	fail(c.MemoryBytes != 0 && c.MemoryBytes < minMemory, "memoryBytes is %d, less than %d", c.MemoryBytes, minMemory)
+	fail(c.Queue < 0, "queue is %d, less than 0", c.Queue)
+	fail(c.Examples < 0, "examples is %d, less than 0", c.Examples)
+	fail(c.Failures < 0, "failures is %d, less than 0", c.Failures)
+	fail(c.Promote.Calls < 0, "promote.calls is %d, less than 0", c.Promote.Calls)
+	fail(c.Promote.After < 0, "promote.after is %s, less than 0", time.Duration(c.Promote.After))
+	fail(c.Promote.After > 0 && c.Promote.Calls == 0, "promote.after needs promote.calls")
+	return errs
+}
+
+// minMemory is the least memory of a candidate: a page, and one of its snapshot.
+const minMemory = 128 << 10
+
+func (c Config) withDefaults() Config {
+	c.Rate = cmp.Or(c.Rate, 0.1)
+	c.CPU = cmp.Or(c.CPU, 0.1)
+	c.MemoryBytes = cmp.Or(c.MemoryBytes, 128<<20)
+	c.Queue = cmp.Or(c.Queue, 16)
+	c.Examples = cmp.Or(c.Examples, 3)
+	c.Failures = cmp.Or(c.Failures, 10)
+	return c
+}
+
+// source returns where the module comes from. openOCI may be nil.
+func (c *Config) source(openOCI func(string) host.Source) (host.Source, error) {
+	switch {
+	case c.Source != nil:
+		return c.Source, nil
+	case c.URL != "":
+		return host.HTTPS(c.URL, host.HTTPSOptions{}), nil
+	case c.OCI != "" && openOCI == nil:
+		return nil, errors.New("shadow.oci: there is no access to registries")
+	case c.OCI != "":
+		return openOCI(c.OCI), nil
+	}
+	return host.File(c.File), nil
+}

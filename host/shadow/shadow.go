@@ -1,0 +1,487 @@
+package shadow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/profile"
+)
+
+// Candidate is a plugin that is asked in the background.
+type Candidate interface {
+	// Guest returns its module.
+	Guest() *host.Plugin
+	// Close frees it.
+	Close(ctx context.Context) error
+}
+
+// Options are what an adapter adds to a [Config].
+type Options struct {
+	// Plugin is the name of the serving plugin, and Serving its module.
+	Plugin  string
+	Serving *host.Plugin
+	Runtime *host.Runtime
+	// Load makes the candidate in rt. It calls change with the configuration of the serving
+	// version before that is used.
+	Load func(ctx context.Context, rt *host.Runtime, change func(cfg *host.Config)) (Candidate, error)
+	// Promote has the candidate serve; nil is a swap of Serving.
+	Promote func(ctx context.Context, source host.Source, sha256 string) error
+	// OpenOCI returns the source of a reference, nil if there is no access to registries.
+	OpenOCI  func(reference string) host.Source
+	Logger   *slog.Logger
+	Observer host.Observer
+}
+
+// Outcome is what came of a call on the candidate.
+type Outcome struct {
+	// Serving and Candidate are the kinds of both answers, "allow" or "deny" for example.
+	// They, or Detail, tell how the answers differ; without a difference all are empty.
+	Serving, Candidate string
+	// Detail is an example of the difference: what was asked, and both answers.
+	Detail string
+	// Err is the failure of the candidate, unless the serving version failed as well.
+	Err error
+}
+
+// Call asks the candidate what the serving version was asked, and compares the answers. It is
+// called on the goroutine of the shadow.
+type Call func(ctx context.Context, c Candidate) Outcome
+
+// State is what a shadow does.
+type State string
+
+// The states.
+const (
+	Loading  State = "loading"
+	Running  State = "running"
+	Resting  State = "resting" // The machine is busy.
+	Stopped  State = "stopped"
+	Promoted State = "promoted"
+)
+
+// Status is what a shadow has found.
+type Status struct {
+	State State `json:"state"`
+	// Reason is why it is stopped.
+	Reason string `json:"reason,omitempty"`
+	// Digest is the SHA-256 of the candidate's module, in hexadecimal, once it is loaded.
+	Digest string    `json:"digest,omitempty"`
+	Since  time.Time `json:"since"`
+	// Compared is the number of calls with two answers, Same of those that agreed, Failed of
+	// those on which the candidate alone failed, and Dropped of calls without room.
+	Compared uint64 `json:"compared"`
+	Same     uint64 `json:"same"`
+	Failed   uint64 `json:"failed"`
+	Dropped  uint64 `json:"dropped"`
+	// Groups are the differences, those with the most calls first.
+	Groups []Group `json:"groups,omitempty"`
+}
+
+// Group is the differences of one kind.
+type Group struct {
+	// Change is the kinds of both answers: "allow -> deny".
+	Change   string   `json:"change"`
+	Calls    uint64   `json:"calls"`
+	Examples []string `json:"examples,omitempty"`
+}
+
+// Shadow asks a candidate. It is safe for use by several goroutines. A nil Shadow samples
+// nothing.
+type Shadow struct {
+	cfg      Config
+	opts     Options
+	queue    chan Call
+	cancel   context.CancelFunc
+	done     chan struct{}
+	throttle *host.Throttle
+	profiler *host.Profiler
+	// threshold is the rate as a share of 2^32; 0 if nothing is sampled now.
+	threshold atomic.Uint64
+
+	// promoting serialises promotions.
+	promoting sync.Mutex
+
+	mu     sync.Mutex
+	status Status
+	groups map[string]*Group
+	// agreed is the number of calls in a row without a difference, and since when.
+	agreed  int
+	since   time.Time
+	failing int
+	source  host.Source
+	profile *profile.Profile
+}
+
+// maxGroups is the number of groups of differences; further ones are counted together.
+const maxGroups = 64
+
+// maxExample is how many bytes of an example are kept.
+const maxExample = 4 << 10
+
+// Begin begins a shadow. The candidate is loaded in the background; if that fails, the shadow is
+// stopped. The error has every mistake of the configuration.
+func Begin(cfg Config, opts Options) (*Shadow, error) {
+	if errs := cfg.Check("shadow"); len(errs) != 0 {
+		return nil, fmt.Errorf("plugin %q: %w", opts.Plugin, errors.Join(errs...))
+	}
+	cfg = cfg.withDefaults()
+	source, err := cfg.source(opts.OpenOCI)
+	if err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", opts.Plugin, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Shadow{
+		cfg: cfg, opts: opts, queue: make(chan Call, cfg.Queue), cancel: cancel, done: make(chan struct{}),
+		throttle: host.NewThrottle(cfg.CPU), groups: map[string]*Group{}, since: time.Now(), source: source,
+		status: Status{State: Loading, Since: time.Now()},
+	}
+	if cfg.profile != 0 {
+		s.profiler = &host.Profiler{}
+	}
+	go s.run(ctx)
+	return s, nil
+}
+
+// Profile begins a shadow that is a copy of the serving version with a profiler. It is stopped
+// after so many calls, and then has a [Shadow.Profile]. source is that of the module.
+func Profile(calls int, source host.Source, opts Options) (*Shadow, error) {
+	if calls <= 0 {
+		return nil, fmt.Errorf("plugin %q: profile %d calls: want more than 0", opts.Plugin, calls)
+	}
+	return Begin(Config{Source: source, SHA256: opts.Serving.Digest(), Rate: 1, Queue: min(calls, 64), profile: calls}, opts)
+}
+
+// Sampled reports whether the call that the caller is about to make, or has made, is to be
+// repeated. It takes some nanoseconds.
+func (s *Shadow) Sampled() bool {
+	if s == nil {
+		return false
+	}
+	threshold := s.threshold.Load()
+	return threshold != 0 && uint64(rand.Uint32()) < threshold
+}
+
+// Offer hands over a call that was sampled. It does not wait: a call for which there is no room
+// is dropped.
+func (s *Shadow) Offer(c Call) {
+	select {
+	case s.queue <- c:
+	default:
+		s.count(host.ShadowDropped, func(status *Status) { status.Dropped++ })
+	}
+}
+
+// Room reports whether the queue has room, for a caller to whom the copy of a call is dear. If
+// not, the call counts as dropped.
+func (s *Shadow) Room() bool {
+	if len(s.queue) < cap(s.queue) {
+		return true
+	}
+	s.count(host.ShadowDropped, func(status *Status) { status.Dropped++ })
+	return false
+}
+
+func (s *Shadow) count(r host.ShadowResult, add func(*Status)) {
+	s.mu.Lock()
+	add(&s.status)
+	s.mu.Unlock()
+	host.Shadowed(s.opts.Observer, s.opts.Plugin, r)
+}
+
+// Config returns the configuration with its defaults.
+func (s *Shadow) Config() Config { return s.cfg }
+
+// Status returns what was found so far.
+func (s *Shadow) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.status
+	for _, g := range s.groups {
+		group := *g
+		group.Examples = slices.Clone(g.Examples)
+		status.Groups = append(status.Groups, group)
+	}
+	slices.SortFunc(status.Groups, func(a, b Group) int {
+		if a.Calls != b.Calls {
+			return int(max(-1, min(1, int64(b.Calls)-int64(a.Calls))))
+		}
+		return strings.Compare(a.Change, b.Change)
+	})
+	return status
+}
+
+// Profile returns what was profiled, nil before all calls were made.
+func (s *Shadow) Profile() *profile.Profile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.profile
+}
+
+// Done is closed when the shadow is stopped.
+func (s *Shadow) Done() <-chan struct{} { return s.done }
+
+// Close stops the shadow, and waits until ctx ends for what it does.
+func (s *Shadow) Close(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	s.end(Stopped, "closed")
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("plugin %q: close shadow: %w", s.opts.Plugin, ctx.Err())
+	}
+}
+
+// Promote has the candidate serve, as [host.Plugin.Swap] does, and ends the shadow.
+func (s *Shadow) Promote(ctx context.Context) error {
+	s.promoting.Lock()
+	defer s.promoting.Unlock()
+	s.mu.Lock()
+	state, digest := s.status.State, s.status.Digest
+	s.mu.Unlock()
+	switch {
+	case s.profiler != nil:
+		return fmt.Errorf("plugin %q: promote shadow: it profiles the serving version", s.opts.Plugin)
+	case digest == "":
+		return fmt.Errorf("plugin %q: promote shadow: it is %s", s.opts.Plugin, state)
+	case state == Promoted:
+		return nil
+	}
+	promote := s.opts.Promote
+	if promote == nil {
+		promote = s.opts.Serving.Swap
+	}
+	if len(s.cfg.GuestConfig) != 0 && s.opts.Promote == nil {
+		return fmt.Errorf("plugin %q: promote shadow: it has another guestConfig, which only the configuration can give the serving version", s.opts.Plugin)
+	}
+	if err := promote(ctx, s.source, digest); err != nil {
+		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)
+	}
+	s.end(Promoted, "")
+	return nil
+}
+
+// end ends the shadow, unless it has ended.
+func (s *Shadow) end(state State, reason string) {
+	s.mu.Lock()
+	ended := s.status.State == Stopped || s.status.State == Promoted
+	if !ended {
+		s.status.State, s.status.Reason = state, reason
+	}
+	s.mu.Unlock()
+	s.threshold.Store(0)
+	s.cancel()
+	if !ended {
+		s.log(slog.LevelInfo, "the shadow has ended", "state", string(state), "reason", reason)
+	}
+}
+
+func (s *Shadow) log(level slog.Level, msg string, args ...any) {
+	if l := s.opts.Logger; l != nil {
+		l.Log(context.Background(), level, msg, append([]any{"plugin", s.opts.Plugin}, args...)...)
+	}
+}
+
+// change makes the configuration of the serving version that of the candidate.
+func (s *Shadow) change(cfg *host.Config) {
+	limits := s.opts.Serving.Limits()
+	cfg.Source, cfg.SHA256 = s.source, s.cfg.SHA256
+	if len(s.cfg.GuestConfig) != 0 {
+		cfg.GuestConfig = s.cfg.GuestConfig
+	}
+	cfg.Limits = limits
+	cfg.Limits.Instances = 1
+	// A call takes longer by as much as the candidate's share is smaller.
+	cfg.Limits.Timeout = time.Duration(float64(limits.Timeout) / s.cfg.CPU)
+	cfg.Limits.MemoryBytes = min(limits.MemoryBytes, s.cfg.MemoryBytes)
+	cfg.Throttle, cfg.Profiler = s.throttle, s.profiler
+	cfg.Observer, cfg.Logger, cfg.Record, cfg.Recorder, cfg.CircuitBreaker = nil, nil, nil, nil, host.CircuitBreaker{}
+}
+
+// run loads the candidate and makes the calls.
+func (s *Shadow) run(ctx context.Context) {
+	defer close(s.done)
+	rt := s.opts.Runtime.Beside(s.cfg.MemoryBytes)
+	defer func() {
+		if err := rt.Close(context.WithoutCancel(ctx)); err != nil {
+			s.log(slog.LevelError, "close shadow", "err", err)
+		}
+	}()
+	candidate, err := s.opts.Load(ctx, rt, s.change)
+	if err != nil {
+		s.log(slog.LevelError, "the shadow cannot be loaded", "err", err)
+		s.end(Stopped, "load: "+err.Error())
+		return
+	}
+	defer func() {
+		if err := candidate.Close(context.WithoutCancel(ctx)); err != nil {
+			s.log(slog.LevelError, "close shadow", "err", err)
+		}
+	}()
+	if s.profiler != nil {
+		s.profiler.Reset()
+	}
+	s.mu.Lock()
+	if s.status.State == Loading {
+		s.status.State = Running
+	}
+	s.status.Digest, s.since = candidate.Guest().Digest(), time.Now()
+	s.mu.Unlock()
+	s.sample()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case call := <-s.queue:
+			s.throttle.Begin()
+			outcome := s.call(ctx, candidate, call)
+			if ctx.Err() != nil {
+				return
+			}
+			s.take(outcome)
+			if n == s.cfg.profile {
+				s.finish()
+				return
+			}
+			if err := s.throttle.Rest(ctx); err != nil {
+				return
+			}
+			s.rest(ctx)
+		}
+	}
+}
+
+// sample lets callers sample.
+func (s *Shadow) sample() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.State == Running {
+		s.threshold.Store(uint64(s.cfg.Rate * (1 << 32)))
+	}
+}
+
+// call makes a call. A fault of this process's own code must not end it.
+func (s *Shadow) call(ctx context.Context, candidate Candidate, call Call) (o Outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			o = Outcome{Err: fmt.Errorf("host panicked: %v", r)}
+		}
+	}()
+	return call(ctx, candidate)
+}
+
+// take counts the outcome of a call.
+func (s *Shadow) take(o Outcome) {
+	result := host.ShadowSame
+	change := o.Serving + " -> " + o.Candidate
+	s.mu.Lock()
+	switch {
+	case o.Err != nil:
+		result = host.ShadowFailed
+		s.status.Failed++
+		s.failing++
+		change, o.Detail = o.Serving+" -> failure", strings.Join([]string{o.Detail, o.Err.Error()}, ": ")
+	case o.Serving != o.Candidate || o.Detail != "":
+		result = host.ShadowDifferent
+		s.status.Compared++
+		s.failing = 0
+	default:
+		s.status.Compared++
+		s.status.Same++
+		s.failing = 0
+	}
+	logged := false
+	if result == host.ShadowSame {
+		s.agreed++
+	} else {
+		s.agreed, s.since = 0, time.Now()
+		g := s.groups[change]
+		if g == nil && len(s.groups) >= maxGroups {
+			change = "others"
+			g = s.groups[change]
+		}
+		if g == nil {
+			g = &Group{Change: change}
+			s.groups[change] = g
+		}
+		g.Calls++
+		if len(g.Examples) < s.cfg.Examples {
+			o.Detail = strings.ToValidUTF8(o.Detail[:min(len(o.Detail), maxExample)], "\uFFFD")
+			g.Examples = append(g.Examples, o.Detail)
+			logged = true
+		}
+	}
+	failing := s.failing
+	p := s.cfg.Promote
+	promote := p.Calls != 0 && s.agreed >= p.Calls && time.Since(s.since) >= time.Duration(p.After)
+	s.mu.Unlock()
+
+	host.Shadowed(s.opts.Observer, s.opts.Plugin, result)
+	if logged {
+		s.log(slog.LevelWarn, "the shadow differs", "change", change, "example", o.Detail)
+	}
+	switch {
+	case failing >= s.cfg.Failures && s.profiler == nil:
+		s.end(Stopped, fmt.Sprintf("%d calls in a row have failed, the last: %v", failing, o.Err))
+	case promote:
+		if err := s.Promote(context.Background()); err != nil {
+			s.log(slog.LevelError, "the shadow is not promoted", "err", err)
+			s.end(Stopped, err.Error())
+		}
+	}
+}
+
+// finish ends a profile.
+func (s *Shadow) finish() {
+	p := s.profiler.Profile()
+	p.Plugin = s.opts.Plugin
+	s.mu.Lock()
+	s.profile = p
+	s.mu.Unlock()
+	s.end(Stopped, "all calls are profiled")
+}
+
+const (
+	// busyAfter is how long a sleep may be too long before the machine counts as busy.
+	busyAfter = 20 * time.Millisecond
+	// restTime is how long a shadow rests then.
+	restTime = 2 * time.Second
+)
+
+// rest waits while the machine is busy: others have the processors for long, or callers wait
+// for the serving version.
+func (s *Shadow) rest(ctx context.Context) {
+	if s.throttle.Late() < busyAfter && s.opts.Serving.Stats().Waiting == 0 {
+		return
+	}
+	s.state(Running, Resting)
+	s.threshold.Store(0)
+	timer := time.NewTimer(restTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.state(Resting, Running)
+	s.sample()
+}
+
+// state changes one state into another.
+func (s *Shadow) state(from, to State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.State == from {
+		s.status.State = to
+	}
+}

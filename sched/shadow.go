@@ -1,0 +1,338 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
+)
+
+// background are the copies of a plugin that are asked after it.
+type background struct {
+	shadow, profile atomic.Pointer[shadow.Shadow]
+
+	mu sync.Mutex
+	// last is the cycle that was recorded last, and is not handed over yet.
+	last *recordedCycle
+}
+
+// candidate is a plugin that schedules nothing.
+type candidate struct {
+	*Plugin
+	handle *frozenHandle
+}
+
+// Guest implements [shadow.Candidate].
+func (c *candidate) Guest() *host.Plugin { return c.guest }
+
+// BeginShadow begins to ask a candidate what the plugin is asked in a sample of scheduling cycles,
+// see package shadow of host, in place of one that was asked before. A cycle is repeated as a
+// whole from PreFilter to Score, with the nodes as they were: at most 100 of Filter, and as many
+// of Score. What the scheduler does with Pods that wait, events and other nodes is not repeated.
+func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
+	opts, err := p.backgroundOptions()
+	if err != nil {
+		return err
+	}
+	if len(cfg.GuestConfig) == 0 {
+		opts.Promote = p.Swap
+	}
+	s, err := shadow.Begin(cfg, opts)
+	if err != nil {
+		return err
+	}
+	return p.background.shadow.Swap(s).Close(ctx)
+}
+
+// BeginProfile begins to profile a copy of the plugin on the next scheduling cycles.
+func (p *Plugin) BeginProfile(ctx context.Context, cycles int) error {
+	opts, err := p.backgroundOptions()
+	if err != nil {
+		return err
+	}
+	s, err := shadow.Profile(cycles, p.source, opts)
+	if err != nil {
+		return err
+	}
+	return p.background.profile.Swap(s).Close(ctx)
+}
+
+// Shadow returns the shadow of the plugin, nil if there was none.
+func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Load() }
+
+// Profile returns the profile that runs, or ran last, nil if there was none.
+func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Load() }
+
+func (p *Plugin) backgroundOptions() (shadow.Options, error) {
+	if p.framework.Freeze == nil {
+		return shadow.Options{}, fmt.Errorf("plugin %q: shadow: this scheduler cannot keep nodes as they were", p.Name())
+	}
+	return shadow.Options{
+		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, OpenOCI: p.args.OpenOCI, Logger: p.args.Logger, Observer: p.observer,
+		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
+			cfg := p.args
+			change(&cfg.Config)
+			cfg.File, cfg.URL, cfg.OCI, cfg.Follow, cfg.Shadow, cfg.FailurePolicy = "", "", "", false, nil, host.Fail
+			c := &candidate{handle: &frozenHandle{}}
+			f := p.framework
+			if f.Handle != nil {
+				c.handle.Handle = f.Handle
+				f.Handle = c.handle
+			}
+			var err error
+			c.Plugin, err = Load(ctx, rt, cfg, f)
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		},
+	}, nil
+}
+
+func (b *background) close(ctx context.Context) error {
+	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
+}
+
+// maxRecorded is how many nodes of a cycle are repeated for Filter, and for Score.
+const maxRecorded = 100
+
+// recordedCycle is what a plugin was asked in a cycle, and its answers.
+type recordedCycle struct {
+	pod     *corev1.Pod
+	shadows []*shadow.Shadow
+	freeze  func(NodeInfo) NodeInfo
+
+	mu              sync.Mutex
+	over            bool
+	calls           []recordedCall
+	filters, scores int
+	frozen          map[NodeInfo]NodeInfo
+}
+
+// recordedCall is a call of a cycle.
+type recordedCall struct {
+	function abi.Function
+	node     NodeInfo // Of Filter and Score, as it was.
+	nodes    Nodes    // Of PreFilter and PreScore, nil if the guest did not look at them.
+	names    []string
+	score    int64
+	status   *Status
+}
+
+// begin ends the record of the cycle before, which it hands over, and begins one of a cycle if
+// that is sampled. The scheduler begins a cycle when the one before has chosen its node.
+func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
+	var sampled []*shadow.Shadow
+	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+		if pod != nil && s.Sampled() && s.Room() {
+			sampled = append(sampled, s)
+		}
+	}
+	var r *recordedCycle
+	if sampled != nil {
+		r = &recordedCycle{pod: pod, shadows: sampled, freeze: p.framework.Freeze, frozen: map[NodeInfo]NodeInfo{}}
+	}
+	b.mu.Lock()
+	last := b.last
+	b.last = r
+	b.mu.Unlock()
+	if last != nil {
+		last.mu.Lock()
+		last.over = true
+		last.frozen = nil
+		last.mu.Unlock()
+		for _, s := range last.shadows {
+			s.Offer(last.repeat)
+		}
+	}
+	return r
+}
+
+// keep returns a node as it is now. r.mu is held.
+func (r *recordedCycle) keep(n NodeInfo) NodeInfo {
+	f := r.frozen[n]
+	if f == nil {
+		f = r.freeze(n)
+		r.frozen[n] = f
+	}
+	return f
+}
+
+// list records PreFilter or PreScore. looked says that the guest has looked at nodes.
+func (r *recordedCycle) list(f abi.Function, nodes Nodes, looked bool, names []string, status *Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
+	c := recordedCall{function: f, names: slices.Clone(names), status: status}
+	if looked {
+		kept := make(frozenNodes, 0, length(nodes))
+		for n := range all(nodes) {
+			kept = append(kept, r.keep(n))
+		}
+		c.nodes = kept
+	}
+	r.calls = append(r.calls, c)
+}
+
+// node records Filter or Score.
+func (r *recordedCycle) node(f abi.Function, n NodeInfo, score int64, status *Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := &r.filters
+	if f == abi.Score {
+		count = &r.scores
+	}
+	if r.over || *count >= maxRecorded || n.Node() == nil {
+		return
+	}
+	*count++
+	r.calls = append(r.calls, recordedCall{function: f, node: r.keep(n), score: score, status: status})
+}
+
+// repeat asks a candidate the same, and compares up to the first difference.
+func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shadow.Outcome) {
+	p := of.(*candidate)
+	p.handle.begin(r)
+	name := r.pod.Namespace + "/" + r.pod.Name
+	c := p.Begin(r.pod)
+	for i := range r.calls {
+		if err := ctx.Err(); err != nil {
+			return shadow.Outcome{Err: err}
+		}
+		was := &r.calls[i]
+		is := recordedCall{function: was.function}
+		detail := name
+		switch was.function {
+		case abi.PreFilter:
+			is.names, is.status = p.PreFilter(c, p.handle.orAsk(was.nodes))
+		case abi.Filter:
+			is.status = p.Filter(c, was.node)
+			detail += " on " + was.node.Node().Name
+		case abi.PreScore:
+			is.status = p.PreScore(c, p.handle.orAsk(was.nodes))
+		case abi.Score:
+			is.score, is.status = p.Score(c, was.node)
+			detail += " on " + was.node.Node().Name
+		}
+		kind := func(c *recordedCall) string { return c.function.String() + " " + c.status.Code().String() }
+		o = shadow.Outcome{Serving: kind(was), Candidate: kind(&is)}
+		switch {
+		case p.handle.asked.Load():
+			o.Candidate, o.Detail = "not asked: "+was.function.String()+" looks at what was not recorded", detail
+			return o
+		case is.status.Code() == abi.Error && was.status.Code() != abi.Error:
+			return shadow.Outcome{Serving: o.Serving, Err: is.status.AsError(), Detail: detail}
+		case is.status.Code() == abi.Error:
+			return shadow.Outcome{} // Two versions fail with different words.
+		case was.status.Code() != is.status.Code() || was.status.Message() != is.status.Message():
+			o.Detail = fmt.Sprintf("%s: %q -> %q", detail, was.status.Message(), is.status.Message())
+			return o
+		case was.score != is.score:
+			o.Detail = fmt.Sprintf("%s: score %d -> %d", detail, was.score, is.score)
+			return o
+		case !slices.Equal(was.names, is.names):
+			o.Detail = fmt.Sprintf("%s: nodes %q -> %q", detail, was.names, is.names)
+			return o
+		}
+	}
+	return shadow.Outcome{}
+}
+
+// frozenNodes is a list of nodes as they were.
+type frozenNodes []NodeInfo
+
+func (n frozenNodes) Len() int          { return len(n) }
+func (n frozenNodes) At(i int) NodeInfo { return n[i] }
+
+// frozenHandle is the scheduler as a candidate sees it: as it was in the cycle that is repeated,
+// as far as that was recorded. It changes nothing.
+type frozenHandle struct {
+	Handle
+	nodes frozenNodes
+	asked atomic.Bool
+}
+
+var errNotRecorded = errors.New("the nodes were not recorded")
+
+func (h *frozenHandle) begin(r *recordedCycle) {
+	h.asked.Store(false)
+	h.nodes = nil
+	for i := range r.calls {
+		if list, ok := r.calls[i].nodes.(frozenNodes); ok && r.calls[i].function == abi.PreFilter {
+			h.nodes = list
+		}
+	}
+}
+
+// orAsk returns a list of nodes, or one that notes that it was looked at.
+func (h *frozenHandle) orAsk(nodes Nodes) Nodes {
+	if nodes == nil {
+		return unrecordedNodes{h}
+	}
+	return nodes
+}
+
+// unrecordedNodes is a list that was not recorded.
+type unrecordedNodes struct{ handle *frozenHandle }
+
+func (n unrecordedNodes) Len() int {
+	n.handle.asked.Store(true)
+	return 0
+}
+func (n unrecordedNodes) At(int) NodeInfo { return nil }
+
+// Nodes implements [Handle].
+func (h *frozenHandle) Nodes() (Nodes, error) {
+	if h.nodes == nil {
+		h.asked.Store(true)
+		return nil, errNotRecorded
+	}
+	return h.nodes, nil
+}
+
+// Node implements [Handle].
+func (h *frozenHandle) Node(name string) NodeInfo {
+	for _, n := range h.nodes {
+		if node := n.Node(); node != nil && node.Name == name {
+			return n
+		}
+	}
+	if h.nodes == nil {
+		h.asked.Store(true)
+	}
+	return nil
+}
+
+// WaitingPods implements [Handle].
+func (h *frozenHandle) WaitingPods() iter.Seq[WaitingPod] {
+	h.asked.Store(true)
+	return func(func(WaitingPod) bool) {}
+}
+
+// WaitingPod implements [Handle].
+func (h *frozenHandle) WaitingPod(types.UID) WaitingPod {
+	h.asked.Store(true)
+	return nil
+}
+
+// Eventf implements [Handle]: it reports nothing.
+func (h *frozenHandle) Eventf(runtime.Object, runtime.Object, string, string, string, string) {}
+
+// Without implements [Handle].
+func (h *frozenHandle) Without([]*corev1.Pod, func()) error {
+	h.asked.Store(true)
+	return errNotRecorded
+}

@@ -1,0 +1,150 @@
+package sched_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/sched"
+)
+
+// shadowed is a plugin with a shadow that takes every cycle.
+type shadowed struct {
+	*sched.Plugin
+	nodes framework.Nodes
+}
+
+// compiledOnce returns the Runtime of the tests of shadows, which compiles a module once.
+var compiledOnce = sync.OnceValues(func() (*host.Runtime, error) { return host.NewRuntime(host.RuntimeConfig{}) })
+
+func newShadowed(t *testing.T, example, serving, candidate string) *shadowed {
+	t.Helper()
+	rt, err := compiledOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := guestbuild.Build(t.Context(), "../examples/sched/"+example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &shadowed{}
+	for n := range 5 {
+		p.nodes = append(p.nodes, framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("n", n), Labels: map[string]string{corev1.LabelTopologyZone: string(rune('a' + n))},
+		}}))
+	}
+	f := framework.Of(&framework.Handle{Snapshot: p.nodes})
+	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
+		Config: host.Config{Name: example, Source: host.File(file), GuestConfig: host.GuestConfig(serving)},
+		Shadow: &shadow.Config{File: file, GuestConfig: host.GuestConfig(candidate), Rate: 1, CPU: 1},
+	}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	p.await(t, func(s shadow.Status) bool { return s.State == shadow.Running })
+	return p
+}
+
+func (p *shadowed) await(t *testing.T, is func(shadow.Status) bool) shadow.Status {
+	t.Helper()
+	for {
+		status := p.Shadow().Status()
+		if is(status) {
+			return status
+		}
+		if status.State == shadow.Stopped {
+			t.Fatalf("the shadow has stopped: %s", status.Reason)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("have %+v", status)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// schedule schedules Pods, as the scheduler does, until the shadow has taken all cycles.
+func (p *shadowed) schedule(t *testing.T, pods int) shadow.Status {
+	t.Helper()
+	for n := range pods + 1 {
+		p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed) >= n-1 && s.State == shadow.Running })
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web", n)}}
+		c := p.Begin(pod)
+		if n == pods {
+			break // It ends the record of the last one.
+		}
+		p.PreFilter(c, p.nodes)
+		for _, node := range p.nodes {
+			if p.Filter(c, node) == nil {
+				p.Score(c, node)
+			}
+		}
+	}
+	return p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed) >= pods })
+}
+
+func TestShadowRepeatsCycles(t *testing.T) {
+	t.Run("the same version agrees", func(t *testing.T) {
+		got := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "").schedule(t, 5)
+		if got.Same != 5 || len(got.Groups) != 0 {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("another configuration decides otherwise", func(t *testing.T) {
+		got := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, `{"defaultZones": ["b"]}`).schedule(t, 5)
+		if got.Same != 0 || len(got.Groups) != 1 || got.Groups[0].Change != "filter Success -> filter Unschedulable" {
+			t.Fatalf("got %+v", got)
+		}
+		if example := got.Groups[0].Examples[0]; !strings.Contains(example, "shop/web0 on n0") || !strings.Contains(example, `"" -> "node is in zone`) {
+			t.Errorf("example %s", example)
+		}
+	})
+	t.Run("nodes are as they were", func(t *testing.T) {
+		p := newShadowed(t, "topology-spread", "", "")
+		got := p.schedule(t, 3)
+		if got.Same != 3 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestProfileOfAServingScheduler(t *testing.T) {
+	p := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "")
+	if err := p.BeginProfile(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	p.schedule(t, 1)
+	for p.Profile().Profile() == nil {
+		p.schedule(t, 1)
+	}
+	if got := p.Profile().Profile(); got.Fuel() == 0 || got.Digest == "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestMistakesOfAShadowInTheArguments(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(t.Context())
+	args := &runtime.Unknown{Raw: []byte(`{"file": "zone.wasm", "logSeverity": 9, "shadow": {"rate": 2, "cpu": 3, "oci": "example.com/zone:1"}}`)}
+	_, err = sched.LoadArgs(t.Context(), rt, "zone", args, framework.Of(nil))
+	for _, want := range []string{"logSeverity is 9", "shadow.rate is 2", "shadow.cpu is 3", "shadow.oci: this scheduler has no access"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not reported: %v", want, err)
+		}
+	}
+}
