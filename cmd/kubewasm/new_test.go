@@ -182,7 +182,7 @@ func TestMistakesInNew(t *testing.T) {
 		"no directory":                       {[]string{"-kind", "hook"}, "new: an argument is missing\nusage: kubewasm new -kind KIND"},
 		"no kind":                            {[]string{"zone"}, "new: name a kind with -kind: admission, conversion, hook, scheduler, service\nusage: "},
 		"unknown kind":                       {[]string{"-kind", "hooks", "zone"}, `new: unknown kind "hooks"; did you mean "hook"?`},
-		"unknown language":                   {[]string{"-kind", "hook", "-lang", "cobol", "zone"}, `new: no template in the language "cobol", only in go, rust; abi/SPEC.md is all that a guest in another language needs`},
+		"unknown language":                   {[]string{"-kind", "hook", "-lang", "zig", "zone"}, `new: no template in the language "zig", only in `},
 		"a service of the name of a program": {[]string{"-kind", "service", "main"}, `new main: "main" is no name of the Go package of a service: choose another directory`},
 		"a service without a letter":         {[]string{"-kind", "service", "-name", "7", "seven"}, `new seven: "7" is no name of a service: give one that begins with a letter with -name`},
 		"a name with a space":                {[]string{"-kind", "hook", "my zone"}, `new my zone: "my zone" is no name of a plugin: give one of small letters, digits, - and . with -name`},

@@ -540,11 +540,16 @@ KW_INLINE const char *kw_json_space(const char *p, const char *end) {
 
 // kw_json_string_end returns what follows the string that begins at p, 0 if it does not end.
 KW_INLINE const char *kw_json_string_end(const char *p, const char *end) {
-  for (p++; p < end; p++) {
+  for (p++;;) {
+    for (uint64_t w; end - p >= 8; p += 8) { // Eight bytes without a quotation mark and a backslash.
+      kw_copy(&w, p, 8);
+      uint64_t quote = w ^ 0x2222222222222222, slash = w ^ 0x5c5c5c5c5c5c5c5c;
+      if ((((quote - 0x0101010101010101) & ~quote) | ((slash - 0x0101010101010101) & ~slash)) & 0x8080808080808080) break;
+    }
+    if (p == end) return 0;
     if (*p == '"') return p + 1;
-    if (*p == '\\' && ++p == end) return 0;
+    if (*p++ == '\\' && p++ == end) return 0;
   }
-  return 0;
 }
 
 // kw_json_skip returns what follows the value that begins at p, 0 if it does not end.
@@ -1145,6 +1150,10 @@ KW_INLINE uint32_t kw_count(kw_list l) {
   for (kw_list x##_list = (list), *x##_more = &x##_list; x##_more; x##_more = 0) \
     for (uint64_t x; kw_next_number(&x##_list, KW_VARINT, &x);)
 
+#define KW_EACH_REF(x, list) \
+  for (kw_list x##_list = (list), *x##_more = &x##_list; x##_more; x##_more = 0) \
+    for (uint64_t x; kw_next_number(&x##_list, KW_FIXED64, &x);)
+
 // kw_map is a map with text as its keys.
 typedef struct { kw_view v; uint32_t number; kw_str name; } kw_map;
 
@@ -1229,25 +1238,24 @@ KW_INLINE bool kw_has_key(kw_map m, kw_str key) {
   typedef struct T { kw_view v; } T;                                                     \
   KW_INLINE T T##_of_proto(kw_str bytes) { return (T){kw_proto(bytes)}; }                \
   KW_INLINE T T##_of_json(kw_str text) { return (T){kw_json(text)}; }
-#define KWV_FIELD(T, f, n, type, expression) \
-  KW_INLINE type T##_##f(T m) { return expression(m.v, n, KW(#f)); }
+// The macros do not call one another, since a field may have the name of a macro, such as stdin.
 #define KWV_HAS(T, f, n) KW_INLINE bool T##_has_##f(T m) { return kw_get_has(m.v, n, KW(#f)); }
-#define KWV_STRING(T, f, n) KWV_FIELD(T, f, n, kw_str, kw_get_string)
-#define KWV_BYTES(T, f, n) KWV_FIELD(T, f, n, kw_str, kw_get_base64)
-#define KWV_RAW(T, f, n) KWV_FIELD(T, f, n, kw_str, kw_get_raw)
-#define KWV_BOOL(T, f, n) KWV_FIELD(T, f, n, bool, kw_get_bool)
+#define KWV_STRING(T, f, n) KW_INLINE kw_str T##_##f(T m) { return kw_get_string(m.v, n, KW(#f)); }
+#define KWV_BYTES(T, f, n) KW_INLINE kw_str T##_##f(T m) { return kw_get_base64(m.v, n, KW(#f)); }
+#define KWV_RAW(T, f, n) KW_INLINE kw_str T##_##f(T m) { return kw_get_raw(m.v, n, KW(#f)); }
+#define KWV_BOOL(T, f, n) KW_INLINE bool T##_##f(T m) { return kw_get_bool(m.v, n, KW(#f)); }
 #define KWV_I32(T, f, n) KW_INLINE int32_t T##_##f(T m) { return (int32_t)kw_get_number(m.v, n, KW(#f)); }
 #define KWV_I64(T, f, n) KW_INLINE int64_t T##_##f(T m) { return (int64_t)kw_get_number(m.v, n, KW(#f)); }
 #define KWV_U32(T, f, n) KW_INLINE uint32_t T##_##f(T m) { return (uint32_t)kw_get_number(m.v, n, KW(#f)); }
 #define KWV_U64(T, f, n) KW_INLINE uint64_t T##_##f(T m) { return kw_get_number(m.v, n, KW(#f)); }
 #define KWV_S32(T, f, n) KW_INLINE int32_t T##_##f(T m) { return (int32_t)kw_get_zigzag(m.v, n, KW(#f)); }
-#define KWV_S64(T, f, n) KWV_FIELD(T, f, n, int64_t, kw_get_zigzag)
-#define KWV_FLOAT(T, f, n) KWV_FIELD(T, f, n, float, kw_get_float)
-#define KWV_DOUBLE(T, f, n) KWV_FIELD(T, f, n, double, kw_get_double)
+#define KWV_S64(T, f, n) KW_INLINE int64_t T##_##f(T m) { return kw_get_zigzag(m.v, n, KW(#f)); }
+#define KWV_FLOAT(T, f, n) KW_INLINE float T##_##f(T m) { return kw_get_float(m.v, n, KW(#f)); }
+#define KWV_DOUBLE(T, f, n) KW_INLINE double T##_##f(T m) { return kw_get_double(m.v, n, KW(#f)); }
 #define KWV_ONE(T, f, n, U) \
   KW_INLINE U T##_##f(T m) { return (U){kw_get_message(m.v, n, KW(#f))}; }
 #define KWV_INLINED(T, f, n, U) KW_INLINE U T##_##f(T m) { return (U){kw_get_inlined(m.v, n)}; }
-#define KWV_LIST(T, f, n) KWV_FIELD(T, f, n, kw_list, kw_get_list)
+#define KWV_LIST(T, f, n) KW_INLINE kw_list T##_##f(T m) { return kw_get_list(m.v, n, KW(#f)); }
 #define KWV_MAP(T, f, n) KW_INLINE kw_map T##_##f(T m) { return (kw_map){m.v, n, KW(#f)}; }
 #define KWV_REF(T, f, n, U, kind) \
   KW_INLINE U T##_##f(T m) { return (U){kw_by_ref(kw_get_number(m.v, n, KW(#f)), kind)}; }
@@ -1620,29 +1628,68 @@ KW_INLINE bool kw_pod_matches_node(core_Pod pod, core_Node node) {
   return false;
 }
 
+// kw_terms are the texts of a taint or of a toleration, read at once.
+typedef struct { kw_str key, value, effect, op; } kw_terms;
+KW_INLINE kw_terms kw_terms_of_taint(core_Taint t) {
+  kw_terms of = {0};
+  kw_field f;
+  if (t.v.json) return (kw_terms){core_Taint_key(t), core_Taint_value(t), core_Taint_effect(t), {0, 0}};
+  for (kw_str rest = t.v.bytes; kw_next_field(&rest, &f);)
+    if (f.number == 1) of.key = f.bytes;
+    else if (f.number == 2) of.value = f.bytes;
+    else if (f.number == 3) of.effect = f.bytes;
+  return of;
+}
+KW_INLINE kw_terms kw_terms_of_toleration(core_Toleration t) {
+  kw_terms of = {0};
+  kw_field f;
+  if (t.v.json) return (kw_terms){core_Toleration_key(t), core_Toleration_value(t), core_Toleration_effect(t), core_Toleration_operator(t)};
+  for (kw_str rest = t.v.bytes; kw_next_field(&rest, &f);)
+    if (f.number == 1) of.key = f.bytes;
+    else if (f.number == 2) of.op = f.bytes;
+    else if (f.number == 3) of.value = f.bytes;
+    else if (f.number == 4) of.effect = f.bytes;
+  return of;
+}
+KW_INLINE bool kw_terms_match(const kw_terms *t, const kw_terms *taint) {
+  if (t->effect.n && !kw_str_equal(t->effect, taint->effect)) return false;
+  if (t->key.n && !kw_str_equal(t->key, taint->key)) return false;
+  if (kw_equal(t->op, "Exists")) return true;
+  if (!t->op.n || kw_equal(t->op, "Equal")) return kw_str_equal(taint->value, t->value);
+  int64_t have, want;
+  if (!kw_decimal(taint->value, &have) || !kw_decimal(t->value, &want)) return false;
+  if (!kw_equal(kw_s(have), taint->value) || !kw_equal(kw_s(want), t->value)) return false; // As the API writes them.
+  return kw_equal(t->op, "Lt") ? have < want : kw_equal(t->op, "Gt") && have > want;
+}
+
 // kw_tolerates reports whether a toleration matches a taint, with comparison operators enabled.
 KW_INLINE bool kw_tolerates(core_Toleration t, core_Taint taint) {
-  kw_str effect = core_Toleration_effect(t), key = core_Toleration_key(t), op = core_Toleration_operator(t);
-  if (effect.n && !kw_str_equal(effect, core_Taint_effect(taint))) return false;
-  if (key.n && !kw_str_equal(key, core_Taint_key(taint))) return false;
-  if (kw_equal(op, "Exists")) return true;
-  kw_str have = core_Taint_value(taint), want = core_Toleration_value(t);
-  if (!op.n || kw_equal(op, "Equal")) return kw_str_equal(have, want);
-  int64_t h, w;
-  if (!kw_decimal(have, &h) || !kw_decimal(want, &w)) return false;
-  if (!kw_equal(kw_s(h), have) || !kw_equal(kw_s(w), want)) return false; // As the API writes them.
-  return kw_equal(op, "Lt") ? h < w : kw_equal(op, "Gt") && h > w;
+  kw_terms toleration = kw_terms_of_toleration(t), of = kw_terms_of_taint(taint);
+  return kw_terms_match(&toleration, &of);
 }
 
 // kw_find_untolerated finds the first taint that keeps a Pod with the tolerations from being
 // scheduled.
 KW_INLINE bool kw_find_untolerated(kw_list taints, kw_list tolerations, core_Taint *found) {
+  enum { KEPT = 16 };
+  kw_terms kept[KEPT];
+  uint32_t n = 0;
+  kw_list rest = tolerations; // Those that are not among the kept.
+  core_Toleration t;
+  bool read = false;
   while (kw_next_message(&taints, &found->v)) {
-    kw_str effect = core_Taint_effect(*found);
-    if (!kw_equal(effect, "NoSchedule") && !kw_equal(effect, "NoExecute")) continue;
+    kw_terms taint = kw_terms_of_taint(*found);
+    if (!kw_equal(taint.effect, "NoSchedule") && !kw_equal(taint.effect, "NoExecute")) continue;
+    for (; !read && n < KEPT; n++) {
+      if ((read = !kw_next_message(&rest, &t.v))) break;
+      kept[n] = kw_terms_of_toleration(t);
+    }
     bool tolerated = false;
-    core_Toleration t;
-    for (kw_list l = tolerations; !tolerated && kw_next_message(&l, &t.v);) tolerated = kw_tolerates(t, *found);
+    for (uint32_t i = 0; !tolerated && i < n; i++) tolerated = kw_terms_match(&kept[i], &taint);
+    for (kw_list l = rest; !read && !tolerated && kw_next_message(&l, &t.v);) {
+      kw_terms more = kw_terms_of_toleration(t);
+      tolerated = kw_terms_match(&more, &taint);
+    }
     if (!tolerated) return true;
   }
   return false;
@@ -2199,18 +2246,21 @@ KWV_ONE(kw_Request, requestResource, 14, kw_GroupVersionResource)
 KWV_STRING(kw_Request, requestSubResource, 15)
 
 // kw_object_json and kw_old_object_json return the objects of the request, nothing if there is
-// none. kw_object_view and kw_old_object_view are views for the accessors of any type: of
-// protobuf if the kind is one of Kubernetes, of JSON otherwise.
+// none. kw_object_view and kw_old_object_view are views of them for the accessors of any type. The
+// host makes protobuf of objects of Kubernetes on demand, which costs it more than reading a few
+// fields of JSON does here: kw_object_proto_view is for a guest that reads much.
 KW_INLINE kw_str kw_object_json(void) { return KW_ANSWER(kw_host_admission_object(buf, limit)); }
 KW_INLINE kw_str kw_old_object_json(void) { return KW_ANSWER(kw_host_old_object(buf, limit)); }
 KW_INLINE kw_str kw_options_json(void) { return KW_ANSWER(kw_host_options(buf, limit)); }
-KW_INLINE kw_view kw_object_view(void) {
+KW_INLINE kw_view kw_object_view(void) { return kw_json(kw_object_json()); }
+KW_INLINE kw_view kw_old_object_view(void) { return kw_json(kw_old_object_json()); }
+KW_INLINE kw_view kw_object_proto_view(void) {
   kw_str proto = KW_ANSWER(kw_host_object_proto(buf, limit));
-  return proto.n ? kw_proto(proto) : kw_json(kw_object_json());
+  return proto.n ? kw_proto(proto) : kw_object_view();
 }
-KW_INLINE kw_view kw_old_object_view(void) {
+KW_INLINE kw_view kw_old_object_proto_view(void) {
   kw_str proto = KW_ANSWER(kw_host_old_object_proto(buf, limit));
-  return proto.n ? kw_proto(proto) : kw_json(kw_old_object_json());
+  return proto.n ? kw_proto(proto) : kw_old_object_view();
 }
 
 // What a verdict carries, in kw_verdict.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,20 +68,17 @@ func compileAssemblyScript(t *testing.T, name string) string {
 	return file
 }
 
-// compileC compiles a guest with the command in its first line.
-func compileC(t *testing.T, name string) string {
-	clang, err := exec.LookPath("clang")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("clang is not installed")
-		}
-		t.Skip("clang is not installed (Debian: clang, lld)")
+// compileC compiles a guest of the SDK in C.
+func compileC(t *testing.T, name string) string { return build(t, filepath.Join("c", name)) }
+
+// build compiles the guest in a directory, and skips the test where its toolchain is missing.
+func build(t *testing.T, dir string) string {
+	file, err := guestbuild.Build(t.Context(), dir)
+	if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
+		t.Skip(missing)
 	}
-	file := filepath.Join(t.TempDir(), name+".wasm")
-	build := exec.CommandContext(t.Context(), clang, "--target=wasm32", "-O2", "-fno-builtin", "-nostdlib", "-Wl,--no-entry", "-o", file, name+".c")
-	build.Dir = "c"
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return file
 }
@@ -105,7 +101,7 @@ func TestMain(m *testing.M) {
 	for _, f := range cleanUp {
 		f()
 	}
-	os.Exit(code)
+	os.Exit(checkTable(code))
 }
 
 func compileRust(t *testing.T, name string) string {
@@ -133,7 +129,7 @@ func run(t *testing.T, name string, cases func(t *testing.T, rt *host.Runtime, g
 		if language.guests != nil && !slices.Contains(language.guests, name) {
 			continue
 		}
-		t.Run(language.name, func(t *testing.T) { cases(t, rt, language.guest(t, name)) })
+		record(t, language.name, func(t *testing.T) { cases(t, rt, language.guest(t, name)) })
 	}
 }
 

@@ -58,7 +58,7 @@ func TestEverythingIsCovered(t *testing.T) {
 		if language.guests != nil {
 			continue
 		}
-		t.Run(language.name, func(t *testing.T) {
+		record(t, language.name, func(t *testing.T) {
 			got := map[string]map[string]bool{"": {}}
 			for _, name := range []string{"scheduler", "queue", "cycle", "group", "admission", "hook", "service"} {
 				module, err := os.ReadFile(language.guest(t, name))

@@ -17,8 +17,9 @@
 //	service    services, Echo, Price, Choose
 //
 // Together they implement all functions of the ABI, and import all that a scheduler
-// offers. The directory c has them in C, guests in Go by the SDK, and testdata has
-// scheduler, queue, admission and hook in WebAssembly text, with the modules.
+// offers. The directory c has them in C and guests in Go, each by its SDK, and testdata has
+// scheduler, queue, admission and hook in WebAssembly text, with the modules. docs/conformance.md
+// has the results of all languages.
 //
 // # Testing another host
 //
@@ -64,11 +65,10 @@
 // normalizescore gives 100 to the node whose name is the value that prefilter
 // remembered, and 100 minus its score to each other.
 //
-// It may ask for whole objects or for their parts and entries. The one in C and the one
-// by the SDK ask for parts and entries, the one in text for whole objects and for the
-// entry "closed". Those in C and in text also ask for the entry of a
-// field that is no map, and the one in C for a part that no Node has: they trap if
-// there is any.
+// It may ask for whole objects or for their parts and entries. Those by an SDK ask for parts
+// and entries, the one in text for whole objects and for the entry "closed". Those in C and in
+// text also ask for the entry of a field that is no map, and the one in C for a part that no
+// Node has: they trap if there is any.
 //
 // # The queue guest
 //

@@ -226,7 +226,7 @@ func buildInC(b *bench, name string) ([]byte, error) {
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "guest.wasm")
 	out, err := exec.CommandContext(b.ctx, "clang", "--target=wasm32", "-O3", "-fno-builtin", "-nostdlib", "-Wl,--no-entry",
-		"-I", source("../../guest/conformance/c"), "-o", file, source("guests/"+name)).CombinedOutput()
+		"-o", file, source("guests/"+name)).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("build the guest %s: %w: %s", name, err, out)
 	}

@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|oci|density|policyserver|audit|soak] [-soak 1m]
+//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver|audit|soak] [-soak 1m]
 //
 // It prints a row for each measurement and exits with 0 whenever it could
 // measure: a figure that falls short of its target is a finding, no failure.
@@ -34,6 +34,7 @@ var groups = []struct {
 	{"hooks", benchHooks},
 	{"service", benchService},
 	{"change", benchChange},
+	{"languages", benchLanguages},
 	{"oci", benchOCI},
 	{"density", benchDensity},
 	{"policyserver", benchPolicyServer},

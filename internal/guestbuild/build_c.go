@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/c"
@@ -28,23 +29,33 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	linked := filepath.Join(scratch, "linked.wasm")
-	args := append([]string{"-I", include, "-o", linked}, CFlags(cfg.Debug)...)
-	flags, err := os.ReadFile(filepath.Join(cfg.Dir, "compile_flags.txt"))
+	flags := CFlags(cfg.Debug)
+	text, err := os.ReadFile(filepath.Join(cfg.Dir, "compile_flags.txt"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	for line := range strings.Lines(string(flags)) {
+	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" {
-			args = append(args, line)
+			flags = append(flags, line)
 		}
 	}
-	for _, file := range files {
-		args = append(args, filepath.Base(file)) // The compiler runs in the directory.
+	clangIn := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, clang, append(slices.Clone(flags), args...)...)
+		cmd.Dir = cfg.Dir
+		return run(ctx, cmd)
 	}
-	cmd := exec.CommandContext(ctx, clang, args...)
-	cmd.Dir = cfg.Dir
-	if err := run(ctx, cmd); err != nil {
+	// Linked in a step of its own: a clang that is told to optimize runs wasm-opt afterwards,
+	// where there is one, which drops the names of functions.
+	linked := filepath.Join(scratch, "linked.wasm")
+	link := []string{"-O0", "-o", linked}
+	for _, file := range files {
+		object := filepath.Join(scratch, filepath.Base(file)+".o")
+		if err := clangIn("-I", include, "-c", "-o", object, filepath.Base(file)); err != nil {
+			return nil, err
+		}
+		link = append(link, object)
+	}
+	if err := clangIn(link...); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(linked)
@@ -53,12 +64,11 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 // CFlags are the arguments for clang beside the headers and the names of files. With debug
 // the module has the names of its functions and the lines of its source.
 func CFlags(debug bool) []string {
-	flags := []string{"--target=wasm32", "-std=gnu11", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wall", "-Wextra", "-Wno-unused-function", "-Wl,--no-entry"}
+	flags := []string{"--target=wasm32", "-std=gnu11", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unused-command-line-argument", "-Wl,--no-entry"}
 	if debug {
 		return append(flags, "-g", "-fno-inline")
 	}
-	// The names of functions are a few kilobytes, and the stack of a trap has them.
-	return append(flags, "-Wl,--strip-debug")
+	return flags // The names of functions, which stacks have, are a few kilobytes.
 }
 
 // clangPath returns the file of the compiler.

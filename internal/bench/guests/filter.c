@@ -2,7 +2,7 @@
 // the taints of a Node against the tolerations of a Pod, those with the operators
 // Lt and Gt left out.
 //
-// clang --target=wasm32 -O3 -fno-builtin -nostdlib -Wl,--no-entry -I ../../../guest/conformance/c -o filter.wasm filter.c
+// clang --target=wasm32 -O3 -fno-builtin -nostdlib -Wl,--no-entry -o filter.wasm filter.c
 #include "guest.h"
 #include "words.h"
 

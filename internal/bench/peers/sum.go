@@ -36,7 +36,7 @@ func loadServiceInGo(ctx context.Context) (*peer, error) {
 }
 
 func loadServiceInC(ctx context.Context) (*peer, error) {
-	module, err := buildInC(ctx, source("../guests/measure.c"), "-I", source("../../../guest/conformance/c"))
+	module, err := buildInC(ctx, source("../guests/measure.c"))
 	if err != nil {
 		return nil, err
 	}

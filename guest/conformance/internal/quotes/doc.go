@@ -2,6 +2,7 @@
 package quotes
 
 //go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -host . -o quotesguest quotes.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang c -package quotes -o ../../c/service quotes.proto
 //go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -o ../../rust/quotes quotes.proto
 //go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang as -o ../../../assemblyscript/conformance/service/assembly/quotes quotes.proto
 
