@@ -1,0 +1,3 @@
+package guestbuild
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
