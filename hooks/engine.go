@@ -206,9 +206,10 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	slices.SortFunc(e.plugins, func(a, b *plugin) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.Name(), b.Name()))
 	})
+	clear(errs)
 	for i := range cfg.Plugins {
 		if s := cfg.Plugins[i].Shadow; s != nil {
-			errs = append(errs, e.BeginShadow(ctx, cfg.Plugins[i].Name, *s))
+			errs[i] = e.BeginShadow(ctx, cfg.Plugins[i].Name, *s)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

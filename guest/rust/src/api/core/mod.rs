@@ -7,7 +7,6 @@ mod pod;
 mod node;
 mod types;
 mod binding;
-#[macro_use]
 mod service;
 mod componentstatus;
 mod configmap;
