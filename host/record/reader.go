@@ -129,7 +129,11 @@ func (r *Recording) read(name string, data []byte, known map[versionKey]*Version
 		r.problems = append(r.problems, Problem{name, int64(len(data) - len(rest)), int64(len(rest)), text})
 	}
 	if !bytes.HasPrefix(data, []byte(magic)) {
-		problem(data, "no recording")
+		text := "no recording"
+		if strings.HasPrefix(magic, string(data)) {
+			text = "torn before its first frame"
+		}
+		problem(data, text)
 		return
 	}
 	r.segments = append(r.segments, s)

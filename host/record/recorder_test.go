@@ -114,6 +114,18 @@ func TestWhatWasRecordedIsRead(t *testing.T) {
 	}
 }
 
+// A recorder that was killed may leave a file without anything in it.
+func TestAFileThatWasJustBegun(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "torn before its first frame", magic[:5]: "torn before its first frame", "kubewasm!": "no recording",
+	} {
+		problems := parse([]byte(name)).Problems()
+		if len(problems) != 1 || problems[0].Text != want || problems[0].Bytes != int64(len(name)) {
+			t.Errorf("%q: %v, want %s", name, problems, want)
+		}
+	}
+}
+
 // Wherever a file ends, everything before the torn frame is read, and the loss is told.
 func TestATornFileLosesItsTailOnly(t *testing.T) {
 	r := newRecorder(t, Config{})
