@@ -374,7 +374,11 @@ func (e *executed) differs(other *executed, whole bool) string {
 func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.RuntimeConfig, most int) (_ *executed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	r := wazero.NewRuntimeWithConfig(ctx, config.WithCoreFeatures(allFeatures).WithMemoryLimitPages(fuzzPages).WithDebugInfoEnabled(false))
+	pages, profiled := uint32(fuzzPages), bytes.Contains(bin, []byte(ProfilerModule))
+	if profiled {
+		pages = MaxPages // The call tree needs more; the guest's memory is capped by its rewriting.
+	}
+	r := wazero.NewRuntimeWithConfig(ctx, config.WithCoreFeatures(allFeatures).WithMemoryLimitPages(pages).WithDebugInfoEnabled(false))
 	defer func() {
 		_ = r.Close(context.Background())
 		if p := recover(); p != nil {
@@ -385,9 +389,11 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 	if err := run.stubs(ctx, r, &out.trace); err != nil {
 		return nil, err
 	}
-	tree, err := newTestTree(ctx, r)
-	if err != nil {
-		return nil, err
+	var tree *testTree
+	if profiled {
+		if tree, err = newTestTree(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	granted, calls := int64(0), 0
 	_, err = r.NewHostModuleBuilder(YieldModule).NewFunctionBuilder().
@@ -397,7 +403,7 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 				panic(errFuel)
 			}
 			granted = fuzzFuel - int64(fuel.Get())
-			tree.last.Set(uint64(int64(tree.last.Get()) + granted))
+			tree.grant(granted)
 			fuel.Set(fuzzFuel)
 		}), nil, nil).Export(YieldName).Instantiate(ctx)
 	if err != nil {
@@ -441,7 +447,7 @@ func (run *differentialRun) do(ctx context.Context, bin []byte, config wazero.Ru
 			if fuel != nil {
 				fuel.Set(fuzzFuel)
 				granted = fuzzFuel
-				tree.last.Set(fuzzFuel)
+				tree.refill(fuzzFuel)
 			}
 			if stack, ok := mod.ExportedGlobal(StackGlobal).(api.MutableGlobal); ok {
 				stack.Set(maxStack)
