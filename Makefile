@@ -72,7 +72,7 @@ arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 6 
 
 # Where wazero interprets, and the byte order is another one than a guest's. Left out are tests
 # of the compiler, of recursions deeper than the interpreter's 2,000 calls, and of times.
-S390X_SKIP := $(ARM64_SKIP)|Stack|TestTrap|DoesNotAllocate|TestHostile|FuelIsExact|Go[A-Z]|Snapshot|RealGuest
+S390X_SKIP := $(ARM64_SKIP)|Stack|TestTrap|DoesNotAllocate|TestHostile|FuelIsExact|Go[A-Z]|Snapshot|RealGuest|Profiles?Of
 
 .PHONY: s390x
 s390x: ## Run the host's tests for linux/s390x under qemu, which needs qemu-user-static: 2 minutes.
