@@ -202,6 +202,39 @@ func TestWarmLoads(t *testing.T) {
 	}
 }
 
+// TestTrapsOfStubs holds that a trap says the same whether wazero has the module or its stub.
+func TestTrapsOfStubs(t *testing.T) {
+	dir := t.TempDir()
+	var texts []string
+	for _, cache := range []string{"", dir, dir} {
+		rt, err := NewRuntime(RuntimeConfig{CacheDir: cache})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := rt.Load(t.Context(), Config{Name: "traps", Source: File("testdata/traps.wasm")}, Adapter{Kind: abi.KindScheduler})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inst, err := p.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = inst.Call(t.Context(), abi.Filter, 0, 3, 0)
+		inst.Release()
+		trap := (*TrapError)(nil)
+		if !errors.As(err, &trap) || trap.Stack == "" {
+			t.Fatalf("got %v, want a trap with a stack", err)
+		}
+		texts = append(texts, trap.Error()+trap.Stack)
+		if err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]string{texts[0], texts[0], texts[0]}, texts); diff != "" {
+		t.Errorf("traps without a cache, with a new one, and with a warm one (-want +got)\n%s", diff)
+	}
+}
+
 func removeAll(t *testing.T, name string) {
 	t.Helper()
 	if err := os.Remove(name); err != nil {
