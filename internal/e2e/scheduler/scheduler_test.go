@@ -67,7 +67,11 @@ func profile(name string, plugins []plugin, disabled ...string) string {
 		if module, err := os.ReadFile(p.file); err == nil {
 			modules[fmt.Sprintf("%x", sha256.Sum256(module))] = module
 		}
-		fmt.Fprintf(&b, "  - {name: %s, args: {file: %s, record: {path: %s}%s}}\n", p.name, strconv.Quote(p.file), strconv.Quote(recordTo), p.args)
+		args := p.args
+		if recordTo != "" {
+			args = fmt.Sprintf(", record: {path: %s}%s", strconv.Quote(recordTo), args)
+		}
+		fmt.Fprintf(&b, "  - {name: %s, args: {file: %s%s}}\n", p.name, strconv.Quote(p.file), args)
 	}
 	return b.String()
 }
@@ -75,7 +79,7 @@ func profile(name string, plugins []plugin, disabled ...string) string {
 // modules are those of all plugins, by their digests.
 var modules = map[string][]byte{}
 
-// recordTo is where the scheduler records the calls of all plugins.
+// recordTo is where the scheduler records the calls of all plugins, empty in tests without that.
 var recordTo string
 
 func start(t *testing.T) *suite {
