@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"path/filepath"
 	"reflect"
 	"unsafe"
 
@@ -53,8 +54,16 @@ var local = map[int64]bool{
 	unix.TMPFS_MAGIC: true, unix.XFS_SUPER_MAGIC: true,
 }
 
-// openCode opens the file that has exactly the machine code, and makes it if it is not there.
+// openCode opens the file that has exactly the machine code, and makes it if it is not there,
+// on a local file system only.
 func openCode(name string, code []byte) (file *os.File, made bool, err error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(name), &fs); err != nil {
+		return nil, false, err
+	}
+	if !local[int64(fs.Type)] { //nolint:unconvert // It is an int32 elsewhere.
+		return nil, false, fmt.Errorf("%s is on a file system of type %#x, which may be remote", name, fs.Type)
+	}
 	for {
 		if file, err = os.Open(name); err == nil {
 			if err = check(file, code); err == nil {
@@ -72,15 +81,8 @@ func openCode(name string, code []byte) (file *os.File, made bool, err error) {
 	}
 }
 
-// check returns an error unless a file on a local file system has exactly the machine code.
+// check returns an error unless a file has exactly the machine code.
 func check(file *os.File, code []byte) error {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(file.Fd()), &fs); err != nil {
-		return err
-	}
-	if !local[int64(fs.Type)] { //nolint:unconvert // It is an int32 elsewhere.
-		return fmt.Errorf("%s is on a file system of type %#x, which may be remote", file.Name(), fs.Type)
-	}
 	info, err := file.Stat()
 	if err != nil {
 		return err

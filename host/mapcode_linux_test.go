@@ -88,6 +88,14 @@ func TestMachineCodeIsMapped(t *testing.T) {
 	}
 }
 
+// TestNothingIsMappedFromElsewhere holds that no file is made where it could not be mapped.
+func TestNothingIsMappedFromElsewhere(t *testing.T) {
+	_, made, err := openCode("/proc/self/code", []byte("code"))
+	if made || err == nil || !strings.Contains(err.Error(), "which may be remote") {
+		t.Errorf("made %v, error %v", made, err)
+	}
+}
+
 func codeFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, mappedDir, "*"))
