@@ -2,7 +2,9 @@
 //
 //   #include <kubewasm.h>
 //
-//   KW_PLUGIN("zone", "1.0.0", "scheduler", "node.metadata.labels[topology.kubernetes.io/zone]")
+//   //kubewasm:name zone
+//   //kubewasm:version 1.0.0
+//   //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone]
 //
 //   static kw_str zone;
 //
@@ -1703,38 +1705,8 @@ KW_INLINE kw_str kw_taint_text(core_Taint t) {
 
 // ---- Plugins ----------------------------------------------------------------------------
 
-// KW_PLUGIN writes the metadata: name, version, kind and, if there are any, the fields that the
-// plugin reads (section 7 of SPEC.md). It stands once in a guest.
-#define KW_PLUGIN(name, version, kind, ...) \
-  __asm__(".section .custom_section.kubewasm,\"\",@\n" \
-          KW_JSON_NAME("abi") ".ascii \":1,\"\n" KW_JSON_TEXT("name", name) KW_JSON_TEXT("version", version) \
-          KW_JSON_TEXT("sdk", "github.com/kubewasm/kubewasm/guest/c") \
-          KW_JSON_QUOTED("kinds") ".ascii \":[\"\n" KW_JSON_QUOTED(kind) ".ascii \"]\"\n" \
-          KW_JSON_LIST("reads", ##__VA_ARGS__) ".ascii \"}\"\n.text\n");
-#define KW_JSON_NAME(name) ".ascii \"{\"\n" KW_JSON_QUOTED(name)
-#define KW_JSON_QUOTED(text) ".byte 34\n.ascii \"" text "\"\n.byte 34\n"
-#define KW_JSON_TEXT(name, text) KW_JSON_QUOTED(name) ".ascii \":\"\n" KW_JSON_QUOTED(text) ".ascii \",\"\n"
-#define KW_JSON_LIST(name, ...) KW_GLUE(KW_JSON_LIST, KW_SOME(0, ##__VA_ARGS__))(name, ##__VA_ARGS__)
-#define KW_SOME(...) KW_SOME_(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0)
-#define KW_SOME_(z, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, some, ...) some
-#define KW_JSON_LIST0(name)
-#define KW_JSON_LIST1(name, ...) \
-  ".ascii \",\"\n" KW_JSON_QUOTED(name) ".ascii \":[\"\n" KW_GLUE(KW_JSON_ITEMS, KW_COUNT(__VA_ARGS__))(__VA_ARGS__) ".ascii \"]\"\n"
-#define KW_JSON_ITEMS1(a) KW_JSON_QUOTED(a)
-#define KW_JSON_ITEMS2(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS1(__VA_ARGS__)
-#define KW_JSON_ITEMS3(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS2(__VA_ARGS__)
-#define KW_JSON_ITEMS4(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS3(__VA_ARGS__)
-#define KW_JSON_ITEMS5(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS4(__VA_ARGS__)
-#define KW_JSON_ITEMS6(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS5(__VA_ARGS__)
-#define KW_JSON_ITEMS7(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS6(__VA_ARGS__)
-#define KW_JSON_ITEMS8(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS7(__VA_ARGS__)
-#define KW_JSON_ITEMS9(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS8(__VA_ARGS__)
-#define KW_JSON_ITEMS10(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS9(__VA_ARGS__)
-#define KW_JSON_ITEMS11(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS10(__VA_ARGS__)
-#define KW_JSON_ITEMS12(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS11(__VA_ARGS__)
-#define KW_JSON_ITEMS13(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS12(__VA_ARGS__)
-#define KW_JSON_ITEMS14(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS13(__VA_ARGS__)
-#define KW_JSON_ITEMS15(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS14(__VA_ARGS__)
+// What the plugin says of itself (section 7 of SPEC.md) stands in comments, from which kubewasm
+// build makes the section: //kubewasm:name, version, source, licenses, reads, decides, matches.
 
 // The marker: a function that is implemented has a symbol, which others find by its absence.
 #define KW_POINTS(X) \
