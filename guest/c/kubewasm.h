@@ -1233,6 +1233,14 @@ KW_INLINE bool kw_has_key(kw_map m, kw_str key) {
   return kw_lookup_raw(m, key, &value);
 }
 #define kw_has(map, key) kw_has_key(map, kw_s(key))
+// kw_lookup_message finds a message in a map of them. view is that of a message: &queue.v.
+KW_INLINE bool kw_lookup_view(kw_map m, kw_str key, kw_view *view) {
+  kw_str raw;
+  bool found = kw_lookup_raw(m, key, &raw);
+  *view = m.v.json ? kw_json(raw) : kw_proto(raw);
+  return found;
+}
+#define kw_lookup_message(map, key, view) kw_lookup_view(map, kw_s(key), view)
 
 // What generated headers are made of. A message T is a struct with a view; its accessors are
 // T_field, and T_has_field where a field may be absent.
@@ -1375,11 +1383,12 @@ wrong:
 }
 
 // kw_quantity_value is a quantity in units, kw_quantity_milli in thousandths of one; both are
-// rounded up.
-KW_INLINE int64_t kw_quantity_value(kw_quantity q) { return q.units + (q.nanos > 0 && q.units < INT64_MAX); }
+// rounded away from 0.
+KW_INLINE int64_t kw_quantity_value(kw_quantity q) { return q.units + (q.nanos > 0 && q.units >= 0 && q.units < INT64_MAX); }
 KW_INLINE int64_t kw_quantity_milli(kw_quantity q) {
-  int64_t v, more = (q.nanos + 999999) / 1000000;
-  if (__builtin_mul_overflow(q.units, (int64_t)1000, &v)) return q.units < 0 ? INT64_MIN : INT64_MAX;
+  // A product that is checked by a builtin calls a function of a library.
+  if (q.units > INT64_MAX / 1000 || q.units < INT64_MIN / 1000) return q.units < 0 ? INT64_MIN : INT64_MAX;
+  int64_t v = q.units * 1000, more = (q.nanos + (q.units < 0 ? 0 : 999999)) / 1000000;
   return __builtin_add_overflow(v, more, &v) ? INT64_MAX : v;
 }
 KW_INLINE int kw_quantity_compare(kw_quantity a, kw_quantity b) {
@@ -1470,18 +1479,27 @@ KW_INLINE kw_duration kw_duration_get(kw_view v, uint32_t number, kw_str name) {
 
 // kw_intstr is a number or a text.
 typedef struct { bool is_string; int32_t number; kw_str string; } kw_intstr;
-KW_INLINE kw_intstr kw_intstr_get(kw_view v, uint32_t number, kw_str name) {
-  kw_str raw = kw_get_raw(v, number, name);
-  if (v.json) return kw_json_is(raw, '"') ? (kw_intstr){true, 0, kw_json_text(raw)} : (kw_intstr){false, (int32_t)kw_json_integer(raw), {0, 0}};
+KW_INLINE kw_intstr kw_intstr_of(kw_str raw, bool json) {
+  if (json) return kw_json_is(raw, '"') ? (kw_intstr){true, 0, kw_json_text(raw)} : (kw_intstr){false, (int32_t)kw_json_integer(raw), {0, 0}};
   kw_view m = kw_proto(raw);
   return (kw_intstr){kw_get_number(m, 1, (kw_str){0, 0}) != 0, (int32_t)kw_get_number(m, 2, (kw_str){0, 0}), kw_get_raw(m, 3, (kw_str){0, 0})};
 }
+KW_INLINE kw_intstr kw_intstr_get(kw_view v, uint32_t number, kw_str name) { return kw_intstr_of(kw_get_raw(v, number, name), v.json); }
+// kw_lookup_intstr finds a number or a text in a map of them.
+KW_INLINE bool kw_lookup_intstr_of(kw_map m, kw_str key, kw_intstr *i) {
+  kw_str raw;
+  bool found = kw_lookup_raw(m, key, &raw);
+  *i = found ? kw_intstr_of(raw, m.v.json) : (kw_intstr){0};
+  return found;
+}
+#define kw_lookup_intstr(map, key, intstr) kw_lookup_intstr_of(map, kw_s(key), intstr)
 
 // kw_raw is a field that any object may be in: its JSON, empty if it is of protobuf.
 typedef kw_str kw_raw;
 KW_INLINE kw_raw kw_raw_get(kw_view v, uint32_t number, kw_str name) {
   kw_str raw = kw_get_raw(v, number, name);
-  return v.json ? raw : kw_get_raw(kw_proto(raw), 1, (kw_str){0, 0});
+  if (v.json) return kw_json_is(raw, 'n') ? (kw_str){"", 0} : raw; // null is no value.
+  return kw_get_raw(kw_proto(raw), 1, (kw_str){0, 0});
 }
 
 // kw_items is a message that is a list of texts in JSON.
