@@ -31,7 +31,7 @@ type compiled struct {
 	profiler wazero.CompiledModule
 	info     *wasmbin.Info
 	// content is what new memories begin with, if wazero does not have it.
-	content content
+	content *content
 	// imports are the imported functions. Of those with one name, hosted has the first;
 	// it has none of the rewriter's. hostedIndex are their indexes in the module. wazero is
 	// not asked for them: it would make and keep a definition of each function.
@@ -254,7 +254,7 @@ func (c *compiled) fromCache(ctx context.Context, key stubKey) error {
 		content.close()
 		return err
 	}
-	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, *content, c.owner.code.mapped(key)
+	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, content, c.owner.code.mapped(key)
 	return nil
 }
 
@@ -335,7 +335,7 @@ func (c *compiled) rewriting() wasmbin.Options {
 // free closes what build and link have made. The machine code stays in the cache of the
 // Runtime.
 func (c *compiled) free() {
-	c.content.close()
+	defer c.content.close() // Images may have it as their base.
 	if c.wasm == nil {
 		return
 	}
