@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -53,8 +54,8 @@ type load struct {
 type loaded struct {
 	Bytes uint64
 	Ready time.Duration
-	// Ask is how long one answer takes when others were asked since, Again when none was: the
-	// means of the fastest rounds.
+	// Ask is the processor time of an answer when others were asked since, Again when none was:
+	// the means of the cheapest rounds.
 	Ask, Again time.Duration
 }
 
@@ -224,13 +225,16 @@ func runDensity(ctx context.Context, text string) error {
 	}
 	result := loaded{Ready: time.Since(start)}
 	if l.Rounds != 0 {
-		if result.Ask, err = fastest(l.Rounds, func() error { return all(ask) }); err != nil {
+		if len(l.Hooks) != 0 {
+			ask = slices.Repeat(ask, 2*scalePods)
+		}
+		if result.Ask, err = cheapest(l.Rounds, func() error { return all(ask) }); err != nil {
 			return err
 		}
-		if result.Again, err = fastest(10*len(ask), ask[0]); err != nil {
+		if result.Again, err = cheapest(l.Rounds, func() error { return all(slices.Repeat(ask[:1], len(ask))) }); err != nil {
 			return err
 		}
-		result.Ask /= time.Duration(len(ask))
+		result.Ask, result.Again = result.Ask/time.Duration(len(ask)), result.Again/time.Duration(len(ask))
 	}
 	time.Sleep(3 * max(cfg.IdleAfter, 0))
 	debug.FreeOSMemory()
