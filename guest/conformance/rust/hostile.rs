@@ -31,3 +31,10 @@ pub unsafe extern "C" fn walk(ptr: *mut u8, n: u32, json: u32) -> u32 {
     let read = if json == 1 { walk::json(&bytes) } else { walk::proto(&bytes) };
     read as u32
 }
+
+/// Returns the length of the first element of an array, 0 if there is none.
+#[no_mangle]
+pub unsafe extern "C" fn scan(ptr: *const u8, n: u32) -> u32 {
+    let array = kubewasm::json::Value::of(core::slice::from_raw_parts(ptr, n as usize));
+    array.elements().next().map_or(0, |v| v.raw().len() as u32)
+}
