@@ -1,7 +1,6 @@
-// A module whose readers of JSON get any bytes: see ../../hostile_test.go.
+// A module whose reader of JSON gets any bytes: see ../../json_test.go.
 #include <kubewasm.h>
 
-KW_PLUGIN("hostile", "", "hook")
 KW_HOOK(request) { return (void)request, KW_SUCCESS; }
 
 // kw_scan returns the length of the first element of an array, 0 if there is none.
