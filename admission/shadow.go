@@ -1,18 +1,14 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
@@ -116,26 +112,13 @@ func (b *background) offer(req *policy.Request, mutating bool, v verdict) {
 	}
 }
 
-// repeat returns what asks a candidate the same, with a copy of the request.
+// repeat returns what asks a candidate the same. It keeps the request, which is not changed after
+// the engine was called with it.
 func repeat(req *policy.Request, mutating bool, serving verdict) shadow.Call {
-	var review []byte
-	raw := bytes.Clone(req.Raw)
-	if raw == nil {
-		review = append(review, `{"apiVersion":"`+reviewVersion+`","kind":"`+reviewKind+`","request":`...)
-		review = append(policy.AppendRequest(review, req.AdmissionRequest), '}')
-	}
-	uid := types.UID(strings.Clone(string(req.UID)))
+	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
-		request := &admissionv1.AdmissionRequest{UID: uid}
-		request.Object.Raw = raw
-		if raw == nil {
-			var err error
-			if request, err = DecodeReview(review); err != nil {
-				return shadow.Outcome{Err: err}
-			}
-		}
-		req := newRequest(request)
+		req := newRequest(&request)
 		defer req.free()
 		req.Raw = raw
 		if candidate.refused != nil {
