@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
@@ -26,9 +23,6 @@ func (cfg *PluginConfig) checkShadow() (errs []error) {
 		return nil
 	}
 	errs = cfg.Shadow.Check("shadow")
-	if len(cfg.HostCapabilities) != 0 {
-		errs = append(errs, errors.New("shadow: not for a policy with hostCapabilities, whose questions have an effect"))
-	}
 	if len(cfg.Converts) != 0 {
 		errs = append(errs, errors.New("shadow: not for a plugin that converts"))
 	}
@@ -36,8 +30,9 @@ func (cfg *PluginConfig) checkShadow() (errs []error) {
 }
 
 // BeginShadow begins to ask a candidate what the plugin is asked, see package shadow of host, in
-// place of one that was asked before. Verdicts of the candidate have no effect. It looks objects
-// up in what the cluster keeps, and cannot ask the API server.
+// place of one that was asked before. Verdicts of the candidate have no effect. What it looks up or
+// asks its host has the answers that the plugin got in that call; while it is loaded, it asks by
+// itself. Requests to the engine are kept for it, and must not be changed afterwards.
 func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	all := p.cfg
 	all.Shadow = &cfg
@@ -55,8 +50,8 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 
 // BeginProfile begins to profile a copy of the plugin on the next calls of it.
 func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
-	if len(p.cfg.HostCapabilities) != 0 || len(p.cfg.Converts) != 0 {
-		return fmt.Errorf("plugin %q: profile: not for a policy with hostCapabilities or a plugin that converts", p.Name())
+	if len(p.cfg.Converts) != 0 {
+		return fmt.Errorf("plugin %q: profile: not for a plugin that converts", p.Name())
 	}
 	s, err := shadow.Profile(calls, p.cfg.Source, p.backgroundOptions())
 	if err != nil {
@@ -77,18 +72,8 @@ func (p *Plugin) backgroundOptions() shadow.Options {
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := p.cfg
 			change(&cfg.Config)
-			cfg.Shadow, cfg.PolicyRules.Observer, cfg.Capabilities = nil, nil, nil
-			var refused *atomic.Bool
-			if cfg.Cluster != nil {
-				kept := &keptOnly{Cluster: cfg.Cluster}
-				cfg.Cluster, refused = kept, &kept.refused
-			}
-			candidate, err := Load(ctx, rt, cfg)
-			if err != nil {
-				return nil, err
-			}
-			candidate.refused = refused
-			return candidate, nil
+			cfg.Shadow, cfg.PolicyRules.Observer = nil, nil
+			return Load(ctx, rt, cfg)
 		},
 	}
 }
@@ -97,40 +82,50 @@ func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
 }
 
-// offer hands a call to the shadow and the profile, if they sample it. v is the verdict of the
-// plugin.
-func (b *background) offer(req *policy.Request, mutating bool, v verdict) {
-	var call shadow.Call
-	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
-		if !s.Sampled() || !s.Room() {
-			continue
+// sample returns the shadow and the profile as far as they sample the next call.
+func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
+	for i, s := range [...]*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+		if s.Sampled() && s.Room() {
+			sampled[i], any = s, true
 		}
-		if call == nil {
-			call = repeat(req, mutating, v)
-		}
-		s.Offer(call)
 	}
+	return sampled, any
+}
+
+// decideFor asks the guest, and hands the call to the shadows that have sampled it.
+func (p *Plugin) decideFor(ctx context.Context, sampled [2]*shadow.Shadow, req *policy.Request, mutating bool) verdict {
+	var told policy.Answers
+	v := p.ask(policy.WithAnswers(ctx, &told), req, mutating)
+	call := repeat(req, mutating, v, &told)
+	for _, s := range sampled {
+		switch {
+		case s == nil:
+		case told.TooMany:
+			s.Drop()
+		default:
+			s.Offer(call)
+		}
+	}
+	return v
 }
 
 // repeat returns what asks a candidate the same. It keeps the request, which is not changed after
 // the engine was called with it.
-func repeat(req *policy.Request, mutating bool, serving verdict) shadow.Call {
+func repeat(req *policy.Request, mutating bool, serving verdict, told *policy.Answers) shadow.Call {
 	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
 		req := newRequest(&request)
 		defer req.free()
 		req.Raw = raw
-		if candidate.refused != nil {
-			candidate.refused.Store(false)
-		}
-		v := candidate.decide(ctx, &req.Request, mutating)
+		told := told.Repeat()
+		v := candidate.ask(policy.WithAnswers(ctx, told), &req.Request, mutating)
 		o := shadow.Outcome{Detail: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
 		was, wasText := answerOf(ctx, &req.Request, &serving)
 		is, isText := answerOf(ctx, &req.Request, &v)
 		switch {
-		case candidate.refused != nil && candidate.refused.Load():
-			o.Serving, o.Candidate = was, "not asked: it looks up what is not kept"
+		case told.Unknown != "":
+			o.Serving, o.Asked = was, told.Unknown
 		case v.failure != nil && serving.failure == nil:
 			o.Serving, o.Err = was, v.failure
 		case was == is && wasText == isText:
@@ -178,28 +173,4 @@ func answerOf(ctx context.Context, req *policy.Request, v *verdict) (kind, text 
 		return kind, ""
 	}
 	return kind, " " + string(b)
-}
-
-// keptOnly is a cluster that answers from what it keeps, and asks the API server nothing.
-type keptOnly struct {
-	Cluster
-	// refused is set when a question had no answer.
-	refused atomic.Bool
-}
-
-var errNotKept = errors.New("a shadow asks the API server nothing")
-
-// Get implements [Cluster].
-func (c *keptOnly) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
-	if fresh {
-		c.refused.Store(true)
-		return nil, errNotKept
-	}
-	return c.Cluster.Get(ctx, kind, namespace, name, false)
-}
-
-// Review implements [Cluster].
-func (c *keptOnly) Review(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	c.refused.Store(true)
-	return authorizationv1.SubjectAccessReviewStatus{}, errNotKept
 }

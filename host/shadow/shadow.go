@@ -48,6 +48,9 @@ type Outcome struct {
 	Serving, Candidate string
 	// Detail is an example of the difference: what was asked, and both answers.
 	Detail string
+	// Asked is a question of the candidate that the serving version did not ask, so that there
+	// is no answer to it. What the candidate answers without does not count.
+	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
 }
@@ -76,10 +79,12 @@ type Status struct {
 	// Digest is the SHA-256 of the candidate's module, in hexadecimal, once it is loaded.
 	Digest string    `json:"digest,omitempty"`
 	Since  time.Time `json:"since"`
-	// Compared is the number of calls with two answers, Same of those that agreed, Failed of
-	// those on which the candidate alone failed, and Dropped of calls without room.
+	// Compared is the number of calls with two answers, Same of those that agreed, Asked of
+	// those in which the candidate asked what the serving version did not, Failed of those on
+	// which the candidate alone failed, and Dropped of calls without room.
 	Compared uint64 `json:"compared"`
 	Same     uint64 `json:"same"`
+	Asked    uint64 `json:"asked"`
 	Failed   uint64 `json:"failed"`
 	Dropped  uint64 `json:"dropped"`
 	// Groups are the differences, those with the most calls first.
@@ -177,7 +182,7 @@ func (s *Shadow) Offer(c Call) {
 	select {
 	case s.queue <- c:
 	default:
-		s.drop()
+		s.Drop()
 	}
 }
 
@@ -187,12 +192,12 @@ func (s *Shadow) Room() bool {
 	if len(s.queue) < cap(s.queue) {
 		return true
 	}
-	s.drop()
+	s.Drop()
 	return false
 }
 
-// drop counts a call for which there is no room.
-func (s *Shadow) drop() {
+// Drop counts a sampled call for which there is no room.
+func (s *Shadow) Drop() {
 	s.dropped.Add(1)
 	host.Shadowed(s.opts.Observer, s.opts.Plugin, host.ShadowDropped)
 }
@@ -414,6 +419,11 @@ func (s *Shadow) take(o Outcome) {
 	change := o.Serving + " -> " + o.Candidate
 	s.mu.Lock()
 	switch {
+	case o.Asked != "":
+		result = host.ShadowAsked
+		s.status.Asked++
+		s.failing = 0
+		change, o.Detail = o.Serving+" -> asked something else", strings.Join([]string{o.Detail, o.Asked}, ": ")
 	case o.Err != nil:
 		result = host.ShadowFailed
 		s.status.Failed++
