@@ -22,11 +22,7 @@ func (cfg *PluginConfig) checkShadow() (errs []error) {
 	if cfg.Shadow == nil {
 		return nil
 	}
-	errs = cfg.Shadow.Check("shadow")
-	if len(cfg.Converts) != 0 {
-		errs = append(errs, errors.New("shadow: not for a plugin that converts"))
-	}
-	return errs
+	return cfg.Shadow.Check("shadow")
 }
 
 // BeginShadow begins to ask a candidate what the plugin is asked, see package shadow of host, in
@@ -50,9 +46,6 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 
 // BeginProfile begins to profile a copy of the plugin on the next calls of it.
 func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
-	if len(p.cfg.Converts) != 0 {
-		return fmt.Errorf("plugin %q: profile: not for a plugin that converts", p.Name())
-	}
 	s, err := shadow.Profile(calls, p.cfg.Source, p.backgroundOptions())
 	if err != nil {
 		return err
@@ -96,7 +89,12 @@ func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
 func (p *Plugin) decideFor(ctx context.Context, sampled [2]*shadow.Shadow, req *policy.Request, mutating bool) verdict {
 	var told policy.Answers
 	v := p.ask(policy.WithAnswers(ctx, &told), req, mutating)
-	call := repeat(req, mutating, v, &told)
+	offer(sampled, &told, repeat(req, mutating, v, &told))
+	return v
+}
+
+// offer hands a call to the shadows that have sampled it.
+func offer(sampled [2]*shadow.Shadow, told *policy.Answers, call shadow.Call) {
 	for _, s := range sampled {
 		switch {
 		case s == nil:
@@ -106,7 +104,52 @@ func (p *Plugin) decideFor(ctx context.Context, sampled [2]*shadow.Shadow, req *
 			s.Offer(call)
 		}
 	}
-	return v
+}
+
+// convertSampled converts an object, and has the shadows convert it that sample the call. The
+// object is not changed afterwards.
+func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired string) ([]byte, error) {
+	sampled, any := p.background.sample()
+	if !any {
+		return p.convertChecked(ctx, object, desired)
+	}
+	var told policy.Answers
+	converted, failure := p.convertChecked(policy.WithAnswers(ctx, &told), object, desired)
+	offer(sampled, &told, func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
+		told := told.Repeat()
+		got, err := c.(*Plugin).convertChecked(policy.WithAnswers(ctx, told), object, desired)
+		o := shadow.Outcome{Serving: outcomeOf(failure), Detail: fmt.Sprintf("%s to %s", subjectOfObject(object), desired)}
+		switch {
+		case told.Unknown != "":
+			o.Asked = told.Unknown
+			return o
+		case err != nil && failure == nil:
+			o.Err = err
+			return o
+		case err != nil:
+			return shadow.Outcome{} // Two versions fail with different words.
+		case failure == nil:
+			patch, err := until(ctx).Diff(converted, got)
+			if err != nil {
+				o.Err = err
+				return o
+			}
+			if patch == nil {
+				return shadow.Outcome{}
+			}
+			o.Detail += ": " + string(patch)
+		}
+		o.Candidate = outcomeOf(err)
+		return o
+	})
+	return converted, failure
+}
+
+func outcomeOf(err error) string {
+	if err != nil {
+		return string(Failed)
+	}
+	return "converted"
 }
 
 // repeat returns what asks a candidate the same. It keeps the request, which is not changed after

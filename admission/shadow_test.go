@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
@@ -182,7 +181,6 @@ func TestProfileOfAServingPolicy(t *testing.T) {
 
 func TestShadowReportsEveryMistake(t *testing.T) {
 	cfg := config(t, "p", scripted)
-	cfg.Converts = []metav1.GroupKind{{Kind: "Widget"}}
 	cfg.Shadow = &shadow.Config{URL: "https://example.com/a.wasm", File: "b.wasm", Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1, Promote: shadow.Promote{Calls: -1, After: -1}}
 	_, err := admission.Load(t.Context(), shared, cfg)
 	if err == nil {
@@ -191,7 +189,7 @@ func TestShadowReportsEveryMistake(t *testing.T) {
 	var missing []string
 	for _, want := range []string{
 		"file, url and oci exclude", "url needs sha256", "shadow.rate is 2", "shadow.cpu is -1", "shadow.memoryBytes is 1", "shadow.queue is -1",
-		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns", "not for a plugin that converts",
+		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			missing = append(missing, want)
@@ -298,5 +296,38 @@ func TestShadowThatAsksSomethingElse(t *testing.T) {
 	}
 	if pods.snapshots != 0 {
 		t.Errorf("the candidate has taken %d snapshots", pods.snapshots)
+	}
+}
+
+func TestShadowOfAConverter(t *testing.T) {
+	converted := func(spec string) string {
+		return `[{"op":"replace","path":"/apiVersion","value":"stable.example.com/v1"},{"op":"replace","path":"/spec","value":` + spec + `}]`
+	}
+	for name, test := range map[string]struct {
+		candidate string
+		change    string // Empty if both agree.
+		failed    uint64
+	}{
+		"the same":             {converted(`{"y":1}`), "", 0},
+		"another object":       {converted(`{"y":2}`), "converted -> converted", 0},
+		"an object of no kind": {`{}`, "converted -> failure", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := converterOf(t, "tabs", converted(`{"y":1}`), func(cfg *admission.PluginConfig) {
+				cfg.Shadow = shadowing(test.candidate)
+				cfg.Shadow.Source = cfg.Source
+			})
+			await(t, p.Shadow(), "running", running)
+			if _, err := admission.NewEngine(p).Convert(t.Context(), toV1(tab)); err != nil {
+				t.Fatal(err)
+			}
+			got := await(t, p.Shadow(), "a call", func(s shadow.Status) bool { return s.Compared+s.Failed == 1 })
+			if got.Failed != test.failed || (test.change == "") != (got.Same == 1) {
+				t.Fatalf("got %+v", got)
+			}
+			if test.change != "" && (got.Groups[0].Change != test.change || !strings.Contains(got.Groups[0].Examples[0], "CronTab shop/backup")) {
+				t.Errorf("got %+v", got.Groups)
+			}
+		})
 	}
 }
