@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +15,9 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
 )
 
 // shadowing is a shadow that takes every call, and all of a processor.
@@ -330,4 +334,58 @@ func TestShadowOfAConverter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A plugin is asked, recorded, swapped and shadowed at the same time. What was recorded replays.
+func TestShadowsWhileAPluginIsSwappedAndRecorded(t *testing.T) {
+	rounds := 2
+	if testing.Short() {
+		rounds = 1
+	}
+	dir := t.TempDir()
+	cfg := config(t, "p", scripted)
+	modules := [][]byte{fetched(t, cfg.Source), renamed(t, scripted)}
+	cfg.Limits.Instances, cfg.Record = 3, &record.Config{Path: dir, Rate: 0.2, SequenceCalls: 16, QueueBytes: 1 << 30}
+	p := load(t, cfg)
+	engine := admission.NewEngine(p)
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	var calls atomic.Int64
+	for range 3 {
+		callers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				script := []string{"deny", "fields", "echo", "panic"}[n%4]
+				want := script != "deny" && script != "panic"
+				if r := engine.Validate(t.Context(), request(t, script, "request")); r.Allowed != want && script != "echo" && script != "fields" {
+					t.Errorf("%s: allowed is %t", script, r.Allowed)
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	for round := range rounds {
+		candidate := shadowing("")
+		candidate.Source = host.Bytes(modules[round%2])
+		if err := p.BeginShadow(t.Context(), *candidate); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Guest().Swap(t.Context(), host.Bytes(modules[(round+1)%2]), ""); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, p.Shadow(), "calls", func(s shadow.Status) bool { return s.Compared >= 10 })
+		if got.Same != got.Compared || got.Failed != 0 || got.Asked != 0 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	close(stop)
+	callers.Wait()
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	replaying.Verify(t, shared, dir, int(calls.Load())/20, modules...)
 }
