@@ -257,7 +257,13 @@ func TestMetricsAndProbes(t *testing.T) {
 				`kubewasm_agent_foreign_cgroups_total{mode="standalone"} 0`,
 			))
 			for _, class := range []string{"burstable", "besteffort"} {
-				if err := os.WriteFile(filepath.Join(root, "kubepods", class, "cpu.bvt_warp_ns"), []byte("0"), 0o644); err != nil {
+				// os.WriteFile empties the file first, which may be seen as another drift.
+				f, err := os.OpenFile(filepath.Join(root, "kubepods", class, "cpu.bvt_warp_ns"), os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = f.Write([]byte("0\n"))
+				if err := errors.Join(err, f.Close()); err != nil {
 					t.Fatal(err)
 				}
 			}
