@@ -4,6 +4,7 @@
 import { LabelSelector } from "./api/meta";
 import { Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration } from "./api/core";
 import { StringMap } from "./view";
+import * as view from "./view";
 import { StateData } from "./scheduler";
 import * as reader from "./internal/json";
 
@@ -59,15 +60,45 @@ function wholeNumber(s: string): bool {
  * matches it.
  */
 export function findUntolerated(taints: Taint[], tolerations: Toleration[]): Taint | null {
+  if (taints.length == 0) return null;
+  if (!areTheLast(tolerations)) setLast(tolerations);
   for (let i = 0; i < taints.length; i++) {
     const taint = taints[i];
-    const effect = taint.effect;
-    if (effect != "NoSchedule" && effect != "NoExecute") continue;
-    let tolerated = false;
-    for (let j = 0; j < tolerations.length && !tolerated; j++) tolerated = tolerates(tolerations[j], taint);
-    if (!tolerated) return taint;
+    if (taint.memo_ >> 1 != lists || lists == LISTS) taint.memo_ = lists << 1 | <u32>keepsOut(taint, tolerations);
+    if (taint.memo_ & 1) return taint;
   }
   return null;
+}
+
+// The scheduler asks about the same Nodes for one Pod after the other, most of which have the
+// same tolerations. So a taint remembers whether it keeps out Pods with those that came last.
+
+let last: Toleration[] = [];
+/** How many lists of tolerations came so far, without those that say the same as the one before. */
+let lists: u32 = 0;
+const LISTS: u32 = 0x7fffffff;
+
+function areTheLast(tolerations: Toleration[]): bool {
+  if (lists == 0 || lists == LISTS || tolerations.length != last.length) return false;
+  for (let i = 0; i < last.length; i++) if (unchecked(last[i]) != unchecked(tolerations[i])) return false;
+  return true;
+}
+
+function setLast(tolerations: Toleration[]): void {
+  let same = lists != 0 && tolerations.length == last.length;
+  for (let i = 0; same && i < last.length; i++) {
+    const a = last[i];
+    const b = tolerations[i];
+    same = a.key == b.key && a.operator == b.operator && a.value == b.value && a.effect == b.effect;
+  }
+  last = tolerations.slice();
+  if (!same && lists != LISTS) lists++;
+}
+
+function keepsOut(taint: Taint, tolerations: Toleration[]): bool {
+  if (!view.is(taint, 3, "effect", "NoSchedule") && !view.is(taint, 3, "effect", "NoExecute")) return false;
+  for (let i = 0; i < tolerations.length; i++) if (tolerates(tolerations[i], taint)) return false;
+  return true;
 }
 
 /** Requirement is what a selector says of one label: In, NotIn, Exists, DoesNotExist, or Gt and Lt, which compare whole numbers. */
