@@ -17,20 +17,42 @@ export function taintText(t: Taint): string {
 
 /** tolerates reports whether a toleration matches a taint, with comparison operators enabled. */
 export function tolerates(toleration: Toleration, taint: Taint): bool {
-  const effect = toleration.effect;
-  if (effect.length != 0 && effect != taint.effect) return false;
-  const key = toleration.key;
-  if (key.length != 0 && key != taint.key) return false;
-  const operator = toleration.operator;
-  if (operator == "Exists") return true;
-  if (operator.length == 0 || operator == "Equal") return toleration.value == taint.value;
-  if (operator != "Lt" && operator != "Gt") return false;
-  const have = taint.value;
-  const want = toleration.value;
-  if (!isDecimal(have) || !isDecimal(want)) return false;
-  const h = <i64>I64.parseInt(have);
-  const w = <i64>I64.parseInt(want);
-  return operator == "Lt" ? h < w : h > w;
+  return new Terms(toleration).match(taint, taint.effect);
+}
+
+/** Terms are the strings of a toleration. The operator is empty for Equal. */
+@final
+class Terms {
+  key: string;
+  operator: string;
+  value: string;
+  effect: string;
+
+  constructor(t: Toleration) {
+    this.key = t.key;
+    const operator = t.operator;
+    this.operator = operator == "Equal" ? "" : operator;
+    this.value = t.value;
+    this.effect = t.effect;
+  }
+
+  equal(t: Terms): bool {
+    return this.key == t.key && this.operator == t.operator && this.value == t.value && this.effect == t.effect;
+  }
+
+  match(taint: Taint, effect: string): bool {
+    if (this.effect.length != 0 && this.effect != effect) return false;
+    if (this.key.length != 0 && !view.is(taint, 1, "key", this.key)) return false;
+    const operator = this.operator;
+    if (operator.length == 0) return view.is(taint, 2, "value", this.value);
+    if (operator == "Exists") return true;
+    if (operator != "Lt" && operator != "Gt") return false;
+    const have = taint.value;
+    if (!isDecimal(have) || !isDecimal(this.value)) return false;
+    const h = <i64>I64.parseInt(have);
+    const w = <i64>I64.parseInt(this.value);
+    return operator == "Lt" ? h < w : h > w;
+  }
 }
 
 /** isDecimal reports whether text is a whole number of 64 bits as it is written without zeros and signs in front. */
@@ -61,43 +83,48 @@ function wholeNumber(s: string): bool {
  */
 export function findUntolerated(taints: Taint[], tolerations: Toleration[]): Taint | null {
   if (taints.length == 0) return null;
-  if (!areTheLast(tolerations)) setLast(tolerations);
+  if (!areLast(tolerations)) setLast(tolerations);
   for (let i = 0; i < taints.length; i++) {
     const taint = taints[i];
-    if (taint.memo_ >> 1 != lists || lists == LISTS) taint.memo_ = lists << 1 | <u32>keepsOut(taint, tolerations);
+    if (taint.memo_ >> 1 != lists || lists == LISTS) taint.memo_ = lists << 1 | <u32>keepsOut(taint);
     if (taint.memo_ & 1) return taint;
   }
   return null;
 }
 
 // The scheduler asks about the same Nodes for one Pod after the other, most of which have the
-// same tolerations. So a taint remembers whether it keeps out Pods with those that came last.
+// same tolerations. So a taint remembers whether it keeps Pods with the last tolerations out.
 
 let last: Toleration[] = [];
-/** How many lists of tolerations came so far, without those that say the same as the one before. */
+let lastTerms: Terms[] = [];
+/** How many lists of tolerations came so far, without those that say the same as the one before, and the most that a taint can tell apart. */
 let lists: u32 = 0;
 const LISTS: u32 = 0x7fffffff;
 
-function areTheLast(tolerations: Toleration[]): bool {
-  if (lists == 0 || lists == LISTS || tolerations.length != last.length) return false;
+function areLast(tolerations: Toleration[]): bool {
+  if (lists == 0 || tolerations.length != last.length) return false;
   for (let i = 0; i < last.length; i++) if (unchecked(last[i]) != unchecked(tolerations[i])) return false;
   return true;
 }
 
 function setLast(tolerations: Toleration[]): void {
   let same = lists != 0 && tolerations.length == last.length;
-  for (let i = 0; same && i < last.length; i++) {
-    const a = last[i];
-    const b = tolerations[i];
-    same = a.key == b.key && a.operator == b.operator && a.value == b.value && a.effect == b.effect;
+  const terms = new Array<Terms>();
+  for (let i = 0; i < tolerations.length; i++) {
+    const t = new Terms(tolerations[i]);
+    terms.push(t);
+    same = same && t.equal(lastTerms[i]);
   }
-  last = tolerations.slice();
+  last = tolerations.slice(); // The list may be the plugin's own.
+  lastTerms = terms;
   if (!same && lists != LISTS) lists++;
 }
 
-function keepsOut(taint: Taint, tolerations: Toleration[]): bool {
-  if (!view.is(taint, 3, "effect", "NoSchedule") && !view.is(taint, 3, "effect", "NoExecute")) return false;
-  for (let i = 0; i < tolerations.length; i++) if (tolerates(tolerations[i], taint)) return false;
+/** keepsOut reports whether a taint keeps Pods with the last tolerations out. */
+function keepsOut(taint: Taint): bool {
+  const effect = taint.effect;
+  if (effect != "NoSchedule" && effect != "NoExecute") return false;
+  for (let i = 0; i < lastTerms.length; i++) if (lastTerms[i].match(taint, effect)) return false;
   return true;
 }
 
