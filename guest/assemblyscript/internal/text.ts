@@ -4,8 +4,8 @@
 const SHORT: usize = 48;
 const KEPT_BITS: u64 = 8;
 
-/** The short strings that were read last: a plugin reads the same ones in each object. */
-const kept = new StaticArray<string>(1 << <i32>KEPT_BITS);
+/** The short strings that were read last, after the first: a plugin reads the same ones in each object. */
+let kept: StaticArray<string> | null = null;
 
 /** decode returns a string of the UTF-8 in [at, at+length). What is no UTF-8 becomes U+FFFD. */
 export function decode(at: usize, length: usize): string {
@@ -19,6 +19,7 @@ function short(at: usize, length: usize): string {
   if (length >= 8) hash = load<u64>(at) + rotl(load<u64>(at + length - 8), 23);
   else if (length >= 4) hash = <u64>load<u32>(at) << 32 | load<u32>(at + length - 4);
   else hash = <u64>load<u8>(at) | <u64>load<u8>(at + (length >> 1)) << 8 | <u64>load<u8>(at + length - 1) << 16;
+  if (kept === null) kept = new StaticArray<string>(1 << <i32>KEPT_BITS);
   const place = changetype<usize>(kept) + (<usize>((hash ^ length) * 0x9e3779b97f4a7c15 >> 64 - KEPT_BITS) << alignof<string>());
   const known = load<string>(place);
   if (changetype<usize>(known) != 0 && <usize>known.length == length && same(at, length, changetype<usize>(known))) return known;
