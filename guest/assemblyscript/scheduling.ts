@@ -1,9 +1,11 @@
-// What Kubernetes means by taints and tolerations, node selectors and label selectors. The rules
-// are those of k8s.io/api, k8s.io/apimachinery/pkg/labels and k8s.io/component-helpers.
+// What Kubernetes means by taints and tolerations, node selectors and label selectors, requests
+// and host ports. The rules are those of k8s.io/api, k8s.io/apimachinery/pkg/labels and
+// k8s.io/component-helpers.
 
 import { LabelSelector } from "./api/meta";
-import { Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration } from "./api/core";
-import { StringMap } from "./view";
+import { Container, ContainerPort, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration, TopologySpreadConstraint } from "./api/core";
+import { MessageMap, StringMap } from "./view";
+import { Quantity } from "./values";
 import * as view from "./view";
 import { StateData } from "./scheduler";
 import * as reader from "./internal/json";
@@ -230,6 +232,14 @@ export class Selector {
     if (this.problem.length != 0) this.selects = false;
   }
 
+  /** add narrows a selector that selects something down to objects that also meet a requirement. */
+  add(r: Requirement): void {
+    if (!this.selects) return;
+    this.requirements.push(r);
+    this.problem = r.problem();
+    if (this.problem.length != 0) this.selects = false;
+  }
+
   /** matches reports whether the selector selects an object with the labels. */
   matches(labels: StringMap): bool {
     for (let i = 0; this.selects && i < this.requirements.length; i++) {
@@ -366,4 +376,115 @@ export class PreferredNodeAffinity extends StateData {
   clone(): StateData {
     return this;
   }
+}
+
+/**
+ * spreadSelector returns the selector of the Pods that a constraint of a Pod counts: those that
+ * its labelSelector selects and that have the same values as the Pod under matchLabelKeys. A key
+ * that the Pod does not have is left out.
+ */
+export function spreadSelector(constraint: TopologySpreadConstraint, pod: Pod): Selector {
+  const selector = new Selector(constraint.labelSelector, constraint.hasLabelSelector);
+  const labels = pod.metadata.labels;
+  const keys = constraint.matchLabelKeys;
+  for (let i = 0; i < keys.length; i++) {
+    const value = labels.lookup(keys[i]);
+    if (value !== null) selector.add(new Requirement(keys[i], "In", [value]));
+  }
+  return selector;
+}
+
+/**
+ * podRequests returns what a Pod asks a node for, by the names of the resources, as the scheduler
+ * reckons for a Pod that it has to place: the containers together or, if that is more, an init
+ * container with the sidecars before it; in place of that what the Pod asks for as a whole; and
+ * its overhead.
+ */
+export function podRequests(pod: Pod): Map<string, Quantity> {
+  const spec = pod.spec;
+  const sum = new Map<string, Quantity>();
+  const containers = spec.containers;
+  for (let i = 0; i < containers.length; i++) addAll(sum, containers[i].resources.requests);
+  // Init containers run one after the other, but beside the sidecars before them.
+  const sidecars = new Map<string, Quantity>();
+  const peak = new Map<string, Quantity>();
+  const inits = spec.initContainers;
+  for (let i = 0; i < inits.length; i++) {
+    const requests = inits[i].resources.requests;
+    if (isSidecar(inits[i])) {
+      addAll(sum, requests);
+      addAll(sidecars, requests);
+      raise(peak, sidecars);
+      continue;
+    }
+    const together = new Map<string, Quantity>();
+    addAll(together, requests);
+    const names = sidecars.keys();
+    for (let j = 0; j < names.length; j++) add(together, names[j], sidecars.get(names[j]));
+    raise(peak, together);
+  }
+  raise(sum, peak);
+  const whole = spec.resources.requests;
+  const names = whole.keys();
+  for (let i = 0; i < names.length; i++) {
+    if (names[i] == "cpu" || names[i] == "memory" || names[i].startsWith("hugepages-")) sum.set(names[i], whole.get(names[i]));
+  }
+  addAll(sum, spec.overhead);
+  return sum;
+}
+
+function add(sum: Map<string, Quantity>, name: string, amount: Quantity): void {
+  sum.set(name, sum.has(name) ? sum.get(name).plus(amount) : amount);
+}
+
+function addAll(sum: Map<string, Quantity>, amounts: MessageMap<Quantity>): void {
+  const names = amounts.keys();
+  for (let i = 0; i < names.length; i++) add(sum, names[i], amounts.get(names[i]));
+}
+
+/** raise raises each amount to that of others. */
+function raise(amounts: Map<string, Quantity>, others: Map<string, Quantity>): void {
+  const names = others.keys();
+  for (let i = 0; i < names.length; i++) {
+    const amount = others.get(names[i]);
+    if (!amounts.has(names[i]) || amount.compareTo(amounts.get(names[i])) > 0) amounts.set(names[i], amount);
+  }
+}
+
+/** isSidecar reports whether an init container runs as long as the Pod does. */
+function isSidecar(c: Container): bool {
+  return c.restartPolicy == "Always";
+}
+
+/** hostPorts returns the ports that a Pod takes on its node: those with a host port of sidecars and containers, in this order. */
+export function hostPorts(pod: Pod): ContainerPort[] {
+  const list: ContainerPort[] = [];
+  const spec = pod.spec;
+  const inits = spec.initContainers;
+  for (let i = 0; i < inits.length; i++) if (isSidecar(inits[i])) takePorts(list, inits[i]);
+  const containers = spec.containers;
+  for (let i = 0; i < containers.length; i++) takePorts(list, containers[i]);
+  return list;
+}
+
+function takePorts(list: ContainerPort[], c: Container): void {
+  const ports = c.ports;
+  for (let i = 0; i < ports.length; i++) if (ports[i].hostPort > 0) list.push(ports[i]);
+}
+
+/**
+ * conflictOnHost reports whether two ports cannot both be taken on one node: the number and the
+ * protocol are the same, and so is the address, if not one of them is for all addresses.
+ */
+export function conflictOnHost(a: ContainerPort, b: ContainerPort): bool {
+  if (a.hostPort <= 0 || a.hostPort != b.hostPort || or(a.protocol, "TCP") != or(b.protocol, "TCP")) return false;
+  const x = or(a.hostIP, ALL);
+  const y = or(b.hostIP, ALL);
+  return x == y || x == ALL || y == ALL;
+}
+
+const ALL: string = "0.0.0.0";
+
+function or(s: string, otherwise: string): string {
+  return s.length != 0 ? s : otherwise;
 }
