@@ -2,7 +2,9 @@
 //
 //   #include <kubewasm.h>
 //
-//   KW_PLUGIN("zone", "1.0.0", "scheduler", "node.metadata.labels[topology.kubernetes.io/zone]")
+//   //kubewasm:name zone
+//   //kubewasm:version 1.0.0
+//   //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone]
 //
 //   static kw_str zone;
 //
@@ -1272,6 +1274,14 @@ KW_INLINE bool kw_has_key(kw_map m, kw_str key) {
   return kw_lookup_raw(m, key, &value);
 }
 #define kw_has(map, key) kw_has_key(map, kw_s(key))
+// kw_lookup_message finds a message in a map of them. view is that of a message: &queue.v.
+KW_INLINE bool kw_lookup_view(kw_map m, kw_str key, kw_view *view) {
+  kw_str raw;
+  bool found = kw_lookup_raw(m, key, &raw);
+  *view = m.v.json ? kw_json(raw) : kw_proto(raw);
+  return found;
+}
+#define kw_lookup_message(map, key, view) kw_lookup_view(map, kw_s(key), view)
 
 // What generated headers are made of. A message T is a struct with a view; its accessors are
 // T_field, and T_has_field where a field may be absent.
@@ -1414,11 +1424,12 @@ wrong:
 }
 
 // kw_quantity_value is a quantity in units, kw_quantity_milli in thousandths of one; both are
-// rounded up.
-KW_INLINE int64_t kw_quantity_value(kw_quantity q) { return q.units + (q.nanos > 0 && q.units < INT64_MAX); }
+// rounded away from 0.
+KW_INLINE int64_t kw_quantity_value(kw_quantity q) { return q.units + (q.nanos > 0 && q.units >= 0 && q.units < INT64_MAX); }
 KW_INLINE int64_t kw_quantity_milli(kw_quantity q) {
-  int64_t v, more = (q.nanos + 999999) / 1000000;
-  if (__builtin_mul_overflow(q.units, (int64_t)1000, &v)) return q.units < 0 ? INT64_MIN : INT64_MAX;
+  // A product that is checked by a builtin calls a function of a library.
+  if (q.units > INT64_MAX / 1000 || q.units < INT64_MIN / 1000) return q.units < 0 ? INT64_MIN : INT64_MAX;
+  int64_t v = q.units * 1000, more = (q.nanos + (q.units < 0 ? 0 : 999999)) / 1000000;
   return __builtin_add_overflow(v, more, &v) ? INT64_MAX : v;
 }
 KW_INLINE int kw_quantity_compare(kw_quantity a, kw_quantity b) {
@@ -1509,18 +1520,27 @@ KW_INLINE kw_duration kw_duration_get(kw_view v, uint32_t number, kw_str name) {
 
 // kw_intstr is a number or a text.
 typedef struct { bool is_string; int32_t number; kw_str string; } kw_intstr;
-KW_INLINE kw_intstr kw_intstr_get(kw_view v, uint32_t number, kw_str name) {
-  kw_str raw = kw_get_raw(v, number, name);
-  if (v.json) return kw_json_is(raw, '"') ? (kw_intstr){true, 0, kw_json_text(raw)} : (kw_intstr){false, (int32_t)kw_json_integer(raw), {0, 0}};
+KW_INLINE kw_intstr kw_intstr_of(kw_str raw, bool json) {
+  if (json) return kw_json_is(raw, '"') ? (kw_intstr){true, 0, kw_json_text(raw)} : (kw_intstr){false, (int32_t)kw_json_integer(raw), {0, 0}};
   kw_view m = kw_proto(raw);
   return (kw_intstr){kw_get_number(m, 1, (kw_str){0, 0}) != 0, (int32_t)kw_get_number(m, 2, (kw_str){0, 0}), kw_get_raw(m, 3, (kw_str){0, 0})};
 }
+KW_INLINE kw_intstr kw_intstr_get(kw_view v, uint32_t number, kw_str name) { return kw_intstr_of(kw_get_raw(v, number, name), v.json); }
+// kw_lookup_intstr finds a number or a text in a map of them.
+KW_INLINE bool kw_lookup_intstr_of(kw_map m, kw_str key, kw_intstr *i) {
+  kw_str raw;
+  bool found = kw_lookup_raw(m, key, &raw);
+  *i = found ? kw_intstr_of(raw, m.v.json) : (kw_intstr){0};
+  return found;
+}
+#define kw_lookup_intstr(map, key, intstr) kw_lookup_intstr_of(map, kw_s(key), intstr)
 
 // kw_raw is a field that any object may be in: its JSON, empty if it is of protobuf.
 typedef kw_str kw_raw;
 KW_INLINE kw_raw kw_raw_get(kw_view v, uint32_t number, kw_str name) {
   kw_str raw = kw_get_raw(v, number, name);
-  return v.json ? raw : kw_get_raw(kw_proto(raw), 1, (kw_str){0, 0});
+  if (v.json) return kw_json_is(raw, 'n') ? (kw_str){"", 0} : raw; // null is no value.
+  return kw_get_raw(kw_proto(raw), 1, (kw_str){0, 0});
 }
 
 // kw_items is a message that is a list of texts in JSON.
@@ -1765,38 +1785,8 @@ KW_INLINE kw_str kw_taint_text(core_Taint t) {
 
 // ---- Plugins ----------------------------------------------------------------------------
 
-// KW_PLUGIN writes the metadata: name, version, kind and, if there are any, the fields that the
-// plugin reads (section 7 of SPEC.md). It stands once in a guest.
-#define KW_PLUGIN(name, version, kind, ...) \
-  __asm__(".section .custom_section.kubewasm,\"\",@\n" \
-          KW_JSON_NAME("abi") ".ascii \":1,\"\n" KW_JSON_TEXT("name", name) KW_JSON_TEXT("version", version) \
-          KW_JSON_TEXT("sdk", "github.com/kubewasm/kubewasm/guest/c") \
-          KW_JSON_QUOTED("kinds") ".ascii \":[\"\n" KW_JSON_QUOTED(kind) ".ascii \"]\"\n" \
-          KW_JSON_LIST("reads", ##__VA_ARGS__) ".ascii \"}\"\n.text\n");
-#define KW_JSON_NAME(name) ".ascii \"{\"\n" KW_JSON_QUOTED(name)
-#define KW_JSON_QUOTED(text) ".byte 34\n.ascii \"" text "\"\n.byte 34\n"
-#define KW_JSON_TEXT(name, text) KW_JSON_QUOTED(name) ".ascii \":\"\n" KW_JSON_QUOTED(text) ".ascii \",\"\n"
-#define KW_JSON_LIST(name, ...) KW_GLUE(KW_JSON_LIST, KW_SOME(0, ##__VA_ARGS__))(name, ##__VA_ARGS__)
-#define KW_SOME(...) KW_SOME_(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0)
-#define KW_SOME_(z, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, some, ...) some
-#define KW_JSON_LIST0(name)
-#define KW_JSON_LIST1(name, ...) \
-  ".ascii \",\"\n" KW_JSON_QUOTED(name) ".ascii \":[\"\n" KW_GLUE(KW_JSON_ITEMS, KW_COUNT(__VA_ARGS__))(__VA_ARGS__) ".ascii \"]\"\n"
-#define KW_JSON_ITEMS1(a) KW_JSON_QUOTED(a)
-#define KW_JSON_ITEMS2(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS1(__VA_ARGS__)
-#define KW_JSON_ITEMS3(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS2(__VA_ARGS__)
-#define KW_JSON_ITEMS4(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS3(__VA_ARGS__)
-#define KW_JSON_ITEMS5(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS4(__VA_ARGS__)
-#define KW_JSON_ITEMS6(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS5(__VA_ARGS__)
-#define KW_JSON_ITEMS7(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS6(__VA_ARGS__)
-#define KW_JSON_ITEMS8(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS7(__VA_ARGS__)
-#define KW_JSON_ITEMS9(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS8(__VA_ARGS__)
-#define KW_JSON_ITEMS10(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS9(__VA_ARGS__)
-#define KW_JSON_ITEMS11(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS10(__VA_ARGS__)
-#define KW_JSON_ITEMS12(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS11(__VA_ARGS__)
-#define KW_JSON_ITEMS13(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS12(__VA_ARGS__)
-#define KW_JSON_ITEMS14(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS13(__VA_ARGS__)
-#define KW_JSON_ITEMS15(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS14(__VA_ARGS__)
+// What the plugin says of itself (section 7 of SPEC.md) stands in comments, from which kubewasm
+// build makes the section: //kubewasm:name, version, source, licenses, reads, decides, matches.
 
 // The marker: a function that is implemented has a symbol, which others find by its absence.
 #define KW_POINTS(X) \
