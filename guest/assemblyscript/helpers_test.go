@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
 // randomPod returns a Pod with requests, host ports and a constraint.
@@ -75,7 +76,7 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 // with what the packages of Kubernetes and the SDK for Go say.
 func TestHelpersAnswerAsKubernetes(t *testing.T) {
 	p, err := admission.Load(t.Context(), newRuntime(t), admission.PluginConfig{Config: host.Config{
-		Name: "helpers", Source: host.File(build(t, "testdata/helpers")),
+		Name: "helpers", Source: host.File(languages.Build(t, "testdata/helpers")),
 	}})
 	if err != nil {
 		t.Fatal(err)
