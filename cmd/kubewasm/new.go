@@ -105,7 +105,7 @@ func (s *scaffold) files() []scaffoldFile {
 		{".cargo/config.toml", "the target of the crate"},
 		{"package.json", "the npm package"},
 		{"asconfig.json", "options of the compiler"},
-		{"assembly/tsconfig.json", "the types of the language, for editors"},
+		{"tsconfig.json", "the types of the language and the SDK, for editors"},
 		{".gitignore", "what is not part of the source"},
 		{"README.md", "the commands below"},
 	}

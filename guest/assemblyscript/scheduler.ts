@@ -460,6 +460,7 @@ export function snapshotNode(name: string): NodeInfo | null {
 /** NodeInfos are nodes that were passed to a function, all fetched at once when the first is read. */
 @final
 export class NodeInfos {
+  [key: number]: NodeInfo;
   private names: string[] | null = null;
   private refs: StaticArray<u64> | null = null;
   constructor(private call: u32) {}
@@ -669,6 +670,7 @@ class NodeStatuses extends view.Message {
 /** Scores are the scores of nodes or placements, which may be changed: scores[i] = 100 - scores[i]. */
 @final
 export class Scores {
+  [key: number]: i64;
   private names: string[] | null = null;
   constructor(private list: StaticArray<i64>) {}
 

@@ -1,9 +1,12 @@
-// What Kubernetes means by taints and tolerations, node selectors and label selectors. The rules
-// are those of k8s.io/api, k8s.io/apimachinery/pkg/labels and k8s.io/component-helpers.
+// What Kubernetes means by taints and tolerations, node selectors and label selectors, requests
+// and host ports. The rules are those of k8s.io/api, k8s.io/apimachinery/pkg/labels and
+// k8s.io/component-helpers.
 
 import { LabelSelector } from "./api/meta";
-import { Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration } from "./api/core";
-import { StringMap } from "./view";
+import { Container, ContainerPort, Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PreferredSchedulingTerm, Taint, Toleration, TopologySpreadConstraint } from "./api/core";
+import { MessageMap, StringMap } from "./view";
+import { Quantity } from "./values";
+import * as view from "./view";
 import { StateData } from "./scheduler";
 import * as reader from "./internal/json";
 
@@ -16,20 +19,42 @@ export function taintText(t: Taint): string {
 
 /** tolerates reports whether a toleration matches a taint, with comparison operators enabled. */
 export function tolerates(toleration: Toleration, taint: Taint): bool {
-  const effect = toleration.effect;
-  if (effect.length != 0 && effect != taint.effect) return false;
-  const key = toleration.key;
-  if (key.length != 0 && key != taint.key) return false;
-  const operator = toleration.operator;
-  if (operator == "Exists") return true;
-  if (operator.length == 0 || operator == "Equal") return toleration.value == taint.value;
-  if (operator != "Lt" && operator != "Gt") return false;
-  const have = taint.value;
-  const want = toleration.value;
-  if (!isDecimal(have) || !isDecimal(want)) return false;
-  const h = <i64>I64.parseInt(have);
-  const w = <i64>I64.parseInt(want);
-  return operator == "Lt" ? h < w : h > w;
+  return new Terms(toleration).match(taint, taint.effect);
+}
+
+/** Terms are the strings of a toleration. The operator is empty for Equal. */
+@final
+class Terms {
+  key: string;
+  operator: string;
+  value: string;
+  effect: string;
+
+  constructor(t: Toleration) {
+    this.key = t.key;
+    const operator = t.operator;
+    this.operator = operator == "Equal" ? "" : operator;
+    this.value = t.value;
+    this.effect = t.effect;
+  }
+
+  equal(t: Terms): bool {
+    return this.key == t.key && this.operator == t.operator && this.value == t.value && this.effect == t.effect;
+  }
+
+  match(taint: Taint, effect: string): bool {
+    if (this.effect.length != 0 && this.effect != effect) return false;
+    if (this.key.length != 0 && !view.is(taint, 1, "key", this.key)) return false;
+    const operator = this.operator;
+    if (operator.length == 0) return view.is(taint, 2, "value", this.value);
+    if (operator == "Exists") return true;
+    if (operator != "Lt" && operator != "Gt") return false;
+    const have = taint.value;
+    if (!isDecimal(have) || !isDecimal(this.value)) return false;
+    const h = <i64>I64.parseInt(have);
+    const w = <i64>I64.parseInt(this.value);
+    return operator == "Lt" ? h < w : h > w;
+  }
 }
 
 /** isDecimal reports whether text is a whole number of 64 bits as it is written without zeros and signs in front. */
@@ -59,15 +84,50 @@ function wholeNumber(s: string): bool {
  * matches it.
  */
 export function findUntolerated(taints: Taint[], tolerations: Toleration[]): Taint | null {
+  if (taints.length == 0) return null;
+  if (!areLast(tolerations)) setLast(tolerations);
   for (let i = 0; i < taints.length; i++) {
     const taint = taints[i];
-    const effect = taint.effect;
-    if (effect != "NoSchedule" && effect != "NoExecute") continue;
-    let tolerated = false;
-    for (let j = 0; j < tolerations.length && !tolerated; j++) tolerated = tolerates(tolerations[j], taint);
-    if (!tolerated) return taint;
+    if (taint.memo_ >> 1 != lists || lists == LISTS) taint.memo_ = lists << 1 | <u32>keepsOut(taint);
+    if (taint.memo_ & 1) return taint;
   }
   return null;
+}
+
+// The scheduler asks about the same Nodes for one Pod after the other, most of which have the
+// same tolerations. So a taint remembers whether it keeps Pods with the last tolerations out.
+
+let last: Toleration[] = [];
+let lastTerms: Terms[] = [];
+/** How many lists of tolerations came so far, without those that say the same as the one before, and the most that a taint can tell apart. */
+let lists: u32 = 0;
+const LISTS: u32 = 0x7fffffff;
+
+function areLast(tolerations: Toleration[]): bool {
+  if (lists == 0 || tolerations.length != last.length) return false;
+  for (let i = 0; i < last.length; i++) if (unchecked(last[i]) != unchecked(tolerations[i])) return false;
+  return true;
+}
+
+function setLast(tolerations: Toleration[]): void {
+  let same = lists != 0 && tolerations.length == last.length;
+  const terms = new Array<Terms>();
+  for (let i = 0; i < tolerations.length; i++) {
+    const t = new Terms(tolerations[i]);
+    terms.push(t);
+    same = same && t.equal(lastTerms[i]);
+  }
+  last = tolerations.slice(); // The list may be the plugin's own.
+  lastTerms = terms;
+  if (!same && lists != LISTS) lists++;
+}
+
+/** keepsOut reports whether a taint keeps Pods with the last tolerations out. */
+function keepsOut(taint: Taint): bool {
+  const effect = taint.effect;
+  if (effect != "NoSchedule" && effect != "NoExecute") return false;
+  for (let i = 0; i < lastTerms.length; i++) if (lastTerms[i].match(taint, effect)) return false;
+  return true;
 }
 
 /** Requirement is what a selector says of one label: In, NotIn, Exists, DoesNotExist, or Gt and Lt, which compare whole numbers. */
@@ -169,6 +229,14 @@ export class Selector {
       this.requirements.push(r);
     }
     for (let i = 0; i < this.requirements.length && this.problem.length == 0; i++) this.problem = this.requirements[i].problem();
+    if (this.problem.length != 0) this.selects = false;
+  }
+
+  /** add narrows a selector that selects something down to objects that also meet a requirement. */
+  add(r: Requirement): void {
+    if (!this.selects) return;
+    this.requirements.push(r);
+    this.problem = r.problem();
     if (this.problem.length != 0) this.selects = false;
   }
 
@@ -308,4 +376,115 @@ export class PreferredNodeAffinity extends StateData {
   clone(): StateData {
     return this;
   }
+}
+
+/**
+ * spreadSelector returns the selector of the Pods that a constraint of a Pod counts: those that
+ * its labelSelector selects and that have the same values as the Pod under matchLabelKeys. A key
+ * that the Pod does not have is left out.
+ */
+export function spreadSelector(constraint: TopologySpreadConstraint, pod: Pod): Selector {
+  const selector = new Selector(constraint.labelSelector, constraint.hasLabelSelector);
+  const labels = pod.metadata.labels;
+  const keys = constraint.matchLabelKeys;
+  for (let i = 0; i < keys.length; i++) {
+    const value = labels.lookup(keys[i]);
+    if (value !== null) selector.add(new Requirement(keys[i], "In", [value]));
+  }
+  return selector;
+}
+
+/**
+ * podRequests returns what a Pod asks a node for, by the names of the resources, as the scheduler
+ * reckons for a Pod that it has to place: the containers together or, if that is more, an init
+ * container with the sidecars before it; in place of that what the Pod asks for as a whole; and
+ * its overhead.
+ */
+export function podRequests(pod: Pod): Map<string, Quantity> {
+  const spec = pod.spec;
+  const sum = new Map<string, Quantity>();
+  const containers = spec.containers;
+  for (let i = 0; i < containers.length; i++) addAll(sum, containers[i].resources.requests);
+  // Init containers run one after the other, but beside the sidecars before them.
+  const sidecars = new Map<string, Quantity>();
+  const peak = new Map<string, Quantity>();
+  const inits = spec.initContainers;
+  for (let i = 0; i < inits.length; i++) {
+    const requests = inits[i].resources.requests;
+    if (isSidecar(inits[i])) {
+      addAll(sum, requests);
+      addAll(sidecars, requests);
+      raise(peak, sidecars);
+      continue;
+    }
+    const together = new Map<string, Quantity>();
+    addAll(together, requests);
+    const names = sidecars.keys();
+    for (let j = 0; j < names.length; j++) add(together, names[j], sidecars.get(names[j]));
+    raise(peak, together);
+  }
+  raise(sum, peak);
+  const whole = spec.resources.requests;
+  const names = whole.keys();
+  for (let i = 0; i < names.length; i++) {
+    if (names[i] == "cpu" || names[i] == "memory" || names[i].startsWith("hugepages-")) sum.set(names[i], whole.get(names[i]));
+  }
+  addAll(sum, spec.overhead);
+  return sum;
+}
+
+function add(sum: Map<string, Quantity>, name: string, amount: Quantity): void {
+  sum.set(name, sum.has(name) ? sum.get(name).plus(amount) : amount);
+}
+
+function addAll(sum: Map<string, Quantity>, amounts: MessageMap<Quantity>): void {
+  const names = amounts.keys();
+  for (let i = 0; i < names.length; i++) add(sum, names[i], amounts.get(names[i]));
+}
+
+/** raise raises each amount to that of others. */
+function raise(amounts: Map<string, Quantity>, others: Map<string, Quantity>): void {
+  const names = others.keys();
+  for (let i = 0; i < names.length; i++) {
+    const amount = others.get(names[i]);
+    if (!amounts.has(names[i]) || amount.compareTo(amounts.get(names[i])) > 0) amounts.set(names[i], amount);
+  }
+}
+
+/** isSidecar reports whether an init container runs as long as the Pod does. */
+function isSidecar(c: Container): bool {
+  return c.restartPolicy == "Always";
+}
+
+/** hostPorts returns the ports that a Pod takes on its node: those with a host port of sidecars and containers, in this order. */
+export function hostPorts(pod: Pod): ContainerPort[] {
+  const list: ContainerPort[] = [];
+  const spec = pod.spec;
+  const inits = spec.initContainers;
+  for (let i = 0; i < inits.length; i++) if (isSidecar(inits[i])) takePorts(list, inits[i]);
+  const containers = spec.containers;
+  for (let i = 0; i < containers.length; i++) takePorts(list, containers[i]);
+  return list;
+}
+
+function takePorts(list: ContainerPort[], c: Container): void {
+  const ports = c.ports;
+  for (let i = 0; i < ports.length; i++) if (ports[i].hostPort > 0) list.push(ports[i]);
+}
+
+/**
+ * conflictOnHost reports whether two ports cannot both be taken on one node: the number and the
+ * protocol are the same, and so is the address, if not one of them is for all addresses.
+ */
+export function conflictOnHost(a: ContainerPort, b: ContainerPort): bool {
+  if (a.hostPort <= 0 || a.hostPort != b.hostPort || or(a.protocol, "TCP") != or(b.protocol, "TCP")) return false;
+  const x = or(a.hostIP, ALL);
+  const y = or(b.hostIP, ALL);
+  return x == y || x == ALL || y == ALL;
+}
+
+const ALL: string = "0.0.0.0";
+
+function or(s: string, otherwise: string): string {
+  return s.length != 0 ? s : otherwise;
 }

@@ -163,6 +163,36 @@ export class Quantity extends Value {
     return by >= 0 ? up(this.mantissa, by) : down(this.mantissa, -by);
   }
 
+  /** plus returns the sum, rounded away from 0 if it has more digits than an i64. */
+  plus(other: Quantity): Quantity {
+    this.parse();
+    other.parse();
+    let a = this.mantissa;
+    let b = other.mantissa;
+    if (a == 0) return other;
+    if (b == 0) return this;
+    let scale = this.scale;
+    let otherScale = other.scale;
+    if (scale < otherScale) { // a is the one with the larger scale.
+      const c = a;
+      a = b;
+      b = c;
+      otherScale = scale;
+      scale = this.scale + other.scale - otherScale;
+    }
+    for (; scale > otherScale && larger(a); scale--) a *= 10;
+    b = down(b, scale - otherScale);
+    let sum = a + b;
+    if (a > 0 && b > 0 && sum < 0) sum = i64.MAX_VALUE;
+    if (a < 0 && b < 0 && sum >= 0) sum = i64.MIN_VALUE;
+    const q = Quantity.of(decimal(sum, scale));
+    q.read = true;
+    q.valid = true;
+    q.mantissa = sum;
+    q.scale = scale;
+    return q;
+  }
+
   /** compareTo returns a number below 0, 0 or above 0, as the amount is less than other, the same or more. */
   compareTo(other: Quantity): i32 {
     this.parse();
@@ -173,15 +203,29 @@ export class Quantity extends Value {
     let by = this.scale - other.scale;
     // The larger scale has more digits after the same point.
     for (; by > 0; by--) {
-      if (a > i64.MAX_VALUE / 10 || a < i64.MIN_VALUE / 10) return a > 0 ? 1 : -1;
+      if (!larger(a)) return a > 0 ? 1 : -1;
       a *= 10;
     }
     for (; by < 0; by++) {
-      if (b > i64.MAX_VALUE / 10 || b < i64.MIN_VALUE / 10) return b > 0 ? -1 : 1;
+      if (!larger(b)) return b > 0 ? -1 : 1;
       b *= 10;
     }
     return a < b ? -1 : a > b ? 1 : 0;
   }
+}
+
+/** larger reports whether ten times a number is one of 64 bits. */
+function larger(n: i64): bool {
+  return n <= i64.MAX_VALUE / 10 && n >= i64.MIN_VALUE / 10;
+}
+
+/** decimal returns n * 10^scale as a quantity is written. */
+function decimal(n: i64, scale: i32): string {
+  for (; n % 10 == 0 && n != 0 && scale < 0; scale++) n /= 10;
+  for (; scale % 3 != 0 && larger(n); scale--) n *= 10;
+  if (scale % 3 != 0 || scale > 18 || scale < -9) return n.toString() + "e" + scale.toString();
+  const suffix = "num kMGTPE".charAt(scale / 3 + 3);
+  return suffix == " " ? n.toString() : n.toString() + suffix;
 }
 
 function up(n: i64, by: i32): i64 {

@@ -4,6 +4,7 @@
 //
 // A view keeps the bytes that it reads, so it stays as it is when the next version of its
 // object comes. Messages, lists and maps are made once for each view: do not change a list.
+// Short strings are made once for all views that have them, see decode in text.ts.
 
 import * as wire from "./internal/wire";
 import * as json from "./internal/json";
@@ -23,8 +24,15 @@ declare function importPart(ref: u64, part: u32, fields: u64, buf: usize, limit:
 @external("k8s.io/api", "object_entry")
 declare function importEntry(ref: u64, field: u32, ptr: usize, len: u32, buf: usize, limit: u32): u32;
 
+/** Cached is what a field of a message was read into. A message has a chain of them, in the order in which they were first read. */
+class Cached {
+  next_: Cached | null = null;
+  /** The number of the field. */
+  key_: u32 = 0;
+}
+
 /** Message is what every view is. */
-export class Message {
+export class Message extends Cached {
   /** The bytes that the message lies in, and where. */
   bytes_: ArrayBuffer | null = null;
   at_: usize = 0;
@@ -32,49 +40,83 @@ export class Message {
   /** In JSON, the members: where the key and the value of each begin and end. */
   members_: StaticArray<usize> | null = null;
   index_: json.Index | null = null;
-  /** What the fields were read into, in the order in which they were first read. */
-  made_: Made | null = null;
-  /** Where the bytes come from, if they are fetched from the host when they are read. */
+  /** What the fields were read into. */
+  made_: Cached | null = null;
+  /** The object that the bytes are fetched of when they are read, if the host knows it by ref. */
   source_: Source | null = null;
+  /** What a function such as findUntolerated remembers of the message. */
+  memo_: u32 = 0;
+  /** The part of the object that the message is, 0 for the object. */
+  part_: u8 = 0;
   json_: bool = false;
 }
 
-/** Made is the value of a field that was read. */
+/** Made is the value of a field that is no message and no map. */
 @final
-class Made {
-  constructor(public field: u32, public value: Object, public next: Made | null) {}
+class Made extends Cached {
+  value: Object | null = null;
 }
 
-/** Source is the object that the host knows by ref, or one of its parts. */
+/** Source is an object that the host knows by ref. Its parts have it too. */
 @final
 class Source {
-  constructor(public ref: u64, public kind: i32, public part: u32, public wanted: Wanted | null) {}
-  /** The fields that were fetched: those of wanted, and those of identity. */
-  have: u64 = 0;
-  identity: u64 = 0;
-  identityBytes: ArrayBuffer | null = null;
-  identityAt: usize = 0;
-  identityEnd: usize = 0;
+  constructor(public ref: u64, public kind: i32, public wanted: Wanted) {}
+  /** The fields that were fetched: of the whole, all or none, and of each part those of wanted. */
+  whole: u64 = 0;
+  metadata: u64 = 0;
+  spec: u64 = 0;
+  status: u64 = 0;
+  identity: Identity | null = null;
   /** How many labels and annotations were fetched one by one. */
   looked: i32 = 0;
+
+  /** have returns the fields that were fetched of a part. */
+  // @ts-ignore: decorator
+  @inline
+  have(part: u32): u64 {
+    return load<u64>(changetype<usize>(this) + (<usize>part << 3), offsetof<Source>("whole"));
+  }
+
+  setHave(part: u32, fields: u64): void {
+    store<u64>(changetype<usize>(this) + (<usize>part << 3), fields, offsetof<Source>("whole"));
+  }
 }
 
-/** Wanted is the fields that were ever read of a part of objects of a type. */
+/** Identity is those fields of the identity of an object that were fetched. */
+@final
+class Identity {
+  fields: u64 = 0;
+  bytes: ArrayBuffer | null = null;
+  at: usize = 0;
+  end: usize = 0;
+}
+
+/** Wanted is the fields that were ever read of the parts of objects of a type. */
 @final
 class Wanted {
-  fields: u64 = 0;
-  constructor(public type: u32, public part: u32, public next: Wanted | null) {}
+  metadata: u64 = 0;
+  spec: u64 = 0;
+  status: u64 = 0;
+  constructor(public type: u32, public next: Wanted | null) {}
+
+  /** and adds fields to those of a part, and returns all of them. */
+  and(part: u32, fields: u64): u64 {
+    const at = changetype<usize>(this) + (<usize>part - METADATA << 3);
+    fields |= load<u64>(at, offsetof<Wanted>("metadata"));
+    store<u64>(at, fields, offsetof<Wanted>("metadata"));
+    return fields;
+  }
 }
 
 let wanted: Wanted | null = null;
 
-function wantedOf(type: u32, part: u32): Wanted {
+function wantedOf(type: u32): Wanted {
   let w = wanted;
   while (w !== null) {
-    if (w.type == type && w.part == part) return w;
+    if (w.type == type) return w;
     w = w.next;
   }
-  const first = new Wanted(type, part, wanted);
+  const first = new Wanted(type, wanted);
   wanted = first;
   return first;
 }
@@ -89,6 +131,7 @@ export const WHOLE: i32 = 1;
 export const JSON: i32 = 2;
 
 const METADATA: u32 = 1;
+const STATUS: u32 = 3;
 const NO_ENTRY: u32 = 0xffffffff;
 /** name, uid and resourceVersion, by which objects differ: they are fetched for none but the objects of which they are read. */
 const IDENTITY: u64 = 1 << 1 | 1 << 5 | 1 << 6;
@@ -98,14 +141,14 @@ const LOOKED: i32 = 4;
 /** fromRef returns a view of what the host knows by ref, an empty one for 0. */
 export function fromRef<T extends Message>(ref: u64, kind: i32): T {
   const m = instantiate<T>();
-  if (ref != 0) m.source_ = new Source(ref, kind, 0, null);
+  if (ref != 0) m.source_ = new Source(ref, kind, wantedOf(idof<T>()));
   return m;
 }
 
 /** refOf returns the ref by which the host knows the object of a view, 0 if it has none. */
 export function refOf(m: Message): u64 {
   const s = m.source_;
-  return s !== null && s.part == 0 ? s.ref : 0;
+  return s !== null && m.part_ == 0 ? s.ref : 0;
 }
 
 let slots: StaticArray<Message | null> = new StaticArray<Message | null>(0);
@@ -168,8 +211,8 @@ function hold(m: Message, n: u32): void {
 
 /** whole fetches an object. */
 function whole(m: Message, s: Source): void {
-  if (s.have) return;
-  s.have = ~0;
+  if (s.whole) return;
+  s.whole = ~0;
   host.begin();
   let n: u32;
   do n = importObject(s.ref, host.buffer, host.limit); while (host.more(n));
@@ -177,31 +220,42 @@ function whole(m: Message, s: Source): void {
   m.json_ = s.kind == JSON;
 }
 
-/** fetch gets the bytes of field n, unless they are here. identity is true if they are in those of the identity. */
-function fetch(m: Message, s: Source, n: u32): bool {
-  if (s.part == 0) {
+/** identityOf fetches the fields of an identity that are in a mask, and returns those that are here. */
+function identityOf(s: Source, fields: u64): Identity {
+  let id = s.identity;
+  if (id === null) {
+    id = new Identity();
+    s.identity = id;
+  }
+  if ((id.fields & fields) == 0) {
+    id.fields |= fields;
+    const size = askPart(s.ref, METADATA, id.fields);
+    const b = host.taken(size);
+    id.bytes = b;
+    id.at = changetype<usize>(b);
+    id.end = id.at + size;
+  }
+  return id;
+}
+
+// @ts-ignore: decorator
+@inline
+function maskOf(n: u32): u64 {
+  return n < 64 ? 1 << <u64>n : ~0;
+}
+
+/** fetch gets the bytes of field n, which is none of the identity, unless they are here. */
+function fetch(m: Message, s: Source, n: u32): void {
+  const part = <u32>m.part_;
+  if (part == 0) {
     whole(m, s);
-    return false;
+    return;
   }
-  const bit: u64 = n < 64 ? 1 << <u64>n : ~0;
-  if (s.part == METADATA && (bit & IDENTITY) == bit) {
-    if ((s.identity & bit) == 0) {
-      s.identity |= bit;
-      const size = askPart(s.ref, s.part, s.identity);
-      const b = host.taken(size);
-      s.identityBytes = b;
-      s.identityAt = changetype<usize>(b);
-      s.identityEnd = s.identityAt + size;
-    }
-    return true;
-  }
-  if ((s.have & bit) != bit) {
-    const w = s.wanted!;
-    w.fields |= bit;
-    s.have = w.fields;
-    hold(m, askPart(s.ref, s.part, w.fields));
-  }
-  return false;
+  const bit = maskOf(n);
+  if ((s.have(part) & bit) == bit) return;
+  const fields = s.wanted.and(part, bit);
+  s.setHave(part, fields);
+  hold(m, askPart(s.ref, part, fields));
 }
 
 function askPart(ref: u64, part: u32, fields: u64): u32 {
@@ -218,10 +272,12 @@ function askPart(ref: u64, part: u32, fields: u64): u32 {
 function find(m: Message, n: u32, name: string): bool {
   const s = m.source_;
   if (s !== null) {
-    const identity = fetch(m, s, n);
-    if (!m.json_) {
-      return identity ? wire.find(s.identityAt, s.identityEnd, n, true) : wire.find(m.at_, m.end_, n, true);
+    if (m.part_ == METADATA && (maskOf(n) & IDENTITY) == maskOf(n)) {
+      const id = identityOf(s, maskOf(n));
+      return wire.find(id.at, id.end, n, true);
     }
+    fetch(m, s, n);
+    if (!m.json_) return wire.find(m.at_, m.end_, n, true);
   }
   return m.json_ ? findJSON(m, name) : wire.find(m.at_, m.end_, n, false);
 }
@@ -278,28 +334,42 @@ function membersOf(m: Message): StaticArray<usize> {
 /** made returns what field n was read into, null if it was not read. */
 // @ts-ignore: decorator
 @inline
-function made(m: Message, n: u32): Object | null {
+function made(m: Message, n: u32): Cached | null {
   let c = m.made_;
   while (c !== null) {
-    if (c.field == n) return c.value;
-    c = c.next;
+    if (c.key_ == n) return c;
+    c = c.next_;
   }
   return null;
 }
 
-function keep(m: Message, n: u32, value: Object): void {
-  const c = new Made(n, value, null);
+/** keep makes c what field n was read into. */
+function keep(m: Message, n: u32, c: Cached): void {
+  c.key_ = n;
   let last = m.made_;
   if (last === null) {
     m.made_ = c;
     return;
   }
-  let next = last.next;
+  let next = last.next_;
   while (next !== null) {
     last = next;
-    next = next.next;
+    next = next.next_;
   }
-  last.next = c;
+  last.next_ = c;
+}
+
+/** keepValue is keep for what is no message and no map. */
+function keepValue(m: Message, n: u32, value: Object): void {
+  const c = new Made();
+  c.value = value;
+  keep(m, n, c);
+}
+
+// @ts-ignore: decorator
+@inline
+function valueOf<T>(c: Cached): T {
+  return changetype<T>(changetype<Made>(c).value);
 }
 
 /** has reports whether a message has a field. */
@@ -309,16 +379,6 @@ export function has(m: Message, n: u32, name: string): bool {
 
 /** text_ returns a string. */
 export function text_(m: Message, n: u32, name: string): string {
-  // What lies in an object by ref is read again in the next call.
-  if (m.source_ === null) return read(m, n, name);
-  const old = made(m, n);
-  if (old !== null) return changetype<string>(old);
-  const s = read(m, n, name);
-  keep(m, n, changetype<Object>(s));
-  return s;
-}
-
-function read(m: Message, n: u32, name: string): string {
   if (!find(m, n, name)) return "";
   if (m.json_) return json.str(json.valueAt, json.valueEnd);
   return wire.type == wire.BYTES ? text.decode(wire.from, wire.to - wire.from) : "";
@@ -423,7 +483,7 @@ export function message<T extends Message>(m: Message, n: u32, name: string): T 
   const old = made(m, n);
   if (old !== null) return changetype<T>(old);
   const s = m.source_;
-  if (s !== null && s.part == 0 && s.kind == PARTS) return partOf<T>(m, s, n);
+  if (s !== null && n <= STATUS && m.part_ == 0 && s.kind == PARTS) return partOf<T>(m, s, n);
   const v = one<T>(m, n, name);
   keep(m, n, v);
   return v;
@@ -443,10 +503,9 @@ export function inlined<T extends Message>(m: Message, n: u32): T {
 
 /** partOf returns a part of an object that is read by parts. */
 function partOf<T extends Message>(m: Message, s: Source, n: u32): T {
-  const old = made(m, n);
-  if (old !== null) return changetype<T>(old);
   const v = instantiate<T>();
-  v.source_ = new Source(s.ref, PARTS, n, wantedOf(load<u32>(changetype<usize>(m) - 8), n));
+  v.source_ = s;
+  v.part_ = <u8>n;
   keep(m, n, v);
   return v;
 }
@@ -507,28 +566,28 @@ function start(m: Message, n: u32, name: string): void {
 /** messages returns the elements of a repeated message, in their order. */
 export function messages<T extends Message>(m: Message, n: u32, name: string): T[] {
   const old = made(m, n);
-  if (old !== null) return changetype<T[]>(old);
-  const list: T[] = [];
+  if (old !== null) return valueOf<T[]>(old);
+  const list = new Array<T>();
   start(m, n, name);
   while (walk.next()) {
     if (walk.json) list.push(part<T>(m.bytes_, json.valueAt, json.valueEnd, true, m.index_));
     else if (wire.type == wire.BYTES) list.push(part<T>(m.bytes_, wire.from, wire.to, false));
   }
-  keep(m, n, list);
+  keepValue(m, n, list);
   return list;
 }
 
 /** texts returns the elements of a repeated string, in their order. */
 export function texts(m: Message, n: u32, name: string): string[] {
   const old = made(m, n);
-  if (old !== null) return changetype<string[]>(old);
-  const list: string[] = [];
+  if (old !== null) return valueOf<string[]>(old);
+  const list = new Array<string>();
   start(m, n, name);
   while (walk.next()) {
     if (walk.json) list.push(json.str(json.valueAt, json.valueEnd));
     else if (wire.type == wire.BYTES) list.push(text.decode(wire.from, wire.to - wire.from));
   }
-  keep(m, n, list);
+  keepValue(m, n, list);
   return list;
 }
 
@@ -640,15 +699,18 @@ function entry(): bool {
 }
 
 /** Entries walks through the entries of a map. */
-class Entries {
-  constructor(protected m: Message, protected n: u32, protected name: string) {}
+class Entries extends Cached {
+  constructor(protected m: Message, n: u32, protected name: string) {
+    super();
+    this.key_ = n;
+  }
 
   /** begin is before the first entry. */
   protected begin(): void {
     const m = this.m;
     const s = m.source_;
-    if (s !== null) fetch(m, s, this.n);
-    walk.start(m, this.n, "");
+    if (s !== null) fetch(m, s, this.key_);
+    walk.start(m, this.key_, "");
     if (m.json_) {
       walk.at = findJSON(m, this.name) ? json.first(json.valueAt, json.valueEnd, 0x7b) : 0;
       walk.end = json.valueEnd;
@@ -711,19 +773,22 @@ class Entries {
   }
 }
 
+/** Answer is the value of a key that was looked up. */
+@final
+class Answer {
+  constructor(public key: string, public value: string | null, public next: Answer | null) {}
+}
+
+/** How many answers a map keeps beside the first. */
+const ANSWERS: i32 = 7;
+
 /** StringMap is a map of strings, such as labels. Of several entries with the same key the last counts. */
 @final
 export class StringMap extends Entries {
-  // The keys that were looked up last, and their values; null if they are not there.
-  private key0: string | null = null;
-  private key1: string | null = null;
-  private key2: string | null = null;
-  private key3: string | null = null;
-  private value0: string | null = null;
-  private value1: string | null = null;
-  private value2: string | null = null;
-  private value3: string | null = null;
-  private turn: i32 = 0;
+  /** The key that was looked up first and its value, null if it is not there; and the next ones. */
+  private first: string | null = null;
+  private value: string | null = null;
+  private more: Answer | null = null;
 
   /** has reports whether the map has the key. */
   has(key: string): bool {
@@ -739,16 +804,20 @@ export class StringMap extends Entries {
   /** lookup returns the value of a key, null if there is none. */
   lookup(key: string): string | null {
     // A plugin looks up the same few literals in every object.
-    if (changetype<usize>(this.key0) == changetype<usize>(key)) return this.value0;
-    if (changetype<usize>(this.key1) == changetype<usize>(key)) return this.value1;
-    if (changetype<usize>(this.key2) == changetype<usize>(key)) return this.value2;
-    if (changetype<usize>(this.key3) == changetype<usize>(key)) return this.value3;
+    if (changetype<usize>(this.first) == changetype<usize>(key)) return this.value;
+    let answers = 0;
+    let a = this.more;
+    while (a !== null) {
+      if (changetype<usize>(a.key) == changetype<usize>(key)) return a.value;
+      answers++;
+      a = a.next;
+    }
     const value = this.find(key);
-    switch (this.turn++ & 3) {
-      case 0: { this.key0 = key; this.value0 = value; break; }
-      case 1: { this.key1 = key; this.value1 = value; break; }
-      case 2: { this.key2 = key; this.value2 = value; break; }
-      default: { this.key3 = key; this.value3 = value; }
+    if (this.first === null) {
+      this.first = key;
+      this.value = value;
+    } else if (answers < ANSWERS) {
+      this.more = new Answer(key, value, this.more);
     }
     return value;
   }
@@ -756,13 +825,13 @@ export class StringMap extends Entries {
   private find(key: string): string | null {
     const m = this.m;
     const s = m.source_;
-    if (s !== null && s.part == METADATA && s.looked < LOOKED && (s.have >> this.n & 1) == 0) {
+    if (s !== null && m.part_ == METADATA && s.looked < LOOKED && (s.metadata >> this.key_ & 1) == 0) {
       s.looked++;
       host.put(key);
       host.begin();
       let n: u32;
       do {
-        n = importEntry(s.ref, this.n, host.address, host.length, host.buffer, host.limit);
+        n = importEntry(s.ref, this.key_, host.address, host.length, host.buffer, host.limit);
       } while (n != NO_ENTRY && host.more(n));
       return n == NO_ENTRY ? null : text.decode(host.buffer, n);
     }

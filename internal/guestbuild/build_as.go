@@ -1,6 +1,7 @@
 package guestbuild
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,6 +36,9 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 	if err := assemblyscript.WritePackage(sdk); err != nil {
 		return nil, err
 	}
+	if err := showEditors(cfg.Dir); err != nil {
+		return nil, err
+	}
 	target := "release"
 	if cfg.Debug {
 		target = "debug"
@@ -60,6 +64,19 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 		return nil, err
 	}
 	return os.ReadFile(linked)
+}
+
+// showEditors writes the SDK beside the compiler of an npm project, where editors look for it. The
+// compiler does not read it, and one that npm has installed there stays.
+func showEditors(dir string) error {
+	modules := filepath.Join(dir, "node_modules")
+	if _, err := os.Stat(filepath.Join(modules, "assemblyscript")); err != nil {
+		return nil // The compiler is another project's.
+	}
+	if lock, err := os.ReadFile(filepath.Join(modules, ".package-lock.json")); err == nil && bytes.Contains(lock, []byte(`"node_modules/kubewasm"`)) {
+		return nil
+	}
+	return assemblyscript.WritePackage(filepath.Join(modules, "kubewasm"))
 }
 
 // ascKey returns a hash of everything that a module is made from: the guest's own files, the SDK

@@ -118,3 +118,27 @@ func TestMissingTools(t *testing.T) {
 		})
 	}
 }
+
+func TestEditorsFindThePackage(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  bool
+	}{
+		"a project with its compiler":     {map[string]string{"node_modules/assemblyscript/package.json": "{}", "node_modules/.package-lock.json": `{"packages": {"node_modules/assemblyscript": {}}}`}, true},
+		"a project of another's compiler": {map[string]string{"asconfig.json": "{}"}, false},
+		"a project with the package": {map[string]string{
+			"node_modules/assemblyscript/package.json": "{}", "node_modules/.package-lock.json": `{"packages": {"node_modules/kubewasm": {}}}`,
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := writeFiles(t, test.files)
+			if err := showEditors(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := os.Stat(filepath.Join(dir, "node_modules", "kubewasm", "editor.d.ts"))
+			if got := err == nil; got != test.want {
+				t.Errorf("written: %v, want %v", got, test.want)
+			}
+		})
+	}
+}

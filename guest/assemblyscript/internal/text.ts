@@ -1,9 +1,54 @@
 // Text: UTF-8 in the host's bytes, UTF-16 in strings.
 
+/** The length in bytes up to which a string is short, and how many short ones are kept. */
+const SHORT: usize = 48;
+const KEPT_BITS: u64 = 8;
+
+/** The short strings that were read last, after the first: a plugin reads the same ones in each object. */
+let kept: StaticArray<string> | null = null;
+
 /** decode returns a string of the UTF-8 in [at, at+length). What is no UTF-8 becomes U+FFFD. */
 export function decode(at: usize, length: usize): string {
   if (length == 0) return "";
-  const s = changetype<usize>(changetype<string>(__new(length << 1, idof<string>())));
+  return length <= SHORT ? short(at, length) : fresh(at, length);
+}
+
+/** short is decode for short strings, which are not made again as long as they are kept. */
+function short(at: usize, length: usize): string {
+  let hash: u64;
+  if (length >= 8) hash = load<u64>(at) + rotl(load<u64>(at + length - 8), 23);
+  else if (length >= 4) hash = <u64>load<u32>(at) << 32 | load<u32>(at + length - 4);
+  else hash = <u64>load<u8>(at) | <u64>load<u8>(at + (length >> 1)) << 8 | <u64>load<u8>(at + length - 1) << 16;
+  if (kept === null) kept = new StaticArray<string>(1 << <i32>KEPT_BITS);
+  const place = changetype<usize>(kept) + (<usize>((hash ^ length) * 0x9e3779b97f4a7c15 >> 64 - KEPT_BITS) << alignof<string>());
+  const known = load<string>(place);
+  if (changetype<usize>(known) != 0 && <usize>known.length == length && same(at, length, changetype<usize>(known))) return known;
+  const s = fresh(at, length);
+  store<string>(place, s);
+  return s;
+}
+
+/** same reports whether the ASCII in [at, at+length) is the string of as many units at s; false if there is anything else. */
+function same(at: usize, length: usize, s: usize): bool {
+  const end = at + length;
+  if (length < 8) {
+    for (; at < end; at++, s += 2) if (load<u8>(at) >= 0x80 || load<u8>(at) != load<u16>(s)) return false;
+    return true;
+  }
+  for (;;) {
+    const eight = load<u64>(at);
+    if ((eight & 0x8080808080808080) != 0 || spread(<u32>eight) != load<u64>(s) || spread(<u32>(eight >> 32)) != load<u64>(s, 8)) return false;
+    const left = end - at;
+    if (left == 8) return true;
+    const step = min<usize>(left - 8, 8); // The last eight bytes overlap those before.
+    at += step;
+    s += step << 1;
+  }
+  return false;
+}
+
+function fresh(at: usize, length: usize): string {
+  const s = __new(length << 1, idof<string>());
   let i: usize = 0;
   while (i + 8 <= length) {
     const eight = load<u64>(at + i);
@@ -114,7 +159,15 @@ export function encode(s: string, to: usize): usize {
   const n = <usize>s.length;
   const p = changetype<usize>(s);
   const start = to;
-  for (let i: usize = 0; i < n; i++) {
+  let i: usize = 0;
+  for (; i + 4 <= n; i += 4) { // Four units of ASCII.
+    let four = load<u64>(p + (i << 1));
+    if (four & 0xff80ff80ff80ff80) break;
+    four = (four | four >> 8) & 0x0000ffff0000ffff;
+    store<u32>(to, <u32>(four | four >> 16));
+    to += 4;
+  }
+  for (; i < n; i++) {
     let c = <u32>load<u16>(p + (i << 1));
     if (c < 0x80) {
       store<u8>(to++, c);
@@ -146,8 +199,10 @@ export function encode(s: string, to: usize): usize {
 /** equal reports whether the UTF-8 in [at, at+length) is the string, without a copy of it. */
 export function equal(at: usize, length: usize, s: string): bool {
   const n = <usize>s.length;
-  if (n > length) return false; // A unit of UTF-16 has a byte at least.
   const p = changetype<usize>(s);
+  // A unit of UTF-16 has a byte at least, and one byte if it is ASCII.
+  if (n == length && same(at, length, p)) return true;
+  if (n > length) return false;
   for (let i: usize = 0; i < n; i++) {
     const b = <u32>load<u8>(at + i);
     const c = <u32>load<u16>(p + (i << 1));

@@ -7,8 +7,8 @@ import { functions } from "./functions.js";
 import { Configuration } from "./configuration.js";
 
 // What the compiler calls these in its syntax tree.
-const classDeclaration = 52, methodDeclaration = 59, variable = 48;
-const exported = 2;
+const classDeclaration = 52, methodDeclaration = 59, namespaceDeclaration = 60, variable = 48, literal = 17;
+const exported = 2, stringLiteral = 2;
 const kinds = ["scheduler", "admission", "hook", "service"];
 
 /** decoratorOf returns the decorator of a declaration with one of the names. */
@@ -31,13 +31,17 @@ export default class KubewasmTransform {
     options.globalAliases ??= new Map();
     options.globalAliases.set("abort", "~lib/kubewasm/internal/host/aborted");
 
-    const plugins = [], points = new Map(), classes = new Map();
+    const plugins = [], points = new Map(), classes = new Map(), constants = new Map();
     for (const source of parser.sources) {
       const user = source.sourceKind <= 1;
       if (user) source.sourceKind = 0; // It exports nothing by itself.
       for (const statement of source.statements) {
         if (statement.kind === variable && source.internalPath === "~lib/rt/tcms") {
-          for (const d of statement.declarations) if (d.name.text === "total") d.flags |= exported, this.total = true;
+          for (const d of statement.declarations) if (d.name.text === "total") d.flags |= exported, this.total = d;
+        }
+        if (statement.kind === variable && source.internalPath === "~lib/rt/common") {
+          // The allocator does not check itself. What a plugin asserts is checked.
+          for (const d of statement.declarations) constants.set(d.name.text, d);
         }
         if (statement.kind !== classDeclaration) continue;
         const point = decoratorOf(statement, "extensionPoint");
@@ -49,6 +53,8 @@ export default class KubewasmTransform {
       }
     }
     if (!this.total) throw new Error("kubewasm: this version of assemblyscript has another collector than 0.28");
+    for (const source of parser.sources) this.lazy(source.statements);
+    constants.get("DEBUG").initializer = constants.get("TRACE").initializer; // false
     if (plugins.length === 0) throw new Error(`kubewasm: no class has one of the decorators ${kinds.map(k => "@" + k).join(", ")}`);
     if (plugins.length > 1) throw new Error(`kubewasm: ${plugins.map(p => p.declaration.name.text).join(" and ")} are plugins: a module has one`);
     this.plugin = plugins[0];
@@ -57,6 +63,17 @@ export default class KubewasmTransform {
     const text = this.source(file, points, new Configuration(classes, file, imported));
     if (process.env.KUBEWASM_SHOW) console.error(text);
     parser.parseFile(text, file + ".ts", true);
+  }
+
+  /** lazy leaves constant strings that are not used out of the module, where the collector would look at each. */
+  lazy(statements) {
+    for (const statement of statements) {
+      if (statement.kind === namespaceDeclaration) this.lazy(statement.members);
+      if (statement.kind !== variable) continue;
+      for (const d of statement.declarations) {
+        if (d.initializer?.kind === literal && d.initializer.literalKind === stringLiteral) d.decorators ??= this.total.decorators;
+      }
+    }
   }
 
   /** source returns the file that exports the functions of the plugin. */
