@@ -32,9 +32,11 @@ race: ## Run the tests under the race detector, which needs a C compiler: 6 minu
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
 # Rust of Debian 12, the oldest that the crate supports, before one of the user's own.
-.PHONY: rust
-rust: ## Test the crate of guest/rust and its examples natively: a minute.
+.PHONY: languages
+languages: ## Test the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
+	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestNewPluginsInOther|TestMalformedMessages' \
+	  ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./guest/conformance
 
 # The modules inside this one are apart so that an importer of kubewasm does not see
 # what they need: Kubernetes itself, other plugin systems, container runtimes.
@@ -134,5 +136,6 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 	done
 
 .PHONY: nightly
-nightly: fuzz ## Run the fuzz targets, and 100,000 rewritten modules against plain ones, which needs wasm-opt.
+nightly: fuzz ## Run the fuzz targets, libFuzzer for 10 minutes, and 100,000 rewritten modules, which needs wasm-opt.
+	KUBEWASM_LANGUAGES=1 KUBEWASM_FUZZTIME=600 go test ./guest/c -timeout 30m -run TestReadersUnderLibFuzzer
 	go test ./internal/wasmbin -run TestDifferential -timeout 5h -v -differential 100000 -differential.seed $$(date +%Y%m%d000000)

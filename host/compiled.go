@@ -2,9 +2,11 @@ package host
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,13 +31,14 @@ type compiled struct {
 	profiler wazero.CompiledModule
 	info     *wasmbin.Info
 	// content is what new memories begin with, if wazero does not have it.
-	content content
-	// exports are the exported functions, which wazero collects anew for each call.
-	exports map[string]api.FunctionDefinition
+	content *content
 	// imports are the imported functions. Of those with one name, hosted has the first;
-	// it has none of the rewriter's. hostedIndex are their indexes in the module.
-	imports, hosted []api.FunctionDefinition
+	// it has none of the rewriter's. hostedIndex are their indexes in the module. wazero is
+	// not asked for them: it would make and keep a definition of each function.
+	imports, hosted []wasmbin.Extern
 	hostedIndex     []uint32
+	// hosts are the host modules from which it imports.
+	hosts []wazero.CompiledModule
 
 	// ready is closed when the compilation has ended, with err. begun is set when it no
 	// longer waits for those of other modules.
@@ -174,11 +177,9 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 	if c.err = c.compile(ctx, module); c.err != nil {
 		return
 	}
-	c.exports, c.imports = c.module.ExportedFunctions(), c.module.ImportedFunctions()
 	known := map[[2]string]bool{}
 	for index, fn := range c.imports {
-		module, name, _ := fn.Import()
-		if key := [2]string{module, name}; !known[key] && !rewriters(module) {
+		if key := [2]string{fn.Module, fn.Name}; !known[key] && !rewriters(fn.Module) {
 			known[key] = true
 			c.hosted, c.hostedIndex = append(c.hosted, fn), append(c.hostedIndex, uint32(index))
 		}
@@ -224,6 +225,9 @@ func (c *compiled) compile(ctx context.Context, module []byte) error {
 	if err != nil {
 		return shorten(err)
 	}
+	if err := c.describe(module); err != nil {
+		return err
+	}
 	c.module, c.info = compiled, info
 	if stub, err := newStub(module, info); err == nil && code.move(files, code.files(stub.module)) {
 		// If anything fails, the next load takes as long as this one.
@@ -241,12 +245,26 @@ func (c *compiled) fromCache(ctx context.Context, key stubKey) error {
 	if err != nil {
 		return err
 	}
+	if err := c.describe(stub.module); err != nil {
+		content.close()
+		return err
+	}
 	loaded, err := c.load(ctx, stub.module)
 	if err != nil {
 		content.close()
 		return err
 	}
-	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, *content, c.owner.code.mapped(key)
+	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, content, c.owner.code.mapped(key)
+	return nil
+}
+
+// describe notes what a rewritten module, or the stub of one, imports.
+func (c *compiled) describe(module []byte) error {
+	imports, _, _, err := wasmbin.Describe(module)
+	if err != nil {
+		return err
+	}
+	c.imports = slices.DeleteFunc(imports, func(im wasmbin.Extern) bool { return im.Kind != wasmbin.ExternFunc })
 	return nil
 }
 
@@ -317,13 +335,13 @@ func (c *compiled) rewriting() wasmbin.Options {
 // free closes what build and link have made. The machine code stays in the cache of the
 // Runtime.
 func (c *compiled) free() {
-	c.content.close()
+	defer c.content.close() // Images may have it as their base.
 	if c.wasm == nil {
 		return
 	}
 	// Only open files can cause an error, and a guest has none.
 	_ = c.wasm.Close(context.Background())
-	for _, m := range []wazero.CompiledModule{c.module, c.profiler} {
+	for _, m := range append(c.hosts, c.module, c.profiler) {
 		if m != nil {
 			_ = m.Close(context.Background())
 		}
@@ -340,26 +358,35 @@ func (c *compiled) link() error {
 		ctx := context.Background()
 		builders := map[string]wazero.HostModuleBuilder{}
 		for n, fn := range c.hosted {
-			module, name, _ := fn.Import()
-			if builders[module] == nil {
-				builders[module] = c.wasm.NewHostModuleBuilder(module)
+			if builders[fn.Module] == nil {
+				builders[fn.Module] = c.wasm.NewHostModuleBuilder(fn.Module)
 			}
 			run := hostFunction(n)
 			if c.key.profile {
 				run = profiledFunction(n, c.hostedIndex[n])
 			}
-			builders[module].NewFunctionBuilder().
-				WithGoModuleFunction(run, fn.ParamTypes(), fn.ResultTypes()).
-				WithName(name).
-				Export(name)
+			params, results := valueTypes(fn)
+			builders[fn.Module].NewFunctionBuilder().
+				WithGoModuleFunction(run, params, results).
+				WithName(fn.Name).
+				Export(fn.Name)
 		}
+		builders[wasmbin.YieldModule] = meterModule(c.wasm)
 		for module, b := range builders {
-			if _, err := b.Instantiate(ctx); err != nil {
+			compiled, err := b.Compile(ctx)
+			if err == nil {
+				c.hosts = append(c.hosts, compiled)
+				_, err = c.wasm.InstantiateModule(ctx, compiled, moduleConfig.WithName(module))
+			}
+			if err != nil {
 				c.linkErr = fmt.Errorf("instantiate host module %q: %w", module, err)
 				return
 			}
 		}
-		c.linkErr = instantiateMeter(ctx, c.wasm)
 	})
 	return c.linkErr
 }
+
+// moduleConfig is that of all modules. A source of random numbers that no guest reads keeps
+// wazero from making one of 5 KB for each.
+var moduleConfig = wazero.NewModuleConfig().WithStartFunctions().WithRandSource(rand.Reader)

@@ -130,8 +130,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 		if len(errs) == maxImportErrors {
 			return append(errs, fmt.Errorf("plugin %q: more imports like these", plugin))
 		}
-		module, name, _ := fn.Import()
-		got := abi.FormatSignature(fn.ParamTypes(), fn.ResultTypes())
+		module, name, got := fn.Module, fn.Name, signature(fn, true)
 		im, ok := t[[2]string{module, name}]
 		if !ok {
 			if rewriters(module) {
@@ -157,8 +156,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 func (t importTable) of(c *compiled) []*Import {
 	list := make([]*Import, len(c.hosted))
 	for n, fn := range c.hosted {
-		module, name, _ := fn.Import()
-		list[n] = t[[2]string{module, name}]
+		list[n] = t[[2]string{fn.Module, fn.Name}]
 	}
 	return list
 }

@@ -54,15 +54,24 @@ var local = map[int64]bool{
 	unix.TMPFS_MAGIC: true, unix.XFS_SUPER_MAGIC: true,
 }
 
+// mappable returns an error unless a file, which need not be there yet, is on a local file
+// system.
+func mappable(name string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(filepath.Dir(name), &fs); err != nil {
+		return err
+	}
+	if !local[int64(fs.Type)] { //nolint:unconvert // It is an int32 elsewhere.
+		return fmt.Errorf("%s is on a file system of type %#x, which may be remote", name, fs.Type)
+	}
+	return nil
+}
+
 // openCode opens the file that has exactly the machine code, and makes it if it is not there,
 // on a local file system only.
 func openCode(name string, code []byte) (file *os.File, made bool, err error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(filepath.Dir(name), &fs); err != nil {
+	if err := mappable(name); err != nil {
 		return nil, false, err
-	}
-	if !local[int64(fs.Type)] { //nolint:unconvert // It is an int32 elsewhere.
-		return nil, false, fmt.Errorf("%s is on a file system of type %#x, which may be remote", name, fs.Type)
 	}
 	for {
 		if file, err = os.Open(name); err == nil {

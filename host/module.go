@@ -62,6 +62,11 @@ func signature(e wasmbin.Extern, ok bool) string {
 	if e.Kind != wasmbin.ExternFunc {
 		return e.Kind.String()
 	}
+	return abi.FormatSignature(valueTypes(e))
+}
+
+// valueTypes returns the types of a function.
+func valueTypes(e wasmbin.Extern) (params, results []abi.ValueType) {
 	types := func(list []wasmbin.ValType) []abi.ValueType {
 		codes := make([]abi.ValueType, len(list))
 		for i, t := range list {
@@ -69,7 +74,7 @@ func signature(e wasmbin.Extern, ok bool) string {
 		}
 		return codes
 	}
-	return abi.FormatSignature(types(e.Func.Params), types(e.Func.Results))
+	return types(e.Func.Params), types(e.Func.Results)
 }
 
 // Digest returns the SHA-256 of the module, in hexadecimal.

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
@@ -194,7 +193,7 @@ type callTree struct {
 // newCallTree makes a call tree for an instance.
 func (c *compiled) newCallTree(owner *Profiler) (*callTree, error) {
 	ctx := context.Background()
-	module, err := c.wasm.InstantiateModule(ctx, c.profiler, wazero.NewModuleConfig().WithName(""))
+	module, err := c.wasm.InstantiateModule(ctx, c.profiler, moduleConfig)
 	if err != nil {
 		return nil, fmt.Errorf("instantiate profiler: %w", err)
 	}

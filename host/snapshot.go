@@ -142,7 +142,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 
 // newSnapshot copies the state of inst. The copy shares what is as in the base.
 func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
-	var base *snapmem.Image
+	base := v.compiled.content.base()
 	if v.base != nil {
 		base = v.base.image
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
 	"github.com/kubewasm/kubewasm/internal/private"
+	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -30,17 +32,15 @@ const stubSection = "kubewasm.stub"
 type stub struct {
 	module []byte
 	about  aboutStub
-	data   []byte // Of the segments, one after the other.
+	data   []byte // What memories begin with, from about.Offset on.
 }
 
-// aboutStub is what the host needs to know about the module, and where its data go.
+// aboutStub is what the host needs to know about the module, and where in the memory its data
+// go, at a multiple of pageSize.
 type aboutStub struct {
-	Info     *wasmbin.Info
-	Segments []segment
+	Info   *wasmbin.Info
+	Offset uint32
 }
-
-// segment is a piece of a memory's initial content.
-type segment struct{ Offset, Length uint32 }
 
 // newStub makes the stub of a rewritten module.
 func newStub(module []byte, info *wasmbin.Info) (*stub, error) {
@@ -55,17 +55,8 @@ func newStub(module []byte, info *wasmbin.Info) (*stub, error) {
 	// A start section would run before the host has written the data, and instructions that
 	// name a segment need it; they are valid with a data count only.
 	if m.Start == nil && m.DataCount == nil {
-		for _, d := range m.Datas {
-			offset, ok := constant(d.Offset)
-			if !ok || d.Flags != 0 {
-				s.about.Segments, s.data = nil, nil
-				break
-			}
-			s.about.Segments = append(s.about.Segments, segment{offset, uint32(len(d.Init))})
-			s.data = append(s.data, d.Init...)
-		}
-		if s.about.Segments != nil {
-			m.Datas = nil
+		if offset, data := layOut(m.Datas); data != nil {
+			s.about.Offset, s.data, m.Datas = offset, data, nil
 		}
 	}
 	h := sha256.New()
@@ -73,6 +64,29 @@ func newStub(module []byte, info *wasmbin.Info) (*stub, error) {
 	m.Customs = append(m.Customs, wasmbin.Custom{Name: stubSection, Data: h.Sum(nil), After: wasmbin.SectionElement})
 	s.module = m.Encode()
 	return s, nil
+}
+
+// layOut returns what a memory has after the segments were written: whole pages of WebAssembly,
+// from an offset on. It returns nil if that is not known, or if they lie far from one another.
+func layOut(segments []wasmbin.Data) (offset uint32, data []byte) {
+	start, end, sum := uint64(math.MaxUint64), uint64(0), uint64(0)
+	for _, d := range segments {
+		at, ok := constant(d.Offset)
+		if !ok || d.Flags != 0 {
+			return 0, nil
+		}
+		start, end, sum = min(start, uint64(at)), max(end, uint64(at)+uint64(len(d.Init))), sum+uint64(len(d.Init))
+	}
+	if sum == 0 || end-start > 2*sum+pageSize {
+		return 0, nil
+	}
+	start, end = start/pageSize*pageSize, (end+pageSize-1)/pageSize*pageSize
+	data = make([]byte, end-start)
+	for _, d := range segments {
+		at, _ := constant(d.Offset)
+		copy(data[uint64(at)-start:], d.Init)
+	}
+	return uint32(start), data
 }
 
 // constant returns the value of the expression (i32.const n).
@@ -97,37 +111,64 @@ func constant(expr []byte) (uint32, bool) {
 	return 0, false
 }
 
-// content is the initial content of a memory, in the file of a stub.
+// content is the initial content of a memory, in the file of a stub. It is nil for a module
+// whose data wazero has.
 type content struct {
-	file     *os.File
-	at       int64
-	segments []segment
+	file   *os.File
+	at     int64
+	offset uint32
+	size   uint32
+	// image is a mapping of the file for images of memories, nil if it cannot be one.
+	image *snapmem.Image
 }
 
-// write writes the content into a new memory. It does nothing for a module whose data wazero
-// has.
+// newContent takes the file, and maps it if the content is that of the beginning of a memory.
+func newContent(file *os.File, at int64, offset, size uint32) *content {
+	c := &content{file: file, at: at, offset: offset, size: size}
+	if offset == 0 && mappable(file.Name()) == nil {
+		if image, err := snapmem.MapImage(file, at, int(size)); err == nil {
+			c.image = image
+		}
+	}
+	return c
+}
+
+// base returns the image that those of the module's memories share pages with, nil if there
+// is none.
+func (c *content) base() *snapmem.Image {
+	if c == nil {
+		return nil
+	}
+	return c.image
+}
+
+// write writes the content into a new memory.
 func (c *content) write(memory api.Memory) error {
-	at := c.at
-	for _, s := range c.segments {
-		view, ok := memory.Read(s.Offset, s.Length)
-		if !ok {
-			return fmt.Errorf("data segment at %d of %d bytes: out of bounds memory access", s.Offset, s.Length)
+	if c == nil {
+		return nil
+	}
+	view, ok := memory.Read(c.offset, c.size)
+	if !ok {
+		return fmt.Errorf("data segments from %d to %d: out of bounds memory access", c.offset, uint64(c.offset)+uint64(c.size))
+	}
+	for at := c.at; len(view) > 0; {
+		n, err := c.file.ReadAt(view[:min(len(view), 1<<20)], at)
+		if err != nil {
+			return fmt.Errorf("read data segments from the cache: %w", err)
 		}
-		for len(view) > 0 {
-			n, err := c.file.ReadAt(view[:min(len(view), 1<<20)], at)
-			if err != nil {
-				return fmt.Errorf("read data segments from the cache: %w", err)
-			}
-			view, at = view[n:], at+int64(n)
-		}
+		view, at = view[n:], at+int64(n)
 	}
 	return nil
 }
 
 func (c *content) close() {
-	if c.file != nil {
-		_ = c.file.Close()
+	if c == nil {
+		return
 	}
+	if c.image != nil {
+		c.image.Close()
+	}
+	_ = c.file.Close()
 }
 
 // stubCache keeps the stubs of rewritten modules in files beside their machine code, and
@@ -156,7 +197,8 @@ func stubKeyOf(digest string, opts wasmbin.Options, goPass bool) stubKey {
 }
 
 // A file holds the SHA-256 of its key and all that follows, the lengths of the next two in 4
-// bytes each, what is known about the stub as JSON, the stub's module, and the data.
+// bytes each, what is known about the stub as JSON, the stub's module, and the data, which
+// begin at a multiple of pageSize, so that they can be mapped.
 const stubHeader = sha256.Size + 8
 
 var errStubFile = errors.New("not a file of the cache")
@@ -182,10 +224,10 @@ func (c stubCache) read(key stubKey) (*stub, *content, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	if len(s.about.Segments) == 0 {
-		return s, &content{}, f.Close()
+	if len(s.data) == 0 {
+		return s, nil, f.Close()
 	}
-	return s, &content{f, at, s.about.Segments}, nil
+	return s, newContent(f, at, s.about.Offset, uint32(len(s.data))), nil
 }
 
 // readStub reads the file of a stub, and returns where its data begin.
@@ -211,20 +253,26 @@ func readStub(f *os.File, key stubKey) (s *stub, at int64, err error) {
 	if about+module > uint64(len(rest)) {
 		return nil, 0, errStubFile
 	}
-	s = &stub{module: rest[about : about+module], data: rest[about+module:]}
+	s = &stub{module: rest[about : about+module]}
+	padding := paddingOf(about + module)
+	if n := uint64(len(rest)) - about - module; n != 0 && n <= padding {
+		return nil, 0, errStubFile
+	} else if n != 0 {
+		s.data = rest[about+module+padding:]
+	}
 	if err := json.Unmarshal(rest[:about], &s.about); err != nil {
 		return nil, 0, err
 	}
-	length := uint64(0)
-	for _, segment := range s.about.Segments {
-		length += uint64(segment.Length)
-	}
-	if s.about.Info == nil || length != uint64(len(s.data)) {
+	if s.about.Info == nil || len(s.data)%pageSize != 0 || s.about.Offset%pageSize != 0 {
 		return nil, 0, errStubFile
 	}
 	diskcache.Use(f.Name(), stat)
-	return s, int64(stubHeader + about + module), nil
+	return s, int64(stubHeader + about + module + padding), nil
 }
+
+// paddingOf returns the number of bytes between a stub and its data. length is that of the
+// stub with what is known about it.
+func paddingOf(length uint64) uint64 { return -(stubHeader + length) % pageSize }
 
 // write makes the file, whole or not at all.
 func (c stubCache) write(key stubKey, s *stub) error {
@@ -234,5 +282,9 @@ func (c stubCache) write(key stubKey, s *stub) error {
 	}
 	lengths := binary.LittleEndian.AppendUint32(nil, uint32(len(about)))
 	lengths = binary.LittleEndian.AppendUint32(lengths, uint32(len(s.module)))
-	return diskcache.Write(c.path(key), sumOf(key, lengths, about, s.module, s.data), lengths, about, s.module, s.data)
+	var padding []byte
+	if len(s.data) != 0 {
+		padding = make([]byte, paddingOf(uint64(len(about)+len(s.module))))
+	}
+	return diskcache.Write(c.path(key), sumOf(key, lengths, about, s.module, padding, s.data), lengths, about, s.module, padding, s.data)
 }

@@ -27,7 +27,7 @@ func TestStubCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, other := stubKeyOf("a", rewriteOptions, true), stubKeyOf("a", rewriteOptions, false)
-	want := &stub{[]byte("\x00asm and more"), aboutStub{&wasmbin.Info{Functions: 7, Starts: true}, []segment{{8, 1}, {16, 3}}}, []byte("data")}
+	want := &stub{[]byte("\x00asm and more"), aboutStub{&wasmbin.Info{Functions: 7, Starts: true}, 2 * pageSize}, bytes.Repeat([]byte("data"), pageSize/4)}
 	for _, k := range []stubKey{key, other} {
 		if err := cache.write(k, want); err != nil {
 			t.Fatal(err)
@@ -67,6 +67,7 @@ func TestStubCache(t *testing.T) {
 		"with another length":             flipped(sha256.Size + 3),
 		"with another length of the stub": flipped(sha256.Size + 7),
 		"with another info":               flipped(stubHeader + 2),
+		"with another padding":            flipped(len(intact) - pageSize - 1),
 		"with other data":                 flipped(len(intact) - 1),
 		"of another key, right by itself": read(other),
 	} {

@@ -162,8 +162,11 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
-	for name := range v.compiled.exports {
+	for name, e := range v.about.exports {
 		var ok bool
+		if e.Kind != wasmbin.ExternFunc {
+			continue
+		}
 		fn := inst.module.ExportedFunction(name)
 		if v.handles, ok = handlesOf(fn); ok {
 			v.compiled.mapCode(fn)
@@ -219,10 +222,7 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 
 // checkExport appends the errors of an exported function to errs.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
-	want, got := abi.FormatSignature(params, results), ""
-	if def, ok := v.compiled.exports[name]; ok {
-		got = abi.FormatSignature(def.ParamTypes(), def.ResultTypes())
-	}
+	want, got := abi.FormatSignature(params, results), v.about.Export(name)
 	if got == want {
 		return errs
 	}
@@ -284,8 +284,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		inst.meter.tree = inst.tree
 		inst.ctx.instantiation = inst.tree.context(inst.ctx.instantiation)
 	}
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, config)
+	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, moduleConfig)
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code;
 		// what cannot be linked has neither.
@@ -463,18 +462,13 @@ func (v *version) free() {
 // other goroutines by 20 to 30 ms.
 const maxTableElements = 1 << 17
 
-// instantiateMeter provides the function that a rewritten guest calls when its
-// slice of fuel is used up.
-func instantiateMeter(ctx context.Context, rt wazero.Runtime) error {
-	_, err := rt.NewHostModuleBuilder(wasmbin.YieldModule).NewFunctionBuilder().
+// meterModule builds the function that a rewritten guest calls when its slice of fuel is
+// used up.
+func meterModule(rt wazero.Runtime) wazero.HostModuleBuilder {
+	return rt.NewHostModuleBuilder(wasmbin.YieldModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, module api.Module, _ []uint64) {
 			ctx.(*callContext).inst.yield(module)
 		}), nil, nil).
 		WithName(wasmbin.YieldName).
-		Export(wasmbin.YieldName).
-		Instantiate(ctx)
-	if err != nil {
-		return fmt.Errorf("instantiate host module %q: %w", wasmbin.YieldModule, err)
-	}
-	return nil
+		Export(wasmbin.YieldName)
 }

@@ -27,7 +27,8 @@
 // program is a part of, or its checkout if the program was built in one.
 //
 // A service is an extension point of a component of your own: new writes the .proto file
-// with its question, a plugin with its test, and a program that asks the plugin.
+// with its question, a plugin with its test, and a program that asks the plugin. In another
+// language than Go it writes the question and the plugin.
 //
 // New overwrites nothing: it fails if one of the files exists.
 //
@@ -94,7 +95,7 @@
 //
 //	-debug
 //		Keep the names of functions and the lines of the source, for the stacks of traps.
-//		A module in Go has them in any case.
+//		A panic in Go prints them in any case.
 //	-name NAME
 //		The name of the plugin, instead of that of the metadata.
 //	-o FILE

@@ -68,13 +68,21 @@ var textsOfKinds = map[string]kindTexts{
 	"service":    {"An extension point", "whose plugins run as WebAssembly", "keeps Pods in one region", "a request"},
 }
 
+// texts returns the words about what is written.
+func (s *scaffold) texts() kindTexts {
+	if s.Kind == "service" && s.Language != guestbuild.Go {
+		return kindTexts{"A plugin", "of a component's own extension point that runs as WebAssembly", "keeps Pods in one region", "a request"}
+	}
+	return textsOfKinds[s.Kind]
+}
+
 // Title returns the kind with an article, About what the README says in its first sentence.
-func (s *scaffold) Title() string { return textsOfKinds[s.Kind].title }
-func (s *scaffold) About() string { return s.Title() + " " + textsOfKinds[s.Kind].about }
+func (s *scaffold) Title() string { return s.texts().title }
+func (s *scaffold) About() string { return s.Title() + " " + s.texts().about }
 
 // files are the files of templates in the order in which they are shown, and what they are.
 func (s *scaffold) files() []scaffoldFile {
-	texts := textsOfKinds[s.Kind]
+	texts := s.texts()
 	return []scaffoldFile{
 		{s.Package + ".proto", "the question that plugins answer"},
 		{s.Package + ".go", "its package, which controllers use"},
@@ -258,9 +266,12 @@ const inspects, decides = "what it implements, imports and needs", "what it deci
 
 // planModule adds the steps with a module that was built.
 func (s *scaffold) planModule() {
-	call := s.Command + " run -f objects.yaml " + s.Name + ".wasm"
-	if s.Kind != "conversion" { // It has no configuration.
-		call = s.Command + " run -config config.yaml -f objects.yaml " + s.Name + ".wasm"
+	call := s.Command + " run -config config.yaml -f objects.yaml " + s.Name + ".wasm"
+	switch s.Kind {
+	case "conversion": // It has no configuration.
+		call = s.Command + " run -f objects.yaml " + s.Name + ".wasm"
+	case "service":
+		call = s.Command + " run -config config.yaml -f request.yaml " + s.Name + ".wasm Placement/Place"
 	}
 	s.Steps = append(s.Steps, step{s.Command + " inspect " + s.Name + ".wasm", inspects}, step{call, decides})
 }
@@ -270,6 +281,11 @@ func (s *scaffold) planForeign() {
 	s.Command = "kubewasm"
 	if s.Language == guestbuild.AssemblyScript {
 		s.Steps = append(s.Steps, step{"npm install", "fetch the compiler"})
+	}
+	if s.Kind == "service" {
+		s.Package = "placement" // That of the component comes in its place.
+		to := map[*guestbuild.Language]string{guestbuild.C: "-package placement", guestbuild.Rust: "-o src/placement", guestbuild.AssemblyScript: "-o assembly/placement"}
+		s.Steps = append(s.Steps, step{s.Command + " gen -lang " + s.Language.Name + " " + to[s.Language] + " placement.proto", "write what the plugin is written with"})
 	}
 	s.Steps = append(s.Steps,
 		step{s.Command + " build", "write " + s.Name + ".wasm"},

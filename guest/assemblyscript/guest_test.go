@@ -2,14 +2,10 @@ package assemblyscript_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,24 +15,10 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 	"github.com/kubewasm/kubewasm/sched"
 )
-
-// build compiles a guest, and skips the test where there is no compiler but not in CI.
-func build(tb testing.TB, dir string) string {
-	tb.Helper()
-	file, err := guestbuild.Build(tb.Context(), dir)
-	var missing *guestbuild.MissingToolError
-	switch {
-	case errors.As(err, &missing) && os.Getenv("CI") == "":
-		tb.Skip(missing)
-	case err != nil:
-		tb.Fatal(err)
-	}
-	return file
-}
 
 func newRuntime(tb testing.TB) *host.Runtime {
 	tb.Helper()
@@ -82,7 +64,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 	if os.Getenv("CI") == "" {
 		calls = 100_000
 	}
-	p := scheduler(t, build(t, "../../examples/sched/zone/as"), "", host.Limits{MemoryBytes: 4 << 20})
+	p := scheduler(t, languages.Build(t, "../../examples/sched/zone/as"), "", host.Limits{MemoryBytes: 4 << 20})
 	cycle := p.Begin(pod)
 	if _, status := p.PreFilter(cycle, nil); status.Code() != 0 {
 		t.Fatal(status)
@@ -101,57 +83,9 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 }
 
-// TestPolicyDecidesAsTheOneInGo compares the verdicts on random Pods.
-func TestPolicyDecidesAsTheOneInGo(t *testing.T) {
-	engine := func(guest string) *admission.Engine {
-		p, err := admission.Load(t.Context(), newRuntime(t), admission.PluginConfig{Config: host.Config{
-			Name: "labels", Source: host.File(guest), GuestConfig: []byte(`{"labels":["app","owner"],"registries":["registry.example.com/","other/"]}`),
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := admission.NewEngine(p)
-		t.Cleanup(func() { e.Close(context.Background()) })
-		return e
-	}
-	const policy = "../../examples/admission/required-labels"
-	ours := engine(build(t, policy+"/as"))
-	theirs := engine(build(t, policy))
-	r := rand.New(rand.NewPCG(20261123, 0))
-	denied := 0
-	const objects = 5000
-	for n := range objects {
-		req := &admissionv1.AdmissionRequest{
-			UID: "u", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
-			Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: rawPod(t, r)},
-		}
-		if n%2 == 0 {
-			req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: rawPod(t, r)}
-		}
-		want := theirs.Validate(t.Context(), req)
-		if diff := cmp.Diff(want, ours.Validate(t.Context(), req)); diff != "" {
-			t.Fatalf("%s of %s, before %s (-Go +AssemblyScript):\n%s", req.Operation, req.Object.Raw, req.OldObject.Raw, diff)
-		}
-		if !want.Allowed {
-			denied++
-		}
-	}
-	if denied == 0 || denied == objects {
-		t.Errorf("%d of %d were denied", denied, objects)
-	}
-}
-
-func rawPod(t *testing.T, r *rand.Rand) []byte {
-	raw, err := json.Marshal(samplePod(r))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 func benchmark(b *testing.B, dir string, run func(b *testing.B, guest string)) {
 	for _, language := range []struct{ name, dir string }{{"go", dir}, {"as", dir + "/as"}} {
-		b.Run(language.name, func(b *testing.B) { run(b, build(b, language.dir)) })
+		b.Run(language.name, func(b *testing.B) { run(b, languages.Build(b, language.dir)) })
 	}
 }
 

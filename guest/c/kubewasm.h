@@ -2,7 +2,9 @@
 //
 //   #include <kubewasm.h>
 //
-//   KW_PLUGIN("zone", "1.0.0", "scheduler", "node.metadata.labels[topology.kubernetes.io/zone]")
+//   //kubewasm:name zone
+//   //kubewasm:version 1.0.0
+//   //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone]
 //
 //   static kw_str zone;
 //
@@ -60,17 +62,18 @@ KW_SHARED void *memset(void *to, int c, size_t n) {
 #endif
 #define kw_copy(to, from, n) __builtin_memcpy(to, from, n)
 
+#define KW_LOAD(type, p) ({ type kw_v; kw_copy(&kw_v, p, sizeof kw_v); kw_v; })
+
+// kw_same compares n bytes by words, the last of which may overlap the one before.
 KW_INLINE bool kw_same(const void *a, const void *b, uint32_t n) {
   const uint8_t *x = (const uint8_t *)a, *y = (const uint8_t *)b;
-  for (; n >= 8; n -= 8, x += 8, y += 8) {
-    uint64_t v, w;
-    kw_copy(&v, x, 8);
-    kw_copy(&w, y, 8);
-    if (v != w) return false;
+  if (n >= 8) {
+    for (uint32_t i = 0; i + 8 < n; i += 8)
+      if (KW_LOAD(uint64_t, x + i) != KW_LOAD(uint64_t, y + i)) return false;
+    return KW_LOAD(uint64_t, x + n - 8) == KW_LOAD(uint64_t, y + n - 8);
   }
-  for (; n; n--)
-    if (*x++ != *y++) return false;
-  return true;
+  if (n >= 4) return KW_LOAD(uint32_t, x) == KW_LOAD(uint32_t, y) && KW_LOAD(uint32_t, x + n - 4) == KW_LOAD(uint32_t, y + n - 4);
+  return n == 0 || (x[0] == y[0] && x[n / 2] == y[n / 2] && x[n - 1] == y[n - 1]);
 }
 
 KW_INLINE bool kw_str_equal(kw_str a, kw_str b) { return a.n == b.n && kw_same(a.p, b.p, a.n); }
@@ -460,40 +463,53 @@ KW_INLINE const uint8_t *kw_varint(const uint8_t *p, const uint8_t *end, uint64_
   return 0;
 }
 
+__attribute__((noinline)) KW_INLINE const uint8_t *kw_long_varint(const uint8_t *p, const uint8_t *end, uint64_t *value) {
+  return kw_varint(p, end, value);
+}
+
 // kw_next_field reads the next field of a message, and takes it off. It returns false at the end
-// and at malformed bytes.
-KW_INLINE bool kw_next_field(kw_str *message, kw_field *f) {
+// and at malformed bytes. It is part of its callers, so that a field stays in registers: fields of
+// a struct that are written one by one and read together stall the processor.
+__attribute__((always_inline)) KW_INLINE bool kw_next_field(kw_str *message, kw_field *f) {
   const uint8_t *p = (const uint8_t *)message->p, *end = p + message->n;
-  uint64_t key, n;
+  uint64_t key, n, value = 0;
   if (p == end) return false;
   if (*p < 128) key = *p++;
-  else if (!(p = kw_varint(p, end, &key))) return false;
-  if (key >> 3 == 0 || key >> 3 > 0x1fffffff) return false;
-  f->number = (uint32_t)(key >> 3), f->wire = key & 7, f->bytes = (kw_str){0, 0}, f->value = 0;
-  switch (f->wire) {
-  case KW_BYTES:
-    if (p < end && *p < 128) n = *p++;
-    else if (!(p = kw_varint(p, end, &n))) return false;
-    if (n > (uint64_t)(end - p)) return false;
-    f->bytes = (kw_str){(const char *)p, (uint32_t)n};
-    p += n;
-    break;
-  case KW_VARINT:
-    if (!(p = kw_varint(p, end, &f->value))) return false;
-    break;
-  case KW_FIXED64:
-    if (end - p < 8) return false;
-    kw_copy(&f->value, p, 8);
-    p += 8;
-    break;
-  case KW_FIXED32:
-    if (end - p < 4) return false;
-    kw_copy(&f->value, p, 4); // Little-endian, as the guest is.
-    p += 4;
-    break;
-  default: return false;
+  else {
+    if (!(p = kw_long_varint(p, end, &value))) return false;
+    key = value, value = 0;
   }
-  *message = (kw_str){(const char *)p, (uint32_t)(end - p)};
+  if (key >> 3 == 0 || key >> 3 > 0x1fffffff) return false;
+  kw_str bytes = {0, 0};
+  uint8_t wire = key & 7;
+  if (wire == KW_BYTES) {
+    if (p < end && *p < 128) n = *p++;
+    else {
+      uint64_t length;
+      if (!(p = kw_long_varint(p, end, &length))) return false;
+      n = length;
+    }
+    if (n > (uint64_t)(end - p)) return false;
+    bytes = (kw_str){(const char *)p, (uint32_t)n};
+    p += n;
+  } else if (wire == KW_VARINT) {
+    if (p < end && *p < 128) value = *p++;
+    else {
+      uint64_t number;
+      if (!(p = kw_long_varint(p, end, &number))) return false;
+      value = number;
+    }
+  } else if (wire == KW_FIXED64) {
+    if (end - p < 8) return false;
+    value = KW_LOAD(uint64_t, p);
+    p += 8;
+  } else if (wire == KW_FIXED32) {
+    if (end - p < 4) return false;
+    value = KW_LOAD(uint32_t, p); // Little-endian, as the guest is.
+    p += 4;
+  } else return false;
+  f->number = (uint32_t)(key >> 3), f->wire = wire, f->bytes = bytes, f->value = value;
+  message->p = (const char *)p, message->n = (uint32_t)(end - p);
   return true;
 }
 
@@ -841,7 +857,9 @@ KW_INLINE void kw_put_json(kw_buf *b, kw_str s) {
 // An object that the host knows by ref is read by parts: a field of its metadata, spec or status
 // crosses when a guest first reads it, and is kept until the object has another version. Fields
 // that were read of one object are fetched together of the next one.
-typedef struct { uint8_t *p; uint32_t n, room; uint64_t have; } kw_part;
+// Taints and tolerations of a part are decoded once, until it has other bytes.
+typedef struct { kw_str bytes, key, value, effect, op; } kw_terms;
+typedef struct { uint8_t *p; uint32_t n, room; uint64_t have; kw_terms *terms; uint32_t terms_n, terms_room, terms_of; } kw_part;
 typedef struct { kw_str key, value; uint32_t key_room, value_room; uint8_t field; bool found; } kw_fetched;
 enum { KW_PARTS = 4, KW_FETCHED = 4 };
 typedef enum { KW_POD, KW_NODE, KW_BY_PARTS, KW_WHOLE, KW_JSON_OBJECT, KW_REF_KINDS } kw_ref_kind;
@@ -903,7 +921,7 @@ KW_INLINE kw_view kw_by_ref(uint64_t ref, kw_ref_kind kind) {
   }
   if (o->ref != ref || o->kind != kind) {
     o->ref = ref, o->kind = kind, o->fetched = 0;
-    for (int i = 0; i < KW_PARTS; i++) o->parts[i].n = 0, o->parts[i].have = 0;
+    for (int i = 0; i < KW_PARTS; i++) o->parts[i].n = 0, o->parts[i].have = 0, o->parts[i].terms_of = 0;
   }
   return (kw_view){{0, 0}, o, 0, kind == KW_JSON_OBJECT};
 }
@@ -923,7 +941,7 @@ KW_INLINE kw_view kw_by_ref(uint64_t ref, kw_ref_kind kind) {
       limit = room - (part)->n, buf = p + (part)->n;                                               \
       if ((call) != size) kw_die(KW("the host answered with an object of another length than before")); \
     }                                                                                              \
-    (part)->n += size;                                                                             \
+    (part)->n += size, (part)->terms_of = 0;                                                       \
   } while (0)
 
 enum { KW_METADATA = 1, KW_LABELS = 11, KW_ANNOTATIONS = 12 };
@@ -960,31 +978,54 @@ KW_INLINE kw_str kw_read(kw_view v, uint32_t number) {
   return (kw_str){(const char *)part->p, part->n};
 }
 
-// kw_find finds the last field of a number. Only fields of the wire type of its kind count: the
+// A text that a function returns which is no part of its callers: a struct would go through memory.
+#ifdef __wasm__
+typedef uint64_t kw_packed;
+KW_INLINE kw_packed kw_pack(kw_str s) { return (uint64_t)s.n << 32 | (uint32_t)s.p; }
+KW_INLINE kw_str kw_unpack(kw_packed s) { return (kw_str){(const char *)(uint32_t)s, (uint32_t)(s >> 32)}; }
+#else
+typedef kw_str kw_packed;
+KW_INLINE kw_packed kw_pack(kw_str s) { return s; }
+KW_INLINE kw_str kw_unpack(kw_packed s) { return s; }
+#endif
+
+// kw_find_… find the last field of a number. Only fields of the wire type of its kind count: the
 // type of text, messages and packed numbers is bytes.
-KW_INLINE bool kw_find(kw_view v, uint32_t number, kw_field *found) {
-  kw_str rest = kw_read(v, number);
+__attribute__((noinline)) KW_INLINE kw_packed kw_find_bytes(const char *p, uint32_t n, uint32_t number) {
+  kw_str rest = {p, n}, found = {0, 0};
   kw_field f;
-  bool any = false;
   while (kw_next_field(&rest, &f))
-    if (f.number == number) *found = f, any = true;
-  return any;
+    if (f.number == number) found = f.wire == KW_BYTES ? f.bytes : (kw_str){0, 0};
+  return kw_pack(found);
+}
+__attribute__((noinline)) KW_INLINE uint64_t kw_find_number(const char *p, uint32_t n, uint32_t number) {
+  kw_str rest = {p, n};
+  kw_field f;
+  uint64_t found = 0;
+  while (kw_next_field(&rest, &f))
+    if (f.number == number) found = f.wire != KW_BYTES ? f.value : 0;
+  return found;
+}
+__attribute__((noinline)) KW_INLINE bool kw_find_any(const char *p, uint32_t n, uint32_t number) {
+  kw_str rest = {p, n};
+  kw_field f;
+  while (kw_next_field(&rest, &f))
+    if (f.number == number) return true;
+  return false;
 }
 
 // The accessors of generated code take a view, the number and the name of a field.
 
 // kw_get_raw returns the bytes of a field, or its JSON.
 KW_INLINE kw_str kw_get_raw(kw_view v, uint32_t number, kw_str name) {
-  if (v.json) return kw_json_member(kw_read(v, number), name);
-  kw_field f;
-  if (!kw_find(v, number, &f) || f.wire != KW_BYTES) return (kw_str){0, 0};
-  return f.bytes;
+  kw_str of = kw_read(v, number);
+  return v.json ? kw_json_member(of, name) : kw_unpack(kw_find_bytes(of.p, of.n, number));
 }
 KW_INLINE bool kw_get_has(kw_view v, uint32_t number, kw_str name) {
-  kw_field f;
   if (!v.json && v.object && v.part == 0 && v.object->kind < KW_WHOLE && number < KW_PARTS) return true; // A part may be empty.
-  if (!v.json) return kw_find(v, number, &f);
-  kw_str value = kw_get_raw(v, number, name);
+  kw_str of = kw_read(v, number);
+  if (!v.json) return kw_find_any(of.p, of.n, number);
+  kw_str value = kw_json_member(of, name);
   return value.n && !kw_json_is(value, 'n');
 }
 KW_INLINE kw_str kw_get_string(kw_view v, uint32_t number, kw_str name) {
@@ -1015,9 +1056,8 @@ KW_INLINE uint64_t kw_json_integer(kw_str raw) {
   return real >= 9.2e18 ? (uint64_t)(real < 1.8446744073709549e19 ? real : 0) : real > -9.2e18 ? (uint64_t)(int64_t)real : 0;
 }
 KW_INLINE uint64_t kw_get_number(kw_view v, uint32_t number, kw_str name) {
-  kw_field f;
-  if (v.json) return kw_json_integer(kw_get_raw(v, number, name));
-  return kw_find(v, number, &f) && f.wire != KW_BYTES ? f.value : 0;
+  kw_str of = kw_read(v, number);
+  return v.json ? kw_json_integer(kw_json_member(of, name)) : kw_find_number(of.p, of.n, number);
 }
 KW_INLINE int64_t kw_unzigzag(uint64_t v) { return (int64_t)(v >> 1 ^ -(v & 1)); }
 KW_INLINE int64_t kw_get_zigzag(kw_view v, uint32_t number, kw_str name) {
@@ -1051,13 +1091,16 @@ KW_INLINE kw_view kw_get_inlined(kw_view v, uint32_t number) {
 }
 
 // kw_list is the elements of a field, or the entries of a map, that were not taken yet.
-typedef struct { kw_str rest; kw_members members; uint32_t number; bool json; kw_str packed; uint8_t packed_wire; } kw_list;
+typedef struct { kw_str rest; kw_members members; uint32_t number; bool json; kw_str packed; kw_part *part; } kw_list;
 
 KW_INLINE kw_list kw_get_list(kw_view v, uint32_t number, kw_str name) {
   kw_list l = {0};
   l.number = number;
   if ((l.json = v.json)) l.members = kw_json_members(kw_get_raw(v, number, name));
-  else l.rest = kw_read(v, number);
+  else {
+    l.rest = kw_read(v, number);
+    if (v.object) l.part = &v.object->parts[v.part];
+  }
   return l;
 }
 KW_INLINE bool kw_next_raw(kw_list *l, kw_str *key, kw_str *value) {
@@ -1231,6 +1274,14 @@ KW_INLINE bool kw_has_key(kw_map m, kw_str key) {
   return kw_lookup_raw(m, key, &value);
 }
 #define kw_has(map, key) kw_has_key(map, kw_s(key))
+// kw_lookup_message finds a message in a map of them. view is that of a message: &queue.v.
+KW_INLINE bool kw_lookup_view(kw_map m, kw_str key, kw_view *view) {
+  kw_str raw;
+  bool found = kw_lookup_raw(m, key, &raw);
+  *view = m.v.json ? kw_json(raw) : kw_proto(raw);
+  return found;
+}
+#define kw_lookup_message(map, key, view) kw_lookup_view(map, kw_s(key), view)
 
 // What generated headers are made of. A message T is a struct with a view; its accessors are
 // T_field, and T_has_field where a field may be absent.
@@ -1373,11 +1424,12 @@ wrong:
 }
 
 // kw_quantity_value is a quantity in units, kw_quantity_milli in thousandths of one; both are
-// rounded up.
-KW_INLINE int64_t kw_quantity_value(kw_quantity q) { return q.units + (q.nanos > 0 && q.units < INT64_MAX); }
+// rounded away from 0.
+KW_INLINE int64_t kw_quantity_value(kw_quantity q) { return q.units + (q.nanos > 0 && q.units >= 0 && q.units < INT64_MAX); }
 KW_INLINE int64_t kw_quantity_milli(kw_quantity q) {
-  int64_t v, more = (q.nanos + 999999) / 1000000;
-  if (__builtin_mul_overflow(q.units, (int64_t)1000, &v)) return q.units < 0 ? INT64_MIN : INT64_MAX;
+  // A product that is checked by a builtin calls a function of a library.
+  if (q.units > INT64_MAX / 1000 || q.units < INT64_MIN / 1000) return q.units < 0 ? INT64_MIN : INT64_MAX;
+  int64_t v = q.units * 1000, more = (q.nanos + (q.units < 0 ? 0 : 999999)) / 1000000;
   return __builtin_add_overflow(v, more, &v) ? INT64_MAX : v;
 }
 KW_INLINE int kw_quantity_compare(kw_quantity a, kw_quantity b) {
@@ -1468,18 +1520,27 @@ KW_INLINE kw_duration kw_duration_get(kw_view v, uint32_t number, kw_str name) {
 
 // kw_intstr is a number or a text.
 typedef struct { bool is_string; int32_t number; kw_str string; } kw_intstr;
-KW_INLINE kw_intstr kw_intstr_get(kw_view v, uint32_t number, kw_str name) {
-  kw_str raw = kw_get_raw(v, number, name);
-  if (v.json) return kw_json_is(raw, '"') ? (kw_intstr){true, 0, kw_json_text(raw)} : (kw_intstr){false, (int32_t)kw_json_integer(raw), {0, 0}};
+KW_INLINE kw_intstr kw_intstr_of(kw_str raw, bool json) {
+  if (json) return kw_json_is(raw, '"') ? (kw_intstr){true, 0, kw_json_text(raw)} : (kw_intstr){false, (int32_t)kw_json_integer(raw), {0, 0}};
   kw_view m = kw_proto(raw);
   return (kw_intstr){kw_get_number(m, 1, (kw_str){0, 0}) != 0, (int32_t)kw_get_number(m, 2, (kw_str){0, 0}), kw_get_raw(m, 3, (kw_str){0, 0})};
 }
+KW_INLINE kw_intstr kw_intstr_get(kw_view v, uint32_t number, kw_str name) { return kw_intstr_of(kw_get_raw(v, number, name), v.json); }
+// kw_lookup_intstr finds a number or a text in a map of them.
+KW_INLINE bool kw_lookup_intstr_of(kw_map m, kw_str key, kw_intstr *i) {
+  kw_str raw;
+  bool found = kw_lookup_raw(m, key, &raw);
+  *i = found ? kw_intstr_of(raw, m.v.json) : (kw_intstr){0};
+  return found;
+}
+#define kw_lookup_intstr(map, key, intstr) kw_lookup_intstr_of(map, kw_s(key), intstr)
 
 // kw_raw is a field that any object may be in: its JSON, empty if it is of protobuf.
 typedef kw_str kw_raw;
 KW_INLINE kw_raw kw_raw_get(kw_view v, uint32_t number, kw_str name) {
   kw_str raw = kw_get_raw(v, number, name);
-  return v.json ? raw : kw_get_raw(kw_proto(raw), 1, (kw_str){0, 0});
+  if (v.json) return kw_json_is(raw, 'n') ? (kw_str){"", 0} : raw; // null is no value.
+  return kw_get_raw(kw_proto(raw), 1, (kw_str){0, 0});
 }
 
 // kw_items is a message that is a list of texts in JSON.
@@ -1628,34 +1689,56 @@ KW_INLINE bool kw_pod_matches_node(core_Pod pod, core_Node node) {
   return false;
 }
 
-// kw_terms are the texts of a taint or of a toleration, read at once.
-typedef struct { kw_str key, value, effect, op; } kw_terms;
-KW_INLINE kw_terms kw_terms_of_taint(core_Taint t) {
+// kw_terms_read reads a taint or a toleration in one pass.
+KW_INLINE kw_terms kw_terms_read(kw_view v, bool toleration) {
   kw_terms of = {0};
   kw_field f;
-  if (t.v.json) return (kw_terms){core_Taint_key(t), core_Taint_value(t), core_Taint_effect(t), {0, 0}};
-  for (kw_str rest = t.v.bytes; kw_next_field(&rest, &f);)
+  if (v.json && toleration) {
+    core_Toleration t = {v};
+    return (kw_terms){v.bytes, core_Toleration_key(t), core_Toleration_value(t), core_Toleration_effect(t), core_Toleration_operator(t)};
+  } else if (v.json) {
+    core_Taint t = {v};
+    return (kw_terms){v.bytes, core_Taint_key(t), core_Taint_value(t), core_Taint_effect(t), {0, 0}};
+  }
+  of.bytes = v.bytes;
+  for (kw_str rest = v.bytes; kw_next_field(&rest, &f);)
     if (f.number == 1) of.key = f.bytes;
-    else if (f.number == 2) of.value = f.bytes;
-    else if (f.number == 3) of.effect = f.bytes;
-  return of;
-}
-KW_INLINE kw_terms kw_terms_of_toleration(core_Toleration t) {
-  kw_terms of = {0};
-  kw_field f;
-  if (t.v.json) return (kw_terms){core_Toleration_key(t), core_Toleration_value(t), core_Toleration_effect(t), core_Toleration_operator(t)};
-  for (kw_str rest = t.v.bytes; kw_next_field(&rest, &f);)
-    if (f.number == 1) of.key = f.bytes;
+    else if (f.number == (toleration ? 3 : 2)) of.value = f.bytes;
+    else if (f.number == (toleration ? 4 : 3)) of.effect = f.bytes;
     else if (f.number == 2) of.op = f.bytes;
-    else if (f.number == 3) of.value = f.bytes;
-    else if (f.number == 4) of.effect = f.bytes;
   return of;
 }
+
+// kw_terms_next reads up to KW_TERMS elements off a list into kept, and returns them and their
+// number. Those of a part stay there, so that the next call has nothing to read.
+enum { KW_TERMS = 16 };
+__attribute__((noinline)) KW_INLINE const kw_terms *kw_terms_next(kw_list *l, bool tolerations, kw_terms *kept, uint32_t *n) {
+  kw_part *part = l->part && l->rest.p == (const char *)l->part->p && l->rest.n == l->part->n ? l->part : 0;
+  uint32_t of = l->number << 1 | tolerations;
+  if (part && part->terms_of == of) {
+    l->rest = (kw_str){0, 0};
+    *n = part->terms_n;
+    return part->terms;
+  }
+  kw_view v;
+  for (*n = 0; *n < KW_TERMS && kw_next_message(l, &v); ++*n) kept[*n] = kw_terms_read(v, tolerations);
+  if (!part || part->terms_of || *n == KW_TERMS) return kept; // Those of another field may be in use.
+  uint32_t size = *n * (uint32_t)sizeof *kept;
+  if (part->terms_room < size) {
+    kw_free(part->terms, part->terms_room);
+    part->terms_room = 1u << kw_class(size);
+    part->terms = (kw_terms *)kw_alloc(part->terms_room);
+  }
+  kw_copy(part->terms, kept, size);
+  part->terms_n = *n, part->terms_of = of;
+  return part->terms;
+}
+#define KW_SAME(a, b) ((a).n == (b).n && kw_same((a).p, (b).p, (a).n)) // Where a call would copy the structs.
 KW_INLINE bool kw_terms_match(const kw_terms *t, const kw_terms *taint) {
-  if (t->effect.n && !kw_str_equal(t->effect, taint->effect)) return false;
-  if (t->key.n && !kw_str_equal(t->key, taint->key)) return false;
-  if (kw_equal(t->op, "Exists")) return true;
-  if (!t->op.n || kw_equal(t->op, "Equal")) return kw_str_equal(taint->value, t->value);
+  if (t->effect.n && !KW_SAME(t->effect, taint->effect)) return false;
+  if (t->key.n && !KW_SAME(t->key, taint->key)) return false;
+  if (KW_SAME(t->op, KW("Exists"))) return true;
+  if (!t->op.n || KW_SAME(t->op, KW("Equal"))) return KW_SAME(taint->value, t->value);
   int64_t have, want;
   if (!kw_decimal(taint->value, &have) || !kw_decimal(t->value, &want)) return false;
   if (!kw_equal(kw_s(have), taint->value) || !kw_equal(kw_s(want), t->value)) return false; // As the API writes them.
@@ -1664,34 +1747,33 @@ KW_INLINE bool kw_terms_match(const kw_terms *t, const kw_terms *taint) {
 
 // kw_tolerates reports whether a toleration matches a taint, with comparison operators enabled.
 KW_INLINE bool kw_tolerates(core_Toleration t, core_Taint taint) {
-  kw_terms toleration = kw_terms_of_toleration(t), of = kw_terms_of_taint(taint);
+  kw_terms toleration = kw_terms_read(t.v, true), of = kw_terms_read(taint.v, false);
   return kw_terms_match(&toleration, &of);
 }
 
 // kw_find_untolerated finds the first taint that keeps a Pod with the tolerations from being
 // scheduled.
 KW_INLINE bool kw_find_untolerated(kw_list taints, kw_list tolerations, core_Taint *found) {
-  enum { KEPT = 16 };
-  kw_terms kept[KEPT];
-  uint32_t n = 0;
-  kw_list rest = tolerations; // Those that are not among the kept.
-  core_Toleration t;
-  bool read = false;
-  while (kw_next_message(&taints, &found->v)) {
-    kw_terms taint = kw_terms_of_taint(*found);
-    if (!kw_equal(taint.effect, "NoSchedule") && !kw_equal(taint.effect, "NoExecute")) continue;
-    for (; !read && n < KEPT; n++) {
-      if ((read = !kw_next_message(&rest, &t.v))) break;
-      kept[n] = kw_terms_of_toleration(t);
+  kw_terms kept_taints[KW_TERMS], kept[KW_TERMS];
+  const kw_terms *of_pod = 0;
+  uint32_t n, of_pod_n = 0;
+  do {
+    const kw_terms *taint = kw_terms_next(&taints, false, kept_taints, &n);
+    for (const kw_terms *last = taint + n; taint < last; taint++) {
+      if (!KW_SAME(taint->effect, KW("NoSchedule")) && !KW_SAME(taint->effect, KW("NoExecute"))) continue;
+      if (!of_pod) of_pod = kw_terms_next(&tolerations, true, kept, &of_pod_n);
+      bool tolerated = false;
+      for (uint32_t i = 0; !tolerated && i < of_pod_n; i++) tolerated = kw_terms_match(&of_pod[i], taint);
+      kw_view more;
+      for (kw_list rest = tolerations; !tolerated && kw_next_message(&rest, &more);) {
+        kw_terms t = kw_terms_read(more, true);
+        tolerated = kw_terms_match(&t, taint);
+      }
+      if (tolerated) continue;
+      found->v = (kw_view){taint->bytes, 0, 0, taints.json};
+      return true;
     }
-    bool tolerated = false;
-    for (uint32_t i = 0; !tolerated && i < n; i++) tolerated = kw_terms_match(&kept[i], &taint);
-    for (kw_list l = rest; !read && !tolerated && kw_next_message(&l, &t.v);) {
-      kw_terms more = kw_terms_of_toleration(t);
-      tolerated = kw_terms_match(&more, &taint);
-    }
-    if (!tolerated) return true;
-  }
+  } while (n == KW_TERMS);
   return false;
 }
 
@@ -1703,38 +1785,8 @@ KW_INLINE kw_str kw_taint_text(core_Taint t) {
 
 // ---- Plugins ----------------------------------------------------------------------------
 
-// KW_PLUGIN writes the metadata: name, version, kind and, if there are any, the fields that the
-// plugin reads (section 7 of SPEC.md). It stands once in a guest.
-#define KW_PLUGIN(name, version, kind, ...) \
-  __asm__(".section .custom_section.kubewasm,\"\",@\n" \
-          KW_JSON_NAME("abi") ".ascii \":1,\"\n" KW_JSON_TEXT("name", name) KW_JSON_TEXT("version", version) \
-          KW_JSON_TEXT("sdk", "github.com/kubewasm/kubewasm/guest/c") \
-          KW_JSON_QUOTED("kinds") ".ascii \":[\"\n" KW_JSON_QUOTED(kind) ".ascii \"]\"\n" \
-          KW_JSON_LIST("reads", ##__VA_ARGS__) ".ascii \"}\"\n.text\n");
-#define KW_JSON_NAME(name) ".ascii \"{\"\n" KW_JSON_QUOTED(name)
-#define KW_JSON_QUOTED(text) ".byte 34\n.ascii \"" text "\"\n.byte 34\n"
-#define KW_JSON_TEXT(name, text) KW_JSON_QUOTED(name) ".ascii \":\"\n" KW_JSON_QUOTED(text) ".ascii \",\"\n"
-#define KW_JSON_LIST(name, ...) KW_GLUE(KW_JSON_LIST, KW_SOME(0, ##__VA_ARGS__))(name, ##__VA_ARGS__)
-#define KW_SOME(...) KW_SOME_(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0)
-#define KW_SOME_(z, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, some, ...) some
-#define KW_JSON_LIST0(name)
-#define KW_JSON_LIST1(name, ...) \
-  ".ascii \",\"\n" KW_JSON_QUOTED(name) ".ascii \":[\"\n" KW_GLUE(KW_JSON_ITEMS, KW_COUNT(__VA_ARGS__))(__VA_ARGS__) ".ascii \"]\"\n"
-#define KW_JSON_ITEMS1(a) KW_JSON_QUOTED(a)
-#define KW_JSON_ITEMS2(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS1(__VA_ARGS__)
-#define KW_JSON_ITEMS3(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS2(__VA_ARGS__)
-#define KW_JSON_ITEMS4(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS3(__VA_ARGS__)
-#define KW_JSON_ITEMS5(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS4(__VA_ARGS__)
-#define KW_JSON_ITEMS6(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS5(__VA_ARGS__)
-#define KW_JSON_ITEMS7(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS6(__VA_ARGS__)
-#define KW_JSON_ITEMS8(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS7(__VA_ARGS__)
-#define KW_JSON_ITEMS9(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS8(__VA_ARGS__)
-#define KW_JSON_ITEMS10(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS9(__VA_ARGS__)
-#define KW_JSON_ITEMS11(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS10(__VA_ARGS__)
-#define KW_JSON_ITEMS12(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS11(__VA_ARGS__)
-#define KW_JSON_ITEMS13(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS12(__VA_ARGS__)
-#define KW_JSON_ITEMS14(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS13(__VA_ARGS__)
-#define KW_JSON_ITEMS15(a, ...) KW_JSON_QUOTED(a) ".byte 44\n" KW_JSON_ITEMS14(__VA_ARGS__)
+// What the plugin says of itself (section 7 of SPEC.md) stands in comments, from which kubewasm
+// build makes the section: //kubewasm:name, version, source, licenses, reads, decides, matches.
 
 // The marker: a function that is implemented has a symbol, which others find by its absence.
 #define KW_POINTS(X) \

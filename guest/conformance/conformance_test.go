@@ -31,6 +31,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	toolchains "github.com/kubewasm/kubewasm/internal/testkit/languages"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -57,31 +58,11 @@ var languages = []struct {
 
 // compileAssemblyScript compiles a guest of the package of npm.
 func compileAssemblyScript(t *testing.T, name string) string {
-	file, err := guestbuild.Build(t.Context(), filepath.Join("..", "assemblyscript", "conformance", name))
-	var missing *guestbuild.MissingToolError
-	switch {
-	case errors.As(err, &missing) && os.Getenv("CI") == "":
-		t.Skip(missing)
-	case err != nil:
-		t.Fatal(err)
-	}
-	return file
+	return toolchains.Build(t, filepath.Join("..", "assemblyscript", "conformance", name))
 }
 
 // compileC compiles a guest of the SDK in C.
-func compileC(t *testing.T, name string) string { return build(t, filepath.Join("c", name)) }
-
-// build compiles the guest in a directory, and skips the test where its toolchain is missing.
-func build(t *testing.T, dir string) string {
-	file, err := guestbuild.Build(t.Context(), dir)
-	if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
-		t.Skip(missing)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
+func compileC(t *testing.T, name string) string { return toolchains.Build(t, filepath.Join("c", name)) }
 
 // rustGuests compiles the guests in Rust, all at once, and returns their directory.
 var rustGuests = sync.OnceValues(func() (string, error) {
@@ -106,12 +87,7 @@ func TestMain(m *testing.M) {
 
 func compileRust(t *testing.T, name string) string {
 	dir, err := rustGuests()
-	if missing := (*guestbuild.MissingToolError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	toolchains.Check(t, err)
 	return filepath.Join(dir, name+".wasm")
 }
 

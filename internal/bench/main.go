@@ -3,7 +3,8 @@
 //
 //	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver|audit|soak] [-soak 1m]
 //
-// It prints a row for each measurement and exits with 0 whenever it could
+// It prints a row for each measurement, also of those that ended before an error or a signal,
+// and exits with 0 whenever it could
 // measure: a figure that falls short of its target is a finding, no failure.
 package main
 
@@ -18,6 +19,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -43,7 +45,7 @@ var groups = []struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	if text := os.Getenv(densityVariable); text != "" {
@@ -80,7 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			continue
 		}
 		if err := g.run(b); err != nil {
-			return fmt.Errorf("%s: %w", g.name, err)
+			return errors.Join(fmt.Errorf("%s: %w", g.name, err), b.print(out))
 		}
 	}
 	return b.print(out)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -79,6 +80,7 @@ func benchSoak(b *bench) error {
 		policies = append(policies, p)
 	}
 	s := &soak{}
+	start := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, b.soak)
 	defer cancel()
 	var working sync.WaitGroup
@@ -103,13 +105,14 @@ func benchSoak(b *bench) error {
 		}
 	}
 	working.Wait()
+	took := time.Since(start).Round(time.Second)
 	if len(memory) < 8 {
-		return fmt.Errorf("%d looks at the memory are too few", len(memory))
+		return fmt.Errorf("%d looks at the memory in %s are too few; %d calls, %d lost: %w", len(memory), took, s.calls.Load(), s.lost.Load(), errors.Join(s.errs...))
 	}
 	quarter := len(memory) / 4
 	before, after := median(memory[quarter:2*quarter]), median(memory[3*quarter:])
 	b.rows = append(b.rows, row{
-		what: fmt.Sprintf("soak: %d policies for %s, %d calls, %d swaps, %d traps", soakPolicies, b.soak, s.calls.Load(), s.swaps.Load(), s.failed.Load()),
+		what: fmt.Sprintf("soak: %d policies for %s, %d calls, %d swaps, %d traps", soakPolicies, took, s.calls.Load(), s.swaps.Load(), s.failed.Load()),
 		ours: fmt.Sprintf("%.0f MB, %d lost", after/1e6, s.lost.Load()), against: "the memory in the second quarter", theirs: fmt.Sprintf("%.0f MB, %d goroutines", before/1e6, goroutines),
 		ratio: fmt.Sprintf("%.3gx", after/before), target: fmt.Sprintf("<= %.3gx, 0 lost", soakGrowth),
 		ok: after <= soakGrowth*before && s.lost.Load() == 0 && s.swaps.Load() > 0,

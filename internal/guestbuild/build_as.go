@@ -18,14 +18,7 @@ import (
 // program. The metadata are directives in comments of the files in assembly.
 var AssemblyScript = &Language{
 	Name: "as", Title: "AssemblyScript", is: func(name string) bool { return name == "asconfig.json" },
-	compile: compileAssemblyScript,
-	declared: func(dir string) (*source, error) {
-		files, err := filepath.Glob(filepath.Join(globEscape.Replace(dir), "assembly", "*.ts"))
-		if err != nil {
-			return nil, err
-		}
-		return readComments(dir, files)
-	},
+	compile: compileAssemblyScript, sources: []string{"assembly/*.ts"}, sdk: modulePath + "/guest/assemblyscript", uses: `"kubewasm/`,
 }
 
 func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]byte, error) {

@@ -14,7 +14,11 @@ import (
 
 // C is compiled by clang, and linked by lld: all files of a directory whose names end with .c.
 // The lines of compile_flags.txt, a file that clangd reads too, are further arguments.
-var C = &Language{Name: "c", Title: "C", is: func(name string) bool { return filepath.Ext(name) == ".c" }, compile: compileC}
+// The metadata are directives in comments of these and of headers beside them.
+var C = &Language{
+	Name: "c", Title: "C", is: func(name string) bool { return filepath.Ext(name) == ".c" },
+	compile: compileC, sources: []string{"*.c", "*.h"}, sdk: modulePath + "/guest/c", uses: "<kubewasm.h>",
+}
 
 func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 	clang, err := clangPath()

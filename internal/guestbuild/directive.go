@@ -22,7 +22,7 @@ import (
 )
 
 // Directives are the comments from which the metadata of a guest are made. Each is on a line
-// of its own, in any file of the package main:
+// of its own, in any file of the package main, or of a guest in C or AssemblyScript:
 //
 //	//kubewasm:name zone
 //	//kubewasm:version 1.2.0
@@ -60,9 +60,11 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // source has the directives of a guest.
 type source struct {
 	name, version, source, licenses string
-	reads                           []paths
-	decides                         []paths
-	matches                         []paths
+	// sdk is the path of the package that the guest is written with, empty if there is none.
+	sdk     string
+	reads   []paths
+	decides []paths
+	matches []paths
 }
 
 // paths is a directive that lists paths.
@@ -85,7 +87,7 @@ func readSource(dir string) (*source, error) {
 	case pkg.Name != "main":
 		return nil, fmt.Errorf("package %s is not a guest: want a package main with func main() {}", pkg.Name)
 	}
-	s := &source{name: filepath.Base(dir)}
+	s := &source{name: filepath.Base(dir), sdk: modulePath}
 	seen := map[string]bool{}
 	files := token.NewFileSet()
 	var errs []error
@@ -98,12 +100,7 @@ func readSource(dir string) (*source, error) {
 			pos := files.Position(comment.Pos())
 			pos.Filename = name // In the guest's directory.
 			var err error
-			if text, ok := strings.CutPrefix(comment.Text, directivePrefix); ok {
-				err = s.add(pos, text, seen)
-			} else if almost := almostRE.FindStringSubmatch(comment.Text); almost != nil {
-				err = fmt.Errorf("%s is a comment, not a directive: write %s%s", almost[0], directivePrefix, almost[1])
-			}
-			if err != nil {
+			if err = s.addComment(pos, comment.Text, seen); err != nil {
 				errs = append(errs, &SourceError{pos, err})
 			}
 		}
@@ -126,6 +123,17 @@ func comments(file *ast.File) func(yield func(*ast.Comment) bool) {
 			}
 		}
 	}
+}
+
+// addComment adds the directive that a comment is, if it is one.
+func (s *source) addComment(pos token.Position, comment string, seen map[string]bool) error {
+	if text, ok := strings.CutPrefix(comment, directivePrefix); ok {
+		return s.add(pos, text, seen)
+	}
+	if almost := almostRE.FindStringSubmatch(comment); almost != nil {
+		return fmt.Errorf("%s is a comment, not a directive: write %s%s", almost[0], directivePrefix, almost[1])
+	}
+	return nil
 }
 
 func (s *source) add(pos token.Position, text string, seen map[string]bool) error {
@@ -205,7 +213,10 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, SDK: sdk(), ABI: 1}
+	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, ABI: 1}
+	if s.sdk != "" {
+		m.SDK = sdk(s.sdk)
+	}
 	m.Kinds = kindsOf(decoded)
 	switch len(m.Kinds) {
 	case 0:
@@ -230,8 +241,8 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 		}
 	}
 	for _, d := range s.decides {
-		if !slices.Equal(m.Kinds, []string{abi.KindHook.String()}) {
-			errs = append(errs, &SourceError{d.pos, fmt.Errorf("%sdecides is for hooks; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
+		if err := checkKind(m.Kinds, "decides", abi.KindHook, "hooks"); err != nil {
+			errs = append(errs, &SourceError{d.pos, err})
 		}
 		m.Decides = append(m.Decides, d.paths...)
 	}
@@ -242,12 +253,38 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 		if err := (&metadata.Metadata{Matches: rules, ABI: 1}).Validate(); err != nil {
 			errs = append(errs, &SourceError{d.pos, err})
 		}
-		if !slices.Equal(m.Kinds, []string{abi.KindAdmission.String()}) {
-			errs = append(errs, &SourceError{d.pos, fmt.Errorf("%smatches is for admission plugins; this one is for %s", directivePrefix, strings.Join(m.Kinds, " and "))})
+		if err := checkKind(m.Kinds, "matches", abi.KindAdmission, "admission plugins"); err != nil {
+			errs = append(errs, &SourceError{d.pos, err})
 		}
 		m.Matches = append(m.Matches, rules...)
 	}
 	return m, errors.Join(errs...)
+}
+
+// checkKind returns an error for a directive of one kind of plugins in a guest of others.
+func checkKind(kinds []string, directive string, kind abi.Kind, plugins string) error {
+	if slices.Equal(kinds, []string{kind.String()}) {
+		return nil
+	}
+	return fmt.Errorf("%s%s is for %s; this one is for %s", directivePrefix, directive, plugins, strings.Join(kinds, " and "))
+}
+
+// checkOwn returns an error for metadata that a module has itself and its kinds do not fit.
+func checkOwn(m *metadata.Metadata) error {
+	var errs []error
+	if len(m.Reads) != 0 {
+		errs = append(errs, checkPaths(m.Kinds, m.Reads))
+	}
+	if len(m.Decides) != 0 {
+		errs = append(errs, checkKind(m.Kinds, "decides", abi.KindHook, "hooks"))
+	}
+	if len(m.Matches) != 0 {
+		errs = append(errs, checkKind(m.Kinds, "matches", abi.KindAdmission, "admission plugins"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	return nil
 }
 
 var versionRE = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
@@ -290,16 +327,17 @@ func checkPaths(kinds []string, paths []string) error {
 
 const modulePath = "github.com/kubewasm/kubewasm"
 
-// sdk returns the path of this module and, if the running program knows it, the version.
-func sdk() string {
+// sdk returns the path of a package of this module and, if the running program knows it, the
+// version.
+func sdk(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return modulePath
+		return path
 	}
 	for _, m := range append(info.Deps, &info.Main) {
 		if m.Path == modulePath && m.Version != "" {
-			return modulePath + " " + m.Version
+			return path + " " + m.Version
 		}
 	}
-	return modulePath
+	return path
 }

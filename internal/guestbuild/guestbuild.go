@@ -121,8 +121,8 @@ type Config struct {
 	// Name and Version replace those of the source.
 	Name, Version string
 	// Debug is set to keep what the stacks of traps are made from: the names of functions
-	// and, where the language has them, the lines of the source. Guests in Go have them
-	// always.
+	// and, where the language has them, the lines of the source. A guest in Go prints a stack
+	// with both when it panics, and needs Debug for the names in other traps alone.
 	Debug bool
 }
 
@@ -171,7 +171,11 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 	defer unlock()
 	// The go command does not link again if its last output is unchanged, so metadata are
 	// added to a copy.
-	cmd, err := goCommand(ctx, dir, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", linked, ".")
+	symbols := "-ldflags=-s -w"
+	if cfg.Debug {
+		symbols = "-ldflags=-w"
+	}
+	cmd, err := goCommand(ctx, dir, "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", symbols, "-o", linked, ".")
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,9 +25,11 @@ type Language struct {
 	// compile compiles the guest in cfg.Dir, which is absolute, and returns the module. scratch
 	// is a directory of the guest's own in the cache of the user.
 	compile func(ctx context.Context, cfg Config, scratch string) ([]byte, error)
-	// declared returns what comments of the source in a directory declare. It is nil if the
-	// language writes the section of the metadata itself.
-	declared func(dir string) (*source, error)
+	// sources are patterns of the files whose comments have directives. There are none if the
+	// module has the section of the metadata itself.
+	sources []string
+	// sdk is the package that a guest is written with if its sources have the text uses.
+	sdk, uses string
 }
 
 // Languages are the languages that [Compile] knows, in the order in which it looks for
@@ -85,8 +88,8 @@ func (l *Language) compileForeign(ctx context.Context, cfg Config, dir string) (
 		return nil, err
 	}
 	s := &source{name: filepath.Base(dir)}
-	if l.declared != nil {
-		if s, err = l.declared(dir); err != nil {
+	if l.sources != nil {
+		if s, err = l.readComments(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -99,14 +102,11 @@ func (l *Language) compileForeign(ctx context.Context, cfg Config, dir string) (
 		return nil, err
 	}
 	if own != nil {
-		if own.Kinds, own.Name = m.Kinds, cmp.Or(own.Name, m.Name); len(own.Reads) != 0 {
-			if err := checkPaths(own.Kinds, own.Reads); err != nil {
-				return nil, fmt.Errorf("metadata: %w", err)
-			}
+		own.Kinds, own.Name = m.Kinds, cmp.Or(own.Name, m.Name)
+		if err := checkOwn(own); err != nil {
+			return nil, err
 		}
 		m = own
-	} else {
-		m.SDK = "" // It was made without one, or with one that does not say so.
 	}
 	m.Name, m.Version = cmp.Or(cfg.Name, m.Name), cmp.Or(cfg.Version, m.Version)
 	if module, err = metadata.Add(module, m); err != nil {
@@ -128,29 +128,34 @@ func run(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// readComments returns what the directives in comments of files declare, each on a line of
-// its own as in [Directives].
-func readComments(dir string, files []string) (*source, error) {
+// readComments returns what the directives in comments of the sources declare, each on a line
+// of its own as in [Directives].
+func (l *Language) readComments(dir string) (*source, error) {
 	s := &source{name: filepath.Base(dir)}
 	seen := map[string]bool{}
 	var errs []error
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, pattern := range l.sources {
+		files, err := filepath.Glob(filepath.Join(globEscape.Replace(dir), pattern))
 		if err != nil {
 			return nil, err
 		}
-		for number, line := range strings.Split(string(text), "\n") {
-			directive, ok := strings.CutPrefix(strings.TrimRight(line, "\r "), directivePrefix)
-			if !ok {
-				continue
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
 			}
-			var at SourceError
-			at.Pos.Filename, at.Pos.Line = file, number+1
-			if name, err := filepath.Rel(dir, file); err == nil {
-				at.Pos.Filename = name
+			if bytes.Contains(text, []byte(l.uses)) {
+				s.sdk = l.sdk
 			}
-			if at.Err = s.add(at.Pos, directive, seen); at.Err != nil {
-				errs = append(errs, &at)
+			var at token.Position
+			if at.Filename, err = filepath.Rel(dir, file); err != nil {
+				return nil, err
+			}
+			for line := range strings.Lines(string(text)) {
+				at.Line++
+				if err := s.addComment(at, strings.TrimSpace(line), seen); err != nil {
+					errs = append(errs, &SourceError{at, err})
+				}
 			}
 		}
 	}

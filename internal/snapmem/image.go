@@ -29,6 +29,7 @@ func (a *Allocator) NewImage(memory []byte, base *Image) (*Image, error) {
 	own := span{0, size}
 	if base != nil && !a.Plain && base.file.mapped() {
 		own = changes(memory, base.Bytes())
+		base.file.rest(base.bytes)
 		i.scratch = base.scratch
 	} else {
 		base = nil
@@ -44,6 +45,19 @@ func (a *Allocator) NewImage(memory []byte, base *Image) (*Image, error) {
 		}
 		i.bytes = make([]byte, size)
 		copyPieces(i.bytes, memory)
+	}
+	return i, nil
+}
+
+// MapImage returns an image that is size bytes of a file, a mapping of it: only the pages
+// that are read take memory, and processes share them. at and size are multiples of the
+// size of a page. The bytes must not change, and the file must not become shorter, while
+// the image or one with it as its base is in use; the caller may close or remove it. The
+// image does not count in a budget. The error is the system's, or errors.ErrUnsupported.
+func MapImage(file *os.File, at int64, size int) (*Image, error) {
+	i := &Image{scratch: &sync.Pool{}}
+	if err := i.file.open(file, at, size, &i.bytes); err != nil {
+		return nil, fmt.Errorf("map image: %w", err)
 	}
 	return i, nil
 }

@@ -17,11 +17,12 @@ import (
 // pages that are kept use memory in the meantime.
 const keepPages = 256
 
-// imageFile is a file in memory that is sealed against changes. It has the part of an
-// image that is the image's own; pages of zeros take no memory.
+// imageFile is a file in memory that is sealed against changes, or one of [MapImage]. It has
+// the part of an image that is the image's own; pages of zeros take no memory.
 type imageFile struct {
 	fd   int
-	size int // 0 if there is no file
+	at   int64 // Where in the file the image begins.
+	size int   // 0 if there is no file
 	own  span
 	// base has the rest, nil if there is none.
 	base *Image
@@ -78,6 +79,28 @@ func (f *imageFile) fill(memory []byte, mapped *[]byte) bool {
 	return true
 }
 
+// open makes the image a piece of a file of somebody else.
+func (f *imageFile) open(file *os.File, at int64, size int, mapped *[]byte) error {
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	p, err := unix.MmapPtr(fd, at, nil, uintptr(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		unix.Close(fd)
+		return err
+	}
+	*f, *mapped = imageFile{fd: fd, at: at, size: size, own: span{0, size}}, unsafe.Slice((*byte)(p), size)
+	return nil
+}
+
+// rest gives back the resident pages of the image, until they are read again.
+func (f *imageFile) rest(mapped []byte) {
+	if f.mapped() {
+		_ = unix.Madvise(mapped, unix.MADV_DONTNEED)
+	}
+}
+
 func zero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 func writeAt(fd int, b []byte, at int64) bool {
@@ -105,7 +128,7 @@ func (f *imageFile) mapTo(at unsafe.Pointer, prot, flags int) error {
 	if f.own.start == f.own.end {
 		return nil
 	}
-	_, err := unix.MmapPtr(f.fd, int64(f.own.start), unsafe.Add(at, f.own.start), uintptr(f.own.end-f.own.start), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	_, err := unix.MmapPtr(f.fd, f.at+int64(f.own.start), unsafe.Add(at, f.own.start), uintptr(f.own.end-f.own.start), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err
 }
 

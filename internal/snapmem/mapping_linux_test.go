@@ -2,8 +2,11 @@ package snapmem
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -106,5 +109,57 @@ func BenchmarkReset(b *testing.B) {
 				_ = sum
 			})
 		}
+	}
+}
+
+// TestImageOfAFile holds that images share the pages of a file that has what they begin with,
+// also after it was removed, and count only what is their own.
+func TestImageOfAFile(t *testing.T) {
+	const size, at = 8 << 16, 1 << 16
+	content := bytes.Repeat([]byte("content "), size/16) // The first half of a memory.
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(content, at); err != nil {
+		t.Fatal(err)
+	}
+	base, err := MapImage(file, at, len(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	if err := errors.Join(file.Close(), os.Remove(file.Name())); err != nil {
+		t.Fatal(err)
+	}
+	a := &Allocator{Budget: NewBudget(math.MaxUint64)}
+	want := append(bytes.Clone(content), make([]byte, size-len(content))...)
+	want[len(content)-1], want[size-1] = 'x', 'y'
+	image, err := a.NewImage(want, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	if got, most := a.Budget.Used(), uint64(size-len(content)+os.Getpagesize()); got != most {
+		t.Errorf("the image counts %d bytes, want %d", got, most)
+	}
+	mem, err := a.NewFrom(image, size, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Free()
+	got := mem.Reallocate(size)
+	for range 2 {
+		if !bytes.Equal(got, want) || !bytes.Equal(image.Bytes(), want) {
+			t.Fatal("the memory does not begin as the image")
+		}
+		got[0], got[size/2], got[size-1] = 1, 2, 3
+		mem.backing.reset(image)
+	}
+	if !bytes.Equal(base.Bytes(), content) {
+		t.Error("a write to the memory has changed the file")
+	}
+	if _, err := MapImage(file, at, len(content)); err == nil {
+		t.Error("a closed file was mapped")
 	}
 }

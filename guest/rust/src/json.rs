@@ -13,6 +13,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::compare::same;
 use crate::memory;
 use crate::view::utf8;
 
@@ -194,7 +195,7 @@ impl<'a> Value<'a> {
         let mut found = None;
         let mut members = Members::new(self);
         while let Some((key, value)) = members.step() {
-            if key == name.as_bytes() || key.contains(&b'\\') && unquote(key) == name {
+            if same(key, name.as_bytes()) || key.contains(&b'\\') && unquote(key) == name {
                 found = Some(value);
             }
         }

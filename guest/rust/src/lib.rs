@@ -23,6 +23,7 @@ extern crate std;
 pub mod admission;
 #[allow(missing_docs)]
 pub mod api;
+mod compare;
 pub mod config;
 mod global;
 pub mod hooks;

@@ -5,7 +5,9 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::compare::same;
 use crate::global::Global;
+use crate::select::Terms;
 use crate::{host, memory};
 
 /// The fields of the metadata that tell objects apart: name, uid and resourceVersion. They are
@@ -17,6 +19,8 @@ const ALL: u64 = !0;
 const NO_ENTRY: u32 = !0;
 /// How many entries of an object are fetched one by one before all of them are.
 const LOOKED: u32 = 4;
+/// The most taints or tolerations of an object that are kept decoded.
+const TERMS: usize = 16;
 /// The room that bytes get beyond their first version.
 const SLACK: usize = 32;
 
@@ -54,6 +58,9 @@ pub(crate) struct Part {
     entries: Vec<Entry>,
     /// How many entries were fetched one by one.
     looked: u32,
+    /// The number of a field, 0 of none, and its taints or tolerations, decoded.
+    terms_of: u32,
+    terms: Vec<Terms<'static>>,
 }
 
 struct Chunk {
@@ -149,7 +156,7 @@ fn renew(objects: &mut Objects, id: u64, kind: u32, form: Form) -> *const Object
             objects.kinds.len() - 1
         }
     };
-    let part = |number| Part { id, number, kind: index, have: 0, chunks: Vec::new(), entries: Vec::new(), looked: 0 };
+    let part = |number| Part { id, number, kind: index, have: 0, chunks: Vec::new(), entries: Vec::new(), looked: 0, terms_of: 0, terms: Vec::new() };
     let object = Box::into_raw(Box::new(Object { id, used: now, form, kind, parts: [part(1), part(2), part(3)] }));
     objects.slots[slot] = object;
     object
@@ -178,6 +185,7 @@ impl Part {
         self.id = id;
         self.have = 0;
         self.looked = 0;
+        self.terms_of = 0;
         for chunk in self.chunks.iter_mut() {
             chunk.fields = 0;
         }
@@ -241,6 +249,26 @@ impl Part {
         &[]
     }
 
+    /// Returns the terms in a field, which `read` reads for the first call that asks for them.
+    /// None means that they cannot be kept.
+    #[inline]
+    pub(crate) fn terms<'a, I: Iterator<Item = Terms<'a>>>(this: *const Part, field: u32, read: impl FnOnce() -> I) -> Option<&'a [Terms<'a>]> {
+        let part = unsafe { &mut *(this as *mut Part) };
+        if part.terms_of == 0 {
+            // The bytes stay where they are until the object has another version.
+            part.terms.clear();
+            part.terms.extend(read().take(TERMS + 1).map(|t| unsafe { core::mem::transmute::<Terms<'a>, Terms<'static>>(t) }));
+            if part.terms.len() > TERMS {
+                return None;
+            }
+            part.terms_of = field;
+        }
+        if part.terms_of != field {
+            return None; // Those of another field are in use.
+        }
+        Some(unsafe { core::slice::from_raw_parts(part.terms.as_ptr(), part.terms.len()) })
+    }
+
     /// Returns an entry of the labels or annotations without the others. `Err` means that all
     /// entries are better read at once.
     pub(crate) fn entry<'a>(this: *const Part, field: u32, key: &str) -> Result<Option<&'a [u8]>, ()> {
@@ -249,7 +277,7 @@ impl Part {
             return Err(());
         }
         let id = part.id;
-        let known = part.entries.iter().position(|e| e.field == field && *e.key == *key.as_bytes());
+        let known = part.entries.iter().position(|e| e.field == field && same(&e.key, key.as_bytes()));
         let known = match known {
             Some(i) if part.entries[i].state != State::Unknown => i,
             _ if part.looked == LOOKED => return Err(()),

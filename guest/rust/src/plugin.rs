@@ -112,8 +112,16 @@ impl<const N: usize> Text<N> {
         self.push(b']')
     }
 
-    /// Adds a member `matches`: of "CREATE,UPDATE pods deployments.apps" a rule for each
-    /// resource.
+    /// Adds a member unless its text is empty.
+    const fn member(self, name: &str, text: &str) -> Self {
+        if text.is_empty() {
+            return self;
+        }
+        self.push(b',').string(name).push(b':').string(text)
+    }
+
+    /// Adds a member `matches`: of "CREATE,UPDATE pods/status deployments.v1.apps" a rule for
+    /// each resource. Without a version it is for all.
     const fn matches(mut self, rules: &[&str]) -> Self {
         if rules.is_empty() {
             return self;
@@ -130,7 +138,14 @@ impl<const N: usize> Text<N> {
             while at < b.len() {
                 let from = at + 1;
                 at = until(b, from, b' ');
-                let resource = until_or(b, from, at, b'.');
+                let slash = until_or(b, from, at, b'/');
+                let resource = until_or(b, from, slash, b'.');
+                let mut group = if resource < slash { resource + 1 } else { slash };
+                let version = group;
+                let end = until_or(b, group, slash, b'.');
+                if is_version(b, group, end) {
+                    group = if end < slash { end + 1 } else { slash };
+                }
                 if !first {
                     self = self.push(b',');
                 }
@@ -145,11 +160,9 @@ impl<const N: usize> Text<N> {
                     self = self.push(b'"').part(rules[i], op, end).push(b'"');
                     op = end + 1;
                 }
-                self = self.add("],\"apiGroups\":[\"");
-                if resource < at {
-                    self = self.part(rules[i], resource + 1, at);
-                }
-                self = self.add("\"],\"apiVersions\":[\"*\"],\"resources\":[\"").part(rules[i], from, resource).add("\"]}");
+                self = self.add("],\"apiGroups\":[\"").part(rules[i], group, slash).add("\"],\"apiVersions\":[\"");
+                self = if group > version { self.part(rules[i], version, end) } else { self.push(b'*') };
+                self = self.add("\"],\"resources\":[\"").part(rules[i], from, resource).part(rules[i], slash, at).add("\"]}");
             }
             i += 1;
         }
@@ -169,12 +182,47 @@ const fn until_or(b: &[u8], from: usize, end: usize, c: u8) -> usize {
     i
 }
 
+/// Reports whether a part of a text is a version of Kubernetes: v1, v1beta2.
+const fn is_version(b: &[u8], from: usize, end: usize) -> bool {
+    if from >= end || b[from] != b'v' {
+        return false;
+    }
+    let number = digits(b, from + 1, end);
+    if number == from + 1 || number == end {
+        return number > from + 1;
+    }
+    let mut i = 0;
+    while i < 2 {
+        let stage: &[u8] = if i == 0 { b"alpha" } else { b"beta" };
+        let mut n = 0;
+        while n < stage.len() && number + n < end && b[number + n] == stage[n] {
+            n += 1;
+        }
+        if n == stage.len() {
+            let from = number + n;
+            return from < end && digits(b, from, end) == end;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// Returns the end of the digits that begin at `i`.
+const fn digits(b: &[u8], mut i: usize, end: usize) -> usize {
+    while i < end && b[i] >= b'0' && b[i] <= b'9' {
+        i += 1;
+    }
+    i
+}
+
 /// What a module says of itself: abi/SPEC.md, section 7.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Metadata {
     pub name: &'static str,
     pub version: &'static str,
+    pub source: &'static str,
+    pub licenses: &'static str,
     pub reads: &'static [&'static str],
     pub decides: &'static [&'static str],
     pub matches: &'static [&'static str],
@@ -184,7 +232,8 @@ pub struct Metadata {
 impl Metadata {
     const fn text<const N: usize>(self) -> Text<N> {
         let mut t = Text { bytes: [0; N], n: 0 };
-        t = t.add("{\"abi\":1,\"name\":").string(self.name).add(",\"version\":").string(self.version).add(",\"kinds\":[");
+        t = t.add("{\"abi\":1").member("name", self.name).member("version", self.version);
+        t = t.member("source", self.source).member("licenses", self.licenses).add(",\"kinds\":[");
         let kinds = [("scheduler", 0, 32), ("admission", 32, 48), ("hook", 48, 56), ("service", 60, 63)];
         let (mut i, mut first) = (0, true);
         while i < kinds.len() {
@@ -199,7 +248,7 @@ impl Metadata {
             i += 1;
         }
         t = t.push(b']').list("reads", self.reads).list("decides", self.decides).matches(self.matches);
-        t.add(",\"sdk\":\"kubewasm-rust ").add(env!("CARGO_PKG_VERSION")).add("\"}")
+        t.add(",\"sdk\":\"github.com/kubewasm/kubewasm/guest/rust ").add(env!("CARGO_PKG_VERSION")).add("\"}")
     }
 
     pub const fn len(self) -> usize {
@@ -220,8 +269,9 @@ impl Metadata {
 /// [`Configure`], and `Service(path)` is an extension point of a .proto file, by the module
 /// that `kubewasm gen -lang rust` wrote.
 ///
-/// The name and the version in the module's metadata are those of the crate. After the points,
-/// `name`, `version`, `reads`, `decides` and `matches` say something else or more.
+/// The name, the version, the repository and the license of the crate are those in the module's
+/// metadata. After the points, `name`, `version`, `source`, `licenses`, `reads`, `decides` and
+/// `matches` say something else or more.
 ///
 /// ```
 /// use kubewasm::api::core::Pod;
@@ -302,6 +352,8 @@ macro_rules! __metadata {
             ..$crate::plugin::Metadata {
                 name: env!("CARGO_PKG_NAME"),
                 version: env!("CARGO_PKG_VERSION"),
+                source: env!("CARGO_PKG_REPOSITORY"),
+                licenses: env!("CARGO_PKG_LICENSE"),
                 reads: &[],
                 decides: &[],
                 matches: &[],
@@ -316,6 +368,8 @@ macro_rules! __metadata {
 macro_rules! __value {
     (name, $value:expr) => { $value };
     (version, $value:expr) => { $value };
+    (source, $value:expr) => { $value };
+    (licenses, $value:expr) => { $value };
     ($list:ident, $value:expr) => { &$value };
 }
 

@@ -12,8 +12,9 @@ use crate::api::core::{
     Container, ContainerPort, EphemeralContainer, Node, NodeSelector, NodeSelectorTerm, Pod, PodSpec, PreferredSchedulingTerm, Taint, Toleration,
 };
 use crate::api::meta::LabelSelector;
+use crate::compare::same;
 use crate::value::Quantity;
-use crate::view::{List, Map, Message, StringMap};
+use crate::view::{utf8, List, Map, Message, StringMap};
 
 /// What a selector says of one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -308,22 +309,87 @@ impl fmt::Display for Taint<'_> {
     }
 }
 
+/// The texts of a taint or of a toleration, read in one pass.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Terms<'a> {
+    key: &'a [u8],
+    operator: &'a [u8],
+    value: &'a [u8],
+    effect: &'a [u8],
+}
+
+impl<'a> Terms<'a> {
+    fn of_taint(taint: Taint<'a>) -> Self {
+        let mut terms = Terms::default();
+        match taint.view().protobuf() {
+            Some(fields) => {
+                for f in fields {
+                    match f.number {
+                        1 => terms.key = f.bytes,
+                        2 => terms.value = f.bytes,
+                        3 => terms.effect = f.bytes,
+                        _ => {}
+                    }
+                }
+            }
+            None => {
+                terms.key = taint.key().as_bytes();
+                terms.value = taint.value().as_bytes();
+                terms.effect = taint.effect().as_bytes();
+            }
+        }
+        terms
+    }
+
+    fn of_toleration(t: Toleration<'a>) -> Self {
+        let mut terms = Terms::default();
+        match t.view().protobuf() {
+            Some(fields) => {
+                for f in fields {
+                    match f.number {
+                        1 => terms.key = f.bytes,
+                        2 => terms.operator = f.bytes,
+                        3 => terms.value = f.bytes,
+                        4 => terms.effect = f.bytes,
+                        _ => {}
+                    }
+                }
+            }
+            None => {
+                terms.key = t.key().as_bytes();
+                terms.operator = t.operator().as_bytes();
+                terms.value = t.value().as_bytes();
+                terms.effect = t.effect().as_bytes();
+            }
+        }
+        terms
+    }
+
+    /// Reports whether the toleration matches a taint.
+    fn match_taint(&self, taint: &Terms<'_>) -> bool {
+        if !self.effect.is_empty() && !same(self.effect, taint.effect) || !self.key.is_empty() && !same(self.key, taint.key) {
+            return false;
+        }
+        if self.operator.is_empty() || same(self.operator, b"Equal") {
+            return same(self.value, taint.value);
+        }
+        same(self.operator, b"Exists") || self.compare(taint)
+    }
+
+    #[inline(never)]
+    fn compare(&self, taint: &Terms<'_>) -> bool {
+        match (decimal(utf8(taint.value)), decimal(utf8(self.value))) {
+            (Some(have), Some(want)) => same(self.operator, b"Lt") && have < want || same(self.operator, b"Gt") && have > want,
+            _ => false,
+        }
+    }
+}
+
 impl<'a> Toleration<'a> {
     /// Reports whether the toleration matches the taint, by the rules of
     /// `k8s.io/api/core/v1.Toleration.ToleratesTaint` with comparison operators enabled.
     pub fn tolerates(self, taint: Taint<'_>) -> bool {
-        let (effect, key) = (self.effect(), self.key());
-        if !effect.is_empty() && effect != taint.effect() || !key.is_empty() && key != taint.key() {
-            return false;
-        }
-        let numbers = || Some((decimal(taint.value())?, decimal(self.value())?));
-        match self.operator() {
-            "" | "Equal" => self.value() == taint.value(),
-            "Exists" => true,
-            "Lt" => numbers().map_or(false, |(have, want)| have < want),
-            "Gt" => numbers().map_or(false, |(have, want)| have > want),
-            _ => false,
-        }
+        Terms::of_toleration(self).match_taint(&Terms::of_taint(taint))
     }
 }
 
@@ -340,7 +406,16 @@ fn decimal(text: &str) -> Option<i64> {
 /// Returns the first taint that keeps a Pod with the tolerations from being scheduled: its effect
 /// is NoSchedule or NoExecute, and no toleration matches it.
 pub fn find_untolerated<'a>(taints: List<'a, Taint<'a>>, tolerations: List<'_, Toleration<'_>>) -> Option<Taint<'a>> {
-    taints.iter().find(|taint| matches!(taint.effect(), "NoSchedule" | "NoExecute") && !tolerations.iter().any(|t| t.tolerates(*taint)))
+    let kept = tolerations.kept_terms(Terms::of_toleration);
+    let tolerated = |taint: &Terms<'_>| match kept {
+        Some(kept) => kept.iter().any(|t| t.match_taint(taint)),
+        None => tolerations.iter().any(|t| Terms::of_toleration(t).match_taint(taint)),
+    };
+    let keeps_off = |taint: &Terms<'_>| (same(taint.effect, b"NoSchedule") || same(taint.effect, b"NoExecute")) && !tolerated(taint);
+    match taints.kept_terms(Terms::of_taint) {
+        Some(kept) => kept.iter().position(keeps_off).and_then(|i| taints.get(i)),
+        None => taints.iter().find(|taint| keeps_off(&Terms::of_taint(*taint))),
+    }
 }
 
 impl<'a> EphemeralContainer<'a> {

@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::compare::same;
 use crate::object::{self, Form, Object, Part};
+use crate::select::Terms;
 use crate::{json, memory, wire};
 
 pub use crate::object::Form as ObjectForm;
@@ -131,6 +133,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Returns the fields of a message whose bytes are here: None of JSON and of what is with the
+    /// host.
+    #[inline(always)]
+    pub(crate) fn protobuf(self) -> Option<wire::Fields<'a>> {
+        match self.source() {
+            PROTO | LOOSE => Some(wire::Fields::new(self.bytes())),
+            _ => None,
+        }
+    }
+
     /// Reports whether the message has the field. In JSON, null counts as absent.
     pub fn has(self, number: u32, name: &str) -> bool {
         self.value(number, name).is_some()
@@ -186,7 +198,8 @@ impl<'a> View<'a> {
             JSON => (json::Value::of(v.bytes()).get(name).map_or(View::EMPTY, |v| View::new(v.raw(), JSON)), 0),
             source => (wire::first(v.bytes(), number, source == PROTO).map_or(View::EMPTY, |f| View::new(f.1, source)), number),
         };
-        List { items, number, of: PhantomData }
+        let part = if self.source() == PART { self.part() } else { core::ptr::null() };
+        List { items, number, part, of: PhantomData }
     }
 
     /// Returns a map of strings.
@@ -457,6 +470,8 @@ pub struct List<'a, T> {
     /// The bytes of the message from the first element on, or the array in JSON.
     items: View<'a>,
     number: u32,
+    /// The part of an object that the list is a field of, null of other lists.
+    part: *const Part,
     of: PhantomData<T>,
 }
 
@@ -481,7 +496,17 @@ impl<'a, T: Element<'a>> List<'a, T> {
 
     /// Returns the elements of an array in JSON.
     pub fn from_json(text: &'a [u8]) -> Self {
-        List { items: View::from_json(text), number: 0, of: PhantomData }
+        List { items: View::from_json(text), number: 0, part: core::ptr::null(), of: PhantomData }
+    }
+
+    /// Returns what `read` makes of the elements, which is kept with the part of an object that
+    /// the list is in: None of other lists, and of long ones.
+    #[inline]
+    pub(crate) fn kept_terms(self, read: impl Fn(T::Out) -> Terms<'a>) -> Option<&'a [Terms<'a>]> {
+        if self.part.is_null() {
+            return None;
+        }
+        Part::terms(self.part, self.number, || self.iter().map(read))
     }
 
     /// Returns the number of elements, which it counts.
@@ -637,7 +662,7 @@ impl<'a, T: Element<'a>> Map<'a, T> {
                 continue;
             }
             let (k, value) = entry(f.bytes, v.source());
-            if k == key.as_bytes() {
+            if same(k, key.as_bytes()) {
                 found = Some(value);
             }
         }

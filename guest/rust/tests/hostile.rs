@@ -2,7 +2,6 @@
 //! Nothing may panic, and nothing may be read that does not lie in the message, which slices of
 //! their own memory hold.
 
-#[path = "../../conformance/rust/walk.rs"]
 mod walk;
 
 use walk::{json, proto};

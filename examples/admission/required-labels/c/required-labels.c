@@ -3,7 +3,9 @@
 #include <kubewasm/apps/apps.h>
 #include <kubewasm/batch/batch.h>
 
-KW_PLUGIN("required-labels", "", "admission")
+//kubewasm:name required-labels
+//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers replicationcontrollers podtemplates
+//kubewasm:matches CREATE,UPDATE deployments.apps replicasets.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch
 
 static kw_strs labels;     // Keys that every Pod must have.
 static kw_strs registries; // Prefixes that images may have: "registry.example.com/".

@@ -1,7 +1,7 @@
 // The hook batch-resource in C: what ../main.go is in Go, held against the same ../cases.yaml.
 #include <kubewasm.h>
 
-KW_PLUGIN("batch-resource", "", "hook")
+//kubewasm:name batch-resource
 
 #define ANNOTATION "node.koordinator.sh/extended-resource-spec"
 

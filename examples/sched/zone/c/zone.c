@@ -1,9 +1,9 @@
 // The zone guest in C: what ../main.go is in Go, held against the same ../cases.yaml.
 #include <kubewasm.h>
 
-KW_PLUGIN("zone", "", "scheduler",
-          "node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.unschedulable", "node.spec.taints", "node.status.images",
-          "pod.metadata.annotations[kubewasm.dev/zones]", "pod.spec.containers.image", "pod.spec.tolerations")
+//kubewasm:name zone
+//kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
+//kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
 
 #define ZONE_LABEL "topology.kubernetes.io/zone"
 #define ZONES_ANNOTATION "kubewasm.dev/zones"

@@ -1,8 +1,6 @@
 // The admission guest, which doc.go two directories above describes.
 #include <kubewasm.h>
 
-KW_PLUGIN("admission", "", "admission")
-
 static kw_str app(kw_view object) { return kw_value(meta_ObjectMeta_labels(core_Pod_metadata((core_Pod){object})), "app"); }
 
 // listed counts ConfigMaps, page by page.

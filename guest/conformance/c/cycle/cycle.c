@@ -1,8 +1,6 @@
 // The cycle guest, which doc.go two directories above describes.
 #include <kubewasm.h>
 
-KW_PLUGIN("cycle", "", "scheduler")
-
 // memory is what is remembered of a cycle.
 typedef struct { int64_t total; uint32_t nodes; kw_str first, reserved; } memory;
 

@@ -1,8 +1,6 @@
 // The group guest, which doc.go two directories above describes.
 #include <kubewasm.h>
 
-KW_PLUGIN("group", "", "scheduler")
-
 // try_without tries the group without Pods, and nominates what the trial assigned.
 static kw_result try_without(kw_strs uids) {
   kw_Trial trial = kw_try_pod_group(uids);

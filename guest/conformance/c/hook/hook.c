@@ -1,8 +1,6 @@
 // The hook guest, which doc.go two directories above describes.
 #include <kubewasm.h>
 
-KW_PLUGIN("hook", "", "hook")
-
 KW_HOOK(request) {
   kw_str tier = kw_value(kw_HookRequest_pod_labels(request), "tier");
   if (kw_equal(tier, "wrong")) return kw_error("tier is wrong");

@@ -1,8 +1,6 @@
 // The queue guest, which doc.go two directories above describes.
 #include <kubewasm.h>
 
-KW_PLUGIN("queue", "", "scheduler")
-
 static kw_map labels(core_Pod pod) { return meta_ObjectMeta_labels(core_Pod_metadata(pod)); }
 
 KW_PREENQUEUE(pod) {

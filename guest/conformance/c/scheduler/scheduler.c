@@ -1,8 +1,6 @@
 // The scheduler guest, which doc.go two directories above describes.
 #include <kubewasm.h>
 
-KW_PLUGIN("scheduler", "", "scheduler")
-
 static kw_str label;
 
 KW_CONFIG(KW_OPTION_STRING("label", label)) {

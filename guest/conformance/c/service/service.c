@@ -1,7 +1,6 @@
 // The service guest, which doc.go two directories above describes.
 #include "quotes.h"
 
-KW_PLUGIN("service", "", "service")
 QUOTES_QUOTES_PLUGIN
 
 QUOTES_QUOTES_ECHO(request, response) {
