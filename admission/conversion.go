@@ -170,10 +170,7 @@ func (p *Plugin) convert(ctx context.Context, request *ConversionRequest) ([][]b
 			converted[i] = object
 			continue
 		}
-		c, err := p.convertOne(ctx, object, desired)
-		if err == nil {
-			err = checkConverted(ctx, object, c, desired)
-		}
+		c, err := p.convertSampled(ctx, object, desired)
 		if room -= len(c); err == nil && room < 0 {
 			err = fmt.Errorf("the converted objects are more than %d times as long as what was to be converted", growth)
 		}
@@ -183,6 +180,15 @@ func (p *Plugin) convert(ctx context.Context, request *ConversionRequest) ([][]b
 		converted[i] = c
 	}
 	return converted, nil
+}
+
+// convertChecked asks the guest about one object, and checks the result.
+func (p *Plugin) convertChecked(ctx context.Context, object []byte, desired string) ([]byte, error) {
+	converted, err := p.convertOne(ctx, object, desired)
+	if err == nil {
+		err = checkConverted(ctx, object, converted, desired)
+	}
+	return converted, err
 }
 
 // convertOne asks the guest about one object. The result is not checked.

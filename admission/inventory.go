@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/opa"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 )
 
 // inventory has the objects of the kinds that a policy in Rego finds in its data. It keeps
@@ -78,6 +79,10 @@ func (v *inventory) keep(ctx context.Context) ([]keptKind, error) {
 
 // Snapshot implements [opa.Inventory].
 func (v *inventory) Snapshot(ctx context.Context) ([]opa.Group, error) {
+	return policy.Ask(ctx, "inventory", func() ([]opa.Group, error) { return v.snapshot(ctx) })
+}
+
+func (v *inventory) snapshot(ctx context.Context) ([]opa.Group, error) {
 	kinds, err := v.keep(ctx)
 	if err != nil {
 		return nil, err

@@ -196,7 +196,7 @@ func (p lookups) List(inst *host.Instance, resource, namespace string) ([]*Objec
 		l.snapshots = make([][]*Object, len(p.kept))
 	}
 	if l.snapshots[i] == nil {
-		snapshot, err := p.kept[i].objects.Snapshot()
+		snapshot, err := policy.Ask(inst.Context(), "objects "+resource+" "+p.kept[i].namespace, p.kept[i].objects.Snapshot)
 		if err != nil {
 			return nil, fmt.Errorf("objects %q: %w", resource, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,8 +46,6 @@ type Plugin struct {
 
 	runtime    *host.Runtime
 	background background
-	// refused is set when a candidate has asked what a shadow may not; nil for others.
-	refused *atomic.Bool
 }
 
 // PluginConfig says which module a plugin is, when it is asked, and what its
@@ -336,11 +333,10 @@ func (p *Plugin) mutates() bool {
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
 func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) verdict {
-	v := p.ask(ctx, req, mutating)
-	if b := &p.background; b.shadow.Load() != nil || b.profile.Load() != nil {
-		b.offer(req, mutating, v)
+	if sampled, any := p.background.sample(); any {
+		return p.decideFor(ctx, sampled, req, mutating)
 	}
-	return v
+	return p.ask(ctx, req, mutating)
 }
 
 // ask asks the guest.

@@ -1,18 +1,11 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
-
-	admissionv1 "k8s.io/api/admission/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
@@ -29,19 +22,13 @@ func (cfg *PluginConfig) checkShadow() (errs []error) {
 	if cfg.Shadow == nil {
 		return nil
 	}
-	errs = cfg.Shadow.Check("shadow")
-	if len(cfg.HostCapabilities) != 0 {
-		errs = append(errs, errors.New("shadow: not for a policy with hostCapabilities, whose questions have an effect"))
-	}
-	if len(cfg.Converts) != 0 {
-		errs = append(errs, errors.New("shadow: not for a plugin that converts"))
-	}
-	return errs
+	return cfg.Shadow.Check("shadow")
 }
 
 // BeginShadow begins to ask a candidate what the plugin is asked, see package shadow of host, in
-// place of one that was asked before. Verdicts of the candidate have no effect. It looks objects
-// up in what the cluster keeps, and cannot ask the API server.
+// place of one that was asked before. Verdicts of the candidate have no effect. What it looks up or
+// asks its host has the answers that the plugin got in that call; while it is loaded, it asks by
+// itself. Requests to the engine are kept for it, and must not be changed afterwards.
 func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	all := p.cfg
 	all.Shadow = &cfg
@@ -59,9 +46,6 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 
 // BeginProfile begins to profile a copy of the plugin on the next calls of it.
 func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
-	if len(p.cfg.HostCapabilities) != 0 || len(p.cfg.Converts) != 0 {
-		return fmt.Errorf("plugin %q: profile: not for a policy with hostCapabilities or a plugin that converts", p.Name())
-	}
 	s, err := shadow.Profile(calls, p.cfg.Source, p.backgroundOptions())
 	if err != nil {
 		return err
@@ -81,18 +65,8 @@ func (p *Plugin) backgroundOptions() shadow.Options {
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := p.cfg
 			change(&cfg.Config)
-			cfg.Shadow, cfg.PolicyRules.Observer, cfg.Capabilities = nil, nil, nil
-			var refused *atomic.Bool
-			if cfg.Cluster != nil {
-				kept := &keptOnly{Cluster: cfg.Cluster}
-				cfg.Cluster, refused = kept, &kept.refused
-			}
-			candidate, err := Load(ctx, rt, cfg)
-			if err != nil {
-				return nil, err
-			}
-			candidate.refused = refused
-			return candidate, nil
+			cfg.Shadow, cfg.PolicyRules.Observer = nil, nil
+			return Load(ctx, rt, cfg)
 		},
 	}
 }
@@ -101,53 +75,100 @@ func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
 }
 
-// offer hands a call to the shadow and the profile, if they sample it. v is the verdict of the
-// plugin.
-func (b *background) offer(req *policy.Request, mutating bool, v verdict) {
-	var call shadow.Call
-	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
-		if !s.Sampled() || !s.Room() {
-			continue
+// sample returns the shadow and the profile as far as they sample the next call.
+func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
+	for i, s := range [...]*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+		if s.Sampled() && s.Room() {
+			sampled[i], any = s, true
 		}
-		if call == nil {
-			call = repeat(req, mutating, v)
+	}
+	return sampled, any
+}
+
+// decideFor asks the guest, and hands the call to the shadows that have sampled it.
+func (p *Plugin) decideFor(ctx context.Context, sampled [2]*shadow.Shadow, req *policy.Request, mutating bool) verdict {
+	var told policy.Answers
+	v := p.ask(policy.WithAnswers(ctx, &told), req, mutating)
+	offer(sampled, &told, repeat(req, mutating, v, &told))
+	return v
+}
+
+// offer hands a call to the shadows that have sampled it.
+func offer(sampled [2]*shadow.Shadow, told *policy.Answers, call shadow.Call) {
+	for _, s := range sampled {
+		switch {
+		case s == nil:
+		case told.TooMany:
+			s.Drop()
+		default:
+			s.Offer(call)
 		}
-		s.Offer(call)
 	}
 }
 
-// repeat returns what asks a candidate the same, with a copy of the request.
-func repeat(req *policy.Request, mutating bool, serving verdict) shadow.Call {
-	var review []byte
-	raw := bytes.Clone(req.Raw)
-	if raw == nil {
-		review = append(review, `{"apiVersion":"`+reviewVersion+`","kind":"`+reviewKind+`","request":`...)
-		review = append(policy.AppendRequest(review, req.AdmissionRequest), '}')
+// convertSampled converts an object, and has the shadows convert it that sample the call. The
+// object is not changed afterwards.
+func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired string) ([]byte, error) {
+	sampled, any := p.background.sample()
+	if !any {
+		return p.convertChecked(ctx, object, desired)
 	}
-	uid := types.UID(strings.Clone(string(req.UID)))
+	var told policy.Answers
+	converted, failure := p.convertChecked(policy.WithAnswers(ctx, &told), object, desired)
+	offer(sampled, &told, func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
+		told := told.Repeat()
+		got, err := c.(*Plugin).convertChecked(policy.WithAnswers(ctx, told), object, desired)
+		o := shadow.Outcome{Serving: outcomeOf(failure), Detail: fmt.Sprintf("%s to %s", subjectOfObject(object), desired)}
+		switch {
+		case told.Unknown != "":
+			o.Asked = told.Unknown
+			return o
+		case err != nil && failure == nil:
+			o.Err = err
+			return o
+		case err != nil:
+			return shadow.Outcome{} // Two versions fail with different words.
+		case failure == nil:
+			patch, err := until(ctx).Diff(converted, got)
+			if err != nil {
+				o.Err = err
+				return o
+			}
+			if patch == nil {
+				return shadow.Outcome{}
+			}
+			o.Detail += ": " + string(patch)
+		}
+		o.Candidate = outcomeOf(err)
+		return o
+	})
+	return converted, failure
+}
+
+func outcomeOf(err error) string {
+	if err != nil {
+		return string(Failed)
+	}
+	return "converted"
+}
+
+// repeat returns what asks a candidate the same. It keeps the request, which is not changed after
+// the engine was called with it.
+func repeat(req *policy.Request, mutating bool, serving verdict, told *policy.Answers) shadow.Call {
+	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
-		request := &admissionv1.AdmissionRequest{UID: uid}
-		request.Object.Raw = raw
-		if raw == nil {
-			var err error
-			if request, err = DecodeReview(review); err != nil {
-				return shadow.Outcome{Err: err}
-			}
-		}
-		req := newRequest(request)
+		req := newRequest(&request)
 		defer req.free()
 		req.Raw = raw
-		if candidate.refused != nil {
-			candidate.refused.Store(false)
-		}
-		v := candidate.decide(ctx, &req.Request, mutating)
+		told := told.Repeat()
+		v := candidate.ask(policy.WithAnswers(ctx, told), &req.Request, mutating)
 		o := shadow.Outcome{Detail: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
 		was, wasText := answerOf(ctx, &req.Request, &serving)
 		is, isText := answerOf(ctx, &req.Request, &v)
 		switch {
-		case candidate.refused != nil && candidate.refused.Load():
-			o.Serving, o.Candidate = was, "not asked: it looks up what is not kept"
+		case told.Unknown != "":
+			o.Serving, o.Asked = was, told.Unknown
 		case v.failure != nil && serving.failure == nil:
 			o.Serving, o.Err = was, v.failure
 		case was == is && wasText == isText:
@@ -195,28 +216,4 @@ func answerOf(ctx context.Context, req *policy.Request, v *verdict) (kind, text 
 		return kind, ""
 	}
 	return kind, " " + string(b)
-}
-
-// keptOnly is a cluster that answers from what it keeps, and asks the API server nothing.
-type keptOnly struct {
-	Cluster
-	// refused is set when a question had no answer.
-	refused atomic.Bool
-}
-
-var errNotKept = errors.New("a shadow asks the API server nothing")
-
-// Get implements [Cluster].
-func (c *keptOnly) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
-	if fresh {
-		c.refused.Store(true)
-		return nil, errNotKept
-	}
-	return c.Cluster.Get(ctx, kind, namespace, name, false)
-}
-
-// Review implements [Cluster].
-func (c *keptOnly) Review(context.Context, authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	c.refused.Store(true)
-	return authorizationv1.SubjectAccessReviewStatus{}, errNotKept
 }

@@ -5,14 +5,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
 )
 
 // shadowing is a shadow that takes every call, and all of a processor.
@@ -180,7 +185,6 @@ func TestProfileOfAServingPolicy(t *testing.T) {
 
 func TestShadowReportsEveryMistake(t *testing.T) {
 	cfg := config(t, "p", scripted)
-	cfg.HostCapabilities = []string{"oci"}
 	cfg.Shadow = &shadow.Config{URL: "https://example.com/a.wasm", File: "b.wasm", Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1, Promote: shadow.Promote{Calls: -1, After: -1}}
 	_, err := admission.Load(t.Context(), shared, cfg)
 	if err == nil {
@@ -189,7 +193,7 @@ func TestShadowReportsEveryMistake(t *testing.T) {
 	var missing []string
 	for _, want := range []string{
 		"file, url and oci exclude", "url needs sha256", "shadow.rate is 2", "shadow.cpu is -1", "shadow.memoryBytes is 1", "shadow.queue is -1",
-		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns", "not for a policy with hostCapabilities",
+		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			missing = append(missing, want)
@@ -220,4 +224,168 @@ func TestShadowNeverWaits(t *testing.T) {
 	if err := p.Shadow().Close(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// A candidate looks objects up as they were for the serving version, and takes no look of its own.
+func TestShadowIsToldWhatTheServingVersionWasTold(t *testing.T) {
+	ingresses := &objects{}
+	cfg := config(t, "unique", uniqueHosts)
+	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source = cfg.Source
+	p := load(t, cfg)
+	await(t, p.Shadow(), "running", running)
+	engine := admission.NewEngine(p)
+	const calls = 4
+	for n := range calls {
+		ingresses.set(nil, ingress("bank", "web", fmt.Sprintf("%d.example.com", n%2)))
+		engine.Validate(t.Context(), hostRequest("0.example.com"))
+		ingresses.set(nil) // The candidate would allow it now.
+		await(t, p.Shadow(), "a call", func(s shadow.Status) bool { return s.Compared+s.Failed+s.Asked == uint64(n+1) })
+	}
+	if got := p.Shadow().Status(); got.Same != calls {
+		t.Errorf("got %+v", got)
+	}
+	if ingresses.snapshots != calls {
+		t.Errorf("%d calls have taken %d snapshots", calls, ingresses.snapshots)
+	}
+}
+
+func TestShadowOfAPolicyThatAsksItsHost(t *testing.T) {
+	resolver := &counting{}
+	provider, err := capabilities.NewProvider(capabilities.Config{Resolver: resolver})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, "asks", buildC(t, "testdata/kubewarden/asks.c"))
+	cfg.Capabilities, cfg.Scope = provider, capabilities.Scope{HostCapabilities: []string{"net/*"}, HostNames: []string{"*.example.com"}}
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source = cfg.Source
+	p := load(t, cfg)
+	await(t, p.Shadow(), "running", running)
+	engine := admission.NewEngine(p)
+	const calls = 3
+	for n := range calls {
+		engine.Validate(t.Context(), asked("net/v1/dns_lookup_host", fmt.Sprintf(`"%d.example.com"`, n)))
+	}
+	engine.Validate(t.Context(), asked("net/v1/dns_lookup_host", `"example.org"`)) // Is refused, and so is the candidate.
+	got := await(t, p.Shadow(), "all calls", func(s shadow.Status) bool { return s.Compared+s.Failed+s.Asked == calls+1 })
+	if got.Same != calls+1 {
+		t.Errorf("got %+v", got)
+	}
+	stats := provider.Stats()
+	var counted uint64
+	for _, c := range stats.Calls {
+		counted += c.Count
+	}
+	if resolver.n.Load() != calls || stats.Hits != 0 || counted != calls+1 {
+		t.Errorf("%d questions are asked, %d had an answer in the cache, %d are counted", resolver.n.Load(), stats.Hits, counted)
+	}
+}
+
+func TestShadowThatAsksSomethingElse(t *testing.T) {
+	pods := &objects{}
+	cfg := config(t, "p", scripted)
+	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []admission.ObjectGrant{{Resource: "v1/pods"}}
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source = host.File(asker)
+	p := load(t, cfg)
+	await(t, p.Shadow(), "running", running)
+	r := request(t)
+	r.Options.Raw = []byte("gv1/pods\x00shop\x00web")
+	admission.NewEngine(p).Validate(t.Context(), r)
+	got := await(t, p.Shadow(), "a call", func(s shadow.Status) bool { return s.Compared+s.Failed+s.Asked == 1 })
+	if got.Asked != 1 || len(got.Groups) != 1 || got.Groups[0].Change != "allow -> asked something else" || !strings.Contains(got.Groups[0].Examples[0], "objects v1/pods") {
+		t.Errorf("got %+v", got)
+	}
+	if pods.snapshots != 0 {
+		t.Errorf("the candidate has taken %d snapshots", pods.snapshots)
+	}
+}
+
+func TestShadowOfAConverter(t *testing.T) {
+	converted := func(spec string) string {
+		return `[{"op":"replace","path":"/apiVersion","value":"stable.example.com/v1"},{"op":"replace","path":"/spec","value":` + spec + `}]`
+	}
+	for name, test := range map[string]struct {
+		candidate string
+		change    string // Empty if both agree.
+		failed    uint64
+	}{
+		"the same":             {converted(`{"y":1}`), "", 0},
+		"another object":       {converted(`{"y":2}`), "converted -> converted", 0},
+		"an object of no kind": {`{}`, "converted -> failure", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := converterOf(t, "tabs", converted(`{"y":1}`), func(cfg *admission.PluginConfig) {
+				cfg.Shadow = shadowing(test.candidate)
+				cfg.Shadow.Source = cfg.Source
+			})
+			await(t, p.Shadow(), "running", running)
+			if _, err := admission.NewEngine(p).Convert(t.Context(), toV1(tab)); err != nil {
+				t.Fatal(err)
+			}
+			got := await(t, p.Shadow(), "a call", func(s shadow.Status) bool { return s.Compared+s.Failed == 1 })
+			if got.Failed != test.failed || (test.change == "") != (got.Same == 1) {
+				t.Fatalf("got %+v", got)
+			}
+			if test.change != "" && (got.Groups[0].Change != test.change || !strings.Contains(got.Groups[0].Examples[0], "CronTab shop/backup")) {
+				t.Errorf("got %+v", got.Groups)
+			}
+		})
+	}
+}
+
+// A plugin is asked, recorded, swapped and shadowed at the same time. What was recorded replays.
+func TestShadowsWhileAPluginIsSwappedAndRecorded(t *testing.T) {
+	rounds := 2
+	if testing.Short() {
+		rounds = 1
+	}
+	dir := t.TempDir()
+	cfg := config(t, "p", scripted)
+	modules := [][]byte{fetched(t, cfg.Source), renamed(t, scripted)}
+	cfg.Limits.Instances, cfg.Record = 3, &record.Config{Path: dir, Rate: 0.2, SequenceCalls: 16, QueueBytes: 1 << 30}
+	p := load(t, cfg)
+	engine := admission.NewEngine(p)
+	stop := make(chan struct{})
+	var callers sync.WaitGroup
+	var calls atomic.Int64
+	for range 3 {
+		callers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				script := []string{"deny", "fields", "echo", "panic"}[n%4]
+				want := script != "deny" && script != "panic"
+				if r := engine.Validate(t.Context(), request(t, script, "request")); r.Allowed != want && script != "echo" && script != "fields" {
+					t.Errorf("%s: allowed is %t", script, r.Allowed)
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	for round := range rounds {
+		candidate := shadowing("")
+		candidate.Source = host.Bytes(modules[round%2])
+		if err := p.BeginShadow(t.Context(), *candidate); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Guest().Swap(t.Context(), host.Bytes(modules[(round+1)%2]), ""); err != nil {
+			t.Fatal(err)
+		}
+		got := await(t, p.Shadow(), "calls", func(s shadow.Status) bool { return s.Compared >= 10 })
+		if got.Same != got.Compared || got.Failed != 0 || got.Asked != 0 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	close(stop)
+	callers.Wait()
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	replaying.Verify(t, shared, dir, int(calls.Load())/20, modules...)
 }

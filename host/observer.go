@@ -47,6 +47,8 @@ const (
 	// ShadowSame and ShadowDifferent are the results of comparisons.
 	ShadowSame      ShadowResult = "same"
 	ShadowDifferent ShadowResult = "different"
+	// ShadowAsked is a call in which the candidate asked what the serving version did not.
+	ShadowAsked ShadowResult = "asked"
 	// ShadowFailed is a call on which the candidate failed and the serving version did not.
 	ShadowFailed ShadowResult = "failed"
 	// ShadowDropped is a call for which there was no room.

@@ -231,8 +231,7 @@ func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shad
 		o = shadow.Outcome{Serving: kind(was), Candidate: kind(&is)}
 		switch {
 		case p.handle.asked.Load():
-			o.Candidate, o.Detail = "not asked: "+was.function.String()+" looks at what was not recorded", detail
-			return o
+			return shadow.Outcome{Serving: o.Serving, Asked: was.function.String() + " looks at what the serving version did not", Detail: detail}
 		case is.status.Code() == abi.Error && was.status.Code() != abi.Error:
 			return shadow.Outcome{Serving: o.Serving, Err: is.status.AsError(), Detail: detail}
 		case is.status.Code() == abi.Error:

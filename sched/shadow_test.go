@@ -3,6 +3,7 @@ package sched_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -75,22 +76,46 @@ func (p *shadowed) await(t *testing.T, is func(shadow.Status) bool) shadow.Statu
 	}
 }
 
+func (p *shadowed) pod(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+}
+
+// digest returns the digest of the module that serves.
+func (p *shadowed) digest(t *testing.T) string {
+	t.Helper()
+	rt, err := compiledOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guest := range rt.Plugins() {
+		if guest.Name() == p.Name() {
+			return guest.Digest()
+		}
+	}
+	return ""
+}
+
+// cycle asks the plugin as the scheduler does in a cycle.
+func (p *shadowed) cycle(name string) {
+	c := p.Begin(p.pod(name))
+	p.PreFilter(c, p.nodes)
+	for _, node := range p.nodes {
+		if p.Filter(c, node) == nil {
+			p.Score(c, node)
+		}
+	}
+}
+
 // schedule schedules Pods, as the scheduler does, until the shadow has taken all cycles.
 func (p *shadowed) schedule(t *testing.T, pods int) shadow.Status {
 	t.Helper()
 	for n := range pods + 1 {
 		p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed) >= n-1 && s.State == shadow.Running })
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint("web", n)}}
-		c := p.Begin(pod)
 		if n == pods {
-			break // It ends the record of the last one.
+			p.Begin(p.pod(fmt.Sprint("web", n))) // It ends the record of the last one.
+			break
 		}
-		p.PreFilter(c, p.nodes)
-		for _, node := range p.nodes {
-			if p.Filter(c, node) == nil {
-				p.Score(c, node)
-			}
-		}
+		p.cycle(fmt.Sprint("web", n))
 	}
 	return p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed) >= pods })
 }
@@ -146,5 +171,39 @@ func TestMistakesOfAShadowInTheArguments(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported: %v", want, err)
 		}
+	}
+}
+
+func TestShadowOfASchedulerIsPromoted(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidate := host.Bytes(append(module, "\x00\x07\x05otherx"...)) // With one more custom section.
+	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 3}} {
+		t.Run(name, func(t *testing.T) {
+			p := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "")
+			before := p.digest(t)
+			if err := p.BeginShadow(t.Context(), shadow.Config{Source: candidate, Rate: 1, CPU: 1, Promote: when}); err != nil {
+				t.Fatal(err)
+			}
+			p.await(t, func(s shadow.Status) bool { return s.State != shadow.Loading })
+			got := p.await(t, func(s shadow.Status) bool {
+				p.cycle("web")
+				if when.Calls == 0 && s.Same >= 3 {
+					if err := p.Shadow().Promote(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return s.State == shadow.Promoted
+			})
+			if is := p.digest(t); is == before || is != got.Digest {
+				t.Errorf("%s serves, before %s, the candidate is %s", is, before, got.Digest)
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -96,6 +97,8 @@ type pluginConfig struct {
 		QOSClasses []string `json:"qosClasses"`
 		Labels     string   `json:"labels"`
 	} `json:"selector"`
+	// Shadow has a candidate asked in the background, whose decisions have no effect.
+	Shadow *shadow.Config `json:"shadow"`
 }
 
 func readConfig(file string) (*config, error) {
@@ -152,6 +155,12 @@ func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
 			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Reads: p.Reads, DryRun: p.DryRun,
 			FailurePolicy: p.FailurePolicy,
 			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
+			Shadow:        p.Shadow,
+		}
+		if s := p.Shadow; s != nil && s.OCI != "" && artifacts != nil {
+			candidate := *s
+			candidate.OCI, candidate.Source = "", artifacts.Source(s.OCI)
+			plugin.Shadow = &candidate
 		}
 		switch {
 		case p.File != "" && p.OCI != "":

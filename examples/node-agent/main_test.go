@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -199,7 +200,7 @@ func TestMetricsAndProbes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := new(config)
-			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, file: %s, levels: [QOS]}\n", test.more, cache, root, list, guest)
+			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, file: %s, levels: [QOS], shadow: {file: %s, rate: 1}}\n", test.more, cache, root, list, guest, guest)
 			if err := yaml.UnmarshalStrict([]byte(text), cfg); err != nil {
 				t.Fatal(err)
 			}
@@ -235,6 +236,12 @@ func TestMetricsAndProbes(t *testing.T) {
 				}
 				return code == http.StatusOK && body == "ok\n"
 			})
+			for a.engine.Shadow("identity").Status().State == shadow.Loading {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if status := a.engine.Shadow("identity").Status(); status.State == shadow.Stopped {
+				t.Errorf("the shadow has stopped: %s", status.Reason)
+			}
 			if code, body := get(t, url+"/healthz"); code != http.StatusOK {
 				t.Errorf("/healthz is %d %s", code, body)
 			}
@@ -250,7 +257,13 @@ func TestMetricsAndProbes(t *testing.T) {
 				`kubewasm_agent_foreign_cgroups_total{mode="standalone"} 0`,
 			))
 			for _, class := range []string{"burstable", "besteffort"} {
-				if err := os.WriteFile(filepath.Join(root, "kubepods", class, "cpu.bvt_warp_ns"), []byte("0"), 0o644); err != nil {
+				// os.WriteFile empties the file first, which may be seen as another drift.
+				f, err := os.OpenFile(filepath.Join(root, "kubepods", class, "cpu.bvt_warp_ns"), os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = f.Write([]byte("0\n"))
+				if err := errors.Join(err, f.Close()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -300,6 +313,7 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
 		"{nri: {}, plugins: [{name: a, oci: 'ghcr.io/acme/cpu:1'}]}": `plugin "a": source ghcr.io/acme/cpu:1: nothing vouches for what the tag leads to`,
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
+		"{nri: {}, plugins: [{name: a, file: a.wasm, shadow: {cpu: 2}}]}":                                           `plugin "a": shadow.cpu is 2`,
 		"plugins: [{name: a, file: a.wasm, decisionGrants: {mount: []}}]":                                           "unknown field",
 		"{nri: {}, plugins: [{name: a, file: a.wasm, decisionGrants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": decisionGrants: env "*" is not a name`,
 		"{nri: {}, plugins: [{name: a, file: a.wasm, owns: ['container_envs[GOGC]'], decisionGrants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; decisionGrants {"env":["GOGC"]} would allow it`,

@@ -256,7 +256,7 @@ func (c *Collector) addPlugin(name string) *plugin {
 		}
 	}
 	p.shadows = map[host.ShadowResult]prometheus.Counter{}
-	for _, r := range []host.ShadowResult{host.ShadowSame, host.ShadowDifferent, host.ShadowFailed, host.ShadowDropped} {
+	for _, r := range []host.ShadowResult{host.ShadowSame, host.ShadowDifferent, host.ShadowAsked, host.ShadowFailed, host.ShadowDropped} {
 		p.shadows[r] = c.shadows.WithLabelValues(label, string(r))
 	}
 	plugins = maps.Clone(plugins)

@@ -15,7 +15,8 @@ import (
 // file it is the field record of a plugin.
 type Config struct {
 	// Path is the directory of the recording, which is made with mode 0700. Plugins may share it;
-	// those that differ in another field have files of their own in it.
+	// those that differ in another field have files of their own in it, and the smallest
+	// MaxBytes and MaxAge of them hold for the whole directory.
 	Path string `json:"path"`
 	// MaxBytes is the most that the recording takes on disk: the oldest segment is removed
 	// for a new one. Default 1 GiB, at least 1 MiB.

@@ -48,6 +48,9 @@ type Outcome struct {
 	Serving, Candidate string
 	// Detail is an example of the difference: what was asked, and both answers.
 	Detail string
+	// Asked is a question of the candidate that the serving version did not ask, so that there
+	// is no answer to it. What the candidate answers without does not count.
+	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
 }
@@ -76,10 +79,12 @@ type Status struct {
 	// Digest is the SHA-256 of the candidate's module, in hexadecimal, once it is loaded.
 	Digest string    `json:"digest,omitempty"`
 	Since  time.Time `json:"since"`
-	// Compared is the number of calls with two answers, Same of those that agreed, Failed of
-	// those on which the candidate alone failed, and Dropped of calls without room.
+	// Compared is the number of calls with two answers, Same of those that agreed, Asked of
+	// those in which the candidate asked what the serving version did not, Failed of those on
+	// which the candidate alone failed, and Dropped of calls without room.
 	Compared uint64 `json:"compared"`
 	Same     uint64 `json:"same"`
+	Asked    uint64 `json:"asked"`
 	Failed   uint64 `json:"failed"`
 	Dropped  uint64 `json:"dropped"`
 	// Groups are the differences, those with the most calls first.
@@ -106,6 +111,7 @@ type Shadow struct {
 	profiler *host.Profiler
 	// threshold is the rate as a share of 2^32; 0 if nothing is sampled now.
 	threshold atomic.Uint64
+	dropped   atomic.Uint64
 
 	// promoting serialises promotions.
 	promoting sync.Mutex
@@ -176,7 +182,7 @@ func (s *Shadow) Offer(c Call) {
 	select {
 	case s.queue <- c:
 	default:
-		s.count(host.ShadowDropped, func(status *Status) { status.Dropped++ })
+		s.Drop()
 	}
 }
 
@@ -186,15 +192,14 @@ func (s *Shadow) Room() bool {
 	if len(s.queue) < cap(s.queue) {
 		return true
 	}
-	s.count(host.ShadowDropped, func(status *Status) { status.Dropped++ })
+	s.Drop()
 	return false
 }
 
-func (s *Shadow) count(r host.ShadowResult, add func(*Status)) {
-	s.mu.Lock()
-	add(&s.status)
-	s.mu.Unlock()
-	host.Shadowed(s.opts.Observer, s.opts.Plugin, r)
+// Drop counts a sampled call for which there is no room.
+func (s *Shadow) Drop() {
+	s.dropped.Add(1)
+	host.Shadowed(s.opts.Observer, s.opts.Plugin, host.ShadowDropped)
 }
 
 // Config returns the configuration with its defaults.
@@ -205,6 +210,7 @@ func (s *Shadow) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.status
+	status.Dropped = s.dropped.Load()
 	for _, g := range s.groups {
 		group := *g
 		group.Examples = slices.Clone(g.Examples)
@@ -340,25 +346,51 @@ func (s *Shadow) run(ctx context.Context) {
 	s.mu.Unlock()
 	s.sample()
 	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
+		call := s.next(ctx)
+		if call == nil {
 			return
-		case call := <-s.queue:
-			s.throttle.Begin()
-			outcome := s.call(ctx, candidate, call)
-			if ctx.Err() != nil {
-				return
-			}
-			s.take(outcome)
-			if n == s.cfg.profile {
-				s.finish()
-				return
-			}
-			if err := s.throttle.Rest(ctx); err != nil {
-				return
-			}
-			s.rest(ctx)
 		}
+		s.throttle.Begin()
+		outcome := s.call(ctx, candidate, call)
+		if ctx.Err() != nil {
+			return
+		}
+		s.take(outcome)
+		if n == s.cfg.profile {
+			s.finish()
+			return
+		}
+		if err := s.throttle.Rest(ctx); err != nil {
+			return
+		}
+		s.rest(ctx)
+	}
+}
+
+// pollTime is how long a shadow without calls sleeps. It waits for no caller to wake it, which
+// would cost that as much as the rest of handing over a call, and often its processor.
+const pollTime = 10 * time.Millisecond
+
+// next returns the next call, nil when ctx ends.
+func (s *Shadow) next(ctx context.Context) Call {
+	for ctx.Err() == nil {
+		select {
+		case call := <-s.queue:
+			return call
+		default:
+			sleep(ctx, pollTime)
+		}
+	}
+	return nil
+}
+
+// sleep sleeps, at most until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -387,6 +419,11 @@ func (s *Shadow) take(o Outcome) {
 	change := o.Serving + " -> " + o.Candidate
 	s.mu.Lock()
 	switch {
+	case o.Asked != "":
+		result = host.ShadowAsked
+		s.status.Asked++
+		s.failing = 0
+		change, o.Detail = o.Serving+" -> asked something else", strings.Join([]string{o.Detail, o.Asked}, ": ")
 	case o.Err != nil:
 		result = host.ShadowFailed
 		s.status.Failed++
@@ -467,12 +504,7 @@ func (s *Shadow) rest(ctx context.Context) {
 	}
 	s.state(Running, Resting)
 	s.threshold.Store(0)
-	timer := time.NewTimer(restTime)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	sleep(ctx, restTime)
 	s.state(Resting, Running)
 	s.sample()
 }

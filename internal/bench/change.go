@@ -118,11 +118,11 @@ func benchShadow(b *bench) error {
 	}
 	defer plugin.Close(b.ctx)
 	engine := admission.NewEngine(plugin)
-	const calls = 4000
+	const calls, warm = 4000, 400
 	took := make([]float64, calls)
 	p99 := func() (float64, error) {
 		runtime.GC() // What was loaded and closed before is no part of it.
-		for i := range took {
+		for i := range warm + calls {
 			start := time.Now()
 			request, err := admission.DecodeReview(body)
 			if err != nil {
@@ -131,15 +131,17 @@ func benchShadow(b *bench) error {
 			if !engine.Validate(b.ctx, request).Allowed {
 				return 0, errors.New("the policy denied the Pod")
 			}
-			took[i] = float64(time.Since(start))
-			runtime.Gosched()
+			if i >= warm {
+				took[i-warm] = float64(time.Since(start))
+			}
+			runtime.Gosched() // As a server, which waits for its next request.
 		}
 		slices.Sort(took)
 		return took[calls*99/100], nil
 	}
 	for _, how := range []string{"loop", "trap", "hog"} {
-		var with, without []float64
-		for range 15 {
+		var with, without, ratios []float64
+		for range rounds {
 			err := plugin.BeginShadow(b.ctx, shadow.Config{File: candidate, GuestConfig: fmt.Appendf(nil, `{"how": %q}`, how), Failures: 1 << 30})
 			if err != nil {
 				return err
@@ -160,10 +162,11 @@ func benchShadow(b *bench) error {
 				return err
 			}
 			without = append(without, got)
+			ratios = append(ratios, with[len(with)-1]/got)
 		}
-		ours, theirs := median(with), median(without)
+		ratio := median(ratios)
 		b.add("p99 of a policy with a shadow at 10 % that "+map[string]string{"loop": "loops", "trap": "traps", "hog": "takes all memory"}[how],
-			short(time.Duration(ours)), "without a shadow", short(time.Duration(theirs)), ours/theirs, "<= 1.05x", ours <= 1.05*theirs)
+			short(time.Duration(median(with))), "without a shadow", short(time.Duration(median(without))), ratio, "<= 1.05x", ratio <= 1.05)
 	}
 	return nil
 }

@@ -1,0 +1,77 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Answers are what a guest was told of the world beyond its request in a call: objects of the
+// cluster, and what the host asked others. They are kept while the serving version decides, and
+// then given to a candidate that decides the same. They belong to one call at a time.
+type Answers struct {
+	given map[string]answer
+	bytes int
+	// TooMany is set if there were more than are kept.
+	TooMany bool
+
+	repeated bool
+	// Unknown is the first question of a candidate that has no answer here, empty if all had.
+	Unknown string
+}
+
+type answer struct {
+	value any
+	err   error
+}
+
+// maxAnswerBytes is how many bytes of questions and answers are kept for a call. Objects that a
+// cluster keeps anyway do not count.
+const maxAnswerBytes = 1 << 20
+
+// ErrUnknown is the error of a question without an answer.
+var ErrUnknown = errors.New("a shadow knows what the serving version has asked, and asks nothing itself")
+
+// Repeat returns the answers for a candidate.
+func (a *Answers) Repeat() *Answers { return &Answers{given: a.given, repeated: true} }
+
+type answersKey struct{}
+
+// WithAnswers returns a context for a call that keeps answers, or is given them.
+func WithAnswers(ctx context.Context, a *Answers) context.Context {
+	return context.WithValue(ctx, answersKey{}, a)
+}
+
+// Ask returns the answer of ask to a question, or that which the serving version got. Neither is
+// changed afterwards.
+func Ask[T any](ctx context.Context, question string, ask func() (T, error)) (T, error) {
+	a, _ := ctx.Value(answersKey{}).(*Answers)
+	if a == nil {
+		return ask()
+	}
+	if known, ok := a.given[question]; ok && a.repeated {
+		value, _ := known.value.(T)
+		return value, known.err
+	}
+	if a.repeated {
+		if a.Unknown == "" {
+			a.Unknown = fmt.Sprintf("%.200q", question)
+		}
+		var none T
+		return none, ErrUnknown
+	}
+	value, err := ask()
+	n := len(question)
+	if b, ok := any(value).([]byte); ok {
+		n += len(b)
+	}
+	if a.bytes += n; a.bytes > maxAnswerBytes {
+		a.TooMany = true
+		return value, err
+	}
+	if a.given == nil {
+		a.given = map[string]answer{}
+	}
+	a.given[question] = answer{value, err}
+	return value, err
+}
