@@ -55,6 +55,12 @@ type compiled struct {
 	codeFile string
 	code     []byte
 
+	// shipped is set if it comes from the compiled form of a source, notShipped if one that was
+	// granted could not be used; warned is set when a version has said so.
+	shipped    bool
+	notShipped error
+	warned     atomic.Bool
+
 	linking sync.Once
 	linkErr error
 
@@ -76,14 +82,15 @@ type compiledKey struct {
 // compile returns the compiled module of a version. It compiles unless another version
 // has the same one or compiles it already. The wait ends after Limits.BuildTimeout and
 // with ctx; the compilation then goes on if another version waits for it. Each success
-// is followed by a call of release.
-func (rt *Runtime) compile(ctx context.Context, v *version, module []byte) (*compiled, error) {
+// is followed by a call of release. ship, unless it is nil, returns a compiled form that the
+// module is taken from if nothing else has it.
+func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship func(context.Context) ([]byte, error)) (*compiled, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.limits.BuildTimeout)
 	defer cancel()
 	c := rt.share(compiledKey{
 		v.digest, v.limits.MemoryBytes, v.limits.StackBytes, v.limits.Compile, v.dialect != nil && v.dialect.DefineMemory,
 		v.plugin.cfg.Profiler != nil,
-	}, module)
+	}, module, ship)
 	select {
 	case <-c.ready:
 		if c.err != nil {
@@ -102,7 +109,7 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte) (*com
 
 // share returns the compiled module with a key, which may not be ready yet, and counts
 // one more user of it.
-func (rt *Runtime) share(key compiledKey, module []byte) *compiled {
+func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Context) ([]byte, error)) *compiled {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if c := rt.compiled[key]; c != nil {
@@ -113,7 +120,7 @@ func (rt *Runtime) share(key compiledKey, module []byte) *compiled {
 	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, users: 1}
 	rt.compiled[key] = c
 	rt.building.Add(1) // The version that asks is counted already, so the Runtime is not closed.
-	go c.build(ctx, module)
+	go c.build(ctx, module, ship)
 	return c
 }
 
@@ -144,7 +151,7 @@ func (rt *Runtime) release(c *compiled) {
 // build rewrites and compiles the module. wazero looks at its context between two
 // functions, so the compilation may outlast the last version that waits for it by the
 // function that is being compiled.
-func (c *compiled) build(ctx context.Context, module []byte) {
+func (c *compiled) build(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) {
 	defer c.owner.building.Done()
 	defer close(c.ready)
 	select {
@@ -174,7 +181,7 @@ func (c *compiled) build(ctx context.Context, module []byte) {
 			return
 		}
 	}
-	if c.err = c.compile(ctx, module); c.err != nil {
+	if c.err = c.compile(ctx, module, ship); c.err != nil {
 		return
 	}
 	known := map[[2]string]bool{}
@@ -191,8 +198,9 @@ func rewriters(module string) bool {
 	return module == wasmbin.YieldModule || module == wasmbin.ProfilerModule
 }
 
-// compile rewrites and compiles the module, or takes the result of that from the cache.
-func (c *compiled) compile(ctx context.Context, module []byte) error {
+// compile rewrites and compiles the module, or takes the result of that from the cache or from
+// a compiled form.
+func (c *compiled) compile(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) error {
 	opts, code := c.rewriting(), c.owner.code
 	key := stubKeyOf(c.key.digest, opts, c.owner.goPass)
 	if c.key.profile {
@@ -200,6 +208,12 @@ func (c *compiled) compile(ctx context.Context, module []byte) error {
 	}
 	if code.dir != "" && c.fromCache(ctx, key) == nil {
 		return nil
+	}
+	if ship != nil {
+		c.takeShipped(ctx, key, ship)
+		if c.shipped {
+			return nil
+		}
 	}
 	module, info, err := rewrite(module, opts, c.owner.goPass)
 	if errors.Is(err, wasmbin.ErrTooSlow) {

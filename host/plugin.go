@@ -192,7 +192,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 		b.Digest = digest
 		same := old != nil && digest == old.digest
 		if !same {
-			err = p.replace(ctx, old, module, digest)
+			err = p.replace(ctx, old, module, digest, p.shipping(source))
 		}
 		if err == nil {
 			Keep(source, digest)
@@ -209,8 +209,8 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 }
 
 // replace builds a version and replaces old, which may be nil, by it.
-func (p *Plugin) replace(ctx context.Context, old *version, module []byte, digest string) error {
-	v, err := p.newVersion(ctx, module, digest)
+func (p *Plugin) replace(ctx context.Context, old *version, module []byte, digest string, ship func(context.Context) ([]byte, error)) error {
+	v, err := p.newVersion(ctx, module, digest, ship)
 	if err != nil {
 		return err
 	}

@@ -193,6 +193,7 @@ func newStubCache(dir string) (stubCache, error) {
 type stubKey [sha256.Size]byte
 
 func stubKeyOf(digest string, opts wasmbin.Options, goPass bool) stubKey {
+	opts.CompileTime = 0 // It changes nothing in a module that is compiled already.
 	return sha256.Sum256(fmt.Appendf(nil, "%d %s %+v %v", rewritingVersion, digest, opts, goPass))
 }
 

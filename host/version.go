@@ -87,7 +87,7 @@ func writePieces(h hash.Hash, b []byte) {
 // newVersion builds a version from the bytes of its module: rewrite, compile,
 // check, instantiate, configure, probe. A version that it returns has answered
 // a call; one that fails is freed.
-func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (*version, error) {
+func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string, ship func(context.Context) ([]byte, error)) (*version, error) {
 	about, err := inspect(module, digest)
 	if err != nil {
 		return nil, &ModuleError{Plugin: p.cfg.Name, Err: err}
@@ -116,7 +116,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 	}
 	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)
 	defer p.runtime.building.Done()
-	if err := v.load(ctx, module); err != nil {
+	if err := v.load(ctx, module, ship); err != nil {
 		v.free()
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string) (
 }
 
 // load does the work of newVersion.
-func (v *version) load(ctx context.Context, module []byte) (err error) {
+func (v *version) load(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) (err error) {
 	var inst *Instance
 	// As in compiled.build, a panic of wazero ends here.
 	defer func() {
@@ -135,8 +135,11 @@ func (v *version) load(ctx context.Context, module []byte) (err error) {
 			err = &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("runtime panicked: %v", r)}
 		}
 	}()
-	if v.compiled, err = v.plugin.runtime.compile(ctx, v, module); err != nil {
+	if v.compiled, err = v.plugin.runtime.compile(ctx, v, module, ship); err != nil {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: err}
+	}
+	if err, l := v.compiled.notShipped, v.plugin.cfg.Logger; err != nil && l != nil && v.compiled.warned.CompareAndSwap(false, true) {
+		l.Warn("the compiled form of the module was not used", "plugin", v.plugin.cfg.Name, "err", err)
 	}
 	if profiler := v.plugin.cfg.Profiler; profiler != nil {
 		profiler.begin(v, module)

@@ -12,7 +12,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -785,5 +787,55 @@ func TestAPIByClientCertificate(t *testing.T) {
 		if w.Code != 401 {
 			t.Errorf("%q, not verified, gets %d", name, w.Code)
 		}
+	}
+}
+
+// TestCompiledFormsOfPolicies holds that a policy of the file of policies takes the compiled form
+// beside its module, and that the log says why it does not.
+func TestCompiledFormsOfPolicies(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("wazero does not compile for " + runtime.GOARCH)
+	}
+	form, err := host.Precompile(t.Context(), says("a"), host.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		form []byte
+		want string
+	}{
+		"as granted": {form: form},
+		"cut off":    {form[1:], "which compiled does not grant"},
+		"absent":     {nil, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			f := start(t, func(cfg *manage.Config) {
+				rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := rt.Close(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+				cfg.Runtime, cfg.Logger, cfg.Interval = rt, slog.New(slog.NewTextHandler(&log, nil)), time.Hour
+			})
+			file := f.write(t, "a.wasm", string(says("a")))
+			if test.form != nil {
+				f.write(t, filepath.Base(host.CompiledFile(file, host.Platform)), string(test.form))
+			}
+			config := fmt.Sprintf("plugins: [{name: a, source: {file: %s}, compiled: [%x]}]", file, sha256.Sum256(form))
+			if err := f.FollowFile(t.Context(), f.write(t, "policies.yaml", config)); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.ask("Pod"); got != "a" {
+				t.Errorf("message is %q", got)
+			}
+			if got := log.String(); strings.Contains(got, "compiled form") != (test.want != "") || !strings.Contains(got, test.want) {
+				t.Errorf("the log is %s, want a warning with %q", got, test.want)
+			}
+		})
 	}
 }

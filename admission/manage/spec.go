@@ -224,12 +224,28 @@ func (m *Manager) source(s *Source) host.Source {
 func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginConfig {
 	cfg := s.PluginConfig
 	cfg.Source, cfg.Logger, cfg.Config.Observer = host.Bytes(module), m.cfg.Logger, m.cfg.HostObserver
+	if s.Source != nil {
+		if from, ok := m.source(s.Source).(host.CompiledSource); ok {
+			cfg.Source = withForms{cfg.Source, from}
+		}
+	}
 	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
 	cfg.OpenOCI = m.cfg.OCI
 	cfg.Promote = func(ctx context.Context, source host.Source, sha256 string) error {
 		return m.promote(ctx, s.Name, source, sha256)
 	}
 	return cfg
+}
+
+// withForms is a module that was fetched, with the compiled forms of where it is from.
+type withForms struct {
+	host.Source
+	from host.CompiledSource
+}
+
+// FetchCompiled implements [host.CompiledSource].
+func (f withForms) FetchCompiled(ctx context.Context, platform string, sha256 []string) ([]byte, error) {
+	return f.from.FetchCompiled(ctx, platform, sha256)
 }
 
 // complete adds what all policies of a manager have.

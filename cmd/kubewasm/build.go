@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -16,6 +18,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	name := flags.String("name", "", "")
 	version := flags.String("version", "", "")
 	debug := flags.Bool("debug", false, "")
+	compiled := flags.Bool("compiled", false, "")
 	dir, err := parse(flags, args, ".")
 	if err != nil {
 		return err
@@ -58,5 +61,17 @@ func build(ctx context.Context, t *tool, args []string) error {
 		return err
 	}
 	fmt.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), strings.Join(r.Functions, ", "))
+	if !*compiled {
+		return nil
+	}
+	form, err := host.Precompile(ctx, module, host.Limits{})
+	if err != nil {
+		return err
+	}
+	file = host.CompiledFile(file, host.Platform)
+	if err := os.WriteFile(file, form, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%s: %d bytes of machine code for %s, sha256 %x\n", file, len(form), host.Platform, sha256.Sum256(form))
 	return nil
 }

@@ -52,7 +52,7 @@
 //
 // Usage:
 //
-//	kubewasm build [-debug] [-o FILE] [-name NAME] [-version VERSION] [DIR]
+//	kubewasm build [-compiled] [-debug] [-o FILE] [-name NAME] [-version VERSION] [DIR]
 //
 // Build compiles the guest in a directory, the current one by default, to a stripped
 // WebAssembly module. A directory with a Cargo.toml is a crate in Rust, compiled by cargo;
@@ -93,6 +93,12 @@
 //
 // The flags are:
 //
+//	-compiled
+//		Write the compiled form of the module for the platform of this machine, too, into a
+//		file beside it such as zone.wasm.linux-amd64, and print its SHA-256. A component
+//		whose configuration grants it does not compile the module. It needs this version of
+//		kubewasm, the default limits, and a processor with the features of this one. For
+//		another platform, run build there.
 //	-debug
 //		Keep the names of functions and the lines of the source, for the stacks of traps.
 //		A panic in Go prints them in any case.

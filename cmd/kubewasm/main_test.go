@@ -1,11 +1,13 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -79,6 +82,24 @@ func TestBuild(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
+
+	t.Run("the compiled form is beside the module", func(t *testing.T) {
+		if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+			t.Skip("wazero does not compile for " + runtime.GOARCH)
+		}
+		file := filepath.Join(t.TempDir(), "out.wasm")
+		code, out, stderr := kubewasm(t, "build", "-compiled", "-o", file, "testdata/zone")
+		if code != 0 {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+		form, err := os.ReadFile(host.CompiledFile(file, host.Platform))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("machine code for %s, sha256 %x\n", host.Platform, sha256.Sum256(form)); !strings.HasSuffix(out, want) {
+			t.Errorf("printed %s, want at its end %s", out, want)
+		}
+	})
 
 	t.Run("flags take the place of directives", func(t *testing.T) {
 		t.Chdir(t.TempDir())

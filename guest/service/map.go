@@ -1,6 +1,8 @@
 package service
 
 import (
+	"slices"
+
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/guest/view"
 )
@@ -95,10 +97,7 @@ func (e *entries[V]) lookup(key string) (value V, ok bool) {
 }
 
 // Entries is a field that is a map. It is for generated code.
-type Entries[V any] struct {
-	Found
-	made *entries[V]
-}
+type Entries[V any] struct{ made *entries[V] }
 
 // Reset returns an empty map with the memory of l.
 func (l *Entries[V]) Reset() Entries[V] {
@@ -107,27 +106,31 @@ func (l *Entries[V]) Reset() Entries[V] {
 		clear(l.made.places)
 		l.made.read = false
 	}
-	return Entries[V]{made: l.made}
+	return Entries[V]{l.made}
 }
 
-// Map returns the map in the message b. read gets the encoded value of each entry.
-func (l *Entries[V]) Map(b []byte, field uint32, read func(view.Value) V) Map[V] {
-	if l.count == 0 {
+// Map returns the map in the fields of e with the number. read gets the encoded value of each
+// entry.
+func (l *Entries[V]) Map(e *Encoded, field uint32, read func(view.Value) V) Map[V] {
+	if l.made != nil && l.made.read {
+		return Map[V]{l.made}
+	}
+	n := e.count(field)
+	if n == 0 {
 		return Map[V]{}
 	}
 	if l.made == nil {
 		l.made = new(entries[V])
 	}
-	if made := l.made; !made.read {
-		made.of, made.read, given.bytes = made.of[:0], true, true
-		for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
-			if r.Field == field && r.Type == wire.Bytes {
-				key, value := entryIn(r.Bytes())
-				made.of = append(made.of, entry[V]{key, read(view.Value{Raw: value, Kept: true})})
-			}
+	made := l.made
+	made.of, made.read, given.bytes = slices.Grow(made.of[:0], n), true, true
+	for r := e.reader(); e.next(&r, field); {
+		if r.Type == wire.Bytes {
+			key, value := entryIn(r.Bytes())
+			made.of = append(made.of, entry[V]{key, read(view.Value{Raw: value, Kept: true})})
 		}
 	}
-	return Map[V]{l.made}
+	return Map[V]{made}
 }
 
 // entryIn returns the key of an entry and the encoded value.
@@ -135,7 +138,7 @@ func entryIn(b []byte) (key string, value []byte) {
 	for r := wire.NewReader(b); r.Next(); {
 		switch r.Field {
 		case 1:
-			key = TextOf(r.Bytes()).of
+			key = r.String()
 		case 2:
 			if value = r.Bytes(); r.Type != wire.Bytes {
 				start, end := r.Span()

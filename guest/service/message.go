@@ -1,7 +1,6 @@
 package service
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 	"unsafe"
@@ -12,10 +11,9 @@ import (
 )
 
 // The types and functions of this file and the next ones read messages. They are for generated
-// code: a struct for each message, and a function that fills it in one pass over the bytes, in
-// the order in which fields are encoded. Loops and rare cases are in functions of their own,
-// since they make a large function slow in a guest in Go. Numbers and strings are read at once;
-// of everything else the pass records where it lies, and it is read when it is asked for.
+// code: a struct for each message, with its bytes and the lists and maps that were read of it.
+// A number or a text is looked for when it is asked for, since plugins read a few fields of
+// many messages, and what is written for each message of a list costs more than a look.
 
 // given is what plugins were given of the request that is served.
 var given struct {
@@ -23,147 +21,176 @@ var given struct {
 	bytes bool
 }
 
-// Text is a field of type string or bytes. It lies in the bytes of its message.
-type Text struct{ of string }
-
-// String returns the string, which may be kept.
-func (t Text) String() string {
-	given.bytes = true
-	return t.of
+// Encoded is a message of a service. It shares the bytes. The zero value and nil are an empty
+// message.
+type Encoded struct {
+	at unsafe.Pointer
+	n  uint32
+	// ordered is set for messages from hosts, whose fields come in the order of their numbers
+	// (section 9 of the SPEC): a look for a field ends at a larger number. Of other messages
+	// the last field with a number counts.
+	ordered bool
 }
 
-// Bytes returns the bytes, which may be kept but not written to, nil if there are none.
-func (t Text) Bytes() []byte {
-	if t.of == "" {
+// EncodedOf returns the message in b, whose fields may be in any order.
+func EncodedOf(b []byte) Encoded { return encoded(b, false) }
+
+// FromHost returns the message in b, which a host has encoded. In native programs tests are
+// the host, so that fields may be in any order.
+func FromHost(b []byte) Encoded { return encoded(b, hostOrders) }
+
+func encoded(b []byte, ordered bool) Encoded {
+	return Encoded{unsafe.Pointer(unsafe.SliceData(b)), uint32(len(b)), ordered}
+}
+
+func (e *Encoded) bytes() []byte { return unsafe.Slice((*byte)(e.at), e.n) }
+
+// Number returns the number in the field with the key, as its bits, 0 if there is none.
+func (e *Encoded) Number(key uint64) uint64 {
+	_, n := e.find(key)
+	return n
+}
+
+// Has reports whether there is a field with the key.
+func (e *Encoded) Has(key uint64) bool {
+	at, _ := e.find(key)
+	return at != 0
+}
+
+// Text returns the contents of the field with the key, which may be kept.
+func (e *Encoded) Text(key uint64) string {
+	at, n := e.find(key)
+	if n == 0 {
+		return ""
+	}
+	given.bytes = true
+	return unsafe.String((*byte)(unsafe.Add(e.at, at)), n)
+}
+
+// Data returns the contents of the field with the key, which may be kept but not written to,
+// nil if there are none.
+func (e *Encoded) Data(key uint64) []byte {
+	at, n := e.find(key)
+	if n == 0 {
 		return nil
 	}
 	given.bytes = true
-	return unsafe.Slice(unsafe.StringData(t.of), len(t.of))
+	return unsafe.Slice((*byte)(unsafe.Add(e.at, at)), n)
 }
 
-// TextOf returns b as a Text.
-func TextOf(b []byte) Text { return Text{unsafe.String(unsafe.SliceData(b), len(b))} }
+// Value returns the contents of the field with the key, for functions that read messages of
+// Kubernetes.
+func (e *Encoded) Value(key uint64) view.Value {
+	at, n := e.find(key)
+	if at == 0 {
+		return view.Value{}
+	}
+	given.bytes = true
+	return view.Value{Raw: unsafe.Slice((*byte)(unsafe.Add(e.at, at)), n), Kept: true}
+}
 
-// Rest reads the rest of a varint of more than one byte, whose first byte is n. It returns the
-// index after it, which is len(b) if the varint does not end.
-//
-//go:noinline
-func Rest(b []byte, i uint, n uint64) (uint64, uint) {
-	n &= 0x7f
-	for shift := 7; i < uint(len(b)) && shift < 64; shift += 7 {
-		c := uint64(b[i])
-		i++
-		if n |= c & 0x7f << shift; c < 0x80 {
-			return n, i
+// View returns a view of a message of Kubernetes in the field with the key.
+func (e *Encoded) View(key uint64, t *view.Type) view.View {
+	if v := e.Value(key); v.Raw != nil {
+		return view.FromProto(v.Raw, t)
+	}
+	return view.View{}
+}
+
+// steps has for each wire type the length of a field with a number below 0x80 or of no bytes,
+// what of its second byte counts as more length, and the bits that may not be set in that.
+var steps = [8]struct{ length, more, not uint8 }{
+	wire.Varint:  {2, 0, 0x80},
+	wire.Fixed64: {9, 0, 0},
+	wire.Bytes:   {2, 0x7f, 0x80},
+	wire.Fixed32: {5, 0, 0},
+	// The rest is malformed.
+	3: {0, 0, 0xff}, 4: {0, 0, 0xff}, 6: {0, 0, 0xff}, 7: {0, 0, 0xff},
+}
+
+// find returns where the value of the field with the key begins, 0 if there is none, and its
+// bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at
+// each byte, and leaves to findAny what few messages have.
+func (e *Encoded) find(key uint64) (at uint, n uint64) {
+	if e == nil || !e.ordered || key >= 0x80 {
+		return e.findAny(key)
+	}
+	p, i, end := e.at, uint(0), uint(e.n)
+	for i+1 < end { // A field has two bytes or more.
+		k := uint64(*(*byte)(unsafe.Add(p, i)))
+		n := *(*byte)(unsafe.Add(p, i+1))
+		if k >= key { // A key of several bytes is larger, too.
+			if k > key {
+				return 0, 0
+			}
+			if key&7 == uint64(wire.Varint) && n < 0x80 {
+				return i + 1, uint64(n)
+			}
+			if key&7 == uint64(wire.Bytes) && n < 0x80 && i+2+uint(n) <= end {
+				return i + 2, uint64(n)
+			}
+			return e.findAny(key)
+		}
+		step := &steps[k&7]
+		if n&step.not != 0 {
+			return e.findAny(key)
+		}
+		i += uint(step.length) + uint(n&step.more)
+	}
+	return 0, 0
+}
+
+// findAny is find for any message.
+func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
+	if e == nil {
+		return 0, 0
+	}
+	for r := e.reader(); r.Next(); {
+		k := uint64(r.Field)<<3 | uint64(r.Type)
+		if k == key {
+			_, end := r.Span()
+			if n = r.Uint64(); r.Type == wire.Bytes {
+				n = uint64(len(r.Bytes()))
+				end -= int(n)
+			}
+			at = uint(end)
+		}
+		if e.ordered && k >= key {
+			break
 		}
 	}
-	return 0, uint(len(b))
+	return at, n
 }
 
-// Fixed64 returns the number at the beginning of b, of type fixed64, sfixed64 or double.
-func Fixed64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+func (e *Encoded) reader() wire.Reader { return wire.NewReader(e.bytes()) }
 
-// Fixed32 returns the number at the beginning of b, of type fixed32, sfixed32 or float.
-func Fixed32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }
+// next goes to the next field with a number and reports whether there is one.
+func (e *Encoded) next(r *wire.Reader, field uint32) bool {
+	for r.Next() {
+		if r.Field == field {
+			return true
+		}
+		if e.ordered && r.Field > field {
+			break
+		}
+	}
+	return false
+}
+
+// count returns the number of fields with a number.
+func (e *Encoded) count(field uint32) (n int) {
+	for r := e.reader(); e.next(&r, field); {
+		n++
+	}
+	return n
+}
 
 // Zigzag returns a number of type sint32 or sint64.
 func Zigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
-// Double returns the number at the beginning of b.
-func Double(b []byte) float64 { return math.Float64frombits(Fixed64(b)) }
-
-// Float returns the number at the beginning of b.
-func Float(b []byte) float32 { return math.Float32frombits(Fixed32(b)) }
-
-// Skip returns the index after the field at b[i], len(b) if it is malformed.
-func Skip(b []byte, i uint) uint {
-	_, _, end := wire.Field(b, int(i))
-	return uint(end)
-}
-
-// Next returns where the contents of the next field with the key lie in b[i:], or end 0 if
-// there is none. The key is that of type Bytes, of one byte or more, the first one lowest.
-func Next(b []byte, i uint, key uint64) (start, end uint) {
-	var raw [8]byte
-	binary.LittleEndian.PutUint64(raw[:], key)
-	s, e := wire.Find(b, int(i), wire.Key(raw[:]))
-	if s < 0 {
-		return 0, 0
-	}
-	return uint(s), uint(e)
-}
-
-// Found is a field that was found and not read: where in the bytes of the message the first
-// value begins, with its key, and where the last one ends, with other fields in between.
-type Found struct{ first, end, count uint32 }
-
-// Add finds the values of a repeated field or a map at b[i] and directly after it, and returns
-// the index after them. The key is that of type Bytes, as for Next.
-func (f *Found) Add(b []byte, i uint, key uint64) uint {
-	from, count := i, uint32(0)
-	for i+1 < uint(len(b)) && uint64(b[i]) == key {
-		n := uint64(b[i+1])
-		if i += 2; n >= 0x80 {
-			n, i = Rest(b, i, n)
-		}
-		if n > uint64(uint(len(b))-i) {
-			i = uint(len(b))
-			break
-		}
-		i += uint(n)
-		count++
-	}
-	if count == 0 { // The key has several bytes, or the values are numbers.
-		for of := wire.Key(b[i:]); i < uint(len(b)); count++ {
-			k, _, end := wire.Field(b, int(i))
-			if k != of && count > 0 {
-				break
-			}
-			i = uint(end)
-		}
-	}
-	if f.count == 0 {
-		f.first = uint32(from)
-	}
-	f.end = uint32(i)
-	f.count += count
-	return i
-}
-
-// Set records a value of which the last one counts.
-func (f *Found) Set(start, end uint) { *f = Found{uint32(start), uint32(end), 1} }
-
-// Has reports whether there is a value.
-func (f *Found) Has() bool { return f.count != 0 }
-
-// First returns where the first value begins.
-func (f *Found) First() uint { return uint(f.first) }
-
-// Value returns the contents of a field that was Set in the message b, for functions that read
-// messages of Kubernetes.
-func (f *Found) Value(b []byte) view.Value {
-	if f.count == 0 {
-		return view.Value{}
-	}
-	_, start, end := wire.Field(b[:f.end], int(f.first))
-	given.bytes = true
-	return view.Value{Raw: b[start:end:end], Kept: true}
-}
-
-// View returns a view of a message of Kubernetes.
-func (f *Found) View(b []byte, t *view.Type) view.View {
-	if f.count == 0 {
-		return view.View{}
-	}
-	return view.FromProto(f.Value(b).Raw, t)
-}
-
-// Messages is a field of messages, or of one. M is the struct of the message, and V what plugins
-// read it by, a struct with a pointer to it.
-type Messages[M, V any] struct {
-	Found
-	made *messages[M, V]
-}
+// Messages is a field of messages, or of one. M is the struct of the message, which begins with
+// an Encoded, and V what plugins read it by, a struct with a pointer to it.
+type Messages[M, V any] struct{ made *messages[M, V] }
 
 // messages are those that were read. Their memory is that of the request before.
 type messages[M, V any] struct {
@@ -175,90 +202,136 @@ type messages[M, V any] struct {
 	read bool
 }
 
-// Begin returns memory for the messages that were found, or nil if they were read already or
-// there are none.
-func (l *Messages[M, V]) Begin() []M {
-	if l.count == 0 || l.made != nil && l.made.read {
-		return nil
-	}
-	made := l.made
-	if made == nil {
-		made = new(messages[M, V])
-		l.made = made
-	}
-	n := int(l.count)
-	if n > cap(made.items) {
-		made.items, made.views, made.pristine = make([]M, n), make([]V, n), make([]V, n)
-		for i := range made.items {
-			// A V is a struct with a pointer to an M.
-			*(**M)(unsafe.Pointer(&made.pristine[i])) = &made.items[i]
+// Views returns the messages in the fields of e with the key.
+func (l *Messages[M, V]) Views(e *Encoded, key uint64) []V {
+	if l.made == nil {
+		if !e.Has(key) {
+			return nil
 		}
+		l.made = new(messages[M, V])
 	}
-	made.items, made.views, made.read = made.items[:n], made.views[:n], true
-	copy(made.views, made.pristine)
-	return made.items
-}
-
-// Views returns the messages, which were read.
-func (l *Messages[M, V]) Views() []V {
-	if l.count == 0 {
-		return nil
+	if !l.made.read {
+		l.made.fill(e, key)
 	}
 	return l.made.views
 }
 
-// View returns the one message, which was read, or an empty one if there is none.
-func (l *Messages[M, V]) View() (v V) {
-	if l.count == 0 {
-		return v
+// View returns the message in the field of e with the key, an empty one if there is none.
+func (l *Messages[M, V]) View(e *Encoded, key uint64) (v V) {
+	if views := l.Views(e, key); len(views) != 0 {
+		v = views[len(views)-1]
 	}
-	return l.made.views[0]
+	return v
 }
 
 // Reset returns a field without messages, with the memory of l.
 func (l *Messages[M, V]) Reset() Messages[M, V] {
 	if l.made != nil {
 		clear(l.made.items)
-		clear(l.made.views)
 		l.made.read = false
 	}
-	return Messages[M, V]{made: l.made}
+	return Messages[M, V]{l.made}
+}
+
+// fill reads the messages in the fields of e with the key.
+func (m *messages[M, V]) fill(e *Encoded, key uint64) {
+	m.items, m.read = m.items[:0], true
+	if e.ordered {
+		m.ordered(e, key)
+	} else {
+		for r := e.reader(); r.Next(); {
+			if uint64(r.Field)<<3|uint64(r.Type) == key {
+				m.add(EncodedOf(r.Bytes()))
+			}
+		}
+	}
+	m.views = append(m.views[:0], m.pristine[:len(m.items)]...)
+}
+
+// ordered reads the messages in the fields of e with the key, which lie one after the other.
+func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
+	for at, n := e.find(key); at != 0; {
+		m.add(Encoded{unsafe.Add(e.at, at), uint32(n), true})
+		at += uint(n)
+		if room := cap(m.items) - len(m.items); room > 0 && key < 0x80 {
+			var count int
+			count, at = e.short(at, key, unsafe.Pointer(&m.items[:cap(m.items)][len(m.items)]), unsafe.Sizeof(m.items[0]), room)
+			m.items = m.items[:len(m.items)+count]
+		}
+		of, from, until := wire.Field(e.bytes(), int(at))
+		if of != key {
+			break
+		}
+		at, n = uint(from), uint64(until-from)
+	}
+}
+
+// short sets the messages at to, of size bytes each, to those in the fields with the key from at
+// on that have less than 0x80 bytes, at most room. It returns their number and the index after
+// them. It calls no function, so that its variables stay where a loop is fast.
+func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, room int) (count int, next uint) {
+	p, end := e.at, uint(e.n)
+	for count < room && at+1 < end && uint64(*(*byte)(unsafe.Add(p, at))) == key {
+		n := uint(*(*byte)(unsafe.Add(p, at+1)))
+		if n >= 0x80 || at+2+n > end {
+			break
+		}
+		m := (*Encoded)(unsafe.Add(to, uintptr(count)*size))
+		m.at, m.n, m.ordered = unsafe.Add(p, at+2), uint32(n), true
+		at += 2 + n
+		count++
+	}
+	return count, at
+}
+
+// add adds a message.
+func (m *messages[M, V]) add(e Encoded) {
+	n := len(m.items)
+	if n == cap(m.items) {
+		items := make([]M, n, max(1, 4*n))
+		copy(items, m.items)
+		m.items, m.pristine = items, make([]V, cap(items))
+		for i := range m.pristine {
+			// A V is a struct with a pointer to an M.
+			*(**M)(unsafe.Pointer(&m.pristine[i])) = &items[:cap(items)][i]
+		}
+	}
+	m.items = m.items[:n+1]
+	// An M begins with an Encoded.
+	*(*Encoded)(unsafe.Pointer(&m.items[n])) = e
 }
 
 // List is a repeated field of anything but messages of the service. Its slice is made anew for
 // each request: a plugin may keep it, or make it a part of the response.
 type List[T any] struct {
-	Found
-	made *[]T
+	made []T
+	read bool
 }
 
-// Values returns the results of read for the elements of a field in the message b.
-func (l *List[T]) Values(b []byte, field uint32, read func(view.Value) T) []T {
-	if l.count == 0 {
-		return nil
+// Values returns the results of read for the elements of a field of e.
+func (l *List[T]) Values(e *Encoded, field uint32, read func(view.Value) T) []T {
+	if l.read {
+		return l.made
 	}
-	if l.made == nil {
+	l.read = true
+	if n := e.count(field); n != 0 {
 		given.bytes = true
-		list := make([]T, 0, l.count)
-		for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
-			if r.Field == field && r.Type == wire.Bytes {
-				list = append(list, read(view.Value{Raw: r.Bytes(), Kept: true}))
+		l.made = make([]T, 0, n)
+		for r := e.reader(); e.next(&r, field); {
+			if r.Type == wire.Bytes {
+				l.made = append(l.made, read(view.Value{Raw: r.Bytes(), Kept: true}))
 			}
 		}
-		l.made = &list
 	}
-	return *l.made
+	return l.made
 }
 
-// Numbers returns the results of read for the elements of a field in the message b, packed or
-// not.
-func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read func(bits uint64) T) []T {
-	if l.count == 0 {
-		return nil
+// Numbers returns the results of read for the elements of a field of e, packed or not.
+func (l *List[T]) Numbers(e *Encoded, field uint32, kind view.NumberKind, read func(bits uint64) T) []T {
+	if l.read {
+		return l.made
 	}
-	if l.made != nil {
-		return *l.made
-	}
+	l.read = true
 	one := wire.Varint
 	switch kind {
 	case view.Fixed32:
@@ -266,19 +339,21 @@ func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read fun
 	case view.Fixed64:
 		one = wire.Fixed64
 	}
-	list := make([]T, 0, l.count)
+	list := l.made
 	add := func(n uint64) {
 		if kind == view.Zigzag {
 			n = uint64(Zigzag(n))
 		}
 		list = append(list, read(n))
 	}
-	for r := wire.NewReaderAt(b[:l.end], int(l.first)); r.Next(); {
-		switch {
-		case r.Field != field:
-		case r.Type == one:
+	for r := e.reader(); e.next(&r, field); {
+		switch r.Type {
+		case one:
+			if list == nil {
+				list = make([]T, 0, e.count(field))
+			}
 			add(r.Uint64())
-		case r.Type == wire.Bytes: // Packed.
+		case wire.Bytes: // Packed.
 			packed := r.Bytes()
 			if one == wire.Fixed64 {
 				list = slices.Grow(list, len(packed)/8)
@@ -297,7 +372,7 @@ func (l *List[T]) Numbers(b []byte, field uint32, kind view.NumberKind, read fun
 			}
 		}
 	}
-	l.made = &list
+	l.made = list
 	return list
 }
 

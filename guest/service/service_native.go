@@ -10,6 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
 )
 
+// hostOrders reports whether the fields of hosts' messages are in order.
+const hostOrders = false
+
 // Has reports whether a method is one of the extension points of this program, by its full
 // name. Package servicetest uses it.
 func Has(method string) bool { return find(method) != nil }

@@ -8,6 +8,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
 
+// hostOrders reports whether the fields of hosts' messages are in order.
+const hostOrders = true
+
 //go:wasmimport kubewasm/service request
 func hostRequest(buf unsafe.Pointer, limit uint32) uint32
 

@@ -3,8 +3,10 @@ package oci
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -326,6 +328,36 @@ func (r *reader) referrers(ctx context.Context, subject ocispec.Descriptor) (all
 	}
 	r.answers[key] = all
 	return all, nil
+}
+
+// compiled returns the content of a document of a type that refers to a manifest, and whose
+// SHA-256 is one of those.
+func (r *reader) compiled(ctx context.Context, subject ocispec.Descriptor, mediaType string, sha256 []string) ([]byte, error) {
+	referrers, err := r.referrers(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	for _, desc := range referrers {
+		if desc.ArtifactType != mediaType && desc.ArtifactType != "" && desc.ArtifactType != ocispec.MediaTypeEmptyJSON {
+			continue // Some registries say the type of the configuration, and the manifest decides.
+		}
+		data, err := r.read(ctx, desc, maxManifestBytes)
+		if err != nil {
+			return nil, err
+		}
+		var manifest ocispec.Manifest
+		if err := json.Unmarshal(data, &manifest); err != nil {
+			return nil, fmt.Errorf("read manifest: %w", err)
+		}
+		if manifest.ArtifactType != mediaType || manifest.Subject == nil || manifest.Subject.Digest != subject.Digest || len(manifest.Layers) != 1 {
+			continue
+		}
+		layer := manifest.Layers[0]
+		if slices.ContainsFunc(sha256, func(s string) bool { return strings.EqualFold("sha256:"+s, layer.Digest.String()) }) {
+			return r.read(ctx, layer, r.client.cfg.maxBytes())
+		}
+	}
+	return nil, fmt.Errorf("%w: no %s with a digest that is granted, among %d documents", fs.ErrNotExist, mediaType, len(referrers))
 }
 
 // each calls f with the stores, until one has no error. The error is that of the last, which

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/image-spec/specs-go"
@@ -34,6 +35,12 @@ type PushOptions struct {
 	Created time.Time
 	// Attached are documents about the artifact, such as an SBOM, that refer to it.
 	Attached []Attachment
+}
+
+// CompiledMediaType returns the type of the [Attachment] that is the compiled form of a module
+// for a platform, as [host.Precompile] returns it.
+func CompiledMediaType(platform string) string {
+	return "application/vnd.kubewasm.compiled." + strings.ReplaceAll(platform, "/", "-")
 }
 
 // Attachment is a document that refers to an artifact.

@@ -40,6 +40,7 @@ var (
 	_ host.ConditionalSource = (*source)(nil)
 	_ host.Keeper            = (*source)(nil)
 	_ host.Checker           = (*source)(nil)
+	_ host.CompiledSource    = (*source)(nil)
 	_ host.Watcher           = layoutSource{}
 )
 
@@ -114,6 +115,23 @@ func (s *source) Fetch(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	return a.Module, nil
+}
+
+// FetchCompiled implements [host.CompiledSource]. The forms are documents of the type
+// [CompiledMediaType] that refer to the artifact.
+func (s *source) FetchCompiled(ctx context.Context, platform string, sha256 []string) (form []byte, err error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	err = s.client.look(ctx, "fetch the compiled form of", s.ref, func(ctx context.Context, r *reader) error {
+		subject, _, err := r.root(ctx)
+		if err != nil {
+			return err
+		}
+		form, err = r.compiled(ctx, subject, CompiledMediaType(platform), sha256)
+		return err
+	})
+	return form, err
 }
 
 // FetchUnless implements [host.ConditionalSource]. The revision is the digest that the tag

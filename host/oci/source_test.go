@@ -1,8 +1,11 @@
 package oci
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +76,50 @@ func TestKeepOfWhatIsNotThere(t *testing.T) {
 	}
 	if fmt.Sprint(kept) != "[1 4]" {
 		t.Errorf("kept %v, want 1 and 4 once", kept)
+	}
+}
+
+// TestFetchCompiled holds that a source finds the compiled form that is granted among the
+// documents that refer to its artifact.
+func TestFetchCompiled(t *testing.T) {
+	client, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := "oci-layout:" + t.TempDir() + "/plugins:1.0.0"
+	ref, err := ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := []byte("\x00asm\x01\x00\x00\x00")
+	if _, err := client.Push(t.Context(), ref, module, PushOptions{Attached: []Attachment{
+		{Type: CompiledMediaType("linux/amd64"), Data: []byte("old")},
+		{Type: CompiledMediaType("linux/amd64"), Data: []byte("new")},
+		{Type: CompiledMediaType("linux/arm64"), Data: []byte("arm")},
+		{Type: "application/spdx+json", Data: []byte("{}")},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	digest := func(data string) string { return strings.TrimPrefix(sum([]byte(data)), "sha256:") }
+	for _, test := range []struct {
+		name, platform string
+		granted        []string
+		want           string
+	}{
+		{"of several engines", "linux/amd64", []string{digest("arm"), digest("new")}, "new"},
+		{"in capitals", "linux/amd64", []string{strings.ToUpper(digest("old"))}, "old"},
+		{"for another platform", "linux/arm64", []string{digest("new")}, ""},
+		{"that is no compiled form", "linux/amd64", []string{digest("{}")}, ""},
+		{"that is not granted", "linux/amd64", nil, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := client.Source(reference).(host.CompiledSource).FetchCompiled(t.Context(), test.platform, test.granted)
+			if string(got) != test.want || errors.Is(err, fs.ErrNotExist) != (test.want == "") {
+				t.Errorf("the form is %q, error %v, want %q", got, err, test.want)
+			}
+		})
+	}
+	if _, err := client.Source("not a reference").(host.CompiledSource).FetchCompiled(t.Context(), "linux/amd64", nil); err == nil {
+		t.Error("a source without a reference has a compiled form")
 	}
 }

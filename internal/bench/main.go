@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|policyserver|audit|soak] [-soak 1m]
+//	go run -C internal/bench . [-only host|guest|sched|admission|hooks|service|change|languages|oci|density|scale|policyserver|audit|soak] [-soak 1m]
 //
 // It prints a row for each measurement, also of those that ended before an error or a signal,
 // and exits with 0 whenever it could
@@ -39,6 +39,7 @@ var groups = []struct {
 	{"languages", benchLanguages},
 	{"oci", benchOCI},
 	{"density", benchDensity},
+	{"scale", benchScale},
 	{"policyserver", benchPolicyServer},
 	{"audit", benchAudit},
 	{"soak", benchSoak},

@@ -80,7 +80,7 @@ func benchServiceCalls(b *bench, rt *host.Runtime) error {
 		b.compare("service, 5 scalars, "+g.name, g.sum, func(times int) {
 			for range times {
 				if resp, err := p.Sum(b.ctx, numbers); err != nil || resp.Sum != nativeSum(numbers) {
-					failed = fmt.Errorf("sum is %v: %w", resp, err)
+					failed = fmt.Errorf("sum is %v: %w", resp.Sum, err)
 				}
 			}
 		}, "native", func(times int) {
@@ -93,7 +93,7 @@ func benchServiceCalls(b *bench, rt *host.Runtime) error {
 		b.compare("service, Pod of 10 KB seen before, "+g.name, g.pod, func(times int) {
 			for range times {
 				if resp, err := p.Zone(b.ctx, &measure.ZoneRequest{Pod: pod}); err != nil || resp.Zone != "a" {
-					failed = fmt.Errorf("zone is %v: %w", resp, err)
+					failed = fmt.Errorf("zone is %v: %w", resp.Zone, err)
 				}
 			}
 		}, "native", func(times int) {

@@ -111,13 +111,13 @@ func (w *writer) extensionPoint(s *Service) {
 	w.printf(")\n\t%s = p\n}\n", pluginVar(s))
 	for _, m := range s.Methods {
 		request, response := methodVar(s, m)+"Request", methodVar(s, m)+"Response"
-		w.printf("\n// The messages of %s, whose memory is used for each call.\nvar (\n\t%s [1]%s\n\t%s %s\n)\n",
+		w.printf("\n// The messages of %s, whose memory is used for each call.\nvar (\n\t%s %s\n\t%s %s\n)\n",
 			m.Name, request, fieldsType(m.Request), response, w.pkg.builderName(m.Response))
 		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Name)
 		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
-		w.printf("\t\t%s(request, 0, 0, %s[:])\n\t\t%s.reset()\n", readerOf(m.Request), request, response)
-		w.printf("\t\terr := p.%s(%s{&%s[0]}, &%s)\n", m.Name, m.Request, request, response)
-		w.printf("\t\tb = %s.append(b)\n\t\t%s[0].reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
+		w.printf("\t\t%s.in = %s(request)\n\t\t%s.reset()\n", request, w.name(guestPackage, "FromHost"), response)
+		w.printf("\t\terr := p.%s(%s{&%s}, &%s)\n", m.Name, m.Request, request, response)
+		w.printf("\t\tb = %s.append(b)\n\t\t%s.reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
 	}
 }
 
@@ -128,7 +128,8 @@ func (w *writer) hostClient(s *Service) {
 	for _, m := range s.Methods {
 		w.printf("\n%s", documentation(m.Name, "calls the host. The error is that of the host.", m.Doc))
 		w.printf("func (%s) %s(req *%s) (%s, error) {\n", s.Name, m.Name, w.pkg.builderName(m.Request), m.Response)
-		w.printf("\tresp, err := %s(host%s%s, req.append(nil))\n\tif err != nil {\n\t\treturn %s{}, err\n\t}\n\treturn %sFromProto(resp), nil\n}\n", w.name(guestPackage, "Ask"), s.Name, m.Name, m.Response, m.Response)
+		w.printf("\tresp, err := %s(host%s%s, req.append(nil))\n\tif err != nil {\n\t\treturn %s{}, err\n\t}\n\treturn %s{&%s{in: %s(resp)}}, nil\n}\n",
+			w.name(guestPackage, "Ask"), s.Name, m.Name, m.Response, m.Response, fieldsType(m.Response), w.name(guestPackage, "FromHost"))
 	}
 }
 

@@ -27,18 +27,18 @@ func RegisterScaler[P Scaler](p P) {
 
 // The messages of Replicas, whose memory is used for each call.
 var (
-	scalerReplicasRequest  [1]replicasRequestFields
+	scalerReplicasRequest  replicasRequestFields
 	scalerReplicasResponse ReplicasResponse
 )
 
 var scalerReplicas = service.Method[Scaler]{
 	Name: "kubewasm.examples.scaler.v1.Scaler/Replicas",
 	Call: func(p Scaler, request, b []byte) ([]byte, error) {
-		replicasRequestRead(request, 0, 0, scalerReplicasRequest[:])
+		scalerReplicasRequest.in = service.FromHost(request)
 		scalerReplicasResponse.reset()
-		err := p.Replicas(ReplicasRequest{&scalerReplicasRequest[0]}, &scalerReplicasResponse)
+		err := p.Replicas(ReplicasRequest{&scalerReplicasRequest}, &scalerReplicasResponse)
 		b = scalerReplicasResponse.append(b)
-		scalerReplicasRequest[0].reset()
+		scalerReplicasRequest.reset()
 		return b, err
 	},
 }
@@ -53,7 +53,7 @@ func (Metrics) Query(req *QueryRequest) (QueryResponse, error) {
 	if err != nil {
 		return QueryResponse{}, err
 	}
-	return QueryResponseFromProto(resp), nil
+	return QueryResponse{&queryResponseFields{in: service.FromHost(resp)}}, nil
 }
 
 // ReplicasResponse is a message that a plugin writes.

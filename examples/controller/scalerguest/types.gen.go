@@ -3,6 +3,8 @@
 package scalerguest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
@@ -15,13 +17,13 @@ type ReplicasRequest struct{ m *replicasRequestFields }
 
 // replicasRequestFields are the fields of a ReplicasRequest.
 type replicasRequestFields struct {
-	Workload    service.Messages[workloadFields, Workload]
-	Pods        service.Messages[podFields, Pod]
-	MinReplicas int32
-	MaxReplicas int32
-	Time        service.Messages[timeFields, Time]
-	in          []byte // The message, up to its end.
+	in       service.Encoded
+	Workload service.Messages[workloadFields, Workload]
+	Pods     service.Messages[podFields, Pod]
+	Time     service.Messages[timeFields, Time]
 }
+
+func (x ReplicasRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var replicasRequestNoFields replicasRequestFields
 
@@ -35,134 +37,43 @@ func (x ReplicasRequest) fields() *replicasRequestFields {
 // ReplicasRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ReplicasRequestFromProto(raw []byte) ReplicasRequest {
-	items := make([]replicasRequestFields, 1)
-	replicasRequestRead(raw, 0, 0, items)
-	return ReplicasRequest{&items[0]}
+	return ReplicasRequest{&replicasRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // Workload returns the field workload.
 func (x ReplicasRequest) Workload() Workload {
 	m := x.fields()
-	if items := m.Workload.Begin(); items != nil {
-		workloadRead(m.in, m.Workload.First(), 1<<3|2, items)
-	}
-	return m.Workload.View()
+	return m.Workload.View(&m.in, 1<<3|2)
 }
 
 // HasWorkload reports whether there is a field workload.
-func (x ReplicasRequest) HasWorkload() bool { return x.fields().Workload.Has() }
+func (x ReplicasRequest) HasWorkload() bool { return x.in().Has(1<<3 | 2) }
 
 // Pods returns the field pods. The Pods that the selector of the workload
 // selects, in the order of their names.
 func (x ReplicasRequest) Pods() []Pod {
 	m := x.fields()
-	if items := m.Pods.Begin(); items != nil {
-		podRead(m.in, m.Pods.First(), 2<<3|2, items)
-	}
-	return m.Pods.Views()
+	return m.Pods.Views(&m.in, 2<<3|2)
 }
 
 // MinReplicas returns the field minReplicas. The bounds of the policy.
-func (x ReplicasRequest) MinReplicas() int32 { return x.fields().MinReplicas }
+func (x ReplicasRequest) MinReplicas() int32 { return int32(x.in().Number(3<<3 | 0)) }
 
 // MaxReplicas returns the field maxReplicas.
-func (x ReplicasRequest) MaxReplicas() int32 { return x.fields().MaxReplicas }
+func (x ReplicasRequest) MaxReplicas() int32 { return int32(x.in().Number(4<<3 | 0)) }
 
 // Time returns the field time.
 func (x ReplicasRequest) Time() Time {
 	m := x.fields()
-	if items := m.Time.Begin(); items != nil {
-		timeRead(m.in, m.Time.First(), 5<<3|2, items)
-	}
-	return m.Time.View()
+	return m.Time.View(&m.in, 5<<3|2)
 }
 
 // HasTime reports whether there is a field time.
-func (x ReplicasRequest) HasTime() bool { return x.fields().Time.Has() }
+func (x ReplicasRequest) HasTime() bool { return x.in().Has(5<<3 | 2) }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *replicasRequestFields) reset() {
 	*m = replicasRequestFields{Workload: m.Workload.Reset(), Pods: m.Pods.Reset(), Time: m.Time.Reset()}
-}
-
-// replicasRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func replicasRequestRead(b []byte, i uint, key uint64, items []replicasRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *replicasRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Workload.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			m.in = b
-			i = m.Pods.Add(b, i, 2<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.MinReplicas = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.MaxReplicas = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Time.Set(from, i)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // Workload is what has the subresource scale.
@@ -170,136 +81,48 @@ type Workload struct{ m *workloadFields }
 
 // workloadFields are the fields of a Workload.
 type workloadFields struct {
-	ApiVersion     service.Text
-	Kind           service.Text
-	Object         abi.Ref
-	SpecReplicas   int32
-	StatusReplicas int32
+	in service.Encoded
 }
 
-var workloadNoFields workloadFields
-
-func (x Workload) fields() *workloadFields {
-	if x.m == nil {
-		return &workloadNoFields
-	}
-	return x.m
-}
+func (x Workload) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // WorkloadFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func WorkloadFromProto(raw []byte) Workload {
-	items := make([]workloadFields, 1)
-	workloadRead(raw, 0, 0, items)
-	return Workload{&items[0]}
+	return Workload{&workloadFields{in: service.EncodedOf(raw)}}
 }
 
 // ApiVersion returns the field apiVersion.
-func (x Workload) ApiVersion() string { return x.fields().ApiVersion.String() }
+func (x Workload) ApiVersion() string { return x.in().Text(1<<3 | 2) }
 
 // Kind returns the field kind.
-func (x Workload) Kind() string { return x.fields().Kind.String() }
+func (x Workload) Kind() string { return x.in().Text(2<<3 | 2) }
 
 // Object returns the field object. The metadata of the workload, of any kind.
 func (x Workload) Object() meta.PartialObjectMetadata {
-	return meta.PartialObjectMetadata(view.ByRef(x.fields().Object, &meta.TypeOfPartialObjectMetadata, view.Parts))
+	return meta.PartialObjectMetadata(view.ByRef(abi.Ref(x.in().Number(3<<3|1)), &meta.TypeOfPartialObjectMetadata, view.Parts))
 }
 
 // HasObject reports whether there is a field object.
-func (x Workload) HasObject() bool { return x.fields().Object != 0 }
+func (x Workload) HasObject() bool { return x.in().Number(3<<3|1) != 0 }
 
 // SpecReplicas returns the field specReplicas. How many replicas it should have
 // now, and how many there are.
-func (x Workload) SpecReplicas() int32 { return x.fields().SpecReplicas }
+func (x Workload) SpecReplicas() int32 { return int32(x.in().Number(4<<3 | 0)) }
 
 // StatusReplicas returns the field statusReplicas.
-func (x Workload) StatusReplicas() int32 { return x.fields().StatusReplicas }
-
-// workloadRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func workloadRead(b []byte, i uint, key uint64, items []workloadFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *workloadFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.ApiVersion = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Kind = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
-			m.Object = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.SpecReplicas = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.StatusReplicas = int32(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Workload) StatusReplicas() int32 { return int32(x.in().Number(5<<3 | 0)) }
 
 // Pod is a view of a Pod.
 type Pod struct{ m *podFields }
 
 // podFields are the fields of a Pod.
 type podFields struct {
-	Pod   abi.Ref
+	in    service.Encoded
 	Usage service.Messages[usageFields, Usage]
-	in    []byte // The message, up to its end.
 }
+
+func (x Pod) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var podNoFields podFields
 
@@ -312,257 +135,77 @@ func (x Pod) fields() *podFields {
 
 // PodFromProto returns a view of the protobuf message in raw, which must not be
 // written to any more.
-func PodFromProto(raw []byte) Pod {
-	items := make([]podFields, 1)
-	podRead(raw, 0, 0, items)
-	return Pod{&items[0]}
-}
+func PodFromProto(raw []byte) Pod { return Pod{&podFields{in: service.EncodedOf(raw)}} }
 
 // Pod returns the field pod.
-func (x Pod) Pod() core.Pod { return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts)) }
+func (x Pod) Pod() core.Pod {
+	return core.Pod(view.ByRef(abi.Ref(x.in().Number(1<<3|1)), &core.TypeOfPod, view.Parts))
+}
 
 // HasPod reports whether there is a field pod.
-func (x Pod) HasPod() bool { return x.fields().Pod != 0 }
+func (x Pod) HasPod() bool { return x.in().Number(1<<3|1) != 0 }
 
 // Usage returns the field usage. What the containers of the Pod use together.
 func (x Pod) Usage() Usage {
 	m := x.fields()
-	if items := m.Usage.Begin(); items != nil {
-		usageRead(m.in, m.Usage.First(), 2<<3|2, items)
-	}
-	return m.Usage.View()
+	return m.Usage.View(&m.in, 2<<3|2)
 }
 
 // HasUsage reports whether there is a field usage.
-func (x Pod) HasUsage() bool { return x.fields().Usage.Has() }
-
-// podRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func podRead(b []byte, i uint, key uint64, items []podFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *podFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Usage.Set(from, i)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Pod) HasUsage() bool { return x.in().Has(2<<3 | 2) }
 
 // Usage is a view of an Usage.
 type Usage struct{ m *usageFields }
 
 // usageFields are the fields of an Usage.
 type usageFields struct {
-	CpuMillis   int64
-	MemoryBytes int64
+	in service.Encoded
 }
 
-var usageNoFields usageFields
-
-func (x Usage) fields() *usageFields {
-	if x.m == nil {
-		return &usageNoFields
-	}
-	return x.m
-}
+func (x Usage) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // UsageFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func UsageFromProto(raw []byte) Usage {
-	items := make([]usageFields, 1)
-	usageRead(raw, 0, 0, items)
-	return Usage{&items[0]}
-}
+func UsageFromProto(raw []byte) Usage { return Usage{&usageFields{in: service.EncodedOf(raw)}} }
 
 // CpuMillis returns the field cpuMillis.
-func (x Usage) CpuMillis() int64 { return x.fields().CpuMillis }
+func (x Usage) CpuMillis() int64 { return int64(x.in().Number(1<<3 | 0)) }
 
 // MemoryBytes returns the field memoryBytes.
-func (x Usage) MemoryBytes() int64 { return x.fields().MemoryBytes }
-
-// usageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func usageRead(b []byte, i uint, key uint64, items []usageFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *usageFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.CpuMillis = int64(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.MemoryBytes = int64(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Usage) MemoryBytes() int64 { return int64(x.in().Number(2<<3 | 0)) }
 
 // Time is when the controller asks: a guest has no clock.
 type Time struct{ m *timeFields }
 
 // timeFields are the fields of a Time.
 type timeFields struct {
-	UnixSeconds      int64
-	UtcOffsetSeconds int32
+	in service.Encoded
 }
 
-var timeNoFields timeFields
-
-func (x Time) fields() *timeFields {
-	if x.m == nil {
-		return &timeNoFields
-	}
-	return x.m
-}
+func (x Time) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // TimeFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func TimeFromProto(raw []byte) Time {
-	items := make([]timeFields, 1)
-	timeRead(raw, 0, 0, items)
-	return Time{&items[0]}
-}
+func TimeFromProto(raw []byte) Time { return Time{&timeFields{in: service.EncodedOf(raw)}} }
 
 // UnixSeconds returns the field unixSeconds. Seconds since 1970-01-01 00:00
 // UTC.
-func (x Time) UnixSeconds() int64 { return x.fields().UnixSeconds }
+func (x Time) UnixSeconds() int64 { return int64(x.in().Number(1<<3 | 0)) }
 
 // UtcOffsetSeconds returns the field utcOffsetSeconds. How far the policy's
 // time zone is ahead of UTC at that moment.
-func (x Time) UtcOffsetSeconds() int32 { return x.fields().UtcOffsetSeconds }
-
-// timeRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func timeRead(b []byte, i uint, key uint64, items []timeFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *timeFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.UnixSeconds = int64(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.UtcOffsetSeconds = int32(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Time) UtcOffsetSeconds() int32 { return int32(x.in().Number(2<<3 | 0)) }
 
 // QueryResponse is a view of a QueryResponse.
 type QueryResponse struct{ m *queryResponseFields }
 
 // queryResponseFields are the fields of a QueryResponse.
 type queryResponseFields struct {
+	in     service.Encoded
 	Values service.List[float64]
-	in     []byte // The message, up to its end.
 }
+
+func (x QueryResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var queryResponseNoFields queryResponseFields
 
@@ -576,53 +219,11 @@ func (x QueryResponse) fields() *queryResponseFields {
 // QueryResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func QueryResponseFromProto(raw []byte) QueryResponse {
-	items := make([]queryResponseFields, 1)
-	queryResponseRead(raw, 0, 0, items)
-	return QueryResponse{&items[0]}
+	return QueryResponse{&queryResponseFields{in: service.EncodedOf(raw)}}
 }
 
 // Values returns the field values. A value for each series that matched.
 func (x QueryResponse) Values() []float64 {
 	m := x.fields()
-	return m.Values.Numbers(m.in, 1, view.Fixed64, service.Float64)
-}
-
-// queryResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func queryResponseRead(b []byte, i uint, key uint64, items []queryResponseFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *queryResponseFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
-			m.in = b
-			i = m.Values.Add(b, i, 1<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
+	return m.Values.Numbers(&m.in, 1, view.Fixed64, service.Float64)
 }

@@ -30,36 +30,36 @@ func RegisterPicker[P Picker](p P) {
 
 // The messages of Pick, whose memory is used for each call.
 var (
-	pickerPickRequest  [1]pickRequestFields
+	pickerPickRequest  pickRequestFields
 	pickerPickResponse PickResponse
 )
 
 var pickerPick = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Pick",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
-		pickRequestRead(request, 0, 0, pickerPickRequest[:])
+		pickerPickRequest.in = service.FromHost(request)
 		pickerPickResponse.reset()
-		err := p.Pick(PickRequest{&pickerPickRequest[0]}, &pickerPickResponse)
+		err := p.Pick(PickRequest{&pickerPickRequest}, &pickerPickResponse)
 		b = pickerPickResponse.append(b)
-		pickerPickRequest[0].reset()
+		pickerPickRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Served, whose memory is used for each call.
 var (
-	pickerServedRequest  [1]servedRequestFields
+	pickerServedRequest  servedRequestFields
 	pickerServedResponse ServedResponse
 )
 
 var pickerServed = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Served",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
-		servedRequestRead(request, 0, 0, pickerServedRequest[:])
+		pickerServedRequest.in = service.FromHost(request)
 		pickerServedResponse.reset()
-		err := p.Served(ServedRequest{&pickerServedRequest[0]}, &pickerServedResponse)
+		err := p.Served(ServedRequest{&pickerServedRequest}, &pickerServedResponse)
 		b = pickerServedResponse.append(b)
-		pickerServedRequest[0].reset()
+		pickerServedRequest.reset()
 		return b, err
 	},
 }
@@ -73,7 +73,7 @@ func (Cache) Match(req *MatchRequest) (MatchResponse, error) {
 	if err != nil {
 		return MatchResponse{}, err
 	}
-	return MatchResponseFromProto(resp), nil
+	return MatchResponse{&matchResponseFields{in: service.FromHost(resp)}}, nil
 }
 
 // PickResponse is a message that a plugin writes.

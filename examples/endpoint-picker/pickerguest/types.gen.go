@@ -3,6 +3,8 @@
 package pickerguest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
@@ -14,13 +16,13 @@ type PickRequest struct{ m *pickRequestFields }
 
 // pickRequestFields are the fields of a PickRequest.
 type pickRequestFields struct {
-	Model        service.Text
+	in           service.Encoded
 	PrefixHashes service.List[uint64]
-	Criticality  Criticality
 	Headers      service.Entries[string]
 	Endpoints    service.Messages[endpointFields, Endpoint]
-	in           []byte // The message, up to its end.
 }
+
+func (x PickRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var pickRequestNoFields pickRequestFields
 
@@ -34,38 +36,33 @@ func (x PickRequest) fields() *pickRequestFields {
 // PickRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func PickRequestFromProto(raw []byte) PickRequest {
-	items := make([]pickRequestFields, 1)
-	pickRequestRead(raw, 0, 0, items)
-	return PickRequest{&items[0]}
+	return PickRequest{&pickRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // Model returns the field model. The model, or the adapter of one, that the
 // client asks for.
-func (x PickRequest) Model() string { return x.fields().Model.String() }
+func (x PickRequest) Model() string { return x.in().Text(1<<3 | 2) }
 
 // PrefixHashes returns the field prefixHashes. The hash of each block of the
 // prompt, the first block first.
 func (x PickRequest) PrefixHashes() []uint64 {
 	m := x.fields()
-	return m.PrefixHashes.Numbers(m.in, 2, view.Fixed64, service.Int[uint64])
+	return m.PrefixHashes.Numbers(&m.in, 2, view.Fixed64, service.Int[uint64])
 }
 
 // Criticality returns the field criticality.
-func (x PickRequest) Criticality() Criticality { return x.fields().Criticality }
+func (x PickRequest) Criticality() Criticality { return Criticality(x.in().Number(3<<3 | 0)) }
 
 // Headers of the client's request that the router lets through.
 func (x PickRequest) Headers() service.Map[string] {
 	m := x.fields()
-	return m.Headers.Map(m.in, 4, view.Text)
+	return m.Headers.Map(&m.in, 4, view.Text)
 }
 
 // Endpoints returns the field endpoints.
 func (x PickRequest) Endpoints() []Endpoint {
 	m := x.fields()
-	if items := m.Endpoints.Begin(); items != nil {
-		endpointRead(m.in, m.Endpoints.First(), 5<<3|2, items)
-	}
-	return m.Endpoints.Views()
+	return m.Endpoints.Views(&m.in, 5<<3|2)
 }
 
 // reset makes m empty and keeps the memory of its lists.
@@ -73,86 +70,16 @@ func (m *pickRequestFields) reset() {
 	*m = pickRequestFields{Headers: m.Headers.Reset(), Endpoints: m.Endpoints.Reset()}
 }
 
-// pickRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func pickRequestRead(b []byte, i uint, key uint64, items []pickRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *pickRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Model = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
-			m.in = b
-			i = m.PrefixHashes.Add(b, i, 2<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Criticality = Criticality(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-			m.in = b
-			i = m.Headers.Add(b, i, 4<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-			m.in = b
-			i = m.Endpoints.Add(b, i, 5<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
-
 // Endpoint is a model server with its last metrics.
 type Endpoint struct{ m *endpointFields }
 
 // endpointFields are the fields of an Endpoint.
 type endpointFields struct {
-	Name             service.Text
-	Pod              abi.Ref
-	WaitingQueueSize int32
-	RunningQueueSize int32
-	KvCacheUsage     float64
-	ActiveModels     service.List[string]
-	MaxActiveModels  int32
-	in               []byte // The message, up to its end.
+	in           service.Encoded
+	ActiveModels service.List[string]
 }
+
+func (x Endpoint) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var endpointNoFields endpointFields
 
@@ -166,132 +93,50 @@ func (x Endpoint) fields() *endpointFields {
 // EndpointFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func EndpointFromProto(raw []byte) Endpoint {
-	items := make([]endpointFields, 1)
-	endpointRead(raw, 0, 0, items)
-	return Endpoint{&items[0]}
+	return Endpoint{&endpointFields{in: service.EncodedOf(raw)}}
 }
 
 // Name returns the field name. The name by which a response and other requests
 // refer to it.
-func (x Endpoint) Name() string { return x.fields().Name.String() }
+func (x Endpoint) Name() string { return x.in().Text(1<<3 | 2) }
 
 // Pod returns the field pod.
 func (x Endpoint) Pod() core.Pod {
-	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
+	return core.Pod(view.ByRef(abi.Ref(x.in().Number(2<<3|1)), &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x Endpoint) HasPod() bool { return x.fields().Pod != 0 }
+func (x Endpoint) HasPod() bool { return x.in().Number(2<<3|1) != 0 }
 
 // WaitingQueueSize returns the field waitingQueueSize.
-func (x Endpoint) WaitingQueueSize() int32 { return x.fields().WaitingQueueSize }
+func (x Endpoint) WaitingQueueSize() int32 { return int32(x.in().Number(3<<3 | 0)) }
 
 // RunningQueueSize returns the field runningQueueSize.
-func (x Endpoint) RunningQueueSize() int32 { return x.fields().RunningQueueSize }
+func (x Endpoint) RunningQueueSize() int32 { return int32(x.in().Number(4<<3 | 0)) }
 
 // KvCacheUsage returns the field kvCacheUsage. The part of the cache's blocks
 // that is in use, from 0 to 1.
-func (x Endpoint) KvCacheUsage() float64 { return x.fields().KvCacheUsage }
+func (x Endpoint) KvCacheUsage() float64 { return service.Float64(x.in().Number(5<<3 | 1)) }
 
 // ActiveModels returns the field activeModels. The adapters that are loaded.
 func (x Endpoint) ActiveModels() []string {
 	m := x.fields()
-	return m.ActiveModels.Values(m.in, 6, view.Text)
+	return m.ActiveModels.Values(&m.in, 6, view.Text)
 }
 
 // MaxActiveModels returns the field maxActiveModels.
-func (x Endpoint) MaxActiveModels() int32 { return x.fields().MaxActiveModels }
-
-// endpointRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func endpointRead(b []byte, i uint, key uint64, items []endpointFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *endpointFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Name = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 2<<3|1 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.WaitingQueueSize = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.RunningQueueSize = int32(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 5<<3|1 {
-			m.KvCacheUsage = service.Double(b[i+1:])
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-			m.in = b
-			i = m.ActiveModels.Add(b, i, 6<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.MaxActiveModels = int32(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Endpoint) MaxActiveModels() int32 { return int32(x.in().Number(7<<3 | 0)) }
 
 // ServedRequest is a view of a ServedRequest.
 type ServedRequest struct{ m *servedRequestFields }
 
 // servedRequestFields are the fields of a ServedRequest.
 type servedRequestFields struct {
-	Endpoint     service.Text
-	Model        service.Text
+	in           service.Encoded
 	PrefixHashes service.List[uint64]
-	in           []byte // The message, up to its end.
 }
+
+func (x ServedRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var servedRequestNoFields servedRequestFields
 
@@ -305,21 +150,19 @@ func (x ServedRequest) fields() *servedRequestFields {
 // ServedRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ServedRequestFromProto(raw []byte) ServedRequest {
-	items := make([]servedRequestFields, 1)
-	servedRequestRead(raw, 0, 0, items)
-	return ServedRequest{&items[0]}
+	return ServedRequest{&servedRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // Endpoint returns the field endpoint.
-func (x ServedRequest) Endpoint() string { return x.fields().Endpoint.String() }
+func (x ServedRequest) Endpoint() string { return x.in().Text(1<<3 | 2) }
 
 // Model returns the field model.
-func (x ServedRequest) Model() string { return x.fields().Model.String() }
+func (x ServedRequest) Model() string { return x.in().Text(2<<3 | 2) }
 
 // PrefixHashes returns the field prefixHashes.
 func (x ServedRequest) PrefixHashes() []uint64 {
 	m := x.fields()
-	return m.PrefixHashes.Numbers(m.in, 3, view.Fixed64, service.Int[uint64])
+	return m.PrefixHashes.Numbers(&m.in, 3, view.Fixed64, service.Int[uint64])
 }
 
 // reset makes m empty and keeps the memory of its lists.
@@ -327,76 +170,16 @@ func (m *servedRequestFields) reset() {
 	*m = servedRequestFields{}
 }
 
-// servedRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func servedRequestRead(b []byte, i uint, key uint64, items []servedRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *servedRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Endpoint = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Model = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|2 || i+1 < uint(len(b)) && b[i] == 3<<3|1 {
-			m.in = b
-			i = m.PrefixHashes.Add(b, i, 3<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
-
 // MatchResponse is a view of a MatchResponse.
 type MatchResponse struct{ m *matchResponseFields }
 
 // matchResponseFields are the fields of a MatchResponse.
 type matchResponseFields struct {
+	in     service.Encoded
 	Blocks service.Entries[int32]
-	in     []byte // The message, up to its end.
 }
+
+func (x MatchResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var matchResponseNoFields matchResponseFields
 
@@ -410,54 +193,12 @@ func (x MatchResponse) fields() *matchResponseFields {
 // MatchResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func MatchResponseFromProto(raw []byte) MatchResponse {
-	items := make([]matchResponseFields, 1)
-	matchResponseRead(raw, 0, 0, items)
-	return MatchResponse{&items[0]}
+	return MatchResponse{&matchResponseFields{in: service.EncodedOf(raw)}}
 }
 
 // Blocks returns the field blocks. The number of blocks that an endpoint has,
 // by its name.
 func (x MatchResponse) Blocks() service.Map[int32] {
 	m := x.fields()
-	return m.Blocks.Map(m.in, 1, view.Int[int32](view.Varint))
-}
-
-// matchResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func matchResponseRead(b []byte, i uint, key uint64, items []matchResponseFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *matchResponseFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			m.in = b
-			i = m.Blocks.Add(b, i, 1<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
+	return m.Blocks.Map(&m.in, 1, view.Int[int32](view.Varint))
 }

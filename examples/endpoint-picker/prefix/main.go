@@ -40,31 +40,29 @@ func (p *prefix) Pick(req pickerguest.PickRequest, resp *pickerguest.PickRespons
 			return err
 		}
 	}
-	blocks := cached.Blocks()
-	left := 0
+	blocks, critical := cached.Blocks(), req.Criticality() == pickerguest.CriticalityCritical
+	left, scores := 0, resp.Scores
 	for _, e := range endpoints {
-		score := -1.0
-		if p.takes(req, e) {
+		score, queue := -1.0, e.WaitingQueueSize()
+		if (queue <= p.MaxQueue || critical) && (p.DrainLabel == "" || !p.drains(e)) {
 			left++
-			score = (1 - p.CacheWeight) * (1 - float64(e.WaitingQueueSize())/float64(p.MaxQueue+1))
-			if n := blocks.Get(e.Name()); n > 0 {
-				score += p.CacheWeight * float64(n) / float64(len(hashes))
+			score = (1 - p.CacheWeight) * (1 - float64(queue)/float64(p.MaxQueue+1))
+			if blocks.Len() > 0 {
+				score += p.CacheWeight * float64(blocks.Get(e.Name())) / float64(len(hashes))
 			}
 		}
-		resp.Scores = append(resp.Scores, score)
+		scores = append(scores, score)
 	}
+	resp.Scores = scores
 	if left == 0 {
 		resp.Reason = "every server is busy or draining"
 	}
 	return nil
 }
 
-// takes reports whether an endpoint may get the request.
-func (p *prefix) takes(req pickerguest.PickRequest, e pickerguest.Endpoint) bool {
-	if e.WaitingQueueSize() > p.MaxQueue && req.Criticality() != pickerguest.CriticalityCritical {
-		return false
-	}
-	return p.DrainLabel == "" || !e.Pod().Metadata().Labels().Has(p.DrainLabel)
+// drains reports whether an endpoint's Pod has the label of those that get no new requests.
+func (p *prefix) drains(e pickerguest.Endpoint) bool {
+	return e.Pod().Metadata().Labels().Has(p.DrainLabel)
 }
 
 // Served has nothing to remember: the router knows the caches.

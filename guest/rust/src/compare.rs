@@ -20,7 +20,7 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Reports whether two texts of one length are equal. Words may overlap the ones before.
-#[inline]
+#[inline(never)]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     let n = a.len().min(b.len());
     unsafe {

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use crate::compare::same;
 use crate::memory;
+use crate::scan::{has_escape, nested_end, string_end};
 use crate::view::utf8;
 
 /// A value, by its text without white space around it.
@@ -33,43 +34,11 @@ fn skip_space(b: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the position after the string that begins at `at`.
-#[inline]
-fn skip_string(b: &[u8], at: usize) -> Option<usize> {
-    let mut i = at + 1;
-    loop {
-        match *b.get(i)? {
-            b'"' => return Some(i + 1),
-            b'\\' => i += 2,
-            _ => i += 1,
-        }
-    }
-}
-
 /// Returns the position after the value that begins at `at`.
 fn skip_value(b: &[u8], at: usize) -> Option<usize> {
     match *b.get(at)? {
-        b'"' => skip_string(b, at),
-        b'{' | b'[' => {
-            let (mut depth, mut i) = (0usize, at);
-            loop {
-                match *b.get(i)? {
-                    b'"' => {
-                        i = skip_string(b, i)?;
-                        continue;
-                    }
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' => {
-                        depth -= 1;
-                        if depth == 0 {
-                            return Some(i + 1);
-                        }
-                    }
-                    _ => {}
-                }
-                i += 1;
-            }
-        }
+        b'"' => string_end(b, at),
+        b'{' | b'[' => nested_end(b, at),
         b',' | b':' | b'}' | b']' => None,
         _ => {
             let mut i = at;
@@ -195,7 +164,7 @@ impl<'a> Value<'a> {
         let mut found = None;
         let mut members = Members::new(self);
         while let Some((key, value)) = members.step() {
-            if same(key, name.as_bytes()) || key.contains(&b'\\') && unquote(key) == name {
+            if same(key, name.as_bytes()) || key.len() > name.len() && has_escape(key) && unquote(key) == name {
                 found = Some(value);
             }
         }
@@ -215,7 +184,7 @@ impl<'a> Value<'a> {
 
 /// Decodes the inside of a string.
 fn unquote(inside: &[u8]) -> &str {
-    if !inside.contains(&b'\\') {
+    if !has_escape(inside) {
         return utf8(inside);
     }
     let mut out = Vec::with_capacity(inside.len());
@@ -282,7 +251,7 @@ impl<'a> Members<'a> {
         if *b.get(at)? != b'"' {
             return None;
         }
-        let end = skip_string(b, at)?;
+        let end = string_end(b, at)?;
         let key = &b[at + 1..end - 1];
         let at = skip_space(b, end);
         if *b.get(at)? != b':' {

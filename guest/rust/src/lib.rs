@@ -38,6 +38,7 @@ mod object;
 #[allow(dead_code)]
 mod panic;
 pub mod plugin;
+mod scan;
 pub mod sched;
 pub mod select;
 pub mod service;

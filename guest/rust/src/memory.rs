@@ -21,19 +21,29 @@ mod call {
     /// More than this is given back after the call.
     const KEPT: usize = 1 << 20;
 
+    #[inline]
     pub(crate) fn begin() {
         let arena = unsafe { ARENA.get() };
         arena.number = arena.number.wrapping_add(1);
-        if let Some(last) = arena.chunks.pop() {
-            arena.chunks.clear();
-            let mut last = last; // The largest.
-            last.clear();
-            if last.capacity() <= KEPT {
-                arena.chunks.push(last);
-            }
+        match arena.chunks.as_mut_slice() {
+            [] => {}
+            [only] if only.capacity() <= KEPT => only.clear(),
+            _ => give_back(arena),
         }
     }
 
+    /// Keeps one chunk, the largest.
+    #[inline(never)]
+    fn give_back(arena: &mut Arena) {
+        let last = arena.chunks.pop();
+        arena.chunks.clear();
+        if let Some(mut last) = last.filter(|c| c.capacity() <= KEPT) {
+            last.clear();
+            arena.chunks.push(last);
+        }
+    }
+
+    #[inline]
     pub(crate) fn number() -> u32 {
         unsafe { ARENA.get().number }
     }

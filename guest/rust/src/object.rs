@@ -98,13 +98,19 @@ static OBJECTS: Global<Objects> = Global::new(Objects { slots: Vec::new(), repla
 const MAX_SLOT: u32 = 1 << 20;
 
 /// Begins a call: nothing of the one before is used any more.
+#[inline]
 pub(crate) fn begin() {
     memory::begin();
     let objects = unsafe { OBJECTS.get() };
     if !objects.replaced.is_empty() {
-        for o in objects.replaced.drain(..) {
-            drop(unsafe { Box::from_raw(o) });
-        }
+        drop_replaced(objects);
+    }
+}
+
+#[inline(never)]
+fn drop_replaced(objects: &mut Objects) {
+    for o in objects.replaced.drain(..) {
+        drop(unsafe { Box::from_raw(o) });
     }
 }
 

@@ -524,3 +524,39 @@ points! { $;
     Convert: admission::Convert => convert() -> u64 = admission::export::convert;
     Hook: hooks::Hook => hook() -> i32 = hooks::export::hook;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Metadata;
+    use alloc::format;
+
+    #[test]
+    fn matches_are_rules() {
+        const DECLARED: Metadata = Metadata {
+            name: "a",
+            version: "",
+            source: "https://example.com",
+            licenses: "",
+            reads: &[],
+            decides: &[],
+            matches: &["CREATE,UPDATE pods pods/ephemeralcontainers deployments.v1.apps", "* tabs.v2beta1.stable.example.com/status v1.volumes"],
+            mask: 1 << 32,
+        };
+        const TEXT: [u8; DECLARED.len()] = DECLARED.bytes();
+        let rule = |operations, group, version, resource| {
+            format!("{{\"operations\":[{operations}],\"apiGroups\":[\"{group}\"],\"apiVersions\":[\"{version}\"],\"resources\":[\"{resource}\"]}}")
+        };
+        let rules = [
+            rule("\"CREATE\",\"UPDATE\"", "", "*", "pods"),
+            rule("\"CREATE\",\"UPDATE\"", "", "*", "pods/ephemeralcontainers"),
+            rule("\"CREATE\",\"UPDATE\"", "apps", "v1", "deployments"),
+            rule("\"*\"", "stable.example.com", "v2beta1", "tabs/status"),
+            rule("\"*\"", "volumes", "*", "v1"),
+        ];
+        let want = format!(
+            "{{\"abi\":1,\"name\":\"a\",\"source\":\"https://example.com\",\"kinds\":[\"admission\"],\"matches\":[{}],\"sdk\":",
+            rules.join(",")
+        );
+        assert_eq!(std::str::from_utf8(&TEXT).unwrap().get(..want.len()), Some(want.as_str()));
+    }
+}

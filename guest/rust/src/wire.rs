@@ -222,9 +222,14 @@ pub fn append_message(b: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<
         b[at] = n as u8;
         return;
     }
-    let mut length = Vec::with_capacity(5);
-    append_varint(&mut length, n as u64);
-    b.splice(at..at + 1, length);
+    // The length needs more than the byte that it has. What follows moves.
+    let more = (63 - (n as u64).leading_zeros() as usize) / 7;
+    b.resize(b.len() + more, 0);
+    b.copy_within(at + 1..at + 1 + n, at + 1 + more);
+    for i in 0..=more {
+        let rest = (n as u64 >> (7 * i)) as u8;
+        b[at + i] = if i < more { rest | 0x80 } else { rest };
+    }
 }
 
 /// Appends an entry of a map of strings.
@@ -242,4 +247,21 @@ pub fn zigzag(value: i64) -> u64 {
 
 pub(crate) fn unzigzag(bits: u64) -> i64 {
     (bits >> 1) as i64 ^ -((bits & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_any_length_have_it_before_them() {
+        for n in [0, 1, 127, 128, 129, 16383, 16384, 1 << 21] {
+            let text: Vec<u8> = (0..n).map(|i| i as u8).collect();
+            let mut b = Vec::new();
+            append_message(&mut b, 3, |b| b.extend_from_slice(&text));
+            append_number(&mut b, 4, 5);
+            let fields: Vec<_> = Fields::new(&b).map(|f| (f.number, f.bits, f.bytes)).collect();
+            assert_eq!(fields, [(3, 0, &text[..]), (4, 5, &[])]);
+        }
+    }
 }

@@ -1,7 +1,6 @@
 package message
 
 import (
-	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
@@ -50,6 +49,11 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 		at := unsafe.Add(p, f.offset)
 		var n uint64
 		switch f.frequent {
+		case sparseField:
+			if *(*uintptr)(unsafe.Add(at, f.emptiness)) != 0 {
+				b = e.field(b, m, f, p)
+			}
+			continue
 		case textField:
 			if s := *(*string)(at); s != "" {
 				b = e.text(b, f, f.tag, s)
@@ -57,7 +61,7 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		case doubleField:
 			if n = *(*uint64)(at); n != 0 {
-				b = binary.LittleEndian.AppendUint64(append(b, byte(f.tag)), n)
+				b = append(b, byte(f.tag), byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
 			}
 			continue
 		case numberField32:
@@ -69,7 +73,11 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		}
 		if n != 0 {
-			b = wire.AppendVarint(append(b, byte(f.tag)), n)
+			if n < 0x80 {
+				b = append(b, byte(f.tag), byte(n))
+			} else {
+				b = wire.AppendVarint(append(b, byte(f.tag)), n)
+			}
 		}
 	}
 	return b

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
@@ -22,7 +23,16 @@ var (
 	errDeep   = fmt.Errorf("messages are nested more than %d deep", maxDepth)
 )
 
-func validText(s string) bool { return utf8.ValidString(s) }
+func validText(s string) bool {
+	if n := len(s); n >= 8 && n <= 16 { // As most names are.
+		first, last := (*[8]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-8))
+		const high = 0x8080808080808080
+		if (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
+			return true
+		}
+	}
+	return utf8.ValidString(s)
+}
 
 const (
 	// maxDepth is how deep messages may nest.
@@ -153,12 +163,22 @@ func (d *decoder) packed(b []byte, f *field, at unsafe.Pointer) error {
 	if err := d.grow(f, at, n); err != nil {
 		return err
 	}
+	if f.wire == fixed64 { // Scores, as a rule, and many of them.
+		if len(b)%8 != 0 {
+			_, n := protowire.ConsumeFixed64(b[len(b)/8*8:])
+			return protowire.ParseError(n)
+		}
+		s := (*slice)(at)
+		for i, to := 0, unsafe.Slice((*uint64)(unsafe.Add(s.data, s.length*8)), n); i < n; i++ {
+			to[i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+		s.length += n
+		return nil
+	}
 	for len(b) > 0 {
 		var v uint64
 		n := 0
 		switch f.wire {
-		case fixed64:
-			v, n = protowire.ConsumeFixed64(b)
 		case fixed32:
 			var v32 uint32
 			v32, n = protowire.ConsumeFixed32(b)

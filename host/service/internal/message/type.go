@@ -40,8 +40,10 @@ type field struct {
 	// tag is that of a value of its own, offset where the field lies in the struct.
 	tag    uint64
 	offset uintptr
-	name   string
-	number uint32
+	// emptiness is where a sparse field has the word that is 0 if it is empty.
+	emptiness uintptr
+	name      string
+	number    uint32
 	// wire is the wire type of a value, kind how it lies in memory.
 	wire wireType
 	kind kind
@@ -57,11 +59,14 @@ type field struct {
 	oneof []uint8
 }
 
-// frequent is a field of one value, whose tag has one byte.
+// frequent is a field that an encoder need not call a function for, or seldom. All but sparse
+// ones have one value, and a tag of one byte.
 type frequent uint8
 
 const (
 	otherField frequent = iota
+	// sparseField is a pointer, a slice or a map, which most messages leave empty.
+	sparseField
 	textField
 	numberField32 // A varint, extended by its sign.
 	numberField64
@@ -243,6 +248,12 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	made.setKind()
 	if made.holds == one && made.tag < 0x80 {
 		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]
+	}
+	switch {
+	case made.holds == list:
+		made.frequent, made.emptiness = sparseField, unsafe.Sizeof(uintptr(0)) // The length.
+	case made.holds != one, made.kind == objectPointers:
+		made.frequent = sparseField
 	}
 	return made, group
 }

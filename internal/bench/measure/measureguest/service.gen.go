@@ -31,36 +31,36 @@ func RegisterMeasure[P Measure](p P) {
 
 // The messages of Sum, whose memory is used for each call.
 var (
-	measureSumRequest  [1]sumRequestFields
+	measureSumRequest  sumRequestFields
 	measureSumResponse SumResponse
 )
 
 var measureSum = service.Method[Measure]{
 	Name: "kubewasm.bench.v1.Measure/Sum",
 	Call: func(p Measure, request, b []byte) ([]byte, error) {
-		sumRequestRead(request, 0, 0, measureSumRequest[:])
+		measureSumRequest.in = service.FromHost(request)
 		measureSumResponse.reset()
-		err := p.Sum(SumRequest{&measureSumRequest[0]}, &measureSumResponse)
+		err := p.Sum(SumRequest{&measureSumRequest}, &measureSumResponse)
 		b = measureSumResponse.append(b)
-		measureSumRequest[0].reset()
+		measureSumRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Zone, whose memory is used for each call.
 var (
-	measureZoneRequest  [1]zoneRequestFields
+	measureZoneRequest  zoneRequestFields
 	measureZoneResponse ZoneResponse
 )
 
 var measureZone = service.Method[Measure]{
 	Name: "kubewasm.bench.v1.Measure/Zone",
 	Call: func(p Measure, request, b []byte) ([]byte, error) {
-		zoneRequestRead(request, 0, 0, measureZoneRequest[:])
+		measureZoneRequest.in = service.FromHost(request)
 		measureZoneResponse.reset()
-		err := p.Zone(ZoneRequest{&measureZoneRequest[0]}, &measureZoneResponse)
+		err := p.Zone(ZoneRequest{&measureZoneRequest}, &measureZoneResponse)
 		b = measureZoneResponse.append(b)
-		measureZoneRequest[0].reset()
+		measureZoneRequest.reset()
 		return b, err
 	},
 }

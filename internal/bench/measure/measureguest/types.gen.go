@@ -3,6 +3,8 @@
 package measureguest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
@@ -14,116 +16,35 @@ type SumRequest struct{ m *sumRequestFields }
 
 // sumRequestFields are the fields of a SumRequest.
 type sumRequestFields struct {
-	A int32
-	B int64
-	C uint32
-	D bool
-	E float64
+	in service.Encoded
 }
 
-var sumRequestNoFields sumRequestFields
-
-func (x SumRequest) fields() *sumRequestFields {
-	if x.m == nil {
-		return &sumRequestNoFields
-	}
-	return x.m
-}
+func (x SumRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // SumRequestFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func SumRequestFromProto(raw []byte) SumRequest {
-	items := make([]sumRequestFields, 1)
-	sumRequestRead(raw, 0, 0, items)
-	return SumRequest{&items[0]}
+	return SumRequest{&sumRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // A returns the field a.
-func (x SumRequest) A() int32 { return x.fields().A }
+func (x SumRequest) A() int32 { return int32(x.in().Number(1<<3 | 0)) }
 
 // B returns the field b.
-func (x SumRequest) B() int64 { return x.fields().B }
+func (x SumRequest) B() int64 { return int64(x.in().Number(2<<3 | 0)) }
 
 // C returns the field c.
-func (x SumRequest) C() uint32 { return x.fields().C }
+func (x SumRequest) C() uint32 { return uint32(x.in().Number(3<<3 | 0)) }
 
 // D returns the field d.
-func (x SumRequest) D() bool { return x.fields().D }
+func (x SumRequest) D() bool { return x.in().Number(4<<3|0) != 0 }
 
 // E returns the field e.
-func (x SumRequest) E() float64 { return x.fields().E }
+func (x SumRequest) E() float64 { return service.Float64(x.in().Number(5<<3 | 1)) }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *sumRequestFields) reset() {
 	*m = sumRequestFields{}
-}
-
-// sumRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func sumRequestRead(b []byte, i uint, key uint64, items []sumRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *sumRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.A = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.B = int64(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.C = uint32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.D = n != 0
-		}
-		if i+8 < uint(len(b)) && b[i] == 5<<3|1 {
-			m.E = service.Double(b[i+1:])
-			i += 9
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // ZoneRequest is a view of a ZoneRequest.
@@ -131,75 +52,26 @@ type ZoneRequest struct{ m *zoneRequestFields }
 
 // zoneRequestFields are the fields of a ZoneRequest.
 type zoneRequestFields struct {
-	Pod abi.Ref
+	in service.Encoded
 }
 
-var zoneRequestNoFields zoneRequestFields
-
-func (x ZoneRequest) fields() *zoneRequestFields {
-	if x.m == nil {
-		return &zoneRequestNoFields
-	}
-	return x.m
-}
+func (x ZoneRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // ZoneRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ZoneRequestFromProto(raw []byte) ZoneRequest {
-	items := make([]zoneRequestFields, 1)
-	zoneRequestRead(raw, 0, 0, items)
-	return ZoneRequest{&items[0]}
+	return ZoneRequest{&zoneRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // Pod returns the field pod.
 func (x ZoneRequest) Pod() core.Pod {
-	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
+	return core.Pod(view.ByRef(abi.Ref(x.in().Number(1<<3|1)), &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x ZoneRequest) HasPod() bool { return x.fields().Pod != 0 }
+func (x ZoneRequest) HasPod() bool { return x.in().Number(1<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *zoneRequestFields) reset() {
 	*m = zoneRequestFields{}
-}
-
-// zoneRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func zoneRequestRead(b []byte, i uint, key uint64, items []zoneRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *zoneRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }

@@ -37,54 +37,54 @@ func RegisterQuotes[P Quotes](p P) {
 
 // The messages of Echo, whose memory is used for each call.
 var (
-	quotesEchoRequest  [1]valuesFields
+	quotesEchoRequest  valuesFields
 	quotesEchoResponse ValuesValue
 )
 
 var quotesEcho = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Echo",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		valuesRead(request, 0, 0, quotesEchoRequest[:])
+		quotesEchoRequest.in = service.FromHost(request)
 		quotesEchoResponse.reset()
-		err := p.Echo(Values{&quotesEchoRequest[0]}, &quotesEchoResponse)
+		err := p.Echo(Values{&quotesEchoRequest}, &quotesEchoResponse)
 		b = quotesEchoResponse.append(b)
-		quotesEchoRequest[0].reset()
+		quotesEchoRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Price, whose memory is used for each call.
 var (
-	quotesPriceRequest  [1]priceRequestFields
+	quotesPriceRequest  priceRequestFields
 	quotesPriceResponse PriceResponse
 )
 
 var quotesPrice = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Price",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		priceRequestRead(request, 0, 0, quotesPriceRequest[:])
+		quotesPriceRequest.in = service.FromHost(request)
 		quotesPriceResponse.reset()
-		err := p.Price(PriceRequest{&quotesPriceRequest[0]}, &quotesPriceResponse)
+		err := p.Price(PriceRequest{&quotesPriceRequest}, &quotesPriceResponse)
 		b = quotesPriceResponse.append(b)
-		quotesPriceRequest[0].reset()
+		quotesPriceRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Choose, whose memory is used for each call.
 var (
-	quotesChooseRequest  [1]chooseRequestFields
+	quotesChooseRequest  chooseRequestFields
 	quotesChooseResponse ChooseResponse
 )
 
 var quotesChoose = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Choose",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		chooseRequestRead(request, 0, 0, quotesChooseRequest[:])
+		quotesChooseRequest.in = service.FromHost(request)
 		quotesChooseResponse.reset()
-		err := p.Choose(ChooseRequest{&quotesChooseRequest[0]}, &quotesChooseResponse)
+		err := p.Choose(ChooseRequest{&quotesChooseRequest}, &quotesChooseResponse)
 		b = quotesChooseResponse.append(b)
-		quotesChooseRequest[0].reset()
+		quotesChooseRequest.reset()
 		return b, err
 	},
 }
@@ -98,7 +98,7 @@ func (Market) Rate(req *RateRequest) (RateResponse, error) {
 	if err != nil {
 		return RateResponse{}, err
 	}
-	return RateResponseFromProto(resp), nil
+	return RateResponse{&rateResponseFields{in: service.FromHost(resp)}}, nil
 }
 
 // ValuesValue is a message that a plugin writes.

@@ -3,6 +3,8 @@
 package quotesguest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
@@ -14,21 +16,13 @@ type Values struct{ m *valuesFields }
 
 // valuesFields are the fields of a Values.
 type valuesFields struct {
-	Text     service.Text
-	Data     service.Text
-	Flag     bool
-	Number   int64
-	Zigzag   int32
-	Fixed    uint32
-	Real     float64
-	Level    Level
-	List     service.List[int32]
-	Counts   service.Entries[int64]
-	Inner    service.Messages[valuesFields, Values]
-	Maybe    int32
-	HasMaybe bool
-	in       []byte // The message, up to its end.
+	in     service.Encoded
+	List   service.List[int32]
+	Counts service.Entries[int64]
+	Inner  service.Messages[valuesFields, Values]
 }
+
+func (x Values) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var valuesNoFields valuesFields
 
@@ -41,192 +35,62 @@ func (x Values) fields() *valuesFields {
 
 // ValuesFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func ValuesFromProto(raw []byte) Values {
-	items := make([]valuesFields, 1)
-	valuesRead(raw, 0, 0, items)
-	return Values{&items[0]}
-}
+func ValuesFromProto(raw []byte) Values { return Values{&valuesFields{in: service.EncodedOf(raw)}} }
 
 // Text returns the field text.
-func (x Values) Text() string { return x.fields().Text.String() }
+func (x Values) Text() string { return x.in().Text(1<<3 | 2) }
 
 // Data returns the field data.
-func (x Values) Data() []byte { return x.fields().Data.Bytes() }
+func (x Values) Data() []byte { return x.in().Data(2<<3 | 2) }
 
 // Flag returns the field flag.
-func (x Values) Flag() bool { return x.fields().Flag }
+func (x Values) Flag() bool { return x.in().Number(3<<3|0) != 0 }
 
 // Number returns the field number.
-func (x Values) Number() int64 { return x.fields().Number }
+func (x Values) Number() int64 { return int64(x.in().Number(4<<3 | 0)) }
 
 // Zigzag returns the field zigzag.
-func (x Values) Zigzag() int32 { return x.fields().Zigzag }
+func (x Values) Zigzag() int32 { return int32(service.Zigzag(x.in().Number(5<<3 | 0))) }
 
 // Fixed returns the field fixed.
-func (x Values) Fixed() uint32 { return x.fields().Fixed }
+func (x Values) Fixed() uint32 { return uint32(x.in().Number(6<<3 | 5)) }
 
 // Real returns the field real.
-func (x Values) Real() float64 { return x.fields().Real }
+func (x Values) Real() float64 { return service.Float64(x.in().Number(7<<3 | 1)) }
 
 // Level returns the field level.
-func (x Values) Level() Level { return x.fields().Level }
+func (x Values) Level() Level { return Level(x.in().Number(8<<3 | 0)) }
 
 // List returns the field list.
 func (x Values) List() []int32 {
 	m := x.fields()
-	return m.List.Numbers(m.in, 9, view.Varint, service.Int[int32])
+	return m.List.Numbers(&m.in, 9, view.Varint, service.Int[int32])
 }
 
 // Counts returns the field counts.
 func (x Values) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(m.in, 10, view.Int[int64](view.Varint))
+	return m.Counts.Map(&m.in, 10, view.Int[int64](view.Varint))
 }
 
 // Inner returns the field inner.
 func (x Values) Inner() Values {
 	m := x.fields()
-	if items := m.Inner.Begin(); items != nil {
-		valuesRead(m.in, m.Inner.First(), 11<<3|2, items)
-	}
-	return m.Inner.View()
+	return m.Inner.View(&m.in, 11<<3|2)
 }
 
 // HasInner reports whether there is a field inner.
-func (x Values) HasInner() bool { return x.fields().Inner.Has() }
+func (x Values) HasInner() bool { return x.in().Has(11<<3 | 2) }
 
 // Maybe returns the field maybe.
-func (x Values) Maybe() int32 { return x.fields().Maybe }
+func (x Values) Maybe() int32 { return int32(x.in().Number(12<<3 | 0)) }
 
 // HasMaybe reports whether there is a field maybe.
-func (x Values) HasMaybe() bool { return x.fields().HasMaybe }
+func (x Values) HasMaybe() bool { return x.in().Has(12<<3 | 0) }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *valuesFields) reset() {
 	*m = valuesFields{Counts: m.Counts.Reset(), Inner: m.Inner.Reset()}
-}
-
-// valuesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func valuesRead(b []byte, i uint, key uint64, items []valuesFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *valuesFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Text = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Data = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Flag = n != 0
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Number = int64(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Zigzag = int32(service.Zigzag(n))
-		}
-		if i+4 < uint(len(b)) && b[i] == 6<<3|5 {
-			m.Fixed = service.Fixed32(b[i+1:])
-			i += 5
-		}
-		if i+8 < uint(len(b)) && b[i] == 7<<3|1 {
-			m.Real = service.Double(b[i+1:])
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Level = Level(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 9<<3|2 || i+1 < uint(len(b)) && b[i] == 9<<3|0 {
-			m.in = b
-			i = m.List.Add(b, i, 9<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 10<<3|2 {
-			m.in = b
-			i = m.Counts.Add(b, i, 10<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 11<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Inner.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 12<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Maybe = int32(n)
-			m.HasMaybe = true
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // PriceRequest is a view of a PriceRequest.
@@ -234,103 +98,34 @@ type PriceRequest struct{ m *priceRequestFields }
 
 // priceRequestFields are the fields of a PriceRequest.
 type priceRequestFields struct {
-	Currency service.Text
-	Amount   int32
-	Pod      abi.Ref
+	in service.Encoded
 }
 
-var priceRequestNoFields priceRequestFields
-
-func (x PriceRequest) fields() *priceRequestFields {
-	if x.m == nil {
-		return &priceRequestNoFields
-	}
-	return x.m
-}
+func (x PriceRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // PriceRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func PriceRequestFromProto(raw []byte) PriceRequest {
-	items := make([]priceRequestFields, 1)
-	priceRequestRead(raw, 0, 0, items)
-	return PriceRequest{&items[0]}
+	return PriceRequest{&priceRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // Currency returns the field currency.
-func (x PriceRequest) Currency() string { return x.fields().Currency.String() }
+func (x PriceRequest) Currency() string { return x.in().Text(1<<3 | 2) }
 
 // Amount returns the field amount.
-func (x PriceRequest) Amount() int32 { return x.fields().Amount }
+func (x PriceRequest) Amount() int32 { return int32(x.in().Number(2<<3 | 0)) }
 
 // Pod returns the field pod.
 func (x PriceRequest) Pod() core.Pod {
-	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
+	return core.Pod(view.ByRef(abi.Ref(x.in().Number(3<<3|1)), &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x PriceRequest) HasPod() bool { return x.fields().Pod != 0 }
+func (x PriceRequest) HasPod() bool { return x.in().Number(3<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *priceRequestFields) reset() {
 	*m = priceRequestFields{}
-}
-
-// priceRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func priceRequestRead(b []byte, i uint, key uint64, items []priceRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *priceRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Currency = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Amount = int32(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // ChooseRequest is a view of a ChooseRequest.
@@ -338,11 +133,11 @@ type ChooseRequest struct{ m *chooseRequestFields }
 
 // chooseRequestFields are the fields of a ChooseRequest.
 type chooseRequestFields struct {
-	Pods  service.List[core.Pod]
-	Node  service.Text
-	Texts abi.Ref
-	in    []byte // The message, up to its end.
+	in   service.Encoded
+	Pods service.List[core.Pod]
 }
+
+func (x ChooseRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var chooseRequestNoFields chooseRequestFields
 
@@ -356,86 +151,29 @@ func (x ChooseRequest) fields() *chooseRequestFields {
 // ChooseRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ChooseRequestFromProto(raw []byte) ChooseRequest {
-	items := make([]chooseRequestFields, 1)
-	chooseRequestRead(raw, 0, 0, items)
-	return ChooseRequest{&items[0]}
+	return ChooseRequest{&chooseRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // Pods returns the field pods.
 func (x ChooseRequest) Pods() []core.Pod {
 	m := x.fields()
-	return m.Pods.Numbers(m.in, 1, view.Fixed64, service.Object[core.Pod](&core.TypeOfPod, view.Parts))
+	return m.Pods.Numbers(&m.in, 1, view.Fixed64, service.Object[core.Pod](&core.TypeOfPod, view.Parts))
 }
 
 // Node returns the field node.
-func (x ChooseRequest) Node() string { return x.fields().Node.String() }
+func (x ChooseRequest) Node() string { return x.in().Text(2<<3 | 2) }
 
 // Texts returns the field texts.
 func (x ChooseRequest) Texts() core.ConfigMap {
-	return core.ConfigMap(view.ByRef(x.fields().Texts, &core.TypeOfConfigMap, view.Whole))
+	return core.ConfigMap(view.ByRef(abi.Ref(x.in().Number(3<<3|1)), &core.TypeOfConfigMap, view.Whole))
 }
 
 // HasTexts reports whether there is a field texts.
-func (x ChooseRequest) HasTexts() bool { return x.fields().Texts != 0 }
+func (x ChooseRequest) HasTexts() bool { return x.in().Number(3<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *chooseRequestFields) reset() {
 	*m = chooseRequestFields{}
-}
-
-// chooseRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func chooseRequestRead(b []byte, i uint, key uint64, items []chooseRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *chooseRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|1 {
-			m.in = b
-			i = m.Pods.Add(b, i, 1<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Node = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 3<<3|1 {
-			m.Texts = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // RateResponse is a view of a RateResponse.
@@ -443,83 +181,19 @@ type RateResponse struct{ m *rateResponseFields }
 
 // rateResponseFields are the fields of a RateResponse.
 type rateResponseFields struct {
-	Rate int64
-	Pad  service.Text
+	in service.Encoded
 }
 
-var rateResponseNoFields rateResponseFields
-
-func (x RateResponse) fields() *rateResponseFields {
-	if x.m == nil {
-		return &rateResponseNoFields
-	}
-	return x.m
-}
+func (x RateResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // RateResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func RateResponseFromProto(raw []byte) RateResponse {
-	items := make([]rateResponseFields, 1)
-	rateResponseRead(raw, 0, 0, items)
-	return RateResponse{&items[0]}
+	return RateResponse{&rateResponseFields{in: service.EncodedOf(raw)}}
 }
 
 // Rate returns the field rate.
-func (x RateResponse) Rate() int64 { return x.fields().Rate }
+func (x RateResponse) Rate() int64 { return int64(x.in().Number(1<<3 | 0)) }
 
 // Pad returns the field pad. Text that makes the answer long.
-func (x RateResponse) Pad() string { return x.fields().Pad.String() }
-
-// rateResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func rateResponseRead(b []byte, i uint, key uint64, items []rateResponseFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *rateResponseFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Rate = int64(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Pad = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x RateResponse) Pad() string { return x.in().Text(2<<3 | 2) }

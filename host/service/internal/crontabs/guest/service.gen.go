@@ -28,18 +28,18 @@ func RegisterCronTabs[P CronTabs](p P) {
 
 // The messages of Due, whose memory is used for each call.
 var (
-	cronTabsDueRequest  [1]dueRequestFields
+	cronTabsDueRequest  dueRequestFields
 	cronTabsDueResponse DueResponse
 )
 
 var cronTabsDue = service.Method[CronTabs]{
 	Name: "kubewasm.crontabs.v1.CronTabs/Due",
 	Call: func(p CronTabs, request, b []byte) ([]byte, error) {
-		dueRequestRead(request, 0, 0, cronTabsDueRequest[:])
+		cronTabsDueRequest.in = service.FromHost(request)
 		cronTabsDueResponse.reset()
-		err := p.Due(DueRequest{&cronTabsDueRequest[0]}, &cronTabsDueResponse)
+		err := p.Due(DueRequest{&cronTabsDueRequest}, &cronTabsDueResponse)
 		b = cronTabsDueResponse.append(b)
-		cronTabsDueRequest[0].reset()
+		cronTabsDueRequest.reset()
 		return b, err
 	},
 }

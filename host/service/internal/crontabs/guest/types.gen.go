@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
@@ -14,10 +16,11 @@ type DueRequest struct{ m *dueRequestFields }
 
 // dueRequestFields are the fields of a DueRequest.
 type dueRequestFields struct {
-	First  abi.Ref
+	in     service.Encoded
 	Others service.List[crontab.CronTab]
-	in     []byte // The message, up to its end.
 }
+
+func (x DueRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var dueRequestNoFields dueRequestFields
 
@@ -31,70 +34,24 @@ func (x DueRequest) fields() *dueRequestFields {
 // DueRequestFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func DueRequestFromProto(raw []byte) DueRequest {
-	items := make([]dueRequestFields, 1)
-	dueRequestRead(raw, 0, 0, items)
-	return DueRequest{&items[0]}
+	return DueRequest{&dueRequestFields{in: service.EncodedOf(raw)}}
 }
 
 // First returns the field first.
 func (x DueRequest) First() crontab.CronTab {
-	return crontab.CronTab(view.ByRef(x.fields().First, &crontab.TypeOfCronTab, view.JSON))
+	return crontab.CronTab(view.ByRef(abi.Ref(x.in().Number(1<<3|1)), &crontab.TypeOfCronTab, view.JSON))
 }
 
 // HasFirst reports whether there is a field first.
-func (x DueRequest) HasFirst() bool { return x.fields().First != 0 }
+func (x DueRequest) HasFirst() bool { return x.in().Number(1<<3|1) != 0 }
 
 // Others returns the field others.
 func (x DueRequest) Others() []crontab.CronTab {
 	m := x.fields()
-	return m.Others.Numbers(m.in, 2, view.Fixed64, service.Object[crontab.CronTab](&crontab.TypeOfCronTab, view.JSON))
+	return m.Others.Numbers(&m.in, 2, view.Fixed64, service.Object[crontab.CronTab](&crontab.TypeOfCronTab, view.JSON))
 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *dueRequestFields) reset() {
 	*m = dueRequestFields{}
-}
-
-// dueRequestRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func dueRequestRead(b []byte, i uint, key uint64, items []dueRequestFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *dueRequestFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+8 < uint(len(b)) && b[i] == 1<<3|1 {
-			m.First = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 || i+1 < uint(len(b)) && b[i] == 2<<3|1 {
-			m.in = b
-			i = m.Others.Add(b, i, 2<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }

@@ -87,324 +87,324 @@ func RegisterTest[P Test](p P) {
 
 // The messages of Echo, whose memory is used for each call.
 var (
-	testEchoRequest  [1]messageFields
+	testEchoRequest  messageFields
 	testEchoResponse MessageValue
 )
 
 var testEcho = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Echo",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testEchoRequest[:])
+		testEchoRequest.in = service.FromHost(request)
 		testEchoResponse.reset()
-		err := p.Echo(Message{&testEchoRequest[0]}, &testEchoResponse)
+		err := p.Echo(Message{&testEchoRequest}, &testEchoResponse)
 		b = testEchoResponse.append(b)
-		testEchoRequest[0].reset()
+		testEchoRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Trap, whose memory is used for each call.
 var (
-	testTrapRequest  [1]messageFields
+	testTrapRequest  messageFields
 	testTrapResponse MessageValue
 )
 
 var testTrap = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Trap",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTrapRequest[:])
+		testTrapRequest.in = service.FromHost(request)
 		testTrapResponse.reset()
-		err := p.Trap(Message{&testTrapRequest[0]}, &testTrapResponse)
+		err := p.Trap(Message{&testTrapRequest}, &testTrapResponse)
 		b = testTrapResponse.append(b)
-		testTrapRequest[0].reset()
+		testTrapRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Loop, whose memory is used for each call.
 var (
-	testLoopRequest  [1]messageFields
+	testLoopRequest  messageFields
 	testLoopResponse MessageValue
 )
 
 var testLoop = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Loop",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testLoopRequest[:])
+		testLoopRequest.in = service.FromHost(request)
 		testLoopResponse.reset()
-		err := p.Loop(Message{&testLoopRequest[0]}, &testLoopResponse)
+		err := p.Loop(Message{&testLoopRequest}, &testLoopResponse)
 		b = testLoopResponse.append(b)
-		testLoopRequest[0].reset()
+		testLoopRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Fail, whose memory is used for each call.
 var (
-	testFailRequest  [1]messageFields
+	testFailRequest  messageFields
 	testFailResponse MessageValue
 )
 
 var testFail = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Fail",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testFailRequest[:])
+		testFailRequest.in = service.FromHost(request)
 		testFailResponse.reset()
-		err := p.Fail(Message{&testFailRequest[0]}, &testFailResponse)
+		err := p.Fail(Message{&testFailRequest}, &testFailResponse)
 		b = testFailResponse.append(b)
-		testFailRequest[0].reset()
+		testFailRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Silent, whose memory is used for each call.
 var (
-	testSilentRequest  [1]messageFields
+	testSilentRequest  messageFields
 	testSilentResponse MessageValue
 )
 
 var testSilent = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Silent",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSilentRequest[:])
+		testSilentRequest.in = service.FromHost(request)
 		testSilentResponse.reset()
-		err := p.Silent(Message{&testSilentRequest[0]}, &testSilentResponse)
+		err := p.Silent(Message{&testSilentRequest}, &testSilentResponse)
 		b = testSilentResponse.append(b)
-		testSilentRequest[0].reset()
+		testSilentRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of OutOfBounds, whose memory is used for each call.
 var (
-	testOutOfBoundsRequest  [1]messageFields
+	testOutOfBoundsRequest  messageFields
 	testOutOfBoundsResponse MessageValue
 )
 
 var testOutOfBounds = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/OutOfBounds",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testOutOfBoundsRequest[:])
+		testOutOfBoundsRequest.in = service.FromHost(request)
 		testOutOfBoundsResponse.reset()
-		err := p.OutOfBounds(Message{&testOutOfBoundsRequest[0]}, &testOutOfBoundsResponse)
+		err := p.OutOfBounds(Message{&testOutOfBoundsRequest}, &testOutOfBoundsResponse)
 		b = testOutOfBoundsResponse.append(b)
-		testOutOfBoundsRequest[0].reset()
+		testOutOfBoundsRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Malformed, whose memory is used for each call.
 var (
-	testMalformedRequest  [1]messageFields
+	testMalformedRequest  messageFields
 	testMalformedResponse MessageValue
 )
 
 var testMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Malformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMalformedRequest[:])
+		testMalformedRequest.in = service.FromHost(request)
 		testMalformedResponse.reset()
-		err := p.Malformed(Message{&testMalformedRequest[0]}, &testMalformedResponse)
+		err := p.Malformed(Message{&testMalformedRequest}, &testMalformedResponse)
 		b = testMalformedResponse.append(b)
-		testMalformedRequest[0].reset()
+		testMalformedRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of ForeignRef, whose memory is used for each call.
 var (
-	testForeignRefRequest  [1]messageFields
+	testForeignRefRequest  messageFields
 	testForeignRefResponse MessageValue
 )
 
 var testForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testForeignRefRequest[:])
+		testForeignRefRequest.in = service.FromHost(request)
 		testForeignRefResponse.reset()
-		err := p.ForeignRef(Message{&testForeignRefRequest[0]}, &testForeignRefResponse)
+		err := p.ForeignRef(Message{&testForeignRefRequest}, &testForeignRefResponse)
 		b = testForeignRefResponse.append(b)
-		testForeignRefRequest[0].reset()
+		testForeignRefRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of AskForeignRef, whose memory is used for each call.
 var (
-	testAskForeignRefRequest  [1]messageFields
+	testAskForeignRefRequest  messageFields
 	testAskForeignRefResponse MessageValue
 )
 
 var testAskForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskForeignRefRequest[:])
+		testAskForeignRefRequest.in = service.FromHost(request)
 		testAskForeignRefResponse.reset()
-		err := p.AskForeignRef(Message{&testAskForeignRefRequest[0]}, &testAskForeignRefResponse)
+		err := p.AskForeignRef(Message{&testAskForeignRefRequest}, &testAskForeignRefResponse)
 		b = testAskForeignRefResponse.append(b)
-		testAskForeignRefRequest[0].reset()
+		testAskForeignRefRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of AskPart, whose memory is used for each call.
 var (
-	testAskPartRequest  [1]messageFields
+	testAskPartRequest  messageFields
 	testAskPartResponse MessageValue
 )
 
 var testAskPart = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskPart",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskPartRequest[:])
+		testAskPartRequest.in = service.FromHost(request)
 		testAskPartResponse.reset()
-		err := p.AskPart(Message{&testAskPartRequest[0]}, &testAskPartResponse)
+		err := p.AskPart(Message{&testAskPartRequest}, &testAskPartResponse)
 		b = testAskPartResponse.append(b)
-		testAskPartRequest[0].reset()
+		testAskPartRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of AskEntry, whose memory is used for each call.
 var (
-	testAskEntryRequest  [1]messageFields
+	testAskEntryRequest  messageFields
 	testAskEntryResponse MessageValue
 )
 
 var testAskEntry = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskEntry",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskEntryRequest[:])
+		testAskEntryRequest.in = service.FromHost(request)
 		testAskEntryResponse.reset()
-		err := p.AskEntry(Message{&testAskEntryRequest[0]}, &testAskEntryResponse)
+		err := p.AskEntry(Message{&testAskEntryRequest}, &testAskEntryResponse)
 		b = testAskEntryResponse.append(b)
-		testAskEntryRequest[0].reset()
+		testAskEntryRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of ServeLate, whose memory is used for each call.
 var (
-	testServeLateRequest  [1]messageFields
+	testServeLateRequest  messageFields
 	testServeLateResponse MessageValue
 )
 
 var testServeLate = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ServeLate",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testServeLateRequest[:])
+		testServeLateRequest.in = service.FromHost(request)
 		testServeLateResponse.reset()
-		err := p.ServeLate(Message{&testServeLateRequest[0]}, &testServeLateResponse)
+		err := p.ServeLate(Message{&testServeLateRequest}, &testServeLateResponse)
 		b = testServeLateResponse.append(b)
-		testServeLateRequest[0].reset()
+		testServeLateRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of TooLong, whose memory is used for each call.
 var (
-	testTooLongRequest  [1]messageFields
+	testTooLongRequest  messageFields
 	testTooLongResponse MessageValue
 )
 
 var testTooLong = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/TooLong",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testTooLongRequest[:])
+		testTooLongRequest.in = service.FromHost(request)
 		testTooLongResponse.reset()
-		err := p.TooLong(Message{&testTooLongRequest[0]}, &testTooLongResponse)
+		err := p.TooLong(Message{&testTooLongRequest}, &testTooLongResponse)
 		b = testTooLongResponse.append(b)
-		testTooLongRequest[0].reset()
+		testTooLongRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Swollen, whose memory is used for each call.
 var (
-	testSwollenRequest  [1]messageFields
+	testSwollenRequest  messageFields
 	testSwollenResponse MessageValue
 )
 
 var testSwollen = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Swollen",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testSwollenRequest[:])
+		testSwollenRequest.in = service.FromHost(request)
 		testSwollenResponse.reset()
-		err := p.Swollen(Message{&testSwollenRequest[0]}, &testSwollenResponse)
+		err := p.Swollen(Message{&testSwollenRequest}, &testSwollenResponse)
 		b = testSwollenResponse.append(b)
-		testSwollenRequest[0].reset()
+		testSwollenRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of AskHost, whose memory is used for each call.
 var (
-	testAskHostRequest  [1]messageFields
+	testAskHostRequest  messageFields
 	testAskHostResponse MessageValue
 )
 
 var testAskHost = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHost",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostRequest[:])
+		testAskHostRequest.in = service.FromHost(request)
 		testAskHostResponse.reset()
-		err := p.AskHost(Message{&testAskHostRequest[0]}, &testAskHostResponse)
+		err := p.AskHost(Message{&testAskHostRequest}, &testAskHostResponse)
 		b = testAskHostResponse.append(b)
-		testAskHostRequest[0].reset()
+		testAskHostRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of AskHostMalformed, whose memory is used for each call.
 var (
-	testAskHostMalformedRequest  [1]messageFields
+	testAskHostMalformedRequest  messageFields
 	testAskHostMalformedResponse MessageValue
 )
 
 var testAskHostMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHostMalformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testAskHostMalformedRequest[:])
+		testAskHostMalformedRequest.in = service.FromHost(request)
 		testAskHostMalformedResponse.reset()
-		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest[0]}, &testAskHostMalformedResponse)
+		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest}, &testAskHostMalformedResponse)
 		b = testAskHostMalformedResponse.append(b)
-		testAskHostMalformedRequest[0].reset()
+		testAskHostMalformedRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Name, whose memory is used for each call.
 var (
-	testNameRequest  [1]messageFields
+	testNameRequest  messageFields
 	testNameResponse MessageValue
 )
 
 var testName = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Name",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testNameRequest[:])
+		testNameRequest.in = service.FromHost(request)
 		testNameResponse.reset()
-		err := p.Name(Message{&testNameRequest[0]}, &testNameResponse)
+		err := p.Name(Message{&testNameRequest}, &testNameResponse)
 		b = testNameResponse.append(b)
-		testNameRequest[0].reset()
+		testNameRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Missing, whose memory is used for each call.
 var (
-	testMissingRequest  [1]messageFields
+	testMissingRequest  messageFields
 	testMissingResponse MessageValue
 )
 
 var testMissing = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Missing",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		messageRead(request, 0, 0, testMissingRequest[:])
+		testMissingRequest.in = service.FromHost(request)
 		testMissingResponse.reset()
-		err := p.Missing(Message{&testMissingRequest[0]}, &testMissingResponse)
+		err := p.Missing(Message{&testMissingRequest}, &testMissingResponse)
 		b = testMissingResponse.append(b)
-		testMissingRequest[0].reset()
+		testMissingRequest.reset()
 		return b, err
 	},
 }
@@ -418,7 +418,7 @@ func (Host) Ask(req *MessageValue) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return MessageFromProto(resp), nil
+	return Message{&messageFields{in: service.FromHost(resp)}}, nil
 }
 
 // Values has messages of Kubernetes that are no objects.
@@ -443,36 +443,36 @@ func RegisterValues[P Values](p P) {
 
 // The messages of Twice, whose memory is used for each call.
 var (
-	valuesTwiceRequest  [1]kubernetesFields
+	valuesTwiceRequest  kubernetesFields
 	valuesTwiceResponse KubernetesValue
 )
 
 var valuesTwice = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Twice",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		kubernetesRead(request, 0, 0, valuesTwiceRequest[:])
+		valuesTwiceRequest.in = service.FromHost(request)
 		valuesTwiceResponse.reset()
-		err := p.Twice(Kubernetes{&valuesTwiceRequest[0]}, &valuesTwiceResponse)
+		err := p.Twice(Kubernetes{&valuesTwiceRequest}, &valuesTwiceResponse)
 		b = valuesTwiceResponse.append(b)
-		valuesTwiceRequest[0].reset()
+		valuesTwiceRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Ping, whose memory is used for each call.
 var (
-	valuesPingRequest  [1]emptyFields
+	valuesPingRequest  emptyFields
 	valuesPingResponse EmptyValue
 )
 
 var valuesPing = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Ping",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		emptyRead(request, 0, 0, valuesPingRequest[:])
+		valuesPingRequest.in = service.FromHost(request)
 		valuesPingResponse.reset()
-		err := p.Ping(Empty{&valuesPingRequest[0]}, &valuesPingResponse)
+		err := p.Ping(Empty{&valuesPingRequest}, &valuesPingResponse)
 		b = valuesPingResponse.append(b)
-		valuesPingRequest[0].reset()
+		valuesPingRequest.reset()
 		return b, err
 	},
 }

@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/intstr"
@@ -18,56 +20,28 @@ type Message struct{ m *messageFields }
 
 // messageFields are the fields of a Message.
 type messageFields struct {
-	Text         service.Text
-	Data         service.Text
-	Flag         bool
-	I32          int32
-	I64          int64
-	U32          uint32
-	U64          uint64
-	S32          int32
-	S64          int64
-	F32          uint32
-	F64          uint64
-	Sf32         int32
-	Sf64         int64
-	Single       float32
-	Wide         float64
-	Color        Color
-	Inner        service.Messages[messageFields, Message]
-	List         service.Messages[messageFields, Message]
-	Texts        service.List[string]
-	Numbers      service.List[int32]
-	Zigzags      service.List[int64]
-	Doubles      service.List[float64]
-	Colors       service.List[Color]
-	Flags        service.List[bool]
-	Blobs        service.List[[]byte]
-	Labels       service.Entries[string]
-	Counts       service.Entries[int64]
-	Smalls       service.Entries[Small]
-	Maybe        int32
-	HasMaybe     bool
-	MaybeText    service.Text
-	HasMaybeText bool
-	First        service.Text
-	HasFirst     bool
-	Second       service.Messages[smallFields, Small]
-	Third        int64
-	HasThird     bool
-	Pod          abi.Ref
-	Nodes        service.List[core.Node]
-	ConfigMap    abi.Ref
-	Crate        abi.Ref
-	At           service.Found
-	Times        service.List[meta.Time]
-	Span         service.Found
-	Spans        service.Entries[meta.Duration]
-	Part         service.Messages[partFields, Part]
-	Shapes       service.List[Shape]
-	Far          uint64
-	in           []byte // The message, up to its end.
+	in      service.Encoded
+	Inner   service.Messages[messageFields, Message]
+	List    service.Messages[messageFields, Message]
+	Texts   service.List[string]
+	Numbers service.List[int32]
+	Zigzags service.List[int64]
+	Doubles service.List[float64]
+	Colors  service.List[Color]
+	Flags   service.List[bool]
+	Blobs   service.List[[]byte]
+	Labels  service.Entries[string]
+	Counts  service.Entries[int64]
+	Smalls  service.Entries[Small]
+	Second  service.Messages[smallFields, Small]
+	Nodes   service.List[core.Node]
+	Times   service.List[meta.Time]
+	Spans   service.Entries[meta.Duration]
+	Part    service.Messages[partFields, Part]
+	Shapes  service.List[Shape]
 }
+
+func (x Message) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var messageNoFields messageFields
 
@@ -80,583 +54,239 @@ func (x Message) fields() *messageFields {
 
 // MessageFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func MessageFromProto(raw []byte) Message {
-	items := make([]messageFields, 1)
-	messageRead(raw, 0, 0, items)
-	return Message{&items[0]}
-}
+func MessageFromProto(raw []byte) Message { return Message{&messageFields{in: service.EncodedOf(raw)}} }
 
 // Text returns the field text.
-func (x Message) Text() string { return x.fields().Text.String() }
+func (x Message) Text() string { return x.in().Text(1<<3 | 2) }
 
 // Data returns the field data.
-func (x Message) Data() []byte { return x.fields().Data.Bytes() }
+func (x Message) Data() []byte { return x.in().Data(2<<3 | 2) }
 
 // Flag returns the field flag.
-func (x Message) Flag() bool { return x.fields().Flag }
+func (x Message) Flag() bool { return x.in().Number(3<<3|0) != 0 }
 
 // I32 returns the field i32.
-func (x Message) I32() int32 { return x.fields().I32 }
+func (x Message) I32() int32 { return int32(x.in().Number(4<<3 | 0)) }
 
 // I64 returns the field i64.
-func (x Message) I64() int64 { return x.fields().I64 }
+func (x Message) I64() int64 { return int64(x.in().Number(5<<3 | 0)) }
 
 // U32 returns the field u32.
-func (x Message) U32() uint32 { return x.fields().U32 }
+func (x Message) U32() uint32 { return uint32(x.in().Number(6<<3 | 0)) }
 
 // U64 returns the field u64.
-func (x Message) U64() uint64 { return x.fields().U64 }
+func (x Message) U64() uint64 { return x.in().Number(7<<3 | 0) }
 
 // S32 returns the field s32.
-func (x Message) S32() int32 { return x.fields().S32 }
+func (x Message) S32() int32 { return int32(service.Zigzag(x.in().Number(8<<3 | 0))) }
 
 // S64 returns the field s64.
-func (x Message) S64() int64 { return x.fields().S64 }
+func (x Message) S64() int64 { return int64(service.Zigzag(x.in().Number(9<<3 | 0))) }
 
 // F32 returns the field f32.
-func (x Message) F32() uint32 { return x.fields().F32 }
+func (x Message) F32() uint32 { return uint32(x.in().Number(10<<3 | 5)) }
 
 // F64 returns the field f64.
-func (x Message) F64() uint64 { return x.fields().F64 }
+func (x Message) F64() uint64 { return x.in().Number(11<<3 | 1) }
 
 // Sf32 returns the field sf32.
-func (x Message) Sf32() int32 { return x.fields().Sf32 }
+func (x Message) Sf32() int32 { return int32(x.in().Number(12<<3 | 5)) }
 
 // Sf64 returns the field sf64.
-func (x Message) Sf64() int64 { return x.fields().Sf64 }
+func (x Message) Sf64() int64 { return int64(x.in().Number(13<<3 | 1)) }
 
 // Single returns the field single.
-func (x Message) Single() float32 { return x.fields().Single }
+func (x Message) Single() float32 { return service.Float32(x.in().Number(14<<3 | 5)) }
 
 // Wide returns the field wide.
-func (x Message) Wide() float64 { return x.fields().Wide }
+func (x Message) Wide() float64 { return service.Float64(x.in().Number(15<<3 | 1)) }
 
 // Color returns the field color.
-func (x Message) Color() Color { return x.fields().Color }
+func (x Message) Color() Color { return Color(x.in().Number(16<<3 | 0)) }
 
 // Inner returns the field inner.
 func (x Message) Inner() Message {
 	m := x.fields()
-	if items := m.Inner.Begin(); items != nil {
-		messageRead(m.in, m.Inner.First(), 0x18a, items)
-	}
-	return m.Inner.View()
+	return m.Inner.View(&m.in, 17<<3|2)
 }
 
 // HasInner reports whether there is a field inner.
-func (x Message) HasInner() bool { return x.fields().Inner.Has() }
+func (x Message) HasInner() bool { return x.in().Has(17<<3 | 2) }
 
 // List returns the field list.
 func (x Message) List() []Message {
 	m := x.fields()
-	if items := m.List.Begin(); items != nil {
-		messageRead(m.in, m.List.First(), 0x192, items)
-	}
-	return m.List.Views()
+	return m.List.Views(&m.in, 18<<3|2)
 }
 
 // Texts returns the field texts.
 func (x Message) Texts() []string {
 	m := x.fields()
-	return m.Texts.Values(m.in, 19, view.Text)
+	return m.Texts.Values(&m.in, 19, view.Text)
 }
 
 // Numbers returns the field numbers.
 func (x Message) Numbers() []int32 {
 	m := x.fields()
-	return m.Numbers.Numbers(m.in, 20, view.Varint, service.Int[int32])
+	return m.Numbers.Numbers(&m.in, 20, view.Varint, service.Int[int32])
 }
 
 // Zigzags returns the field zigzags.
 func (x Message) Zigzags() []int64 {
 	m := x.fields()
-	return m.Zigzags.Numbers(m.in, 21, view.Zigzag, service.Int[int64])
+	return m.Zigzags.Numbers(&m.in, 21, view.Zigzag, service.Int[int64])
 }
 
 // Doubles returns the field doubles.
 func (x Message) Doubles() []float64 {
 	m := x.fields()
-	return m.Doubles.Numbers(m.in, 22, view.Fixed64, service.Float64)
+	return m.Doubles.Numbers(&m.in, 22, view.Fixed64, service.Float64)
 }
 
 // Colors returns the field colors.
 func (x Message) Colors() []Color {
 	m := x.fields()
-	return m.Colors.Numbers(m.in, 23, view.Varint, service.Int[Color])
+	return m.Colors.Numbers(&m.in, 23, view.Varint, service.Int[Color])
 }
 
 // Flags returns the field flags.
 func (x Message) Flags() []bool {
 	m := x.fields()
-	return m.Flags.Numbers(m.in, 24, view.Varint, service.Bool)
+	return m.Flags.Numbers(&m.in, 24, view.Varint, service.Bool)
 }
 
 // Blobs returns the field blobs.
 func (x Message) Blobs() [][]byte {
 	m := x.fields()
-	return m.Blobs.Values(m.in, 25, view.Data)
+	return m.Blobs.Values(&m.in, 25, view.Data)
 }
 
 // Labels returns the field labels.
 func (x Message) Labels() service.Map[string] {
 	m := x.fields()
-	return m.Labels.Map(m.in, 26, view.Text)
+	return m.Labels.Map(&m.in, 26, view.Text)
 }
 
 // Counts returns the field counts.
 func (x Message) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(m.in, 27, view.Int[int64](view.Varint))
+	return m.Counts.Map(&m.in, 27, view.Int[int64](view.Varint))
 }
 
 // Smalls returns the field smalls.
 func (x Message) Smalls() service.Map[Small] {
 	m := x.fields()
-	return m.Smalls.Map(m.in, 28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
+	return m.Smalls.Map(&m.in, 28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
 }
 
 // Maybe returns the field maybe.
-func (x Message) Maybe() int32 { return x.fields().Maybe }
+func (x Message) Maybe() int32 { return int32(x.in().Number(29<<3 | 0)) }
 
 // HasMaybe reports whether there is a field maybe.
-func (x Message) HasMaybe() bool { return x.fields().HasMaybe }
+func (x Message) HasMaybe() bool { return x.in().Has(29<<3 | 0) }
 
 // MaybeText returns the field maybeText.
-func (x Message) MaybeText() string { return x.fields().MaybeText.String() }
+func (x Message) MaybeText() string { return x.in().Text(30<<3 | 2) }
 
 // HasMaybeText reports whether there is a field maybeText.
-func (x Message) HasMaybeText() bool { return x.fields().HasMaybeText }
+func (x Message) HasMaybeText() bool { return x.in().Has(30<<3 | 2) }
 
 // First returns the field first.
-func (x Message) First() string { return x.fields().First.String() }
+func (x Message) First() string { return x.in().Text(31<<3 | 2) }
 
 // HasFirst reports whether there is a field first.
-func (x Message) HasFirst() bool { return x.fields().HasFirst }
+func (x Message) HasFirst() bool { return x.in().Has(31<<3 | 2) }
 
 // Second returns the field second.
 func (x Message) Second() Small {
 	m := x.fields()
-	if items := m.Second.Begin(); items != nil {
-		smallRead(m.in, m.Second.First(), 0x282, items)
-	}
-	return m.Second.View()
+	return m.Second.View(&m.in, 32<<3|2)
 }
 
 // HasSecond reports whether there is a field second.
-func (x Message) HasSecond() bool { return x.fields().Second.Has() }
+func (x Message) HasSecond() bool { return x.in().Has(32<<3 | 2) }
 
 // Third returns the field third.
-func (x Message) Third() int64 { return x.fields().Third }
+func (x Message) Third() int64 { return int64(x.in().Number(33<<3 | 0)) }
 
 // HasThird reports whether there is a field third.
-func (x Message) HasThird() bool { return x.fields().HasThird }
+func (x Message) HasThird() bool { return x.in().Has(33<<3 | 0) }
 
 // Pod returns the field pod.
 func (x Message) Pod() core.Pod {
-	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
+	return core.Pod(view.ByRef(abi.Ref(x.in().Number(40<<3|1)), &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x Message) HasPod() bool { return x.fields().Pod != 0 }
+func (x Message) HasPod() bool { return x.in().Number(40<<3|1) != 0 }
 
 // Nodes returns the field nodes.
 func (x Message) Nodes() []core.Node {
 	m := x.fields()
-	return m.Nodes.Numbers(m.in, 41, view.Fixed64, service.Object[core.Node](&core.TypeOfNode, view.Parts))
+	return m.Nodes.Numbers(&m.in, 41, view.Fixed64, service.Object[core.Node](&core.TypeOfNode, view.Parts))
 }
 
 // ConfigMap returns the field configMap.
 func (x Message) ConfigMap() core.ConfigMap {
-	return core.ConfigMap(view.ByRef(x.fields().ConfigMap, &core.TypeOfConfigMap, view.Whole))
+	return core.ConfigMap(view.ByRef(abi.Ref(x.in().Number(42<<3|1)), &core.TypeOfConfigMap, view.Whole))
 }
 
 // HasConfigMap reports whether there is a field configMap.
-func (x Message) HasConfigMap() bool { return x.fields().ConfigMap != 0 }
+func (x Message) HasConfigMap() bool { return x.in().Number(42<<3|1) != 0 }
 
 // Crate returns the field crate.
 func (x Message) Crate() crontab.CronTab {
-	return crontab.CronTab(view.ByRef(x.fields().Crate, &crontab.TypeOfCronTab, view.JSON))
+	return crontab.CronTab(view.ByRef(abi.Ref(x.in().Number(43<<3|1)), &crontab.TypeOfCronTab, view.JSON))
 }
 
 // HasCrate reports whether there is a field crate.
-func (x Message) HasCrate() bool { return x.fields().Crate != 0 }
+func (x Message) HasCrate() bool { return x.in().Number(43<<3|1) != 0 }
 
 // At returns the field at.
-func (x Message) At() meta.Time {
-	m := x.fields()
-	return meta.ReadTimestamp(m.At.Value(m.in))
-}
+func (x Message) At() meta.Time { return meta.ReadTimestamp(x.in().Value(44<<3 | 2)) }
 
 // HasAt reports whether there is a field at.
-func (x Message) HasAt() bool { return x.fields().At.Has() }
+func (x Message) HasAt() bool { return x.in().Has(44<<3 | 2) }
 
 // Times returns the field times.
 func (x Message) Times() []meta.Time {
 	m := x.fields()
-	return m.Times.Values(m.in, 45, meta.ReadTimestamp)
+	return m.Times.Values(&m.in, 45, meta.ReadTimestamp)
 }
 
 // Span returns the field span.
-func (x Message) Span() meta.Duration {
-	m := x.fields()
-	return meta.ReadSpan(m.Span.Value(m.in))
-}
+func (x Message) Span() meta.Duration { return meta.ReadSpan(x.in().Value(46<<3 | 2)) }
 
 // HasSpan reports whether there is a field span.
-func (x Message) HasSpan() bool { return x.fields().Span.Has() }
+func (x Message) HasSpan() bool { return x.in().Has(46<<3 | 2) }
 
 // Spans returns the field spans.
 func (x Message) Spans() service.Map[meta.Duration] {
 	m := x.fields()
-	return m.Spans.Map(m.in, 47, meta.ReadSpan)
+	return m.Spans.Map(&m.in, 47, meta.ReadSpan)
 }
 
 // Part returns the field part.
 func (x Message) Part() Part {
 	m := x.fields()
-	if items := m.Part.Begin(); items != nil {
-		partRead(m.in, m.Part.First(), 0x382, items)
-	}
-	return m.Part.View()
+	return m.Part.View(&m.in, 48<<3|2)
 }
 
 // HasPart reports whether there is a field part.
-func (x Message) HasPart() bool { return x.fields().Part.Has() }
+func (x Message) HasPart() bool { return x.in().Has(48<<3 | 2) }
 
 // Shapes returns the field shapes.
 func (x Message) Shapes() []Shape {
 	m := x.fields()
-	return m.Shapes.Numbers(m.in, 49, view.Varint, service.Int[Shape])
+	return m.Shapes.Numbers(&m.in, 49, view.Varint, service.Int[Shape])
 }
 
 // Far returns the field far.
-func (x Message) Far() uint64 { return x.fields().Far }
+func (x Message) Far() uint64 { return x.in().Number(5000<<3 | 0) }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *messageFields) reset() {
 	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset(), Spans: m.Spans.Reset(), Part: m.Part.Reset()}
-}
-
-// messageRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func messageRead(b []byte, i uint, key uint64, items []messageFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *messageFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Text = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Data = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Flag = n != 0
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.I32 = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.I64 = int64(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 6<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.U32 = uint32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.U64 = n
-		}
-		if i+1 < uint(len(b)) && b[i] == 8<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.S32 = int32(service.Zigzag(n))
-		}
-		if i+1 < uint(len(b)) && b[i] == 9<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.S64 = service.Zigzag(n)
-		}
-		if i+4 < uint(len(b)) && b[i] == 10<<3|5 {
-			m.F32 = service.Fixed32(b[i+1:])
-			i += 5
-		}
-		if i+8 < uint(len(b)) && b[i] == 11<<3|1 {
-			m.F64 = service.Fixed64(b[i+1:])
-			i += 9
-		}
-		if i+4 < uint(len(b)) && b[i] == 12<<3|5 {
-			m.Sf32 = int32(service.Fixed32(b[i+1:]))
-			i += 5
-		}
-		if i+8 < uint(len(b)) && b[i] == 13<<3|1 {
-			m.Sf64 = int64(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i+4 < uint(len(b)) && b[i] == 14<<3|5 {
-			m.Single = service.Float(b[i+1:])
-			i += 5
-		}
-		if i+8 < uint(len(b)) && b[i] == 15<<3|1 {
-			m.Wide = service.Double(b[i+1:])
-			i += 9
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x80 && b[i+1] == 0x1 {
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Color = Color(n)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x1 {
-			m.in = b
-			from := i
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Inner.Set(from, i)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x92 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.List.Add(b, i, 0x192)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x9a && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Texts.Add(b, i, 0x19a)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xa2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa0 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Numbers.Add(b, i, 0x1a2)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xaa && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xa8 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Zigzags.Add(b, i, 0x1aa)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xb2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb1 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Doubles.Add(b, i, 0x1b2)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xba && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xb8 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Colors.Add(b, i, 0x1ba)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xc2 && b[i+1] == 0x1 || i+2 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Flags.Add(b, i, 0x1c2)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Blobs.Add(b, i, 0x1ca)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xd2 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Labels.Add(b, i, 0x1d2)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xda && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Counts.Add(b, i, 0x1da)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x1 {
-			m.in = b
-			i = m.Smalls.Add(b, i, 0x1e2)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xe8 && b[i+1] == 0x1 {
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Maybe = int32(n)
-			m.HasMaybe = true
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x1 {
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.MaybeText = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-			m.HasMaybeText = true
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x1 {
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.First = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-			m.HasFirst = true
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Second.Set(from, i)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x2 {
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Third = int64(n)
-			m.HasThird = true
-		}
-		if i+9 < uint(len(b)) && b[i] == 0xc1 && b[i+1] == 0x2 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+2:]))
-			i += 10
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xca && b[i+1] == 0x2 || i+2 < uint(len(b)) && b[i] == 0xc9 && b[i+1] == 0x2 {
-			m.in = b
-			i = m.Nodes.Add(b, i, 0x2ca)
-		}
-		if i+9 < uint(len(b)) && b[i] == 0xd1 && b[i+1] == 0x2 {
-			m.ConfigMap = abi.Ref(service.Fixed64(b[i+2:]))
-			i += 10
-		}
-		if i+9 < uint(len(b)) && b[i] == 0xd9 && b[i+1] == 0x2 {
-			m.Crate = abi.Ref(service.Fixed64(b[i+2:]))
-			i += 10
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xe2 && b[i+1] == 0x2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.At.Set(from, i)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xea && b[i+1] == 0x2 {
-			m.in = b
-			i = m.Times.Add(b, i, 0x2ea)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xf2 && b[i+1] == 0x2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Span.Set(from, i)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0xfa && b[i+1] == 0x2 {
-			m.in = b
-			i = m.Spans.Add(b, i, 0x2fa)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x82 && b[i+1] == 0x3 {
-			m.in = b
-			from := i
-			n := uint64(b[i+2])
-			if i += 3; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Part.Set(from, i)
-		}
-		if i+2 < uint(len(b)) && b[i] == 0x8a && b[i+1] == 0x3 || i+2 < uint(len(b)) && b[i] == 0x88 && b[i+1] == 0x3 {
-			m.in = b
-			i = m.Shapes.Add(b, i, 0x38a)
-		}
-		if i+3 < uint(len(b)) && b[i] == 0xc0 && b[i+1] == 0xb8 && b[i+2] == 0x2 {
-			n := uint64(b[i+3])
-			if i += 4; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Far = n
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // Small is a view of a Small.
@@ -664,101 +294,31 @@ type Small struct{ m *smallFields }
 
 // smallFields are the fields of a Small.
 type smallFields struct {
-	Name service.Text
-	N    int32
+	in service.Encoded
 }
 
-var smallNoFields smallFields
-
-func (x Small) fields() *smallFields {
-	if x.m == nil {
-		return &smallNoFields
-	}
-	return x.m
-}
+func (x Small) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // SmallFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func SmallFromProto(raw []byte) Small {
-	items := make([]smallFields, 1)
-	smallRead(raw, 0, 0, items)
-	return Small{&items[0]}
-}
+func SmallFromProto(raw []byte) Small { return Small{&smallFields{in: service.EncodedOf(raw)}} }
 
 // Name returns the field name.
-func (x Small) Name() string { return x.fields().Name.String() }
+func (x Small) Name() string { return x.in().Text(1<<3 | 2) }
 
 // N returns the field n.
-func (x Small) N() int32 { return x.fields().N }
-
-// smallRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func smallRead(b []byte, i uint, key uint64, items []smallFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *smallFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Name = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.N = int32(service.Zigzag(n))
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Small) N() int32 { return int32(service.Zigzag(x.in().Number(2<<3 | 0))) }
 
 // Kubernetes is a view of a Kubernetes.
 type Kubernetes struct{ m *kubernetesFields }
 
 // kubernetesFields are the fields of a Kubernetes.
 type kubernetesFields struct {
+	in         service.Encoded
 	Quantities service.List[resource.Quantity]
-	Limit      service.Found
-	Time       service.Found
-	MicroTime  service.Found
-	Duration   service.Found
-	Port       service.Found
-	Object     service.Found
-	in         []byte // The message, up to its end.
 }
+
+func (x Kubernetes) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var kubernetesNoFields kubernetesFields
 
@@ -772,192 +332,54 @@ func (x Kubernetes) fields() *kubernetesFields {
 // KubernetesFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func KubernetesFromProto(raw []byte) Kubernetes {
-	items := make([]kubernetesFields, 1)
-	kubernetesRead(raw, 0, 0, items)
-	return Kubernetes{&items[0]}
+	return Kubernetes{&kubernetesFields{in: service.EncodedOf(raw)}}
 }
 
 // Quantities returns the field quantities.
 func (x Kubernetes) Quantities() []resource.Quantity {
 	m := x.fields()
-	return m.Quantities.Values(m.in, 1, resource.Read)
+	return m.Quantities.Values(&m.in, 1, resource.Read)
 }
 
 // Limit returns the field limit.
-func (x Kubernetes) Limit() resource.Quantity {
-	m := x.fields()
-	return resource.Read(m.Limit.Value(m.in))
-}
+func (x Kubernetes) Limit() resource.Quantity { return resource.Read(x.in().Value(2<<3 | 2)) }
 
 // HasLimit reports whether there is a field limit.
-func (x Kubernetes) HasLimit() bool { return x.fields().Limit.Has() }
+func (x Kubernetes) HasLimit() bool { return x.in().Has(2<<3 | 2) }
 
 // Time returns the field time.
-func (x Kubernetes) Time() meta.Time {
-	m := x.fields()
-	return meta.ReadTime(m.Time.Value(m.in))
-}
+func (x Kubernetes) Time() meta.Time { return meta.ReadTime(x.in().Value(3<<3 | 2)) }
 
 // HasTime reports whether there is a field time.
-func (x Kubernetes) HasTime() bool { return x.fields().Time.Has() }
+func (x Kubernetes) HasTime() bool { return x.in().Has(3<<3 | 2) }
 
 // MicroTime returns the field microTime.
-func (x Kubernetes) MicroTime() meta.Time {
-	m := x.fields()
-	return meta.ReadMicroTime(m.MicroTime.Value(m.in))
-}
+func (x Kubernetes) MicroTime() meta.Time { return meta.ReadMicroTime(x.in().Value(4<<3 | 2)) }
 
 // HasMicroTime reports whether there is a field microTime.
-func (x Kubernetes) HasMicroTime() bool { return x.fields().MicroTime.Has() }
+func (x Kubernetes) HasMicroTime() bool { return x.in().Has(4<<3 | 2) }
 
 // Duration returns the field duration.
-func (x Kubernetes) Duration() meta.Duration {
-	m := x.fields()
-	return meta.ReadDuration(m.Duration.Value(m.in))
-}
+func (x Kubernetes) Duration() meta.Duration { return meta.ReadDuration(x.in().Value(5<<3 | 2)) }
 
 // HasDuration reports whether there is a field duration.
-func (x Kubernetes) HasDuration() bool { return x.fields().Duration.Has() }
+func (x Kubernetes) HasDuration() bool { return x.in().Has(5<<3 | 2) }
 
 // Port returns the field port.
-func (x Kubernetes) Port() intstr.IntOrString {
-	m := x.fields()
-	return intstr.Read(m.Port.Value(m.in))
-}
+func (x Kubernetes) Port() intstr.IntOrString { return intstr.Read(x.in().Value(6<<3 | 2)) }
 
 // HasPort reports whether there is a field port.
-func (x Kubernetes) HasPort() bool { return x.fields().Port.Has() }
+func (x Kubernetes) HasPort() bool { return x.in().Has(6<<3 | 2) }
 
 // Object returns the field object.
-func (x Kubernetes) Object() []byte {
-	m := x.fields()
-	return meta.ReadRaw(m.Object.Value(m.in))
-}
+func (x Kubernetes) Object() []byte { return meta.ReadRaw(x.in().Value(7<<3 | 2)) }
 
 // HasObject reports whether there is a field object.
-func (x Kubernetes) HasObject() bool { return x.fields().Object.Has() }
+func (x Kubernetes) HasObject() bool { return x.in().Has(7<<3 | 2) }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *kubernetesFields) reset() {
 	*m = kubernetesFields{}
-}
-
-// kubernetesRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func kubernetesRead(b []byte, i uint, key uint64, items []kubernetesFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *kubernetesFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			m.in = b
-			i = m.Quantities.Add(b, i, 1<<3|2)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Limit.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Time.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.MicroTime.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Duration.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Port.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 7<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Object.Set(from, i)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // Part is a view of a Part.
@@ -965,12 +387,11 @@ type Part struct{ m *partFields }
 
 // partFields are the fields of a Part.
 type partFields struct {
-	Name  service.Text
-	Shape Shape
+	in    service.Encoded
 	Inner service.Messages[partInnerFields, PartInner]
-	Made  service.Found
-	in    []byte // The message, up to its end.
 }
+
+func (x Part) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var partNoFields partFields
 
@@ -983,150 +404,46 @@ func (x Part) fields() *partFields {
 
 // PartFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func PartFromProto(raw []byte) Part {
-	items := make([]partFields, 1)
-	partRead(raw, 0, 0, items)
-	return Part{&items[0]}
-}
+func PartFromProto(raw []byte) Part { return Part{&partFields{in: service.EncodedOf(raw)}} }
 
 // Name is a field of an imported message.
-func (x Part) Name() string { return x.fields().Name.String() }
+func (x Part) Name() string { return x.in().Text(1<<3 | 2) }
 
 // Shape returns the field shape.
-func (x Part) Shape() Shape { return x.fields().Shape }
+func (x Part) Shape() Shape { return Shape(x.in().Number(2<<3 | 0)) }
 
 // Inner returns the field inner.
 func (x Part) Inner() PartInner {
 	m := x.fields()
-	if items := m.Inner.Begin(); items != nil {
-		partInnerRead(m.in, m.Inner.First(), 3<<3|2, items)
-	}
-	return m.Inner.View()
+	return m.Inner.View(&m.in, 3<<3|2)
 }
 
 // HasInner reports whether there is a field inner.
-func (x Part) HasInner() bool { return x.fields().Inner.Has() }
+func (x Part) HasInner() bool { return x.in().Has(3<<3 | 2) }
 
 // Made returns the field made.
-func (x Part) Made() meta.Time {
-	m := x.fields()
-	return meta.ReadTimestamp(m.Made.Value(m.in))
-}
+func (x Part) Made() meta.Time { return meta.ReadTimestamp(x.in().Value(4<<3 | 2)) }
 
 // HasMade reports whether there is a field made.
-func (x Part) HasMade() bool { return x.fields().Made.Has() }
-
-// partRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func partRead(b []byte, i uint, key uint64, items []partFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *partFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Name = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Shape = Shape(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Inner.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 4<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Made.Set(from, i)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Part) HasMade() bool { return x.in().Has(4<<3 | 2) }
 
 // Empty is a view of an Empty.
 type Empty struct{ m *emptyFields }
 
 // emptyFields are the fields of an Empty.
 type emptyFields struct {
+	in service.Encoded
 }
 
-var emptyNoFields emptyFields
-
-func (x Empty) fields() *emptyFields {
-	if x.m == nil {
-		return &emptyNoFields
-	}
-	return x.m
-}
+func (x Empty) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // EmptyFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func EmptyFromProto(raw []byte) Empty {
-	items := make([]emptyFields, 1)
-	emptyRead(raw, 0, 0, items)
-	return Empty{&items[0]}
-}
+func EmptyFromProto(raw []byte) Empty { return Empty{&emptyFields{in: service.EncodedOf(raw)}} }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *emptyFields) reset() {
 	*m = emptyFields{}
-}
-
-// emptyRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func emptyRead(b []byte, i uint, key uint64, items []emptyFields) {
 }
 
 // PartInner is a view of a PartInner.
@@ -1134,9 +451,11 @@ type PartInner struct{ m *partInnerFields }
 
 // partInnerFields are the fields of a PartInner.
 type partInnerFields struct {
+	in    service.Encoded
 	Parts service.Messages[partFields, Part]
-	in    []byte // The message, up to its end.
 }
+
+func (x PartInner) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var partInnerNoFields partInnerFields
 
@@ -1150,56 +469,11 @@ func (x PartInner) fields() *partInnerFields {
 // PartInnerFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func PartInnerFromProto(raw []byte) PartInner {
-	items := make([]partInnerFields, 1)
-	partInnerRead(raw, 0, 0, items)
-	return PartInner{&items[0]}
+	return PartInner{&partInnerFields{in: service.EncodedOf(raw)}}
 }
 
 // Parts returns the field parts.
 func (x PartInner) Parts() []Part {
 	m := x.fields()
-	if items := m.Parts.Begin(); items != nil {
-		partRead(m.in, m.Parts.First(), 1<<3|2, items)
-	}
-	return m.Parts.Views()
-}
-
-// partInnerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func partInnerRead(b []byte, i uint, key uint64, items []partInnerFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *partInnerFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			m.in = b
-			i = m.Parts.Add(b, i, 1<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
+	return m.Parts.Views(&m.in, 1<<3|2)
 }

@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
@@ -14,115 +16,36 @@ type Order struct{ m *orderFields }
 
 // orderFields are the fields of an Order.
 type orderFields struct {
-	Item     service.Text
-	Amount   int32
-	Priority Priority
-	Pod      abi.Ref
+	in service.Encoded
 }
 
-var orderNoFields orderFields
-
-func (x Order) fields() *orderFields {
-	if x.m == nil {
-		return &orderNoFields
-	}
-	return x.m
-}
+func (x Order) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // OrderFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func OrderFromProto(raw []byte) Order {
-	items := make([]orderFields, 1)
-	orderRead(raw, 0, 0, items)
-	return Order{&items[0]}
-}
+func OrderFromProto(raw []byte) Order { return Order{&orderFields{in: service.EncodedOf(raw)}} }
 
 // Item returns the field item. Another type, another number, and another
 // object.
-func (x Order) Item() []byte { return x.fields().Item.Bytes() }
+func (x Order) Item() []byte { return x.in().Data(1<<3 | 2) }
 
 // Amount returns the field amount.
-func (x Order) Amount() int32 { return x.fields().Amount }
+func (x Order) Amount() int32 { return int32(x.in().Number(7<<3 | 0)) }
 
 // Priority returns the field priority.
-func (x Order) Priority() Priority { return x.fields().Priority }
+func (x Order) Priority() Priority { return Priority(x.in().Number(3<<3 | 0)) }
 
 // Pod returns the field pod.
 func (x Order) Pod() core.Node {
-	return core.Node(view.ByRef(x.fields().Pod, &core.TypeOfNode, view.Parts))
+	return core.Node(view.ByRef(abi.Ref(x.in().Number(4<<3|1)), &core.TypeOfNode, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x Order) HasPod() bool { return x.fields().Pod != 0 }
+func (x Order) HasPod() bool { return x.in().Number(4<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
 func (m *orderFields) reset() {
 	*m = orderFields{}
-}
-
-// orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func orderRead(b []byte, i uint, key uint64, items []orderFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *orderFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Item = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 7<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Amount = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Priority = Priority(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
 }
 
 // CountResponse is a view of a CountResponse.
@@ -130,9 +53,11 @@ type CountResponse struct{ m *countResponseFields }
 
 // countResponseFields are the fields of a CountResponse.
 type countResponseFields struct {
+	in    service.Encoded
 	Count service.List[int32]
-	in    []byte // The message, up to its end.
 }
+
+func (x CountResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var countResponseNoFields countResponseFields
 
@@ -146,53 +71,11 @@ func (x CountResponse) fields() *countResponseFields {
 // CountResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
-	items := make([]countResponseFields, 1)
-	countResponseRead(raw, 0, 0, items)
-	return CountResponse{&items[0]}
+	return CountResponse{&countResponseFields{in: service.EncodedOf(raw)}}
 }
 
 // Count returns the field count. Several instead of one.
 func (x CountResponse) Count() []int32 {
 	m := x.fields()
-	return m.Count.Numbers(m.in, 1, view.Varint, service.Int[int32])
-}
-
-// countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *countResponseFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 || i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-			m.in = b
-			i = m.Count.Add(b, i, 1<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
+	return m.Count.Numbers(&m.in, 1, view.Varint, service.Int[int32])
 }

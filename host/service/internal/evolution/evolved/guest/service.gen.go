@@ -30,36 +30,36 @@ func RegisterOrders[P Orders](p P) {
 
 // The messages of Check, whose memory is used for each call.
 var (
-	ordersCheckRequest  [1]orderFields
+	ordersCheckRequest  orderFields
 	ordersCheckResponse Verdict
 )
 
 var ordersCheck = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Check",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		orderRead(request, 0, 0, ordersCheckRequest[:])
+		ordersCheckRequest.in = service.FromHost(request)
 		ordersCheckResponse.reset()
-		err := p.Check(Order{&ordersCheckRequest[0]}, &ordersCheckResponse)
+		err := p.Check(Order{&ordersCheckRequest}, &ordersCheckResponse)
 		b = ordersCheckResponse.append(b)
-		ordersCheckRequest[0].reset()
+		ordersCheckRequest.reset()
 		return b, err
 	},
 }
 
 // The messages of Cancel, whose memory is used for each call.
 var (
-	ordersCancelRequest  [1]orderFields
+	ordersCancelRequest  orderFields
 	ordersCancelResponse Verdict
 )
 
 var ordersCancel = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Cancel",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		orderRead(request, 0, 0, ordersCancelRequest[:])
+		ordersCancelRequest.in = service.FromHost(request)
 		ordersCancelResponse.reset()
-		err := p.Cancel(Order{&ordersCancelRequest[0]}, &ordersCancelResponse)
+		err := p.Cancel(Order{&ordersCancelRequest}, &ordersCancelResponse)
 		b = ordersCancelResponse.append(b)
-		ordersCancelRequest[0].reset()
+		ordersCancelRequest.reset()
 		return b, err
 	},
 }
@@ -73,7 +73,7 @@ func (Stock) Count(req *CountRequest) (CountResponse, error) {
 	if err != nil {
 		return CountResponse{}, err
 	}
-	return CountResponseFromProto(resp), nil
+	return CountResponse{&countResponseFields{in: service.FromHost(resp)}}, nil
 }
 
 // Reserve is an added method of the host.
@@ -82,7 +82,7 @@ func (Stock) Reserve(req *CountRequest) (CountResponse, error) {
 	if err != nil {
 		return CountResponse{}, err
 	}
-	return CountResponseFromProto(resp), nil
+	return CountResponse{&countResponseFields{in: service.FromHost(resp)}}, nil
 }
 
 // Verdict is a message that a plugin writes.

@@ -3,6 +3,8 @@
 package guest
 
 import (
+	"unsafe"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/service"
@@ -14,14 +16,12 @@ type Order struct{ m *orderFields }
 
 // orderFields are the fields of an Order.
 type orderFields struct {
-	Item     service.Text
-	Amount   int32
-	Priority Priority
-	Pod      abi.Ref
+	in       service.Encoded
 	Customer service.Messages[customerFields, Customer]
 	Tags     service.List[string]
-	in       []byte // The message, up to its end.
 }
+
+func (x Order) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 var orderNoFields orderFields
 
@@ -34,45 +34,38 @@ func (x Order) fields() *orderFields {
 
 // OrderFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func OrderFromProto(raw []byte) Order {
-	items := make([]orderFields, 1)
-	orderRead(raw, 0, 0, items)
-	return Order{&items[0]}
-}
+func OrderFromProto(raw []byte) Order { return Order{&orderFields{in: service.EncodedOf(raw)}} }
 
 // Item returns the field item.
-func (x Order) Item() string { return x.fields().Item.String() }
+func (x Order) Item() string { return x.in().Text(1<<3 | 2) }
 
 // Amount returns the field amount.
-func (x Order) Amount() int32 { return x.fields().Amount }
+func (x Order) Amount() int32 { return int32(x.in().Number(2<<3 | 0)) }
 
 // Priority returns the field priority.
-func (x Order) Priority() Priority { return x.fields().Priority }
+func (x Order) Priority() Priority { return Priority(x.in().Number(3<<3 | 0)) }
 
 // Pod returns the field pod.
 func (x Order) Pod() core.Pod {
-	return core.Pod(view.ByRef(x.fields().Pod, &core.TypeOfPod, view.Parts))
+	return core.Pod(view.ByRef(abi.Ref(x.in().Number(4<<3|1)), &core.TypeOfPod, view.Parts))
 }
 
 // HasPod reports whether there is a field pod.
-func (x Order) HasPod() bool { return x.fields().Pod != 0 }
+func (x Order) HasPod() bool { return x.in().Number(4<<3|1) != 0 }
 
 // Customer returns the field customer. Added fields, one of an added message.
 func (x Order) Customer() Customer {
 	m := x.fields()
-	if items := m.Customer.Begin(); items != nil {
-		customerRead(m.in, m.Customer.First(), 5<<3|2, items)
-	}
-	return m.Customer.View()
+	return m.Customer.View(&m.in, 5<<3|2)
 }
 
 // HasCustomer reports whether there is a field customer.
-func (x Order) HasCustomer() bool { return x.fields().Customer.Has() }
+func (x Order) HasCustomer() bool { return x.in().Has(5<<3 | 2) }
 
 // Tags returns the field tags.
 func (x Order) Tags() []string {
 	m := x.fields()
-	return m.Tags.Values(m.in, 6, view.Text)
+	return m.Tags.Values(&m.in, 6, view.Text)
 }
 
 // reset makes m empty and keeps the memory of its lists.
@@ -80,241 +73,43 @@ func (m *orderFields) reset() {
 	*m = orderFields{Customer: m.Customer.Reset()}
 }
 
-// orderRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func orderRead(b []byte, i uint, key uint64, items []orderFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *orderFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Item = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Amount = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 3<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Priority = Priority(n)
-		}
-		if i+8 < uint(len(b)) && b[i] == 4<<3|1 {
-			m.Pod = abi.Ref(service.Fixed64(b[i+1:]))
-			i += 9
-		}
-		if i+1 < uint(len(b)) && b[i] == 5<<3|2 {
-			m.in = b
-			from := i
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			i += uint(n)
-			m.Customer.Set(from, i)
-		}
-		if i+1 < uint(len(b)) && b[i] == 6<<3|2 {
-			m.in = b
-			i = m.Tags.Add(b, i, 6<<3|2)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
-
 // Customer is a view of a Customer.
 type Customer struct{ m *customerFields }
 
 // customerFields are the fields of a Customer.
 type customerFields struct {
-	Name service.Text
+	in service.Encoded
 }
 
-var customerNoFields customerFields
-
-func (x Customer) fields() *customerFields {
-	if x.m == nil {
-		return &customerNoFields
-	}
-	return x.m
-}
+func (x Customer) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // CustomerFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func CustomerFromProto(raw []byte) Customer {
-	items := make([]customerFields, 1)
-	customerRead(raw, 0, 0, items)
-	return Customer{&items[0]}
+	return Customer{&customerFields{in: service.EncodedOf(raw)}}
 }
 
 // Name returns the field name.
-func (x Customer) Name() string { return x.fields().Name.String() }
-
-// customerRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func customerRead(b []byte, i uint, key uint64, items []customerFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *customerFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|2 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			if n > uint64(uint(len(b))-i) {
-				break
-			}
-			m.Name = service.TextOf(b[i : i+uint(n)])
-			i += uint(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x Customer) Name() string { return x.in().Text(1<<3 | 2) }
 
 // CountResponse is a view of a CountResponse.
 type CountResponse struct{ m *countResponseFields }
 
 // countResponseFields are the fields of a CountResponse.
 type countResponseFields struct {
-	Count  int32
-	Coming int32
+	in service.Encoded
 }
 
-var countResponseNoFields countResponseFields
-
-func (x CountResponse) fields() *countResponseFields {
-	if x.m == nil {
-		return &countResponseNoFields
-	}
-	return x.m
-}
+func (x CountResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
 // CountResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
-	items := make([]countResponseFields, 1)
-	countResponseRead(raw, 0, 0, items)
-	return CountResponse{&items[0]}
+	return CountResponse{&countResponseFields{in: service.EncodedOf(raw)}}
 }
 
 // Count returns the field count.
-func (x CountResponse) Count() int32 { return x.fields().Count }
+func (x CountResponse) Count() int32 { return int32(x.in().Number(1<<3 | 0)) }
 
 // Coming returns the field coming.
-func (x CountResponse) Coming() int32 { return x.fields().Coming }
-
-// countResponseRead reads the messages of the field with the key in b[i:], or the one in b[i:] if key is 0.
-func countResponseRead(b []byte, i uint, key uint64, items []countResponseFields) {
-	if key == 0 {
-		items[0].read(b[i:])
-		return
-	}
-	for at := range items {
-		var end uint
-		if i+1 < uint(len(b)) && uint64(b[i]) == key && b[i+1] < 0x80 {
-			end = i + 2 + uint(b[i+1])
-			i += 2
-		} else {
-			i, end = service.Next(b, i, key)
-		}
-		if end < i || end > uint(len(b)) {
-			return
-		}
-		items[at].read(b[i:end])
-		i = end
-	}
-}
-
-// read reads one message.
-func (m *countResponseFields) read(b []byte) {
-	i := uint(0)
-	for { // Once, if all fields are known and in order.
-		start := i
-		if i+1 < uint(len(b)) && b[i] == 1<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Count = int32(n)
-		}
-		if i+1 < uint(len(b)) && b[i] == 2<<3|0 {
-			n := uint64(b[i+1])
-			if i += 2; n >= 0x80 {
-				n, i = service.Rest(b, i, n)
-			}
-			m.Coming = int32(n)
-		}
-		if i >= uint(len(b)) {
-			break
-		}
-		if i == start {
-			i = service.Skip(b, i) // A field that is not known.
-		}
-	}
-}
+func (x CountResponse) Coming() int32 { return int32(x.in().Number(2<<3 | 0)) }

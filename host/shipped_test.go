@@ -1,0 +1,244 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
+)
+
+// shippingSource is a module with its compiled form.
+type shippingSource struct {
+	bytesSource
+	form  []byte
+	asked []string
+}
+
+func (s *shippingSource) FetchCompiled(_ context.Context, platform string, _ []string) ([]byte, error) {
+	s.asked = append(s.asked, platform)
+	if s.form == nil {
+		return nil, fs.ErrNotExist
+	}
+	return s.form, nil
+}
+
+// described returns a compiled form with another description.
+func described(t *testing.T, form []byte, change func(*shipped)) []byte {
+	t.Helper()
+	about, stub, code, err := parseShipped(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(&about)
+	text, err := json.Marshal(about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := binary.LittleEndian.AppendUint32([]byte(shippedMagic), uint32(len(text)))
+	return bytes.Join([][]byte{head, text, stub, code}, nil)
+}
+
+// TestCompiledForms loads a module whose source has a compiled form that is as it should be or
+// not. The guest answers in any case, and the log says why a form was not used.
+func TestCompiledForms(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("wazero does not compile for " + runtime.GOARCH)
+	}
+	module, err := os.ReadFile("testdata/noop.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	precompile := func(module []byte, limits Limits) []byte {
+		form, err := Precompile(t.Context(), module, limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return form
+	}
+	intact := precompile(module, Limits{})
+	if again := precompile(module, Limits{}); !bytes.Equal(again, intact) {
+		t.Error("two compiled forms of a module differ")
+	}
+	about, _, _, err := parseShipped(intact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(intact)
+	flipped[len(flipped)-10] ^= 1
+	for _, test := range []struct {
+		name string
+		form []byte
+		// granted are the forms that Config.Compiled grants.
+		granted [][]byte
+		// fresh reports whether the machine code is from the form; asked how often the form is
+		// fetched; log is in the warning.
+		used, uncached bool
+		asked          int
+		log            string
+	}{
+		{name: "granted", form: intact, granted: [][]byte{intact}, used: true, asked: 1},
+		{name: "granted among others", form: intact, granted: [][]byte{module, intact}, used: true, asked: 1},
+		{name: "not granted", form: intact},
+		{name: "another granted", form: intact, granted: [][]byte{module}, asked: 1, log: "which compiled does not grant"},
+		{name: "absent", granted: [][]byte{intact}, asked: 1, log: "file does not exist"},
+		{name: "cut off", form: intact[:len(intact)-1], granted: [][]byte{intact}, asked: 1, log: "which compiled does not grant"},
+		{name: "with a changed bit", form: flipped, granted: [][]byte{intact}, asked: 1, log: "which compiled does not grant"},
+		{name: "granted without a cache", form: intact, granted: [][]byte{intact}, uncached: true, log: "no CacheDir"},
+		{name: "granted and not a form", form: module, granted: [][]byte{module}, asked: 1, log: "no compiled form of this version"},
+		{name: "granted and cut off", form: intact[:len(intact)-1], granted: [][]byte{intact[:len(intact)-1]}, asked: 1, log: "after its description"},
+		{name: "granted and of another module", asked: 1, log: "it is of the module", form: precompile(append(bytes.Clone(module), 0, 3, 1, 'x', 0), Limits{})},
+		{name: "granted and for other limits", asked: 1, log: "limits.memoryBytes", form: precompile(module, Limits{MemoryBytes: 1 << 20})},
+		{name: "granted and for another engine", asked: 1, log: "wazero-v0.0.1", form: described(t, intact, func(s *shipped) {
+			s.Engine = "wazero-v0.0.1" + strings.TrimPrefix(s.Engine, "wazero-")
+		})},
+		{name: "granted and for another platform", asked: 1, log: "and the engine here is", form: described(t, intact, func(s *shipped) {
+			s.Engine = strings.Replace(s.Engine, runtime.GOARCH, "riscv64", 1)
+		})},
+		{name: "granted and for another processor", asked: 1, log: "for a processor without a feature", form: described(t, intact, func(s *shipped) {
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, s.Engine), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			_, stub, _, _ := parseShipped(intact)
+			name := filepath.Join(dir, "stub")
+			if err := os.WriteFile(name, stub, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range (codeCache{dir: dir}).files(moduleOfStub(t, stub)) {
+				if filepath.Base(file) != about.File {
+					s.File = filepath.Base(file)
+				}
+			}
+		})},
+		{name: "granted and with a name that leads elsewhere", asked: 1, log: "not one of the stub", form: described(t, intact, func(s *shipped) { s.File = "../../x" })},
+		{name: "granted and with another stub", asked: 1, log: "its stub", form: func() []byte {
+			form := bytes.Clone(intact)
+			form[len(form)-about.Code-1] ^= 1
+			return form
+		}()},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.granted == nil && test.asked == 1 {
+				test.granted = [][]byte{test.form}
+			}
+			var granted []string
+			for _, form := range test.granted {
+				granted = append(granted, digestOf(form))
+			}
+			cfg := RuntimeConfig{CacheDir: t.TempDir()}
+			if test.uncached {
+				cfg.CacheDir = ""
+			}
+			rt, err := NewRuntime(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close(context.WithoutCancel(t.Context()))
+			source := &shippingSource{bytesSource: module, form: test.form}
+			var log bytes.Buffer
+			for _, name := range []string{"first", "second"} { // The second one has what the first has.
+				p, err := rt.Load(t.Context(), Config{Name: name, Source: source, Compiled: granted, Logger: slog.New(slog.NewTextHandler(&log, nil))}, Adapter{Kind: abi.KindScheduler})
+				if err != nil {
+					t.Fatal(err)
+				}
+				inst, err := p.Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+					t.Error(err)
+				}
+				inst.Release()
+				if got := p.current.Load().compiled.shipped; got != test.used {
+					t.Errorf("the compiled form was used is %v, want %v", got, test.used)
+				}
+			}
+			if len(source.asked) != test.asked || test.asked != 0 && source.asked[0] != Platform {
+				t.Errorf("the source was asked for %v, want %d times for %s", source.asked, test.asked, Platform)
+			}
+			if test.log == "" && strings.Contains(log.String(), "WARN") || !strings.Contains(log.String(), test.log) {
+				t.Errorf("the log is %s, want a warning with %q", log.String(), test.log)
+			}
+			if got := strings.Count(log.String(), "WARN"); got > 1 {
+				t.Errorf("%d warnings of one module, want one", got)
+			}
+		})
+	}
+}
+
+// TestSourceWithoutCompiledForms holds that a grant that can have no effect is reported.
+func TestSourceWithoutCompiledForms(t *testing.T) {
+	module, err := os.ReadFile("testdata/noop.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := NewRuntime(RuntimeConfig{CacheDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
+	var log bytes.Buffer
+	cfg := Config{Name: "noop", Source: Bytes(module), Compiled: []string{digestOf(module)}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	if _, err := rt.Load(t.Context(), cfg, Adapter{Kind: abi.KindScheduler}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "bytes has none") {
+		t.Errorf("the log is %s", log.String())
+	}
+}
+
+// moduleOfStub returns the module in the file of a stub.
+func moduleOfStub(t *testing.T, file []byte) []byte {
+	t.Helper()
+	about, length := binary.LittleEndian.Uint32(file[32:]), binary.LittleEndian.Uint32(file[36:])
+	return file[stubHeader+about:][:length]
+}
+
+// TestCompiledFiles holds under which names files have compiled forms, and that the mistakes of
+// a configuration are reported together.
+func TestCompiledFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zone.wasm")
+	source := File(file).(CompiledSource)
+	if _, err := source.FetchCompiled(t.Context(), "linux/amd64", nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the error is %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "zone.wasm.linux-amd64"), []byte("form"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := source.FetchCompiled(t.Context(), "linux/amd64", nil); err != nil || string(got) != "form" {
+		t.Errorf("the form is %q, error %v", got, err)
+	}
+	cfg := Config{Name: "zone", Source: source, Compiled: []string{strings.Repeat("0", 64), "12", "x"}}
+	var got []string
+	for _, err := range cfg.validate(nil) {
+		got = append(got, err.Error())
+	}
+	want := []string{`compiled[1] "12" is not 64 hexadecimal digits`, `compiled[2] "x" is not 64 hexadecimal digits`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("mistakes (-want +got)\n%s", diff)
+	}
+}
+
+func FuzzParseShipped(f *testing.F) {
+	f.Add([]byte(shippedMagic + "\x1c\x00\x00\x00{\"stub\": 1, \"code\":       2}abc"))
+	f.Add([]byte(shippedMagic + "\xff\xff\xff\xff{}"))
+	f.Fuzz(func(t *testing.T, form []byte) {
+		about, stub, code, err := parseShipped(form)
+		if err == nil && (len(stub) != about.Stub || len(code) != about.Code) {
+			t.Errorf("parts of %d and %d bytes, want %d and %d", len(stub), len(code), about.Stub, about.Code)
+		}
+	})
+}
