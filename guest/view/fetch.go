@@ -2,7 +2,6 @@ package view
 
 import (
 	"slices"
-	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -90,8 +89,13 @@ func (o *object) write(buf []byte) uint32 {
 	return hostPart(o.ref, uint32(o.part), wantedFields[o.wanted], buf)
 }
 
+// noFields are those of a part none of which was read. A plugin that looks up a label, which is
+// an entry, never has others: they are the largest piece of a part.
+var noFields [maxFields]field
+
 // partOf returns the message in field n of an object that is read by parts, which is an
-// object of its own.
+// object of its own. What was read of the version before is fetched now, and anything else
+// when it is read.
 func (o *object) partOf(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := reusable[message](&o.root, k)
@@ -99,15 +103,16 @@ func (o *object) partOf(version uint64, n uint32, t *Type) View {
 		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: abi.AllFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
-		c.fields = unsafe.SliceData(p.makeFields(len(t.Names)))
-		c.key = k
+		if c.key = k; p.wanted != 0 {
+			c.fields = &noFields[0]
+		}
 		o.root.add(&c.cached)
 	}
 	switch p := c.object; {
 	case p.wasRead:
 		p.wasRead = false
 		c.read(version)
-	case p.wanted != 0: // All fields are missing, so each is fetched when it is read.
+	case p.wanted != 0:
 		c.key = c.key.in(version)
 	}
 	return View{c, version}

@@ -13,8 +13,8 @@ import (
 type messages struct {
 	cached
 	// views is the result of accessors: a new slice for each version of the object,
-	// since a plugin may keep the one before. spare is the memory of the next ones.
-	views, spare []View
+	// since a plugin may keep the one before.
+	views []View
 	// elements are used again for the next version.
 	elements []message
 }
@@ -55,30 +55,32 @@ func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 		}
 		m.placeElements(n, l.elements)
 	}
-	l.views = l.newViews(count, m.object.once == nil)
+	l.views = m.object.newViews(count)
 	for i := range l.views {
 		l.views[i] = View{&l.elements[i], version}
 	}
 	return l.views
 }
 
-// newViews returns a slice that no version before had. For an object of which more
-// versions come it makes several at once: to allocate costs as much as to read a message.
-func (l *messages) newViews(n int, versions bool) []View {
-	if n > len(l.spare) {
-		room := n
-		if versions {
-			room = max(n, viewsAtOnce)
-		}
-		l.spare = make([]View, room)
+// newViews returns n views. Small lists of objects of which more versions come share an
+// allocation, which costs as much as to read a message: there are thousands of such objects,
+// so none has views to spare for itself.
+func (o *object) newViews(n int) []View {
+	if o.once != nil || n > viewsAtOnce {
+		return make([]View, n)
 	}
-	views := l.spare[:n:n]
-	l.spare = l.spare[n:]
+	if n > len(spareViews) {
+		spareViews = make([]View, viewsAtOnce)
+	}
+	views := spareViews[:n:n]
+	spareViews = spareViews[n:]
 	return views
 }
 
-// viewsAtOnce is how many views of a list are made at once.
+// viewsAtOnce is how many views are made at once, and spareViews are those that no list has yet.
 const viewsAtOnce = 16
+
+var spareViews []View
 
 // placeElements places the elements of field n, as many as there is room for, and
 // returns how many there are.
@@ -94,7 +96,11 @@ func (m *message) placeElements(n uint32, into []message) (count int) {
 		return count
 	}
 	b := m.object.bytes[:f.value>>32]
-	for start, end := wire.Find(b, int(f.first), tag); end >= 0; start, end = wire.Find(b, end, tag) {
+	for i := int(f.first); i < len(b); {
+		key, start, end := wire.Field(b, i)
+		if i = end; key != tag {
+			continue
+		}
 		if count < len(into) {
 			into[count].place(span(start, end))
 		}

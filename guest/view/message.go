@@ -33,7 +33,7 @@ type message struct {
 	// The bytes of the message, or its JSON, are object.bytes[at:end].
 	at, end uint32
 	// fields are the positions of the fields: the first of as many as there are
-	// Names, nil before the level is first read.
+	// Names, nil or noFields before the level is first read.
 	fields *field
 	typ    *Type
 	// serial is what View.Serial returns. With it a message takes one line of the processor's
@@ -91,7 +91,7 @@ func (m *message) read(version uint64) {
 	if m.object.unread {
 		m.object.fetch()
 	}
-	if m.fields == nil {
+	if m.fields == nil || m.fields == &noFields[0] {
 		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))
 	}
 	m.key = m.key.in(version)
@@ -237,7 +237,7 @@ func (m *message) keep(raw []byte, old string) string {
 	if m.object.kept {
 		return inPlace(raw)
 	}
-	if inPlace(raw) == old {
+	if wire.Equal(inPlace(raw), old) {
 		return old
 	}
 	return string(raw)

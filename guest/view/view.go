@@ -157,8 +157,11 @@ func (v View) Int64(n uint32) int64 {
 		m.ready(v.version, n)
 	}
 	f := m.field(n)
-	if f.version != uint32(v.version) && !(m.lacks(n) && m.hasNow(v.version, n)) {
-		return 0
+	if f.version != uint32(v.version) {
+		if !m.lacks(n) || !m.hasNow(v.version, n) {
+			return 0
+		}
+		f = m.field(n) // The fields may have got memory.
 	}
 	if f.first&isNumber != 0 {
 		return int64(f.value)
@@ -239,8 +242,11 @@ func (v View) Bool(n uint32) bool {
 		m.ready(v.version, n)
 	}
 	f := m.field(n)
-	if f.version != uint32(v.version) && !(m.lacks(n) && m.hasNow(v.version, n)) {
-		return false
+	if f.version != uint32(v.version) {
+		if !m.lacks(n) || !m.hasNow(v.version, n) {
+			return false
+		}
+		f = m.field(n)
 	}
 	if f.first&isNumber != 0 {
 		return f.value != 0

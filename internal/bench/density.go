@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -43,6 +44,8 @@ type load struct {
 	// Hooks are the modules of a node agent.
 	Hooks []string
 	Cache string
+	// Plain is set to load Module and to measure nothing but this.
+	Plain bool
 	// Idle is set to measure after the instances that served the calls are closed.
 	Idle bool
 	// Rounds is how often all are asked for loaded.Ask.
@@ -190,6 +193,9 @@ func runDensity(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
+	if l.Plain {
+		return runLoad(ctx, l)
+	}
 	start := time.Now()
 	cfg := host.RuntimeConfig{CacheDir: l.Cache}
 	if l.Idle {
@@ -243,6 +249,21 @@ func runDensity(ctx context.Context, text string) error {
 	}
 	runtime.KeepAlive(ask)
 	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+// runLoad is the process that loads one module.
+func runLoad(ctx context.Context, l load) error {
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: l.Cache})
+	if err != nil {
+		return err
+	}
+	defer rt.Close(ctx)
+	start := time.Now()
+	_, err = rt.Load(ctx, host.Config{Name: "plain", Source: host.File(l.Module)}, host.Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(loaded{Ready: time.Since(start)})
 }
 
 // all calls each function.

@@ -212,7 +212,14 @@ func read(taint Taint) (key, value, effect string) {
 		return taint.Key(), taint.Value(), taint.Effect()
 	}
 	for i := 0; i < len(raw); {
-		number, start, end := wire.Field(raw, i)
+		// A short text is read here: in a Go guest a call costs more than the field does.
+		number, start, end := uint64(raw[i]), i+2, 0
+		if start <= len(raw) && raw[start-1] < 0x80 {
+			end = start + int(raw[start-1])
+		}
+		if end == 0 || end > len(raw) || number&7 != uint64(wire.Bytes) || number >= 0x80 {
+			number, start, end = wire.Field(raw, i)
+		}
 		text := raw[start:end]
 		switch i = end; number {
 		case 1<<3 | uint64(wire.Bytes):

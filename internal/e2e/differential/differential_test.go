@@ -57,7 +57,7 @@ func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
 
 // newFramework makes a framework with one plugin. With a guest it takes the place
 // of the scheduler's plugin of that name, with more arguments.
-func newFramework(t *testing.T, rt *host.Runtime, lister fwk.SharedLister, name, guest, more string) framework.Framework {
+func newFramework(t testing.TB, rt *host.Runtime, lister fwk.SharedLister, name, guest, more string) framework.Framework {
 	t.Helper()
 	registry := plugins.NewInTreeRegistry()
 	var args apiruntime.Object

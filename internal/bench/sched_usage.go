@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
+)
+
+// benchUsage measures plugins that read what runs on a node: on a cluster in which as many
+// Pods run on each node as on a real one.
+func benchUsage(b *bench, rt *host.Runtime) error {
+	const nodes, each = 1000, 30
+	s := newSpreading(b.ctx, nodes, each)
+	for _, n := range s.infos {
+		fillNode(n.(*kube137test.NodeInfo))
+	}
+	what := fmt.Sprintf("%d Nodes, %d Pods on each", nodes, each)
+	var failed error
+	// cycle runs PreFilter and asks about each node.
+	cycle := func(p cyclePlugin) func(int) {
+		return func(n int) {
+			for range n {
+				state, err := s.preFilter(p)
+				if err != nil {
+					failed = err
+					continue
+				}
+				s.filter(p, state, 1)
+			}
+		}
+	}
+	var rows []comparison
+	for _, c := range []struct {
+		what, guest string
+		native      cyclePlugin
+	}{
+		{"resource fit", "../e2e/differential/testdata/noderesourcesfit", nativeFit{}},
+		{"spreading", "../../examples/sched/topology-spread", nativeSpread{}},
+	} {
+		file, err := guestbuild.Build(b.ctx, source(c.guest))
+		if err != nil {
+			return err
+		}
+		p, err := loadPlugin(b, rt, c.what, file, `, "limits": {"instances": 2}`)
+		if err != nil {
+			return err
+		}
+		guest := p.(cyclePlugin)
+		if err := s.agree(guest, c.native); err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+		rows = append(rows, comparison{c.what + ": PreFilter and Filter of each, " + what, target{ratio: 3}, cycle(guest), "native plugin", cycle(c.native)})
+	}
+	b.compareAll(rows...)
+	if failed != nil {
+		return failed
+	}
+	return benchNormalize(b, rt)
+}
+
+// agree returns an error unless both plugins say the same of each node.
+func (s *spreading) agree(guest, native cyclePlugin) error {
+	ours, err := s.preFilter(guest)
+	if err != nil {
+		return err
+	}
+	theirs, err := s.preFilter(native)
+	if err != nil {
+		return err
+	}
+	for _, n := range s.infos {
+		got, want := guest.Filter(s.ctx, ours, s.pod, n), native.Filter(s.ctx, theirs, s.pod, n)
+		if got.Code() != want.Code() {
+			return fmt.Errorf("node %s: the guest says %v, the native plugin %v", n.Node().Name, got, want)
+		}
+	}
+	return nil
+}
+
+// fillNode sets the resources of a node and what its Pods use of them: a third is full.
+func fillNode(n *kube137test.NodeInfo) {
+	n.Allocatable = kube137test.Resource{MilliCPU: 32_000, Memory: 128 << 30, EphemeralStorage: 100 << 30, AllowedPodNumber: 110}
+	if n.GetGeneration()%3 == 0 {
+		n.Allocatable.MilliCPU = 20_000
+	}
+	n.Requested.Memory = int64(len(n.GetPods())) << 29
+	n.NonZeroRequested = kube137test.Resource{MilliCPU: n.Requested.MilliCPU, Memory: n.Requested.Memory}
+}
+
+// nativeFit does in Go what the scheduler's own plugin NodeResourcesFit does for a Pod of
+// containers alone, which asks for nothing else than CPU, memory and storage.
+type nativeFit struct {
+	fwk.PreFilterPlugin
+	fwk.FilterPlugin
+}
+
+const fitKey = "fit"
+
+type fitState struct{ cpu, memory, storage int64 }
+
+func (f *fitState) Clone() fwk.StateData { return f }
+
+func (nativeFit) Name() string { return "native fit" }
+
+func (nativeFit) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	sum := corev1.ResourceList{}
+	for _, c := range pod.Spec.Containers {
+		for name, q := range c.Resources.Requests {
+			total := sum[name]
+			total.Add(q)
+			sum[name] = total
+		}
+	}
+	of := func(name corev1.ResourceName) *resource.Quantity { q := sum[name]; return &q }
+	state.Write(fitKey, &fitState{of(corev1.ResourceCPU).MilliValue(), of(corev1.ResourceMemory).Value(), of(corev1.ResourceEphemeralStorage).Value()})
+	return nil, nil
+}
+
+func (nativeFit) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
+	v, err := state.Read(fitKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	want := v.(*fitState)
+	reasons := make([]string, 0, 4)
+	never := false
+	if len(n.GetPods())+1 > n.GetAllocatable().GetAllowedPodNumber() {
+		reasons = append(reasons, "Too many pods")
+	}
+	check := func(name string, want, all, used int64) {
+		if want > 0 && want > all-used {
+			reasons = append(reasons, "Insufficient "+name)
+			never = never || want > all
+		}
+	}
+	check("cpu", want.cpu, n.GetAllocatable().GetMilliCPU(), n.GetRequested().GetMilliCPU())
+	check("memory", want.memory, n.GetAllocatable().GetMemory(), n.GetRequested().GetMemory())
+	check("ephemeral-storage", want.storage, n.GetAllocatable().GetEphemeralStorage(), n.GetRequested().GetEphemeralStorage())
+	switch {
+	case never:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasons...)
+	case len(reasons) != 0:
+		return fwk.NewStatus(fwk.Unschedulable, reasons...)
+	}
+	return nil
+}
+
+// benchNormalize measures NormalizeScore of a list of scores.
+func benchNormalize(b *bench, rt *host.Runtime) error {
+	file, err := guestbuild.Build(b.ctx, source("../e2e/differential/testdata/tainttoleration"))
+	if err != nil {
+		return err
+	}
+	p, err := loadPlugin(b, rt, "normalize", file, "")
+	if err != nil {
+		return err
+	}
+	guest := p.(fwk.ScorePlugin)
+	const count = 500
+	list := func() fwk.NodeScoreList {
+		scores := make(fwk.NodeScoreList, count)
+		for i := range scores {
+			scores[i] = fwk.NodeScore{Name: fmt.Sprint("node", i), Score: int64(i % 7)}
+		}
+		return scores
+	}
+	state, pod, theirs := kube137test.NewCycleState(), pod(), list()
+	ours := list()
+	var failed error
+	b.compare(fmt.Sprintf("NormalizeScore of %d scores", count), target{},
+		func(n int) {
+			for range n {
+				if status := guest.ScoreExtensions().NormalizeScore(b.ctx, state, pod, ours); !status.IsSuccess() {
+					failed = status.AsError()
+				}
+			}
+		},
+		"native plugin", func(n int) {
+			for range n {
+				normalizeReversed(theirs)
+			}
+		})
+	// Both have been turned round several times: a score is 0 to 100 by now.
+	first := list()
+	if status := guest.ScoreExtensions().NormalizeScore(b.ctx, state, pod, first); !status.IsSuccess() {
+		return status.AsError()
+	}
+	want := list()
+	normalizeReversed(want)
+	for i := range want {
+		if first[i] != want[i] {
+			return fmt.Errorf("score %d: the guest says %d, the native plugin %d", i, first[i].Score, want[i].Score)
+		}
+	}
+	return failed
+}
+
+// normalizeReversed does in Go what the guest does: none is best.
+func normalizeReversed(scores fwk.NodeScoreList) {
+	var most int64
+	for i := range scores {
+		most = max(most, scores[i].Score)
+	}
+	for i := range scores {
+		if most == 0 {
+			scores[i].Score = fwk.MaxNodeScore
+		} else {
+			scores[i].Score = fwk.MaxNodeScore - scores[i].Score*fwk.MaxNodeScore/most
+		}
+	}
+}
