@@ -401,6 +401,6 @@ func (c *compiled) link() error {
 	return c.linkErr
 }
 
-// moduleConfig is that of all modules. A source of random numbers that no guest reads keeps
-// wazero from making one of 5 KB for each.
-var moduleConfig = wazero.NewModuleConfig().WithStartFunctions().WithRandSource(rand.Reader)
+// moduleConfig is that of all modules: without a name, whatever the module says. A source of
+// random numbers that no guest reads keeps wazero from making one of 5 KB for each.
+var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader)
