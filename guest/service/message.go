@@ -2,6 +2,7 @@ package service
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -26,21 +27,28 @@ var given struct {
 type Encoded struct {
 	at unsafe.Pointer
 	n  uint32
-	// ordered is set for messages from hosts, whose fields come in the order of their numbers
-	// (section 9 of the SPEC): a look for a field ends at a larger number. Of other messages
-	// the last field with a number counts.
-	ordered bool
+	// from is where the field begins that was looked for last, or anyOrder. The fields of
+	// messages from hosts come in the order of their numbers (section 9 of the SPEC): a look
+	// for a field ends at a larger number, and begins at the field before if its number is
+	// smaller.
+	from uint32
 }
 
+// anyOrder stands in place of a position in a message whose fields may be in any order. Of
+// those with the same number the last counts.
+const anyOrder = math.MaxUint32
+
+func (e *Encoded) ordered() bool { return e.from != anyOrder }
+
 // EncodedOf returns the message in b, whose fields may be in any order.
-func EncodedOf(b []byte) Encoded { return encoded(b, false) }
+func EncodedOf(b []byte) Encoded { return encoded(b, anyOrder) }
 
 // FromHost returns the message in b, which a host has encoded. In native programs tests are
 // the host, so that fields may be in any order.
-func FromHost(b []byte) Encoded { return encoded(b, hostOrders) }
+func FromHost(b []byte) Encoded { return encoded(b, hostOrder) }
 
-func encoded(b []byte, ordered bool) Encoded {
-	return Encoded{unsafe.Pointer(unsafe.SliceData(b)), uint32(len(b)), ordered}
+func encoded(b []byte, from uint32) Encoded {
+	return Encoded{unsafe.Pointer(unsafe.SliceData(b)), uint32(len(b)), from}
 }
 
 func (e *Encoded) bytes() []byte { return unsafe.Slice((*byte)(e.at), e.n) }
@@ -97,25 +105,21 @@ func (e *Encoded) View(key uint64, t *view.Type) view.View {
 	return view.View{}
 }
 
-// steps has for each wire type the length of a field with a number below 0x80 or of no bytes,
-// what of its second byte counts as more length, and the bits that may not be set in that.
-var steps = [8]struct{ length, more, not uint8 }{
-	wire.Varint:  {2, 0, 0x80},
-	wire.Fixed64: {9, 0, 0},
-	wire.Bytes:   {2, 0x7f, 0x80},
-	wire.Fixed32: {5, 0, 0},
-	// The rest is malformed.
-	3: {0, 0, 0xff}, 4: {0, 0, 0xff}, 6: {0, 0, 0xff}, 7: {0, 0, 0xff},
-}
+// lengths has in four bits for each wire type how long a field is that has a number below 0x80
+// or no bytes. The lengths of types that are malformed do not matter.
+const lengths = 0xff5ff292
 
 // find returns where the value of the field with the key begins, 0 if there is none, and its
 // bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at
-// each byte, and leaves to findAny what few messages have.
+// each byte.
 func (e *Encoded) find(key uint64) (at uint, n uint64) {
-	if e == nil || !e.ordered || key >= 0x80 {
+	if e == nil || !e.ordered() || key >= 0x80 {
 		return e.findAny(key)
 	}
-	p, i, end := e.at, uint(0), uint(e.n)
+	p, i, end := e.at, uint(e.from), uint(e.n)
+	if i != 0 && uint64(*(*byte)(unsafe.Add(p, i))) > key {
+		i = 0
+	}
 	for i+1 < end { // A field has two bytes or more.
 		k := uint64(*(*byte)(unsafe.Add(p, i)))
 		n := *(*byte)(unsafe.Add(p, i+1))
@@ -123,21 +127,84 @@ func (e *Encoded) find(key uint64) (at uint, n uint64) {
 			if k > key {
 				return 0, 0
 			}
+			e.from = uint32(i)
 			if key&7 == uint64(wire.Varint) && n < 0x80 {
 				return i + 1, uint64(n)
 			}
 			if key&7 == uint64(wire.Bytes) && n < 0x80 && i+2+uint(n) <= end {
 				return i + 2, uint64(n)
 			}
-			return e.findAny(key)
+			return e.value(i)
 		}
-		step := &steps[k&7]
-		if n&step.not != 0 {
-			return e.findAny(key)
+		t := k & 7
+		i += uint(lengths >> (4 * t) & 15)
+		switch {
+		case t&^uint64(wire.Bytes) != 0:
+		case n >= 0x80:
+			i = e.after(i - 2)
+		case t == uint64(wire.Bytes):
+			i += uint(n)
 		}
-		i += uint(step.length) + uint(n&step.more)
 	}
 	return 0, 0
+}
+
+// value returns what find does of the field at i.
+func (e *Encoded) value(i uint) (at uint, n uint64) {
+	p, end := e.at, uint(e.n)
+	t := wire.Type(*(*byte)(unsafe.Add(p, i)) & 7)
+	i++
+	switch {
+	case t == wire.Varint && i+10 <= end:
+		word := *(*uint64)(unsafe.Add(p, i))
+		ends := ^word & 0x8080808080808080
+		n = word & (ends ^ (ends - 1)) & 0x7f7f7f7f7f7f7f7f // Up to the first byte below 0x80.
+		n = n&0x007f007f007f007f | n&0x7f007f007f007f00>>1
+		n = n&0x00003fff00003fff | n&0x3fff00003fff0000>>2
+		n = n&0x000000000fffffff | n&0x0fffffff00000000>>4
+		if ends == 0 {
+			ninth, tenth := uint64(*(*byte)(unsafe.Add(p, i+8))), uint64(*(*byte)(unsafe.Add(p, i+9)))
+			if n |= ninth & 0x7f << 56; ninth >= 0x80 {
+				n |= tenth << 63
+			}
+		}
+		return i, n
+	case t == wire.Varint:
+		at = i
+		for shift := uint(0); i < end && shift < 64; shift += 7 {
+			c := uint64(*(*byte)(unsafe.Add(p, i)))
+			i++
+			if n |= c & 0x7f << (shift & 63); c < 0x80 {
+				return at, n
+			}
+		}
+	case t == wire.Fixed64 && i+8 <= end:
+		return i, *(*uint64)(unsafe.Add(p, i))
+	case t == wire.Fixed32 && i+4 <= end:
+		return i, uint64(*(*uint32)(unsafe.Add(p, i)))
+	case t == wire.Bytes:
+		if k, start, end := wire.Field(e.bytes(), int(i-1)); k != 0 {
+			return uint(start), uint64(end - start)
+		}
+	}
+	return 0, 0
+}
+
+// after returns the index after the field at i, a long number or bytes.
+func (e *Encoded) after(i uint) uint {
+	if p := unsafe.Add(e.at, i); wire.Type(*(*byte)(p)&7) == wire.Varint && i+11 <= uint(e.n) {
+		// The last byte of a number is below 0x80.
+		ends := ^*(*uint64)(unsafe.Add(p, 1)) & 0x8080808080808080
+		if ends != 0 {
+			return i + 2 + uint(bits.TrailingZeros64(ends))/8
+		}
+		if *(*byte)(unsafe.Add(p, 9)) >= 0x80 {
+			return i + 11
+		}
+		return i + 10
+	}
+	_, _, end := wire.Field(e.bytes(), int(i))
+	return uint(end)
 }
 
 // findAny is find for any message.
@@ -155,7 +222,7 @@ func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
 			}
 			at = uint(end)
 		}
-		if e.ordered && k >= key {
+		if e.ordered() && k >= key {
 			break
 		}
 	}
@@ -170,7 +237,7 @@ func (e *Encoded) next(r *wire.Reader, field uint32) bool {
 		if r.Field == field {
 			return true
 		}
-		if e.ordered && r.Field > field {
+		if e.ordered() && r.Field > field {
 			break
 		}
 	}
@@ -236,7 +303,7 @@ func (l *Messages[M, V]) Reset() Messages[M, V] {
 // fill reads the messages in the fields of e with the key.
 func (m *messages[M, V]) fill(e *Encoded, key uint64) {
 	m.items, m.read = m.items[:0], true
-	if e.ordered {
+	if e.ordered() {
 		m.ordered(e, key)
 	} else {
 		for r := e.reader(); r.Next(); {
@@ -251,7 +318,7 @@ func (m *messages[M, V]) fill(e *Encoded, key uint64) {
 // ordered reads the messages in the fields of e with the key, which lie one after the other.
 func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 	for at, n := e.find(key); at != 0; {
-		m.add(Encoded{unsafe.Add(e.at, at), uint32(n), true})
+		m.add(Encoded{unsafe.Add(e.at, at), uint32(n), 0})
 		at += uint(n)
 		if room := cap(m.items) - len(m.items); room > 0 && key < 0x80 {
 			var count int
@@ -277,7 +344,7 @@ func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, ro
 			break
 		}
 		m := (*Encoded)(unsafe.Add(to, uintptr(count)*size))
-		m.at, m.n, m.ordered = unsafe.Add(p, at+2), uint32(n), true
+		m.at, m.n, m.from = unsafe.Add(p, at+2), uint32(n), 0
 		at += 2 + n
 		count++
 	}

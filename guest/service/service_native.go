@@ -10,8 +10,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
 )
 
-// hostOrders reports whether the fields of hosts' messages are in order.
-const hostOrders = false
+// hostOrder is what the messages of hosts begin with in place of the last position.
+const hostOrder = anyOrder
 
 // Has reports whether a method is one of the extension points of this program, by its full
 // name. Package servicetest uses it.

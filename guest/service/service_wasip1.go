@@ -8,8 +8,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
 
-// hostOrders reports whether the fields of hosts' messages are in order.
-const hostOrders = true
+// hostOrder is what the messages of hosts begin with in place of the last position.
+const hostOrder = 0
 
 //go:wasmimport kubewasm/service request
 func hostRequest(buf unsafe.Pointer, limit uint32) uint32
