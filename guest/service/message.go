@@ -99,14 +99,20 @@ func (e *Encoded) View(key uint64, t *view.Type) view.View {
 
 // steps has for each wire type the length of a field with a number below 0x80 or of no bytes,
 // what of its second byte counts as more length, and the bits that may not be set in that.
-var steps = [8]struct{ length, more, not uint8 }{
+var steps = [8]struct {
+	length    uint32
+	more, not uint8
+}{
 	wire.Varint:  {2, 0, 0x80},
 	wire.Fixed64: {9, 0, 0},
 	wire.Bytes:   {2, 0x7f, 0x80},
 	wire.Fixed32: {5, 0, 0},
-	// The rest is malformed.
-	3: {0, 0, 0xff}, 4: {0, 0, 0xff}, 6: {0, 0, 0xff}, 7: {0, 0, 0xff},
+	// The rest is malformed, and ends the message.
+	3: {beyond, 0, 0}, 4: {beyond, 0, 0}, 6: {beyond, 0, 0}, 7: {beyond, 0, 0},
 }
+
+// beyond is more than the length of any message.
+const beyond = 1 << 31
 
 // find returns where the value of the field with the key begins, 0 if there is none, and its
 // bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at
