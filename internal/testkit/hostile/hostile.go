@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -61,7 +62,7 @@ func (h *Host) instance(t *testing.T, file, function string) func() (uint64, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := wazero.NewRuntime(ctx)
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true))
 	t.Cleanup(func() { rt.Close(context.Background()) })
 	compiled, err := rt.CompileModule(ctx, module)
 	if err != nil {
@@ -122,7 +123,10 @@ func (h *Host) instance(t *testing.T, file, function string) func() (uint64, err
 	exported := instance.ExportedFunction(function)
 	return func() (uint64, error) {
 		h.said = nil
-		results, err := exported.Call(ctx)
+		// A call without end fails with its message.
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		results, err := exported.Call(bounded)
 		if err != nil {
 			return 0, err
 		}
