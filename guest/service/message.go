@@ -106,8 +106,8 @@ func (e *Encoded) View(key uint64, t *view.Type) view.View {
 }
 
 // lengths has in four bits for each wire type how long a field is that has a number below 0x80
-// or no bytes. The lengths of types that are malformed do not matter.
-const lengths = 0xff5ff292
+// or no bytes. The types without a length are malformed.
+const lengths = 0x00500292
 
 // find returns where the value of the field with the key begins, 0 if there is none, and its
 // bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at
@@ -140,6 +140,9 @@ func (e *Encoded) find(key uint64) (at uint, n uint64) {
 		i += uint(lengths >> (4 * t) & 15)
 		switch {
 		case t&^uint64(wire.Bytes) != 0:
+			if lengths>>(4*t)&15 == 0 {
+				return 0, 0
+			}
 		case n >= 0x80:
 			i = e.after(i - 2)
 		case t == uint64(wire.Bytes):
