@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
 // pick returns one of the values.
@@ -92,12 +93,8 @@ func TestLanguagesAgree(t *testing.T) {
 	}
 	defer rt.Close(context.Background())
 	load := func(t *testing.T, dir string) *admission.Engine {
-		file, err := guestbuild.Build(t.Context(), dir)
-		if err != nil {
-			t.Skip(err) // TestCases tells a missing toolchain from a mistake.
-		}
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{
-			Name: "policy", Source: host.File(file), GuestConfig: []byte(`{"labels": ["team", "example.com/tier"], "registries": ["registry.example.com/", "mirror.example.com/"]}`),
+			Name: "policy", Source: host.File(languages.Build(t, dir)), GuestConfig: []byte(`{"labels": ["team", "example.com/tier"], "registries": ["registry.example.com/", "mirror.example.com/"]}`),
 		}})
 		if err != nil {
 			t.Fatal(err)
