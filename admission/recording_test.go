@@ -2,12 +2,14 @@ package admission_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/testkit/race"
 	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
 )
 
@@ -73,5 +75,47 @@ func TestARecordingOfReviewsReplays(t *testing.T) {
 			}
 			replaying.Verify(t, shared, dir, calls/2, modules...)
 		})
+	}
+}
+
+// TestRecordingAllocations holds that recording all calls takes no more memory for each than a
+// copy of its object, what writes the file included.
+func TestRecordingAllocations(t *testing.T) {
+	allocated := func(recorded bool) (allocations, bytes float64) {
+		cfg := config(t, "labels", requiredLabels)
+		cfg.GuestConfig = []byte(`{"labels":["app"]}`)
+		if recorded {
+			cfg.Record = &record.Config{Path: t.TempDir(), QueueBytes: 1 << 30}
+		}
+		e := admission.NewEngine(load(t, cfg))
+		r := requestOf(string(podJSON(t)))
+		ctx := t.Context()
+		const calls = 500
+		call := func() {
+			if !e.Validate(ctx, r).Allowed {
+				t.Fatal("denied")
+			}
+		}
+		for range calls {
+			call()
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range calls {
+			call()
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs-before.Mallocs) / calls, float64(after.TotalAlloc-before.TotalAlloc) / calls
+	}
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	off, offBytes := allocated(false)
+	on, onBytes := allocated(true)
+	if more, want := onBytes-offBytes, float64(len(podJSON(t))); more > want {
+		t.Errorf("%.0f bytes more for a call, want at most the %.0f of its object", more, want)
+	}
+	if more, want := on-off, 40.0; more > want {
+		t.Errorf("%.0f allocations more for a call, want at most %.0f, the writer's among them", more, want)
 	}
 }
