@@ -114,7 +114,8 @@ func (c *Capabilities) answerTo(b *budget, name string, payload []byte) (answer 
 	defer func() { c.Caller.Count(name, err) }()
 	f, ok := answers[name]
 	if !ok {
-		return nil, fmt.Errorf("unknown operation %.200q", name)
+		namespace, operation, _ := strings.Cut(name, "/")
+		return nil, fmt.Errorf("unknown operation %.100q of namespace %.100q", operation, namespace)
 	}
 	if err := c.Caller.Scope().MayCall(name); err != nil {
 		return nil, err

@@ -44,7 +44,16 @@ func (v *Value[T]) Acquire() *Version[T] {
 
 // Release ends the use of a version that Acquire returned.
 func (v *Version[T]) Release() {
-	if v.users.Add(-1) == 0 && v.retired.Load() {
+	if v.users.Add(-1) == 0 {
+		v.settle()
+	}
+}
+
+// settle drains the version if it is retired and has no users. They are counted after it was
+// seen to be retired: one may have come since a release, before the version was replaced, but
+// none after that stays.
+func (v *Version[T]) settle() {
+	if v.retired.Load() && v.users.Load() == 0 {
 		v.drain()
 	}
 }
@@ -81,8 +90,6 @@ func (v *Value[T]) Replace(value T) (drained <-chan struct{}) {
 	}
 	v.current.Store(&Version[T]{Value: value, drained: make(chan struct{}), before: old.drained})
 	old.retired.Store(true)
-	if old.users.Load() == 0 {
-		old.drain()
-	}
+	old.settle()
 	return old.drained
 }
