@@ -41,12 +41,13 @@ func (p *prefix) Pick(req pickerguest.PickRequest, resp *pickerguest.PickRespons
 		}
 	}
 	blocks, critical := cached.Blocks(), req.Criticality() == pickerguest.CriticalityCritical
+	queueWeight, room := 1-p.CacheWeight, float64(p.MaxQueue+1)
 	left, scores := 0, resp.Scores
 	for _, e := range endpoints {
 		score, queue := -1.0, e.WaitingQueueSize()
 		if (queue <= p.MaxQueue || critical) && (p.DrainLabel == "" || !p.drains(e)) {
 			left++
-			score = (1 - p.CacheWeight) * (1 - float64(queue)/float64(p.MaxQueue+1))
+			score = queueWeight * (1 - float64(queue)/room)
 			if blocks.Len() > 0 {
 				score += p.CacheWeight * float64(blocks.Get(e.Name())) / float64(len(hashes))
 			}
