@@ -302,7 +302,8 @@ func (p *pool) move(inst *Instance) {
 }
 
 // sweep discards each idle instance that was idle in the sweep before, too, and that no caller
-// has taken in between. rest is called before.
+// has taken in between. rest is called with each that is idle: of the machine code of a plugin
+// that serves calls, what only its start needed stays away.
 func (p *pool) sweep(rest func()) {
 	for i := range p.slots {
 		inst := p.slots[i].take()
@@ -312,12 +313,12 @@ func (p *pool) sweep(rest func()) {
 		if p.guarded {
 			inst.linear.Show()
 		}
+		rest()
 		if !inst.swept {
 			inst.swept = true
 			p.put(inst)
 			continue
 		}
-		rest()
 		p.discard(inst)
 		p.lose(inst)
 	}
