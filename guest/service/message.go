@@ -94,7 +94,7 @@ func (e *Encoded) Value(key uint64) view.Value {
 		return view.Value{}
 	}
 	given.bytes = true
-	return view.Value{Raw: unsafe.Slice((*byte)(unsafe.Add(e.at, at)), n), Kept: true}
+	return view.Value{Raw: e.bytes()[at : at+uint(n) : at+uint(n)], Kept: true}
 }
 
 // View returns a view of a message of Kubernetes in the field with the key.
@@ -321,7 +321,11 @@ func (m *messages[M, V]) fill(e *Encoded, key uint64) {
 // ordered reads the messages in the fields of e with the key, which lie one after the other.
 func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 	for at, n := e.find(key); at != 0; {
-		m.add(Encoded{unsafe.Add(e.at, at), uint32(n), 0})
+		start := at
+		if n == 0 {
+			start = 0 // No pointer goes beyond the bytes, where another object may be.
+		}
+		m.add(Encoded{unsafe.Add(e.at, start), uint32(n), 0})
 		at += uint(n)
 		if room := cap(m.items) - len(m.items); room > 0 && key < 0x80 {
 			var count int
@@ -347,7 +351,11 @@ func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, ro
 			break
 		}
 		m := (*Encoded)(unsafe.Add(to, uintptr(count)*size))
-		m.at, m.n, m.from = unsafe.Add(p, at+2), uint32(n), 0
+		start := at + 2
+		if n == 0 {
+			start = 0 // As in ordered.
+		}
+		m.at, m.n, m.from = unsafe.Add(p, start), uint32(n), 0
 		at += 2 + n
 		count++
 	}
