@@ -16,9 +16,9 @@ import (
 var ErrMemory = errors.New("no memory for another instance")
 
 // MemoryInUse returns the linear memory, in bytes, that all instances of all
-// plugins have, and the snapshots that they begin from: the length that guests
-// see, as RuntimeConfig.MemoryBytes counts it. Instances that begin from one
-// snapshot share most of it.
+// plugins have, in the length that guests see, and the pages that the snapshots
+// store which they begin from. RuntimeConfig.MemoryBytes counts the same. Instances
+// that begin from one snapshot share most of it.
 func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 
 // newMemory makes the memory of a new instance, from the snapshot if there is

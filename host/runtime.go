@@ -64,9 +64,9 @@ type RuntimeConfig struct {
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
 	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
 	// an instance that does not fit is an [ErrMemory] unless the plugin has others to wait
-	// for. The length that guests see counts, although instances share most of it; a
-	// snapshot counts what it does not share with those of other plugins. This memory is
-	// not in Go's heap, and GOMEMLIMIT does not include it.
+	// for. The length that guests see counts, although instances share most of it; of a
+	// snapshot, what it does not share with those of other plugins and is not zero. This
+	// memory is not in Go's heap, and GOMEMLIMIT does not include it.
 	//
 	// 0 means half of the memory of the machine or of the process's cgroup, so
 	// that no plugin can have the process killed for its memory. Where that is

@@ -23,30 +23,46 @@ type Image struct {
 
 // NewImage copies memory. Unless base is nil, the image may share with it the pages that
 // are the same in both; base must then be closed after it. Close the image after all
-// memories that have it are free. The budget counts what is copied. The error is [ErrBudget].
+// memories that have it are free. The budget counts what is copied, which pages of zeros are
+// not where images are mapped. The error is [ErrBudget].
 func (a *Allocator) NewImage(memory []byte, base *Image) (*Image, error) {
-	i, size := &Image{budget: a.Budget, scratch: &sync.Pool{}}, len(memory)
-	own := span{0, size}
-	if base != nil && !a.Plain && base.file.mapped() {
+	i := &Image{budget: a.Budget, scratch: &sync.Pool{}}
+	if a.Plain {
+		if err := i.charge(len(memory)); err != nil {
+			return nil, err
+		}
+		i.bytes = make([]byte, len(memory))
+		copyPieces(i.bytes, memory)
+		return i, nil
+	}
+	own := span{0, len(memory)}
+	if base != nil && base.file.mapped() {
 		own = changes(memory, base.Bytes())
 		base.file.rest(base.bytes)
 		i.scratch = base.scratch
 	} else {
 		base = nil
 	}
-	i.charged = uint64(own.end - own.start)
-	if !a.Budget.take(i.charged) {
-		return nil, fmt.Errorf("%w: %d bytes wanted for an image, %d of %d in use", ErrBudget, i.charged, a.Budget.Used(), a.Budget.Limit())
+	if err := i.charge(stored(memory[own.start:own.end])); err != nil {
+		return nil, err
 	}
-	if a.Plain || !i.file.create(memory, own, base, &i.bytes) {
-		if base != nil {
-			a.Budget.give(i.charged)
-			return a.NewImage(memory, nil)
-		}
-		i.bytes = make([]byte, size)
-		copyPieces(i.bytes, memory)
+	if i.file.create(memory, own, base, &i.bytes) {
+		return i, nil
 	}
-	return i, nil
+	a.Budget.give(i.charged)
+	if base != nil {
+		return a.NewImage(memory, nil)
+	}
+	return (&Allocator{Budget: a.Budget, Plain: true}).NewImage(memory, nil)
+}
+
+// charge counts n bytes in the budget.
+func (i *Image) charge(n int) error {
+	i.charged = uint64(n)
+	if !i.budget.take(i.charged) {
+		return fmt.Errorf("%w: %d bytes wanted for an image, %d of %d in use", ErrBudget, n, i.budget.Used(), i.budget.Limit())
+	}
+	return nil
 }
 
 // MapImage returns an image that is size bytes of a file, a mapping of it: only the pages
@@ -83,6 +99,19 @@ func changes(memory, base []byte) span {
 	}
 	return s
 }
+
+// stored returns how many bytes of memory are in pages that a file has to store.
+func stored(memory []byte) (n int) {
+	for page := os.Getpagesize(); len(memory) != 0; {
+		piece := memory[:min(page, len(memory))]
+		if memory = memory[len(piece):]; !zero(piece) {
+			n += len(piece)
+		}
+	}
+	return n
+}
+
+func zero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 // Bytes returns the memory, which must not be written to. It is not valid after
 // Close.

@@ -1,7 +1,6 @@
 package snapmem
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -100,8 +99,6 @@ func (f *imageFile) rest(mapped []byte) {
 		_ = unix.Madvise(mapped, unix.MADV_DONTNEED)
 	}
 }
-
-func zero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 func writeAt(fd int, b []byte, at int64) bool {
 	for len(b) != 0 {
