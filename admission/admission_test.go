@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
 )
 
@@ -37,13 +38,8 @@ var shared *host.Runtime
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		// A closed plugin leaves the process, not the directory.
-		dir, err := os.MkdirTemp("", "admission")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		if shared, err = host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err != nil {
+		var err error
+		if shared, err = host.NewRuntime(compiled.Config()); err != nil {
 			panic(err)
 		}
 		defer shared.Close(context.Background())

@@ -11,6 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // A plugin decides on a container by its pod's annotation, and the decision is
@@ -32,7 +33,8 @@ func Example() {
 		}
 	}
 
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cacheDir}) // Loads again in milliseconds.
+	// With a directory for compiled modules, they load again in milliseconds.
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: compiled.Config().CacheDir})
 	if err != nil {
 		log.Fatal(err)
 	}

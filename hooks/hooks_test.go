@@ -9,6 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // The guests of the tests, by the name of their directory.
@@ -17,21 +18,12 @@ const (
 	scripted          = "./testdata/scripted"
 )
 
-var (
-	runtime *host.Runtime
-	// cacheDir holds compiled modules: compiling one takes seconds, and minutes
-	// under the race detector.
-	cacheDir string
-)
+var runtime *host.Runtime
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		var err error
-		if cacheDir, err = os.MkdirTemp("", "hooks"); err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(cacheDir)
-		if runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cacheDir}); err != nil {
+		if runtime, err = host.NewRuntime(compiled.Config()); err != nil {
 			panic(err)
 		}
 		defer runtime.Close(context.Background())

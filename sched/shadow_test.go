@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -27,7 +28,7 @@ type shadowed struct {
 }
 
 // compiledOnce returns the Runtime of the tests of shadows, which compiles a module once.
-var compiledOnce = sync.OnceValues(func() (*host.Runtime, error) { return host.NewRuntime(host.RuntimeConfig{}) })
+var compiledOnce = sync.OnceValues(func() (*host.Runtime, error) { return host.NewRuntime(compiled.Config()) })
 
 func newShadowed(t *testing.T, example, serving, candidate string) *shadowed {
 	t.Helper()

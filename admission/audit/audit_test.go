@@ -23,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/audit"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )
 
@@ -52,7 +53,7 @@ func rules(operation admissionregistrationv1.OperationType, group, resource stri
 	}}
 }
 
-var newRuntime = sync.OnceValues(func() (*host.Runtime, error) { return host.NewRuntime(host.RuntimeConfig{}) })
+var newRuntime = sync.OnceValues(func() (*host.Runtime, error) { return host.NewRuntime(compiled.Config()) })
 
 // scripted returns a policy of testdata/scripted that is asked about Pods, after change.
 func scripted(t testing.TB, name string, change func(*admission.PluginConfig)) admission.Policy {

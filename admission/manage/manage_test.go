@@ -31,6 +31,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
@@ -66,7 +67,7 @@ type fixture struct {
 // start returns a manager with a directory for files.
 func start(t *testing.T, change func(*manage.Config)) *fixture {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/policyserver"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
@@ -158,7 +159,7 @@ type testServer struct {
 func newServer(t *testing.T, change func(*policyserver.Config)) *testServer {
 	t.Helper()
 	s := &testServer{t: t, modules: newModules(t), observer: new(observer), log: guarded.NewLog()}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

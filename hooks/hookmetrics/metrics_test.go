@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // values returns the series of a registry that are not 0, durations without what
@@ -52,7 +53,7 @@ func TestDecisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir()})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

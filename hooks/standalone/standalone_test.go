@@ -27,6 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 const (
@@ -38,12 +39,8 @@ var runtime *host.Runtime
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "standalone")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		if runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err != nil {
+		var err error
+		if runtime, err = host.NewRuntime(compiled.Config()); err != nil {
 			panic(err)
 		}
 		defer runtime.Close(context.Background())

@@ -10,11 +10,12 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 func newRuntime(t testing.TB) *host.Runtime {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

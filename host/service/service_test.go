@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
@@ -42,7 +43,7 @@ func module(t testing.TB, schema []byte) []byte {
 
 func runtime(t testing.TB) *host.Runtime {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

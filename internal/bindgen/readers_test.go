@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/bindgen"
 	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/hostile"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
@@ -166,7 +167,7 @@ func TestReadersOfACustomResource(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeViews(t, language.Name, definition, filepath.Join(dir, views))
-			rt, err := host.NewRuntime(host.RuntimeConfig{})
+			rt, err := host.NewRuntime(compiled.Config())
 			if err != nil {
 				t.Fatal(err)
 			}

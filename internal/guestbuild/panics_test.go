@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
@@ -25,7 +26,7 @@ import (
 // function that is inlined otherwise is in the stack of a debug build.
 func TestStacks(t *testing.T) {
 	languages.Slow(t)
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
@@ -19,7 +20,7 @@ func TestWASILibC(t *testing.T) {
 	if _, err := os.Stat("/usr/lib/wasm32-wasi/libc.a"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("wasi-libc is not installed (Debian: wasi-libc)")
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

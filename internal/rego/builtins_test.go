@@ -28,6 +28,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/rego/compile"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // refused are the builtins that the host does not have, and why.
@@ -119,7 +120,7 @@ var dispatch = sync.OnceValues(func() (*dispatcher, error) {
 			d.hosts = append(d.hosts, name)
 		}
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		return nil, err
 	}

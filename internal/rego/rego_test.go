@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/rego/compile"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 const policies = "../../admission/testdata/rego/"
@@ -37,7 +38,7 @@ func load(t testing.TB, file, entrypoint, settings string) *policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/sched"
 	"github.com/kubewasm/kubewasm/sched/kube137"
 	"github.com/kubewasm/kubewasm/sched/kube137/kube137test"
@@ -31,12 +32,8 @@ var shared *host.Runtime
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "sched")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		if shared, err = host.NewRuntime(host.RuntimeConfig{CacheDir: dir}); err != nil {
+		var err error
+		if shared, err = host.NewRuntime(compiled.Config()); err != nil {
 			panic(err)
 		}
 		defer shared.Close(context.Background())

@@ -25,6 +25,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/audit"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // openReports is the module with the CustomResourceDefinitions of reports.
@@ -116,7 +117,7 @@ func TestAudit(t *testing.T) {
 		}
 		return nil
 	})
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // callers is an API server that is told by files, and not by objects, which webhooks there
@@ -103,7 +104,7 @@ plugins:
 		"feature-gates":                 {"APIServerWebhookAuthenticationToken=true,ManifestBasedAdmissionControlConfig=true"},
 	})
 
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // told sends a review to a webhook as an API server does, by its own code, and returns
@@ -107,7 +108,7 @@ func reviewOf(object string) *admissionv1.AdmissionReview {
 // engineOf returns an engine of guests by their names.
 func engineOf(t testing.TB, settings map[string]string, names ...string) *admission.Engine {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

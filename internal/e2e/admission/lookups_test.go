@@ -25,6 +25,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // watches counts the watches that a client has open, by the paths of their resources.
@@ -190,7 +191,7 @@ func TestPoliciesLookObjectsUp(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "makes-pods"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods"}}},
 	}, metav1.CreateOptions{}))
 
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,14 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // TestControllerRuntime holds that the webhook server of an operator can serve
 // an engine.
 func TestControllerRuntime(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

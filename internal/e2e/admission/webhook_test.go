@@ -32,6 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/e2e/guests"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 const (
@@ -179,7 +180,7 @@ func start(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/replay"
 	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/e2e/guests"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
@@ -271,7 +272,7 @@ func testReplay(t *testing.T, s *suite) {
 		s.bound(t, fmt.Sprintf("many-%d-%d", round, pods-1))
 		recording = open()
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
