@@ -12,7 +12,7 @@ help: ## Print this list.
 all: lint test ## Run what a change needs before it is pushed: lint and test.
 
 .PHONY: check
-check: ## Run all that .ci/run runs. It takes 50 minutes on two cores and installs Debian packages.
+check: ## Run all that .ci/run runs. It takes 40 minutes on two cores and installs Debian packages.
 	.ci/run
 
 .PHONY: test
@@ -24,10 +24,12 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 	go test -coverpkg=./... -coverprofile=cover.out ./...
 	go tool cover -func=cover.out | tail -n 1
 
-# The packages in which goroutines meet.
-.PHONY: race
-race: ## Run the tests under the race detector, which needs a C compiler: 6 minutes.
-	CGO_ENABLED=1 go test -race -timeout 50m ./abi ./codec/... ./host/... ./internal/diskcache ./internal/snapmem ./internal/objects ./admission/... ./hooks/...
+# The packages in which goroutines meet, those that take minutes first.
+.PHONY: race race-library race-adapters
+race: race-library race-adapters ## Run the tests under the race detector, which needs a C compiler: 8 minutes.
+race-library:
+	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
+race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
@@ -62,14 +64,15 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
-# The rewriter, what it generates code for, and the host: what depends on the processor. Left
-# out are tests that compile guests of megabytes, which takes minutes under qemu, and tests
-# that measure the memory of the process, which is that of qemu.
-ARM64_PACKAGES := ./abi ./codec ./internal/snapmem ./internal/objects ./internal/wasmbin ./internal/gowasm ./host ./host/replay
+# The rewriter, what it generates code for, and the host: what depends on the processor. The
+# forge runs all tests on a machine of this kind. Left out are tests that compile guests of
+# megabytes, which takes minutes under qemu, and tests that measure the memory of the process,
+# which is that of qemu.
+ARM64_PACKAGES := ./host ./internal/wasmbin ./abi ./internal/snapmem ./host/replay
 ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64
-arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 6 minutes.
+arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 3 minutes.
 	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m -skip '$(ARM64_SKIP)' $(ARM64_PACKAGES)
 
 # Where wazero interprets, and the byte order is another one than a guest's. Left out are tests

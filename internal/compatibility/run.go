@@ -49,7 +49,7 @@ func (r *runner) test(ctx context.Context, minor string) (*result, error) {
 	start := time.Now()
 	err := errors.Join(
 		r.goTest(ctx, res, filepath.Join("sched", adapter), "./..."),
-		r.goTest(ctx, res, filepath.Join("internal", "e2e"), "-modfile="+modfile, "-tags="+adapter, "./..."),
+		r.goTest(ctx, res, filepath.Join("internal", "e2e"), "-timeout=50m", "-modfile="+modfile, "-tags="+adapter, "./..."),
 		r.root(ctx, res),
 	)
 	fmt.Printf("== Kubernetes %s: %s\n", minor, time.Since(start).Round(time.Second))
@@ -102,12 +102,33 @@ func (r *runner) root(ctx context.Context, res *result) error {
 	if _, err := output(ctx, ".", "go", get...); err != nil {
 		return err
 	}
-	return r.goTest(ctx, res, ".", modfile, "-mod=mod", "./admission/...", "./codec/...", "./hooks/...", "./host/...", "./internal/objects/...", "./sched/...")
+	flags := []string{modfile, "-mod=mod"}
+	packages, err := importers(ctx, flags, "./admission/...", "./codec/...", "./hooks/...", "./host/...", "./internal/objects/...", "./sched/...")
+	if err != nil {
+		return err
+	}
+	return r.goTest(ctx, res, ".", append(flags, packages...)...)
 }
 
-// goTest runs go test with the arguments in dir and adds to res what it did.
+// importers returns the packages whose tests have a package of Kubernetes in them.
+func importers(ctx context.Context, flags []string, patterns ...string) (packages []string, err error) {
+	args := append([]string{"list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`}, flags...)
+	list, err := output(ctx, ".", "go", append(args, patterns...)...)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(list) {
+		if path, ok := strings.CutSuffix(strings.Fields(line)[0], ".test"); ok && strings.Contains(line, " k8s.io/") {
+			packages = append(packages, path)
+		}
+	}
+	return packages, nil
+}
+
+// goTest runs go test with the arguments in dir and adds to res what it did. Without flags of
+// its own it finds again what go test ./... has run.
 func (r *runner) goTest(ctx context.Context, res *result, dir string, args ...string) error {
-	args = append([]string{"test", "-json", "-timeout=50m"}, args...)
+	args = append([]string{"test", "-json"}, args...)
 	fmt.Printf("== Kubernetes %s: (cd %s && go %s)\n", res.minor, dir, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
