@@ -241,7 +241,9 @@ kind is missing`
 }
 
 func TestStackNamesFunctionsOfRustByTheirPaths(t *testing.T) {
-	_, err := acquire(t, load(t, config("rustnames"))).Call(t.Context(), abi.Filter, 0, 0, 0)
+	inst := acquire(t, load(t, config("rustnames")))
+	defer inst.Release()
+	_, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0)
 	var trap *host.TrapError
 	if !errors.As(err, &trap) {
 		t.Fatalf("got %T %v", err, err)
