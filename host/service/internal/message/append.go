@@ -44,8 +44,9 @@ func (e *encoder) fail(f *field, err error) {
 }
 
 func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
-	for i := range m.fields {
-		f := &m.fields[i]
+	fields := m.fields
+	for i := range fields {
+		f := &fields[i]
 		at := unsafe.Add(p, f.offset)
 		var n uint64
 		switch f.frequent {
