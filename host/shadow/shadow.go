@@ -320,7 +320,11 @@ func (s *Shadow) run(ctx context.Context) {
 	defer close(s.done)
 	rt := s.opts.Runtime.Beside(s.cfg.MemoryBytes)
 	defer func() {
-		if err := rt.Close(context.WithoutCancel(ctx)); err != nil {
+		err := rt.Close(context.WithoutCancel(ctx))
+		if n := rt.MemoryInUse(); err == nil && n != 0 {
+			err = fmt.Errorf("instances of the candidate still have %d bytes", n)
+		}
+		if err != nil {
 			s.log(slog.LevelError, "close shadow", "err", err)
 		}
 	}()
