@@ -373,7 +373,7 @@ func (s *Shadow) run(ctx context.Context) {
 
 // pollTime is how long a shadow without calls sleeps. It waits for no caller to wake it, which
 // would cost that as much as the rest of handing over a call, and often its processor.
-const pollTime = 10 * time.Millisecond
+const pollTime = 50 * time.Millisecond
 
 // next returns the next call, nil when ctx ends.
 func (s *Shadow) next(ctx context.Context) Call {
@@ -382,7 +382,7 @@ func (s *Shadow) next(ctx context.Context) Call {
 		case call := <-s.queue:
 			return call
 		default:
-			sleep(ctx, pollTime)
+			_ = s.throttle.Sleep(ctx, pollTime) // The loop ends with ctx.
 		}
 	}
 	return nil
