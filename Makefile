@@ -35,9 +35,9 @@ race-adapters:
 
 # Rust of Debian 12, the oldest that the crate supports, before one of the user's own.
 .PHONY: languages
-languages: ## Test the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
+languages: ## Test new plugins of each kind, and the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
-	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestNewPluginsInOther|TestMalformedMessages' \
+	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestNewPlugins|TestMalformedMessages' \
 	  ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./guest/conformance
 
 # The modules inside this one are apart so that an importer of kubewasm does not see

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
 // scaffolded runs kubewasm new in an empty directory and returns what it prints.
@@ -44,7 +46,8 @@ func paste(t *testing.T, printed string) string {
 	return string(out)
 }
 
-// TestNewPluginsWork runs the commands that kubewasm new prints as the next ones.
+// TestNewPluginsWork runs the commands that kubewasm new prints as the next ones. What the
+// guides have of other kinds is run by TestPaste.
 func TestNewPluginsWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: links the command in another module")
@@ -64,6 +67,9 @@ func TestNewPluginsWork(t *testing.T) {
 	}
 	for kind, test := range tests {
 		t.Run(kind, func(t *testing.T) {
+			if kind != "scheduler" {
+				languages.Slow(t)
+			}
 			out := paste(t, scaffolded(t, "-kind", kind, "my-plugin"))
 			var codes []string
 			for _, m := range regexp.MustCompile(`(?m)^exit code (\d+)$`).FindAllStringSubmatch(out, -1) {

@@ -44,8 +44,9 @@ func (e *encoder) fail(f *field, err error) {
 }
 
 func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
-	for i := range m.fields {
-		f := &m.fields[i]
+	fields := m.fields
+	for i := range fields {
+		f := &fields[i]
 		at := unsafe.Add(p, f.offset)
 		var n uint64
 		switch f.frequent {
@@ -66,6 +67,10 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		case numberField32:
 			n = uint64(*(*int32)(at))
+		case unsignedField32:
+			n = uint64(*(*uint32)(at))
+		case flagField:
+			n = uint64(*(*byte)(at))
 		case numberField64:
 			n = *(*uint64)(at)
 		default:
@@ -181,7 +186,7 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 func (e *encoder) entry(b []byte, f *field, key string, value unsafe.Pointer) []byte {
 	b, start := wire.BeginMessage(b, protowire.Number(f.number))
 	b = e.text(b, f, tagOf(1, protowire.BytesType), key)
-	return wire.EndMessage(e.value(b, f, tagOf(2, f.onWire()), value, true), start)
+	return wire.EndMessage(e.value(b, f, tagOf(2, f.onWire), value, true), start)
 }
 
 // value appends one value with a tag. An empty one is left out unless it is kept.
@@ -298,17 +303,4 @@ func (f *field) appendNumber(b []byte, n uint64) []byte {
 		return protowire.AppendFixed64(b, n)
 	}
 	return wire.AppendVarint(b, n)
-}
-
-// onWire returns the type that a single value has on the wire.
-func (f *field) onWire() protowire.Type {
-	switch f.wire {
-	case fixed32:
-		return protowire.Fixed32Type
-	case fixed64, object:
-		return protowire.Fixed64Type
-	case lengthDelimited, timestamp, duration:
-		return protowire.BytesType
-	}
-	return protowire.VarintType
 }

@@ -150,7 +150,7 @@ func appended(f *field, at unsafe.Pointer) unsafe.Pointer {
 // packed reads numbers that come in one field.
 func (d *decoder) packed(b []byte, f *field, at unsafe.Pointer) error {
 	n := 0
-	switch typ := f.onWire(); typ {
+	switch f.onWire {
 	case protowire.Fixed64Type:
 		n = len(b) / 8
 	case protowire.Fixed32Type:
@@ -240,7 +240,7 @@ func wireError(typ protowire.Type) error { return fmt.Errorf("it has wire type %
 // value reads the value that c is at into p.
 func (d *decoder) value(c *wire.Cursor, f *field, p unsafe.Pointer, depth int) error {
 	switch typ := c.Type(); {
-	case typ != f.onWire():
+	case typ != f.onWire:
 		return wireError(typ)
 	case typ == protowire.BytesType:
 		return d.bytes(c.Bytes(), f, p, depth)

@@ -1,0 +1,31 @@
+package admission_test
+
+import (
+	"testing"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// A process may have a hundred policies, so what one leaves behind is collected at 1 MB.
+func TestHeapOfAPolicyStaysSmall(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(t.Context())
+	cfg := config(t, "labels", requiredLabels)
+	cfg.GuestConfig = []byte(`{"labels": ["owner"]}`)
+	p, err := admission.Load(t.Context(), rt, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := admission.NewEngine(p)
+	before := rt.MemoryInUse()
+	for range 3000 {
+		engine.Validate(t.Context(), request(t, "note", "x"))
+	}
+	if grown := rt.MemoryInUse() - before; grown > 2<<20 {
+		t.Errorf("after 3000 calls the policy has %d bytes more than after its start, want at most 2 MiB", grown)
+	}
+}
