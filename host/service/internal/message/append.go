@@ -1,10 +1,12 @@
 package message
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -259,7 +261,18 @@ func (e *encoder) kubernetes(b []byte, f *field, tag uint64, p unsafe.Pointer) [
 }
 
 func (e *encoder) text(b []byte, f *field, tag uint64, s string) []byte {
-	if !validText(s) {
+	if n := len(s); 8 <= n && n <= 16 && tag < 0x80 { // As most names are: two words, which overlap.
+		first, last := (*[8]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-8))
+		const high = 0x8080808080808080
+		if start := len(b); start+18 <= cap(b) && (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
+			b = b[:start+18]
+			b[start], b[start+1] = byte(tag), byte(n)
+			*(*[8]byte)(b[start+2:]) = *first
+			*(*[8]byte)(b[start+n-6:]) = *last
+			return b[:start+2+n]
+		}
+	}
+	if !utf8.ValidString(s) {
 		e.fail(f, errText)
 	}
 	if tag < 0x80 && len(s) < 0x80 { // As nearly all are.

@@ -23,17 +23,6 @@ var (
 	errDeep   = fmt.Errorf("messages are nested more than %d deep", maxDepth)
 )
 
-func validText(s string) bool {
-	if n := len(s); n >= 8 && n <= 16 { // As most names are.
-		first, last := (*[8]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-8))
-		const high = 0x8080808080808080
-		if (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
-			return true
-		}
-	}
-	return utf8.ValidString(s)
-}
-
 const (
 	// maxDepth is how deep messages may nest.
 	maxDepth = 100
