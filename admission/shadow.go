@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
@@ -14,7 +13,7 @@ import (
 
 // background are the copies of a plugin that are asked after it.
 type background struct {
-	shadow, profile atomic.Pointer[shadow.Shadow]
+	shadow, profile shadow.Place
 }
 
 // checkShadow returns the mistakes of PluginConfig.Shadow.
@@ -41,7 +40,7 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	if err != nil {
 		return err
 	}
-	return p.background.shadow.Swap(s).Close(ctx)
+	return p.background.shadow.Put(ctx, s)
 }
 
 // BeginProfile begins to profile a copy of the plugin on the next calls of it.
@@ -50,14 +49,14 @@ func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
 	if err != nil {
 		return err
 	}
-	return p.background.profile.Swap(s).Close(ctx)
+	return p.background.profile.Put(ctx, s)
 }
 
 // Shadow returns the shadow of the plugin, nil if there was none.
-func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Load() }
+func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Shadow() }
 
 // Profile returns the profile that runs, or ran last, nil if there was none.
-func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Load() }
+func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Shadow() }
 
 func (p *Plugin) backgroundOptions() shadow.Options {
 	return shadow.Options{
@@ -72,12 +71,12 @@ func (p *Plugin) backgroundOptions() shadow.Options {
 }
 
 func (b *background) close(ctx context.Context) error {
-	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
+	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
 // sample returns the shadow and the profile as far as they sample the next call.
 func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
-	for i, s := range [...]*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+	for i, s := range [...]*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
 		if s.Sampled() && s.Room() {
 			sampled[i], any = s, true
 		}

@@ -506,7 +506,7 @@ func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Dec
 			continue
 		}
 		d, err := p.decide(ctx, encoded, req, parts)
-		if b := &p.background; b.shadow.Load() != nil || b.profile.Load() != nil {
+		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 			b.offer(req, parts, d, err)
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"sync/atomic"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
@@ -17,7 +16,7 @@ import (
 
 // background are the copies of a plugin that are asked after it.
 type background struct {
-	shadow, profile atomic.Pointer[shadow.Shadow]
+	shadow, profile shadow.Place
 }
 
 // candidate is a plugin that decides nothing.
@@ -44,7 +43,7 @@ func (e *Engine) BeginShadow(ctx context.Context, name string, cfg shadow.Config
 	if err != nil {
 		return err
 	}
-	return p.background.shadow.Swap(s).Close(ctx)
+	return p.background.shadow.Put(ctx, s)
 }
 
 // BeginProfile begins to profile a copy of a plugin on the next calls of it.
@@ -57,13 +56,13 @@ func (e *Engine) BeginProfile(ctx context.Context, name string, calls int) error
 	if err != nil {
 		return err
 	}
-	return p.background.profile.Swap(s).Close(ctx)
+	return p.background.profile.Put(ctx, s)
 }
 
 // Shadow returns the shadow of a plugin, nil if there was none.
 func (e *Engine) Shadow(name string) *shadow.Shadow {
 	if p, err := e.find(name); err == nil {
-		return p.background.shadow.Load()
+		return p.background.shadow.Shadow()
 	}
 	return nil
 }
@@ -71,7 +70,7 @@ func (e *Engine) Shadow(name string) *shadow.Shadow {
 // Profile returns the profile of a plugin that runs, or ran last, nil if there was none.
 func (e *Engine) Profile(name string) *shadow.Shadow {
 	if p, err := e.find(name); err == nil {
-		return p.background.profile.Load()
+		return p.background.profile.Shadow()
 	}
 	return nil
 }
@@ -107,14 +106,14 @@ func (p *plugin) backgroundOptions(logger *slog.Logger) shadow.Options {
 }
 
 func (b *background) close(ctx context.Context) error {
-	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
+	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
 // offer hands a call to the shadow and the profile, if they sample it. d and err are what came of
 // it.
 func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Decision, err error) {
 	var call shadow.Call
-	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+	for _, s := range []*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
 		if !s.Sampled() || !s.Room() {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/demangle"
 )
 
 // ErrClosed is the error of a call whose plugin was closed before it or
@@ -106,7 +107,7 @@ type TrapError struct {
 	// panic and its Go stack.
 	Output string
 	// Stack is the stack of WebAssembly functions, innermost first, one to a
-	// line, cut to 64 KiB.
+	// line, cut to 64 KiB. A function of Rust is named by its path.
 	Stack string
 	// Err is the runtime's error.
 	Err error
@@ -197,6 +198,10 @@ func shorten(err error) error {
 // maxStackBytes is how much of a stack trace is kept: some hundred functions.
 const maxStackBytes = 64 << 10
 
+// maxReadableFrames is the number of lines in which names are made readable, more than the
+// runtime writes: a guest can write lines into the name of a function.
+const maxReadableFrames = 128
+
 // newTrapError splits wazero's error into the reason and the stack trace that
 // follows it.
 func newTrapError(plugin, function, output string, err error) *TrapError {
@@ -208,6 +213,9 @@ func newTrapError(plugin, function, output string, err error) *TrapError {
 	lines := strings.Split(strings.TrimRight(stack, "\n"), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimPrefix(line, "\t")
+		if i < maxReadableFrames {
+			lines[i] = readableFrame(lines[i])
+		}
 	}
 	return &TrapError{
 		Plugin:   plugin,
@@ -217,4 +225,23 @@ func newTrapError(plugin, function, output string, err error) *TrapError {
 		Stack:    strings.Join(lines, "\n"),
 		Err:      err,
 	}
+}
+
+// readableFrame returns a line of a stack with the path of a function of Rust instead of its
+// mangled name, which is between the name of the module and the types.
+func readableFrame(line string) string {
+	for _, mangling := range []string{"._ZN", "._R"} {
+		before, rest, ok := strings.Cut(line, mangling)
+		if !ok {
+			continue
+		}
+		name, types, ok := strings.Cut(mangling[1:]+rest, "(")
+		if !ok {
+			continue
+		}
+		if path := demangle.Rust(name); path != name {
+			return before + "." + path + "(" + types
+		}
+	}
+	return line
 }

@@ -240,6 +240,24 @@ kind is missing`
 	}
 }
 
+func TestStackNamesFunctionsOfRustByTheirPaths(t *testing.T) {
+	inst := acquire(t, load(t, config("rustnames")))
+	defer inst.Release()
+	_, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0)
+	var trap *host.TrapError
+	if !errors.As(err, &trap) {
+		t.Fatalf("got %T %v", err, err)
+	}
+	want := strings.Join([]string{
+		"zone.wasm.<zone::Zone as kubewasm::sched::Filter>::filter() i32",
+		"zone.wasm.zone::Zone::check(i64) i32",
+		"zone.wasm._ZN4zone6filterE(i64,i64,i64) i32",
+	}, "\n")
+	if diff := cmp.Diff(want, trap.Stack); diff != "" {
+		t.Errorf("stack (-want +got):\n%s", diff)
+	}
+}
+
 func TestTraps(t *testing.T) {
 	tests := []struct {
 		name   string

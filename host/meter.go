@@ -97,9 +97,12 @@ const maxOwed = 1 << 12
 // when maxOwed is reached.
 func (m *meter) charge(fuel int) {
 	if m.owed += int64(fuel); m.owed >= maxOwed {
-		m.set(m.get())
+		m.settle()
 	}
 }
+
+// settle takes what is owed from the counter.
+func (m *meter) settle() { m.set(m.get()) }
 
 // chargeBytes deducts the price of the guest's own bulk operations for n bytes.
 func (m *meter) chargeBytes(n int) { m.charge(n / wasmbin.BytesPerFuel) }

@@ -24,9 +24,10 @@ type pool struct {
 	// guarded is set if the memory of idle instances is hidden.
 	guarded bool
 	// near has the *slot that each processor used last, last the one used last
-	// of all.
-	near sync.Pool
-	last atomic.Pointer[slot]
+	// of all. several is set once there were two instances: before, all use the first slot.
+	near    sync.Pool
+	last    atomic.Pointer[slot]
+	several atomic.Bool
 	// rare is not 0 if there is more to do than to take an instance or put it
 	// back: the pool is closed, or a caller waits or is about to wait.
 	rare atomic.Int32
@@ -76,6 +77,13 @@ func newPool(limit int, guarded bool, discard func(*Instance)) *pool {
 	return p
 }
 
+// add counts an instance. p.mu is held.
+func (p *pool) add() {
+	if p.count++; p.count > 1 {
+		p.several.Store(true)
+	}
+}
+
 // take takes an idle instance, nil if there is none.
 func (p *pool) take() *Instance {
 	inst := p.find()
@@ -87,6 +95,9 @@ func (p *pool) take() *Instance {
 
 // find takes an idle instance from its slot, nil if there is none.
 func (p *pool) find() *Instance {
+	if !p.several.Load() {
+		return p.last.Load().take()
+	}
 	near, _ := p.near.Get().(*slot)
 	if near != nil {
 		if inst := near.take(); inst != nil {
@@ -143,7 +154,7 @@ func (p *pool) acquire(ctx context.Context) (*Instance, error) {
 	}
 	inst := p.takeOrWait()
 	if inst == nil && p.count < len(p.slots) {
-		p.count++
+		p.add()
 		p.rare.Add(-1)
 		p.mu.Unlock()
 		return nil, nil
@@ -428,7 +439,7 @@ func (p *pool) endHold(h *Hold, inst *Instance) {
 	p.mu.Lock()
 	delete(p.holds, h)
 	if inst != nil && !p.closed && p.count < len(p.slots) {
-		p.count++
+		p.add()
 		inst.gone = false
 		p.mu.Unlock()
 		p.put(inst)

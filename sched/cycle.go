@@ -116,7 +116,7 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	p.cache.hits.report(p.guest.Name(), p.observer)
 	c := &Cycle{pinned: p.pin(), of: pod}
-	if b := &p.background; b.shadow.Load() != nil || b.profile.Load() != nil {
+	if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 		c.recorded = b.begin(p, pod)
 	}
 	if pod != nil {

@@ -20,7 +20,7 @@ import (
 
 // background are the copies of a plugin that are asked after it.
 type background struct {
-	shadow, profile atomic.Pointer[shadow.Shadow]
+	shadow, profile shadow.Place
 
 	mu sync.Mutex
 	// last is the cycle that was recorded last, and is not handed over yet.
@@ -52,7 +52,7 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	if err != nil {
 		return err
 	}
-	return p.background.shadow.Swap(s).Close(ctx)
+	return p.background.shadow.Put(ctx, s)
 }
 
 // BeginProfile begins to profile a copy of the plugin on the next scheduling cycles.
@@ -65,14 +65,14 @@ func (p *Plugin) BeginProfile(ctx context.Context, cycles int) error {
 	if err != nil {
 		return err
 	}
-	return p.background.profile.Swap(s).Close(ctx)
+	return p.background.profile.Put(ctx, s)
 }
 
 // Shadow returns the shadow of the plugin, nil if there was none.
-func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Load() }
+func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Shadow() }
 
 // Profile returns the profile that runs, or ran last, nil if there was none.
-func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Load() }
+func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Shadow() }
 
 func (p *Plugin) backgroundOptions() (shadow.Options, error) {
 	if p.framework.Freeze == nil {
@@ -101,7 +101,7 @@ func (p *Plugin) backgroundOptions() (shadow.Options, error) {
 }
 
 func (b *background) close(ctx context.Context) error {
-	return errors.Join(b.shadow.Load().Close(ctx), b.profile.Load().Close(ctx))
+	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
 // maxRecorded is how many nodes of a cycle are repeated for Filter, and for Score.
@@ -134,7 +134,7 @@ type recordedCall struct {
 // that is sampled. The scheduler begins a cycle when the one before has chosen its node.
 func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
 	var sampled []*shadow.Shadow
-	for _, s := range []*shadow.Shadow{b.shadow.Load(), b.profile.Load()} {
+	for _, s := range []*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
 		if pod != nil && s.Sampled() && s.Room() {
 			sampled = append(sampled, s)
 		}

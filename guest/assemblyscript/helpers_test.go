@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -146,6 +147,35 @@ func TestHelpersAnswerAsKubernetes(t *testing.T) {
 	}
 	if counted == 0 || counted == pods || conflicts == 0 {
 		t.Errorf("%d of %d Pods count and %d ports conflict", counted, pods, conflicts)
+	}
+}
+
+// TestLongTextWithEscapes holds that the cost of a text with many escapes grows with its length:
+// a ConfigMap may have a megabyte of lines.
+func TestLongTextWithEscapes(t *testing.T) {
+	p, err := admission.Load(t.Context(), newRuntime(t), admission.PluginConfig{Config: host.Config{
+		Name: "helpers", Source: host.File(languages.Build(t, "testdata/helpers")),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := admission.NewEngine(p)
+	t.Cleanup(func() { e.Close(t.Context()) })
+	const lines = 40_000
+	text := strings.Repeat("a: \"ä\" 😀\n", lines) + "\b\f\r\t\\ end."
+	raw, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"text": text}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := e.Validate(t.Context(), &admissionv1.AdmissionRequest{
+		UID: "u", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+	})
+	// Of each line two quotes get a unit more when they are quoted, and the line feed five.
+	units := lines*len(utf16.Encode([]rune("a: \"ä\" 😀\n"))) + 10
+	want := fmt.Sprintf("helpers: %d %d \b\f\r\t\\ end.", units, 2+units+lines*(1+1+5)+4*5+1)
+	if diff := cmp.Diff(want, answer.Result.Message); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
 	}
 }
 

@@ -266,9 +266,9 @@ export class IntOrString extends Value {
   get intVal(): i32 {
     if (this.json_) return <i32>json.int(this.at_, this.end_);
     if (!this.isString) return <i32>this.number_(2);
-    const s = this.field_(3);
-    const n = changetype<usize>(String.UTF8.encode(s));
-    return <i32>json.int(n, n + <usize>String.UTF8.byteLength(s));
+    const b = String.UTF8.encode(this.field_(3));
+    const at = changetype<usize>(b);
+    return <i32>json.int(at, at + b.byteLength);
   }
 
   /** The string, or the number as one. */

@@ -32,6 +32,7 @@ type Sample struct {
 
 // Function is a function of a guest, or a host function.
 type Function struct {
+	// Name is the name in the idiom of the language: a function of Rust is named by its path.
 	Name string
 	// File and Line are where it begins; empty and 0 if the module does not say that.
 	File string

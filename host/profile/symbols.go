@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/internal/demangle"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -37,7 +38,7 @@ func NewSymbols(module []byte) *Symbols {
 	own := s.functions[imports:]
 	for index, name := range m.FunctionNames() {
 		if i := int64(index) - int64(imports); i >= 0 && i < int64(len(own)) && name != "" {
-			own[i].Name = cut(name)
+			own[i].Name = cut(demangle.Rust(name))
 		}
 	}
 	for _, x := range m.Exports {
@@ -176,7 +177,7 @@ func fromDWARF(m *wasmbin.Module, module []byte, own []*Function) {
 			}
 			d := described(data, e)
 			if d.name != "" && strings.HasPrefix(own[index].Name, unnamed) {
-				own[index].Name = cut(d.name)
+				own[index].Name = cut(demangle.Rust(d.name))
 			}
 			if own[index].Line = d.line; d.file > 0 && d.file < len(files) && files[d.file] != nil {
 				own[index].File = cut(files[d.file].Name)

@@ -27,6 +27,21 @@ func TestFunctionsWithoutNames(t *testing.T) {
 	}
 }
 
+func TestFunctionsOfRust(t *testing.T) {
+	module, err := os.ReadFile("../testdata/rustnames.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range NewSymbols(module).functions {
+		names = append(names, f.Name)
+	}
+	want := []string{"kubewasm_abi_v1", "<zone::Zone as kubewasm::sched::Filter>::filter", "zone::Zone::check", "_ZN4zone6filterE"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("functions (-want +got):\n%s", diff)
+	}
+}
+
 // FuzzSymbols holds that a module, in which a guest writes what it likes, gives names and
 // nothing else.
 func FuzzSymbols(f *testing.F) {

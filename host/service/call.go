@@ -63,10 +63,8 @@ func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer)
 	if err != nil {
 		return err
 	}
-	defer inst.Release()
-	c := inst.State().(*call)
-	p.begin(c)
-	defer c.end()
+	c := begin(inst)
+	defer c.end(inst)
 	if c.request, err = m.request.Append(c.request[:0], req, c); err != nil {
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, p.method(method), err)
 	}
@@ -107,10 +105,9 @@ func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) (
 	if err != nil {
 		return nil, err
 	}
-	defer inst.Release()
-	c := inst.State().(*call)
-	p.begin(c)
-	defer c.end()
+	c := begin(inst)
+	defer c.end(inst)
+	p.store.Advance() // The objects have been passed before, by Ref.
 	c.request = append(c.request[:0], request...)
 	if err := p.run(ctx, inst, i); err != nil {
 		return nil, err
@@ -148,25 +145,30 @@ const fewObjects = 16
 // maxBuffer is how much memory a buffer keeps between two calls.
 const maxBuffer = 256 << 10
 
-func (p *Plugin) begin(c *call) {
-	p.store.Advance()
-	c.plugin = p
+// begin begins a call on an instance.
+func begin(inst *host.Instance) *call {
+	c := inst.State().(*call)
 	c.response, c.answer = c.response[:0], c.answer[:0]
+	return c
 }
 
-// end forgets what the call was about.
-func (c *call) end() {
-	clear(c.objects)
-	c.objects, c.places = c.objects[:0], nil
-	for _, b := range []*[]byte{&c.request, &c.response, &c.answer, &c.part} {
-		if cap(*b) > maxBuffer {
-			*b = nil
-		}
+// end forgets what the call was about, and releases the instance.
+func (c *call) end(inst *host.Instance) {
+	if len(c.objects) != 0 {
+		clear(c.objects)
+		c.objects, c.places = c.objects[:0], nil
 	}
+	if max(cap(c.request), cap(c.response), cap(c.answer), cap(c.part)) > maxBuffer {
+		c.request, c.response, c.answer, c.part = nil, nil, nil, nil
+	}
+	inst.Release()
 }
 
 // Ref implements message.Refs.
 func (c *call) Ref(t reflect.Type, of unsafe.Pointer) (abi.Ref, error) {
+	if len(c.objects) == 0 { // Calls without objects leave those of others as they are.
+		c.plugin.store.Advance()
+	}
 	if c.typ != t {
 		c.typ, c.kind = t, c.plugin.kind(t)
 	}

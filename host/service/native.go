@@ -24,8 +24,7 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 	if !p.native.source.Has(name) {
 		return fmt.Errorf("plugin %q: call %s: %w", p.name, name, ErrUnimplemented)
 	}
-	c := &call{}
-	p.begin(c)
+	c := &call{plugin: p}
 	request, err := m.request.Append(nil, req, c)
 	if err != nil {
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, name, err)

@@ -320,7 +320,11 @@ func (s *Shadow) run(ctx context.Context) {
 	defer close(s.done)
 	rt := s.opts.Runtime.Beside(s.cfg.MemoryBytes)
 	defer func() {
-		if err := rt.Close(context.WithoutCancel(ctx)); err != nil {
+		err := rt.Close(context.WithoutCancel(ctx))
+		if n := rt.MemoryInUse(); err == nil && n != 0 {
+			err = fmt.Errorf("instances of the candidate still have %d bytes", n)
+		}
+		if err != nil {
 			s.log(slog.LevelError, "close shadow", "err", err)
 		}
 	}()
@@ -369,7 +373,7 @@ func (s *Shadow) run(ctx context.Context) {
 
 // pollTime is how long a shadow without calls sleeps. It waits for no caller to wake it, which
 // would cost that as much as the rest of handing over a call, and often its processor.
-const pollTime = 10 * time.Millisecond
+const pollTime = 50 * time.Millisecond
 
 // next returns the next call, nil when ctx ends.
 func (s *Shadow) next(ctx context.Context) Call {
@@ -378,7 +382,7 @@ func (s *Shadow) next(ctx context.Context) Call {
 		case call := <-s.queue:
 			return call
 		default:
-			sleep(ctx, pollTime)
+			_ = s.throttle.Sleep(ctx, pollTime) // The loop ends with ctx.
 		}
 	}
 	return nil

@@ -151,22 +151,66 @@ func randomTab(r *rand.Rand) []byte {
 	return raw
 }
 
+// stellarNodes has what the guests write of a StellarNode, the resource of
+// examples/admission/stellar-node.
+var stellarNodes = map[string]string{
+	`{"apiVersion":"stellar.org/v1alpha1","kind":"StellarNode","metadata":{"name":"alice"},"spec":{
+		"nodeType":"Validator","network":"Mainnet","version":"v21","image":"docker.io/stellar/core","replicas":2,"suspended":false,
+		"resources":{"limits":{"cpu":4},"requests":{"memory":"8Gi","cpu":"500m"}},
+		"storage":{"size":"100Gi","retentionPolicy":"Delete"},
+		"validatorConfig":{"seedSecretRef":"seed","enableHistoryArchive":true,"historyArchiveUrls":["https://a.example.com","https://b.example.com"]}
+	},"status":{"phase":"Running","readyReplicas":1}}`: `
+name=alice
+validates=yes
+network=Mainnet
+version=v21
+image=docker.io/stellar/core
+replicas=2
+suspended=0
+cpu=500m
+size=100Gi
+deletes=yes
+seed=seed
+archives=1
+url=https://a.example.com
+url=https://b.example.com
+workers=-
+events=-
+phase=Running
+ready=1`,
+	`{"kind":"StellarNode","metadata":{"name":"bob"},"spec":{
+		"nodeType":"Horizon","network":"Testnet","version":"v2","resources":{"requests":{"cpu":2}},
+		"horizonConfig":{"ingestWorkers":65},"sorobanConfig":{"maxEventsPerRequest":10},"storage":{"retentionPolicy":"Retain"}}}`: `
+name=bob
+network=Testnet
+version=v2
+image=-
+replicas=-
+suspended=-
+cpu=2
+size=
+seed=
+archives=-
+workers=65
+events=10
+phase=
+ready=-`,
+}
+
 // TestReadersOfACustomResource holds that guests in each language, with the views that are
-// generated for it, read of random objects what the views in Go read, and survive text that is
-// no object.
+// generated for it, read of random CronTabs what the views in Go read, and survive text that is
+// no object. They read StellarNodes, too, by views of a second definition.
 func TestReadersOfACustomResource(t *testing.T) {
 	languages.Slow(t)
-	definition, err := os.ReadFile("testdata/crontab/crontabs.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for language, views := range map[*guestbuild.Language]string{guestbuild.C: ".", guestbuild.Rust: "crontab", guestbuild.AssemblyScript: "assembly/crontab"} {
+	for language, views := range map[*guestbuild.Language]string{guestbuild.C: ".", guestbuild.Rust: "%s", guestbuild.AssemblyScript: "assembly/%s"} {
 		t.Run(language.Title, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.CopyFS(dir, os.DirFS("testdata/readers/"+language.Name)); err != nil {
 				t.Fatal(err)
 			}
-			writeViews(t, language.Name, definition, filepath.Join(dir, views))
+			for name, definition := range map[string]string{"crontab": "testdata/crontab/crontabs.yaml", "stellarnode": "../../examples/admission/stellar-node/stellarnodes.yaml"} {
+				writeViews(t, language.Name, name, definition, filepath.Join(dir, strings.ReplaceAll(views, "%s", name)))
+			}
 			rt, err := host.NewRuntime(compiled.Config())
 			if err != nil {
 				t.Fatal(err)
@@ -179,18 +223,26 @@ func TestReadersOfACustomResource(t *testing.T) {
 			}
 			engine := admission.NewEngine(p)
 			defer engine.Close(context.Background())
-			r := rand.New(rand.NewPCG(3, 5))
-			for range 2000 {
+			compare := func(raw []byte, want string) {
+				t.Helper()
 				request := &admissionv1.AdmissionRequest{UID: "1", Operation: admissionv1.Create, Kind: metav1.GroupVersionKind{Group: "stable.example.com", Version: "v1", Kind: "CronTab"}}
-				request.Object.Raw = randomTab(r)
+				request.Object.Raw = raw
 				response := engine.Validate(t.Context(), request)
 				if response.Allowed || response.Result.Code != 403 {
-					t.Fatalf("of %s: %v", request.Object.Raw, response)
+					t.Fatalf("of %s: %v", raw, response)
 				}
 				got := strings.TrimPrefix(response.Result.Message, "reader: ")
-				if diff := cmp.Diff(strings.TrimSpace(readTab(request.Object.Raw)), strings.TrimSpace(got)); diff != "" {
-					t.Fatalf("of %s (-Go +%s):\n%s", request.Object.Raw, language.Title, diff)
+				if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(got)); diff != "" {
+					t.Fatalf("of %s (-want +%s):\n%s", raw, language.Title, diff)
 				}
+			}
+			for object, want := range stellarNodes {
+				compare([]byte(object), want)
+			}
+			r := rand.New(rand.NewPCG(3, 5))
+			for range 2000 {
+				raw := randomTab(r)
+				compare(raw, readTab(raw))
 			}
 			hostile.Try(t, file, "validate", "", 1000, func(n int) []byte {
 				switch n {
@@ -205,14 +257,19 @@ func TestReadersOfACustomResource(t *testing.T) {
 	}
 }
 
-// writeViews writes the views of a CustomResourceDefinition in a language into a directory.
-func writeViews(t *testing.T, language string, definition []byte, dir string) {
+// writeViews writes the views of a CustomResourceDefinition in a file, in a language and a package
+// of that name, into a directory.
+func writeViews(t *testing.T, language, name, definition, dir string) {
 	t.Helper()
+	text, err := os.ReadFile(definition)
+	if err != nil {
+		t.Fatal(err)
+	}
 	l, err := bindgen.LanguageNamed(language)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := bindgen.CRD(bindgen.CRDConfig{Source: "crontabs.yaml", Text: definition, Package: "crontab"})
+	p, err := bindgen.CRD(bindgen.CRDConfig{Source: filepath.Base(definition), Text: text, Package: name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,11 +120,14 @@ func RustExamples(ctx context.Context, dir, to string) error {
 	})
 }
 
+// systemRust is the cargo and the rustc of the system.
+var systemRust = [2]string{"/usr/bin/cargo", "/usr/bin/rustc"}
+
 // rustToolchain returns the files of a cargo and a rustc that has the target. Those of PATH
 // come first; a rustup without a toolchain or without the target gives way to the system's.
 func rustToolchain(ctx context.Context, dir string) (cargo, rustc string, err error) {
 	found := false
-	for _, pair := range [][2]string{{"cargo", "rustc"}, {"/usr/bin/cargo", "/usr/bin/rustc"}} {
+	for _, pair := range [][2]string{{"cargo", "rustc"}, systemRust} {
 		cargo, err := exec.LookPath(pair[0])
 		if err != nil {
 			continue

@@ -101,19 +101,36 @@ func TestMistakesInOtherLanguages(t *testing.T) {
 }
 
 func TestMissingTools(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	for name, test := range map[string]struct {
-		files map[string]string
+	system := systemRust
+	t.Cleanup(func() { systemRust = system })
+	systemRust = [2]string{"/none/cargo", "/none/rustc"}
+	const llvm = "install clang and lld (Debian and Ubuntu: apt install clang lld; macOS: brew install llvm lld)"
+	for _, test := range []struct {
+		name string
+		file string
+		// tools are those that are there: they print nothing.
+		tools []string
 		want  string
 	}{
-		"C":              {map[string]string{"main.c": ""}, "no clang, which guests in C are compiled with: install clang and lld (Debian and Ubuntu: apt install clang lld; macOS: brew install llvm lld)"},
-		"AssemblyScript": {map[string]string{"asconfig.json": "{}"}, "no node, which guests in AssemblyScript are compiled with: install Node.js 20 or later, and npm (https://nodejs.org)"},
+		{"C without a compiler", "main.c", nil, "no clang, which guests in C are compiled with: " + llvm},
+		{"C without a linker", "main.c", []string{"clang"}, "no wasm-ld, which guests in C are compiled with: " + llvm},
+		{"Rust without cargo", "Cargo.toml", nil, "no cargo, which guests in Rust are compiled with: install Rust from https://rustup.rs (Debian: apt install cargo libstd-rust-dev-wasm32)"},
+		{"Rust without the target", "Cargo.toml", []string{"cargo", "rustc"}, "no rustc with the target wasm32-unknown-unknown, which guests in Rust are compiled with: rustup target add wasm32-unknown-unknown (Debian: apt install libstd-rust-dev-wasm32)"},
+		{"AssemblyScript without node", "asconfig.json", nil, "no node, which guests in AssemblyScript are compiled with: install Node.js 20 or later, and npm (https://nodejs.org)"},
+		{"AssemblyScript without its compiler", "asconfig.json", []string{"node"}, "no asc, which guests in AssemblyScript are compiled with: run npm install in DIR, or npm install --save-dev assemblyscript@0.28"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			dir := writeFiles(t, test.files)
+		t.Run(test.name, func(t *testing.T) {
+			tools := t.TempDir()
+			for _, tool := range test.tools {
+				if err := os.WriteFile(filepath.Join(tools, tool), []byte("#!/bin/sh\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", tools)
+			dir := writeFiles(t, map[string]string{test.file: ""})
 			_, err := Compile(t.Context(), Config{Dir: dir, Output: filepath.Join(dir, "guest.wasm")})
-			if err == nil || err.Error() != "build guest "+dir+": "+test.want {
-				t.Errorf("got %v, want %s", err, test.want)
+			if want := "build guest " + dir + ": " + strings.ReplaceAll(test.want, "DIR", dir); err == nil || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func TestStacks(t *testing.T) {
 	}{
 		{guestbuild.Go, `panic: the tier is empty`, `main\.\(\*plugin\)\.Decide`, `main\.dividedBy`},
 		{guestbuild.C, `panics\.c:12: assertion failed: tier\.n != 0`, `kw_export_hook`, `divided_by`},
-		{guestbuild.Rust, `panicked at .*the tier is empty.*lib\.rs:11`, `divided_by`, `divided_by`},
+		{guestbuild.Rust, `panicked at .*the tier is empty.*lib\.rs:11`, `\.panics::divided_by\(`, `\.panics::divided_by\(`},
 		{guestbuild.AssemblyScript, `the tier is empty.*index\.ts:13`, ``, `dividedBy`},
 	} {
 		for _, debug := range []bool{false, true} {

@@ -1,7 +1,7 @@
 // Router picks the model server for a request, by plugins that are WebAssembly modules. Each
 // runs until its file is replaced, and is then swapped.
 //
-//	go run ./examples/endpoint-picker/router -plugin prefix=prefix.wasm:2 -config prefix.yaml < request.yaml
+//	go run ./examples/endpoint-picker/router -plugin adapter=adapter.wasm:1 -plugin prefix=prefix.wasm:2 -config prefix=prefix.yaml < request.yaml
 package main
 
 import (
@@ -24,46 +24,48 @@ import (
 	"github.com/kubewasm/kubewasm/host/service"
 )
 
-// plugins are the values of the flag: name=file:weight.
-type plugins []string
+// values are those of a flag that may be repeated.
+type values []string
 
-func (p *plugins) String() string { return strings.Join(*p, " ") }
+func (v *values) String() string { return strings.Join(*v, " ") }
 
-func (p *plugins) Set(s string) error {
-	*p = append(*p, s)
+func (v *values) Set(s string) error {
+	*v = append(*v, s)
 	return nil
 }
 
 func main() {
-	var list plugins
-	flag.Var(&list, "plugin", "a plugin as name=file:weight; may be repeated")
-	config := flag.String("config", "", "the configuration of all plugins, in YAML")
+	var plugins, configs values
+	flag.Var(&plugins, "plugin", "a plugin as name=file:weight; may be repeated")
+	flag.Var(&configs, "config", "the configuration of a plugin, a file in YAML, as name=file; may be repeated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, list, *config, os.Stdin, os.Stdout); err != nil {
+	if err := run(ctx, plugins, configs, os.Stdin, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run loads the plugins, reads a request in YAML and writes the endpoint that serves it.
-func run(ctx context.Context, list plugins, config string, in io.Reader, out io.Writer) (err error) {
+func run(ctx context.Context, plugins, configs values, in io.Reader, out io.Writer) (err error) {
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
-	var guest []byte
-	if config != "" {
-		if guest, err = os.ReadFile(config); err != nil {
+	config := map[string][]byte{}
+	for _, text := range configs {
+		name, file, _ := strings.Cut(text, "=")
+		data, err := os.ReadFile(file)
+		if err != nil {
 			return err
 		}
-		if guest, err = yaml.YAMLToJSON(guest); err != nil {
-			return fmt.Errorf("%s: %w", config, err)
+		if config[name], err = yaml.YAMLToJSON(data); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	router := &Router{}
-	for _, text := range list {
+	for _, text := range plugins {
 		name, rest, _ := strings.Cut(text, "=")
 		file, weight, _ := strings.Cut(rest, ":")
 		w, err := strconv.ParseFloat(weight, 64)
@@ -71,7 +73,7 @@ func run(ctx context.Context, list plugins, config string, in io.Reader, out io.
 			return fmt.Errorf("plugin %q: want name=file:weight", text)
 		}
 		p, err := picker.LoadPicker(ctx, rt, service.Config{Config: host.Config{
-			Name: name, Source: host.File(file), GuestConfig: guest, Grants: []string{"cache"}, Logger: slog.Default(),
+			Name: name, Source: host.File(file), GuestConfig: config[name], Grants: []string{"cache"}, Logger: slog.Default(),
 		}, FailurePolicy: host.Ignore}, NewIndex())
 		if err != nil {
 			return err
@@ -79,6 +81,10 @@ func run(ctx context.Context, list plugins, config string, in io.Reader, out io.
 		// A new file takes over as soon as it is there, and only if it loads.
 		go p.Follow(ctx, host.FollowOptions{})
 		router.plugins = append(router.plugins, Weighted{p, w})
+		delete(config, name)
+	}
+	for name := range config {
+		return fmt.Errorf("configuration of %q: there is no such plugin", name)
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,9 +23,11 @@ import (
 )
 
 // prefix returns the module of the plugin prefix.
-func prefix(t testing.TB) []byte {
+func prefix(t testing.TB) []byte { return build(t, "../prefix") }
+
+func build(t testing.TB, dir string) []byte {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), "../prefix")
+	file, err := guestbuild.Build(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,16 +144,35 @@ func TestSwapUnderLoad(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	dir := t.TempDir()
-	file, config := filepath.Join(dir, "prefix.wasm"), filepath.Join(dir, "config.yaml")
-	if err := errors.Join(os.WriteFile(file, prefix(t), 0o644), os.WriteFile(config, []byte("maxQueue: 9"), 0o644)); err != nil {
-		t.Fatal(err)
+	file := func(name string, data []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
 	}
-	var out strings.Builder
-	in := strings.NewReader("endpoints: [{name: a, waitingQueueSize: 3}, {name: b}]")
-	if err := run(t.Context(), plugins{"prefix=" + file + ":1"}, config, in, &out); err != nil || out.String() != "b\n" {
-		t.Errorf("printed %q, error %v", out.String(), err)
+	queue, adapter := "prefix="+file("prefix.wasm", prefix(t)), "adapter="+file("adapter.wasm", build(t, "../adapter"))
+	configs := values{"prefix=" + file("prefix.yaml", []byte("maxQueue: 9"))}
+	const request = `{model: sql, endpoints: [
+		{name: a, waitingQueueSize: 5, activeModels: [sql], maxActiveModels: 1}, {name: b, maxActiveModels: 1},
+		{name: c, waitingQueueSize: 10, activeModels: [sql], maxActiveModels: 1}]}`
+	for _, test := range []struct {
+		name    string
+		plugins values
+		want    string
+	}{
+		{"the queue counts more than the adapter", values{adapter + ":1", queue + ":1"}, "b\n"},
+		{"the adapter counts more than the queue", values{adapter + ":9", queue + ":1"}, "a\n"},
+	} {
+		var out strings.Builder
+		if err := run(t.Context(), test.plugins, configs, strings.NewReader(request), &out); err != nil || out.String() != test.want {
+			t.Errorf("%s: printed %q, error %v, want %q", test.name, out.String(), err, test.want)
+		}
 	}
-	if err := run(t.Context(), plugins{"prefix"}, "", in, &out); err == nil || !strings.Contains(err.Error(), "want name=file:weight") {
+	if err := run(t.Context(), nil, configs, strings.NewReader(request), io.Discard); err == nil || err.Error() != `configuration of "prefix": there is no such plugin` {
+		t.Errorf("got %v", err)
+	}
+	if err := run(t.Context(), values{"prefix"}, nil, strings.NewReader(request), io.Discard); err == nil || !strings.Contains(err.Error(), "want name=file:weight") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -197,16 +197,16 @@ export function isNull(at: usize, end: usize): bool {
   return at >= end || load<u8>(at) == 0x6e;
 }
 
-/** isString reports whether a value is a string. */
+/** isString reports whether a value is a string: two quotes at least. */
 // @ts-ignore: decorator
 @inline
 export function isString(at: usize, end: usize): bool {
-  return at < end && load<u8>(at) == 0x22;
+  return at + 1 < end && load<u8>(at) == 0x22;
 }
 
 /** str returns the text of a string, an empty one for anything else. */
 export function str(at: usize, end: usize): string {
-  return isString(at, end) && end - at >= 2 ? unescaped(at + 1, end - 1) : "";
+  return isString(at, end) ? unescaped(at + 1, end - 1) : "";
 }
 
 function escapeIn(at: usize, end: usize): bool {
@@ -217,34 +217,37 @@ function escapeIn(at: usize, end: usize): bool {
 /** unescaped returns the text of what lies between the quotes of a string. */
 export function unescaped(at: usize, end: usize): string {
   if (!escapeIn(at, end)) return text.decode(at, end - at);
-  let s = "";
+  // A byte is one unit of UTF-16 at most, and so is an escape.
+  const s = __new(end - at << 1, idof<string>());
+  let out = s;
   let start = at;
   while (at < end) {
     if (load<u8>(at) != 0x5c) {
       at++;
       continue;
     }
-    s += text.decode(start, at - start);
-    at++;
-    if (at >= end) return s;
-    const c = load<u8>(at++);
-    switch (c) {
-      case 0x62: { s += "\b"; break; }
-      case 0x66: { s += "\f"; break; }
-      case 0x6e: { s += "\n"; break; }
-      case 0x72: { s += "\r"; break; }
-      case 0x74: { s += "\t"; break; }
+    out = text.decodeTo(start, at, out);
+    start = ++at;
+    if (at >= end) break;
+    let unit = <u32>load<u8>(at++);
+    switch (unit) {
+      case 0x62: { unit = 0x08; break; }
+      case 0x66: { unit = 0x0c; break; }
+      case 0x6e: { unit = 0x0a; break; }
+      case 0x72: { unit = 0x0d; break; }
+      case 0x74: { unit = 0x09; break; }
       case 0x75: {
-        let unit: u32 = 0;
+        unit = 0;
         for (let i = 0; i < 4 && at < end; i++) unit = unit << 4 | hex(load<u8>(at++));
-        s += String.fromCharCode(unit);
         break;
       }
-      default: s += String.fromCharCode(c);
     }
+    store<u16>(out, unit);
+    out += 2;
     start = at;
   }
-  return s + text.decode(start, end - start);
+  out = text.decodeTo(start, end, out);
+  return changetype<string>(__renew(s, out - s));
 }
 
 function hex(c: u8): u32 {
@@ -377,18 +380,18 @@ function literal(at: usize, end: usize): bool {
 
 /** quote returns a string as JSON. */
 export function quote(s: string): string {
-  let out = "\"";
+  const parts: string[] = [];
   let start = 0;
   for (let i = 0; i < s.length; i++) {
     const c = s.charCodeAt(i);
     if (c >= 0x20 && c != 0x22 && c != 0x5c) continue;
-    out += s.substring(start, i);
+    parts.push(s.substring(start, i));
     if (c == 0x22 || c == 0x5c) {
-      out += "\\" + String.fromCharCode(c);
+      parts.push("\\" + String.fromCharCode(c));
     } else {
-      out += "\\u00" + (c < 16 ? "0" : "1") + "0123456789abcdef".charAt(c & 15);
+      parts.push("\\u00" + (c < 16 ? "0" : "1") + "0123456789abcdef".charAt(c & 15));
     }
     start = i + 1;
   }
-  return out + s.substring(start) + "\"";
+  return "\"" + (start == 0 ? s : parts.join("") + s.substring(start)) + "\"";
 }

@@ -117,9 +117,12 @@ function rune(at: usize, end: usize): void {
 }
 
 function decodeRest(at: usize, length: usize, s: usize, i: usize): string {
-  const end = at + length;
-  let out = s + (i << 1);
-  at += i;
+  const out = decodeTo(at + i, at + length, s + (i << 1));
+  return changetype<string>(__renew(s, out - s));
+}
+
+/** decodeTo writes the UTF-8 in [at, end) as UTF-16, two bytes at most for each byte, and returns the position after it. */
+export function decodeTo(at: usize, end: usize, out: usize): usize {
   while (at < end) {
     rune(at, end);
     at += width;
@@ -132,7 +135,7 @@ function decodeRest(at: usize, length: usize, s: usize, i: usize): string {
       out += 4;
     }
   }
-  return changetype<string>(__renew(s, out - s));
+  return out;
 }
 
 /** size returns how many bytes a string has in UTF-8. */

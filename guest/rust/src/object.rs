@@ -19,6 +19,8 @@ const ALL: u64 = !0;
 const NO_ENTRY: u32 = !0;
 /// How many entries of an object are fetched one by one before all of them are.
 const LOOKED: u32 = 4;
+/// How many keys of an object are remembered for its next version.
+const ENTRIES: usize = 16;
 /// The most taints or tolerations of an object that are kept decoded.
 const TERMS: usize = 16;
 /// The room that bytes get beyond their first version.
@@ -194,6 +196,9 @@ impl Part {
         self.terms_of = 0;
         for chunk in self.chunks.iter_mut() {
             chunk.fields = 0;
+        }
+        if self.entries.len() > ENTRIES {
+            self.entries.clear(); // The plugin looks up other keys each time.
         }
         for entry in self.entries.iter_mut() {
             entry.state = State::Unknown;

@@ -124,7 +124,7 @@ fn parse_quantity(b: &[u8]) -> Option<i128> {
     for _ in 0..two {
         nanos = nanos.checked_mul(2).unwrap_or(i128::MAX / 2);
     }
-    let mut shift = ten - places;
+    let mut shift = ten.saturating_sub(places);
     while shift > 0 && nanos != 0 && nanos <= LARGEST {
         nanos *= 10;
         shift -= 1;

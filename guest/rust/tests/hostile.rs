@@ -125,3 +125,11 @@ fn malformed_json_is_survived() {
         }
     }
 }
+
+#[test]
+fn quantities_with_any_exponent_are_read() {
+    for (text, want) in [("1.5e-2147483648", "1n"), ("0.000e-2147483648", "0"), ("-1e-2147483648", "-1n"), ("1.25e-8", "13n"), ("1e2147483638", "9223372036854775807")] {
+        let q: kubewasm::value::Quantity = text.parse().unwrap();
+        assert_eq!(q.to_string(), want, "{}", text);
+    }
+}

@@ -70,16 +70,16 @@ static u32 varint(span *s, u64 *v) {
   return 0;
 }
 
-// next reads a field of a message: its number and its bytes, of a number as they
-// stand there.
-static u32 next(span *m, span *bytes) {
+// next_value reads a field of a message: its number and its bytes, of a varint as they
+// stand there, and its value.
+static u32 next_value(span *m, span *bytes, u64 *value) {
   u64 key, n;
   bytes->p = bytes->end = 0;
   if (m->p >= m->end || !varint(m, &key)) return 0;
   switch (key & 7) {
   case 0:
     bytes->p = m->p;
-    if (!varint(m, &n)) return 0;
+    if (!varint(m, value)) return 0;
     bytes->end = m->p;
     return (u32)(key >> 3);
   case 1:
@@ -96,6 +96,12 @@ static u32 next(span *m, span *bytes) {
   if (n > len(*m)) return 0;
   bytes->p = m->p, bytes->end = m->p += n;
   return (u32)(key >> 3);
+}
+
+// next is next_value without the value.
+static u32 next(span *m, span *bytes) {
+  u64 value;
+  return next_value(m, bytes, &value);
 }
 
 // field returns the last field of that number.

@@ -18,15 +18,14 @@ EXPORT(MEASURE "/Sum") u32 sum(void) {
   begin();
   span message = READ(request(buf, limit)), bytes;
   double total = 0;
-  for (u32 n; (n = next(&message, &bytes));) {
+  u64 v = 0;
+  for (u32 n; (n = next_value(&message, &bytes, &v));) {
     if (n == 5) {
       double e;
       __builtin_memcpy(&e, bytes.p, sizeof e);
       total += e;
       continue;
     }
-    u64 v = 0;
-    varint(&bytes, &v);
     total += n == 1 || n == 2 ? (double)(i64)v : (double)v;
   }
   u8 answer[9] = {1 << 3 | 1};

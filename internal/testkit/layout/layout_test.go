@@ -37,7 +37,7 @@ var wasm = []string{"GOOS=wasip1", "GOARCH=wasm"}
 // guests are the example guests, without the packages of views that they import.
 func guests(t *testing.T) []string {
 	t.Helper()
-	return list(t, wasm, "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...", "./examples/endpoint-picker/pickerguest", "./examples/endpoint-picker/prefix")
+	return list(t, wasm, "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`, "./examples/sched/...", "./examples/admission/...", "./examples/hooks/...", "./examples/endpoint-picker/pickerguest", "./examples/endpoint-picker/adapter", "./examples/endpoint-picker/prefix")
 }
 
 func TestDependencies(t *testing.T) {

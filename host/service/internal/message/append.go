@@ -1,10 +1,12 @@
 package message
 
 import (
+	"encoding/binary"
 	"fmt"
 	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -44,8 +46,9 @@ func (e *encoder) fail(f *field, err error) {
 }
 
 func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
-	for i := range m.fields {
-		f := &m.fields[i]
+	fields := m.fields
+	for i := range fields {
+		f := &fields[i]
 		at := unsafe.Add(p, f.offset)
 		var n uint64
 		switch f.frequent {
@@ -66,6 +69,10 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			continue
 		case numberField32:
 			n = uint64(*(*int32)(at))
+		case unsignedField32:
+			n = uint64(*(*uint32)(at))
+		case flagField:
+			n = uint64(*(*byte)(at))
 		case numberField64:
 			n = *(*uint64)(at)
 		default:
@@ -181,7 +188,7 @@ func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
 func (e *encoder) entry(b []byte, f *field, key string, value unsafe.Pointer) []byte {
 	b, start := wire.BeginMessage(b, protowire.Number(f.number))
 	b = e.text(b, f, tagOf(1, protowire.BytesType), key)
-	return wire.EndMessage(e.value(b, f, tagOf(2, f.onWire()), value, true), start)
+	return wire.EndMessage(e.value(b, f, tagOf(2, f.onWire), value, true), start)
 }
 
 // value appends one value with a tag. An empty one is left out unless it is kept.
@@ -254,7 +261,18 @@ func (e *encoder) kubernetes(b []byte, f *field, tag uint64, p unsafe.Pointer) [
 }
 
 func (e *encoder) text(b []byte, f *field, tag uint64, s string) []byte {
-	if !validText(s) {
+	if n := len(s); 8 <= n && n <= 16 && tag < 0x80 { // As most names are: two words, which overlap.
+		first, last := (*[8]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-8))
+		const high = 0x8080808080808080
+		if start := len(b); start+18 <= cap(b) && (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
+			b = b[:start+18]
+			b[start], b[start+1] = byte(tag), byte(n)
+			*(*[8]byte)(b[start+2:]) = *first
+			*(*[8]byte)(b[start+n-6:]) = *last
+			return b[:start+2+n]
+		}
+	}
+	if !utf8.ValidString(s) {
 		e.fail(f, errText)
 	}
 	if tag < 0x80 && len(s) < 0x80 { // As nearly all are.
@@ -298,17 +316,4 @@ func (f *field) appendNumber(b []byte, n uint64) []byte {
 		return protowire.AppendFixed64(b, n)
 	}
 	return wire.AppendVarint(b, n)
-}
-
-// onWire returns the type that a single value has on the wire.
-func (f *field) onWire() protowire.Type {
-	switch f.wire {
-	case fixed32:
-		return protowire.Fixed32Type
-	case fixed64, object:
-		return protowire.Fixed64Type
-	case lengthDelimited, timestamp, duration:
-		return protowire.BytesType
-	}
-	return protowire.VarintType
 }

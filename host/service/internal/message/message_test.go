@@ -184,6 +184,35 @@ func TestMessagesAreThoseOfProtobuf(t *testing.T) {
 	}
 }
 
+// TestTextsOfEveryLength encodes texts of all lengths around those that are written as two words,
+// into buffers with any room after them, and with a byte that is not ASCII in each place.
+func TestTextsOfEveryLength(t *testing.T) {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	before := []byte{8, 1}
+	for n := range 20 {
+		for room := range 40 {
+			m := &testservice.Message{Text: letters[:n], Texts: []string{letters[1 : n+1]}}
+			want := append(append([]byte{}, before...), appended(t, m)...)
+			b := make([]byte, len(before), len(before)+room)
+			copy(b, before)
+			got, err := typ.Append(b, unsafe.Pointer(m), noObjects{})
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%d bytes, room for %d: error %v (-want +got):\n%s", n, room, err, diff)
+			}
+		}
+		m := &testservice.Message{Text: letters[:n], Texts: []string{letters[1 : n+1]}}
+		if got, err := parse(appended(t, m)); err != nil || got.Text != m.Text || got.Texts[0] != m.Texts[0] {
+			t.Errorf("%d bytes: got %v, %v", n, got, err)
+		}
+		for at := range n {
+			text := letters[:at] + "\xff" + letters[at+1:n]
+			if _, err := typ.Append(make([]byte, 0, 64), unsafe.Pointer(&testservice.Message{Text: text}), noObjects{}); err == nil {
+				t.Errorf("%q is a text", text)
+			}
+		}
+	}
+}
+
 // addMessages adds messages of all fields as seeds.
 func addMessages(f *testing.F, d protoreflect.MessageDescriptor) {
 	f.Helper()

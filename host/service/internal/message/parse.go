@@ -23,17 +23,6 @@ var (
 	errDeep   = fmt.Errorf("messages are nested more than %d deep", maxDepth)
 )
 
-func validText(s string) bool {
-	if n := len(s); n >= 8 && n <= 16 { // As most names are.
-		first, last := (*[8]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-8))
-		const high = 0x8080808080808080
-		if (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
-			return true
-		}
-	}
-	return utf8.ValidString(s)
-}
-
 const (
 	// maxDepth is how deep messages may nest.
 	maxDepth = 100
@@ -150,7 +139,7 @@ func appended(f *field, at unsafe.Pointer) unsafe.Pointer {
 // packed reads numbers that come in one field.
 func (d *decoder) packed(b []byte, f *field, at unsafe.Pointer) error {
 	n := 0
-	switch typ := f.onWire(); typ {
+	switch f.onWire {
 	case protowire.Fixed64Type:
 		n = len(b) / 8
 	case protowire.Fixed32Type:
@@ -240,7 +229,7 @@ func wireError(typ protowire.Type) error { return fmt.Errorf("it has wire type %
 // value reads the value that c is at into p.
 func (d *decoder) value(c *wire.Cursor, f *field, p unsafe.Pointer, depth int) error {
 	switch typ := c.Type(); {
-	case typ != f.onWire():
+	case typ != f.onWire:
 		return wireError(typ)
 	case typ == protowire.BytesType:
 		return d.bytes(c.Bytes(), f, p, depth)

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/internal/objects"
@@ -44,9 +45,11 @@ type field struct {
 	emptiness uintptr
 	name      string
 	number    uint32
-	// wire is the wire type of a value, kind how it lies in memory.
-	wire wireType
-	kind kind
+	// wire is the wire type of a value, onWire what protobuf has for it, kind how it lies in
+	// memory.
+	wire   wireType
+	onWire protowire.Type
+	kind   kind
 	// holds is what the field has of values.
 	holds holding
 	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
@@ -69,7 +72,9 @@ const (
 	sparseField
 	textField
 	numberField32 // A varint, extended by its sign.
+	unsignedField32
 	numberField64
+	flagField
 	doubleField
 )
 
@@ -124,8 +129,23 @@ const (
 var frequentOf = map[[2]uint8]frequent{
 	{uint8(lengthDelimited), uint8(text)}: textField,
 	{uint8(varint), uint8(int32s)}:        numberField32,
+	{uint8(varint), uint8(uint32s)}:       unsignedField32,
 	{uint8(varint), uint8(int64s)}:        numberField64,
+	{uint8(varint), uint8(flag)}:          flagField,
 	{uint8(fixed64), uint8(int64s)}:       doubleField,
+}
+
+// onWire returns the type that a single value has on the wire.
+func (w wireType) onWire() protowire.Type {
+	switch w {
+	case fixed32:
+		return protowire.Fixed32Type
+	case fixed64, object:
+		return protowire.Fixed64Type
+	case lengthDelimited, timestamp, duration:
+		return protowire.BytesType
+	}
+	return protowire.VarintType
 }
 
 // delimited reports whether values of the type are bytes after their length.
@@ -244,7 +264,8 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 		made.holds, of = maybe, of.Elem()
 	}
 	made.of, made.size = of, of.Size()
-	made.tag = tagOf(made.number, made.onWire())
+	made.onWire = made.wire.onWire()
+	made.tag = tagOf(made.number, made.onWire)
 	made.setKind()
 	if made.holds == one && made.tag < 0x80 {
 		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]

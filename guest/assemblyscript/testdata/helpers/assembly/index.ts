@@ -1,15 +1,19 @@
 // The helpers guest answers with what the functions of kubewasm/scheduling say of a Pod: its
 // requests, its host ports, which of these conflict, and whether its first constraint counts the
-// old object.
+// old object. Of a Pod with the annotation text it answers how long that is, plain and quoted,
+// and with its end.
 
 import { Request, Response } from "kubewasm/admission";
 import { Pod } from "kubewasm/api/core";
+import { quote } from "kubewasm/json";
 import { conflictOnHost, hostPorts, podRequests, spreadSelector } from "kubewasm/scheduling";
 
 @admission
 class Helpers {
   validate(req: Request): Response | null {
     const pod = Pod.fromJSON(req.object());
+    const long = pod.metadata.annotations.get("text");
+    if (long.length != 0) return Response.deny(`${long.length} ${quote(long).length} ${long.substring(long.length - 10)}`);
     let text = "";
     const requests = podRequests(pod);
     const names = requests.keys();

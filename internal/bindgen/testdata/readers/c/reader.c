@@ -1,5 +1,6 @@
-// The guest writes what it reads of a CronTab: see readers_test.go.
+// The guest writes what it reads of a CronTab, and of a StellarNode: see readers_test.go.
 #include "crontab.h"
+#include "stellarnode.h"
 
 static kw_buf text;
 
@@ -34,12 +35,42 @@ static void read_maps(crontab_CronTabSpec s) {
   }
 }
 
+static kw_result read_node(stellarnode_StellarNode node) {
+  stellarnode_StellarNodeSpec s = stellarnode_StellarNode_spec(node);
+  stellarnode_StellarNodeSpecStorage storage = stellarnode_StellarNodeSpec_storage(s);
+  stellarnode_StellarNodeSpecValidatorConfig validator = stellarnode_StellarNodeSpec_validatorConfig(s);
+  stellarnode_StellarNodeSpecHorizonConfig horizon = stellarnode_StellarNodeSpec_horizonConfig(s);
+  stellarnode_StellarNodeSpecSorobanConfig soroban = stellarnode_StellarNodeSpec_sorobanConfig(s);
+  stellarnode_StellarNodeStatus status = stellarnode_StellarNode_status(node);
+  line("name", meta_ObjectMeta_name(stellarnode_StellarNode_metadata(node)));
+  if (kw_equal(stellarnode_StellarNodeSpec_nodeType(s), stellarnode_StellarNodeSpecNodeTypeValidator)) line("validates", KW("yes"));
+  line("network", stellarnode_StellarNodeSpec_network(s));
+  line("version", stellarnode_StellarNodeSpec_version(s));
+  line("image", stellarnode_StellarNodeSpec_has_image(s) ? stellarnode_StellarNodeSpec_image(s) : KW("-"));
+  number("replicas", stellarnode_StellarNodeSpec_has_replicas(s), stellarnode_StellarNodeSpec_replicas(s));
+  number("suspended", stellarnode_StellarNodeSpec_has_suspended(s), stellarnode_StellarNodeSpec_suspended(s));
+  kw_intstr cpu;
+  if (!kw_lookup_intstr(stellarnode_StellarNodeSpecResources_requests(stellarnode_StellarNodeSpec_resources(s)), KW("cpu"), &cpu)) line("cpu", KW("-"));
+  else line("cpu", cpu.is_string ? cpu.string : kw_s(cpu.number));
+  line("size", stellarnode_StellarNodeSpecStorage_size(storage));
+  if (kw_equal(stellarnode_StellarNodeSpecStorage_retentionPolicy(storage), stellarnode_StellarNodeSpecStorageRetentionPolicyDelete)) line("deletes", KW("yes"));
+  line("seed", stellarnode_StellarNodeSpecValidatorConfig_seedSecretRef(validator));
+  number("archives", stellarnode_StellarNodeSpecValidatorConfig_has_enableHistoryArchive(validator), stellarnode_StellarNodeSpecValidatorConfig_enableHistoryArchive(validator));
+  KW_EACH_STRING(url, stellarnode_StellarNodeSpecValidatorConfig_historyArchiveUrls(validator)) line("url", url);
+  number("workers", stellarnode_StellarNodeSpecHorizonConfig_has_ingestWorkers(horizon), stellarnode_StellarNodeSpecHorizonConfig_ingestWorkers(horizon));
+  number("events", stellarnode_StellarNodeSpecSorobanConfig_has_maxEventsPerRequest(soroban), stellarnode_StellarNodeSpecSorobanConfig_maxEventsPerRequest(soroban));
+  line("phase", stellarnode_StellarNodeStatus_phase(status));
+  number("ready", stellarnode_StellarNodeStatus_has_readyReplicas(status), stellarnode_StellarNodeStatus_readyReplicas(status));
+  return kw_deny(kw_bytes(&text));
+}
+
 KW_VALIDATE(request) {
   (void)request;
   crontab_CronTab tab = {kw_object_view()};
   crontab_CronTabSpec s = crontab_CronTab_spec(tab);
   crontab_CronTabStatus status = crontab_CronTab_status(tab);
   text = (kw_buf){0};
+  if (kw_equal(crontab_CronTab_kind(tab), KW("StellarNode"))) return read_node((stellarnode_StellarNode){kw_object_view()});
   line("name", meta_ObjectMeta_name(crontab_CronTab_metadata(tab)));
   line("app", kw_value(meta_ObjectMeta_labels(crontab_CronTab_metadata(tab)), "app"));
   line("schedule", crontab_CronTabSpec_schedule(s));

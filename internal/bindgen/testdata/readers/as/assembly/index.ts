@@ -1,7 +1,8 @@
-// The guest writes what it reads of a CronTab: see readers_test.go.
+// The guest writes what it reads of a CronTab, and of a StellarNode: see readers_test.go.
 
 import { Request, Response } from "kubewasm/admission";
 import { CronTab, CronTabSpecPolicy } from "./crontab";
+import { StellarNode, StellarNodeSpecNodeType, StellarNodeSpecStorageRetentionPolicy } from "./stellarnode";
 
 let text = "";
 
@@ -13,12 +14,40 @@ function number(name: string, has: bool, value: i64): void {
   line(name, has ? value.toString() : "-");
 }
 
+function readNode(node: StellarNode): void {
+  const s = node.spec;
+  line("name", node.metadata.name);
+  if (s.nodeType == StellarNodeSpecNodeType.Validator) line("validates", "yes");
+  line("network", s.network);
+  line("version", s.version);
+  line("image", s.hasImage ? s.image : "-");
+  number("replicas", s.hasReplicas, s.replicas);
+  number("suspended", s.hasSuspended, s.suspended ? 1 : 0);
+  const requests = s.resources.requests;
+  line("cpu", requests.has("cpu") ? requests.get("cpu").text : "-");
+  line("size", s.storage.size);
+  if (s.storage.retentionPolicy == StellarNodeSpecStorageRetentionPolicy.Delete) line("deletes", "yes");
+  const validator = s.validatorConfig;
+  line("seed", validator.seedSecretRef);
+  number("archives", validator.hasEnableHistoryArchive, validator.enableHistoryArchive ? 1 : 0);
+  const urls = validator.historyArchiveUrls;
+  for (let i = 0; i < urls.length; i++) line("url", urls[i]);
+  number("workers", s.horizonConfig.hasIngestWorkers, s.horizonConfig.ingestWorkers);
+  number("events", s.sorobanConfig.hasMaxEventsPerRequest, s.sorobanConfig.maxEventsPerRequest);
+  line("phase", node.status.phase);
+  number("ready", node.status.hasReadyReplicas, node.status.readyReplicas);
+}
+
 @admission
 class Reader {
   validate(req: Request): Response | null {
     const tab = CronTab.fromJSON(req.object());
-    const s = tab.spec;
     text = "";
+    if (tab.kind == "StellarNode") {
+      readNode(StellarNode.fromJSON(req.object()));
+      return Response.deny(text);
+    }
+    const s = tab.spec;
     line("name", tab.metadata.name);
     line("app", tab.metadata.labels.get("app"));
     line("schedule", s.schedule);
