@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -25,7 +26,7 @@ import (
 // "because".
 func loadAdapted(t *testing.T, functions abi.Mask, code abi.Code) (Plugin, error) {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
