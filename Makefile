@@ -64,11 +64,11 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
-# The rewriter, what it generates code for, and the host: what depends on the processor. The
-# forge runs all tests on a machine of this kind. Left out are tests that compile guests of
+# The host and what depends on the processor beside it. The forge runs all tests, and the
+# comparison of rewritten guests, on a machine of this kind. Left out are tests that compile guests of
 # megabytes, which takes minutes under qemu, and tests that measure the memory of the process,
 # which is that of qemu.
-ARM64_PACKAGES := ./host ./internal/wasmbin ./abi ./internal/snapmem ./host/replay
+ARM64_PACKAGES := ./host ./abi ./internal/snapmem ./host/replay
 ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64
