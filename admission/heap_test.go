@@ -5,11 +5,13 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
-// A process may have a hundred policies, so what one leaves behind is collected at 1 MB.
+// TestHeapOfAPolicyStaysSmall holds that what a policy leaves behind is collected at 1 MB: a
+// process may have a hundred of them.
 func TestHeapOfAPolicyStaysSmall(t *testing.T) {
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
