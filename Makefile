@@ -40,6 +40,12 @@ languages: ## Test new plugins of each kind, and the SDKs of other languages tha
 	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestNewPlugins|TestMalformedMessages' \
 	  ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./guest/conformance
 
+# What takes longest of the guides is not in README.md's second command: programs that embed
+# Kubernetes, and plugins that are built again and again.
+.PHONY: guides
+guides: ## Run all that the documents say to paste: 2 minutes, longer when it builds Kubernetes for the first time.
+	KUBEWASM_GUIDES=1 go test -timeout 30m -run TestPaste ./internal/testkit/readme
+
 # The modules inside this one are apart so that an importer of kubewasm does not see
 # what they need: Kubernetes itself, other plugin systems, container runtimes.
 .PHONY: modules
