@@ -222,7 +222,7 @@ func appendFieldError(b []byte, e *field.Error) []byte {
 		b = wire.AppendBytes(b, 1, e.Field)
 	}
 	if e.Type != "" {
-		b = wire.AppendBytes(b, 2, string(e.Type))
+		b = wire.AppendBytes(b, 2, e.Type)
 	}
 	if e.Detail != "" {
 		b = wire.AppendBytes(b, 3, e.Detail)

@@ -79,26 +79,27 @@ func (p *Path) write(b *strings.Builder) {
 	b.WriteString(p.name)
 }
 
-// ErrorType is the kind of a mistake: a value of metav1.CauseType.
-type ErrorType string
-
-// The kinds of mistakes. Each has a function that makes an [Error] of it.
+// The types of mistakes, values of metav1.CauseType. Each has a function that makes an
+// [Error] of it.
 const (
-	ErrorTypeNotFound     ErrorType = "FieldValueNotFound"
-	ErrorTypeRequired     ErrorType = "FieldValueRequired"
-	ErrorTypeDuplicate    ErrorType = "FieldValueDuplicate"
-	ErrorTypeInvalid      ErrorType = "FieldValueInvalid"
-	ErrorTypeNotSupported ErrorType = "FieldValueNotSupported"
-	ErrorTypeForbidden    ErrorType = "FieldValueForbidden"
-	ErrorTypeTooLong      ErrorType = "FieldValueTooLong"
-	ErrorTypeTooMany      ErrorType = "FieldValueTooMany"
-	ErrorTypeTypeInvalid  ErrorType = "FieldValueTypeInvalid"
-	ErrorTypeInternal     ErrorType = "InternalError"
+	typeNotFound     = "FieldValueNotFound"
+	typeRequired     = "FieldValueRequired"
+	typeDuplicate    = "FieldValueDuplicate"
+	typeInvalid      = "FieldValueInvalid"
+	typeNotSupported = "FieldValueNotSupported"
+	typeForbidden    = "FieldValueForbidden"
+	typeTooLong      = "FieldValueTooLong"
+	typeTooMany      = "FieldValueTooMany"
+	typeTypeInvalid  = "FieldValueTypeInvalid"
+	typeInternal     = "InternalError"
 )
 
 // Error is a mistake in one field.
 type Error struct {
-	Type  ErrorType
+	// Type is the kind of the mistake: a value of metav1.CauseType, such as
+	// "FieldValueRequired". The functions below set it.
+	Type string
+	// Field is the path of the field.
 	Field string
 	// BadValue is the value of the field, as JSON; empty if it is not shown.
 	// The functions below set it.
@@ -117,7 +118,7 @@ func (e *Error) Error() string { return e.Field + ": " + e.ErrorBody() }
 
 // ErrorBody is Error without the path.
 func (e *Error) ErrorBody() string {
-	s := e.Type.title()
+	s := title(e.Type)
 	if e.BadValue != "" {
 		s += ": " + e.BadValue
 	}
@@ -127,59 +128,60 @@ func (e *Error) ErrorBody() string {
 	return s
 }
 
-func (t ErrorType) title() string {
-	switch t {
-	case ErrorTypeNotFound:
+// title returns what messages begin with for mistakes of a type.
+func title(errorType string) string {
+	switch errorType {
+	case typeNotFound:
 		return "Not found"
-	case ErrorTypeRequired:
+	case typeRequired:
 		return "Required value"
-	case ErrorTypeDuplicate:
+	case typeDuplicate:
 		return "Duplicate value"
-	case ErrorTypeInvalid, ErrorTypeTypeInvalid:
+	case typeInvalid, typeTypeInvalid:
 		return "Invalid value"
-	case ErrorTypeNotSupported:
+	case typeNotSupported:
 		return "Unsupported value"
-	case ErrorTypeForbidden:
+	case typeForbidden:
 		return "Forbidden"
-	case ErrorTypeTooLong:
+	case typeTooLong:
 		return "Too long"
-	case ErrorTypeTooMany:
+	case typeTooMany:
 		return "Too many"
-	case ErrorTypeInternal:
+	case typeInternal:
 		return "Internal error"
 	}
-	return string(t)
+	return errorType
 }
 
 // Invalid reports that a value is malformed or out of bounds.
 func Invalid(field *Path, value any, detail string) *Error {
-	return &Error{ErrorTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
+	return &Error{typeInvalid, field.String(), string(encode.Append(nil, value)), detail}
 }
 
 // TypeInvalid reports that a value is of the wrong type.
 func TypeInvalid(field *Path, value any, detail string) *Error {
-	return &Error{ErrorTypeTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
+	return &Error{typeTypeInvalid, field.String(), string(encode.Append(nil, value)), detail}
 }
 
 // Required reports that a value is missing or empty.
 func Required(field *Path, detail string) *Error {
-	return &Error{ErrorTypeRequired, field.String(), "", detail}
+	return &Error{typeRequired, field.String(), "", detail}
 }
 
 // Forbidden reports that a value would be right under other circumstances, such as
 // for another user.
 func Forbidden(field *Path, detail string) *Error {
-	return &Error{ErrorTypeForbidden, field.String(), "", detail}
+	return &Error{typeForbidden, field.String(), "", detail}
 }
 
 // NotFound reports that a value names a thing that does not exist.
 func NotFound(field *Path, value any) *Error {
-	return &Error{ErrorTypeNotFound, field.String(), string(encode.Append(nil, value)), ""}
+	return &Error{typeNotFound, field.String(), string(encode.Append(nil, value)), ""}
 }
 
 // Duplicate reports that a value must be unique and is not.
 func Duplicate(field *Path, value any) *Error {
-	return &Error{ErrorTypeDuplicate, field.String(), string(encode.Append(nil, value)), ""}
+	return &Error{typeDuplicate, field.String(), string(encode.Append(nil, value)), ""}
 }
 
 // NotSupported reports that a value is none of validValues.
@@ -193,7 +195,7 @@ func NotSupported[T ~string](field *Path, value any, validValues []T) *Error {
 		}
 		detail += string(json.AppendString(nil, string(valid)))
 	}
-	return &Error{ErrorTypeNotSupported, field.String(), string(encode.Append(nil, value)), detail}
+	return &Error{typeNotSupported, field.String(), string(encode.Append(nil, value)), detail}
 }
 
 // TooLong reports that a value has more than maxLength bytes. The value itself is
@@ -203,7 +205,7 @@ func TooLong(field *Path, _ any, maxLength int) *Error {
 	if maxLength >= 0 {
 		detail = "may not be more than " + strconv.Itoa(maxLength) + " bytes"
 	}
-	return &Error{ErrorTypeTooLong, field.String(), "", detail}
+	return &Error{typeTooLong, field.String(), "", detail}
 }
 
 // TooMany reports that a list has actual items, more than max.
@@ -212,10 +214,10 @@ func TooMany(field *Path, actual, max int) *Error {
 	if max >= 0 {
 		detail = "must have at most " + strconv.Itoa(max) + " items"
 	}
-	return &Error{ErrorTypeTooMany, field.String(), string(encode.Append(nil, actual)), detail}
+	return &Error{typeTooMany, field.String(), string(encode.Append(nil, actual)), detail}
 }
 
 // InternalError reports that a field could not be checked.
 func InternalError(field *Path, err error) *Error {
-	return &Error{ErrorTypeInternal, field.String(), "", err.Error()}
+	return &Error{typeInternal, field.String(), "", err.Error()}
 }
