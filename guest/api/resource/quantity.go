@@ -34,20 +34,10 @@ const (
 	DecimalExponent               // 12e6 is 12 * 10^6.
 )
 
-// Scale is the exponent of a power of ten.
-type Scale int32
-
-// The scales with a suffix.
+// The exponents of the smallest and the largest suffix, n and E.
 const (
-	Nano  Scale = -9
-	Micro Scale = -6
-	Milli Scale = -3
-	Kilo  Scale = 3
-	Mega  Scale = 6
-	Giga  Scale = 9
-	Tera  Scale = 12
-	Peta  Scale = 15
-	Exa   Scale = 18
+	nano = -9
+	exa  = 18
 )
 
 // maxScale is the largest exponent that Parse takes. A quantity of so many digits
@@ -66,7 +56,7 @@ func New(value int64, format Format) Quantity { return Quantity{value: value, Fo
 
 // NewMilli returns the Quantity value/1000.
 func NewMilli(value int64, format Format) Quantity {
-	return Quantity{value: value, scale: int32(Milli), Format: format}
+	return Quantity{value: value, scale: -3, Format: format}
 }
 
 // MustParse is Parse for a constant. It panics if s is no quantity.
@@ -108,7 +98,7 @@ func Parse(s string) (Quantity, error) {
 	}
 
 	q := Quantity{Format: format}
-	if base == 10 && len(whole)+len(fraction) <= 18 && exponent-int64(len(fraction)) >= int64(Nano) {
+	if base == 10 && len(whole)+len(fraction) <= 18 && exponent-int64(len(fraction)) >= nano {
 		for _, part := range [2]string{whole, fraction} {
 			for i := range len(part) {
 				q.value = q.value*10 + int64(part[i]-'0')
@@ -196,7 +186,7 @@ func (q *Quantity) parseLarge(whole, fraction string, base int, exponent int64) 
 	} else {
 		d.scale += int32(exponent)
 	}
-	d = d.round(int32(Nano))
+	d = d.round(nano)
 	if q.Format == BinarySI {
 		if d.cmp(decimalOf(math.MaxInt64, 0)) > 0 {
 			d = decimalOf(math.MaxInt64, 0)
@@ -332,15 +322,15 @@ func (q *Quantity) Mul(n int64) {
 
 // Value returns q as a whole number, rounded away from 0: one that does not fit
 // becomes the largest or the smallest there is.
-func (q Quantity) Value() int64 { return q.ScaledValue(0) }
+func (q Quantity) Value() int64 { return q.scaled(0) }
 
 // MilliValue returns q*1000 as Value returns q.
-func (q Quantity) MilliValue() int64 { return q.ScaledValue(Milli) }
+func (q Quantity) MilliValue() int64 { return q.scaled(-3) }
 
-// ScaledValue returns q / 10^scale as Value returns q.
-func (q Quantity) ScaledValue(scale Scale) int64 {
+// scaled returns q / 10^scale as Value returns q.
+func (q Quantity) scaled(scale int32) int64 {
 	if q.large == nil {
-		if by := q.scale - int32(scale); by >= 0 {
+		if by := q.scale - scale; by >= 0 {
 			if v, ok := scaleUp(q.value, by); ok {
 				return v
 			}
@@ -349,7 +339,7 @@ func (q Quantity) ScaledValue(scale Scale) int64 {
 		}
 	}
 	d := q.decimal()
-	d.scale -= int32(scale)
+	d.scale -= scale
 	d = d.round(0)
 	v, ok := d.shiftTo(0).uint64()
 	switch {
@@ -456,8 +446,8 @@ func (q Quantity) String() string {
 	}
 	// The exponents with a name are those of 1000.
 	down := exponent - 3*int32(math.Floor(float64(exponent)/3))
-	if q.Format != DecimalExponent && exponent-down > int32(Exa) {
-		down = exponent - int32(Exa)
+	if q.Format != DecimalExponent && exponent-down > exa {
+		down = exponent - exa
 	}
 	b = n.shift(down).append(b)
 	switch exponent -= down; {

@@ -64,7 +64,7 @@ func same(t *testing.T, what string, got resource.Quantity, want apimachinery.Qu
 		t.Fatalf("%s is written %s, want %s", what, text, canonical)
 	}
 	for _, scale := range []int{0, -3, -9, 3, 12, -1} {
-		if got, want := got.ScaledValue(resource.Scale(scale)), scaled(r, scale); got != want {
+		if got, want := got.ScaledValue(int32(scale)), scaled(r, scale); got != want {
 			t.Fatalf("%s at scale %d is %d, want %d", what, scale, got, want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestArithmeticAsApimachinery(t *testing.T) {
 		n := r.Int64() >> r.IntN(64)
 		q.Mul(n)
 		product := new(big.Rat).Mul(rational(y), new(big.Rat).SetInt64(n))
-		if got := q.ScaledValue(resource.Nano); got != scaled(product, -9) {
+		if got := q.ScaledValue(-9); got != scaled(product, -9) {
 			t.Fatalf("%s * %d is %d n, want %s", b, n, got, product)
 		}
 		// What was not changed is as it was.
