@@ -81,11 +81,3 @@ const (
 	// prequeueinghint, once for all Pods.
 	ActionPreHint ActionType = 1 << 30
 )
-
-// PackHint packs the result of queueinghint.
-func PackHint(queue bool, code Code) uint64 {
-	if queue {
-		return Pack(1, uint32(code))
-	}
-	return Pack(0, uint32(code))
-}

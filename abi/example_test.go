@@ -22,9 +22,9 @@ func ExampleWrite() {
 }
 
 // A guest returns a score together with a status code.
-func ExamplePackScore() {
-	packed := abi.PackScore(42, abi.Success)
-	score, code := abi.UnpackScore(packed)
+func ExamplePack() {
+	packed := abi.Pack(42, abi.Success)
+	score, code := abi.Unpack[abi.Code](packed)
 	fmt.Printf("%#x %d %s\n", packed, score, code)
 	// Output: 0x2a00000000 42 Success
 }

@@ -21,9 +21,6 @@ const MetadataSection = "kubewasm"
 // google.protobuf.FileDescriptorSet.
 const SchemaSection = "kubewasm_schema"
 
-// Memory is the name under which a guest exports its linear memory.
-const Memory = "memory"
-
 // ValueType is a WebAssembly number type, by its code in the binary format
 // (WebAssembly Core Specification 2.0, section 5.3.1).
 type ValueType = byte
@@ -45,6 +42,27 @@ const (
 	KindHook
 	KindService
 )
+
+// Module returns the name of the module from which guests of the kind import functions.
+// SPEC.md, section 6, names each of them with its module.
+func (k Kind) Module() string {
+	switch k {
+	case KindCommon:
+		return "kubewasm"
+	case KindScheduler:
+		return "k8s.io/scheduler"
+	case KindAdmission:
+		return "k8s.io/admission"
+	case KindHook:
+		return "k8s.io/hooks"
+	case KindService:
+		return "kubewasm/service"
+	}
+	return ""
+}
+
+// ModuleObjects is the module of the functions about objects, for guests of each kind.
+const ModuleObjects = "k8s.io/api"
 
 // String returns the name of the kind as messages write it.
 func (k Kind) String() string {
@@ -227,19 +245,19 @@ func (m Mask) String() string {
 	return strings.Join(names, ", ")
 }
 
-// FormatSignature writes a function type the way messages show it:
-// "(i32, i64) -> i32", with "()" for no results.
-func FormatSignature(params, results []ValueType) string {
+// Type returns the function type the way messages show it: "(i32, i64) -> i32", with
+// "()" for no results.
+func (s Signature) Type() string {
 	var b strings.Builder
 	b.WriteByte('(')
-	writeTypes(&b, params)
+	writeTypes(&b, s.Params)
 	b.WriteString(") -> ")
-	if len(results) == 1 {
-		writeTypes(&b, results)
+	if len(s.Results) == 1 {
+		writeTypes(&b, s.Results)
 		return b.String()
 	}
 	b.WriteByte('(')
-	writeTypes(&b, results)
+	writeTypes(&b, s.Results)
 	b.WriteByte(')')
 	return b.String()
 }
@@ -269,14 +287,3 @@ func writeTypes(b *strings.Builder, types []ValueType) {
 		}
 	}
 }
-
-// The modules that a guest imports from. Each function below is named with its
-// module in SPEC.md, section 6.
-const (
-	ModuleCommon    = "kubewasm"
-	ModuleObjects   = "k8s.io/api"
-	ModuleScheduler = "k8s.io/scheduler"
-	ModuleAdmission = "k8s.io/admission"
-	ModuleHooks     = "k8s.io/hooks"
-	ModuleServices  = "kubewasm/service"
-)

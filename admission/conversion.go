@@ -207,7 +207,7 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 	if err != nil {
 		return nil, p.unnamed(err)
 	}
-	switch _, number := abi.UnpackVerdict(packed); number {
+	switch _, number := abi.Unpack[abi.Verdict](packed); number {
 	case abi.VerdictAllow:
 	case abi.VerdictError, abi.VerdictDeny:
 		if reason := inst.Reason(); reason != "" {

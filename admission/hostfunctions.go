@@ -28,17 +28,17 @@ var ofRequest = []host.Import{
 	reads("object", func(r *policy.Request) []byte { return r.Object.Raw }),
 	reads("old_object", func(r *policy.Request) []byte { return r.OldObject.Raw }),
 	reads("options", func(r *policy.Request) []byte { return r.Options.Raw }),
-	host.ToGuest(abi.ModuleAdmission, "object_proto", func(inst *host.Instance) []byte {
+	host.ToGuest(abi.KindAdmission.Module(), "object_proto", func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)
 		confide(inst)
 		return object
 	}),
-	host.ToGuest(abi.ModuleAdmission, "old_object_proto", func(inst *host.Instance) []byte {
+	host.ToGuest(abi.KindAdmission.Module(), "old_object_proto", func(inst *host.Instance) []byte {
 		_, old := protoOf(inst)
 		confide(inst)
 		return old
 	}),
-	host.FromGuest(abi.ModuleAdmission, "result", func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.KindAdmission.Module(), "result", func(inst *host.Instance, data []byte) {
 		if len(data) > maxResultBytes {
 			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
 		}
@@ -51,22 +51,22 @@ var ofRequest = []host.Import{
 		}
 		policy.CallOf(inst).Result = result // The last one counts.
 	}),
-	host.FromGuest(abi.ModuleAdmission, "patch", func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.KindAdmission.Module(), "patch", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = append([]byte{}, data...), nil
 	}),
-	host.FromGuest(abi.ModuleAdmission, "mutated_object", func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.KindAdmission.Module(), "mutated_object", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
 		c.Patch, c.Mutant = nil, append([]byte{}, data...)
 	}),
-	host.ToGuest(abi.ModuleAdmission, "desired_api_version", func(inst *host.Instance) []byte {
+	host.ToGuest(abi.KindAdmission.Module(), "desired_api_version", func(inst *host.Instance) []byte {
 		return []byte(policy.CallOf(inst).Desired)
 	}),
 }
 
 // reads returns the import of a function that hands a part of the request over.
 func reads(name string, part func(r *policy.Request) []byte) host.Import {
-	return host.ToGuest(abi.ModuleAdmission, name, func(inst *host.Instance) []byte {
+	return host.ToGuest(abi.KindAdmission.Module(), name, func(inst *host.Instance) []byte {
 		if r := policy.CallOf(inst).Request; r != nil {
 			return part(r)
 		}

@@ -422,7 +422,7 @@ func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *policy.Re
 		return verdict{}, err
 	}
 	v := verdict{Verdict: policy.Verdict{Result: c.Result}, volatile: c.Looked != nil}
-	switch code, number := abi.UnpackVerdict(packed); number {
+	switch code, number := abi.Unpack[abi.Verdict](packed); number {
 	case abi.VerdictAllow:
 		v.Allowed, v.Patch, v.Object = true, c.Patch, c.Mutant
 	case abi.VerdictDeny:

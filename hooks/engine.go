@@ -315,10 +315,10 @@ type exchange struct {
 }
 
 var imports = []host.Import{
-	host.ToGuest(abi.ModuleHooks, "request", func(inst *host.Instance) []byte {
+	host.ToGuest(abi.KindHook.Module(), "request", func(inst *host.Instance) []byte {
 		return inst.State().(*exchange).request
 	}),
-	host.FromGuest(abi.ModuleHooks, "decision", func(inst *host.Instance, data []byte) {
+	host.FromGuest(abi.KindHook.Module(), "decision", func(inst *host.Instance, data []byte) {
 		x := inst.State().(*exchange)
 		x.decision = append(x.decision[:0], data...)
 	}),

@@ -16,7 +16,7 @@ import (
 // logging returns an adapter whose host function "log" adds its name to a list.
 func logging(name string, to *[]string) Adapter {
 	return Adapter{Kind: abi.KindScheduler, Imports: []Import{{
-		Module: abi.ModuleCommon, Name: "log", Params: []abi.ValueType{abi.I32, abi.I32, abi.I32},
+		Module: abi.KindCommon.Module(), Name: "log", Params: []abi.ValueType{abi.I32, abi.I32, abi.I32},
 		Func: func(inst *Instance, _ []uint64) { *to = append(*to, name+" "+inst.plugin.cfg.Name) },
 	}}}
 }

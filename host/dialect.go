@@ -41,7 +41,7 @@ type Dialect struct {
 	// runs one from beginning to end.
 	Command bool
 	// DefineMemory is set if guests import their memory. Each gets a memory of
-	// its own instead, exported as [abi.Memory].
+	// its own instead, exported as "memory".
 	DefineMemory bool
 	// Defaults are the limits of the dialect where Config.Limits is zero.
 	Defaults Limits
@@ -84,7 +84,7 @@ func checkExports(exports []Export) (errs []error) {
 	for _, e := range exports {
 		if len(e.Params) > maxParams || len(e.Results) > 1 {
 			errs = append(errs, fmt.Errorf("export %q is %s, which is more than %d parameters and a result",
-				e.Name, abi.FormatSignature(e.Params, e.Results), maxParams))
+				e.Name, abi.Signature{Params: e.Params, Results: e.Results}.Type(), maxParams))
 		}
 	}
 	return errs

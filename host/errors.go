@@ -57,7 +57,7 @@ type ExportError struct {
 	Export string
 	// Got is the signature that the module has, empty if the export is
 	// missing; Want the one that it should have. Both as in
-	// abi.FormatSignature.
+	// abi.Signature.Type.
 	Got, Want string
 }
 

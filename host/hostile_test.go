@@ -173,18 +173,18 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) guest {
 	}
 	data := make([]byte, 64)
 	for module, names := range map[string][]string{
-		abi.ModuleScheduler: {"node_scores", "node_names"},
-		abi.ModuleAdmission: {"request", "object", "old_object", "options"},
-		abi.ModuleHooks:     {"request"},
+		abi.KindScheduler.Module(): {"node_scores", "node_names"},
+		abi.KindAdmission.Module(): {"request", "object", "old_object", "options"},
+		abi.KindHook.Module():      {"request"},
 	} {
 		for _, name := range names {
 			cfg.Imports = append(cfg.Imports, host.ToGuest(module, name, func(*host.Instance) []byte { return data }))
 		}
 	}
 	for module, names := range map[string][]string{
-		abi.ModuleScheduler: {"result_node_names", "result_scores"},
-		abi.ModuleAdmission: {"result"},
-		abi.ModuleHooks:     {"decision"},
+		abi.KindScheduler.Module(): {"result_node_names", "result_scores"},
+		abi.KindAdmission.Module(): {"result"},
+		abi.KindHook.Module():      {"decision"},
 	} {
 		for _, name := range names {
 			cfg.Imports = append(cfg.Imports, host.FromGuest(module, name, func(*host.Instance, []byte) {}))

@@ -64,14 +64,14 @@ func (im *Import) String() string { return im.Module + "." + im.Name }
 
 // commonImports are the functions that every guest may import.
 var commonImports = []Import{
-	ToGuest(abi.ModuleCommon, "config", func(inst *Instance) []byte {
+	ToGuest(abi.KindCommon.Module(), "config", func(inst *Instance) []byte {
 		return inst.plugin.cfg.GuestConfig
 	}),
-	FromGuest(abi.ModuleCommon, "status_reason", func(inst *Instance, reason []byte) {
+	FromGuest(abi.KindCommon.Module(), "status_reason", func(inst *Instance, reason []byte) {
 		inst.reason = text(reason, inst.version.limits.OutputBytes)
 	}),
 	{
-		Module: abi.ModuleCommon, Name: "log",
+		Module: abi.KindCommon.Module(), Name: "log",
 		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32}, Memory: 0b110,
 		Func: func(inst *Instance, stack []uint64) {
 			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
@@ -139,7 +139,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got})
 			continue
 		}
-		if want := abi.FormatSignature(im.Params, im.Results); got != want {
+		if want := (abi.Signature{Params: im.Params, Results: im.Results}).Type(); got != want {
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want})
 		} else if im.Grant != "" && !slices.Contains(grants, im.Grant) {
 			errs = append(errs, &ImportError{Plugin: plugin, Module: module, Name: name, Got: got, Want: want, Grant: im.Grant})

@@ -10,6 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
+// memoryExport is the name under which a guest exports its memory.
+const memoryExport = "memory"
+
 // ErrMemory is the error of an instance that could not be made, because the
 // plugins of the Runtime have RuntimeConfig.MemoryBytes already, or the system
 // has no more memory.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -169,7 +168,7 @@ func (i *Instance) meet(module api.Module) {
 		i.meter.left = i.version.limits.Fuel - fuelSlice
 	}
 	if i.memory == nil {
-		i.memory = module.ExportedMemory(abi.Memory)
+		i.memory = module.ExportedMemory(memoryExport)
 	}
 }
 

@@ -62,7 +62,8 @@ func signature(e wasmbin.Extern, ok bool) string {
 	if e.Kind != wasmbin.ExternFunc {
 		return e.Kind.String()
 	}
-	return abi.FormatSignature(valueTypes(e))
+	params, results := valueTypes(e)
+	return abi.Signature{Params: params, Results: results}.Type()
 }
 
 // valueTypes returns the types of a function.
@@ -81,7 +82,7 @@ func valueTypes(e wasmbin.Extern) (params, results []abi.ValueType) {
 func (m *Module) Digest() string { return m.digest }
 
 // Import returns the signature with which the module imports a function, as
-// [abi.FormatSignature] writes it, or "memory", "table", "global" or "tag" for an
+// [abi.Signature.Type] writes it, or "memory", "table", "global" or "tag" for an
 // import that is none; empty if there is no such import.
 func (m *Module) Import(module, name string) string {
 	e, ok := m.imports[[2]string{module, name}]

@@ -51,13 +51,13 @@ func zone(t testing.TB) guest {
 	for _, name := range []string{
 		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
-		cfg.Imports = append(cfg.Imports, host.ToGuest(abi.ModuleScheduler, name, refuse))
+		cfg.Imports = append(cfg.Imports, host.ToGuest(abi.KindScheduler.Module(), name, refuse))
 	}
 	for _, name := range []string{
 		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
 		"result_sign_fragments", "result_nominations", "result_placements", "result_pods",
 	} {
-		cfg.Imports = append(cfg.Imports, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		cfg.Imports = append(cfg.Imports, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}
 	return cfg
 }

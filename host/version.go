@@ -203,8 +203,8 @@ func (v *version) checkModule() []error {
 	case v.dialect.Command:
 		errs = v.checkExport(errs, commandStart, nil, nil)
 	}
-	if _, ok := v.compiled.module.ExportedMemories()[abi.Memory]; !ok {
-		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: abi.Memory, Want: "a memory"})
+	if _, ok := v.compiled.module.ExportedMemories()[memoryExport]; !ok {
+		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: memoryExport, Want: "a memory"})
 	}
 	for _, name := range v.startFunctions() {
 		errs = v.checkExport(errs, name, nil, nil)
@@ -225,7 +225,7 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 
 // checkExport appends the errors of an exported function to errs.
 func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
-	want, got := abi.FormatSignature(params, results), v.about.Export(name)
+	want, got := abi.Signature{Params: params, Results: results}.Type(), v.about.Export(name)
 	if got == want {
 		return errs
 	}
@@ -298,7 +298,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: shorten(err)}
 	}
 	inst.ctx.instantiation = nil
-	inst.module, inst.memory = module, module.ExportedMemory(abi.Memory)
+	inst.module, inst.memory = module, module.ExportedMemory(memoryExport)
 	inst.meter.bind(module)
 	if v.snapshot == nil {
 		if err := v.compiled.content.write(inst.memory); err != nil {

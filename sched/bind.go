@@ -63,7 +63,7 @@ func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, ti
 	}
 	var timeout time.Duration
 	status := p.inCycle(abi.Permit, scheduling, c, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *Status {
-		ms, _ := abi.Unpack(packed)
+		ms, _ := abi.Unpack[abi.Code](packed)
 		timeout = time.Duration(ms) * time.Millisecond
 		return nil
 	})
@@ -84,8 +84,8 @@ func (p *Plugin) PreBindPreFlight(c *Cycle, pod *corev1.Pod, nodeName string) (p
 		return false, nil
 	}
 	status := p.inCycle(abi.PreBindPreFlight, binding, c, pod, nil, call{nodeName: nodeName}, func(_ *instance, packed uint64) *Status {
-		answer, code := abi.Unpack(packed)
-		parallel = answer != 0 && abi.Code(int32(code)) == abi.Success
+		answer, code := abi.Unpack[abi.Code](packed)
+		parallel = answer != 0 && code == abi.Success
 		return nil
 	})
 	return parallel, status

@@ -236,7 +236,7 @@ func (p *Plugin) cloned(inst *host.Instance, i *instance, h *history, phase phas
 	case code == abi.Skip:
 		return none, nil
 	case code != abi.Success:
-		return none, fmt.Errorf("clone: %w", status(uint32(result), inst).AsError())
+		return none, fmt.Errorf("clone: %w", status(abi.Code(result), inst).AsError())
 	}
 	return seen{h.ref, len(from.steps)}, nil
 }
@@ -275,5 +275,5 @@ func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 	if then != nil {
 		then(i)
 	}
-	return status(uint32(result), inst)
+	return status(abi.Code(result), inst)
 }

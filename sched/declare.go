@@ -48,7 +48,7 @@ func tellsNodesApart(inst *host.Instance) bool {
 	for _, name := range []string{
 		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods",
 	} {
-		if inst.Module().Import(abi.ModuleScheduler, name) != "" {
+		if inst.Module().Import(abi.KindScheduler.Module(), name) != "" {
 			return true
 		}
 	}

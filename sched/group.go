@@ -30,7 +30,7 @@ func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, t
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
-	if s := status(uint32(result), inst); s != nil {
+	if s := status(abi.Code(result), inst); s != nil {
 		return s
 	}
 	if then != nil {
@@ -95,12 +95,13 @@ func (p *Plugin) ScorePlacement(c *Cycle, group schedmsg.PodGroup, placement fun
 	if !p.functions.Has(abi.ScorePlacement) {
 		return 0, nil
 	}
-	var score int32
+	var score int64
 	status := p.inGroup(abi.ScorePlacement, c, nil, call{group: group, placement: placement}, func(_ *instance, packed uint64) *Status {
-		score, _ = abi.UnpackScore(packed)
+		n, _ := abi.Unpack[abi.Code](packed)
+		score = int64(int32(n))
 		return nil
 	})
-	return int64(score), status
+	return score, status
 }
 
 // NormalizePlacementScore changes the scores of placements, which have their names.

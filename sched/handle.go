@@ -100,7 +100,7 @@ func (p *Plugin) handleImports() []host.Import {
 	}
 	// Modules that were built when only schedulers had look-ups import them from the
 	// scheduler's module.
-	for _, module := range []string{abi.ModuleObjects, abi.ModuleScheduler} {
+	for _, module := range []string{abi.ModuleObjects, abi.KindScheduler.Module()} {
 		for _, im := range lookup.Imports[metav1.Object](module, lookups{p}) {
 			im.Func = ownAnswer(im.Func)
 			list = append(list, im)

@@ -23,7 +23,7 @@ func scheduler(name string, params, results []abi.ValueType, f func(inst *host.I
 	for n := len(params) - 2; n >= 0 && params[n] == abi.I32 && params[n+1] == abi.I32; n -= 2 {
 		memory |= 3 << n
 	}
-	return host.Import{Module: abi.ModuleScheduler, Name: name, Params: params, Results: results, Memory: memory, Func: ownAnswer(f)}
+	return host.Import{Module: abi.KindScheduler.Module(), Name: name, Params: params, Results: results, Memory: memory, Func: ownAnswer(f)}
 }
 
 // ownAnswer returns a host function by which the guest asks for more than its arguments.
@@ -37,7 +37,7 @@ func ownAnswer(f func(inst *host.Instance, stack []uint64)) func(inst *host.Inst
 // reads returns an import (buf, limit) -> len that belongs to the functions of a
 // mask. get may use the buffer of the instance.
 func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *instance, buf []byte) []byte) host.Import {
-	return host.ToGuest(abi.ModuleScheduler, name, func(inst *host.Instance) []byte {
+	return host.ToGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance) []byte {
 		i := during(inst, functions)
 		i.call.own = true
 		i.buffer = get(inst, i, i.buffer[:0])
@@ -48,7 +48,7 @@ func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *ins
 // writes returns an import (ptr, len) that belongs to the functions of a mask. put copies
 // what it keeps of data, which is lent.
 func writes(name string, functions abi.Mask, put func(inst *host.Instance, c *call, data []byte)) host.Import {
-	return host.FromGuest(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) {
+	return host.FromGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance, data []byte) {
 		put(inst, &during(inst, functions).call, data)
 	})
 }

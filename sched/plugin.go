@@ -219,7 +219,7 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
-	if s := status(uint32(result), inst); s != nil || then == nil {
+	if s := status(abi.Code(result), inst); s != nil || then == nil {
 		return s
 	}
 	return then(i)

@@ -165,7 +165,7 @@ func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
 	if err != nil {
 		return err
 	}
-	if s := status(uint32(result), inst); s != nil {
+	if s := status(abi.Code(result), inst); s != nil {
 		return fmt.Errorf("eventstoregister returned %s: %w", s.Code(), s.AsError())
 	}
 	p.mu.Lock()
@@ -208,7 +208,7 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 		if err != nil {
 			return err
 		}
-		answer, code := abi.Unpack(result)
+		answer, code := abi.Unpack[abi.Code](result)
 		queue = answer != 0
 		return status(code, inst).AsError()
 	})
@@ -224,7 +224,7 @@ func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName
 			return err
 		}
 		pods = c.hinted
-		return status(uint32(result), inst).AsError()
+		return status(abi.Code(result), inst).AsError()
 	})
 	if err != nil {
 		pods = nil

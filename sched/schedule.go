@@ -79,9 +79,9 @@ func (p *Plugin) PostFilter(c *Cycle, statuses func() []schedmsg.NodeStatus) (*N
 	}
 	var result *Nomination
 	status := p.inCycle(abi.PostFilter, scheduling, c, c.of, unschedulable, call{statuses: statuses}, func(i *instance, packed uint64) *Status {
-		mode, code := abi.Unpack(packed)
+		mode, code := abi.Unpack[abi.Code](packed)
 		// The framework also takes a nomination from a plugin that found no node.
-		switch abi.Code(int32(code)) {
+		switch code {
 		case abi.Success, abi.Unschedulable, abi.UnschedulableAndUnresolvable:
 		default:
 			return nil
@@ -131,11 +131,12 @@ func (p *Plugin) PreScore(c *Cycle, nodes Nodes) *Status {
 // 0 allocs: TestFilterDoesNotAllocate.
 func (p *Plugin) Score(c *Cycle, node NodeInfo) (int64, *Status) {
 	result, status := p.onNode(abi.Score, c, node)
-	n, _ := abi.UnpackScore(result)
+	n, _ := abi.Unpack[abi.Code](result)
+	score := int64(int32(n))
 	if c != nil && c.recorded != nil {
-		c.recorded.node(abi.Score, node, int64(n), status)
+		c.recorded.node(abi.Score, node, score, status)
 	}
-	return int64(n), status
+	return score, status
 }
 
 // onNode runs f, Filter or Score, for a node, unless its result is in the cache.
@@ -165,7 +166,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 		result, s = 0, p.failed(f, err, nil)
 	} else {
 		if uint32(result) != 0 {
-			s = status(uint32(result), inst)
+			s = status(abi.Code(result), inst)
 		}
 		if key.class != nil {
 			p.cache.put(key, object, inst, result, s)
@@ -226,5 +227,5 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 			return s
 		}
 	}
-	return status(uint32(result), inst)
+	return status(abi.Code(result), inst)
 }

@@ -104,8 +104,8 @@ const statusFrames = 8
 // status returns the status of the code that a guest returned: nil for success, whatever
 // reason came with it; an error for a code that the framework does not know, since it panics
 // on those.
-func status(result uint32, inst *host.Instance) *Status {
-	code, reason := abi.Code(int32(result)), inst.Reason()
+func status(code abi.Code, inst *host.Instance) *Status {
+	reason := inst.Reason()
 	if of := inst.State().(*instance).peer.Reason; of != "" {
 		reason = of
 	}

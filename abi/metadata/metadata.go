@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// MaxBytes is the maximum length of the section.
-const MaxBytes = 64 << 10
+// maxBytes is the maximum length of the section.
+const maxBytes = 64 << 10
 
 // Metadata is a guest's description of itself. It is a claim: a host relies on
 // the functions that the guest implements and on its imports instead.
@@ -93,8 +93,8 @@ func (r *Rule) validate() (errs []error) {
 // Parse reads the contents of the section. Fields that this version does not
 // know are ignored. The error names every mistake.
 func Parse(section []byte) (*Metadata, error) {
-	if len(section) > MaxBytes {
-		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(section), MaxBytes)
+	if len(section) > maxBytes {
+		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(section), maxBytes)
 	}
 	m := &Metadata{}
 	if err := json.Unmarshal(section, m); err != nil {
@@ -174,8 +174,8 @@ func Add(module []byte, m *Metadata) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(contents) > MaxBytes {
-		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(contents), MaxBytes)
+	if len(contents) > maxBytes {
+		return nil, fmt.Errorf("metadata: %d bytes are more than %d", len(contents), maxBytes)
 	}
 	return AddSection(module, abi.MetadataSection, contents)
 }

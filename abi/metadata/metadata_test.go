@@ -60,8 +60,8 @@ func TestMistakes(t *testing.T) {
 		`{"abi": 1, "name": "a\nb"}`:             `metadata: name "a\nb" has more than 253 bytes, or some that are no text`,
 		`{"abi": 1, "matches": [{"operations": ["*"], "apiGroups": ["", "*", "apps"], "apiVersions": ["*", "v1"], "resources": ["*", "*/*", "pods/*", "pods/status"]}]}`: "",
 		`{"abi": 1, "matches": [{"operations": ["create"], "apiGroups": ["Apps"], "apiVersions": ["apps/v1"], "resources": ["Pods"]}]}`:                                  "metadata: matches: operations has \"create\"\nmatches: apiGroups has \"Apps\"\nmatches: apiVersions has \"apps/v1\"\nmatches: resources has \"Pods\"",
-		`{"abi": 1, "matches": [{}]}`:            "metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty",
-		strings.Repeat(" ", metadata.MaxBytes+1): "metadata: 65537 bytes are more than 65536",
+		`{"abi": 1, "matches": [{}]}`: "metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty",
+		strings.Repeat(" ", 64<<10+1): "metadata: 65537 bytes are more than 65536",
 	} {
 		_, err := metadata.Parse([]byte(text))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {

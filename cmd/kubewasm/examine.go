@@ -362,7 +362,7 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 	}
 	var offered []host.Import
 	for _, i := range m.Imports {
-		if i.Kind != wasmbin.ExternFunc || int(i.Type) >= len(types) || i.Module == "wasi_snapshot_preview1" || i.Module == abi.ModuleCommon {
+		if i.Kind != wasmbin.ExternFunc || int(i.Type) >= len(types) || i.Module == "wasi_snapshot_preview1" || i.Module == abi.KindCommon.Module() {
 			continue
 		}
 		codes := func(types []wasmbin.ValType) []abi.ValueType {

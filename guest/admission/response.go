@@ -184,13 +184,13 @@ func (r *Response) AuditAnnotations() map[string]string {
 // packed returns the result of the exported function.
 func (r *Response) packed() uint64 {
 	if r == nil {
-		return abi.PackVerdict(0, abi.VerdictAllow)
+		return abi.Pack(0, abi.VerdictAllow)
 	}
 	code := uint32(0)
 	if r.code > 0 && r.verdict == abi.VerdictDeny {
 		code = uint32(r.code)
 	}
-	return abi.PackVerdict(code, r.verdict)
+	return abi.Pack(code, r.verdict)
 }
 
 // appendResult writes the message kubewasm.admission.v1.Result of

@@ -18,17 +18,17 @@ func TestResponseOnTheWire(t *testing.T) {
 		packed   uint64
 		result   admissionmsg.Result
 	}{
-		"allow":          {Allow(), abi.PackVerdict(0, abi.VerdictAllow), admissionmsg.Result{}},
-		"deny":           {Deny("no"), abi.PackVerdict(0, abi.VerdictDeny), admissionmsg.Result{}},
-		"deny with code": {Deny("no").WithCode(409).WithReason("Conflict"), abi.PackVerdict(409, abi.VerdictDeny), admissionmsg.Result{Reason: "Conflict"}},
+		"allow":          {Allow(), abi.Pack(0, abi.VerdictAllow), admissionmsg.Result{}},
+		"deny":           {Deny("no"), abi.Pack(0, abi.VerdictDeny), admissionmsg.Result{}},
+		"deny with code": {Deny("no").WithCode(409).WithReason("Conflict"), abi.Pack(409, abi.VerdictDeny), admissionmsg.Result{Reason: "Conflict"}},
 		"allow with all that it may carry": {
 			Allow().WithWarning("old").WithWarning("odd").WithAuditAnnotation("k", "v"),
-			abi.PackVerdict(0, abi.VerdictAllow),
+			abi.Pack(0, abi.VerdictAllow),
 			admissionmsg.Result{Warnings: []string{"old", "odd"}, AuditAnnotations: map[string]string{"k": "v"}},
 		},
 		"field errors": {
 			Invalid(field.Invalid(field.NewPath("spec"), "x", "is wrong"), field.Required(field.NewPath("kind"), "")),
-			abi.PackVerdict(0, abi.VerdictDeny),
+			abi.Pack(0, abi.VerdictDeny),
 			admissionmsg.Result{FieldErrors: []admissionmsg.FieldError{
 				{Field: "spec", Type: "FieldValueInvalid", Message: "is wrong", BadValue: value(`"x"`)},
 				{Field: "kind", Type: "FieldValueRequired"},

@@ -131,13 +131,13 @@ func countingImports(byRef map[abi.Ref]*objects.Object, crossed map[question]int
 	for _, name := range []string{
 		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
-		list = append(list, host.ToGuest(abi.ModuleScheduler, name, func(*host.Instance) []byte { return nil }))
+		list = append(list, host.ToGuest(abi.KindScheduler.Module(), name, func(*host.Instance) []byte { return nil }))
 	}
 	for _, name := range []string{
 		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
 		"result_pods", "result_sign_fragments", "result_nominations", "result_placements",
 	} {
-		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		list = append(list, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}
 	return list
 }

@@ -170,14 +170,18 @@ func exportQueueingHint(event int32, pod, oldObj, newObj uint64) uint64 {
 	calls++
 	list, err := registeredEvents()
 	if err != nil {
-		return abi.PackHint(true, finish(AsStatus(err)))
+		return abi.Pack(1, finish(AsStatus(err)))
 	}
 	if event < 0 || int(event) >= len(list) || list[event].QueueingHintFn == nil {
-		return abi.PackHint(true, finish(nil))
+		return abi.Pack(1, finish(nil))
 	}
 	e := list[event]
 	hint, err := e.QueueingHintFn(podOf(pod), eventObject(0, e.Event.Resource, oldObj), eventObject(1, e.Event.Resource, newObj))
-	return abi.PackHint(hint == Queue, finish(AsStatus(err)))
+	var queue uint32
+	if hint == Queue {
+		queue = 1
+	}
+	return abi.Pack(queue, finish(AsStatus(err)))
 }
 
 //go:wasmexport prequeueinghint
@@ -249,7 +253,7 @@ func exportPostFilter(cycle, pod uint64) uint64 {
 		mode = 1 // ModeOverride
 		hostResultNominatedNodeName([]byte(result.NominatedNodeName))
 	}
-	return abi.Pack(mode, uint32(finish(status)))
+	return abi.Pack(mode, finish(status))
 }
 
 //go:wasmexport prescore
@@ -264,7 +268,7 @@ func exportScore(cycle, pod, node uint64) uint64 {
 	score, status := registered.score.Score(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
 	if status == nil && score == int64(int32(score)) {
 		plugin.Yield()
-		return abi.PackScore(int32(score), abi.Success)
+		return abi.Pack(uint32(score), abi.Success)
 	}
 	return packScore(score, status)
 }
@@ -273,7 +277,7 @@ func packScore(score int64, status *Status) uint64 {
 	if score < math.MinInt32 || score > math.MaxInt32 {
 		status = NewStatus(CodeError, "score ", strconv.FormatInt(score, 10), " does not fit into 32 bits")
 	}
-	return abi.PackScore(int32(score), finish(status))
+	return abi.Pack(uint32(score), finish(status))
 }
 
 var (
@@ -369,7 +373,7 @@ func exportPermit(cycle, pod uint64) uint64 {
 	calls++
 	status, timeout := registered.permit.Permit(cycleOf(cycle), podOf(pod), string(hostNodeName()))
 	ms := min(max(timeout/meta.Millisecond, 0), math.MaxUint32)
-	return abi.Pack(uint32(ms), uint32(finish(status)))
+	return abi.Pack(uint32(ms), finish(status))
 }
 
 //go:wasmexport prebindpreflight
@@ -380,7 +384,7 @@ func exportPreBindPreFlight(cycle, pod uint64) uint64 {
 	if result != nil && result.AllowParallel {
 		parallel = 1
 	}
-	return abi.Pack(parallel, uint32(finish(status)))
+	return abi.Pack(parallel, finish(status))
 }
 
 //go:wasmexport prebind

@@ -58,8 +58,8 @@ func AskHost(service, method string, ptr unsafe.Pointer, n uint32) uint64 {
 	response, err := h.Call(service, method, append([]byte(nil), unsafe.Slice((*byte)(ptr), n)...))
 	if err != nil {
 		answer = []byte(err.Error())
-		return abi.Pack(uint32(len(answer)), uint32(abi.Error))
+		return abi.Pack(uint32(len(answer)), abi.Error)
 	}
 	answer = response
-	return abi.Pack(uint32(len(answer)), uint32(abi.Success))
+	return abi.Pack(uint32(len(answer)), abi.Success)
 }

@@ -17,7 +17,7 @@ import (
 // answering is a version whose guest is asked by one function.
 var answering = Version{Plugin: "zone", SHA256: strings.Repeat("ab", 32), Kind: abi.KindScheduler, Imports: []Import{
 	{Module: abi.ModuleObjects, Name: "object", Memory: 0b110},
-	{Module: abi.ModuleCommon, Name: "status_reason", Memory: 0b11},
+	{Module: abi.KindCommon.Module(), Name: "status_reason", Memory: 0b11},
 	{Module: abi.ModuleObjects, Name: "get_object", Memory: 0b1111},
 }}
 

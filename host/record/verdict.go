@@ -44,7 +44,7 @@ func VerdictOf(c *Call) Verdict {
 	}
 	switch c.Function {
 	case abi.Validate.String(), abi.Mutate.String(), abi.Convert.String():
-		switch _, verdict := abi.UnpackVerdict(c.Result); verdict {
+		switch _, verdict := abi.Unpack[abi.Verdict](c.Result); verdict {
 		case abi.VerdictAllow:
 			return Answered
 		case abi.VerdictDeny:

@@ -116,7 +116,7 @@ func live(module, name string, dialect bool) bool {
 	if module == "wasi_snapshot_preview1" {
 		return true
 	}
-	return !dialect && module == abi.ModuleCommon && slices.Contains([]string{"config", "status_reason", "log"}, name)
+	return !dialect && module == abi.KindCommon.Module() && slices.Contains([]string{"config", "status_reason", "log"}, name)
 }
 
 // adapter returns what the recording says of the component.

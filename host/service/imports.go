@@ -31,13 +31,13 @@ const maxServices = 16 << 10
 func (p *Plugin) imports(hosts []HostService) []host.Import {
 	state := func(inst *host.Instance) *call { return inst.State().(*call) }
 	list := []host.Import{
-		host.ToGuest(abi.ModuleServices, "request", func(inst *host.Instance) []byte { return state(inst).request }),
-		host.ToGuest(abi.ModuleServices, "answer", func(inst *host.Instance) []byte { return state(inst).answer }),
-		host.FromGuest(abi.ModuleServices, "response", func(inst *host.Instance, data []byte) {
+		host.ToGuest(abi.KindService.Module(), "request", func(inst *host.Instance) []byte { return state(inst).request }),
+		host.ToGuest(abi.KindService.Module(), "answer", func(inst *host.Instance) []byte { return state(inst).answer }),
+		host.FromGuest(abi.KindService.Module(), "response", func(inst *host.Instance, data []byte) {
 			c := state(inst)
 			c.response = append(c.response[:0], data...)
 		}),
-		host.FromGuest(abi.ModuleServices, "serve", func(inst *host.Instance, data []byte) {
+		host.FromGuest(abi.KindService.Module(), "serve", func(inst *host.Instance, data []byte) {
 			if inst.Calling() != abi.Services.String() {
 				inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", abi.Services, inst.Calling()))
 			}
@@ -113,7 +113,7 @@ func (m *HostMethod) function(service string) host.Import {
 			if c.answer = answer; err != nil {
 				c.answer, code = append(c.answer[:0], err.Error()...), abi.Error
 			}
-			stack[0] = abi.Pack(uint32(len(c.answer)), uint32(code))
+			stack[0] = abi.Pack(uint32(len(c.answer)), code)
 		},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
@@ -64,7 +63,7 @@ func benchProfile(b *bench) error {
 			releases = append(releases, release)
 			return func(times int) {
 				for range times {
-					version = abi.NextVersion(version)
+					version++
 					if err := filter(version); err != nil {
 						failed = err
 					}

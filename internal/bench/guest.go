@@ -100,7 +100,7 @@ func benchGuest(b *bench) error {
 		version := uint32(1)
 		first := func(times int) {
 			for range times {
-				version = abi.NextVersion(version)
+				version++
 				if err := filter(version); err != nil {
 					failed = err
 				}
@@ -294,13 +294,13 @@ func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
 	for _, name := range []string{
 		"node_scores", "node_names", "node_name", "node_statuses", "pod_group", "placement",
 	} {
-		list = append(list, host.ToGuest(abi.ModuleScheduler, name, refuse))
+		list = append(list, host.ToGuest(abi.KindScheduler.Module(), name, refuse))
 	}
 	for _, name := range []string{
 		"result_scores", "result_node_names", "result_cluster_events", "result_nominated_node_name",
 		"result_sign_fragments", "result_nominations", "result_placements", "result_pods",
 	} {
-		list = append(list, host.FromGuest(abi.ModuleScheduler, name, func(*host.Instance, []byte) {}))
+		list = append(list, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}
 	return list
 }

@@ -181,12 +181,9 @@ var ErrNothingRegistered = errors.New("the program registers no plugin: it impor
 // kindsOf returns the kinds of plugin that a module is. An SDK in Go imports the module of
 // its kind, whatever the plugin implements. A module that imports none is what it exports.
 func kindsOf(m *wasmbin.Module) (kinds []string) {
-	for _, kind := range []struct {
-		module string
-		kind   abi.Kind
-	}{{abi.ModuleScheduler, abi.KindScheduler}, {abi.ModuleAdmission, abi.KindAdmission}, {abi.ModuleHooks, abi.KindHook}, {abi.ModuleServices, abi.KindService}} {
-		if slices.ContainsFunc(m.Imports, func(i wasmbin.Import) bool { return i.Module == kind.module }) {
-			kinds = append(kinds, kind.kind.String())
+	for _, kind := range []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook, abi.KindService} {
+		if slices.ContainsFunc(m.Imports, func(i wasmbin.Import) bool { return i.Module == kind.Module() }) {
+			kinds = append(kinds, kind.String())
 		}
 	}
 	if len(kinds) != 0 {

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,13 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 )
+
+func TestVersionsThatWrapRoundAreOfAnObject(t *testing.T) {
+	s := slot{number: 7, version: math.MaxUint32}
+	if got, want := s.next(), abi.MakeRef(1, 7); got != want {
+		t.Errorf("the ref after the last is %#x, want %#x", got, want)
+	}
+}
 
 // TestPointersAreAMap compares with a map of Go, while others read: what they find
 // must be what they look for.

@@ -265,7 +265,9 @@ func (s *Store) Lookup(ref abi.Ref) (*Object, bool) {
 
 // next returns the ref of the next version of what is in the slot.
 func (s *slot) next() abi.Ref {
-	s.version = abi.NextVersion(s.version)
+	if s.version++; s.version == 0 {
+		s.version = 1 // A version that wraps round does not become "no object".
+	}
 	return abi.MakeRef(s.version, s.number)
 }
 

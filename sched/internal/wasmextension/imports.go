@@ -26,10 +26,10 @@ const moduleLog = "k8s.io/klog"
 // imports are the host functions of one form of the ABI.
 func (e *environment) imports(first bool) []host.Import {
 	reads := func(name string, get func(inst *host.Instance, c *Call) []byte) host.Import {
-		return host.ToGuest(abi.ModuleScheduler, name, func(inst *host.Instance) []byte { return get(inst, e.Call(inst)) })
+		return host.ToGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance) []byte { return get(inst, e.Call(inst)) })
 	}
 	writes := func(name string, put func(inst *host.Instance, c *Call, data []byte)) host.Import {
-		return host.FromGuest(abi.ModuleScheduler, name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
+		return host.FromGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
 	}
 	reason := func(_ *host.Instance, c *Call, data []byte) { c.Reason = strings.ToValidUTF8(string(data), "\uFFFD") }
 	granted := func(grant string, im host.Import) host.Import {
@@ -66,7 +66,7 @@ func (e *environment) imports(first bool) []host.Import {
 			}
 			return marshal(inst, scores)
 		}),
-		{Module: abi.ModuleScheduler, Name: "nodeImageStates", Params: i32s(4), Results: i32s(1), Memory: 0b1111, Func: func(inst *host.Instance, stack []uint64) {
+		{Module: abi.KindScheduler.Module(), Name: "nodeImageStates", Params: i32s(4), Results: i32s(1), Memory: 0b1111, Func: func(inst *host.Instance, stack []uint64) {
 			var states map[string]imageState
 			node := string(inst.Read(uint32(stack[0]), uint32(stack[1])))
 			if e.Node(inst, node) != nil {
@@ -89,10 +89,10 @@ func (e *environment) imports(first bool) []host.Import {
 		writes("result.normalized_score_list", normalized),
 		granted(e.grants.Events, writes("handle.eventrecorder.eventf", func(inst *host.Instance, _ *Call, data []byte) { e.eventf(inst, data) })),
 		granted(e.grants.WaitingPods, host.Import{
-			Module: abi.ModuleScheduler, Name: "handle.reject_waiting_pod", Params: i32s(4), Memory: 0b1111, Func: e.rejectWaitingPod,
+			Module: abi.KindScheduler.Module(), Name: "handle.reject_waiting_pod", Params: i32s(4), Memory: 0b1111, Func: e.rejectWaitingPod,
 		}),
 		granted(e.grants.WaitingPods, host.Import{
-			Module: abi.ModuleScheduler, Name: "handle.get_waiting_pod", Params: i32s(4), Memory: 0b1111, Func: e.getWaitingPod,
+			Module: abi.KindScheduler.Module(), Name: "handle.get_waiting_pod", Params: i32s(4), Memory: 0b1111, Func: e.getWaitingPod,
 		}),
 	}
 	if first {

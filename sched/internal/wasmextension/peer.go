@@ -96,7 +96,7 @@ func Export(f abi.Function) host.ExportIndex {
 // Result turns what a function returned into what it returns in package abi.
 func Result(f abi.Function, result uint64) uint64 {
 	if f == abi.Permit {
-		timeout, code := uint32(result), uint32(result>>32)
+		timeout, code := uint32(result), abi.Code(int32(result>>32))
 		return abi.Pack(timeout, code)
 	}
 	return result
@@ -204,5 +204,5 @@ func is(m *host.Module) bool {
 func isFirst(m *host.Module) bool {
 	return is(m) && (m.Import(abi.ModuleObjects, "pod") != "" ||
 		m.Import(abi.ModuleObjects, "node") == "(i32, i32) -> i32" ||
-		m.Import(abi.ModuleScheduler, "status_reason") != "")
+		m.Import(abi.KindScheduler.Module(), "status_reason") != "")
 }
