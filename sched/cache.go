@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // declaring returns a probe that declares what a version of the guest reads, before the

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
@@ -60,8 +60,7 @@ type PluginConfig struct {
 	// must be allowed to watch them.
 	Objects []string `json:"objects,omitempty"`
 	// Reads are the fields of Pods and Nodes that the guest gets, such as
-	// "node.metadata.labels[topology.kubernetes.io/zone]", see
-	// codec.ParseFieldSet; empty means what its module declares.
+	// "node.metadata.labels[topology.kubernetes.io/zone]"; empty means what its module declares.
 	Reads []string `json:"reads,omitempty"`
 	// DisableResultSharing calls the guest for each node. Otherwise a result of Filter or
 	// Score is shared, within a state of a scheduling cycle, between all nodes that are

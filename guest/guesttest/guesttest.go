@@ -3,8 +3,8 @@ package guesttest
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
+	"github.com/kubewasm/kubewasm/internal/codec"
 
 	corev1 "k8s.io/api/core/v1"
 

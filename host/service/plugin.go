@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/nativeservice"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"

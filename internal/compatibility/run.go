@@ -103,7 +103,7 @@ func (r *runner) root(ctx context.Context, res *result) error {
 		return err
 	}
 	flags := []string{modfile, "-mod=mod"}
-	packages, err := importers(ctx, flags, "./admission/...", "./codec/...", "./hooks/...", "./host/...", "./internal/objects/...", "./sched/...")
+	packages, err := importers(ctx, flags, "./admission/...", "./hooks/...", "./host/...", "./internal/codec/...", "./internal/objects/...", "./sched/...")
 	if err != nil {
 		return err
 	}

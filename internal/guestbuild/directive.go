@@ -15,8 +15,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // Kind is the objects of one Go type in a [Store], whichever it is: those that a guest reads by

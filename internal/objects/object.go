@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // Object is a version of an object. Guests read it by its methods, which are safe for use by

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // ReadSet is the fields of objects of a kind that any instance of a guest was seen reading. It

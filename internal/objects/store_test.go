@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 

@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/codec"
 	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
+	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // Of a Node those fields are encoded that a guest declares.
