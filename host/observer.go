@@ -35,31 +35,11 @@ type Observer interface {
 // ShadowObserver is an [Observer] that is also told of shadows, see package shadow of host.
 type ShadowObserver interface {
 	Observer
-	// Shadowed receives what became of a call that a shadow was to repeat.
-	Shadowed(plugin string, r ShadowResult)
-}
-
-// ShadowResult is what became of a call that a shadow was to repeat.
-type ShadowResult string
-
-// The results.
-const (
-	// ShadowSame and ShadowDifferent are the results of comparisons.
-	ShadowSame      ShadowResult = "same"
-	ShadowDifferent ShadowResult = "different"
-	// ShadowAsked is a call in which the candidate asked what the serving version did not.
-	ShadowAsked ShadowResult = "asked"
-	// ShadowFailed is a call on which the candidate failed and the serving version did not.
-	ShadowFailed ShadowResult = "failed"
-	// ShadowDropped is a call for which there was no room.
-	ShadowDropped ShadowResult = "dropped"
-)
-
-// Shadowed tells an Observer, which may be nil, if it is a [ShadowObserver].
-func Shadowed(o Observer, plugin string, r ShadowResult) {
-	if s, ok := o.(ShadowObserver); ok {
-		s.Shadowed(plugin, r)
-	}
+	// Shadowed receives what became of a call that a shadow was to repeat: "same" and
+	// "different" are results of comparisons, "asked" is a call in which the candidate
+	// asked what the serving version did not, "failed" one on which the candidate failed
+	// and the serving version did not, and "dropped" one for which there was no room.
+	Shadowed(plugin, result string)
 }
 
 // Observers returns an Observer that calls each of observers, in their order.
@@ -95,9 +75,11 @@ func (l observerList) Built(ctx context.Context, b BuildEvent) {
 	}
 }
 
-func (l observerList) Shadowed(plugin string, r ShadowResult) {
+func (l observerList) Shadowed(plugin, result string) {
 	for _, o := range l {
-		Shadowed(o, plugin, r)
+		if s, ok := o.(ShadowObserver); ok {
+			s.Shadowed(plugin, result)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ type plugin struct {
 	restarts      [len(restartLabels)]prometheus.Counter
 	builds        [len(kindLabels)][len(buildLabels)]prometheus.Counter
 	buildDuration prometheus.Observer
-	shadows       map[host.ShadowResult]prometheus.Counter
+	shadows       map[string]prometheus.Counter
 
 	// loaded is set if the plugin was seen to serve, missed if it was not there
 	// at the last collection. Both belong to Collector.mu.
@@ -178,8 +178,8 @@ func (c *Collector) Restarted(name string, replaced bool) {
 }
 
 // Shadowed implements [host.ShadowObserver].
-func (c *Collector) Shadowed(name string, r host.ShadowResult) {
-	c.plugin(name, func(p *plugin) { p.shadows[r].Inc() })
+func (c *Collector) Shadowed(name, result string) {
+	c.plugin(name, func(p *plugin) { p.shadows[result].Inc() })
 }
 
 // plugin calls f with the series of a plugin, and makes them if there are none.
@@ -255,9 +255,9 @@ func (c *Collector) addPlugin(name string) *plugin {
 			p.builds[k][r] = c.builds.WithLabelValues(label, kind, result)
 		}
 	}
-	p.shadows = map[host.ShadowResult]prometheus.Counter{}
-	for _, r := range []host.ShadowResult{host.ShadowSame, host.ShadowDifferent, host.ShadowAsked, host.ShadowFailed, host.ShadowDropped} {
-		p.shadows[r] = c.shadows.WithLabelValues(label, string(r))
+	p.shadows = map[string]prometheus.Counter{}
+	for _, r := range []string{"same", "different", "asked", "failed", "dropped"} {
+		p.shadows[r] = c.shadows.WithLabelValues(label, r)
 	}
 	plugins = maps.Clone(plugins)
 	plugins[name] = p

@@ -199,7 +199,7 @@ func (s *Shadow) Room() bool {
 // Drop counts a sampled call for which there is no room.
 func (s *Shadow) Drop() {
 	s.dropped.Add(1)
-	host.Shadowed(s.opts.Observer, s.opts.Plugin, host.ShadowDropped)
+	s.observe("dropped")
 }
 
 // Config returns the configuration with its defaults.
@@ -417,24 +417,31 @@ func (s *Shadow) call(ctx context.Context, candidate Candidate, call Call) (o Ou
 	return call(ctx, candidate)
 }
 
+// observe tells the Observer the result of a call, if it is to know.
+func (s *Shadow) observe(result string) {
+	if o, ok := s.opts.Observer.(host.ShadowObserver); ok {
+		o.Shadowed(s.opts.Plugin, result)
+	}
+}
+
 // take counts the outcome of a call.
 func (s *Shadow) take(o Outcome) {
-	result := host.ShadowSame
+	result := "same"
 	change := o.Serving + " -> " + o.Candidate
 	s.mu.Lock()
 	switch {
 	case o.Asked != "":
-		result = host.ShadowAsked
+		result = "asked"
 		s.status.Asked++
 		s.failing = 0
 		change, o.Detail = o.Serving+" -> asked something else", strings.Join([]string{o.Detail, o.Asked}, ": ")
 	case o.Err != nil:
-		result = host.ShadowFailed
+		result = "failed"
 		s.status.Failed++
 		s.failing++
 		change, o.Detail = o.Serving+" -> failure", strings.Join([]string{o.Detail, o.Err.Error()}, ": ")
 	case o.Serving != o.Candidate || o.Detail != "":
-		result = host.ShadowDifferent
+		result = "different"
 		s.status.Compared++
 		s.failing = 0
 	default:
@@ -443,7 +450,7 @@ func (s *Shadow) take(o Outcome) {
 		s.failing = 0
 	}
 	logged := false
-	if result == host.ShadowSame {
+	if result == "same" {
 		s.agreed++
 	} else {
 		s.agreed, s.since = 0, time.Now()
@@ -468,7 +475,7 @@ func (s *Shadow) take(o Outcome) {
 	promote := p.Calls != 0 && s.agreed >= p.Calls && time.Since(s.since) >= time.Duration(p.After)
 	s.mu.Unlock()
 
-	host.Shadowed(s.opts.Observer, s.opts.Plugin, result)
+	s.observe(result)
 	if logged {
 		s.log(slog.LevelWarn, "the shadow differs", "change", change, "example", o.Detail)
 	}
