@@ -216,7 +216,7 @@ func exportCloneCycle(cycle, from uint64) int32 {
 	calls++
 	original := cycleOf(from)
 	if !cycleOf(cycle).c.clone(original.c) {
-		return int32(finish(NewStatus(CodeSkip)))
+		return int32(finish(NewStatus(abi.Skip)))
 	}
 	return int32(finish(nil))
 }
@@ -275,7 +275,7 @@ func exportScore(cycle, pod, node uint64) uint64 {
 
 func packScore(score int64, status *Status) uint64 {
 	if score < math.MinInt32 || score > math.MaxInt32 {
-		status = NewStatus(CodeError, "score ", strconv.FormatInt(score, 10), " does not fit into 32 bits")
+		status = NewStatus(abi.Error, "score ", strconv.FormatInt(score, 10), " does not fit into 32 bits")
 	}
 	return abi.Pack(uint32(score), finish(status))
 }

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
@@ -48,7 +49,7 @@ func readTrial(b []byte) (assignments []Nomination, status *Status) {
 	for r := wire.NewReader(b); r.Next(); {
 		switch r.Field {
 		case 1:
-			s.code = Code(r.Int64())
+			s.code = abi.Code(r.Int64())
 		case 2:
 			s.reason = string(r.Bytes())
 		case 3:

@@ -372,7 +372,7 @@ func (m NodeToStatus) Get(nodeName string) *Status {
 			return m.list[i].Status
 		}
 	}
-	return &Status{code: CodeUnschedulableAndUnresolvable}
+	return &Status{code: abi.UnschedulableAndUnresolvable}
 }
 
 func readStatuses(b []byte) (m NodeToStatus) {
@@ -386,7 +386,7 @@ func readStatuses(b []byte) (m NodeToStatus) {
 			case 1:
 				s.NodeName = string(f.Bytes())
 			case 2:
-				s.Status.code = Code(f.Int64())
+				s.Status.code = abi.Code(f.Int64())
 			case 3:
 				s.Status.reason = string(f.Bytes())
 			}

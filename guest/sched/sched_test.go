@@ -14,21 +14,21 @@ import (
 func TestStatus(t *testing.T) {
 	tests := map[string]struct {
 		status  *Status
-		code    Code
+		code    abi.Code
 		reason  string
 		text    string
 		success bool
 	}{
-		"nil":                          {nil, CodeSuccess, "", "Success", true},
-		"success":                      {NewStatus(CodeSuccess), CodeSuccess, "", "Success", true},
-		"error":                        {AsStatus(errors.New("no luck")), CodeError, "no luck", "Error: no luck", false},
-		"no error":                     {AsStatus(nil), CodeSuccess, "", "Success", true},
-		"unschedulable":                {Unschedulable("node ", "n1", " is full"), CodeUnschedulable, "node n1 is full", "Unschedulable: node n1 is full", false},
-		"unschedulable without reason": {Unschedulable(), CodeUnschedulable, "", "Unschedulable", false},
-		"unresolvable":                 {UnschedulableAndUnresolvable("gone"), CodeUnschedulableAndUnresolvable, "gone", "UnschedulableAndUnresolvable: gone", false},
-		"two reasons":                  {twoReasons(), CodeUnschedulable, "no cpu, no memory", "Unschedulable: no cpu, no memory", false},
-		"skip":                         {Skip(), CodeSkip, "", "Skip", false},
-		"any code":                     {NewStatus(CodePending, "later"), CodePending, "later", "Pending: later", false},
+		"nil":                          {nil, abi.Success, "", "Success", true},
+		"success":                      {NewStatus(abi.Success), abi.Success, "", "Success", true},
+		"error":                        {AsStatus(errors.New("no luck")), abi.Error, "no luck", "Error: no luck", false},
+		"no error":                     {AsStatus(nil), abi.Success, "", "Success", true},
+		"unschedulable":                {Unschedulable("node ", "n1", " is full"), abi.Unschedulable, "node n1 is full", "Unschedulable: node n1 is full", false},
+		"unschedulable without reason": {Unschedulable(), abi.Unschedulable, "", "Unschedulable", false},
+		"unresolvable":                 {UnschedulableAndUnresolvable("gone"), abi.UnschedulableAndUnresolvable, "gone", "UnschedulableAndUnresolvable: gone", false},
+		"two reasons":                  {twoReasons(), abi.Unschedulable, "no cpu, no memory", "Unschedulable: no cpu, no memory", false},
+		"skip":                         {Skip(), abi.Skip, "", "Skip", false},
+		"any code":                     {NewStatus(abi.Pending, "later"), abi.Pending, "later", "Pending: later", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

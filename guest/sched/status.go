@@ -6,48 +6,33 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Code is the code of a Status.
-type Code = abi.Code
-
-// The codes of the scheduler framework. Functions of the same names make the
-// most common statuses.
-const (
-	CodeSuccess                      = abi.Success
-	CodeError                        = abi.Error
-	CodeUnschedulable                = abi.Unschedulable
-	CodeUnschedulableAndUnresolvable = abi.UnschedulableAndUnresolvable
-	CodeWait                         = abi.Wait
-	CodeSkip                         = abi.Skip
-	CodePending                      = abi.Pending
-)
-
-// Status is the result of a plugin: a code and, unless it is CodeSuccess, the reason
+// Status is the result of a plugin: a code and, unless it is abi.Success, the reason
 // for it. A nil *Status is a success.
 type Status struct {
-	code   Code
+	code   abi.Code
 	reason string
 }
 
 // NewStatus returns a Status with the code and a reason, the concatenation of
 // its parts.
-func NewStatus(code Code, reason ...string) *Status {
+func NewStatus(code abi.Code, reason ...string) *Status {
 	return &Status{code: code, reason: strings.Join(reason, "")}
 }
 
 // Unschedulable returns the Status of a Pod that does not fit, but might after
 // other Pods were preempted. The reason is the concatenation of its parts;
 // users find it in the conditions of the Pod.
-func Unschedulable(reason ...string) *Status { return NewStatus(CodeUnschedulable, reason...) }
+func Unschedulable(reason ...string) *Status { return NewStatus(abi.Unschedulable, reason...) }
 
 // UnschedulableAndUnresolvable returns the Status of a Pod that does not fit,
 // also after any preemption. The reason is the concatenation of its parts.
 func UnschedulableAndUnresolvable(reason ...string) *Status {
-	return NewStatus(CodeUnschedulableAndUnresolvable, reason...)
+	return NewStatus(abi.UnschedulableAndUnresolvable, reason...)
 }
 
-// Skip returns a Status with the code CodeSkip. If PreFilter returns it, Filter
+// Skip returns a Status with the code abi.Skip. If PreFilter returns it, Filter
 // is not called in this cycle.
-func Skip() *Status { return &Status{code: CodeSkip} }
+func Skip() *Status { return &Status{code: abi.Skip} }
 
 // AppendReason adds another reason. In a Pod's condition, the scheduler counts
 // the nodes with each reason.
@@ -58,19 +43,19 @@ func (s *Status) AppendReason(reason string) {
 	s.reason += reason
 }
 
-// AsStatus returns a Status with the code CodeError and the text of err, nil if err
+// AsStatus returns a Status with the code abi.Error and the text of err, nil if err
 // is nil.
 func AsStatus(err error) *Status {
 	if err == nil {
 		return nil
 	}
-	return &Status{code: CodeError, reason: err.Error()}
+	return &Status{code: abi.Error, reason: err.Error()}
 }
 
-// Code returns the code, CodeSuccess for nil.
-func (s *Status) Code() Code {
+// Code returns the code, abi.Success for nil.
+func (s *Status) Code() abi.Code {
 	if s == nil {
-		return CodeSuccess
+		return abi.Success
 	}
 	return s.code
 }
@@ -91,5 +76,5 @@ func (s *Status) String() string {
 	return s.Code().String()
 }
 
-// IsSuccess reports whether the code is CodeSuccess.
-func (s *Status) IsSuccess() bool { return s.Code() == CodeSuccess }
+// IsSuccess reports whether the code is abi.Success.
+func (s *Status) IsSuccess() bool { return s.Code() == abi.Success }

@@ -38,7 +38,7 @@ func TestReadWhatTheHostTells(t *testing.T) {
 	if got := statuses.Get("n1").String(); got != "Unschedulable: full" {
 		t.Errorf("got %s", got)
 	}
-	if got := statuses.Get("n9").Code(); got != CodeUnschedulableAndUnresolvable {
+	if got := statuses.Get("n9").Code(); got != abi.UnschedulableAndUnresolvable {
 		t.Errorf("a node that was not looked at is %s", got)
 	}
 	group := readPodGroup(message(1, "podgroup", 2, "shop", 3, "gang", 4, 3))
@@ -61,7 +61,7 @@ func TestReadTrial(t *testing.T) {
 		t.Errorf("an empty answer is %v, %s", got, status)
 	}
 	// Natively there is no scheduler.
-	if _, status := TryPodGroup("uid"); status.Code() != CodeUnschedulable {
+	if _, status := TryPodGroup("uid"); status.Code() != abi.Unschedulable {
 		t.Errorf("got %s", status)
 	}
 }

@@ -10,6 +10,7 @@ package main
 import (
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -53,7 +54,7 @@ func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status
 	members := waiting(pod.Metadata().Namespace(), name)
 	if len(members)+1 < size {
 		sched.Eventf("Normal", "WaitingForGang", "Permit", strconv.Itoa(len(members)+1), " of ", strconv.Itoa(size), " Pods of gang ", name, " have a node")
-		return sched.NewStatus(sched.CodeWait, "the gang is not complete"), g.timeout()
+		return sched.NewStatus(abi.Wait, "the gang is not complete"), g.timeout()
 	}
 	for _, uid := range members {
 		sched.AllowWaitingPod(uid)

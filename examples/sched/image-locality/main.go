@@ -6,6 +6,7 @@ package main
 import (
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -45,7 +46,7 @@ type wanted struct {
 func (imageLocality) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
 	v, ok := state.Read(key)
 	if !ok {
-		return 0, sched.NewStatus(sched.CodeError, "PreFilter has not run")
+		return 0, sched.NewStatus(abi.Error, "PreFilter has not run")
 	}
 	w := v.(*wanted)
 	if w.nodes == 0 {

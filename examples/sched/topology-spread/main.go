@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -103,7 +104,7 @@ func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sche
 		return nil, sched.AsStatus(err)
 	}
 	if len(constraints) == 0 {
-		return nil, sched.NewStatus(sched.CodeSkip)
+		return nil, sched.NewStatus(abi.Skip)
 	}
 	s := &spread{affinity: pod.RequiredNodeAffinity(), constraints: constraints, counts: make([]counts, len(constraints))}
 	for i := range s.counts {
@@ -232,7 +233,7 @@ func change(state sched.CycleState, pod, changed core.Pod, node core.Node, by in
 func of(state sched.CycleState) (*spread, *sched.Status) {
 	v, ok := state.Read(key)
 	if !ok {
-		return nil, sched.NewStatus(sched.CodeError, "PreFilter has not run")
+		return nil, sched.NewStatus(abi.Error, "PreFilter has not run")
 	}
 	return v.(*spread), nil
 }

@@ -150,7 +150,7 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 func (c *Cycle) Permit(t testing.TB, nodeName string) (*sched.Status, time.Duration) {
 	t.Helper()
 	status, wait := c.permit(t, nodeName)
-	if status.Code() == sched.CodeWait {
+	if status.Code() == abi.Wait {
 		name := nativeName
 		if c.r.module != nil {
 			name = c.r.module.Name

@@ -276,7 +276,7 @@ func (r *running) nativeNode(t testing.TB, text string) sched.NodeInfo {
 // skipped.
 func (c *Cycle) Filter(t testing.TB, node string) *sched.Status {
 	t.Helper()
-	if c.Status.Code() == sched.CodeSkip {
+	if c.Status.Code() == abi.Skip {
 		return nil
 	}
 	defer c.r.enter(false)()
@@ -327,7 +327,7 @@ func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.
 func (s *Plugin) Filter(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
 	c := s.Begin(t, pod)
-	if !c.Status.IsSuccess() && c.Status.Code() != sched.CodeSkip {
+	if !c.Status.IsSuccess() && c.Status.Code() != abi.Skip {
 		return c.Status
 	}
 	return c.Filter(t, node)

@@ -229,7 +229,7 @@ func (plugin) Permit(state sched.CycleState, pod core.Pod, nodeName string) (*sc
 		}
 	}
 	if note(pod, "permit") == "wait" {
-		return sched.NewStatus(sched.CodeWait, traceOf(state).String(), " ", nodeName), 90 * meta.Second
+		return sched.NewStatus(abi.Wait, traceOf(state).String(), " ", nodeName), 90 * meta.Second
 	}
 	return nil, 0
 }
@@ -243,7 +243,7 @@ func (plugin) PreBindPreFlight(_ sched.CycleState, pod core.Pod, _ string) (*sch
 
 func (plugin) PreBind(state sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
 	if name := note(pod, "prebind"); name != "" {
-		return sched.NewStatus(sched.CodeError, traceOf(state).String(), " claim of ", strconv.Itoa(len(sched.GetObject("v1/persistentvolumeclaims", "shop", name))),
+		return sched.NewStatus(abi.Error, traceOf(state).String(), " claim of ", strconv.Itoa(len(sched.GetObject("v1/persistentvolumeclaims", "shop", name))),
 			" ", strconv.Itoa(len(sched.ListObjects("v1/persistentvolumeclaims", ""))))
 	}
 	return nil
@@ -276,7 +276,7 @@ func (plugin) PodGroupPostFilter(_ sched.CycleState, group sched.PodGroupInfo) (
 			}
 		}
 		if _, status := sched.TryPodGroup(); status.IsSuccess() {
-			return nil, sched.NewStatus(sched.CodeError, "it fits")
+			return nil, sched.NewStatus(abi.Error, "it fits")
 		}
 		return sched.TryPodGroup(leaving...)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -87,7 +88,7 @@ func (guest) PostFilter(_ sched.CycleState, pod core.Pod, statuses sched.NodeToS
 		return &sched.PostFilterResult{}, nil
 	}
 	for _, s := range statuses.All() {
-		if s.Status.Code() == sched.CodeUnschedulable && s.Status.Reason() == "full" {
+		if s.Status.Code() == abi.Unschedulable && s.Status.Reason() == "full" {
 			return &sched.PostFilterResult{NominatedNodeName: s.NodeName}, nil
 		}
 	}
@@ -124,7 +125,7 @@ func (guest) Permit(_ sched.CycleState, pod core.Pod, nodeName string) (*sched.S
 	labels := pod.Metadata().Labels()
 	switch action := labels.Get("permit"); action {
 	case "wait":
-		return sched.NewStatus(sched.CodeWait), 1500 * meta.Millisecond
+		return sched.NewStatus(abi.Wait), 1500 * meta.Millisecond
 	case "deny":
 		return sched.Unschedulable("denied on ", nodeName), 0
 	case "allow", "reject":
@@ -165,11 +166,11 @@ func (guest) PreBind(_ sched.CycleState, pod core.Pod, _ string) *sched.Status {
 	namespace, name := pod.Metadata().Namespace(), pod.Metadata().Labels().Get("claim")
 	b := sched.GetObject(claims, namespace, name)
 	if b == nil {
-		return sched.NewStatus(sched.CodeError, "no claim ", namespace, "/", name)
+		return sched.NewStatus(abi.Error, "no claim ", namespace, "/", name)
 	}
 	volume := core.PersistentVolumeClaimFromProto(b).Spec().VolumeName()
 	if volume == "" {
-		return sched.NewStatus(sched.CodePending, "claim ", name, " is not bound")
+		return sched.NewStatus(abi.Pending, "claim ", name, " is not bound")
 	}
 	in, all := len(sched.ListObjects(claims, namespace)), len(sched.ListObjects(claims, ""))
 	return sched.Unschedulable(volume, ", ", strconv.Itoa(in), " claims of ", strconv.Itoa(all))
@@ -180,7 +181,7 @@ func (guest) Bind(state sched.CycleState, pod core.Pod, nodeName string) *sched.
 		return sched.Skip()
 	}
 	if reserved := memoryOf(state).reserved; reserved != nodeName {
-		return sched.NewStatus(sched.CodeError, nodeName, " is not ", reserved)
+		return sched.NewStatus(abi.Error, nodeName, " is not ", reserved)
 	}
 	return nil
 }

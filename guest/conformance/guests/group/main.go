@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -63,7 +64,7 @@ func (guest) GeneratePlacements(_ sched.CycleState, _ sched.PodGroupInfo, parent
 
 func (guest) ScorePlacement(_ sched.CycleState, _ sched.PodGroupInfo, placement sched.Placement) (int64, *sched.Status) {
 	if placement.Name == "odd" {
-		return 0, sched.NewStatus(sched.CodeError, "odd")
+		return 0, sched.NewStatus(abi.Error, "odd")
 	}
 	score := -len(placement.NodeNames)
 	for _, a := range placement.Assignments {

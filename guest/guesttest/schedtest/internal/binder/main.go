@@ -3,6 +3,7 @@
 package main
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -20,7 +21,7 @@ func (binder) PreEnqueue(pod core.Pod) *sched.Status {
 func (binder) PreScore(_ sched.CycleState, _ core.Pod, nodes sched.NodeInfos) *sched.Status {
 	for i := range nodes.Len() {
 		if nodes.At(i).Node().Metadata().Labels().Has("odd") {
-			return sched.NewStatus(sched.CodeError, nodes.Name(i), " is odd")
+			return sched.NewStatus(abi.Error, nodes.Name(i), " is odd")
 		}
 	}
 	return nil
@@ -40,7 +41,7 @@ func (binder) Unreserve(state sched.CycleState, _ core.Pod, _ string) { state.De
 
 func (binder) Permit(_ sched.CycleState, _ core.Pod, nodeName string) (*sched.Status, meta.Duration) {
 	if nodeName == "slow" {
-		return sched.NewStatus(sched.CodeWait, "later"), 1500 * meta.Millisecond
+		return sched.NewStatus(abi.Wait, "later"), 1500 * meta.Millisecond
 	}
 	return nil, 0
 }
@@ -51,7 +52,7 @@ func (binder) PreBindPreFlight(sched.CycleState, core.Pod, string) (*sched.PreBi
 
 func (binder) PreBind(_ sched.CycleState, _ core.Pod, nodeName string) *sched.Status {
 	if nodeName == "full" {
-		return sched.NewStatus(sched.CodeError, "no disk")
+		return sched.NewStatus(abi.Error, "no disk")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -60,7 +61,7 @@ func (n *neighbour) PreScore(_ sched.CycleState, _ core.Pod, nodes sched.NodeInf
 	if _, ok := sched.SnapshotNode("nobody"); ok {
 		names = append(names, "nobody")
 	}
-	return sched.NewStatus(sched.CodeError, strings.Join(append(names, sched.SnapshotNodeNames()...), " "))
+	return sched.NewStatus(abi.Error, strings.Join(append(names, sched.SnapshotNodeNames()...), " "))
 }
 
 func (n *neighbour) Score(sched.CycleState, core.Pod, sched.NodeInfo) (int64, *sched.Status) {
@@ -81,7 +82,7 @@ func (n *neighbour) Unreserve(_ sched.CycleState, pod core.Pod, nodeName string)
 func (n *neighbour) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status, meta.Duration) {
 	waiting := sched.WaitingPods()
 	if len(waiting)+1 < n.Size {
-		return sched.NewStatus(sched.CodeWait, strconv.Itoa(n.Size-1-len(waiting)), " more"), meta.Second
+		return sched.NewStatus(abi.Wait, strconv.Itoa(n.Size-1-len(waiting)), " more"), meta.Second
 	}
 	for _, w := range waiting {
 		if p, ok := sched.GetWaitingPod(w.UID); ok && len(w.PendingPlugins) == 1 && sched.AllowWaitingPod(w.UID) {

@@ -64,7 +64,7 @@ func (preemptor) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInf
 // count changes how many Pods of the team a node has.
 func count(state sched.CycleState, pod, other core.Pod, node sched.NodeInfo, by int) *sched.Status {
 	if team(other) == "" {
-		return sched.NewStatus(sched.CodeError, "a Pod without a team")
+		return sched.NewStatus(abi.Error, "a Pod without a team")
 	}
 	if team(other) == team(pod) {
 		there, _ := state.Read("there")
@@ -91,7 +91,7 @@ func (preemptor) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo)
 
 func (preemptor) PostFilter(_ sched.CycleState, _ core.Pod, statuses sched.NodeToStatus) (*sched.PostFilterResult, *sched.Status) {
 	for _, s := range statuses.All() {
-		if s.Status.Code() == sched.CodeUnschedulable {
+		if s.Status.Code() == abi.Unschedulable {
 			return &sched.PostFilterResult{NominatedNodeName: s.NodeName}, nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -53,7 +54,7 @@ func (z *zone) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *
 func (z *zone) Score(_ sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
 	name := node.Node().Metadata().Name()
 	if strings.HasPrefix(name, "bad") {
-		return 0, sched.NewStatus(sched.CodeError, "no score for ", name)
+		return 0, sched.NewStatus(abi.Error, "no score for ", name)
 	}
 	return int64(len(name)), nil
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"maps"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -59,7 +60,7 @@ func (crowd) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *
 	}
 	v, ok := state.Read("count")
 	if !ok {
-		return sched.NewStatus(sched.CodeError, "PreFilter has not run")
+		return sched.NewStatus(abi.Error, "PreFilter has not run")
 	}
 	if v.(count)[node.Node().Metadata().Name()] >= most {
 		return sched.Unschedulable("node has its crowd")
