@@ -269,9 +269,9 @@ func (u *unavailableConverter) convert(context.Context, *ConversionRequest) ([][
 	return nil, fmt.Errorf("plugin %q is not available: %w", u.name, u.reason)
 }
 
-// CheckConverts returns everything that is wrong with the kinds that cfg names to convert,
+// checkConverts returns everything that is wrong with the kinds that cfg names to convert,
 // and with what it says beside them; nil if a plugin can have them.
-func CheckConverts(cfg *PluginConfig) error {
+func checkConverts(cfg *PluginConfig) error {
 	var errs []error
 	if len(cfg.Converts) == 0 {
 		return nil

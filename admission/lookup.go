@@ -60,9 +60,9 @@ func (o *Object) GetName() string { return o.Name }
 // GetLabels returns o.Labels.
 func (o *Object) GetLabels() map[string]string { return o.Labels }
 
-// CheckObjects returns everything that is wrong with grants, nil if a plugin can have
+// checkObjects returns everything that is wrong with grants, nil if a plugin can have
 // them.
-func CheckObjects(grants []ObjectGrant) error {
+func checkObjects(grants []ObjectGrant) error {
 	var errs []error
 	seen := map[string]bool{}
 	for i, g := range grants {
@@ -99,7 +99,7 @@ func keep(cluster Cluster, grants []ObjectGrant) (k kept) {
 	for _, g := range grants {
 		gvr, err := lookup.ParseResource(g.Resource)
 		if err != nil {
-			continue // CheckObjects has reported it.
+			continue // checkObjects has reported it.
 		}
 		namespaces := g.Namespaces
 		if namespaces == nil {

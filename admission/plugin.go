@@ -120,6 +120,17 @@ type Cluster interface {
 // and 4 MiB that a mutator adds or a request of its own has beside it.
 const defaultResultBytes = expansion*storedBytes + 4<<20
 
+// Check returns everything that is wrong with what a plugin may do: with Objects, Converts
+// and Scope. [Load] checks them too.
+func (c *PluginConfig) Check() (errs []error) {
+	for _, err := range []error{checkObjects(c.Objects), checkConverts(c), c.Scope.Check()} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
 // Load makes a plugin of a module: a guest of package abi, or one of the ABIs that
 // package admission serves as they are, which it tells by the module's imports and
 // exports. Its settings are checked with it, as far as the guest can check them.
@@ -132,15 +143,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if err != nil {
 		errs = append(errs, err)
 	}
-	if err := CheckObjects(cfg.Objects); err != nil {
-		errs = append(errs, err)
-	}
-	if err := CheckConverts(&cfg); err != nil {
-		errs = append(errs, err)
-	}
-	if err := cfg.Scope.Check(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, cfg.Check()...)
 	errs = append(errs, cfg.checkShadow()...)
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
 		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))

@@ -138,13 +138,7 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if err := checkRules(s.PolicyRules, namespaces); err != nil {
 		fail("%v", err)
 	}
-	if err := admission.CheckObjects(s.Objects); err != nil {
-		fail("%v", err)
-	}
-	if err := admission.CheckConverts(&s.PluginConfig); err != nil {
-		fail("%v", err)
-	}
-	if err := s.Scope.Check(); err != nil {
+	for _, err := range s.PluginConfig.Check() {
 		fail("%v", err)
 	}
 	if s.Record != nil {

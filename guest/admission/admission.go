@@ -19,12 +19,6 @@ type Validator interface {
 	Validate(req *Request) *Response
 }
 
-// ValidatorFunc is a function as a [Validator].
-type ValidatorFunc func(req *Request) *Response
-
-// Validate calls f.
-func (f ValidatorFunc) Validate(req *Request) *Response { return f(req) }
-
 // Mutator changes objects before they are validated and stored.
 type Mutator interface {
 	// Mutate changes the object of req by patch and returns the verdict on req;
@@ -38,12 +32,6 @@ type Mutator interface {
 	//   - Otherwise as for Validator.
 	Mutate(req *Request, patch *Patch) *Response
 }
-
-// MutatorFunc is a function as a [Mutator].
-type MutatorFunc func(req *Request, patch *Patch) *Response
-
-// Mutate calls f.
-func (f MutatorFunc) Mutate(req *Request, patch *Patch) *Response { return f(req, patch) }
 
 // The registered plugin, by what it implements.
 var (

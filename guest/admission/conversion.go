@@ -30,12 +30,6 @@ type Converter interface {
 	Convert(c *Conversion, patch *Patch) error
 }
 
-// ConverterFunc is a function as a [Converter].
-type ConverterFunc func(c *Conversion, patch *Patch) error
-
-// Convert calls f.
-func (f ConverterFunc) Convert(c *Conversion, patch *Patch) error { return f(c, patch) }
-
 // Conversion is an object that is to be converted. Strings and bytes that it returns may be
 // kept, and bytes must not be written to. The Conversion itself, and views of its object,
 // are valid during the call.

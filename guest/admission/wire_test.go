@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 	if got := panics(func() { Register[any](nil) }); got != "kubewasm: admission.Register: the plugin is no Validator, no Mutator and no Converter; are its methods on the pointer, and with the right signatures?" {
 		t.Errorf("no plugin: panic %v", got)
 	}
-	Register(ValidatorFunc(func(*Request) *Response { return Deny("no") }))
+	Register(validatorFunc(func(*Request) *Response { return Deny("no") }))
 	if validator.Validate(nil).Allowed() || mutator != nil || converter != nil {
 		t.Error("another plugin is registered")
 	}
@@ -68,3 +68,8 @@ func TestRegister(t *testing.T) {
 		t.Errorf("two validators: panic %v", got)
 	}
 }
+
+// validatorFunc is a function as a Validator.
+type validatorFunc func(req *Request) *Response
+
+func (f validatorFunc) Validate(req *Request) *Response { return f(req) }

@@ -200,7 +200,7 @@ func TestHostReadsWhatADecisionWrites(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var call call
 			for range 2 {
-				out, err := call.run(Func(func(_ *Request, d *Decision) error {
+				out, err := call.run(pluginFunc(func(_ *Request, d *Decision) error {
 					c.decide(d)
 					return nil
 				}), nil)
@@ -222,7 +222,7 @@ func TestHostReadsWhatADecisionWrites(t *testing.T) {
 func TestADecisionIsNotLeftOver(t *testing.T) {
 	var c call
 	decide := true
-	p := Func(func(_ *Request, d *Decision) error {
+	p := pluginFunc(func(_ *Request, d *Decision) error {
 		if decide {
 			set(&d.Resources)
 			d.SetContainerAnnotation("a", "1")
@@ -242,7 +242,7 @@ func TestADecisionIsNotLeftOver(t *testing.T) {
 func TestAnErrorDropsTheDecision(t *testing.T) {
 	var c call
 	want := errors.New("no such annotation")
-	_, err := c.run(Func(func(_ *Request, d *Decision) error {
+	_, err := c.run(pluginFunc(func(_ *Request, d *Decision) error {
 		d.SetCPUShares(2)
 		return want
 	}), nil)
@@ -338,7 +338,7 @@ func TestEnumsAreThoseOfTheHost(t *testing.T) {
 }
 
 func TestHookAnswersTheHost(t *testing.T) {
-	Register(Func(func(req *Request, d *Decision) error {
+	Register(pluginFunc(func(req *Request, d *Decision) error {
 		if req.PodLabels().Get("app") == "" {
 			return errors.New("no app")
 		}
@@ -383,7 +383,7 @@ func TestRegisterRefusesNil(t *testing.T) {
 func TestRunDoesNotAllocate(t *testing.T) {
 	var c call
 	request := hookmsg.AppendRequest(nil, full())
-	p := Func(func(req *Request, d *Decision) error {
+	p := pluginFunc(func(req *Request, d *Decision) error {
 		if req.PodAnnotations().Get("kubewasm.dev/cpu") == "" || req.PodLabels().Get("app") == "" {
 			return errors.New("not found")
 		}
@@ -435,3 +435,8 @@ func normalise(r *hookmsg.Resources) {
 		*r.CPUIdle = 1
 	}
 }
+
+// pluginFunc is a function as a Plugin.
+type pluginFunc func(req *Request, d *Decision) error
+
+func (f pluginFunc) Decide(req *Request, d *Decision) error { return f(req, d) }

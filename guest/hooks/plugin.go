@@ -22,12 +22,6 @@ type Plugin interface {
 	Decide(req *Request, d *Decision) error
 }
 
-// Func is a function as a [Plugin].
-type Func func(req *Request, d *Decision) error
-
-// Decide calls f.
-func (f Func) Decide(req *Request, d *Decision) error { return f(req, d) }
-
 var registered Plugin
 
 // Register makes p the plugin of this module. It is called once, in init, or in

@@ -35,7 +35,8 @@ func appendNames(b []byte, names []string) []byte {
 	return b
 }
 
-// WaitingPod is a Pod that waits in Permit.
+// WaitingPod is a Pod that waits in Permit. Its methods need its UID only, and the grant
+// "waiting-pods".
 type WaitingPod struct {
 	UID, Namespace, Name string
 	// PendingPlugins are the plugins whose permission it waits for.
@@ -67,19 +68,17 @@ func WaitingPods() (list []WaitingPod) {
 	return list
 }
 
-// GetWaitingPod returns the Pod that waits in Permit under a UID, and whether
-// there is one. It needs the grant "waiting-pods".
-func GetWaitingPod(uid string) (core.Pod, bool) { return podOfBytes(hostWaitingPod(uid)) }
+// Pod returns the whole Pod, and whether it still waits.
+func (w WaitingPod) Pod() (core.Pod, bool) { return podOfBytes(hostWaitingPod(w.UID)) }
 
-// AllowWaitingPod gives the permission of this plugin to a Pod that waits for it.
-// It reports whether the Pod waits. It needs the grant "waiting-pods".
-func AllowWaitingPod(uid string) bool { return hostAllowWaitingPod(uid) }
+// Allow gives the permission of this plugin to the Pod. It reports whether the Pod still
+// waits for it.
+func (w WaitingPod) Allow() bool { return hostAllowWaitingPod(w.UID) }
 
-// RejectWaitingPod makes a Pod that waits unschedulable. The reason is the
-// concatenation of its parts. It reports whether the Pod waited. It needs the
-// grant "waiting-pods".
-func RejectWaitingPod(uid string, reason ...string) bool {
-	return hostRejectWaitingPod(uid + "\x00" + strings.Join(reason, ""))
+// Reject makes the Pod unschedulable. The reason is the concatenation of its parts. It
+// reports whether the Pod still waited.
+func (w WaitingPod) Reject(reason ...string) bool {
+	return hostRejectWaitingPod(w.UID + "\x00" + strings.Join(reason, ""))
 }
 
 // Eventf reports an event about the Pod that is being scheduled, of the type

@@ -56,8 +56,8 @@ func (g *gang) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.Status
 		sched.Eventf("Normal", "WaitingForGang", "Permit", strconv.Itoa(len(members)+1), " of ", strconv.Itoa(size), " Pods of gang ", name, " have a node")
 		return sched.NewStatus(abi.Wait, "the gang is not complete"), g.timeout()
 	}
-	for _, uid := range members {
-		sched.AllowWaitingPod(uid)
+	for _, w := range members {
+		w.Allow()
 	}
 	return nil, 0
 }
@@ -71,22 +71,22 @@ func (g *gang) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
 	if name == "" {
 		return
 	}
-	for _, uid := range waiting(pod.Metadata().Namespace(), name) {
-		sched.RejectWaitingPod(uid, "Pod ", pod.Metadata().Name(), " of the same gang cannot be bound")
+	for _, w := range waiting(pod.Metadata().Namespace(), name) {
+		w.Reject("Pod ", pod.Metadata().Name(), " of the same gang cannot be bound")
 	}
 }
 
-// waiting returns the UIDs of the Pods of a gang that wait.
-func waiting(namespace, gang string) (uids []string) {
+// waiting returns the Pods of a gang that wait.
+func waiting(namespace, gang string) (members []sched.WaitingPod) {
 	for _, w := range sched.WaitingPods() {
 		if w.Namespace != namespace {
 			continue
 		}
-		if p, ok := sched.GetWaitingPod(w.UID); ok && p.Metadata().Annotations().Get(nameKey) == gang {
-			uids = append(uids, w.UID)
+		if p, ok := w.Pod(); ok && p.Metadata().Annotations().Get(nameKey) == gang {
+			members = append(members, w)
 		}
 	}
-	return uids
+	return members
 }
 
 func (g *gang) timeout() meta.Duration {

@@ -220,11 +220,11 @@ func (plugin) Permit(state sched.CycleState, pod core.Pod, nodeName string) (*sc
 	for _, w := range sched.WaitingPods() {
 		switch {
 		case note(pod, "permit") == "allow":
-			sched.AllowWaitingPod(w.UID)
+			w.Allow()
 		case note(pod, "permit") == "reject":
-			p, ok := sched.GetWaitingPod(w.UID)
+			p, ok := w.Pod()
 			if ok {
-				sched.RejectWaitingPod(w.UID, p.Metadata().Name(), " must go: ", strings.Join(w.PendingPlugins, ","))
+				w.Reject(p.Metadata().Name(), " must go: ", strings.Join(w.PendingPlugins, ","))
 			}
 		}
 	}

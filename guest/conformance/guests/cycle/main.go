@@ -131,22 +131,23 @@ func (guest) Permit(_ sched.CycleState, pod core.Pod, nodeName string) (*sched.S
 	case "allow", "reject":
 		waited := false
 		for _, w := range sched.WaitingPods() {
-			other, ok := sched.GetWaitingPod(w.UID)
+			other, ok := w.Pod()
 			if !ok || other.Metadata().Labels().Get("group") != labels.Get("group") {
 				continue
 			}
 			if action == "allow" {
-				waited = sched.AllowWaitingPod(w.UID) || waited
+				waited = w.Allow() || waited
 			} else {
-				waited = sched.RejectWaitingPod(w.UID, w.Name, " waits for ", strings.Join(w.PendingPlugins, ",")) || waited
+				waited = w.Reject(w.Name, " waits for ", strings.Join(w.PendingPlugins, ",")) || waited
 			}
 		}
 		if !waited {
 			return sched.Unschedulable("nobody waits"), 0
 		}
 	case "ghost":
-		_, waits := sched.GetWaitingPod("ghost")
-		if allowed, rejected := sched.AllowWaitingPod("ghost"), sched.RejectWaitingPod("ghost"); !waits && !allowed && !rejected {
+		ghost := sched.WaitingPod{UID: "ghost"}
+		_, waits := ghost.Pod()
+		if allowed, rejected := ghost.Allow(), ghost.Reject(); !waits && !allowed && !rejected {
 			return sched.Unschedulable("there is no ghost"), 0
 		}
 	}

@@ -74,7 +74,7 @@ func (n *neighbour) Reserve(sched.CycleState, core.Pod, string) *sched.Status { 
 func (n *neighbour) Unreserve(_ sched.CycleState, pod core.Pod, nodeName string) {
 	sched.Eventf("Warning", "Lost", "Binding", pod.Metadata().Name(), " has lost ", nodeName)
 	for _, w := range sched.WaitingPods() {
-		sched.RejectWaitingPod(w.UID, pod.Metadata().Name(), " is lost")
+		w.Reject(pod.Metadata().Name(), " is lost")
 	}
 }
 
@@ -85,7 +85,7 @@ func (n *neighbour) Permit(_ sched.CycleState, pod core.Pod, _ string) (*sched.S
 		return sched.NewStatus(abi.Wait, strconv.Itoa(n.Size-1-len(waiting)), " more"), meta.Second
 	}
 	for _, w := range waiting {
-		if p, ok := sched.GetWaitingPod(w.UID); ok && len(w.PendingPlugins) == 1 && sched.AllowWaitingPod(w.UID) {
+		if p, ok := w.Pod(); ok && len(w.PendingPlugins) == 1 && w.Allow() {
 			sched.Eventf("Normal", "Allowed", "Permit", p.Metadata().Name())
 		}
 	}
