@@ -28,7 +28,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 .PHONY: race race-library race-adapters
 race: race-library race-adapters ## Run the tests under the race detector, which needs a C compiler: 8 minutes.
 race-library:
-	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./internal/codec ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
+	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./internal/codec ./internal/hookwire ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
 race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .

@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // Engine asks the plugins of a node agent. It is safe for use by several goroutines; the
@@ -79,9 +80,9 @@ type PluginConfig struct {
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
 	DecisionGrants Grants
-	// Reads are the fields of the request that the plugin reads, see
-	// [hookmsg.ParseReads]; none means what its module declares, or all. What
-	// it does not read costs time.
+	// Reads are the fields of the request that the plugin reads, as hook.proto names
+	// them, or entries of its maps: "pod", "pod_labels[app]". None means what its module
+	// declares, or all. What it does not read costs time.
 	Reads []string
 	// DryRun asks the plugin, checks what it decides and tells Config.Observer, and
 	// does nothing else with it.
@@ -113,7 +114,7 @@ type plugin struct {
 
 	selector selector
 	// configured is what the configuration declares to read, nil if nothing.
-	configured *hookmsg.Reads
+	configured *hookwire.Reads
 	dryRun     bool
 	owns       ownership
 	grants     *Grants
@@ -141,7 +142,7 @@ type lack struct {
 	mode   string
 	fields []string
 	// rest is what travels to a plugin that does not declare what it reads.
-	rest hookmsg.Reads
+	rest hookwire.Reads
 }
 
 // wants reports whether the plugin is asked about the request.
@@ -257,7 +258,7 @@ func (c *Config) parse() ([]*plugin, error) {
 			fail("%w", err)
 		}
 		if len(cfg.Reads) != 0 {
-			reads, err := hookmsg.ParseReads(cfg.Reads)
+			reads, err := hookwire.ParseReads(cfg.Reads)
 			if err != nil {
 				fail("%w", err)
 			}
@@ -310,7 +311,7 @@ type exchange struct {
 	decision []byte
 	// reads is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
-	reads *hookmsg.Reads
+	reads *hookwire.Reads
 	cache decisionCache
 }
 
@@ -360,7 +361,7 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 
 // declared returns what a module says in its metadata that it reads, and that it
 // decides.
-func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err error) {
+func declared(inst *host.Instance) (reads hookwire.Reads, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
 		return reads, decides, nil
@@ -369,7 +370,7 @@ func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err 
 	if err != nil {
 		return reads, decides, err
 	}
-	if reads, err = hookmsg.ParseReads(m.Reads); err != nil {
+	if reads, err = hookwire.ParseReads(m.Reads); err != nil {
 		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
 	}
 	decides, errs := parseOwnership(m.Decides)
@@ -380,7 +381,7 @@ func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err 
 }
 
 // reads returns what travels to an instance of the plugin.
-func (p *plugin) reads(inst *host.Instance) *hookmsg.Reads {
+func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
 	if p.configured != nil {
 		return p.configured
 	}
@@ -406,7 +407,7 @@ func (p *plugin) reads(inst *host.Instance) *hookmsg.Reads {
 // about containers, or not at that stage, are left alone. Call Lack once, before the
 // first Decide.
 func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
-	if _, err := hookmsg.ParseReads(fields); err != nil || len(fields) == 0 {
+	if _, err := hookwire.ParseReads(fields); err != nil || len(fields) == 0 {
 		return err
 	}
 	var errs []error
@@ -414,7 +415,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 		if !p.levels.has(hookmsg.LevelContainer) || !p.stages.has(hookmsg.Reconcile) {
 			continue
 		}
-		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Reads{}.Without(fields...)})
+		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookwire.Reads{}.Without(fields...)})
 		inst, err := p.Acquire(ctx)
 		if err != nil {
 			errs = append(errs, err)
@@ -433,7 +434,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 }
 
 // checkLacks reports what a plugin declares to read and a running mode does not know.
-func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
+func (p *plugin) checkLacks(reads *hookwire.Reads) error {
 	l := p.lacks.Load()
 	if l == nil {
 		return nil
@@ -456,10 +457,10 @@ func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
 type encoding struct {
 	bytes []byte
 	// of are the fields that the bytes have, nil if there are no bytes.
-	of *hookmsg.Reads
+	of *hookwire.Reads
 }
 
-func (e *encoding) encode(req *hookmsg.Request, reads *hookmsg.Reads) []byte {
+func (e *encoding) encode(req *hookmsg.Request, reads *hookwire.Reads) []byte {
 	if e.of == nil || e.of != reads && !e.of.Equal(reads) {
 		e.bytes, e.of = reads.AppendRequest(e.bytes[:0], req), reads
 	}
@@ -614,7 +615,7 @@ func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookm
 
 // parse parses a decision and checks it in itself.
 func (p *plugin) parse(encoded []byte, level hookmsg.Level) (*hookmsg.Decision, error) {
-	d, err := hookmsg.ParseDecision(encoded)
+	d, err := hookwire.ParseDecision(encoded)
 	if err == nil {
 		err = p.checkOwners(d)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // background are the copies of a plugin that are asked after it.
@@ -118,7 +119,7 @@ func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Deci
 			continue
 		}
 		if call == nil {
-			call = repeat(hookmsg.AppendRequest(nil, req), slices.Clone(earlier), d, err)
+			call = repeat(hookwire.AppendRequest(nil, req), slices.Clone(earlier), d, err)
 		}
 		s.Offer(call)
 	}
@@ -128,7 +129,7 @@ func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Deci
 func repeat(encoded []byte, earlier []part, d *hookmsg.Decision, failure error) shadow.Call {
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		p := c.(candidate).plugin
-		req, err := hookmsg.ParseRequest(encoded)
+		req, err := hookwire.ParseRequest(encoded)
 		if err != nil {
 			return shadow.Outcome{Err: err}
 		}

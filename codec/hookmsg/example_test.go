@@ -2,23 +2,20 @@ package hookmsg_test
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// What a guest decides arrives as the bytes of a Decision.
-func ExampleParseDecision() {
-	// resources (field 1) of two bytes: cpu_shares (field 1) = 2.
-	decision, err := hookmsg.ParseDecision([]byte{0x0a, 0x02, 0x08, 0x02})
-	if err != nil {
-		log.Fatal(err)
+// A decision changes the fields that are set, and no other.
+func ExampleDecision() {
+	d := hookmsg.Decision{
+		Resources:     &hookmsg.Resources{CPUShares: new(int64(2))},
+		ContainerEnvs: map[string]string{"GOMAXPROCS": "1"},
 	}
-	fmt.Println(*decision.Resources.CPUShares, decision.Resources.CFSQuotaUS == nil)
-
-	_, err = hookmsg.ParseDecision([]byte{0x0a, 0x03, 0x08, 0x02})
-	fmt.Println(err != nil)
+	for field := range d.Fields().All() {
+		fmt.Println(field)
+	}
 	// Output:
-	// 2 true
-	// true
+	// cpu_shares
+	// container_envs
 }

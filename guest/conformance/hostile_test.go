@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/testkit/hostile"
 	toolchains "github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
@@ -14,7 +15,7 @@ import (
 // must not trap, and what they answer must depend on nothing but the message.
 func TestMalformedMessages(t *testing.T) {
 	toolchains.Slow(t)
-	request := hookmsg.AppendRequest(nil, &hookmsg.Request{
+	request := hookwire.AppendRequest(nil, &hookmsg.Request{
 		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
 		PodLabels: map[string]string{"app": "web", "tier": "batch", "é": "ü"},
 	})

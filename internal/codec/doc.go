@@ -5,6 +5,6 @@
 // use to a plugin. [Encode] encodes an object of any kind. A [FieldSet] has some fields of
 // Pods and Nodes, and an [Encoder] encodes these.
 //
-// The messages of kubewasm itself are in codec/hookmsg, internal/admissionmsg and
-// internal/schedmsg.
+// The messages of kubewasm itself are encoded by internal/hookwire, internal/admissionmsg
+// and internal/schedmsg.
 package codec

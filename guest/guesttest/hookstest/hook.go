@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	adapter "github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -111,11 +112,11 @@ func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) 
 		h = h.Configure(t, "")
 	}
 	if h.native != nil {
-		encoded, err := hooks.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookmsg.AppendRequest(nil, request))
+		encoded, err := hooks.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookwire.AppendRequest(nil, request))
 		if err != nil {
 			return nil, err
 		}
-		decision, err := hookmsg.ParseDecision(encoded)
+		decision, err := hookwire.ParseDecision(encoded)
 		if err != nil {
 			t.Fatal(err)
 		}

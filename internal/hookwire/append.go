@@ -1,4 +1,4 @@
-package hookmsg
+package hookwire
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -15,13 +16,13 @@ import (
 // UTF-8.
 //
 // 0 allocs when dst has room: TestAppendRequestDoesNotAllocate.
-func AppendRequest(dst []byte, r *Request) []byte { return everything.AppendRequest(dst, r) }
+func AppendRequest(dst []byte, r *hookmsg.Request) []byte { return everything.AppendRequest(dst, r) }
 
 var everything Reads
 
 // AppendRequest appends the encoding of those fields of req that travel, with the same
 // guarantees as [AppendRequest].
-func (r *Reads) AppendRequest(dst []byte, req *Request) []byte {
+func (r *Reads) AppendRequest(dst []byte, req *hookmsg.Request) []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
 	return e.appendRequest(dst, req, r)
@@ -52,10 +53,10 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 const fieldContainerEnvs = 11
 
-func (e *encoder) appendRequest(dst []byte, r *Request, reads *Reads) []byte {
+func (e *encoder) appendRequest(dst []byte, r *hookmsg.Request, reads *Reads) []byte {
 	dst = wire.AppendNumber(dst, 1, int64(r.Stage))
 	dst = wire.AppendNumber(dst, 2, int64(r.Level))
-	if reads.whole(3) && r.Pod != (PodMeta{}) {
+	if reads.whole(3) && r.Pod != (hookmsg.PodMeta{}) {
 		var start int
 		dst, start = wire.BeginMessage(dst, 3)
 		dst = wire.AppendString(dst, 1, r.Pod.Namespace)
@@ -63,7 +64,7 @@ func (e *encoder) appendRequest(dst []byte, r *Request, reads *Reads) []byte {
 		dst = wire.AppendString(dst, 3, r.Pod.UID)
 		dst = wire.EndMessage(dst, start)
 	}
-	if reads.whole(4) && r.Container != (ContainerMeta{}) {
+	if reads.whole(4) && r.Container != (hookmsg.ContainerMeta{}) {
 		var start int
 		dst, start = wire.BeginMessage(dst, 4)
 		dst = wire.AppendString(dst, 1, r.Container.Name)
@@ -95,7 +96,7 @@ func (e *encoder) appendReadMap(dst []byte, field protowire.Number, m map[string
 	return dst
 }
 
-func appendReadEnvs(dst []byte, envs []Env, reads *Reads) []byte {
+func appendReadEnvs(dst []byte, envs []hookmsg.Env, reads *Reads) []byte {
 	all := reads.whole(fieldContainerEnvs)
 	for i := range envs {
 		if all || slices.Contains(reads.keys[fieldContainerEnvs], envs[i].Name) {
@@ -107,7 +108,7 @@ func appendReadEnvs(dst []byte, envs []Env, reads *Reads) []byte {
 
 // AppendDecision appends the encoding of d to dst and returns the extended
 // slice, with the same guarantees as [AppendRequest].
-func AppendDecision(dst []byte, d *Decision) []byte {
+func AppendDecision(dst []byte, d *hookmsg.Decision) []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
 	dst = e.appendResources(dst, 1, d.Resources)
@@ -141,7 +142,7 @@ func AppendDecision(dst []byte, d *Decision) []byte {
 	return dst
 }
 
-func (e *encoder) appendResources(dst []byte, field protowire.Number, r *Resources) []byte {
+func (e *encoder) appendResources(dst []byte, field protowire.Number, r *hookmsg.Resources) []byte {
 	if r == nil {
 		return dst
 	}

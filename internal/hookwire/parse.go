@@ -1,8 +1,9 @@
-package hookmsg
+package hookwire
 
 import (
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -12,15 +13,15 @@ import (
 // counts, and messages are merged, as protobuf has it. Unlike protobuf's own
 // decoders it refuses a known field of another wire type instead of skipping
 // it: the guest meant something by it. Every error names the field.
-func ParseRequest(b []byte) (*Request, error) {
-	r := new(Request)
+func ParseRequest(b []byte) (*hookmsg.Request, error) {
+	r := new(hookmsg.Request)
 	c := wire.NewCursor(b)
 	for c.Next() {
 		switch c.Number {
 		case 1:
-			r.Stage = Stage(c.Enum("stage"))
+			r.Stage = hookmsg.Stage(c.Enum("stage"))
 		case 2:
-			r.Level = Level(c.Enum("level"))
+			r.Level = hookmsg.Level(c.Enum("level"))
 		case 3:
 			m := c.Message("pod")
 			for m.Next() {
@@ -54,15 +55,15 @@ func ParseRequest(b []byte) (*Request, error) {
 		case 8:
 			r.CgroupParent = c.String("cgroup_parent")
 		case 9:
-			r.QOSClass = QOSClass(c.Enum("qos_class"))
+			r.QOSClass = hookmsg.QOSClass(c.Enum("qos_class"))
 		case 10:
 			if r.Resources == nil {
-				r.Resources = new(Resources)
+				r.Resources = new(hookmsg.Resources)
 			}
 			resources(&c, r.Resources, new(numbers))
 		case 11:
 			name, value := c.KeyValue("container_envs")
-			r.ContainerEnvs = append(r.ContainerEnvs, Env{name, value})
+			r.ContainerEnvs = append(r.ContainerEnvs, hookmsg.Env{Name: name, Value: value})
 		}
 	}
 	if err := c.Err(); err != nil {
@@ -79,11 +80,11 @@ func ParseRequest(b []byte) (*Request, error) {
 //
 // 1 alloc for a decision of up to four numbers, 1 more for all of them:
 // TestParseDecisionAllocatesOnce.
-func ParseDecision(b []byte) (*Decision, error) {
+func ParseDecision(b []byte) (*hookmsg.Decision, error) {
 	// No more than most decisions need: what costs is the collection of it.
 	all := new(struct {
-		Decision
-		resources Resources
+		hookmsg.Decision
+		resources hookmsg.Resources
 		few       [4]int64
 	})
 	d, numbers := &all.Decision, numbers(all.few[:0])
@@ -109,7 +110,7 @@ func ParseDecision(b []byte) (*Decision, error) {
 	return d, nil
 }
 
-func mount(c *wire.Cursor) (v Mount) {
+func mount(c *wire.Cursor) (v hookmsg.Mount) {
 	m := c.Message("container_mounts")
 	for m.Next() {
 		switch m.Number {
@@ -127,7 +128,7 @@ func mount(c *wire.Cursor) (v Mount) {
 	return v
 }
 
-func device(c *wire.Cursor) (v Device) {
+func device(c *wire.Cursor) (v hookmsg.Device) {
 	m := c.Message("container_devices")
 	number := func(name string) *int64 {
 		n, _ := m.Varint(name)
@@ -168,7 +169,7 @@ func (n *numbers) add(v int64) *int64 {
 }
 
 // resources decodes the field that the cursor is at into r.
-func resources(c *wire.Cursor, r *Resources, n *numbers) {
+func resources(c *wire.Cursor, r *hookmsg.Resources, n *numbers) {
 	m := c.Message("resources")
 	for m.Next() {
 		switch m.Number {

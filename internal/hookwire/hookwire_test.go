@@ -1,4 +1,4 @@
-package hookmsg
+package hookwire
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
@@ -133,9 +134,9 @@ func TestEnumsAgreeWithTheProtoFile(t *testing.T) {
 		prefix string
 		name   func(int32) string
 	}{
-		{"Stage", "STAGE_", func(n int32) string { return Stage(n).String() }},
-		{"Level", "LEVEL_", func(n int32) string { return Level(n).String() }},
-		{"QOSClass", "QOS_CLASS_", func(n int32) string { return QOSClass(n).String() }},
+		{"Stage", "STAGE_", func(n int32) string { return hookmsg.Stage(n).String() }},
+		{"Level", "LEVEL_", func(n int32) string { return hookmsg.Level(n).String() }},
+		{"QOSClass", "QOS_CLASS_", func(n int32) string { return hookmsg.QOSClass(n).String() }},
 	} {
 		values := enums.ByName(c.enum).Values()
 		for i := range values.Len() {
@@ -152,11 +153,11 @@ func TestEnumsAgreeWithTheProtoFile(t *testing.T) {
 }
 
 func TestUnknownValuesHaveNamesToo(t *testing.T) {
-	got := []string{Stage(-1).String(), Level(9).String(), QOSClass(77).String()}
+	got := []string{hookmsg.Stage(-1).String(), hookmsg.Level(9).String(), hookmsg.QOSClass(77).String()}
 	if diff := cmp.Diff([]string{"stage(-1)", "level(9)", "qosClass(77)"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if Stage(-1).Known() || Stage(0).Known() || !Reconcile.Known() || Level(4).Known() || !LevelQOS.Known() {
+	if hookmsg.Stage(-1).Known() || hookmsg.Stage(0).Known() || !hookmsg.Reconcile.Known() || hookmsg.Level(4).Known() || !hookmsg.LevelQOS.Known() {
 		t.Error("Known is wrong at an end of its range")
 	}
 }
@@ -174,25 +175,25 @@ func TestParseDecision(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		bytes string
-		want  *Decision
+		want  *hookmsg.Decision
 		err   string
 	}{
-		{name: "no bytes decide nothing", bytes: "", want: &Decision{}},
-		{name: "empty resources are there", bytes: field(1, ""), want: &Decision{Resources: &Resources{}}},
-		{name: "zero is not unset", bytes: field(1, number(7, 0)), want: &Decision{Resources: &Resources{CPUIdle: new(int64(0))}}},
-		{name: "a negative number", bytes: field(1, number(2, math.MaxUint64)), want: &Decision{Resources: &Resources{CFSQuotaUS: new(int64(-1))}}},
-		{name: "the last of two counts", bytes: field(1, number(1, 2)+number(1, 3)), want: &Decision{Resources: &Resources{CPUShares: new(int64(3))}}},
+		{name: "no bytes decide nothing", bytes: "", want: &hookmsg.Decision{}},
+		{name: "empty resources are there", bytes: field(1, ""), want: &hookmsg.Decision{Resources: &hookmsg.Resources{}}},
+		{name: "zero is not unset", bytes: field(1, number(7, 0)), want: &hookmsg.Decision{Resources: &hookmsg.Resources{CPUIdle: new(int64(0))}}},
+		{name: "a negative number", bytes: field(1, number(2, math.MaxUint64)), want: &hookmsg.Decision{Resources: &hookmsg.Resources{CFSQuotaUS: new(int64(-1))}}},
+		{name: "the last of two counts", bytes: field(1, number(1, 2)+number(1, 3)), want: &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(3))}}},
 		{name: "messages are merged", bytes: field(1, number(1, 2)) + field(1, number(2, 5000)),
-			want: &Decision{Resources: &Resources{CPUShares: new(int64(2)), CFSQuotaUS: new(int64(5000))}}},
-		{name: "an entry without key and value", bytes: field(2, ""), want: &Decision{ContainerAnnotations: map[string]string{"": ""}}},
+			want: &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(2)), CFSQuotaUS: new(int64(5000))}}},
+		{name: "an entry without key and value", bytes: field(2, ""), want: &hookmsg.Decision{ContainerAnnotations: map[string]string{"": ""}}},
 		{name: "mounts and devices are lists", bytes: field(4, field(1, "/a")+field(2, "/b")+field(3, "bind")+field(4, "ro")+field(4, "rbind")) + field(4, "") + field(5, field(1, "/dev/gpu")+field(2, "c")+number(3, 195)+number(5, 0)),
-			want: &Decision{
-				ContainerMounts:  []Mount{{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", "rbind"}}, {}},
-				ContainerDevices: []Device{{Path: "/dev/gpu", Type: "c", Major: 195, FileMode: new(int64(0))}},
+			want: &hookmsg.Decision{
+				ContainerMounts:  []hookmsg.Mount{{Destination: "/a", Source: "/b", Type: "bind", Options: []string{"ro", "rbind"}}, {}},
+				ContainerDevices: []hookmsg.Device{{Path: "/dev/gpu", Type: "c", Major: 195, FileMode: new(int64(0))}},
 			}},
 		{name: "unknown fields are skipped", bytes: number(15, 1) + field(16, "x") + field(1, number(999, 1)+"\xf9\x3f12345678"),
-			want: &Decision{Resources: &Resources{}}},
-		{name: "an unknown group is skipped", bytes: "\xa3\x06" + number(1, 1) + "\xa4\x06", want: &Decision{}},
+			want: &hookmsg.Decision{Resources: &hookmsg.Resources{}}},
+		{name: "an unknown group is skipped", bytes: "\xa3\x06" + number(1, 1) + "\xa4\x06", want: &hookmsg.Decision{}},
 
 		{name: "a tag that is cut off", bytes: "\x80", err: "unexpected EOF"},
 		{name: "a length beyond the end", bytes: "\x0a\x05\x08", err: "field 1: unexpected EOF"},
@@ -247,8 +248,8 @@ func TestParseRequestRefusesMalformedBytes(t *testing.T) {
 
 // The bytes that are parsed are a guest's memory: nothing may point to them.
 func TestParseDecisionCopies(t *testing.T) {
-	b := AppendDecision(nil, &Decision{
-		Resources:            &Resources{CPUSetCPUs: new("0-3"), Unified: map[string]string{"io.weight": "default 50"}},
+	b := AppendDecision(nil, &hookmsg.Decision{
+		Resources:            &hookmsg.Resources{CPUSetCPUs: new("0-3"), Unified: map[string]string{"io.weight": "default 50"}},
 		ContainerAnnotations: map[string]string{"key": "value"},
 	})
 	got, err := ParseDecision(b)
@@ -268,9 +269,9 @@ func TestParseDecisionCopies(t *testing.T) {
 func TestReads(t *testing.T) {
 	r := benchmarkRequest()
 	r.PodLabels["app"], r.PodLabels["tier"] = "web", "front"
-	r.ContainerEnvs = []Env{{"B", "2"}, {"A", "1"}, {"B", "3"}}
-	head := Request{Stage: r.Stage, Level: r.Level, QOSClass: r.QOSClass}
-	with := func(change func(*Request)) *Request {
+	r.ContainerEnvs = []hookmsg.Env{{Name: "B", Value: "2"}, {Name: "A", Value: "1"}, {Name: "B", Value: "3"}}
+	head := hookmsg.Request{Stage: r.Stage, Level: r.Level, QOSClass: r.QOSClass}
+	with := func(change func(*hookmsg.Request)) *hookmsg.Request {
 		c := head
 		change(&c)
 		return &c
@@ -278,23 +279,23 @@ func TestReads(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		names []string
-		want  *Request
+		want  *hookmsg.Request
 	}{
 		{"no names are everything", nil, r},
 		{"what always travels", []string{"container_annotations[none]"}, &head},
-		{"fields", []string{"pod", "container", "cgroup_parent", "resources"}, with(func(c *Request) {
+		{"fields", []string{"pod", "container", "cgroup_parent", "resources"}, with(func(c *hookmsg.Request) {
 			c.Pod, c.Container, c.CgroupParent, c.Resources = r.Pod, r.Container, r.CgroupParent, r.Resources
 		})},
-		{"maps", []string{"pod_labels", "pod_annotations", "container_annotations"}, with(func(c *Request) {
+		{"maps", []string{"pod_labels", "pod_annotations", "container_annotations"}, with(func(c *hookmsg.Request) {
 			c.PodLabels, c.PodAnnotations, c.ContainerAnnotations = r.PodLabels, r.PodAnnotations, r.ContainerAnnotations
 		})},
-		{"entries", []string{"pod_labels[tier]", "pod_labels[app]", "pod_labels[app]", "pod_labels[none]"}, with(func(c *Request) {
+		{"entries", []string{"pod_labels[tier]", "pod_labels[app]", "pod_labels[app]", "pod_labels[none]"}, with(func(c *hookmsg.Request) {
 			c.PodLabels = map[string]string{"app": "web", "tier": "front"}
 		})},
-		{"variables", []string{"container_envs[B]", "container_envs[none]"}, with(func(c *Request) {
-			c.ContainerEnvs = []Env{{"B", "2"}, {"B", "3"}}
+		{"variables", []string{"container_envs[B]", "container_envs[none]"}, with(func(c *hookmsg.Request) {
+			c.ContainerEnvs = []hookmsg.Env{{Name: "B", Value: "2"}, {Name: "B", Value: "3"}}
 		})},
-		{"a map beside its entries", []string{"pod_labels[tier]", "pod_labels"}, with(func(c *Request) { c.PodLabels = r.PodLabels })},
+		{"a map beside its entries", []string{"pod_labels[tier]", "pod_labels"}, with(func(c *hookmsg.Request) { c.PodLabels = r.PodLabels })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := ParseReads(c.names)
@@ -345,7 +346,7 @@ func TestAppendRequestWhateverCameBefore(t *testing.T) {
 }
 
 func TestAppendRequestSortsManyKeys(t *testing.T) {
-	r := &Request{PodLabels: map[string]string{}}
+	r := &hookmsg.Request{PodLabels: map[string]string{}}
 	for i := range 500 {
 		r.PodLabels[fmt.Sprint(i)] = "x"
 	}
@@ -366,7 +367,7 @@ func TestAppendRequestDoesNotAllocate(t *testing.T) {
 }
 
 func TestParseDecisionAllocatesOnce(t *testing.T) {
-	b := AppendDecision(nil, &Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
+	b := AppendDecision(nil, &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
 	n := func(b []byte) float64 {
 		return testing.AllocsPerRun(100, func() {
 			if _, err := ParseDecision(b); err != nil {
@@ -377,14 +378,14 @@ func TestParseDecisionAllocatesOnce(t *testing.T) {
 	if n := n(b); n > 1 {
 		t.Errorf("%v allocations, want 1", n)
 	}
-	all := new(Resources)
+	all := new(hookmsg.Resources)
 	for _, v := range []**int64{
 		&all.CPUShares, &all.CFSQuotaUS, &all.CFSPeriodUS, &all.CPUBvt, &all.CPUIdle, &all.CPUBurstUS,
 		&all.MemoryLimitBytes, &all.MemoryMinBytes, &all.MemoryLowBytes, &all.MemoryHighBytes, &all.OOMScoreAdj,
 	} {
 		*v = new(int64(7))
 	}
-	if n := n(AppendDecision(nil, &Decision{Resources: all})); n > 2 {
+	if n := n(AppendDecision(nil, &hookmsg.Decision{Resources: all})); n > 2 {
 		t.Errorf("%v allocations for all numbers, want 2", n)
 	}
 }
@@ -442,13 +443,13 @@ func discardUnknown(m protoreflect.Message) {
 	})
 }
 
-func benchmarkRequest() *Request {
-	r := &Request{
-		Stage: PreCreateContainer, Level: LevelContainer, QOSClass: QOSBurstable,
-		Pod:                  PodMeta{"shop", "web-7d4b9c6f5d-x2lqp", "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
-		Container:            ContainerMeta{"nginx", "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
+func benchmarkRequest() *hookmsg.Request {
+	r := &hookmsg.Request{
+		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, QOSClass: hookmsg.QOSBurstable,
+		Pod:                  hookmsg.PodMeta{Namespace: "shop", Name: "web-7d4b9c6f5d-x2lqp", UID: "8dbc5577-d0e2-4706-8787-57d52c03ddf2"},
+		Container:            hookmsg.ContainerMeta{Name: "nginx", ID: "4b1f0c6a2f3e4d5c6b7a8990a1b2c3d4e5f60718293a4b5c6d7e8f9001122334"},
 		CgroupParent:         "kubepods/burstable/pod8dbc5577-d0e2-4706-8787-57d52c03ddf2",
-		Resources:            &Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), MemoryLimitBytes: new(int64(256 << 20))},
+		Resources:            &hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), MemoryLimitBytes: new(int64(256 << 20))},
 		PodLabels:            map[string]string{},
 		PodAnnotations:       map[string]string{},
 		ContainerAnnotations: map[string]string{},
@@ -488,7 +489,7 @@ func BenchmarkAppendRequest(b *testing.B) {
 }
 
 func BenchmarkParseDecision(b *testing.B) {
-	encoded := AppendDecision(nil, &Decision{Resources: &Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
+	encoded := AppendDecision(nil, &hookmsg.Decision{Resources: &hookmsg.Resources{CPUShares: new(int64(1536)), CFSQuotaUS: new(int64(150_000)), CFSPeriodUS: new(int64(100_000))}})
 	b.Run("codec", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

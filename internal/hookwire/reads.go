@@ -1,4 +1,4 @@
-package hookmsg
+package hookwire
 
 import (
 	"errors"
