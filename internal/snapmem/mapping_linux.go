@@ -1,6 +1,7 @@
 package snapmem
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -17,19 +18,19 @@ import (
 const keepPages = 256
 
 // imageFile is a file in memory that is sealed against changes, or one of [MapImage]. It has
-// the part of an image that is the image's own; pages of zeros take no memory.
+// the parts of an image that are the image's own; pages of zeros take no memory.
 type imageFile struct {
 	fd   int
 	at   int64 // Where in the file the image begins.
 	size int   // 0 if there is no file
-	own  span
-	// base has the rest, nil if there is none.
+	own  []span
+	// base has the rest as far as it reaches, nil if there is none. After it are zeros.
 	base *Image
 }
 
-// create makes the file of the part own of memory and maps the image for reading. The rest
+// create makes the file of the parts own of memory and maps the image for reading. The rest
 // is that of base.
-func (f *imageFile) create(memory []byte, own span, base *Image, mapped *[]byte) bool {
+func (f *imageFile) create(memory []byte, own []span, base *Image, mapped *[]byte) bool {
 	if len(memory) == 0 || len(memory)%os.Getpagesize() != 0 {
 		return false
 	}
@@ -54,9 +55,8 @@ func (f *imageFile) fill(memory []byte, mapped *[]byte) bool {
 	if unix.Ftruncate(f.fd, int64(len(memory))) != nil {
 		return false
 	}
-	for at, size := f.own.start, os.Getpagesize(); at < f.own.end; at += size {
-		piece := memory[at:min(at+size, f.own.end)]
-		if !zero(piece) && !writeAt(f.fd, piece, int64(at)) {
+	for piece, at := range pages(memory, f.own) {
+		if !writeAt(f.fd, piece, int64(at)) {
 			return false
 		}
 	}
@@ -89,7 +89,7 @@ func (f *imageFile) open(file *os.File, at int64, size int, mapped *[]byte) erro
 		unix.Close(fd)
 		return err
 	}
-	*f, *mapped = imageFile{fd: fd, at: at, size: size, own: span{0, size}}, unsafe.Slice((*byte)(p), size)
+	*f, *mapped = imageFile{fd: fd, at: at, size: size, own: []span{{0, size}}}, unsafe.Slice((*byte)(p), size)
 	return nil
 }
 
@@ -117,16 +117,28 @@ func writeAt(fd int, b []byte, at int64) bool {
 // mapTo maps the image at an address that is reserved for it. After an error some of it
 // may be mapped.
 func (f *imageFile) mapTo(at unsafe.Pointer, prot, flags int) error {
+	end := 0 // Of the base.
 	if f.base != nil {
 		if err := f.base.file.mapTo(at, prot, flags); err != nil {
 			return err
 		}
+		end = f.base.file.size
 	}
-	if f.own.start == f.own.end {
-		return nil
+	// Zeros lie in memory without a file: the kernel would store a page of the file for each
+	// that is touched, beside the one that a guest writes.
+	if end < f.size {
+		_, err := unix.MmapPtr(-1, 0, unsafe.Add(at, end), uintptr(f.size-end), prot, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED|unix.MAP_NORESERVE)
+		if err != nil {
+			return err
+		}
 	}
-	_, err := unix.MmapPtr(f.fd, f.at+int64(f.own.start), unsafe.Add(at, f.own.start), uintptr(f.own.end-f.own.start), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
-	return err
+	for _, s := range f.own {
+		_, err := unix.MmapPtr(f.fd, f.at+int64(s.start), unsafe.Add(at, s.start), uintptr(s.end-s.start), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mapped reports whether there is a file.
@@ -267,7 +279,7 @@ var openPagemap = sync.OnceValue(func() int {
 func tellsWritten(pagemap int) bool {
 	size := os.Getpagesize()
 	var image Image
-	if !image.file.create(make([]byte, 3*size), span{0, 3 * size}, nil, &image.bytes) {
+	if !image.file.create(make([]byte, 3*size), []span{{0, 3 * size}}, nil, &image.bytes) {
 		return false
 	}
 	defer image.Close()
@@ -311,7 +323,10 @@ func copyWritten(pagemap int, mem, image []byte, pages int) int {
 					return at
 				}
 				pages--
-				copy(mem[at:at+size], image[at:])
+				// A page of zeros that was only read counts as written, and stays one.
+				if page := mem[at : at+size]; !bytes.Equal(page, image[at:at+size]) {
+					copy(page, image[at:])
+				}
 			}
 			at += size
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -59,22 +60,77 @@ func TestKeepsPagesWithinBounds(t *testing.T) {
 	}
 }
 
-// private returns how many pages of a mapping are the process's own, as the
-// kernel says.
-func private(t testing.TB, mem []byte) int {
+// private returns how many pages of the mappings that begin in a memory are the process's own,
+// as the kernel says.
+func private(t testing.TB, mem []byte) (pages int) {
 	t.Helper()
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(smaps), fmt.Sprintf("%x-", &mem[0]))
-	if !ok {
+	start, found, within := uint64(uintptr(unsafe.Pointer(&mem[0]))), false, false
+	for line := range strings.Lines(string(smaps)) {
+		var from, to uint64
+		var kb int
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); n == 2 {
+			within = from >= start && from < start+uint64(len(mem))
+			found = found || within
+		} else if n, _ := fmt.Sscanf(line, "Anonymous: %d kB", &kb); n == 1 && within {
+			pages += kb * 1024 / os.Getpagesize()
+		}
+	}
+	if !found {
 		t.Fatalf("no mapping at %p", &mem[0])
 	}
-	_, rest, _ = strings.Cut(rest, "\nAnonymous:")
-	var kb int
-	fmt.Sscan(rest, &kb)
-	return kb * 1024 / os.Getpagesize()
+	return pages
+}
+
+// TestZerosAreNotStored holds that a guest which reads and writes where an image has zeros
+// makes no page of its file, and that reading makes none of the process's own.
+func TestZerosAreNotStored(t *testing.T) {
+	memory := make([]byte, 64*page)
+	for at := range len(memory) / page {
+		memory[at*page] = 1 // More parts than an image has.
+	}
+	clear(memory[16*page : 48*page])
+	a := &Allocator{Budget: NewBudget(math.MaxUint64)}
+	image, err := a.NewImage(memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	mem, err := a.NewFrom(image, uint64(len(memory)), uint64(len(memory)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Free()
+	stored := func() int64 {
+		var stat unix.Stat_t
+		if err := unix.Fstat(image.file.fd, &stat); err != nil {
+			t.Fatal(err)
+		}
+		return stat.Blocks
+	}
+	before, got := stored(), mem.Reallocate(uint64(len(memory)))
+	for at := 16 * page; at < 48*page; at += os.Getpagesize() {
+		if got[at] != 0 {
+			t.Fatalf("byte %d is %d", at, got[at])
+		}
+	}
+	mem.backing.reset(image)
+	if n := private(t, got[15*page+os.Getpagesize():48*page]); n != 0 {
+		t.Errorf("%d pages that were read take memory", n)
+	}
+	for at := 16 * page; at < 48*page; at += os.Getpagesize() {
+		got[at] = 1
+	}
+	mem.backing.reset(image)
+	if after := stored(); after != before {
+		t.Errorf("the file of the image has %d blocks, %d before", after, before)
+	}
+	if !bytes.Equal(got, memory) {
+		t.Error("the memory is not the image")
+	}
 }
 
 // BenchmarkReset compares ways to reset a memory of 2.5 MB. Between two resets

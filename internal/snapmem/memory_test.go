@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"testing"
@@ -430,6 +431,19 @@ func TestImageFromABase(t *testing.T) {
 				b[5*page]++
 				return b
 			},
+			"many parts": func(b []byte) []byte {
+				for at := 0; at < len(b); at += (2 + at>>16) * os.Getpagesize() {
+					b[at]++
+				}
+				return b
+			},
+			"parts of the base and after it": func(b []byte) []byte {
+				b = append(b, make([]byte, 9*page)...)
+				for _, at := range []int{0, 2*page + 1, 4 * page, 8*page - 1, 11 * page, 14 * page, len(b) - page} {
+					b[at]++
+				}
+				return b
+			},
 			"back to zeros": func(b []byte) []byte { clear(b[page : 2*page]); return b },
 			"all":           func(b []byte) []byte { alter(b, 2); return b },
 			"longer":        func(b []byte) []byte { return append(b, make([]byte, page)...) },
@@ -448,11 +462,11 @@ func TestImageFromABase(t *testing.T) {
 				if !bytes.Equal(image.Bytes(), want) {
 					t.Error("the image is not the memory")
 				}
-				mem, err := a.NewFrom(image, uint64(len(want)), 16*page)
+				mem, err := a.NewFrom(image, uint64(len(want)), 32*page)
 				if err != nil {
 					t.Fatal(err)
 				}
-				i := newInstance(mem, uint64(len(want)), 16*page)
+				i := newInstance(mem, uint64(len(want)), 32*page)
 				for range 2 {
 					if !mem.Reset(i) || !bytes.Equal(i.bytes, want) {
 						t.Error("the memory is not the image")
