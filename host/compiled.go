@@ -65,8 +65,10 @@ type compiled struct {
 	linkErr error
 
 	// started is the state of an instance after its start, nil before there is one that
-	// does not depend on the plugin.
+	// does not depend on the plugin. It is taken for the second version that starts: most
+	// modules have one only, whose snapshot has all of it. starts counts them.
 	started atomic.Pointer[started]
+	starts  atomic.Int32
 }
 
 // compiledKey is what versions have in common that share a compiled module.

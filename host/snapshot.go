@@ -66,7 +66,7 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 		inst.tape = v.tapes.Start()
 	}
 	if v.base == nil {
-		if err = v.start(ctx, inst); err == nil && !own && !inst.linear.Refused() {
+		if err = v.start(ctx, inst); err == nil && !own && !inst.linear.Refused() && v.compiled.starts.Add(1) > 1 {
 			err = v.offer(inst)
 		}
 	}
