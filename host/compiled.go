@@ -50,10 +50,12 @@ type compiled struct {
 	users int
 
 	// mapping puts the machine code into a mapping, whose file begins with the name in codeFile,
-	// empty if it does not come from the cache. code is the mapping, nil if there is none.
+	// empty if it does not come from the cache. code is the mapping, nil if there is none, and
+	// pieces the number of those that it was split into, 0 if it was not.
 	mapping  sync.Once
 	codeFile string
 	code     []byte
+	pieces   int64
 
 	// shipped is set if it comes from the compiled form of a source, notShipped if one that was
 	// granted could not be used; warned is set when a version has said so.
@@ -314,12 +316,34 @@ func (c *compiled) mapCode(fn api.Function) {
 			code, made, err := mapCode(fn, c.codeFile)
 			if err == nil {
 				c.code = code
+				c.split()
 			}
 			if made {
 				_ = c.owner.code.trim() // The next runtime reports it.
 			}
 		})
 	}
+}
+
+// A mapping of machine code is one for each pieceBytes, and the mappings of all modules are at
+// most a quarter of those that a process has by default. Later modules have one each.
+const (
+	pieceBytes = 32 << 10
+	maxPieces  = 1 << 14
+)
+
+// pieces counts those mappings.
+var pieces atomic.Int64
+
+// split splits the mapping of the machine code, if there may be so many.
+func (c *compiled) split() {
+	n := int64(len(c.code) / pieceBytes)
+	if pieces.Add(n) > maxPieces {
+		pieces.Add(-n)
+		return
+	}
+	c.pieces = n
+	splitMapping(c.code)
 }
 
 // rest gives back the machine code that is resident, until it runs again. The caller has an
@@ -355,6 +379,7 @@ func (c *compiled) free() {
 	if c.wasm == nil {
 		return
 	}
+	defer pieces.Add(-c.pieces)
 	// Only open files can cause an error, and a guest has none.
 	_ = c.wasm.Close(context.Background())
 	for _, m := range append(c.hosts, c.module, c.profiler) {

@@ -14,3 +14,5 @@ func mapCode(api.Function, string) ([]byte, bool, error) { return nil, false, er
 func mappable(string) error { return errors.ErrUnsupported }
 
 func dropPages([]byte) {}
+
+func splitMapping([]byte) {}

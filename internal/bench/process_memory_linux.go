@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"os"
 	"strconv"
 	"strings"
@@ -10,13 +11,15 @@ import (
 // resident returns the resident memory of the process, with the files in memory that it
 // has open: it may have mapped a part of one, or one twice.
 func resident() (bytes uint64, err error) {
-	text, err := os.ReadFile("/proc/self/smaps")
+	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return 0, err
 	}
+	defer smaps.Close()
+	lines := bufio.NewScanner(smaps) // All at once would be a part of what is measured.
 	count := "Rss:"
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
 		if !strings.HasSuffix(fields[0], ":") { // The first line of a mapping.
 			if count = "Rss:"; len(fields) > 5 && strings.HasPrefix(fields[5], "/memfd:") {
 				count = "Anonymous:"
@@ -29,6 +32,9 @@ func resident() (bytes uint64, err error) {
 			}
 			bytes += kb << 10
 		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, err
 	}
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
