@@ -157,8 +157,8 @@ func (f *imageFile) close(mapped *[]byte) {
 // mapping is memory in address space that is reserved up to its maximum.
 type mapping struct {
 	bytes []byte
-	// open is how much of it may be read and written.
-	open uint64
+	// open is how much of it may be read and written, and used how much may not be zero.
+	open, used uint64
 	// shared is set if the beginning is mapped from the image.
 	shared bool
 }
@@ -176,17 +176,18 @@ func newMapping(max uint64) backing {
 }
 
 func (m *mapping) resize(size uint64) []byte {
-	switch {
-	case size > m.open:
+	if size > m.open {
 		if unix.Mprotect(m.bytes[m.open:size], unix.PROT_READ|unix.PROT_WRITE) != nil {
 			return nil
 		}
 		m.open = size
-	case size < m.open:
+	}
+	if size < m.used {
 		// Bytes must be 0 when the memory grows again. The pages may stay open,
 		// since wazero checks the length.
-		_ = unix.Madvise(m.bytes[size:m.open], unix.MADV_DONTNEED)
+		drop(m.bytes[size:m.used], nil)
 	}
+	m.used = size
 	return m.bytes[:size:size]
 }
 
@@ -205,28 +206,55 @@ func (m *mapping) load(image *Image) error {
 	if err := image.file.mapTo(unsafe.Pointer(unsafe.SliceData(m.bytes)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE); err != nil {
 		return err
 	}
-	m.open, m.shared = max(m.open, size), true
+	m.open, m.used, m.shared = max(m.open, size), max(m.used, size), true
 	return nil
 }
 
 func (m *mapping) reset(image *Image) {
-	mem := m.bytes[:image.Size()]
 	if !m.shared {
-		copyPieces(mem, image.Bytes())
+		copyPieces(m.bytes[:image.Size()], image.Bytes())
 		return
 	}
-	rest := 0
+	mem, rest := m.bytes[:m.used], 0
 	if pagemap := openPagemap(); pagemap >= 0 {
 		rest = copyWritten(pagemap, mem, image.Bytes(), keepPages)
 	}
 	if rest < len(mem) {
-		// The kernel drops the pages that were written; later reads come from
-		// the image.
-		if unix.Madvise(mem[rest:], unix.MADV_DONTNEED) != nil {
-			copyPieces(mem[rest:], image.Bytes()[rest:])
-		}
+		drop(mem[rest:], image.Bytes()[min(rest, len(image.Bytes())):])
+	}
+	m.used = image.Size()
+}
+
+// drop makes memory the image that is mapped there, and zero after it. The kernel drops the
+// pages that were written; later reads come from the image.
+func drop(mem, image []byte) {
+	if !dropsWritten() || unix.Madvise(mem, unix.MADV_DONTNEED) != nil {
+		clearPieces(mem)
+		copyPieces(mem, image)
 	}
 }
+
+// dropsWritten reports whether the kernel drops pages, of a file and of memory without one. An
+// emulator may have the call and do nothing.
+var dropsWritten = sync.OnceValue(func() bool {
+	size := os.Getpagesize()
+	var image Image
+	if !image.file.create(make([]byte, 2*size), []span{{0, size}}, nil, &image.bytes) {
+		return false
+	}
+	defer image.Close()
+	m := newMapping(uint64(2 * size))
+	if m == nil {
+		return false
+	}
+	defer m.free()
+	if m.load(&image) != nil {
+		return false
+	}
+	mem := m.resize(uint64(2 * size))
+	mem[0], mem[size] = 1, 1
+	return unix.Madvise(mem, unix.MADV_DONTNEED) == nil && mem[0] == 0 && mem[size] == 0
+})
 
 func (m *mapping) free() {
 	// It fails only for addresses that are not mapped.
@@ -296,7 +324,7 @@ func tellsWritten(pagemap int) bool {
 
 // copyWritten copies the pages that differ from the image since they were
 // written, up to a number of pages or the end of the memory, and returns how far
-// it came.
+// it came. After the end of the image are zeros.
 //
 // The list marks a page that was only read as one of a file, the image. A page
 // that was written belongs to the process.
@@ -324,7 +352,9 @@ func copyWritten(pagemap int, mem, image []byte, pages int) int {
 				}
 				pages--
 				// A page of zeros that was only read counts as written, and stays one.
-				if page := mem[at : at+size]; !bytes.Equal(page, image[at:at+size]) {
+				if page := mem[at : at+size]; at >= len(image) {
+					clear(page)
+				} else if !bytes.Equal(page, image[at:at+size]) {
 					copy(page, image[at:])
 				}
 			}

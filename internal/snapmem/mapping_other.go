@@ -14,7 +14,7 @@ func newMapping(uint64) backing { return nil }
 type imageFile struct{}
 
 func (imageFile) create([]byte, []span, *Image, *[]byte) bool { return false }
-func (imageFile) mapped() bool                              { return false }
-func (imageFile) rest([]byte)                               {}
-func (imageFile) open(*os.File, int64, int, *[]byte) error  { return errors.ErrUnsupported }
-func (imageFile) close(bytes *[]byte)                       { *bytes = nil }
+func (imageFile) mapped() bool                                { return false }
+func (imageFile) rest([]byte)                                 {}
+func (imageFile) open(*os.File, int64, int, *[]byte) error    { return errors.ErrUnsupported }
+func (imageFile) close(bytes *[]byte)                         { *bytes = nil }

@@ -95,15 +95,22 @@ func TestReset(t *testing.T) {
 		change  func(i *instance)
 		discard bool
 	}{
-		"nothing":                  {change: func(*instance) {}},
-		"one byte":                 {change: func(i *instance) { i.bytes[12345]++ }},
-		"the first and last byte":  {change: func(i *instance) { i.bytes[0]++; i.bytes[len(i.bytes)-1]++ }},
-		"across a page":            {change: func(i *instance) { copy(i.bytes[4090:], "written across") }},
-		"what was read before":     {change: func(i *instance) { i.bytes[8192] += i.bytes[8191] + 1 }},
-		"every page":               {change: func(i *instance) { clear(i.bytes) }},
-		"every other page":         {change: func(i *instance) { alter(i.bytes, 8192) }},
-		"growth":                   {change: grow(1)},
-		"growth, by far":           {change: grow(7)},
+		"nothing":                 {change: func(*instance) {}},
+		"one byte":                {change: func(i *instance) { i.bytes[12345]++ }},
+		"the first and last byte": {change: func(i *instance) { i.bytes[0]++; i.bytes[len(i.bytes)-1]++ }},
+		"across a page":           {change: func(i *instance) { copy(i.bytes[4090:], "written across") }},
+		"what was read before":    {change: func(i *instance) { i.bytes[8192] += i.bytes[8191] + 1 }},
+		"every page":              {change: func(i *instance) { clear(i.bytes) }},
+		"every other page":        {change: func(i *instance) { alter(i.bytes, 8192) }},
+		"growth":                  {change: grow(1)},
+		"growth, by far":          {change: grow(7)},
+		"growth, and few writes": {change: func(i *instance) {
+			if _, ok := i.Grow(3); !ok {
+				panic("no growth")
+			}
+			i.bytes[4096]++
+			alter(i.bytes[len(i.bytes)-2*page:], 8192)
+		}},
 		"growth up to the maximum": {change: grow(9), discard: true},
 	}
 	each(t, 0, func(t *testing.T, a *Allocator) {
