@@ -162,10 +162,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		slices.Contains(cfg.Grants, host.GrantClock) || slices.Contains(cfg.Grants, host.GrantRandom)
 	dialects := dialectsFor(&cfg, p.caller, p.inventory)
 	adapter := host.Adapter{
-		Kind:     abi.KindAdmission,
-		Imports:  p.hostFunctions(),
-		Defaults: host.Limits{ResultBytes: defaultResultBytes},
-		NewState: func() any { return new(policy.Call) },
+		Kind:       abi.KindAdmission,
+		Imports:    p.hostFunctions(),
+		Defaults:   host.Limits{ResultBytes: defaultResultBytes},
+		ResetGrown: true,
+		NewState:   func() any { return new(policy.Call) },
 		Probe: func(ctx context.Context, inst *host.Instance) error {
 			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
 				return d.Check(ctx, inst.Dialect(), cfg.GuestConfig)

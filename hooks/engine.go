@@ -329,11 +329,12 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (e
 	p.runtime, p.cfg = rt, cfg
 	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
-		Kind:     abi.KindHook,
-		Imports:  imports,
-		Defaults: host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
-		NewState: func() any { return new(exchange) },
-		Probe:    p.probe,
+		Kind:       abi.KindHook,
+		Imports:    imports,
+		Defaults:   host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
+		ResetGrown: true,
+		NewState:   func() any { return new(exchange) },
+		Probe:      p.probe,
 	})
 	return err
 }

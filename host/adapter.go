@@ -38,6 +38,10 @@ type Adapter struct {
 	// Outside is where the grants for time and random numbers get them; nil means the
 	// system.
 	Outside Outside
+	// ResetGrown is set if no call needs what earlier ones have left in the guest's memory. With
+	// [ResetOnError] an instance is then reset as well when it has served 16 calls and its memory
+	// has grown by 256 KiB since the snapshot. That is cheaper than a guest's garbage collector.
+	ResetGrown bool
 	// NewState makes what [Instance.State] returns, once for each instance; nil
 	// leaves it nil.
 	NewState func() any

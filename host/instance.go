@@ -74,6 +74,8 @@ type Instance struct {
 	tape *record.Tape
 	used bool
 	skip int
+	// releases counts those since the start or a reset, for an Adapter with ResetGrown.
+	releases int
 	// results are the types of those of the call that is recorded.
 	results []abi.ValueType
 	// broken is set when the guest did not return from a call: its memory may
@@ -278,9 +280,9 @@ func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel)
 // that it lent must be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
-	recorded := v.tapes != nil && i.hold == nil && i.sequenceOver()
-	if i.broken || i.spent || recorded || i.plugin.cfg.Reset == ResetPerCall {
-		routine := recorded && !i.broken && !i.spent
+	ended := i.hold == nil && (v.tapes != nil && i.sequenceOver() || i.plugin.adapter.ResetGrown && i.grown())
+	if i.broken || i.spent || ended || i.plugin.cfg.Reset == ResetPerCall {
+		routine := ended && !i.broken && !i.spent
 		restored := v.restore(i)
 		if observer := i.plugin.cfg.Observer; observer != nil && !routine {
 			observer.Restarted(i.plugin.cfg.Name, !restored)
@@ -303,13 +305,27 @@ func (i *Instance) Release() {
 	v.pool.put(i)
 }
 
+// What lets an instance be reset since it has grown.
+const (
+	grownBytes = 256 << 10
+	grownCalls = 16
+)
+
+// grown counts a release, and reports whether the instance is to be reset since its memory has
+// grown.
+func (i *Instance) grown() bool {
+	i.releases++
+	s := i.version.snapshot
+	return i.releases >= grownCalls && s != nil && uint64(i.memory.Size()) >= s.size+grownBytes
+}
+
 // renew drops the host's state of a guest that was restored: it belongs to memory
 // that is gone.
 func (i *Instance) renew() {
 	if i.plugin.adapter.NewState != nil {
 		i.state = i.plugin.adapter.NewState()
 	}
-	i.broken, i.spent, i.used = false, false, false
+	i.broken, i.spent, i.used, i.releases = false, false, false, 0
 	i.endSequence()
 }
 

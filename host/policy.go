@@ -35,7 +35,8 @@ type ResetPolicy string
 
 const (
 	// ResetOnError resets an instance whose guest trapped or was stopped. An
-	// instance that cannot be reset, since its memory has grown, is replaced.
+	// instance that cannot be reset, since its memory is at its limit, is replaced.
+	// Where [Adapter.ResetGrown] is set, it also resets one whose memory has grown.
 	ResetOnError ResetPolicy = "OnError"
 	// ResetPerCall resets an instance whenever it is released: no call sees what
 	// an earlier one left in memory.

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -145,6 +147,72 @@ func TestResetAfterGrowth(t *testing.T) {
 				}
 				if used := rt.MemoryInUse(); used != 0 {
 					t.Errorf("%d bytes are in use after the end", used)
+				}
+			})
+		})
+	}
+}
+
+// TestResetGrown holds which calls find the memory of the snapshot, of 40 that grow it.
+func TestResetGrown(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		grown bool
+		reset host.ResetPolicy
+		held  bool
+		pages uint64 // By which each call grows.
+		want  []int
+	}{
+		{name: "by 64 KiB each", grown: true, pages: 1, want: []int{0, 16, 32}},
+		{name: "by 1 MiB each", grown: true, pages: 16, want: []int{0, 16, 32}},
+		{name: "to the limit", grown: true, pages: 100, want: []int{0, 16, 32}},
+		{name: "not at all", grown: true, want: []int{0}},
+		{name: "for an adapter that needs what earlier calls left", pages: 1, want: []int{0}},
+		{name: "a hold", grown: true, held: true, pages: 1, want: []int{0}},
+		{name: "never reset", grown: true, reset: host.ResetNever, pages: 1, want: []int{0}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			eachMemory(t, func(t *testing.T, plain bool) {
+				rt := newRuntime(t)
+				if plain {
+					rt.UsePlainMemory()
+				}
+				observer := &restarts{}
+				cfg := config("growsby")
+				cfg.Limits.Instances, cfg.Limits.MemoryBytes = 1, 1000*page
+				cfg.Reset, cfg.Observer = test.reset, observer
+				cfg.Adapter.ResetGrown = test.grown
+				p, err := cfg.load(t.Context(), rt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := rt.MemoryInUse()
+				acquire := func() *host.Instance { return acquire(t, p) }
+				if test.held {
+					h := hold(t, p)
+					defer h.Release()
+					acquire = func() *host.Instance { return acquireHeld(t, h) }
+				}
+				var got []int
+				for n := range 40 {
+					inst := acquire()
+					calls, err := inst.Call(t.Context(), abi.Filter, 0, 0, test.pages)
+					if err != nil {
+						t.Fatal(err)
+					}
+					inst.Release()
+					if calls == 1 {
+						got = append(got, n)
+					}
+					if used := rt.MemoryInUse(); n%16 == 15 && len(test.want) > 1 && used != before {
+						t.Errorf("%d bytes are in use after %d calls, %d before", used, n+1, before)
+					}
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("calls that began anew (-want +got):\n%s", diff)
+				}
+				if n := observer.reset.Load() + observer.discarded.Load(); n != 0 {
+					t.Errorf("the observer was told of %d resets, want none: they are no faults", n)
 				}
 			})
 		})

@@ -40,8 +40,6 @@ func hostDesiredAPIVersion(buf unsafe.Pointer, limit uint32) uint32
 //go:wasmimport k8s.io/admission result
 func hostResult(ptr unsafe.Pointer, n uint32)
 
-func init() { plugin.KeepHeapSmall() }
-
 func fetchRequest() []byte        { return fetch(hostRequest) }
 func fetchObject() []byte         { return fetchInto(&objectSlot, hostObject) }
 func fetchOldObject() []byte      { return fetchInto(&oldObjectSlot, hostOldObject) }

@@ -18,8 +18,6 @@ var (
 	current call
 )
 
-func init() { plugin.KeepHeapSmall() }
-
 //go:wasmexport hook
 func exportHook() int32 {
 	request := buffer.Fill(func(buf []byte) uint32 {
