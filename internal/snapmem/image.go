@@ -112,9 +112,9 @@ func changes(memory, base []byte) (own []span) {
 	if len(own) <= maxSpans {
 		return own
 	}
-	splits := make([]int, len(own)-1) // The numbers of the parts after a gap, those of the longest first.
-	for n := range splits {
-		splits[n] = n + 1
+	splits := make([]int, 0, len(own)) // The numbers of the parts after a gap, those of the longest first.
+	for n := range len(own) - 1 {
+		splits = append(splits, n+1)
 	}
 	gap := func(n int) int { return own[n].start - own[n-1].end }
 	slices.SortFunc(splits, func(a, b int) int { return cmp.Or(gap(b)-gap(a), a-b) })
