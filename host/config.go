@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -63,8 +64,11 @@ type Config struct {
 	// Profiler collects where calls spend their fuel, which makes them slower; nil costs
 	// nothing.
 	Profiler *Profiler `json:"-"`
-	// Throttle slows calls down, for a plugin that serves nothing; nil does not.
-	Throttle *Throttle `json:"-"`
+	// Throttle slows the calls of a plugin down that serves nothing; nil does not. Rest is
+	// called about every 0.1 ms that a guest works, and may sleep. An error ends the call.
+	Throttle interface {
+		Rest(ctx context.Context) error
+	} `json:"-"`
 }
 
 // GuestConfig is the configuration that a guest reads, JSON by convention. It may be

@@ -16,6 +16,10 @@ import (
 // collector, which waits for running guests, can run then.
 const fuelSlice = 2_000_000
 
+// backgroundSlice is the fuelSlice of a guest that is throttled: about 0.1 ms. A guest keeps a
+// processor from others until its slice is used up.
+const backgroundSlice = fuelSlice / 10
+
 // meter is the fuel of an instance.
 type meter struct {
 	// global is the guest's counter, the rest of the slice.

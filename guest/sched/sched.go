@@ -7,11 +7,9 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
 
-// The scores that a node may have after normalisation.
-const (
-	MinNodeScore int64 = 0
-	MaxNodeScore int64 = 100
-)
+// MaxNodeScore is the highest score that a node may have after normalisation; the lowest
+// is 0.
+const MaxNodeScore int64 = 100
 
 // PreEnqueuePlugin is implemented by plugins that keep Pods out of the queue
 // until a condition holds. PreEnqueue returns nil for a Pod that may enter.
@@ -105,7 +103,7 @@ type PreScorePlugin interface {
 }
 
 // ScorePlugin is implemented by plugins that rank the nodes that passed Filter.
-// The score must lie between MinNodeScore and MaxNodeScore, unless
+// The score must lie between 0 and MaxNodeScore, unless
 // NormalizeScore brings it there. The rules for the result of Filter also hold
 // for scores.
 type ScorePlugin interface {

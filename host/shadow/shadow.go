@@ -107,7 +107,7 @@ type Shadow struct {
 	queue    chan Call
 	cancel   context.CancelFunc
 	done     chan struct{}
-	throttle *host.Throttle
+	throttle *throttle
 	profiler *host.Profiler
 	// threshold is the rate as a share of 2^32; 0 if nothing is sampled now.
 	threshold atomic.Uint64
@@ -147,7 +147,7 @@ func Begin(cfg Config, opts Options) (*Shadow, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Shadow{
 		cfg: cfg, opts: opts, queue: make(chan Call, cfg.Queue), cancel: cancel, done: make(chan struct{}),
-		throttle: host.NewThrottle(cfg.CPU), groups: map[string]*Group{}, since: time.Now(), source: source,
+		throttle: newThrottle(cfg.CPU), groups: map[string]*Group{}, since: time.Now(), source: source,
 		status: Status{State: Loading, Since: time.Now()},
 	}
 	if cfg.profile != 0 {

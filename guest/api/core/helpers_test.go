@@ -221,7 +221,8 @@ func TestNodeAffinityAsComponentHelpers(t *testing.T) {
 		if err == nil {
 			wantScore = preferred.Score(n)
 		}
-		score, gotErr := core.PreferredNodeScore(vp.Spec().Affinity().NodeAffinity().PreferredDuringSchedulingIgnoredDuringExecution(), vn)
+		terms, gotErr := core.ParsePreferredNodeAffinity(vp.Spec().Affinity().NodeAffinity().PreferredDuringSchedulingIgnoredDuringExecution())
+		score := terms.Score(vn)
 		if score != wantScore || (err == nil) != (gotErr == nil) {
 			t.Fatalf("%+v on %+v: score %d, %v, want %d, %v", affinity, n.ObjectMeta, score, gotErr, wantScore, err)
 		}

@@ -204,11 +204,3 @@ func (a *PreferredNodeAffinity) Score(node Node) (score int64) {
 	}
 	return score
 }
-
-// PreferredNodeScore returns the sum of the weights of those terms that match the
-// node, an error if one of them makes no sense. [PreferredNodeAffinity] is for more than one
-// node.
-func PreferredNodeScore(terms []PreferredSchedulingTerm, node Node) (int64, error) {
-	a, err := ParsePreferredNodeAffinity(terms)
-	return a.Score(node), err
-}

@@ -1,4 +1,4 @@
-package host
+package shadow
 
 import (
 	"context"
@@ -6,10 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 )
-
-// backgroundSlice is the fuelSlice of a guest that is throttled: about 0.1 ms. A guest keeps a
-// processor from others until its slice is used up.
-const backgroundSlice = fuelSlice / 10
 
 const (
 	// burstTime is how long throttled calls work between two sleeps while processors are free.
@@ -21,11 +17,11 @@ const (
 	lateTime = 2 * time.Millisecond
 )
 
-// Throttle bounds the share of a processor that the calls of a plugin take together. A guest
+// throttle bounds the share of a processor that the calls of a plugin take together. A guest
 // works for 5 ms and sleeps for so long that its share is kept. While a goroutine waits for a
 // processor, or its sleeps end late, it works for 0.1 ms. It is for one goroutine: the plugin has
 // one instance.
-type Throttle struct {
+type throttle struct {
 	share float64
 	// began is the begin of work that worked, the time since the last sleep, lacks.
 	began  time.Time
@@ -35,17 +31,17 @@ type Throttle struct {
 	runnable [1]metrics.Sample
 }
 
-// NewThrottle returns a Throttle for a share, more than 0 and at most 1.
-func NewThrottle(share float64) *Throttle {
-	return &Throttle{share: share, runnable: [1]metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}}
+// newThrottle returns a throttle for a share, more than 0 and at most 1.
+func newThrottle(share float64) *throttle {
+	return &throttle{share: share, runnable: [1]metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}}
 }
 
 // Begin begins work.
-func (t *Throttle) Begin() { t.began = time.Now() }
+func (t *throttle) Begin() { t.began = time.Now() }
 
 // Rest adds the work since Begin, or the last Rest, and sleeps if that is due. The error is that
 // of ctx if it ends.
-func (t *Throttle) Rest(ctx context.Context) error {
+func (t *throttle) Rest(ctx context.Context) error {
 	if t.began.IsZero() || t.share >= 1 {
 		return ctx.Err()
 	}
@@ -59,7 +55,7 @@ func (t *Throttle) Rest(ctx context.Context) error {
 }
 
 // wanted reports whether a goroutine waits for a processor. It takes 0.06 µs.
-func (t *Throttle) wanted() bool {
+func (t *throttle) wanted() bool {
 	metrics.Read(t.runnable[:])
 	v := t.runnable[0].Value
 	return v.Kind() == metrics.KindUint64 && v.Uint64() != 0
@@ -67,7 +63,7 @@ func (t *Throttle) wanted() bool {
 
 // Sleep ends the work. It sleeps for as long as the share wants it, at least for so long. The error
 // is that of ctx if it ends.
-func (t *Throttle) Sleep(ctx context.Context, least time.Duration) error {
+func (t *throttle) Sleep(ctx context.Context, least time.Duration) error {
 	start, pause := time.Now(), max(least, time.Duration(float64(t.worked)*(1/t.share-1)))
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -85,4 +81,4 @@ func (t *Throttle) Sleep(ctx context.Context, least time.Duration) error {
 
 // Late returns by how much the last sleep was too long: other work has the processors. It is 0
 // for a share of 1, which takes what it gets.
-func (t *Throttle) Late() time.Duration { return time.Duration(t.late.Load()) }
+func (t *throttle) Late() time.Duration { return time.Duration(t.late.Load()) }

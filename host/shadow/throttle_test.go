@@ -1,4 +1,4 @@
-package host
+package shadow
 
 import (
 	"runtime"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestThrottleSeesThatGoroutinesWaitForAProcessor(t *testing.T) {
-	throttle := NewThrottle(0.1)
+	throttle := newThrottle(0.1)
 	var stop atomic.Bool
 	var working sync.WaitGroup
 	for range 4 * runtime.GOMAXPROCS(0) {
