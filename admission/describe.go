@@ -35,6 +35,14 @@ type Description struct {
 	// every request, see [Unavailable].
 	Disabled    bool
 	Unavailable error
+	// MatchWarnings are what is odd about the rules of the policy: operations on resources
+	// that it is asked about and its modules are not for, and such that they are for and
+	// it is not asked about. A module says what it is for in its metadata, see SPEC.md,
+	// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside.
+	//
+	// What is odd need not be wrong: the API server may send less than the rules match, and
+	// a policy may be wanted for a part of what it is for.
+	MatchWarnings []string
 }
 
 // Describe returns what p is now. The module of a plugin may be another one later.
@@ -49,6 +57,7 @@ func Describe(p Policy) Description {
 	if m := p.matcher(); m != nil {
 		d.SelectsNamespaces = m.namespace != nil
 	}
+	d.MatchWarnings = matchWarnings(p)
 	switch p := p.(type) {
 	case *disabled:
 		d.Disabled = true

@@ -13,14 +13,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
 )
 
-// MatchWarnings returns what is odd about the rules of a policy: operations on resources
-// that it is asked about and its modules are not for, and such that they are for and
-// it is not asked about. A module says what it is for in its metadata, see SPEC.md,
-// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside.
-//
-// What is odd need not be wrong: the API server may send less than the rules match, and
-// a policy may be wanted for a part of what it is for.
-func MatchWarnings(p Policy) []string {
+// matchWarnings returns the MatchWarnings of the Description of p.
+func matchWarnings(p Policy) []string {
 	switch p := p.(type) {
 	case *Plugin:
 		return p.matchWarnings(p.cfg.Match.Rules)

@@ -97,7 +97,7 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(test.module)}}
 			cfg.Match.Rules = test.match
-			if got := admission.MatchWarnings(load(t, cfg)); strings.Join(got, "|") != strings.Join(test.want, "|") {
+			if got := admission.Describe(load(t, cfg)).MatchWarnings; strings.Join(got, "|") != strings.Join(test.want, "|") {
 				t.Errorf("warnings are %q\nwant %q", got, test.want)
 			}
 		})
@@ -112,7 +112,7 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join(admission.MatchWarnings(g), "|")
+		got := strings.Join(admission.Describe(g).MatchWarnings, "|")
 		if want := "member b: match leaves out what the module is for: UPDATE pods.v1|member c: match leaves out what the module is for: DELETE pods"; got != want {
 			t.Errorf("warnings are %s\nwant %s", got, want)
 		}

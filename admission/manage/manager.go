@@ -385,7 +385,7 @@ func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old
 
 // warn logs what is odd about a policy that comes into service.
 func (m *Manager) warn(policy admission.Policy) {
-	for _, warning := range admission.MatchWarnings(policy) {
+	for _, warning := range admission.Describe(policy).MatchWarnings {
 		m.log(slog.LevelWarn, "match differs from what the module is for", "policy", policy.Name(), "warning", warning)
 	}
 }

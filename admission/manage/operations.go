@@ -36,7 +36,7 @@ type Info struct {
 	Mode          admission.Mode     `json:"mode"`
 	FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 	LoadedAt      time.Time          `json:"loadedAt"`
-	// Warnings are what is odd about match, see admission.MatchWarnings.
+	// Warnings are what is odd about match, see admission.Description.
 	Warnings []string `json:"warnings,omitempty"`
 	// Error is why what was asked for last is not in service.
 	Error string `json:"error,omitempty"`
@@ -86,7 +86,7 @@ func (e *entry) info() Info {
 	if p, ok := e.policy.(*admission.Plugin); ok {
 		i.Dialect = p.Dialect()
 	}
-	i.Warnings = admission.MatchWarnings(e.policy)
+	i.Warnings = admission.Describe(e.policy).MatchWarnings
 	if e.err != nil {
 		i.Error = e.err.Error()
 	}

@@ -196,7 +196,7 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 	switch {
 	case err == nil:
 		s.log(slog.LevelInfo, "policy is in service", "policy", id, "mode", declared.mode())
-		for _, warning := range admission.MatchWarnings(policy) {
+		for _, warning := range admission.Describe(policy).MatchWarnings {
 			s.log(slog.LevelWarn, "policy is odd", "policy", id, "warning", warning)
 		}
 	case next.policy != nil:
