@@ -122,8 +122,8 @@ const defaultResultBytes = expansion*storedBytes + 4<<20
 
 // Check returns everything that is wrong with what a plugin may do: with Objects, Converts
 // and Scope. [Load] checks them too.
-func (c *PluginConfig) Check() (errs []error) {
-	for _, err := range []error{checkObjects(c.Objects), checkConverts(c), c.Scope.Check()} {
+func (cfg *PluginConfig) Check() (errs []error) {
+	for _, err := range []error{checkObjects(cfg.Objects), checkConverts(cfg), cfg.Scope.Check()} {
 		if err != nil {
 			errs = append(errs, err)
 		}

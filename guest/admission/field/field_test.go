@@ -50,7 +50,7 @@ func TestErrorsReadLikeThoseOfKubernetes(t *testing.T) {
 			if got, want := test.got.Error(), test.want.Error(); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
-			if string(test.got.Type) != string(test.want.Type) || test.got.Field != test.want.Field {
+			if test.got.Type != string(test.want.Type) || test.got.Field != test.want.Field {
 				t.Errorf("type %s, field %s; want %s, %s", test.got.Type, test.got.Field, test.want.Type, test.want.Field)
 			}
 		})
