@@ -41,6 +41,7 @@ type Adapter struct {
 	// ResetGrown is set if no call needs what earlier ones have left in the guest's memory. With
 	// [ResetOnError] an instance is then reset as well when it has served 16 calls and its memory
 	// has grown by 256 KiB since the snapshot. That is cheaper than a guest's garbage collector.
+	// Guests of a [Dialect] are not: theirs may keep the objects of a cluster there.
 	ResetGrown bool
 	// NewState makes what [Instance.State] returns, once for each instance; nil
 	// leaves it nil.

@@ -316,7 +316,7 @@ const (
 func (i *Instance) grown() bool {
 	i.releases++
 	s := i.version.snapshot
-	return i.releases >= grownCalls && s != nil && uint64(i.memory.Size()) >= s.size+grownBytes
+	return i.releases >= grownCalls && i.version.dialect == nil && s != nil && uint64(i.memory.Size()) >= s.size+grownBytes
 }
 
 // renew drops the host's state of a guest that was restored: it belongs to memory
