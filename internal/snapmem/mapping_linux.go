@@ -70,7 +70,7 @@ func (f *imageFile) fill(memory []byte, mapped *[]byte) bool {
 	if err != nil {
 		return false
 	}
-	if f.mapTo(p, unix.PROT_READ, unix.MAP_SHARED) != nil {
+	if f.mapTo(p, unix.PROT_READ) != nil {
 		_ = unix.MunmapPtr(p, uintptr(len(memory)))
 		return false
 	}
@@ -115,11 +115,12 @@ func writeAt(fd int, b []byte, at int64) bool {
 }
 
 // mapTo maps the image at an address that is reserved for it. After an error some of it
-// may be mapped.
-func (f *imageFile) mapTo(at unsafe.Pointer, prot, flags int) error {
+// may be mapped. The mappings are private also where they are only read: Linux before 6.7
+// refuses shared ones of a sealed file.
+func (f *imageFile) mapTo(at unsafe.Pointer, prot int) error {
 	end := 0 // Of the base.
 	if f.base != nil {
-		if err := f.base.file.mapTo(at, prot, flags); err != nil {
+		if err := f.base.file.mapTo(at, prot); err != nil {
 			return err
 		}
 		end = f.base.file.size
@@ -133,7 +134,7 @@ func (f *imageFile) mapTo(at unsafe.Pointer, prot, flags int) error {
 		}
 	}
 	for _, s := range f.own {
-		_, err := unix.MmapPtr(f.fd, f.at+int64(s.start), unsafe.Add(at, s.start), uintptr(s.end-s.start), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
+		_, err := unix.MmapPtr(f.fd, f.at+int64(s.start), unsafe.Add(at, s.start), uintptr(s.end-s.start), prot, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
 		if err != nil {
 			return err
 		}
@@ -203,7 +204,7 @@ func (m *mapping) load(image *Image) error {
 		copyPieces(m.bytes, image.Bytes())
 		return nil
 	}
-	if err := image.file.mapTo(unsafe.Pointer(unsafe.SliceData(m.bytes)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE); err != nil {
+	if err := image.file.mapTo(unsafe.Pointer(unsafe.SliceData(m.bytes)), unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return err
 	}
 	m.open, m.used, m.shared = max(m.open, size), max(m.used, size), true

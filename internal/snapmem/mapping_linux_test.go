@@ -219,3 +219,38 @@ func TestImageOfAFile(t *testing.T) {
 		t.Error("a closed file was mapped")
 	}
 }
+
+// TestImageIsMappedPrivately holds that no part of an image is a shared mapping: Linux before
+// 6.7 refuses those of a sealed file, and each memory would be a copy.
+func TestImageIsMappedPrivately(t *testing.T) {
+	memory := make([]byte, 4*page)
+	memory[page] = 1
+	a := &Allocator{Budget: NewBudget(0)}
+	base, err := a.NewImage(memory, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	memory[2*page] = 1
+	image, err := a.NewImage(memory, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, "kubewasm-image") {
+			found++
+			if !strings.Contains(line, " r--p ") {
+				t.Errorf("a mapping is not private: %s", line)
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("%d mappings of images, want one of the base and two of the image", found)
+	}
+}
