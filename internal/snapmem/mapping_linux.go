@@ -202,6 +202,7 @@ func (m *mapping) load(image *Image) error {
 			return unix.ENOMEM
 		}
 		copyPieces(m.bytes, image.Bytes())
+		m.shared = false // What the kernel drops comes back as an earlier image.
 		return nil
 	}
 	if err := image.file.mapTo(unsafe.Pointer(unsafe.SliceData(m.bytes)), unix.PROT_READ|unix.PROT_WRITE); err != nil {

@@ -254,3 +254,36 @@ func TestImageIsMappedPrivately(t *testing.T) {
 		t.Errorf("%d mappings of images, want one of the base and two of the image", found)
 	}
 }
+
+// TestAnImageThatIsNotMappedAfterOneThatIs holds that a memory which began as a mapped image is
+// reset to the one that it adopts, also if that could not be put into a file.
+func TestAnImageThatIsNotMappedAfterOneThatIs(t *testing.T) {
+	const size = (keepPages + 64) * 4096 // More than a reset copies page by page.
+	a := &Allocator{Budget: NewBudget(0)}
+	base, err := a.NewImage(bytes.Repeat([]byte("base...."), size/8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	mem, err := a.NewFrom(base, size, size+4*page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Free()
+	i := newInstance(mem, size, size+4*page)
+	image, err := (&Allocator{Budget: a.Budget, Plain: true}).NewImage(bytes.Repeat([]byte("image..."), size/8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	if err := mem.Adopt(image); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if !i.Reset(i) || !bytes.Equal(i.bytes, image.Bytes()) {
+			t.Fatal("the memory is not the image that it has adopted")
+		}
+		i.Grow(2)
+		alter(i.bytes, 1)
+	}
+}
