@@ -38,7 +38,7 @@ type Memory struct {
 	// shown is the result of the next Reallocate, set while Reset causes it.
 	shown []byte
 	freed bool
-	// refused is set once the memory could not grow for want of budget or memory.
+	// refused is set once the memory could not grow for want of budget or memory, until Reset.
 	refused bool
 	// guard is Allocator.Guard; hidden is set between Hide and Show.
 	guard, hidden bool
@@ -148,8 +148,8 @@ func (m *Memory) Reallocate(size uint64) []byte {
 	return b
 }
 
-// Refused reports whether the memory could not grow at some time, because the budget or the
-// system had no more. Its guest has seen that, and another would not.
+// Refused reports whether the memory could not grow at some time since it began as its image,
+// because the budget or the system had no more. Its guest has seen that, and another would not.
 func (m *Memory) Refused() bool { return m.refused }
 
 // Adopt makes image the state that Reset restores. The memory stays the same if
@@ -178,6 +178,7 @@ type Seen interface {
 // reset.
 func (m *Memory) Reset(seen Seen) bool {
 	size := m.image.Size()
+	m.refused = false
 	if m.scratch != nil {
 		m.image.putScratch(m.scratch)
 		m.scratch = nil

@@ -493,7 +493,7 @@ func TestImageFromABase(t *testing.T) {
 	})
 }
 
-// A memory tells that it could not grow, which a guest may have noticed.
+// A memory tells that it could not grow, which a guest may have noticed, until it is reset.
 func TestRefusedGrowthIsTold(t *testing.T) {
 	each(t, 3*page, func(t *testing.T, a *Allocator) {
 		mem, err := a.New(page, 8*page)
@@ -507,6 +507,17 @@ func TestRefusedGrowthIsTold(t *testing.T) {
 		}
 		if _, ok := i.Grow(1); ok || !mem.Refused() {
 			t.Errorf("growth beyond the budget: %v, refused: %v", ok, mem.Refused())
+		}
+		image, err := (&Allocator{Budget: NewBudget(0), Plain: a.Plain}).NewImage(i.bytes[:page], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer image.Close()
+		if err := mem.Adopt(image); err != nil {
+			t.Fatal(err)
+		}
+		if !i.Reset(i) || mem.Refused() {
+			t.Errorf("after a reset, refused: %v", mem.Refused())
 		}
 	})
 }
