@@ -46,13 +46,14 @@ func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName stri
 
 func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
 	object := p.objects.Pod(pod)
-	inst, i, ref, err := p.enter(c, binding)
+	h := c.history.Load()
+	inst, i, err := p.acquire(c, h, len(h.steps), binding)
 	if err != nil {
 		return err
 	}
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod, nodeName: nodeName}
-	_, err = p.invoke(inst, i, f, uint64(ref), uint64(object.Ref))
+	_, err = p.invoke(inst, i, f, uint64(h.ref), uint64(object.Ref))
 	return err
 }
 

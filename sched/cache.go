@@ -56,6 +56,8 @@ type cacheKey struct {
 	state    cycleState
 	function abi.Function
 	class    *nodeClass
+	// at is where the result lies.
+	at *atomic.Pointer[result]
 }
 
 // maxClasses is how many classes of a read set are known at the same time. Beyond it Nodes
@@ -70,20 +72,30 @@ func (c *resultCache) nextState() cycleState {
 	return cycleState(c.lastState.Add(1))
 }
 
-// keyOf returns the key of the result of a function for a Node.
-func (c *resultCache) keyOf(state cycleState, f abi.Function, node *objects.Object) (k cacheKey) {
-	if state != 0 {
-		k = cacheKey{state, f, c.classOf(node)}
+// get returns the key of the result of a function for a Node, and the result, nil if there is
+// none.
+func (c *resultCache) get(state cycleState, f abi.Function, node *objects.Object) (cacheKey, *result) {
+	if state == 0 {
+		return cacheKey{}, nil
 	}
-	return k
+	class, ok := node.Class.Load().(*nodeClass)
+	if fields := c.store.NodeClasses(); !ok || class.fields != fields {
+		class = c.classOf(node, fields)
+	}
+	at := &class.filter[state%2]
+	if f == abi.Score {
+		at = &class.score[state%2]
+	}
+	k := cacheKey{state, f, class, at}
+	if r := at.Load(); r != nil && r.state == state {
+		c.hits.add(f, node)
+		return k, r
+	}
+	return k, nil
 }
 
-// classOf returns the class of a Node.
-func (c *resultCache) classOf(node *objects.Object) *nodeClass {
-	fields := c.store.NodeClasses()
-	if class, ok := node.Class.Load().(*nodeClass); ok && class.fields == fields {
-		return class
-	}
+// classOf finds the class of a Node by the fields.
+func (c *resultCache) classOf(node *objects.Object, fields *codec.Encoder[corev1.Node]) *nodeClass {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fields != fields || len(c.classes) >= maxClasses {
@@ -102,25 +114,6 @@ func (c *resultCache) classOf(node *objects.Object) *nodeClass {
 	return class
 }
 
-// at is where the result with the key lies.
-func (k *cacheKey) at() *atomic.Pointer[result] {
-	if k.function == abi.Score {
-		return &k.class.score[k.state%2]
-	}
-	return &k.class.filter[k.state%2]
-}
-
-// get returns the result with the key, nil if there is none.
-func (k *cacheKey) get() *result {
-	if k.class == nil {
-		return nil
-	}
-	if r := k.at().Load(); r != nil && r.state == k.state {
-		return r
-	}
-	return nil
-}
-
 // put stores what the guest returned for a Node, unless that is a failure, or a result for this
 // Node alone: the guest used more than its arguments, logged, or read which Node it is.
 func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance, value uint64, status *Status) {
@@ -136,7 +129,7 @@ func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance,
 	if inst.State().(*instance).call.own || inst.Logged() || node.Identified() || k.class.fields != c.store.NodeClasses() {
 		return
 	}
-	k.at().Store(&result{k.state, value, status})
+	k.at.Store(&result{k.state, value, status})
 }
 
 // hits counts the results that were taken from the cache since the last report. Goroutines

@@ -83,46 +83,6 @@ type listed struct {
 	objects  []metav1.Object
 }
 
-// enter takes an instance that has seen what happened in the cycle, for a call
-// in phase. Hand both to leave in the end.
-func (p *Plugin) enter(c *Cycle, phase phase) (*host.Instance, *instance, abi.Ref, error) {
-	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), phase)
-	return inst, i, h.ref, err
-}
-
-// acquire takes an instance that has seen the first n steps of h.
-func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (*host.Instance, *instance, error) {
-	inst, err := p.held(c, phase)
-	var shared *cycleInstance
-	if inst == nil && err == nil {
-		inst, shared, err = p.instanceOf(c)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	i := inst.State().(*instance)
-	i.shared = shared
-	if err := p.replay(inst, i, h, n, phase); err != nil {
-		p.leave(inst, i)
-		return nil, nil, err
-	}
-	return inst, i, nil
-}
-
-// leave gives an instance back.
-func (p *Plugin) leave(inst *host.Instance, i *instance) {
-	i.call = call{}
-	if p.peer {
-		i.peer = wasmextension.Call{}
-	}
-	shared, fuel := i.shared, inst.FuelUsed()
-	i.shared = nil
-	if inst.Release(); shared != nil {
-		shared.unlock(fuel)
-	}
-}
-
 // length returns the number of nodes of a list, which may be nil.
 func length(nodes Nodes) int {
 	if nodes == nil {

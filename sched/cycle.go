@@ -70,7 +70,9 @@ const (
 
 // For reports whether the cycle is that of a Pod or of a copy of it, which is what is bound.
 // pod is nil for a group.
-func (c *Cycle) For(pod *corev1.Pod) bool { return samePod(c.of, pod) }
+func (c *Cycle) For(pod *corev1.Pod) bool {
+	return c.of == pod || c.of != nil && pod != nil && c.of.UID == pod.UID && c.of.Name == pod.Name && c.of.Namespace == pod.Namespace
+}
 
 // Clone returns a copy. What happens to the one afterwards is not seen by the other:
 // preemption tries out the removal of different Pods on clones, on several goroutines.
@@ -141,12 +143,6 @@ func (p *Plugin) Resume(pod *corev1.Pod) *Cycle {
 		p.addStep(c, step{function: abi.PreFilter, pod: c.pod, of: pod})
 	}
 	return c
-}
-
-// samePod reports whether a and b are the same Pod: what is bound is a copy of
-// what was scheduled.
-func samePod(a, b *corev1.Pod) bool {
-	return a == b || a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
 // addStep adds a step to the history of a cycle.

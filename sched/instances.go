@@ -48,6 +48,60 @@ func (l *lastPart) get(of *objects.Object, number uint32, fields uint64) []byte 
 	return l.bytes
 }
 
+// acquire takes an instance that has seen the first n steps of h, the history of a cycle, for
+// a call in phase. Hand it to leave in the end.
+func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
+	if c.peer != nil {
+		inst, err = p.held(c, phase)
+	}
+	var shared *cycleInstance
+	if inst == nil && err == nil {
+		inst, shared, err = p.instanceOf(c)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	i = inst.State().(*instance)
+	i.shared = shared
+	if err := p.replay(inst, i, h, n, phase); err != nil {
+		p.leave(inst, i)
+		return nil, nil, err
+	}
+	return inst, i, nil
+}
+
+// instanceOf acquires an instance of the version of a cycle for a call. The cycleInstance is
+// nil if it is none of the cycle's.
+//
+// During a trial, the only instance that is left may be the one that waits for it: a call
+// waits for trialWait at most, and for none of the cycle's.
+func (p *Plugin) instanceOf(c *Cycle) (*host.Instance, *cycleInstance, error) {
+	ctx, trial := p.ctx, p.trials.Load() != 0
+	if c.instances != nil && c.instances.worthwhile() && !trial {
+		return c.instances.acquire(ctx, c.pinned.pin, p.instances)
+	}
+	if trial {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, trialWait)
+		defer cancel()
+	}
+	inst, err := c.pinned.pin.Acquire(ctx, nil)
+	return inst, nil, err
+}
+
+// leave gives an instance back.
+func (p *Plugin) leave(inst *host.Instance, i *instance) {
+	i.call = call{}
+	if p.peer {
+		i.peer = wasmextension.Call{}
+	}
+	shared, fuel := i.shared, inst.FuelUsed()
+	i.shared = nil
+	if inst.Release(); shared != nil {
+		shared.unlock(fuel)
+	}
+}
+
 // cycleInstances are the instances that serve a cycle and its clones. Another instance must
 // first replay the cycle, which may take longer than all calls that it then serves: calls wait
 // for one another instead.
@@ -121,30 +175,8 @@ func (e *cycleInstances) lockFree(limit int) *cycleInstance {
 	return c
 }
 
-// instanceOf acquires an instance for a call of the cycle. The cycleInstance is nil if it is
-// none of the cycle's.
-func (p *Plugin) instanceOf(c *Cycle) (*host.Instance, *cycleInstance, error) {
-	// A call must not wait for the instance that waits for the trial which it belongs to.
-	if c.instances == nil || !c.instances.worthwhile() || p.trials.Load() != 0 {
-		inst, err := p.instance(c.pinned.pin)
-		return inst, nil, err
-	}
-	return c.instances.acquire(p.ctx, c.pinned.pin, p.instances)
-}
-
 // unlock ends a call that took so much fuel. Release the instance before.
 func (c *cycleInstance) unlock(fuel int64) {
 	c.of.spent.Add(fuel)
 	c.mu.Unlock()
-}
-
-// instance takes an instance of the version of a cycle. During a trial it waits for trialWait
-// at most: the only instance that is left may be the one that waits for the trial.
-func (p *Plugin) instance(pin *host.Pin) (*host.Instance, error) {
-	if p.trials.Load() == 0 {
-		return pin.Acquire(p.ctx, nil)
-	}
-	ctx, cancel := context.WithTimeout(p.ctx, trialWait)
-	defer cancel()
-	return pin.Acquire(ctx, nil)
 }

@@ -149,18 +149,18 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 		return 0, noNode
 	}
 	object := p.objects.Node(node)
-	key := p.cache.keyOf(c.state, f, object)
-	if r := key.get(); r != nil {
-		p.cache.hits.add(f, object)
-		return r.value, r.status
+	key, hit := p.cache.get(c.state, f, object)
+	if hit != nil {
+		return hit.value, hit.status
 	}
-	inst, i, ref, err := p.enter(c, scheduling)
+	h := c.history.Load()
+	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
 	if err != nil {
 		return 0, p.failed(f, err, nil)
 	}
 	args := &i.call
 	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, c.of, object, nodeInfo, true, false
-	result, err := p.invoke(inst, i, f, uint64(ref), uint64(c.pod.Ref), uint64(object.Ref))
+	result, err := p.invoke(inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref))
 	var s *Status
 	if err != nil {
 		result, s = 0, p.failed(f, err, nil)
@@ -211,14 +211,15 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 		// What is bound is a copy with the name of the node.
 		object = p.objects.Pod(pod)
 	}
-	inst, i, ref, err := p.enter(c, phase)
+	h := c.history.Load()
+	inst, i, err := p.acquire(c, h, len(h.steps), phase)
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.pod, i.call.of, i.call.snapshot = object, pod, phase == scheduling
-	result, err := p.invoke(inst, i, f, uint64(ref), uint64(object.Ref))
+	result, err := p.invoke(inst, i, f, uint64(h.ref), uint64(object.Ref))
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}

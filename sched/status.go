@@ -114,13 +114,7 @@ func status(code abi.Code, inst *host.Instance) *Status {
 		return nil
 	case !code.Known():
 		return NewStatus(abi.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
-	}
-	return statusOf(code, reason)
-}
-
-// statusOf returns the status of a code that the framework knows.
-func statusOf(code abi.Code, reason string) *Status {
-	if reason == "" {
+	case reason == "":
 		return NewStatus(code)
 	}
 	return NewStatus(code, strings.Split(reason, "\x00")...)

@@ -50,10 +50,10 @@ var binds = abi.MaskOf(abi.Reserve, abi.Unreserve, abi.Permit, abi.PreBind, abi.
 // settles are those by which a Pod has a node.
 var settles = abi.MaskOf(abi.Reserve, abi.Permit, abi.PreBind, abi.Bind)
 
-// held takes the instance that is held for a cycle. It is nil if there is none, which is
-// no error.
+// held takes the instance that is held for a cycle of a guest of package wasmextension. It is
+// nil if there is none, which is no error.
 func (p *Plugin) held(c *Cycle, phase phase) (*host.Instance, error) {
-	for c.peer != nil {
+	for {
 		hold, err := p.holdOf(c, phase)
 		if hold == nil || err != nil {
 			return nil, err
@@ -68,7 +68,6 @@ func (p *Plugin) held(c *Cycle, phase phase) (*host.Instance, error) {
 		}
 		inst.Release()
 	}
-	return nil, nil
 }
 
 // holdOf returns the hold that serves a cycle, and makes it if need be.
