@@ -132,12 +132,12 @@ func (c *coreSched) forget() {
 
 // coreSchedGroup plans the cookies of the cgroup's threads. Those that are born
 // meanwhile have their parents'.
-func (p *plan) coreSchedGroup(want *string) {
+func (p *plan) coreSchedGroup(group string) {
 	const file = "core_sched"
-	if want == nil || p.skip != nil && p.skip(p.cgroup, p.field, file) {
+	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 		return
 	}
-	if err := checkCoreSchedGroup(*want); err != nil {
+	if err := checkCoreSchedGroup(group); err != nil {
 		p.fail(fmt.Errorf("apply core_sched_group to cgroup %q: %w", p.cgroup, err))
 		return
 	}
@@ -145,7 +145,7 @@ func (p *plan) coreSchedGroup(want *string) {
 	if s == nil {
 		return
 	}
-	cores, group := &p.applier.cores, *want
+	cores := &p.applier.cores
 	for _, t := range threads {
 		thread, err := strconv.Atoi(t)
 		if err != nil {

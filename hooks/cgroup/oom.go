@@ -14,15 +14,12 @@ import (
 
 // oomScoreAdj plans the processes of the cgroup. Those that are born meanwhile
 // inherit it from their parents.
-func (p *plan) oomScoreAdj(want *int64) {
-	if want == nil {
-		return
-	}
+func (p *plan) oomScoreAdj(want int64) {
 	s, pids := p.processes("cgroup.procs")
 	if s == nil {
 		return
 	}
-	to := strconv.FormatInt(*want, 10)
+	to := strconv.FormatInt(want, 10)
 	for _, pid := range pids {
 		path := filepath.Join(p.applier.proc, pid, "oom_score_adj")
 		b, err := os.ReadFile(path)

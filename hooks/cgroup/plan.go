@@ -214,11 +214,18 @@ func (p *plan) resources(r *hookmsg.Resources) {
 	p.bytes("memory.min", r.MemoryMinBytes)
 	p.field = hookmsg.FieldNetClsClassID
 	p.number("net_cls.classid", r.NetClsClassID, true)
-	p.field = hookmsg.FieldOOMScoreAdj
-	p.oomScoreAdj(r.OOMScoreAdj)
-	p.field = hookmsg.FieldCoreSchedGroup
-	p.coreSchedGroup(r.CoreSchedGroup)
-	p.resctrl(r)
+	if r.OOMScoreAdj != nil {
+		p.field = hookmsg.FieldOOMScoreAdj
+		p.oomScoreAdj(*r.OOMScoreAdj)
+	}
+	if r.CoreSchedGroup != nil {
+		p.field = hookmsg.FieldCoreSchedGroup
+		p.coreSchedGroup(*r.CoreSchedGroup)
+	}
+	if r.ResctrlGroup != nil {
+		p.field = hookmsg.FieldResctrlGroup
+		p.resctrl(*r.ResctrlGroup, r.ResctrlSchemata)
+	}
 	p.field = hookmsg.FieldUnified
 	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
 		p.unified(file, r.Unified[file])

@@ -99,14 +99,10 @@ func allocated(have, want []schema) bool {
 	return true
 }
 
-// resctrl plans the group of the cgroup's processes. Those that are born meanwhile
-// are in their parents'.
-func (p *plan) resctrl(r *hookmsg.Resources) {
-	if r.ResctrlGroup == nil {
-		return
-	}
-	p.field = hookmsg.FieldResctrlGroup
-	if r.ResctrlSchemata != nil {
+// resctrl plans the group of the cgroup's processes, with its schemata unless that is nil.
+// Those that are born meanwhile are in their parents'.
+func (p *plan) resctrl(group string, schemata *string) {
+	if schemata != nil {
 		p.field |= hookmsg.FieldResctrlSchemata
 	}
 	for _, file := range [...]string{"", "schemata", "tasks"} {
@@ -119,7 +115,6 @@ func (p *plan) resctrl(r *hookmsg.Resources) {
 		return
 	}
 	// The engine has checked it; another caller may not have.
-	group := *r.ResctrlGroup
 	if err := checkResctrlGroup(group); err != nil {
 		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %w", p.cgroup, err))
 		return
@@ -155,8 +150,8 @@ func (p *plan) resctrl(r *hookmsg.Resources) {
 		fail("open", "", fmt.Errorf("not a directory: %w", ErrEscapes))
 		return
 	}
-	if r.ResctrlSchemata != nil {
-		want, err := parseSchemata(*r.ResctrlSchemata)
+	if schemata != nil {
+		want, err := parseSchemata(*schemata)
 		if err != nil {
 			p.fail(fmt.Errorf("apply resctrl_schemata to cgroup %q: %w", p.cgroup, err))
 			return
@@ -169,7 +164,7 @@ func (p *plan) resctrl(r *hookmsg.Resources) {
 			}
 		}
 		if have, err := parseSchemata(from); err != nil || !allocated(have, want) {
-			to := strings.TrimRight(*r.ResctrlSchemata, "\n")
+			to := strings.TrimRight(*schemata, "\n")
 			p.outside(s, path("schemata"), strings.TrimSpace(from), to, func() error { return p.applier.writeResctrl(group, "schemata", to+"\n", os.O_TRUNC) })
 		}
 	}
