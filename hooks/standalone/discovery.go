@@ -259,15 +259,12 @@ type kubelet struct {
 	client *http.Client
 }
 
-func (k *kubelet) Pods(ctx context.Context) ([]Pod, error) {
-	pods, err := k.pods(ctx)
-	if err != nil {
-		return pods, fmt.Errorf("discover pods: kubelet: %w", err)
-	}
-	return pods, nil
-}
-
-func (k *kubelet) pods(ctx context.Context) ([]Pod, error) {
+func (k *kubelet) Pods(ctx context.Context) (pods []Pod, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("discover pods: kubelet: %w", err)
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.cfg.URL, nil)
 	if err != nil {
 		return nil, err
