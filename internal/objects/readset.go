@@ -3,6 +3,7 @@ package objects
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kubewasm/kubewasm/internal/codec"
 )
@@ -83,3 +84,35 @@ func (r *ReadSet[T]) withEntry(e *codec.Encoder[T], field uint32, key string) *R
 
 // Paths returns the fields as paths of a [codec.FieldSet].
 func (r *ReadSet[T]) Paths() []string { return codec.Paths[T](r.masks[:], r.entries) }
+
+// reads is what guests read of a kind.
+type reads[T any] struct {
+	// store guards what follows.
+	store   *Store
+	encoder *codec.Encoder[T]
+	set     atomic.Pointer[ReadSet[T]]
+}
+
+// add notes that a guest reads fields of a part.
+func (r *reads[T]) add(part uint32, fields uint64) {
+	if r.set.Load().has(part, fields) {
+		return
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if set := r.set.Load(); !set.has(part, fields) {
+		r.set.Store(set.with(r.encoder, part, fields))
+	}
+}
+
+// addEntry notes that a guest reads an entry of the labels or the annotations.
+func (r *reads[T]) addEntry(field uint32, key string) {
+	if field != codec.LabelsField && field != codec.AnnotationsField || r.set.Load().hasEntry(field, key) {
+		return
+	}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if set := r.set.Load(); !set.hasEntry(field, key) {
+		r.set.Store(set.withEntry(r.encoder, field, key))
+	}
+}

@@ -59,14 +59,6 @@ type named[T any] struct {
 	version *version[T]
 }
 
-// reads is what guests read of a kind.
-type reads[T any] struct {
-	// store guards what follows.
-	store   *Store
-	encoder *codec.Encoder[T]
-	set     atomic.Pointer[ReadSet[T]]
-}
-
 // podKey names a Pod in every version.
 type podKey struct{ namespace, name string }
 
@@ -126,30 +118,6 @@ func (k *kind[K, T]) declare(e *codec.Encoder[T]) {
 
 // NodeReads returns the read set of Nodes, which grows while the guest reads more.
 func (s *Store) NodeReads() *ReadSet[corev1.Node] { return s.nodes.reads.set.Load() }
-
-// add notes that a guest reads fields of a part.
-func (r *reads[T]) add(part uint32, fields uint64) {
-	if r.set.Load().has(part, fields) {
-		return
-	}
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	if set := r.set.Load(); !set.has(part, fields) {
-		r.set.Store(set.with(r.encoder, part, fields))
-	}
-}
-
-// addEntry notes that a guest reads an entry of the labels or the annotations.
-func (r *reads[T]) addEntry(field uint32, key string) {
-	if field != codec.LabelsField && field != codec.AnnotationsField || r.set.Load().hasEntry(field, key) {
-		return
-	}
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	if set := r.set.Load(); !set.hasEntry(field, key) {
-		r.set.Store(set.withEntry(r.encoder, field, key))
-	}
-}
 
 // Advance begins a new epoch: for a scheduler, the scheduling of another Pod.
 func (s *Store) Advance() { s.epoch.Add(1) }
