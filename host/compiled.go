@@ -338,12 +338,11 @@ var pieces atomic.Int64
 // split splits the mapping of the machine code, if there may be so many.
 func (c *compiled) split() {
 	n := int64(len(c.code) / pieceBytes)
-	if pieces.Add(n) > maxPieces {
+	if pieces.Add(n) > maxPieces || !splitMapping(c.code) {
 		pieces.Add(-n)
 		return
 	}
 	c.pieces = n
-	splitMapping(c.code)
 }
 
 // rest gives back the machine code that is resident, until it runs again. The caller has an

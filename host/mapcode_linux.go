@@ -45,11 +45,16 @@ func mapCode(fn api.Function, prefix string) (code []byte, made bool, err error)
 
 // splitMapping makes a mapping of a file one for each pieceBytes: the kernel does not merge
 // those of which only one is in a core dump. A page fault maps up to 64 KiB around it, but
-// nothing of another mapping. It changes nothing where it fails.
-func splitMapping(mapped []byte) {
+// nothing of another mapping. It reports whether it could, and takes them back if not: a process
+// that has no mappings left ends when Go's heap needs one.
+func splitMapping(mapped []byte) bool {
 	for at := pieceBytes; at < len(mapped); at += 2 * pieceBytes {
-		_ = unix.Madvise(mapped[at:min(at+pieceBytes, len(mapped))], unix.MADV_DONTDUMP)
+		if unix.Madvise(mapped[at:min(at+pieceBytes, len(mapped))], unix.MADV_DONTDUMP) != nil {
+			_ = unix.Madvise(mapped, unix.MADV_DODUMP)
+			return false
+		}
 	}
+	return true
 }
 
 // dropPages gives back the resident pages of a mapping of a file, which are read from there when

@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
@@ -103,4 +106,66 @@ func codeFiles(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// TestSplitLeavesMappings holds that machine code stays in one mapping where the
+// process has too few left to split it.
+func TestSplitLeavesMappings(t *testing.T) {
+	const size, left = 256 * pieceBytes, 100
+	file, err := os.Create(filepath.Join(t.TempDir(), "code"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	code, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(code)
+	count := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(maps), file.Name())
+	}
+	if !splitMapping(code) || count() != 256 {
+		t.Fatalf("%d mappings, want 256", count())
+	}
+	if err := unix.Madvise(code, unix.MADV_DODUMP); err != nil || count() != 1 {
+		t.Fatalf("%d mappings, want one: %v", count(), err)
+	}
+
+	limit, err := os.ReadFile("/proc/sys/vm/max_map_count")
+	if err != nil {
+		t.Fatal(err)
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(limit)))
+	if err != nil || most > 1<<17 {
+		t.Skipf("a process may have %d mappings: %v", most, err)
+	}
+	page := os.Getpagesize()
+	filler, err := unix.Mmap(-1, 0, 2*most*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(filler)
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range (most - strings.Count(string(maps), "\n") - left) / 2 { // Each splits the mapping around it.
+		if err := unix.Mprotect(filler[(2*n+1)*page:(2*n+2)*page], unix.PROT_READ); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if splitMapping(code) {
+		t.Error("the mapping was split")
+	}
+	if got := count(); got > 2 { // The kernel leaves the place where it has failed.
+		t.Errorf("%d mappings, want one or two", got)
+	}
 }

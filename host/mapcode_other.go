@@ -15,4 +15,4 @@ func mappable(string) error { return errors.ErrUnsupported }
 
 func dropPages([]byte) {}
 
-func splitMapping([]byte) {}
+func splitMapping([]byte) bool { return false }
