@@ -1,10 +1,8 @@
 package codec
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -65,11 +63,6 @@ func newEncoder[T any](fields encoder) *Encoder[T] {
 
 // Append appends the fields of an object.
 func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, unsafe.Pointer(of)) }
-
-// Equal reports whether the encodings of two objects are the same.
-func (e *Encoder[T]) Equal(a, b *T) bool {
-	return a == b || e.fields.equal(unsafe.Pointer(a), unsafe.Pointer(b))
-}
 
 // AppendPart appends the message in a field of an object, nothing if that is not there. In a
 // Pod and a Node, metadata is 1, spec 2 and status 3. mask selects the fields of the message:
@@ -253,56 +246,6 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) []byte {
 		return b
 	}
 	return wire.AppendVarint(wire.AppendTag(b, f.number, protowire.VarintType), n)
-}
-
-// equal reports whether the encodings of the structs at p and q are the same.
-func (e encoder) equal(p, q unsafe.Pointer) bool {
-	for i := range e {
-		if f := &e[i]; !f.equal(unsafe.Add(p, f.offset), unsafe.Add(q, f.offset)) {
-			return false
-		}
-	}
-	return true
-}
-
-func (f *fieldEncoder) equal(p, q unsafe.Pointer) bool {
-	switch f.holds {
-	case maybe:
-		p, q = *(*unsafe.Pointer)(p), *(*unsafe.Pointer)(q)
-		return p == q || p != nil && q != nil && f.equalValues(p, q)
-	case list:
-		// The head of a slice is the same whatever its elements are.
-		a, b := *(*[]struct{})(p), *(*[]struct{})(q)
-		if len(a) != len(b) {
-			return false
-		}
-		p, q = unsafe.Pointer(unsafe.SliceData(a)), unsafe.Pointer(unsafe.SliceData(b))
-		for i := range uintptr(len(a)) {
-			if !f.equalValues(unsafe.Add(p, i*f.size), unsafe.Add(q, i*f.size)) {
-				return false
-			}
-		}
-		return true
-	}
-	return f.equalValues(p, q)
-}
-
-func (f *fieldEncoder) equalValues(p, q unsafe.Pointer) bool {
-	switch f.kind {
-	case text:
-		return *(*string)(p) == *(*string)(q)
-	case flag:
-		return *(*bool)(p) == *(*bool)(q)
-	case int32s:
-		return *(*int32)(p) == *(*int32)(q)
-	case int64s:
-		return *(*int64)(p) == *(*int64)(q)
-	case submessage:
-		return f.message.equal(p, q)
-	case stringMaps:
-		return f.strings.equal(*(*map[string]string)(p), *(*map[string]string)(q))
-	}
-	return bytes.Equal(f.by(nil, p), f.by(nil, q))
 }
 
 // encoder returns the encoder of those fields of t, a struct, that the tree has.
@@ -554,20 +497,6 @@ func (s *stringMap) only(entries []EntryKey) *stringMap {
 	}
 	slices.Sort(only.entries)
 	return only
-}
-
-// equal reports whether the same of both travels.
-func (s *stringMap) equal(m, n map[string]string) bool {
-	if s.whole {
-		return maps.Equal(m, n)
-	}
-	for _, k := range s.entries {
-		v, ok := m[k]
-		if w, okToo := n[k]; v != w || ok != okToo {
-			return false
-		}
-	}
-	return true
 }
 
 func (s *stringMap) append(b []byte, m map[string]string) []byte {

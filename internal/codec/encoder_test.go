@@ -1,9 +1,6 @@
 package codec
 
 import (
-	"bytes"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,50 +10,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 )
-
-// TestEqualIsEqualBytes compares objects of which some field differs, or none.
-func TestEqualIsEqualBytes(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	all := leaves("node", kinds["node"], 6)
-	var equal, unequal int
-	for seed := range int64(400) {
-		var a, other corev1.Node
-		filler(seed % 40).NilChance(0.2).Fill(&a)
-		filler(seed%40 + 50).NilChance(0.2).Fill(&other)
-		b := a.DeepCopy()
-		// Some parts are another Node's.
-		for _, change := range []func(){
-			func() { b.Labels = other.Labels }, func() { b.Annotations = other.Annotations }, func() { b.Spec.Taints = other.Spec.Taints },
-			func() { b.Status.Conditions = other.Status.Conditions }, func() { b.Status.Allocatable = other.Status.Allocatable },
-			func() { b.Spec.Unschedulable = !b.Spec.Unschedulable }, func() { b.Status.Images = slices.Clip(b.Status.Images)[:len(b.Status.Images)/2] },
-			func() { b.CreationTimestamp = other.CreationTimestamp }, func() { b.DeletionGracePeriodSeconds = other.DeletionGracePeriodSeconds },
-			func() { b.Labels = map[string]string{} }, func() { b.Spec.Taints = append([]corev1.Taint{}, b.Spec.Taints...) },
-		} {
-			if seed > 20 && r.IntN(6) == 0 {
-				change()
-			}
-		}
-		paths := make([]string, r.IntN(6))
-		for i := range paths {
-			paths[i] = all[r.IntN(len(all))]
-		}
-		p := fieldSet(t, paths...)
-		nodes := p.Node()
-		x, y := nodes.Append(nil, &a), nodes.Append(nil, b)
-		want := bytes.Equal(x, y)
-		if got := nodes.Equal(&a, b); got != want {
-			t.Fatalf("seed %d, %v: equal is %t, and the bytes differ:\n%s", seed, p, got, cmp.Diff(x, y))
-		}
-		if want {
-			equal++
-		} else {
-			unequal++
-		}
-	}
-	if equal < 20 || unequal < 20 {
-		t.Errorf("%d were equal and %d not", equal, unequal)
-	}
-}
 
 // TestOnlyHasWhatIsSelected compares what is encoded of some fields with what the paths of the
 // same fields encode.

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +44,8 @@ type Store struct {
 	// sweepAt is how many objects there may be before the Store looks for some to
 	// forget.
 	sweepAt int
+	// room is for the bytes of which there is a digest.
+	room []byte
 }
 
 // kind is the objects of a kind, by names of the type K.
@@ -57,6 +60,9 @@ type named[T any] struct {
 	slot *slot
 	// version is the last one, nil if there is none with the fields that are declared.
 	version *version[T]
+	// digest is that of the version by the encoder of a read set.
+	digest  uint64
+	encoder *codec.Encoder[T]
 }
 
 // podKey names a Pod in every version.
@@ -80,6 +86,8 @@ const (
 	epochsMissed = 16
 	// sweepMin is how many objects a Store has before it looks for any to forget.
 	sweepMin = 256
+	// maxRoom is how many bytes a Store keeps for digests.
+	maxRoom = 64 << 10
 )
 
 // NewStore returns an empty Store for a guest that declares nothing.
@@ -155,8 +163,9 @@ func AppendNode(b []byte, o *Object, e *codec.Encoder[corev1.Node]) []byte {
 // arrive returns the version of an object whose pointer is new: the last one if it is equal
 // in the read set, else another.
 //
-// The read set is compared and the pointer stored under the lock under which the read set
-// grows: a field that a guest read of the pointer before is compared.
+// Two pointers are compared by digests of what the read set encodes of them: what the pointer
+// before points to has left the processor's caches. That is under the lock under which the read
+// set grows, so that a field is compared that a guest read of the pointer before.
 func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,23 +178,40 @@ func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object
 		}
 		k.named[name] = n
 	}
+	versions := k.reads.set.Load().versions
 	if n.version != nil {
 		before := n.version.of.Load()
 		if before == of {
 			return &n.version.Object // Another goroutine came first.
 		}
 		k.known.remove(before)
-		if k.reads.set.Load().versions.Equal(before, of) {
-			n.version.of.Store(of)
-			k.known.set(of, &n.version.Object, s.epoch.Load())
-			return &n.version.Object
+		if n.encoder != versions {
+			n.digest = digest(s, versions, before)
 		}
 	}
-	n.version = newVersion(of, &k.reads)
-	n.slot.put(&n.version.Object)
+	last := n.digest
+	n.digest, n.encoder = digest(s, versions, of), versions
+	if n.version != nil && n.digest == last {
+		n.version.of.Store(of)
+	} else {
+		n.version = newVersion(of, &k.reads)
+		n.slot.put(&n.version.Object)
+	}
 	k.known.set(of, &n.version.Object, s.epoch.Load())
 	return &n.version.Object
 }
+
+// digest returns a number that two objects have in common if e encodes them to the same bytes;
+// else in one case of 2^64, and nobody can tell in which. s.mu is held.
+func digest[T any](s *Store, e *codec.Encoder[T], of *T) uint64 {
+	b := e.Append(s.room[:0], of)
+	if cap(b) <= maxRoom {
+		s.room = b
+	}
+	return maphash.Bytes(seed, b)
+}
+
+var seed = maphash.MakeSeed()
 
 // EventSide is where the object of a cluster event comes from.
 type EventSide byte
