@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/sched"
 	"github.com/kubewasm/kubewasm/sched/kube137"
@@ -66,6 +68,46 @@ func TestACycleEndsOnItsVersion(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the old version stays, though no cycle needs it")
 		}
+	}
+}
+
+// TestACandidateIsPromoted asks a candidate, and a profile, beside a plugin as a factory returns it.
+func TestACandidateIsPromoted(t *testing.T) {
+	p := loadScripted(t, all, abi.Unschedulable, 0)
+	candidate, err := changed(t, "../testdata/scripted.wasm", "because", "renewed").Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "candidate.wasm")
+	if err := os.WriteFile(file, candidate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p.Shadow() != nil || p.Profile() != nil {
+		t.Error("there is a shadow or a profile that nobody began")
+	}
+	if err := errors.Join(p.BeginShadow(t.Context(), shadow.Config{File: file, Rate: 1, CPU: 1}), p.BeginProfile(t.Context(), 1)); err != nil {
+		t.Fatal(err)
+	}
+	n := node("n", "a")
+	for i := 0; p.Shadow().Status().Compared == 0 || p.Profile().Profile() == nil; i++ {
+		c := &cycle{t, p, pod(fmt.Sprint("p", i), ""), kube137test.NewCycleState()}
+		c.preFilter()
+		c.filter(n)
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("shadow %+v, profile %+v", p.Shadow().Status(), p.Profile().Status())
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if got := p.Profile().Profile(); got.Calls == 0 || got.Fuel() == 0 {
+		t.Errorf("profile %+v", got)
+	}
+	if err := p.Shadow().Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := &cycle{t, p, pod("q", ""), kube137test.NewCycleState()}
+	if got := text(c.filter(n)); got != "Unschedulable: renewed" {
+		t.Errorf("after the promotion: got %s", got)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -28,6 +29,14 @@ type Plugin interface {
 	// Follow swaps the module whenever its source holds another, until ctx ends,
 	// as [host.Plugin.Follow] does.
 	Follow(ctx context.Context, opts host.FollowOptions) error
+	// BeginShadow begins to ask a candidate beside the guest, as [sched.Plugin.BeginShadow]
+	// does, and Shadow returns it, nil if there is none.
+	BeginShadow(ctx context.Context, cfg shadow.Config) error
+	Shadow() *shadow.Shadow
+	// BeginProfile begins to profile a copy of the guest on the next scheduling cycles, and
+	// Profile returns it, nil if there is none.
+	BeginProfile(ctx context.Context, cycles int) error
+	Profile() *shadow.Shadow
 	// Close waits until ctx ends for the calls that run, and frees the guest.
 	Close(ctx context.Context) error
 }
@@ -156,6 +165,18 @@ func (b base) Swap(ctx context.Context, source host.Source, sha256 string) error
 func (b base) Follow(ctx context.Context, opts host.FollowOptions) error {
 	return b.plugin.Follow(ctx, opts)
 }
+
+func (b base) BeginShadow(ctx context.Context, cfg shadow.Config) error {
+	return b.plugin.BeginShadow(ctx, cfg)
+}
+
+func (b base) Shadow() *shadow.Shadow { return b.plugin.Shadow() }
+
+func (b base) BeginProfile(ctx context.Context, cycles int) error {
+	return b.plugin.BeginProfile(ctx, cycles)
+}
+
+func (b base) Profile() *shadow.Shadow { return b.plugin.Profile() }
 
 func (b base) Close(ctx context.Context) error { return b.plugin.Close(ctx) }
 
