@@ -62,15 +62,6 @@ type slot struct {
 	_ [120]byte
 }
 
-// take takes the instance of the slot, nil if there is none.
-func (s *slot) take() *Instance {
-	inst := s.idle.Load()
-	if inst == nil || !s.idle.CompareAndSwap(inst, nil) {
-		return nil
-	}
-	return inst
-}
-
 func newPool(limit int, guarded bool, discard func(*Instance)) *pool {
 	p := &pool{slots: make([]slot, limit), guarded: guarded, discard: discard, holds: map[*Hold]struct{}{}, drained: make(chan struct{})}
 	p.last.Store(&p.slots[0])
@@ -84,34 +75,37 @@ func (p *pool) add() {
 	}
 }
 
-// take takes an idle instance, nil if there is none.
-func (p *pool) take() *Instance {
-	inst := p.find()
-	if p.guarded && inst != nil {
+// takeFrom takes the instance of a slot, nil if there is none.
+func (p *pool) takeFrom(s *slot) *Instance {
+	inst := s.idle.Load()
+	if inst == nil || !s.idle.CompareAndSwap(inst, nil) {
+		return nil
+	}
+	if p.guarded {
 		inst.linear.Show()
 	}
 	return inst
 }
 
-// find takes an idle instance from its slot, nil if there is none.
-func (p *pool) find() *Instance {
+// take takes an idle instance, nil if there is none.
+func (p *pool) take() *Instance {
 	if !p.several.Load() {
-		return p.last.Load().take()
+		return p.takeFrom(p.last.Load())
 	}
 	near, _ := p.near.Get().(*slot)
 	if near != nil {
-		if inst := near.take(); inst != nil {
+		if inst := p.takeFrom(near); inst != nil {
 			p.near.Put(near)
 			return inst
 		}
 	}
 	last := p.last.Load()
-	if inst := last.take(); inst != nil {
+	if inst := p.takeFrom(last); inst != nil {
 		p.near.Put(last)
 		return inst
 	}
 	for i := range p.slots {
-		if inst := p.slots[i].take(); inst != nil {
+		if inst := p.takeFrom(&p.slots[i]); inst != nil {
 			p.used(&p.slots[i])
 			return inst
 		}
@@ -317,12 +311,9 @@ func (p *pool) move(inst *Instance) {
 // that serves calls, what only its start needed stays away.
 func (p *pool) sweep(rest func()) {
 	for i := range p.slots {
-		inst := p.slots[i].take()
+		inst := p.takeFrom(&p.slots[i])
 		if inst == nil {
 			continue
-		}
-		if p.guarded {
-			inst.linear.Show()
 		}
 		rest()
 		if !inst.swept {
