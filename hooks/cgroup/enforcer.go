@@ -392,7 +392,9 @@ func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip f
 		again[c.Cgroup] = true
 	}
 	for _, err := range p.errs {
-		if cgroup, _, _ := whose(err); mayRetry(err) {
+		switch CauseOf(err) {
+		case causeBusy, causeBeyondParent, causeInvalid:
+			cgroup, _, _ := whose(err)
 			again[cgroup] = true
 		}
 	}
@@ -404,14 +406,6 @@ func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip f
 		return again[cgroup]
 	}), q.errs...)
 	p.reads = append(slices.DeleteFunc(p.reads, func(r reading) bool { return again[r.cgroup] }), q.reads...)
-}
-
-func mayRetry(err error) bool {
-	switch CauseOf(err) {
-	case causeBusy, causeBeyondParent, causeInvalid:
-		return true
-	}
-	return false
 }
 
 // whose returns the cgroup, the field and the file of an error; the file is empty if the
