@@ -333,14 +333,18 @@ func (p *Plugin) mutates() bool {
 	return p.functions.Has(abi.Mutate)
 }
 
-// decide asks the guest, and has its shadow asked the same afterwards.
+// decide asks the guest, and hands the call to the shadows that have sampled it.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
 func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) verdict {
-	if sampled, any := p.background.sample(); any {
-		return p.decideFor(ctx, sampled, req, mutating)
+	sampled, any := p.background.sample()
+	if !any {
+		return p.ask(ctx, req, mutating)
 	}
-	return p.ask(ctx, req, mutating)
+	var told policy.Answers
+	v := p.ask(policy.WithAnswers(ctx, &told), req, mutating)
+	offer(sampled, &told, repeat(req, mutating, v, &told))
+	return v
 }
 
 // ask asks the guest.

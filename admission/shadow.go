@@ -84,14 +84,6 @@ func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
 	return sampled, any
 }
 
-// decideFor asks the guest, and hands the call to the shadows that have sampled it.
-func (p *Plugin) decideFor(ctx context.Context, sampled [2]*shadow.Shadow, req *policy.Request, mutating bool) verdict {
-	var told policy.Answers
-	v := p.ask(policy.WithAnswers(ctx, &told), req, mutating)
-	offer(sampled, &told, repeat(req, mutating, v, &told))
-	return v
-}
-
 // offer hands a call to the shadows that have sampled it.
 func offer(sampled [2]*shadow.Shadow, told *policy.Answers, call shadow.Call) {
 	for _, s := range sampled {
