@@ -378,7 +378,10 @@ func (c *compiled) free() {
 	if c.wasm == nil {
 		return
 	}
-	defer pieces.Add(-c.pieces)
+	if c.pieces != 0 {
+		joinMapping(c.code) // It stays until wazero's finalizer unmaps it.
+		pieces.Add(-c.pieces)
+	}
 	// Only open files can cause an error, and a guest has none.
 	_ = c.wasm.Close(context.Background())
 	for _, m := range append(c.hosts, c.module, c.profiler) {

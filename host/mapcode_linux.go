@@ -50,12 +50,15 @@ func mapCode(fn api.Function, prefix string) (code []byte, made bool, err error)
 func splitMapping(mapped []byte) bool {
 	for at := pieceBytes; at < len(mapped); at += 2 * pieceBytes {
 		if unix.Madvise(mapped[at:min(at+pieceBytes, len(mapped))], unix.MADV_DONTDUMP) != nil {
-			_ = unix.Madvise(mapped, unix.MADV_DODUMP)
+			joinMapping(mapped)
 			return false
 		}
 	}
 	return true
 }
+
+// joinMapping undoes splitMapping.
+func joinMapping(mapped []byte) { _ = unix.Madvise(mapped, unix.MADV_DODUMP) }
 
 // dropPages gives back the resident pages of a mapping of a file, which are read from there when
 // they are needed again.

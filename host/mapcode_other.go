@@ -16,3 +16,5 @@ func mappable(string) error { return errors.ErrUnsupported }
 func dropPages([]byte) {}
 
 func splitMapping([]byte) bool { return false }
+
+func joinMapping([]byte) {}
