@@ -68,7 +68,10 @@ var commonImports = []Import{
 		return inst.plugin.cfg.GuestConfig
 	}),
 	FromGuest(abi.KindCommon.Module(), "status_reason", func(inst *Instance, reason []byte) {
-		inst.reason = text(reason, inst.version.limits.OutputBytes)
+		if inst.lastReason != string(reason) {
+			inst.lastReason = text(reason, inst.version.limits.OutputBytes)
+		}
+		inst.reason = inst.lastReason
 	}),
 	{
 		Module: abi.KindCommon.Module(), Name: "log",

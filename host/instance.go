@@ -62,7 +62,9 @@ type Instance struct {
 	calling string
 	// hostCall is the host function that the guest called last.
 	hostCall *Import
-	reason   string
+	// reason is what the guest gave in this call, and lastReason in this or an earlier one:
+	// most are given again.
+	reason, lastReason string
 	// logged counts the bytes that the call has logged and printed.
 	logged int
 	output output

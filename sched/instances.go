@@ -28,6 +28,9 @@ type instance struct {
 	buffer []byte
 	// part is the part of an object that it read last.
 	part lastPart
+	// last is the last status with reasons, and lastOf the text of them. Most are repeated.
+	last   *Status
+	lastOf string
 }
 
 // lastPart is the part of an object that a guest asked for last: it may ask once more,

@@ -105,9 +105,9 @@ const statusFrames = 8
 // reason came with it; an error for a code that the framework does not know, since it panics
 // on those.
 func status(code abi.Code, inst *host.Instance) *Status {
-	reason := inst.Reason()
-	if of := inst.State().(*instance).peer.Reason; of != "" {
-		reason = of
+	i, reason := inst.State().(*instance), inst.Reason()
+	if i.peer.Reason != "" {
+		reason = i.peer.Reason
 	}
 	switch {
 	case code == abi.Success:
@@ -116,6 +116,8 @@ func status(code abi.Code, inst *host.Instance) *Status {
 		return NewStatus(abi.Error, fmt.Sprintf("plugin %q: guest returned the unknown status code %d: %s", inst.Plugin().Name(), int32(code), reason))
 	case reason == "":
 		return NewStatus(code)
+	case i.last == nil || i.last.code != code || i.lastOf != reason:
+		i.last, i.lastOf = NewStatus(code, strings.Split(reason, "\x00")...), reason
 	}
-	return NewStatus(code, strings.Split(reason, "\x00")...)
+	return i.last
 }

@@ -134,15 +134,15 @@ func (nativeFit) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if len(n.GetPods())+1 > n.GetAllocatable().GetAllowedPodNumber() {
 		reasons = append(reasons, "Too many pods")
 	}
-	check := func(name string, want, all, used int64) {
+	check := func(reason string, want, all, used int64) {
 		if want > 0 && want > all-used {
-			reasons = append(reasons, "Insufficient "+name)
+			reasons = append(reasons, reason)
 			never = never || want > all
 		}
 	}
-	check("cpu", want.cpu, n.GetAllocatable().GetMilliCPU(), n.GetRequested().GetMilliCPU())
-	check("memory", want.memory, n.GetAllocatable().GetMemory(), n.GetRequested().GetMemory())
-	check("ephemeral-storage", want.storage, n.GetAllocatable().GetEphemeralStorage(), n.GetRequested().GetEphemeralStorage())
+	check("Insufficient cpu", want.cpu, n.GetAllocatable().GetMilliCPU(), n.GetRequested().GetMilliCPU())
+	check("Insufficient memory", want.memory, n.GetAllocatable().GetMemory(), n.GetRequested().GetMemory())
+	check("Insufficient ephemeral-storage", want.storage, n.GetAllocatable().GetEphemeralStorage(), n.GetRequested().GetEphemeralStorage())
 	switch {
 	case never:
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasons...)

@@ -84,23 +84,23 @@ func of(state sched.CycleState) *request {
 
 func (fit) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
 	r, u := of(state), node.Usage()
-	var reasons []string
+	reasons := make([]string, 0, 4)
 	never := false
-	check := func(name string, want, free, all int64) {
+	check := func(reason string, want, free, all int64) {
 		if want > 0 && want > free {
-			reasons = append(reasons, "Insufficient "+name)
+			reasons = append(reasons, reason)
 			never = never || want > all
 		}
 	}
 	if int64(node.NumPods())+1 > u.Allocatable.AllowedPodNumber {
 		reasons = append(reasons, "Too many pods")
 	}
-	check("cpu", r.cpu, u.Allocatable.MilliCPU-u.Requested.MilliCPU, u.Allocatable.MilliCPU)
-	check("memory", r.memory, u.Allocatable.Memory-u.Requested.Memory, u.Allocatable.Memory)
-	check("ephemeral-storage", r.storage, u.Allocatable.EphemeralStorage-u.Requested.EphemeralStorage, u.Allocatable.EphemeralStorage)
+	check("Insufficient cpu", r.cpu, u.Allocatable.MilliCPU-u.Requested.MilliCPU, u.Allocatable.MilliCPU)
+	check("Insufficient memory", r.memory, u.Allocatable.Memory-u.Requested.Memory, u.Allocatable.Memory)
+	check("Insufficient ephemeral-storage", r.storage, u.Allocatable.EphemeralStorage-u.Requested.EphemeralStorage, u.Allocatable.EphemeralStorage)
 	for _, s := range r.scalars {
 		all := u.Allocatable.Scalar(s.name)
-		check(s.name, s.value, all-u.Requested.Scalar(s.name), all)
+		check("Insufficient "+s.name, s.value, all-u.Requested.Scalar(s.name), all)
 	}
 	if len(reasons) == 0 {
 		return nil
