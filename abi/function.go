@@ -144,10 +144,10 @@ var functions = [64]Signature{
 	PreFilter:               {"prefilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
 	AddPod:                  {"addpod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
 	RemovePod:               {"removepod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
-	Filter:                  {"filter", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I32}},
+	Filter:                  {"filter", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
 	PostFilter:              {"postfilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
 	PreScore:                {"prescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Score:                   {"score", KindScheduler, []ValueType{I64, I64, I64}, []ValueType{I64}},
+	Score:                   {"score", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I64}},
 	NormalizeScore:          {"normalizescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
 	Reserve:                 {"reserve", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
 	Unreserve:               {"unreserve", KindScheduler, []ValueType{I64, I64}, nil},
@@ -178,6 +178,15 @@ func (f Function) Signature() Signature {
 		return Signature{}
 	}
 	return functions[f]
+}
+
+// Optional returns the number of parameters that an export of f may leave out, at the end: the
+// fourth of Filter and Score.
+func (f Function) Optional() int {
+	if f == Filter || f == Score {
+		return 1
+	}
+	return 0
 }
 
 // String returns the name of f's export, or its number when it has none.

@@ -129,7 +129,8 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 func (i *Instance) State() any { return i.state }
 
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
-// returns its result: a status code, or two packed numbers.
+// returns its result: a status code, or two packed numbers. An argument that is optional, see
+// [abi.Function.Optional], may be left out and is 0 then.
 //
 // The error is a *[TrapError] if the guest did not return, or was stopped because ctx
 // ended or a limit was reached. The instance is then reset before its next call, with a
@@ -145,13 +146,20 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	if fn.Function == nil {
 		return 0, fmt.Errorf("plugin %q: call %s: the guest does not implement it", i.plugin.cfg.Name, f)
 	}
-	if len(args) != fn.params {
+	if len(args) != fn.params && !optional(f, len(args)) {
 		return 0, fmt.Errorf("plugin %q: call %s: %d arguments, want %d", i.plugin.cfg.Name, f, len(args), fn.params)
 	}
-	for n, arg := range args { // copy takes longer for so few.
+	i.stack[max(fn.params-1, 0)%maxParams] = 0 // An argument that is left out.
+	for n, arg := range args {                 // copy takes longer for so few.
 		i.stack[n%maxParams] = arg
 	}
-	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, len(args), fn.results)
+	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, fn.params, fn.results)
+}
+
+// optional reports whether f may be called with n arguments, whatever the guest takes of them.
+func optional(f abi.Function, n int) bool {
+	most := len(f.Signature().Params)
+	return n <= most && n >= most-f.Optional()
 }
 
 // run calls fn, a handle of the named export, with n parameters in i.stack.

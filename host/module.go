@@ -96,6 +96,9 @@ func (m *Module) Export(name string) string {
 	return signature(e, ok)
 }
 
+// params returns the number of parameters of an exported function.
+func (m *Module) params(name string) int { return len(m.exports[name].Func.Params) }
+
 // Custom returns the first custom section of that name, which must not be
 // changed; nil if there is none. Sections for debuggers are left out, and those
 // that do not fit into a megabyte with the ones before.

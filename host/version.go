@@ -218,6 +218,9 @@ func (v *version) checkFunctions(mask abi.Mask) []error {
 	var errs []error
 	for _, f := range mask.Functions() {
 		sig := f.Signature()
+		if n := len(sig.Params) - f.Optional(); n == v.about.params(sig.Name) {
+			sig.Params = sig.Params[:n]
+		}
 		errs = v.checkExport(errs, sig.Name, sig.Params, sig.Results)
 	}
 	return errs
@@ -367,7 +370,7 @@ func (v *version) configure(ctx context.Context, inst *Instance) error {
 func (v *version) resolve(inst *Instance) {
 	for _, f := range v.functions.Functions() {
 		sig := f.Signature()
-		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, len(sig.Params), sig.Results}
+		inst.functions[f] = function{inst.module.ExportedFunction(sig.Name), sig.Name, v.about.params(sig.Name), sig.Results}
 	}
 	exports := v.exportList()
 	if inst.exports == nil {

@@ -160,7 +160,11 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	}
 	args := &i.call
 	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, c.of, object, nodeInfo, true, false
-	result, err := p.invoke(inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref))
+	var version uint64 // Of equal Nodes it is not the same: it is none of what a shared result comes from.
+	if key.class == nil {
+		version = uint64(nodeInfo.GetGeneration())
+	}
+	result, err := p.invoke(inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
 	var s *Status
 	if err != nil {
 		result, s = 0, p.failed(f, err, nil)

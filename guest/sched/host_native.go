@@ -3,6 +3,8 @@
 package sched
 
 import (
+	"sync/atomic"
+
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
@@ -27,6 +29,14 @@ func countOf(uint32) int { return 0 }
 func refsOf(uint32) []uint64 { return nil }
 
 func nodeOf(uint64, uint32) NodeInfo { return NodeInfo{} }
+
+func newStatus() *Status { return &Status{} }
+
+// generations is the last number that was given out.
+var generations atomic.Int64
+
+// generationOf returns another number each time: natively there is no scheduler that counts.
+func generationOf(*nodeInfo) int64 { return generations.Add(1) }
 
 func hostNodeNames() []byte { return scheduler.Current().NodeNames() }
 

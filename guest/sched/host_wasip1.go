@@ -158,6 +158,8 @@ func importNodeInfoVersion(ref uint64) uint64
 
 func hostNodeInfoVersion(ref abi.Ref) uint64 { return importNodeInfoVersion(uint64(ref)) }
 
+func generationOf(d *nodeInfo) int64 { return int64(d.check().version) }
+
 //go:wasmimport k8s.io/scheduler node_info
 func importNodeInfo(ref uint64, buf unsafe.Pointer, limit uint32) uint32
 

@@ -110,6 +110,17 @@ func (n NodeInfo) Node() core.Node {
 	return n.d.node
 }
 
+// Generation returns a number that is another one after the Node object, its Pods or what they
+// use have changed: what a plugin has computed from a NodeInfo holds for as long as the
+// generation stands. It is never 0, and never that of another node. In native tests it is another
+// one in each call.
+func (n NodeInfo) Generation() int64 {
+	if n.d == nil {
+		return 0
+	}
+	return generationOf(n.d)
+}
+
 // Usage returns the resources that the Pods of the node use. It is fetched when
 // it is first read and after it has changed; the caller must not change it.
 func (n NodeInfo) Usage() *NodeUsage {
@@ -161,6 +172,14 @@ func (n NodeInfo) Pods() []core.Pod {
 // calls counts the calls of the host: within one call nothing changes.
 var calls uint64
 
+// about is the node that a call of Filter or Score is about, and the version of its state: 0 if
+// the host has not said it.
+var about struct {
+	call    uint64
+	node    abi.Ref
+	version uint64
+}
+
 // check returns the state of the node; it drops the state of another version.
 func (d *nodeInfo) check() *moreInfo {
 	if d.more == nil {
@@ -171,7 +190,11 @@ func (d *nodeInfo) check() *moreInfo {
 		return m
 	}
 	m.checked = calls
-	if version := hostNodeInfoVersion(d.ref); version != m.version {
+	version := about.version
+	if version == 0 || about.call != calls || about.node != d.ref {
+		version = hostNodeInfoVersion(d.ref)
+	}
+	if version != m.version {
 		m.version, m.read, m.imagesRead = version, false, false
 	}
 	return m

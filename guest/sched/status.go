@@ -16,7 +16,12 @@ type Status struct {
 // NewStatus returns a Status with the code and a reason, the concatenation of
 // its parts.
 func NewStatus(code abi.Code, reason ...string) *Status {
-	return &Status{code: code, reason: strings.Join(reason, "")}
+	s := newStatus()
+	s.code = code
+	if len(reason) != 0 {
+		s.reason = strings.Join(reason, "")
+	}
+	return s
 }
 
 // Unschedulable returns the Status of a Pod that does not fit, but might after
@@ -37,10 +42,11 @@ func Skip() *Status { return &Status{code: abi.Skip} }
 // AppendReason adds another reason. In a Pod's condition, the scheduler counts
 // the nodes with each reason.
 func (s *Status) AppendReason(reason string) {
-	if s.reason != "" {
-		s.reason += "\x00"
+	if s.reason == "" {
+		s.reason = reason
+		return
 	}
-	s.reason += reason
+	s.reason += "\x00" + reason
 }
 
 // AsStatus returns a Status with the code abi.Error and the text of err, nil if err

@@ -15,7 +15,35 @@ import (
 )
 
 // topologySpread has no configuration.
-type topologySpread struct{}
+type topologySpread struct {
+	// known are the Pods that were counted on the nodes, in the nodes' order, by the namespace
+	// and the selector. The Pods of a Deployment come one after another, and few nodes change
+	// between two of them.
+	known map[string][]known
+}
+
+// maxKnown is how many selectors have their counts remembered.
+const maxKnown = 16
+
+// known is a count that holds for a generation of a node.
+type known struct {
+	generation int64
+	pods       int
+}
+
+// knownOf returns what is known of each of so many nodes.
+func (t *topologySpread) knownOf(namespace string, c *constraint, nodes int) []known {
+	of := namespace + "/" + c.selector.String()
+	list, ok := t.known[of]
+	if t.known == nil || !ok && len(t.known) == maxKnown {
+		t.known = map[string][]known{}
+	}
+	if len(list) < nodes {
+		list = append(list, make([]known, nodes-len(list))...)
+		t.known[of] = list
+	}
+	return list
+}
 
 const key = "spread"
 
@@ -98,7 +126,7 @@ func (c *counts) update(number, pods int) {
 }
 
 // PreFilter counts the Pods in each domain.
-func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+func (t *topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	constraints, err := constraintsOf(pod)
 	if err != nil {
 		return nil, sched.AsStatus(err)
@@ -110,16 +138,25 @@ func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sche
 	for i := range s.counts {
 		s.counts[i].numbers = map[string]int{}
 	}
-	namespace := pod.Metadata().Namespace()
-	for _, node := range nodes.All {
+	namespace, counted := pod.Metadata().Namespace(), make([][]known, len(constraints))
+	for i := range constraints {
+		counted[i] = t.knownOf(namespace, &constraints[i], nodes.Len())
+	}
+	for n, node := range nodes.All {
 		if !s.has(node.Node()) {
 			continue
 		}
+		generation := node.Generation()
 		for i := range s.constraints {
 			c := &s.constraints[i]
-			if c.includes(s, pod, node.Node()) {
-				s.counts[i].add(c.domainOf(node.Node()), c.count(node, namespace))
+			if !c.includes(s, pod, node.Node()) {
+				continue
 			}
+			k := &counted[i][n]
+			if k.generation != generation { // Which no other node has.
+				*k = known{generation, c.count(node, namespace)}
+			}
+			s.counts[i].add(c.domainOf(node.Node()), k.pods)
 		}
 	}
 	for i := range s.counts {
@@ -190,7 +227,7 @@ func (c *constraint) count(node sched.NodeInfo, namespace string) (n int) {
 	}
 	for _, pod := range node.Pods() {
 		m := pod.Metadata()
-		if c.selector.Matches(m.Labels()) && m.Namespace() == namespace && !m.HasDeletionTimestamp() {
+		if m.Namespace() == namespace && c.selector.Matches(m.Labels()) && !m.HasDeletionTimestamp() {
 			n++
 		}
 	}
@@ -198,12 +235,12 @@ func (c *constraint) count(node sched.NodeInfo, namespace string) (n int) {
 }
 
 // AddPod counts one Pod more.
-func (topologySpread) AddPod(state sched.CycleState, pod, added core.Pod, node sched.NodeInfo) *sched.Status {
+func (*topologySpread) AddPod(state sched.CycleState, pod, added core.Pod, node sched.NodeInfo) *sched.Status {
 	return change(state, pod, added, node.Node(), 1)
 }
 
 // RemovePod counts one Pod less.
-func (topologySpread) RemovePod(state sched.CycleState, pod, removed core.Pod, node sched.NodeInfo) *sched.Status {
+func (*topologySpread) RemovePod(state sched.CycleState, pod, removed core.Pod, node sched.NodeInfo) *sched.Status {
 	return change(state, pod, removed, node.Node(), -1)
 }
 
@@ -239,7 +276,7 @@ func of(state sched.CycleState) (*spread, *sched.Status) {
 }
 
 // Filter refuses nodes of domains that have too many Pods already.
-func (topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
+func (*topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
 	s, status := of(state)
 	if status != nil {
 		return status
@@ -266,6 +303,6 @@ func (topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.Node
 	return nil
 }
 
-func init() { sched.Register(topologySpread{}) }
+func init() { sched.Register(&topologySpread{}) }
 
 func main() {}

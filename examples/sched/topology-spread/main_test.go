@@ -60,7 +60,7 @@ spec: {topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: DoNotS
 const tooMany = "Unschedulable: node(s) didn't match pod topology spread constraints"
 
 func TestFilter(t *testing.T) {
-	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.In(t, cluster)
 		for name, test := range map[string]struct{ fields, a, b string }{
 			"the emptiest zone":                     {`maxSkew: 1` + selector, tooMany, "Success"},
@@ -88,7 +88,7 @@ func TestFilter(t *testing.T) {
 }
 
 func TestPreFilter(t *testing.T) {
-	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.In(t, cluster)
 		for name, test := range map[string]struct{ pod, want string }{
 			"without constraints":             {`{}`, "Skip"},
@@ -108,7 +108,7 @@ func TestPreFilter(t *testing.T) {
 // the others.
 func TestDryRuns(t *testing.T) {
 	const web = `metadata: {name: w1, namespace: shop, uid: w1, labels: {app: web}}`
-	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.In(t, cluster).Begin(t, pod(`maxSkew: 2`+selector))
 		filter := func(c *schedtest.Cycle, want string) {
 			t.Helper()
@@ -138,7 +138,7 @@ func TestDryRuns(t *testing.T) {
 func TestPodsOfANewDomain(t *testing.T) {
 	const web = `metadata: {name: w9, namespace: shop, uid: w9, labels: {app: web}}`
 	const node = `metadata: {name: d1, labels: {zone: d}}`
-	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.In(t, cluster).Begin(t, pod(`maxSkew: 1`+selector))
 		clone := c.Clone(t)
 		for range 2 {

@@ -134,6 +134,25 @@ func (r Requirement) Matches(labels StringMap) bool {
 	return false
 }
 
+// String returns the requirement as k8s.io/apimachinery/pkg/labels.Requirement does: "app=web",
+// "app in (shop,web)", "!app".
+func (r Requirement) String() string {
+	values := slices.Sorted(slices.Values(r.Values))
+	switch {
+	case r.Operator == LabelSelectorOpExists:
+		return r.Key
+	case r.Operator == LabelSelectorOpDoesNotExist:
+		return "!" + r.Key
+	case r.Operator == LabelSelectorOpIn && len(values) == 1:
+		return r.Key + "=" + values[0]
+	case r.Operator == selectorOpGt:
+		return r.Key + ">" + strings.Join(values, ",")
+	case r.Operator == selectorOpLt:
+		return r.Key + "<" + strings.Join(values, ",")
+	}
+	return r.Key + " " + strings.ToLower(r.Operator) + " (" + strings.Join(values, ",") + ")"
+}
+
 // Selector is a LabelSelector that was read and checked, for a plugin that compares one
 // selector with many objects. The zero value selects nothing.
 type Selector struct {
@@ -172,6 +191,19 @@ func (l LabelSelector) Parse() (Selector, error) {
 func (s Selector) Add(requirements ...Requirement) Selector {
 	s.requirements = append(s.requirements[:len(s.requirements):len(s.requirements)], requirements...)
 	return s
+}
+
+// String returns the requirements, sorted by key, with commas between them. It is empty for a
+// selector that selects everything, and for one that selects nothing, as in Kubernetes. Two
+// selectors with the same text, unless it is empty, select the same.
+func (s Selector) String() string {
+	texts := make([]string, 0, len(s.requirements))
+	for _, r := range slices.SortedStableFunc(slices.Values(s.requirements), func(a, b Requirement) int {
+		return strings.Compare(a.Key, b.Key)
+	}) {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, ",")
 }
 
 // Empty reports whether the selector selects everything.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,19 @@ func BenchmarkUsage(b *testing.B) {
 			b.Run(side, func(b *testing.B) {
 				for b.Loop() {
 					filterAll(b, f, lister, pod)
+				}
+			})
+			if name != "PodTopologySpread" {
+				continue
+			}
+			// The Pods of a Deployment ask the same; here each Pod is of another one.
+			b.Run(side+"/selector=new", func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					other := pod.DeepCopy()
+					other.Spec.TopologySpreadConstraints[0].LabelSelector.MatchExpressions = []metav1.LabelSelectorRequirement{
+						{Key: "version", Operator: metav1.LabelSelectorOpNotIn, Values: []string{strconv.Itoa(i)}},
+					}
+					filterAll(b, f, lister, other)
 				}
 			})
 		}
