@@ -226,6 +226,9 @@ func TestTypesAreWrittenAsInMessages(t *testing.T) {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
+	if got, want := abi.Filter.Signature().Type(), "(i64, i64, i64[, i64]) -> i32"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 func TestCode(t *testing.T) {

@@ -133,42 +133,44 @@ type Signature struct {
 	// Kind is the kind of extension that the function belongs to.
 	Kind            Kind
 	Params, Results []ValueType
+	// Optional is the number of Params that an export may leave out, at the end.
+	Optional int
 }
 
 // functions is indexed by Function. An entry without a name is reserved.
 var functions = [64]Signature{
-	PreEnqueue:              {"preenqueue", KindScheduler, []ValueType{I64}, []ValueType{I32}},
-	QueueSort:               {"queuesort", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
-	EventsToRegister:        {"eventstoregister", KindScheduler, nil, []ValueType{I32}},
-	QueueingHint:            {"queueinghint", KindScheduler, []ValueType{I32, I64, I64, I64}, []ValueType{I64}},
-	PreFilter:               {"prefilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	AddPod:                  {"addpod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
-	RemovePod:               {"removepod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
-	Filter:                  {"filter", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}},
-	PostFilter:              {"postfilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
-	PreScore:                {"prescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Score:                   {"score", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I64}},
-	NormalizeScore:          {"normalizescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Reserve:                 {"reserve", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Unreserve:               {"unreserve", KindScheduler, []ValueType{I64, I64}, nil},
-	Permit:                  {"permit", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
-	PreBindPreFlight:        {"prebindpreflight", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}},
-	PreBind:                 {"prebind", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	Bind:                    {"bind", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	PostBind:                {"postbind", KindScheduler, []ValueType{I64, I64}, nil},
-	SignPod:                 {"signpod", KindScheduler, []ValueType{I64}, []ValueType{I32}},
-	PodGroupPostFilter:      {"podgrouppostfilter", KindScheduler, []ValueType{I64}, []ValueType{I32}},
-	GeneratePlacements:      {"generateplacements", KindScheduler, []ValueType{I64}, []ValueType{I32}},
-	ScorePlacement:          {"scoreplacement", KindScheduler, []ValueType{I64}, []ValueType{I64}},
-	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}},
-	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}},
-	PreQueueingHint:         {"prequeueinghint", KindScheduler, []ValueType{I32, I64, I64}, []ValueType{I32}},
-	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}},
-	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}},
-	Convert:                 {"convert", KindAdmission, nil, []ValueType{I64}},
-	Hook:                    {"hook", KindHook, nil, []ValueType{I32}},
-	Configure:               {"configure", KindCommon, nil, []ValueType{I32}},
-	Services:                {"services", KindService, nil, nil},
+	PreEnqueue:              {"preenqueue", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
+	QueueSort:               {"queuesort", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}, 0},
+	EventsToRegister:        {"eventstoregister", KindScheduler, nil, []ValueType{I32}, 0},
+	QueueingHint:            {"queueinghint", KindScheduler, []ValueType{I32, I64, I64, I64}, []ValueType{I64}, 0},
+	PreFilter:               {"prefilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	AddPod:                  {"addpod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}, 0},
+	RemovePod:               {"removepod", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}, 0},
+	Filter:                  {"filter", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I32}, 1},
+	PostFilter:              {"postfilter", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}, 0},
+	PreScore:                {"prescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	Score:                   {"score", KindScheduler, []ValueType{I64, I64, I64, I64}, []ValueType{I64}, 1},
+	NormalizeScore:          {"normalizescore", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	Reserve:                 {"reserve", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	Unreserve:               {"unreserve", KindScheduler, []ValueType{I64, I64}, nil, 0},
+	Permit:                  {"permit", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}, 0},
+	PreBindPreFlight:        {"prebindpreflight", KindScheduler, []ValueType{I64, I64}, []ValueType{I64}, 0},
+	PreBind:                 {"prebind", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	Bind:                    {"bind", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	PostBind:                {"postbind", KindScheduler, []ValueType{I64, I64}, nil, 0},
+	SignPod:                 {"signpod", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
+	PodGroupPostFilter:      {"podgrouppostfilter", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
+	GeneratePlacements:      {"generateplacements", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
+	ScorePlacement:          {"scoreplacement", KindScheduler, []ValueType{I64}, []ValueType{I64}, 0},
+	NormalizePlacementScore: {"normalizeplacementscore", KindScheduler, []ValueType{I64}, []ValueType{I32}, 0},
+	CloneCycle:              {"clonecycle", KindScheduler, []ValueType{I64, I64}, []ValueType{I32}, 0},
+	PreQueueingHint:         {"prequeueinghint", KindScheduler, []ValueType{I32, I64, I64}, []ValueType{I32}, 0},
+	Validate:                {"validate", KindAdmission, nil, []ValueType{I64}, 0},
+	Mutate:                  {"mutate", KindAdmission, nil, []ValueType{I64}, 0},
+	Convert:                 {"convert", KindAdmission, nil, []ValueType{I64}, 0},
+	Hook:                    {"hook", KindHook, nil, []ValueType{I32}, 0},
+	Configure:               {"configure", KindCommon, nil, []ValueType{I32}, 0},
+	Services:                {"services", KindService, nil, nil, 0},
 }
 
 // Signature returns the export of f. Its Name is empty when f is not a function
@@ -178,15 +180,6 @@ func (f Function) Signature() Signature {
 		return Signature{}
 	}
 	return functions[f]
-}
-
-// Optional returns the number of parameters that an export of f may leave out, at the end: the
-// fourth of Filter and Score.
-func (f Function) Optional() int {
-	if f == Filter || f == Score {
-		return 1
-	}
-	return 0
 }
 
 // String returns the name of f's export, or its number when it has none.
@@ -255,11 +248,17 @@ func (m Mask) String() string {
 }
 
 // Type returns the function type the way messages show it: "(i32, i64) -> i32", with
-// "()" for no results.
+// "()" for no results and brackets around optional parameters.
 func (s Signature) Type() string {
 	var b strings.Builder
 	b.WriteByte('(')
-	writeTypes(&b, s.Params)
+	required := len(s.Params) - s.Optional
+	writeTypes(&b, s.Params[:required])
+	for _, t := range s.Params[required:] {
+		b.WriteString("[, ")
+		writeTypes(&b, []ValueType{t})
+		b.WriteByte(']')
+	}
 	b.WriteString(") -> ")
 	if len(s.Results) == 1 {
 		writeTypes(&b, s.Results)

@@ -440,7 +440,7 @@ func (v *version) checkExportList() []error {
 			continue
 		}
 		v.exports |= 1 << n
-		errs = v.checkExport(errs, e.Name, e.Params, e.Results)
+		errs = v.checkExport(errs, abi.Signature{Name: e.Name, Params: e.Params, Results: e.Results})
 	}
 	return errs
 }

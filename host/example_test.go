@@ -60,7 +60,7 @@ func ExampleRuntime_Load() {
 	var export *host.ExportError
 	fmt.Println(errors.As(err, &export))
 	// Output:
-	// plugin "zone": export "filter" is (i32) -> i32, want (i64, i64, i64) -> i32
-	// plugin "zone": export "score" is missing, want (i64, i64, i64) -> i64
+	// plugin "zone": export "filter" is (i32) -> i32, want (i64, i64, i64[, i64]) -> i32
+	// plugin "zone": export "score" is missing, want (i64, i64, i64[, i64]) -> i64
 	// true
 }

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -783,6 +784,57 @@ func wasmSection(id byte, content ...byte) []byte {
 
 // sized writes the length of b in front of it.
 func wasmSized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
+
+// TestOptionalParameters holds that a guest may leave out the last parameter of Filter, whether
+// a caller gives it or not, and that one which is not given is 0.
+func TestOptionalParameters(t *testing.T) {
+	const last = 7
+	for _, test := range []struct {
+		params  int
+		with    uint64
+		without uint64
+		refused bool
+	}{
+		{params: 2, refused: true},
+		{params: 3, with: 3, without: 3},
+		{params: 4, with: last, without: 0},
+		{params: 5, refused: true},
+	} {
+		t.Run(strconv.Itoa(test.params), func(t *testing.T) {
+			filter := slices.Concat([]byte{0x60, byte(test.params)}, bytes.Repeat([]byte{0x7e}, test.params), []byte{1, 0x7f})
+			module := wasmModule(
+				wasmSection(1, slices.Concat([]byte{2, 0x60, 0, 1, 0x7e}, filter)...), functionSection, memorySection, exportSection,
+				wasmSection(10, slices.Concat([]byte{2}, wasmSized(markerBody), wasmSized([]byte{0, 0x20, byte(test.params - 1), 0xa7, 0x0b}))...))
+			cfg := config("good")
+			cfg.Source = host.Bytes(module)
+			p, err := cfg.load(t.Context(), newRuntime(t))
+			if test.refused {
+				if err == nil || !strings.Contains(err.Error(), "want (i64, i64, i64[, i64]) -> i32") {
+					t.Fatalf("error %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			inst := acquire(t, p)
+			defer inst.Release()
+			for range 2 {
+				if got, err := inst.Call(t.Context(), abi.Filter, 1, 2, 3, last); err != nil || got != test.with {
+					t.Errorf("with it: got %d, error %v, want %d", got, err, test.with)
+				}
+				if got, err := inst.Call(t.Context(), abi.Filter, 1, 2, 3); err != nil || got != test.without {
+					t.Errorf("without it: got %d, error %v, want %d", got, err, test.without)
+				}
+			}
+			for _, args := range [][]uint64{{1, 2}, {1, 2, 3, 4, 5}} {
+				if _, err := inst.Call(t.Context(), abi.Filter, args...); err == nil {
+					t.Errorf("%d arguments: no error", len(args))
+				}
+			}
+		})
+	}
+}
 
 // TestCompileIsALimitOfThePlugin holds that a module which is slow to compile is
 // refused with the figure and the remedy. It loads when it is allowed by name or

@@ -129,8 +129,8 @@ func (i *Instance) Context() context.Context { return i.ctx.parent }
 func (i *Instance) State() any { return i.state }
 
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
-// returns its result: a status code, or two packed numbers. An argument that is optional, see
-// [abi.Function.Optional], may be left out and is 0 then.
+// returns its result: a status code, or two packed numbers. Arguments that are optional, see
+// [abi.Signature], may be left out, and are 0 then.
 //
 // The error is a *[TrapError] if the guest did not return, or was stopped because ctx
 // ended or a limit was reached. The instance is then reset before its next call, with a
@@ -158,8 +158,8 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 
 // optional reports whether f may be called with n arguments, whatever the guest takes of them.
 func optional(f abi.Function, n int) bool {
-	most := len(f.Signature().Params)
-	return n <= most && n >= most-f.Optional()
+	sig := f.Signature()
+	return n <= len(sig.Params) && n >= len(sig.Params)-sig.Optional
 }
 
 // run calls fn, a handle of the named export, with n parameters in i.stack.

@@ -199,15 +199,15 @@ func (v *version) checkModule() []error {
 	errs := v.checkExportList()
 	switch {
 	case v.dialect == nil:
-		errs = v.checkExport(errs, abi.Marker, nil, []abi.ValueType{abi.I64})
+		errs = v.checkExport(errs, abi.Signature{Name: abi.Marker, Results: []abi.ValueType{abi.I64}})
 	case v.dialect.Command:
-		errs = v.checkExport(errs, commandStart, nil, nil)
+		errs = v.checkExport(errs, abi.Signature{Name: commandStart})
 	}
 	if _, ok := v.compiled.module.ExportedMemories()[memoryExport]; !ok {
 		errs = append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: memoryExport, Want: "a memory"})
 	}
 	for _, name := range v.startFunctions() {
-		errs = v.checkExport(errs, name, nil, nil)
+		errs = v.checkExport(errs, abi.Signature{Name: name})
 	}
 	return errs
 }
@@ -217,22 +217,20 @@ func (v *version) checkModule() []error {
 func (v *version) checkFunctions(mask abi.Mask) []error {
 	var errs []error
 	for _, f := range mask.Functions() {
-		sig := f.Signature()
-		if n := len(sig.Params) - f.Optional(); n == v.about.params(sig.Name) {
-			sig.Params = sig.Params[:n]
-		}
-		errs = v.checkExport(errs, sig.Name, sig.Params, sig.Results)
+		errs = v.checkExport(errs, f.Signature())
 	}
 	return errs
 }
 
 // checkExport appends the errors of an exported function to errs.
-func (v *version) checkExport(errs []error, name string, params, results []abi.ValueType) []error {
-	want, got := abi.Signature{Params: params, Results: results}.Type(), v.about.Export(name)
-	if got == want {
-		return errs
+func (v *version) checkExport(errs []error, sig abi.Signature) []error {
+	want, got := sig.Type(), v.about.Export(sig.Name)
+	for taken := len(sig.Params) - sig.Optional; taken <= len(sig.Params); taken++ {
+		if got == (abi.Signature{Params: sig.Params[:taken], Results: sig.Results}).Type() {
+			return errs
+		}
 	}
-	return append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: name, Got: got, Want: want})
+	return append(errs, &ExportError{Plugin: v.plugin.cfg.Name, Export: sig.Name, Got: got, Want: want})
 }
 
 // instantiate makes an instance that is ready to be called: started, with its

@@ -15,32 +15,32 @@ import (
 )
 
 // topologySpread has no configuration.
-type topologySpread struct {
-	// known are the Pods that were counted on the nodes, in the nodes' order, by the namespace
-	// and the selector. The Pods of a Deployment come one after another, and few nodes change
-	// between two of them.
-	known map[string][]known
-}
+type topologySpread struct{}
 
-// maxKnown is how many selectors have their counts remembered.
-const maxKnown = 16
-
-// known is a count that holds for a generation of a node.
-type known struct {
+// counted is a number of Pods of a node. It holds for a generation of the node.
+type counted struct {
 	generation int64
 	pods       int
 }
 
+// known are the Pods that this instance has counted on the nodes, in the nodes' order, by the
+// namespace and the selector. The Pods of a Deployment come one after another, and few nodes
+// change between two of them.
+var known = map[string][]counted{}
+
+// maxKnown is how many selectors have their counts remembered.
+const maxKnown = 16
+
 // knownOf returns what is known of each of so many nodes.
-func (t *topologySpread) knownOf(namespace string, c *constraint, nodes int) []known {
+func (c *constraint) knownOf(namespace string, nodes int) []counted {
 	of := namespace + "/" + c.selector.String()
-	list, ok := t.known[of]
-	if t.known == nil || !ok && len(t.known) == maxKnown {
-		t.known = map[string][]known{}
+	list, ok := known[of]
+	if !ok && len(known) == maxKnown {
+		clear(known)
 	}
 	if len(list) < nodes {
-		list = append(list, make([]known, nodes-len(list))...)
-		t.known[of] = list
+		list = append(list, make([]counted, nodes-len(list))...)
+		known[of] = list
 	}
 	return list
 }
@@ -126,7 +126,7 @@ func (c *counts) update(number, pods int) {
 }
 
 // PreFilter counts the Pods in each domain.
-func (t *topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
+func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	constraints, err := constraintsOf(pod)
 	if err != nil {
 		return nil, sched.AsStatus(err)
@@ -138,9 +138,9 @@ func (t *topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes s
 	for i := range s.counts {
 		s.counts[i].numbers = map[string]int{}
 	}
-	namespace, counted := pod.Metadata().Namespace(), make([][]known, len(constraints))
+	namespace, of := pod.Metadata().Namespace(), make([][]counted, len(constraints))
 	for i := range constraints {
-		counted[i] = t.knownOf(namespace, &constraints[i], nodes.Len())
+		of[i] = constraints[i].knownOf(namespace, nodes.Len())
 	}
 	for n, node := range nodes.All {
 		if !s.has(node.Node()) {
@@ -152,9 +152,9 @@ func (t *topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes s
 			if !c.includes(s, pod, node.Node()) {
 				continue
 			}
-			k := &counted[i][n]
+			k := &of[i][n]
 			if k.generation != generation { // Which no other node has.
-				*k = known{generation, c.count(node, namespace)}
+				*k = counted{generation, c.count(node, namespace)}
 			}
 			s.counts[i].add(c.domainOf(node.Node()), k.pods)
 		}
@@ -235,12 +235,12 @@ func (c *constraint) count(node sched.NodeInfo, namespace string) (n int) {
 }
 
 // AddPod counts one Pod more.
-func (*topologySpread) AddPod(state sched.CycleState, pod, added core.Pod, node sched.NodeInfo) *sched.Status {
+func (topologySpread) AddPod(state sched.CycleState, pod, added core.Pod, node sched.NodeInfo) *sched.Status {
 	return change(state, pod, added, node.Node(), 1)
 }
 
 // RemovePod counts one Pod less.
-func (*topologySpread) RemovePod(state sched.CycleState, pod, removed core.Pod, node sched.NodeInfo) *sched.Status {
+func (topologySpread) RemovePod(state sched.CycleState, pod, removed core.Pod, node sched.NodeInfo) *sched.Status {
 	return change(state, pod, removed, node.Node(), -1)
 }
 
@@ -276,7 +276,7 @@ func of(state sched.CycleState) (*spread, *sched.Status) {
 }
 
 // Filter refuses nodes of domains that have too many Pods already.
-func (*topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
+func (topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *sched.Status {
 	s, status := of(state)
 	if status != nil {
 		return status
@@ -303,6 +303,6 @@ func (*topologySpread) Filter(state sched.CycleState, _ core.Pod, node sched.Nod
 	return nil
 }
 
-func init() { sched.Register(&topologySpread{}) }
+func init() { sched.Register(topologySpread{}) }
 
 func main() {}

@@ -60,7 +60,7 @@ spec: {topologySpreadConstraints: [{topologyKey: zone, whenUnsatisfiable: DoNotS
 const tooMany = "Unschedulable: node(s) didn't match pod topology spread constraints"
 
 func TestFilter(t *testing.T) {
-	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.In(t, cluster)
 		for name, test := range map[string]struct{ fields, a, b string }{
 			"the emptiest zone":                     {`maxSkew: 1` + selector, tooMany, "Success"},
@@ -88,7 +88,7 @@ func TestFilter(t *testing.T) {
 }
 
 func TestPreFilter(t *testing.T) {
-	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		p = p.In(t, cluster)
 		for name, test := range map[string]struct{ pod, want string }{
 			"without constraints":             {`{}`, "Skip"},
@@ -104,11 +104,45 @@ func TestPreFilter(t *testing.T) {
 	})
 }
 
+// TestPodsComeAndGo holds that what was counted before is counted anew on nodes that have
+// changed since, and only for the same question.
+func TestPodsComeAndGo(t *testing.T) {
+	const third = `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: w3, namespace: shop, uid: w3, labels: {app: web, version: "1"}}
+spec: {nodeName: b1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: w4, namespace: shop, uid: w4, labels: {app: web, version: "1"}}
+spec: {nodeName: b1}
+`
+	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+		for range 2 {
+			for _, test := range []struct{ cluster, fields, a, b string }{
+				{cluster, `maxSkew: 1` + selector, tooMany, "Success"},
+				{cluster + third, `maxSkew: 1` + selector, tooMany, tooMany},
+				{cluster + third, `maxSkew: 1, labelSelector: {matchLabels: {app: web, version: "2"}}`, tooMany, "Success"},
+			} {
+				c := p.In(t, test.cluster).Begin(t, pod(test.fields))
+				if got := c.Filter(t, "a1").String(); got != test.a {
+					t.Errorf("zone a: got %s, want %s", got, test.a)
+				}
+				if got := c.Filter(t, "b1").String(); got != test.b {
+					t.Errorf("zone b: got %s, want %s", got, test.b)
+				}
+			}
+		}
+	})
+}
+
 // TestDryRuns removes the Pods of zone a on clones: a change of one clone does not affect
 // the others.
 func TestDryRuns(t *testing.T) {
 	const web = `metadata: {name: w1, namespace: shop, uid: w1, labels: {app: web}}`
-	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.In(t, cluster).Begin(t, pod(`maxSkew: 2`+selector))
 		filter := func(c *schedtest.Cycle, want string) {
 			t.Helper()
@@ -138,7 +172,7 @@ func TestDryRuns(t *testing.T) {
 func TestPodsOfANewDomain(t *testing.T) {
 	const web = `metadata: {name: w9, namespace: shop, uid: w9, labels: {app: web}}`
 	const node = `metadata: {name: d1, labels: {zone: d}}`
-	schedtest.Each(t, &topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
+	schedtest.Each(t, topologySpread{}, func(t *testing.T, p *schedtest.Plugin) {
 		c := p.In(t, cluster).Begin(t, pod(`maxSkew: 1`+selector))
 		clone := c.Clone(t)
 		for range 2 {

@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,6 +83,7 @@ func (s source) node(t *testing.T, n *corev1.Node) core.Node {
 func TestLabelSelectorsAsApimachinery(t *testing.T) {
 	s := newSource()
 	matched := 0
+	oneOf := regexp.MustCompile(` in \(([^,)]*)\)`) // The same as matchLabels.
 	for range 30_000 {
 		var selector *metav1.LabelSelector
 		if s.IntN(10) > 0 {
@@ -105,6 +107,11 @@ func TestLabelSelectorsAsApimachinery(t *testing.T) {
 		}
 		if err == nil && got != want.Matches(labels.Set(p.Labels)) {
 			t.Fatalf("%+v on %v: %v", selector, p.Labels, got)
+		}
+		if parsed, err := v.Spec().TopologySpreadConstraints()[0].LabelSelector().Parse(); err == nil {
+			if got, want := parsed.String(), oneOf.ReplaceAllString(want.String(), "=$1"); got != want {
+				t.Fatalf("%+v: %q, want %q", selector, got, want)
+			}
 		}
 		if got {
 			matched++
@@ -155,6 +162,9 @@ func TestSpreadingSelectorsAsTheScheduler(t *testing.T) {
 		matches := got.Matches(s.pod(t, other).Metadata().Labels())
 		if matches != want.Matches(labels.Set(other.Labels)) || got.Empty() != want.Empty() {
 			t.Fatalf("%+v of %v on %v: %v, empty %v, want %v, %v", c, p.Labels, other.Labels, matches, got.Empty(), !matches, want.Empty())
+		}
+		if text := strings.ReplaceAll(want.String(), " in ()", "="); got.String() != text {
+			t.Fatalf("%+v of %v: %q, want %q", c, p.Labels, got, text)
 		}
 		if matches {
 			matched++

@@ -134,23 +134,30 @@ func (r Requirement) Matches(labels StringMap) bool {
 	return false
 }
 
-// String returns the requirement as k8s.io/apimachinery/pkg/labels.Requirement does: "app=web",
+// String returns the requirement in the syntax of k8s.io/apimachinery/pkg/labels: "app=web",
 // "app in (shop,web)", "!app".
 func (r Requirement) String() string {
-	values := slices.Sorted(slices.Values(r.Values))
-	switch {
-	case r.Operator == LabelSelectorOpExists:
+	values := slices.Clone(r.Values)
+	slices.Sort(values)
+	list := strings.Join(values, ",")
+	switch r.Operator {
+	case LabelSelectorOpExists:
 		return r.Key
-	case r.Operator == LabelSelectorOpDoesNotExist:
+	case LabelSelectorOpDoesNotExist:
 		return "!" + r.Key
-	case r.Operator == LabelSelectorOpIn && len(values) == 1:
-		return r.Key + "=" + values[0]
-	case r.Operator == selectorOpGt:
-		return r.Key + ">" + strings.Join(values, ",")
-	case r.Operator == selectorOpLt:
-		return r.Key + "<" + strings.Join(values, ",")
+	case LabelSelectorOpIn:
+		if len(values) == 1 {
+			return r.Key + "=" + list
+		}
+		return r.Key + " in (" + list + ")"
+	case LabelSelectorOpNotIn:
+		return r.Key + " notin (" + list + ")"
+	case selectorOpGt:
+		return r.Key + ">" + list
+	case selectorOpLt:
+		return r.Key + "<" + list
 	}
-	return r.Key + " " + strings.ToLower(r.Operator) + " (" + strings.Join(values, ",") + ")"
+	return r.Key + " " + r.Operator + " (" + list + ")"
 }
 
 // Selector is a LabelSelector that was read and checked, for a plugin that compares one
@@ -197,11 +204,20 @@ func (s Selector) Add(requirements ...Requirement) Selector {
 // selector that selects everything, and for one that selects nothing, as in Kubernetes. Two
 // selectors with the same text, unless it is empty, select the same.
 func (s Selector) String() string {
-	texts := make([]string, 0, len(s.requirements))
-	for _, r := range slices.SortedStableFunc(slices.Values(s.requirements), func(a, b Requirement) int {
-		return strings.Compare(a.Key, b.Key)
-	}) {
-		texts = append(texts, r.String())
+	if !s.selects {
+		return ""
+	}
+	var keys, texts []string
+	for _, r := range s.requirements {
+		keys = append(keys, r.Key)
+	}
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		for _, r := range s.requirements {
+			if r.Key == key {
+				texts = append(texts, r.String())
+			}
+		}
 	}
 	return strings.Join(texts, ",")
 }

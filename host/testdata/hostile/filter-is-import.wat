@@ -1,5 +1,5 @@
 ;; does: exports a function of the host as its filter
-;; wants: load error "want (i64, i64, i64) -> i32"
+;; wants: load error "want (i64, i64, i64[, i64]) -> i32"
 (module
   (import "kubewasm" "status_reason" (func $reason (param i32 i32)))
   (export "filter" (func $reason))

@@ -1,5 +1,5 @@
 ;; does: exports a filter with a second result
-;; wants: load error "want (i64, i64, i64) -> i32"
+;; wants: load error "want (i64, i64, i64[, i64]) -> i32"
 (module
   (memory (export "memory") 1)
   (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
