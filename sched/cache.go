@@ -27,10 +27,9 @@ type resultCache struct {
 	hits   hits
 
 	mu sync.Mutex
-	// classes are by what their Nodes have in common, which fields encodes.
+	// classes are by what [objects.ClassOf] returns of their Nodes with these fields.
 	fields  *codec.Encoder[corev1.Node]
-	classes map[string]*nodeClass
-	key     []byte
+	classes map[uint64]*nodeClass
 }
 
 // cycleState is a state of a cycle: another one begins with each call that may change what
@@ -102,13 +101,13 @@ func (c *resultCache) classOf(node *objects.Object, fields *codec.Encoder[corev1
 		if c.fields != fields {
 			c.logger.Debug("Nodes that are equal in these fields share results", "fields", c.store.NodeReads().Paths())
 		}
-		c.fields, c.classes = fields, map[string]*nodeClass{}
+		c.fields, c.classes = fields, map[uint64]*nodeClass{}
 	}
-	c.key = objects.AppendNode(c.key[:0], node, fields)
-	class := c.classes[string(c.key)]
+	key := objects.ClassOf(node, fields)
+	class := c.classes[key]
 	if class == nil {
 		class = &nodeClass{fields: fields}
-		c.classes[string(c.key)] = class
+		c.classes[key] = class
 	}
 	node.Class.Store(class)
 	return class

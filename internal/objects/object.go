@@ -65,6 +65,9 @@ type version[T any] struct {
 	encoder *codec.Encoder[T]
 	// of is the last of the pointers that are this version: equal in the read set.
 	of atomic.Pointer[T]
+	// class is that of the object by the classes of a read set.
+	class   uint64
+	classes *codec.Encoder[T]
 	// whole is the encoded object after the first time that it was asked for.
 	whole atomic.Pointer[[]byte]
 }

@@ -15,9 +15,9 @@ type ReadSet[T any] struct {
 	masks [parts + 1]uint64
 	// entries are the labels and annotations that were read alone.
 	entries []codec.EntryKey
-	// versions encodes the fields by which versions of an object differ, and classes
-	// those by which objects differ: without name, UID and resource version.
-	versions, classes *codec.Encoder[T]
+	// classes encodes the fields by which objects differ: without name, UID and resource
+	// version. identity encodes the latter two, by which versions of an object differ, too.
+	classes, identity *codec.Encoder[T]
 }
 
 const (
@@ -33,7 +33,7 @@ const (
 const (
 	nameField, namespaceField, uidField, versionField = 1 << 1, 1 << 3, 1 << 5, 1 << 6
 
-	// identity are those that no other Node has.
+	// identity are those that no other Node has. The name is that of each version of an object.
 	identity = nameField | uidField | versionField
 )
 
@@ -41,7 +41,7 @@ const (
 // identifies an object is in it from the beginning.
 func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
 	r := &ReadSet[T]{masks: [parts + 1]uint64{codec.MetadataPart: nameField | namespaceField | uidField}}
-	r.versions, r.classes = e.Only(r.masks[:], nil), e.Only(nil, nil)
+	r.classes, r.identity = e.Only(nil, nil), r.onlyIdentity(e)
 	return r
 }
 
@@ -59,11 +59,15 @@ func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
 func (r *ReadSet[T]) with(e *codec.Encoder[T], part uint32, fields uint64) *ReadSet[T] {
 	grown := &ReadSet[T]{masks: r.masks, entries: r.entries, classes: r.classes}
 	grown.masks[part] |= fields
-	grown.versions = e.Only(grown.masks[:], r.entries)
 	if part != codec.MetadataPart || fields&^identity&^r.masks[part] != 0 {
 		grown.classes = grown.onlyClasses(e)
 	}
+	grown.identity = grown.onlyIdentity(e)
 	return grown
+}
+
+func (r *ReadSet[T]) onlyIdentity(e *codec.Encoder[T]) *codec.Encoder[T] {
+	return e.Only([]uint64{codec.MetadataPart: r.masks[codec.MetadataPart] & (uidField | versionField)}, nil)
 }
 
 func (r *ReadSet[T]) onlyClasses(e *codec.Encoder[T]) *codec.Encoder[T] {
@@ -78,7 +82,7 @@ func (r *ReadSet[T]) withEntry(e *codec.Encoder[T], field uint32, key string) *R
 		return r.with(e, codec.MetadataPart, 1<<field)
 	}
 	grown := &ReadSet[T]{masks: r.masks, entries: append(slices.Clip(r.entries), codec.EntryKey{Field: field, Key: strings.Clone(key)})}
-	grown.versions, grown.classes = e.Only(grown.masks[:], grown.entries), grown.onlyClasses(e)
+	grown.classes, grown.identity = grown.onlyClasses(e), r.identity
 	return grown
 }
 

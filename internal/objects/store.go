@@ -60,9 +60,17 @@ type named[T any] struct {
 	slot *slot
 	// version is the last one, nil if there is none with the fields that are declared.
 	version *version[T]
-	// digest is that of the version by the encoder of a read set.
-	digest  uint64
-	encoder *codec.Encoder[T]
+	// digest is that of the version by a read set.
+	digest digest
+	set    *ReadSet[T]
+}
+
+// digest is what an object is in a read set: equal objects have equal digests. Others have too
+// in one case of 2^64, and nobody can tell in which.
+type digest struct {
+	// class is of what a guest can tell two objects apart by, and identity of that and what
+	// no other object has.
+	class, identity uint64
 }
 
 // podKey names a Pod in every version.
@@ -155,9 +163,14 @@ func (s *Store) Node(node *corev1.Node) *Object {
 // after the read set has grown.
 func (s *Store) NodeClasses() *codec.Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
 
-// AppendNode appends what e encodes of a Node that is o.
-func AppendNode(b []byte, o *Object, e *codec.Encoder[corev1.Node]) []byte {
-	return e.Append(b, o.source.(*version[corev1.Node]).of.Load())
+// ClassOf returns a number that two Nodes have in common if e, which NodeClasses returned,
+// encodes them to the same bytes.
+func ClassOf(o *Object, e *codec.Encoder[corev1.Node]) uint64 {
+	v := o.source.(*version[corev1.Node])
+	if v.classes == e {
+		return v.class
+	}
+	return maphash.Bytes(seed, e.Append(nil, v.of.Load())) // The read set has grown since.
 }
 
 // arrive returns the version of an object whose pointer is new: the last one if it is equal
@@ -178,37 +191,40 @@ func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object
 		}
 		k.named[name] = n
 	}
-	versions := k.reads.set.Load().versions
+	set := k.reads.set.Load()
 	if n.version != nil {
 		before := n.version.of.Load()
 		if before == of {
 			return &n.version.Object // Another goroutine came first.
 		}
 		k.known.remove(before)
-		if n.encoder != versions {
-			n.digest = digest(s, versions, before)
+		if n.set != set {
+			n.digest = digestOf(s, set, before)
 		}
 	}
 	last := n.digest
-	n.digest, n.encoder = digest(s, versions, of), versions
+	n.digest, n.set = digestOf(s, set, of), set
 	if n.version != nil && n.digest == last {
 		n.version.of.Store(of)
 	} else {
 		n.version = newVersion(of, &k.reads)
+		n.version.class, n.version.classes = n.digest.class, set.classes
 		n.slot.put(&n.version.Object)
 	}
 	k.known.set(of, &n.version.Object, s.epoch.Load())
 	return &n.version.Object
 }
 
-// digest returns a number that two objects have in common if e encodes them to the same bytes;
-// else in one case of 2^64, and nobody can tell in which. s.mu is held.
-func digest[T any](s *Store, e *codec.Encoder[T], of *T) uint64 {
-	b := e.Append(s.room[:0], of)
+// digestOf returns the digest of an object. s.mu is held.
+func digestOf[T any](s *Store, set *ReadSet[T], of *T) (d digest) {
+	b := set.classes.Append(s.room[:0], of)
+	d.class = maphash.Bytes(seed, b)
+	b = set.identity.Append(b, of)
+	d.identity = maphash.Bytes(seed, b)
 	if cap(b) <= maxRoom {
 		s.room = b
 	}
-	return maphash.Bytes(seed, b)
+	return d
 }
 
 var seed = maphash.MakeSeed()
