@@ -49,8 +49,8 @@ type compiled struct {
 	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
 	users int
 
-	// mapping puts the machine code into a mapping, whose file begins with the name in codeFile,
-	// empty if it does not come from the cache. code is the mapping, nil if there is none, and
+	// mapping puts the machine code into a mapping of codeFile, which is empty if it does not
+	// come from the cache. code is the mapping, nil if there is none, and
 	// pieces the number of those that it was split into, 0 if it was not.
 	mapping  sync.Once
 	codeFile string
@@ -267,12 +267,11 @@ func (c *compiled) fromCache(ctx context.Context, key stubKey) error {
 		content.close()
 		return err
 	}
-	loaded, err := c.load(ctx, stub.module)
-	if err != nil {
+	if err := c.load(ctx, key, stub.module); err != nil {
 		content.close()
 		return err
 	}
-	c.module, c.info, c.content, c.codeFile = loaded, stub.about.Info, content, c.owner.code.mapped(key)
+	c.info, c.content = stub.about.Info, content
 	return nil
 }
 
@@ -290,22 +289,26 @@ var errNoCode = errors.New("the cache has no machine code for the module")
 
 // load compiles a stub, for which wazero takes the machine code of the module from the cache.
 // The error is errNoCode if it did not.
-func (c *compiled) load(ctx context.Context, stub []byte) (wazero.CompiledModule, error) {
+func (c *compiled) load(ctx context.Context, key stubKey, stub []byte) error {
 	files := c.owner.code.files(stub)
 	held := c.owner.code.hold(files)
 	defer held.close()
 	if !held.are(files) {
-		return nil, errNoCode
+		return errNoCode
 	}
 	module, err := c.wasm.CompileModule(ctx, stub)
-	if err == nil && !held.are(files) {
+	if err != nil {
+		return err
+	}
+	if !held.are(files) {
 		// Another process has removed the file, or it is for another processor. So wazero
 		// has compiled the stub.
 		_ = module.Close(context.Background())
 		remove(files...)
-		err = errNoCode
+		return errNoCode
 	}
-	return module, err
+	c.module, c.codeFile = module, c.owner.code.mapped(key, held)
+	return nil
 }
 
 // mapCode has the machine code in a mapping of a file from now on, if that can be. fn is a

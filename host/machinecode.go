@@ -58,12 +58,16 @@ func (c codeCache) files(module []byte) (files []string) {
 }
 
 // held are the files of machine code that a module has, open, so that no other file can be
-// taken for one of them. A file that is not there is nil.
-type held []*os.File
+// taken for one of them.
+type held struct {
+	files []*os.File // nil for one that is not there.
+	// sums are the checksums of those that are: most often of one.
+	sums string
+}
 
 // hold opens the files, marks them as used, and removes those that are not what was written.
 func (c codeCache) hold(files []string) held {
-	all := make(held, len(files))
+	h := held{files: make([]*os.File, len(files))}
 	for i, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
@@ -76,13 +80,13 @@ func (c codeCache) hold(files []string) held {
 			remove(name)
 			continue
 		}
-		all[i] = f
+		h.files[i], h.sums = f, h.sums+"."+got
 		diskcache.Use(name, info)
 		if info, err := os.Stat(name + sumSuffix); err == nil {
 			diskcache.Use(name+sumSuffix, info)
 		}
 	}
-	return all
+	return h
 }
 
 // are reports whether the names are still those of the files, and at least one is.
@@ -90,14 +94,14 @@ func (h held) are(files []string) bool {
 	any := false
 	for i, name := range files {
 		now, err := os.Stat(name)
-		if h[i] == nil {
+		if h.files[i] == nil {
 			if err == nil {
 				return false
 			}
 			continue
 		}
 		any = true
-		then, thenErr := h[i].Stat()
+		then, thenErr := h.files[i].Stat()
 		if err != nil || thenErr != nil || !os.SameFile(now, then) {
 			return false
 		}
@@ -106,7 +110,7 @@ func (h held) are(files []string) bool {
 }
 
 func (h held) close() {
-	for _, f := range h {
+	for _, f := range h.files {
 		_ = f.Close() // Which may be nil.
 	}
 }
@@ -148,10 +152,10 @@ func (c codeCache) makeMapped() error {
 	return private.CheckDirectory(dir)
 }
 
-// mapped returns what the name of the file begins with that the machine code of a module is
-// mapped from.
-func (c codeCache) mapped(key stubKey) string {
-	return filepath.Join(c.dir, mappedDir, hex.EncodeToString(key[:]))
+// mapped returns the name of the file that the machine code of a module is mapped from. Their
+// checksums tell the code for one processor, or by one version of wazero, from that for another.
+func (c codeCache) mapped(key stubKey, of held) string {
+	return filepath.Join(c.dir, mappedDir, hex.EncodeToString(key[:])+of.sums)
 }
 
 // trim removes what was not used for the longest time, also what other versions of wazero

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -19,23 +18,17 @@ import (
 // mapCode gives back the memory that wazero has read machine code into, and puts a mapping of
 // a file with the same bytes in its place. Then only what runs is resident, and the processes
 // that share the cache share it. fn is a function of an instance, which keeps the machine code
-// alive. The file's name begins with that of prefix; made reports whether there was none. After
-// an error no memory has changed.
-func mapCode(fn api.Function, prefix string) (code []byte, made bool, err error) {
+// alive. made reports whether there was no such file. After an error no memory has changed.
+func mapCode(fn api.Function, file string) (code []byte, made bool, err error) {
 	code = machineCodeOf(fn)
 	if len(code) == 0 {
 		return nil, false, fmt.Errorf("map machine code: no code in %T", fn)
 	}
-	file, made, err := openCode(fmt.Sprintf("%s.%08x", prefix, crc32.Checksum(code, castagnoli)), code)
+	mapped, made, err := mapFileOf(code, file)
 	if err != nil {
 		return nil, made, fmt.Errorf("map machine code: %w", err)
 	}
-	defer file.Close()
 	size := uintptr(len(code))
-	mapped, err := unix.MmapPtr(int(file.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, made, fmt.Errorf("map machine code: %w", err)
-	}
 	// The kernel replaces the pages in one step, also for threads that run them.
 	if _, err := unix.MremapPtr(mapped, size, unsafe.Pointer(unsafe.SliceData(code)), size, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
 		return nil, made, errors.Join(fmt.Errorf("map machine code: %w", err), unix.MunmapPtr(mapped, size))
@@ -84,51 +77,48 @@ func mappable(name string) error {
 	return nil
 }
 
-// openCode opens the file that has exactly the machine code, and makes it if it is not there,
+// mapFileOf maps the file that has exactly the machine code, and makes it if it is not there,
 // on a local file system only.
-func openCode(name string, code []byte) (file *os.File, made bool, err error) {
+func mapFileOf(code []byte, name string) (mapped unsafe.Pointer, made bool, err error) {
 	if err := mappable(name); err != nil {
 		return nil, false, err
 	}
-	for {
-		if file, err = os.Open(name); err == nil {
-			if err = check(file, code); err == nil {
-				return file, made, nil
-			}
-			_ = file.Close()
-		}
-		if made {
-			return nil, made, err
-		}
-		if err := diskcache.Write(name, code); err != nil {
-			return nil, made, err
-		}
-		made = true
+	if mapped, err = mapIfEqual(name, code); err == nil {
+		return mapped, false, nil
 	}
+	if err := diskcache.Write(name, code); err != nil {
+		return nil, false, err
+	}
+	mapped, err = mapIfEqual(name, code)
+	return mapped, true, err
 }
 
-// check returns an error unless a file has exactly the machine code.
-func check(file *os.File, code []byte) error {
+// mapIfEqual maps a file, unless it has other bytes than the machine code. No page of it is
+// resident.
+func mapIfEqual(name string, code []byte) (mapped unsafe.Pointer, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if info.Size() != int64(len(code)) {
-		return fmt.Errorf("%s has %d bytes, not %d", file.Name(), info.Size(), len(code))
+		return nil, fmt.Errorf("%s has %d bytes, not %d", name, info.Size(), len(code))
 	}
-	piece := make([]byte, 256<<10)
-	for at := 0; at < len(code); {
-		n, err := file.ReadAt(piece[:min(len(piece), len(code)-at)], int64(at))
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(piece[:n], code[at:at+n]) {
-			return fmt.Errorf("%s has other machine code", file.Name())
-		}
-		at += n
+	size := uintptr(len(code))
+	if mapped, err = unix.MmapPtr(int(file.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE); err != nil {
+		return nil, err
 	}
-	diskcache.Use(file.Name(), info)
-	return nil
+	bytesOf := unsafe.Slice((*byte)(mapped), len(code))
+	if !bytes.Equal(bytesOf, code) {
+		return nil, errors.Join(fmt.Errorf("%s has other machine code", name), unix.MunmapPtr(mapped, size))
+	}
+	dropPages(bytesOf)
+	diskcache.Use(name, info)
+	return mapped, nil
 }
 
 // machineCodeOf returns the machine code of the module that a function belongs to, as wazero

@@ -115,7 +115,7 @@ func (c *compiled) ship() ([]byte, error) {
 	files := c.owner.code.files(stub.module)
 	held := c.owner.code.hold(files)
 	defer held.close()
-	for i, f := range held {
+	for i, f := range held.files {
 		if f == nil {
 			continue
 		}
