@@ -46,23 +46,35 @@ const (
 // goroutines.
 type Bodies struct {
 	limits BodyLimits
+	// most is the memory of a party, by its scope.
+	most [3]int64
 
-	mu          sync.Mutex
-	all         share
-	addresses   map[netip.Prefix]share
-	connections map[string]share
+	mu sync.Mutex
+	// shares has those that are not 0.
+	shares map[party]share
 	// freed is closed when memory is given back; nil if no body waits for that.
 	freed chan struct{}
 }
 
-// share is the memory of bodies. Half of it is for those that may want more: a body
-// that has all it needs waits for none, so these are never all that there is.
-type share struct{ held, begun int64 }
-
-// fits reports whether a body may have n bytes more of the share.
-func (s share) fits(n, most int64, begins bool) bool {
-	return s.held+n <= most && (!begins || s.begun == 0 || s.begun+n <= most/2)
+// party is whose bodies have a limit together: one connection, all connections from an
+// address, or all that there are.
+type party struct {
+	scope scope
+	from  netip.AddrPort
 }
+
+type scope int
+
+const (
+	ofConnection scope = iota
+	ofAddress
+	ofAll
+)
+
+// share is the memory of a party's bodies. Half of what it may have is for those that may
+// want more: a body that has all it needs waits for none, so these are never all that
+// there is.
+type share struct{ held, begun int64 }
 
 // NewBodies returns Bodies with limits.
 func NewBodies(limits BodyLimits) *Bodies {
@@ -71,14 +83,17 @@ func NewBodies(limits BodyLimits) *Bodies {
 	limits.ConnectionBytes = cmp.Or(limits.ConnectionBytes, limits.Bytes/8)
 	limits.Wait = cmp.Or(limits.Wait, defaultBodyWait)
 	limits.Timeout = cmp.Or(limits.Timeout, defaultBodyTimeout)
-	return &Bodies{limits: limits, addresses: map[netip.Prefix]share{}, connections: map[string]share{}}
+	return &Bodies{
+		limits: limits, most: [...]int64{limits.ConnectionBytes, limits.AddressBytes, limits.Bytes},
+		shares: map[party]share{},
+	}
 }
 
 // Held returns how many bytes of memory bodies have now.
 func (b *Bodies) Held() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.all.held
+	return b.shares[party{scope: ofAll}].held
 }
 
 // BodyError is why a body was not read.
@@ -123,9 +138,9 @@ type Body struct {
 	// Bytes are the body, until Release.
 	Bytes []byte
 
-	bodies     *Bodies
-	connection string
-	address    netip.Prefix
+	bodies *Bodies
+	// parties are those to which the body belongs, by scope.
+	parties [3]party
 	// mine is what the body has.
 	mine share
 }
@@ -138,17 +153,43 @@ func (b *Body) Release() { b.free(b.mine) }
 // releases the body when the request is answered. If there is an error, the answer is
 // that of [BodyError.Answer].
 func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (*Body, *BodyError) {
-	body := &Body{bodies: b, connection: r.RemoteAddr, address: addressOf(r.RemoteAddr)}
-	var err *BodyError
+	body := &Body{bodies: b, parties: partiesOf(r.RemoteAddr)}
 	switch {
 	case r.ContentLength > limit:
-		err = bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, more than %d", r.ContentLength, limit)
+		return nil, body.refuse(ctx, w, r, "body has %d bytes, more than %d", r.ContentLength, limit)
 	case r.ContentLength >= b.limits.Bytes:
-		err = bodyError(http.StatusRequestEntityTooLarge, "body has %d bytes, and all bodies together less than %d", r.ContentLength, b.limits.Bytes)
-	default:
-		err = body.read(ctx, w, r, limit)
-		if err == nil {
+		return nil, body.refuse(ctx, w, r, "body has %d bytes, and all bodies together less than %d", r.ContentLength, b.limits.Bytes)
+	}
+	arriving, cancel := context.WithTimeout(ctx, b.limits.Timeout)
+	defer cancel()
+	// All of a body that says how long it is, and one byte to find its end.
+	most := limit
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
+	}
+	if err := body.hold(ctx, min(most+1, firstRead), true); err != nil {
+		return nil, err
+	}
+	from, stop := limitTime(arriving, w, r.Body)
+	defer stop()
+	for {
+		n, readErr := from.Read(body.Bytes[len(body.Bytes):cap(body.Bytes)])
+		body.Bytes = body.Bytes[:len(body.Bytes)+n]
+		var err *BodyError
+		switch have := int64(len(body.Bytes)); {
+		case have > most && r.ContentLength < 0:
+			err = bodyError(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
+		case have > most:
+			err = bodyError(http.StatusBadRequest, "body has more than %d bytes, as it should have", most)
+		case readErr == io.EOF:
 			return body, nil
+		case readErr != nil:
+			err = cutOff(readErr, have, r.ContentLength)
+		case have == int64(cap(body.Bytes)):
+			err = body.hold(ctx, most+1, false)
+		}
+		if err == nil {
+			continue
 		}
 		if err.Code == http.StatusRequestEntityTooLarge {
 			err.Beginning = bytes.Clone(body.Bytes[:min(len(body.Bytes), beginningBytes)])
@@ -156,11 +197,29 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		body.Release()
 		return nil, err
 	}
-	if r.Header.Get("Expect") == "" { // Otherwise the rest would be on its way.
-		err.Beginning = body.begin(ctx, w, r)
-		body.Release()
+}
+
+// partiesOf returns the parties of a body from a remote address.
+func partiesOf(remote string) [3]party {
+	from, _ := netip.ParseAddrPort(remote) // What has no address is one connection.
+	addr := from.Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		prefix, _ := addr.Prefix(64) // Every address has as many bits.
+		addr = prefix.Addr()
 	}
-	return nil, err
+	return [...]party{{ofConnection, from}, {ofAddress, netip.AddrPortFrom(addr, 0)}, {scope: ofAll}}
+}
+
+// cutOff returns the error of a body that could not be read to its end. have of its bytes
+// have come.
+func cutOff(err error, have, length int64) *BodyError {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return bodyError(http.StatusBadRequest, "body is cut off after %d of %d bytes", have, length)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return bodyError(http.StatusRequestTimeout, "body has not arrived in time: %d bytes have", have)
+	}
+	return bodyError(http.StatusBadRequest, "read body: %v", err)
 }
 
 // firstRead is how much memory a body gets that announces more, until so much of it
@@ -171,76 +230,22 @@ const firstRead = 128 << 10
 // it is about comes first, and then the user's groups.
 const beginningBytes = 16 << 10
 
-// begin returns how a body begins: what has come of it when beginningBytes have, or the
-// time that a body waits for memory is over.
-func (b *Body) begin(ctx context.Context, w http.ResponseWriter, r *http.Request) []byte {
-	if b.hold(ctx, beginningBytes, true) != nil {
-		return nil
+// refuse returns the error of a body that announces too much. Its beginning is what has
+// come when beginningBytes have, or the time that a body waits for memory is over.
+func (b *Body) refuse(ctx context.Context, w http.ResponseWriter, r *http.Request, format string, args ...any) *BodyError {
+	err := bodyError(http.StatusRequestEntityTooLarge, format, args...)
+	// A client that expects to be asked for its body would send all of it.
+	if r.Header.Get("Expect") != "" || b.hold(ctx, beginningBytes, true) != nil {
+		return err
 	}
+	defer b.Release()
 	ctx, cancel := context.WithTimeout(ctx, b.bodies.limits.Wait)
 	defer cancel()
 	from, stop := limitTime(ctx, w, r.Body)
 	defer stop()
-	beginning := make([]byte, beginningBytes)
-	n, _ := io.ReadFull(from, beginning) // What has come is all there is to tell by.
-	return beginning[:n]
-}
-
-// addressOf returns what the connections from one host have in common.
-func addressOf(remote string) netip.Prefix {
-	from, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr, bits := from.Addr().Unmap().WithZone(""), 64
-	if addr.Is4() {
-		bits = 32
-	}
-	prefix, _ := addr.Prefix(bits) // Every address has as many.
-	return prefix
-}
-
-func (b *Body) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) *BodyError {
-	arriving, cancel := context.WithTimeout(ctx, b.bodies.limits.Timeout)
-	defer cancel()
-	// All of a body that says how long it is, and one byte to find its end.
-	most := limit
-	if r.ContentLength >= 0 {
-		most = r.ContentLength
-	}
-	if err := b.hold(ctx, min(most+1, firstRead), true); err != nil {
-		return err
-	}
-	timed, stop := limitTime(arriving, w, r.Body)
-	defer stop()
-	from := http.MaxBytesReader(w, timed, limit)
-	for {
-		if have := int64(len(b.Bytes)); have > most {
-			return bodyError(http.StatusBadRequest, "body has more than %d bytes, as it should have", most)
-		} else if have == int64(cap(b.Bytes)) {
-			if err := b.hold(ctx, most+1, false); err != nil {
-				return err
-			}
-		}
-		n, err := from.Read(b.Bytes[len(b.Bytes):cap(b.Bytes)])
-		b.Bytes = b.Bytes[:len(b.Bytes)+n]
-		switch {
-		case err == nil:
-			continue
-		case err == io.EOF:
-			return nil
-		}
-		var tooLarge *http.MaxBytesError
-		switch {
-		case errors.As(err, &tooLarge):
-			return bodyError(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return bodyError(http.StatusBadRequest, "body is cut off after %d of %d bytes", len(b.Bytes), r.ContentLength)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return bodyError(http.StatusRequestTimeout, "body has not arrived in time: %d bytes have", len(b.Bytes))
-		}
-		return bodyError(http.StatusBadRequest, "read body: %v", err)
-	}
+	n, _ := io.ReadFull(from, b.Bytes[:beginningBytes]) // What has come is all there is to tell by.
+	err.Beginning = bytes.Clone(b.Bytes[:n])
+	return err
 }
 
 // limitTime returns a body whose Read ends with ctx, by [os.ErrDeadlineExceeded]. stop is
@@ -310,97 +315,83 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	return n, t.rest.err
 }
 
-// hold gives the body memory for n bytes instead of what it has, when that is within
-// the limits. begins is set if the body may need more later.
+// hold gives the body memory for n bytes instead of what it has, and waits until that is
+// within the limits. begins is set if the body may need more later.
 func (b *Body) hold(ctx context.Context, n int64, begins bool) *BodyError {
 	all := b.bodies
 	if most := all.limits.Bytes; n > most {
 		return bodyError(http.StatusRequestEntityTooLarge, "body may have %d bytes, and all bodies together %d", n, most)
 	}
-	more := share{held: n}
+	more, old := share{held: n}, b.mine
 	if begins {
 		more.begun = n
 	}
-	if err := b.wait(ctx, more, begins); err != nil {
-		return err
-	}
-	old := b.mine
-	old.held, old.begun = old.held-more.held, old.begun-more.begun
-	b.Bytes = append(make([]byte, 0, n), b.Bytes...)
-	b.free(old)
-	return nil
-}
-
-// wait waits until more is within the limits, and has it then.
-func (b *Body) wait(ctx context.Context, more share, begins bool) *BodyError {
-	all := b.bodies
-	all.mu.Lock()
-	defer all.mu.Unlock()
 	var patience <-chan time.Time
-	for {
-		refused := b.fits(more.held, begins)
-		if refused == nil {
-			b.add(more)
-			return nil
-		}
+	all.mu.Lock()
+	for refused := b.add(more); refused != nil; refused = b.add(more) {
 		if all.freed == nil {
 			all.freed = make(chan struct{})
 		}
 		freed := all.freed
+		all.mu.Unlock()
 		if patience == nil {
 			patience = time.After(all.limits.Wait)
 		}
-		all.mu.Unlock()
-		ended := false
 		select {
 		case <-freed:
 		case <-patience:
-			ended = true
+			return refused
 		case <-ctx.Done():
-			ended = true
-		}
-		all.mu.Lock()
-		if ended {
 			return refused
 		}
+		all.mu.Lock()
 	}
-}
-
-// fits returns why n more bytes are beyond the limits. The only body of an address or
-// of a connection may be as long as all bodies together. The lock is held.
-func (b *Body) fits(n int64, begins bool) *BodyError {
-	all := b.bodies
-	if s, most := all.connections[b.connection], all.limits.ConnectionBytes; s != b.mine && !s.fits(n, most, begins) {
-		return bodyError(http.StatusTooManyRequests, "the bodies of this connection have %d bytes, and %d more are too many: the limit is %d", s.held, n, most)
-	}
-	if s, most := all.addresses[b.address], all.limits.AddressBytes; s != b.mine && !s.fits(n, most, begins) {
-		return bodyError(http.StatusTooManyRequests, "the bodies from %s have %d bytes, and %d more are too many: the limit is %d", b.address.Addr(), s.held, n, most)
-	}
-	if s, most := all.all, all.limits.Bytes; !s.fits(n, most, begins) {
-		return bodyError(http.StatusServiceUnavailable, "all bodies have %d bytes, and %d more are too many: the limit is %d", s.held, n, most)
+	all.mu.Unlock()
+	b.Bytes = append(make([]byte, 0, n), b.Bytes...)
+	if old.held != 0 {
+		b.free(old)
 	}
 	return nil
 }
 
-// add adds to what the body has. The lock is held.
-func (b *Body) add(more share) {
+// add adds to what the body has, or returns why more is beyond the limits. The only body
+// of an address or of a connection may be as long as all bodies together. The lock is
+// held.
+func (b *Body) add(more share) *BodyError {
 	all := b.bodies
-	add := func(s *share) { s.held, s.begun = s.held+more.held, s.begun+more.begun }
-	add(&b.mine)
-	add(&all.all)
-	address, connection := all.addresses[b.address], all.connections[b.connection]
-	add(&address)
-	add(&connection)
-	// What is not in the maps is 0.
-	if all.addresses[b.address] = address; address == (share{}) {
-		delete(all.addresses, b.address)
+	for _, p := range b.parties {
+		s, most := all.shares[p], all.most[p.scope]
+		if more.held <= 0 || p.scope != ofAll && s == b.mine {
+			continue
+		}
+		if s.held+more.held > most || more.begun != 0 && s.begun != 0 && s.begun+more.begun > most/2 {
+			return p.refuse(s, more, most)
+		}
 	}
-	if all.connections[b.connection] = connection; connection == (share{}) {
-		delete(all.connections, b.connection)
+	for _, p := range b.parties {
+		s := all.shares[p]
+		s.held, s.begun = s.held+more.held, s.begun+more.begun
+		if all.shares[p] = s; s == (share{}) {
+			delete(all.shares, p)
+		}
 	}
+	b.mine.held, b.mine.begun = b.mine.held+more.held, b.mine.begun+more.begun
+	return nil
 }
 
-// free gives back what the body has.
+// refuse returns why a party that has s and may have most gets no more.
+func (p party) refuse(s, more share, most int64) *BodyError {
+	code, whose := http.StatusTooManyRequests, "the bodies of this connection"
+	switch p.scope {
+	case ofAddress:
+		whose = "the bodies from " + p.from.Addr().String()
+	case ofAll:
+		code, whose = http.StatusServiceUnavailable, "all bodies"
+	}
+	return bodyError(code, "%s have %d bytes, and %d more are too many: the limit is %d", whose, s.held, more.held, most)
+}
+
+// free gives back some of what the body has.
 func (b *Body) free(less share) {
 	all := b.bodies
 	all.mu.Lock()
