@@ -199,7 +199,7 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 	}
 	defer inst.Release()
 	c := policy.CallOf(inst)
-	request := &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest), Proto: noProto}
+	request := &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest)}
 	request.Object.Raw = object
 	c.Request, c.Desired = request, desired
 	defer c.Reset()
@@ -229,9 +229,6 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 	}
 	return object, nil
 }
-
-// noProto is for requests without objects of the Kubernetes API.
-func noProto() (object, oldObject []byte, err error) { return nil, nil, nil }
 
 // unnamed returns err without the name of the plugin, with which errors of calls begin: its
 // caller puts it before more.

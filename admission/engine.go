@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
 )
 
@@ -170,10 +171,10 @@ func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionReq
 }
 
 func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
-	req := newRequest(request)
-	defer req.free()
+	req := policy.NewRequest(request)
+	defer req.Free()
 	if len(policies) == 1 {
-		v, matches := askPolicy(ctx, policies[0], &req.Request, false)
+		v, matches := askPolicy(ctx, policies[0], req, false)
 		if !matches || v.failure == nil && v.Allowed && v.Result == nil {
 			return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 		}
@@ -181,7 +182,7 @@ func validate(ctx context.Context, request *admissionv1.AdmissionRequest, polici
 	}
 	verdicts := make([]policyVerdict, len(policies))
 	askOne := func(i int) {
-		if v, matches := askPolicy(ctx, policies[i], &req.Request, false); matches {
+		if v, matches := askPolicy(ctx, policies[i], req, false); matches {
 			verdicts[i] = policyVerdict{policies[i], v}
 		}
 	}

@@ -47,9 +47,9 @@ type Evaluation struct {
 // rules are. A policy that validates and mutates is asked to mutate if mutate is set. A
 // request that its rules do not match is allowed. Observers are not told.
 func Evaluate(ctx context.Context, p Policy, request *admissionv1.AdmissionRequest, mutate bool) Evaluation {
-	req := newRequest(request)
-	defer req.free()
-	return evaluate(ctx, p, &req.Request, mutate)
+	req := policy.NewRequest(request)
+	defer req.Free()
+	return evaluate(ctx, p, req, mutate)
 }
 
 // EvaluateRaw is Evaluate for a request that is no AdmissionRequest but any JSON, which
@@ -61,10 +61,10 @@ func EvaluateRaw(ctx context.Context, p Policy, uid types.UID, request json.RawM
 	}
 	r := &admissionv1.AdmissionRequest{UID: uid}
 	r.Object.Raw = request
-	req := newRequest(r)
-	defer req.free()
+	req := policy.NewRequest(r)
+	defer req.Free()
 	req.Raw = request
-	return evaluate(ctx, p, &req.Request, true)
+	return evaluate(ctx, p, req, true)
 }
 
 func evaluate(ctx context.Context, p Policy, req *policy.Request, mutate bool) (e Evaluation) {

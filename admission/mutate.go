@@ -30,10 +30,10 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
 	var patches patches
 	verdicts := make([]policyVerdict, 0, len(policies))
-	req := newRequest(request)
-	defer func() { req.free() }()
+	req := policy.NewRequest(request)
+	defer func() { req.Free() }()
 	for _, p := range policies {
-		v, matches := askPolicy(ctx, p, &req.Request, true)
+		v, matches := askPolicy(ctx, p, req, true)
 		if !matches {
 			continue
 		}
@@ -46,8 +46,8 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 				patches.add(patch, object)
 				changed := *req.AdmissionRequest
 				changed.Object.Raw = object
-				req.free()
-				req = newRequest(&changed)
+				req.Free()
+				req = policy.NewRequest(&changed)
 			}
 		}
 		verdicts = append(verdicts, policyVerdict{p, v})

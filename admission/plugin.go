@@ -336,19 +336,14 @@ func (p *Plugin) mutates() bool {
 // decide asks the guest, and hands the call to the shadows that have sampled it.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
-func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) verdict {
-	sampled, any := p.background.sample()
-	if !any {
-		return p.ask(ctx, req, mutating)
+func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
+	if !p.background.none() {
+		if sampled, any := p.background.sample(); any {
+			told := new(policy.Answers)
+			ctx = policy.WithAnswers(ctx, told)
+			defer func() { offer(sampled, told, repeat(req, mutating, v, told)) }()
+		}
 	}
-	var told policy.Answers
-	v := p.ask(policy.WithAnswers(ctx, &told), req, mutating)
-	offer(sampled, &told, repeat(req, mutating, v, &told))
-	return v
-}
-
-// ask asks the guest.
-func (p *Plugin) ask(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
 	// Here it is known whose call it was, also if the plugin is a group's.
 	defer func() {
 		if r := recover(); r != nil {

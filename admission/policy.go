@@ -157,10 +157,15 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 		}
 	}()
 	var start time.Time
-	if p.rules().Observer != nil {
+	rules := p.rules()
+	if rules.Observer != nil {
 		start = time.Now()
 	}
-	matches, err := p.matcher().matches(ctx, req.AdmissionRequest)
+	var err error
+	matches = true
+	if m := p.matcher(); m != nil {
+		matches, err = m.matches(ctx, req.AdmissionRequest)
+	}
 	switch {
 	case err != nil:
 		v = failed(fmt.Errorf("policy %q: match: %w", p.Name(), err))
@@ -169,7 +174,10 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 	default:
 		v = p.decide(ctx, req, mutating)
 	}
-	return observed(ctx, p, req, mutating, start, v), true
+	if rules.Observer != nil || rules.Mode == Monitor {
+		v = observed(ctx, p, req, mutating, start, v)
+	}
+	return v, true
 }
 
 // observed tells the Observer of a verdict, and returns what it counts for: that of a

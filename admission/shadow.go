@@ -74,6 +74,9 @@ func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
+// none reports whether there are no copies, which is nearly always so.
+func (b *background) none() bool { return b.shadow.Shadow() == nil && b.profile.Shadow() == nil }
+
 // sample returns the shadow and the profile as far as they sample the next call.
 func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
 	for i, s := range [...]*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
@@ -149,14 +152,14 @@ func repeat(req *policy.Request, mutating bool, serving verdict, told *policy.An
 	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
-		req := newRequest(&request)
-		defer req.free()
+		req := policy.NewRequest(&request)
+		defer req.Free()
 		req.Raw = raw
 		told := told.Repeat()
-		v := candidate.ask(policy.WithAnswers(ctx, told), &req.Request, mutating)
+		v := candidate.decide(policy.WithAnswers(ctx, told), req, mutating)
 		o := shadow.Outcome{Detail: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
-		was, wasText := answerOf(ctx, &req.Request, &serving)
-		is, isText := answerOf(ctx, &req.Request, &v)
+		was, wasText := answerOf(ctx, req, &serving)
+		is, isText := answerOf(ctx, req, &v)
 		switch {
 		case told.Unknown != "":
 			o.Serving, o.Asked = was, told.Unknown

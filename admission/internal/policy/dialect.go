@@ -4,59 +4,10 @@ package policy
 
 import (
 	"context"
-	"sync"
-
-	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
-
-// Request is what a guest is asked about. It is the engine's, as all bytes of it are, and
-// valid until the verdicts of all policies are there: nothing may keep it.
-type Request struct {
-	*admissionv1.AdmissionRequest
-	// Envelope is the message kubewasm.admission.v1.Request.
-	Envelope []byte
-	// Proto returns the object and the old object as protobuf, nil if they have
-	// none, or why they are not made.
-	Proto func() (object, oldObject []byte, err error)
-	// Raw is the request of a raw review, which is JSON of the client's choice, nil for that
-	// of an API server. AdmissionRequest has its uid then, and Raw for its object.
-	Raw []byte
-
-	mu     sync.Mutex
-	bodies []body
-}
-
-// body is the request in the form of a dialect.
-type body struct {
-	dialect string
-	bytes   []byte
-}
-
-// Body returns what encode makes of the request in the form of a dialect, made
-// once for all plugins of it. It must not be changed.
-func (r *Request) Body(dialect string, encode func() []byte) []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.bodies {
-		if b.dialect == dialect {
-			return b.bytes
-		}
-	}
-	r.bodies = append(r.bodies, body{dialect, encode()})
-	return r.bodies[len(r.bodies)-1].bytes
-}
-
-// JSON returns what the dialects of Kubewarden call the request: the AdmissionRequest, or
-// what Raw is. It must not be changed.
-func (r *Request) JSON() []byte {
-	if r.Raw != nil {
-		return r.Raw
-	}
-	return r.Body("admission request", func() []byte { return AppendRequest(nil, r.AdmissionRequest) })
-}
 
 // Verdict is what a guest says about a request. It is read after the instance has gone to
 // another request, so none of its strings and bytes lie in the memory of a guest.
@@ -123,9 +74,3 @@ func CallOf(inst *host.Instance) *Call { return inst.State().(*Call) }
 
 // Reset ends a call.
 func (c *Call) Reset() { *c = Call{Own: c.Own} }
-
-// Forget drops what was made of the request.
-func (r *Request) Forget() {
-	clear(r.bodies)
-	r.bodies = r.bodies[:0]
-}

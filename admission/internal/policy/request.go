@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"sync"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/kubewasm/kubewasm/internal/admissionmsg"
+)
+
+// Request is what a guest is asked about. It is the engine's, as all bytes of it are, and
+// valid until the verdicts of all policies are there: nothing may keep it.
+type Request struct {
+	*admissionv1.AdmissionRequest
+	// Envelope is the message kubewasm.admission.v1.Request.
+	Envelope []byte
+	// Raw is the request of a raw review, which is JSON of the client's choice, nil for that
+	// of an API server. AdmissionRequest has its uid then, and Raw for its object.
+	Raw []byte
+
+	mu     sync.Mutex
+	bodies []body
+	proto  protobuf
+}
+
+// body is the request in the form of a dialect.
+type body struct {
+	dialect string
+	bytes   []byte
+}
+
+// protobuf is the objects as protobuf, once they are made.
+type protobuf struct {
+	once           sync.Once
+	object, oldObj []byte
+	err            error
+}
+
+// requests have the buffers of requests that were freed.
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// keepEnvelope is the size of the largest buffer that is used again. Nearly all
+// requests have less than 1 KiB; a user with very many groups has more.
+const keepEnvelope = 64 << 10
+
+// NewRequest returns the request for guests. The caller frees it.
+func NewRequest(request *admissionv1.AdmissionRequest) *Request {
+	r := requests.Get().(*Request)
+	r.AdmissionRequest = request
+	r.Envelope = admissionmsg.AppendRequest(r.Envelope[:0], request)
+	return r
+}
+
+// Free gives the buffers of the request back. It is not used after it.
+func (r *Request) Free() {
+	if cap(r.Envelope) > keepEnvelope {
+		return
+	}
+	clear(r.bodies)
+	*r = Request{Envelope: r.Envelope, bodies: r.bodies[:0]}
+	requests.Put(r)
+}
+
+// Proto returns the object and the old object as protobuf, nil if they have none, or why
+// they are not made. They are made once for all plugins.
+func (r *Request) Proto() (object, oldObject []byte, err error) {
+	r.proto.once.Do(func() { r.proto.object, r.proto.oldObj, r.proto.err = protoObjects(r.AdmissionRequest) })
+	return r.proto.object, r.proto.oldObj, r.proto.err
+}
+
+// Body returns what encode makes of the request in the form of a dialect, made
+// once for all plugins of it. It must not be changed.
+func (r *Request) Body(dialect string, encode func() []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.bodies {
+		if b.dialect == dialect {
+			return b.bytes
+		}
+	}
+	r.bodies = append(r.bodies, body{dialect, encode()})
+	return r.bodies[len(r.bodies)-1].bytes
+}
+
+// JSON returns what the dialects of Kubewarden call the request: the AdmissionRequest, or
+// what Raw is. It must not be changed.
+func (r *Request) JSON() []byte {
+	if r.Raw != nil {
+		return r.Raw
+	}
+	return r.Body("admission request", func() []byte { return AppendRequest(nil, r.AdmissionRequest) })
+}
