@@ -325,7 +325,7 @@ func TestHandlerServesAConverter(t *testing.T) {
 		{"metadata that are none", same, conversionReview(v1, `{"apiVersion":"stable.example.com/v1beta1","kind":"CronTab","metadata":[]}`), http.StatusBadRequest, `request.objects[0]: metadata is array, want object`},
 		{"objects that are no list", same, strings.Replace(conversionReview(v1), "[]", "{}", 1), http.StatusBadRequest, `request.objects is object, want array`},
 		{"two uids", same, strings.Replace(conversionReview(v1), `"uid":"uid-1"`, `"uid":"uid-1","uid":"uid-2"`, 1), http.StatusBadRequest, `request.uid occurs twice`},
-		{"an object with two kinds", same, conversionReview(v1, strings.Replace(tab, `"kind"`, `"kind":"Other","kind"`, 1)), http.StatusBadRequest, `request.objects[0]: object.kind occurs twice`},
+		{"an object with two kinds", same, conversionReview(v1, strings.Replace(tab, `"kind"`, `"kind":"Other","kind"`, 1)), http.StatusBadRequest, `request.objects[0]: kind occurs twice`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, out := answer(test.c, test.body)

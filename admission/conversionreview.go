@@ -36,46 +36,19 @@ func DecodeConversionReview(body []byte) (*ConversionRequest, error) {
 		err := stdjson.Unmarshal(body, &v)
 		return nil, fmt.Errorf("decode conversion review: %w", err)
 	}
-	d := decoder{}
+	var d decoder
 	var version, kind, uid, desired string
 	var request, objects json.Value
-	d.object("", body, func(key string, v json.Value) int {
-		switch key {
-		case "apiVersion":
-			d.text("apiVersion", v, &version)
-			return 1
-		case "kind":
-			d.text("kind", v, &kind)
-			return 2
-		case "request":
-			request = v
-			return 3
-		}
-		return 0
-	})
+	d.object(body, member{"apiVersion", &version}, member{"kind", &kind}, member{"request", &request})
 	if d.err == nil && (version != conversionVersion || kind != conversionKind) {
 		return nil, fmt.Errorf("body is %s %s, want %s %s", orNone(version), orNone(kind), conversionVersion, conversionKind)
 	}
-	if d.err == nil && (request == nil || request.IsNull()) {
+	if d.err == nil && request == nil {
 		return nil, errors.New("conversion review has no request")
 	}
-	d.object("request", request, func(key string, v json.Value) int {
-		switch key {
-		case "uid":
-			d.text("request.uid", v, &uid)
-			return 1
-		case "desiredAPIVersion":
-			d.text("request.desiredAPIVersion", v, &desired)
-			return 2
-		case "objects":
-			objects = v
-			return 3
-		}
-		return 0
-	})
-	if d.err == nil && objects.Kind() != json.KindArray && !nothingIn(objects) {
-		d.fail("request.objects", objects, "array")
-	}
+	d.path[0], d.depth = "request", 1
+	d.object(request, member{"uid", &uid}, member{"desiredAPIVersion", &desired}, member{"objects", &objects})
+	d.expect("objects", objects, json.KindArray)
 	if d.err != nil {
 		return nil, fmt.Errorf("decode conversion review: %w", d.err)
 	}
@@ -105,24 +78,11 @@ func (r *ConversionRequest) add(object json.Value) error {
 	if object.Kind() != json.KindObject {
 		return fmt.Errorf(" is %s, want object", object.Kind())
 	}
-	d := decoder{}
+	var d decoder
 	var version, kind string
-	d.object("object", object, func(key string, v json.Value) int {
-		switch key {
-		case "apiVersion":
-			d.text("apiVersion", v, &version)
-			return 1
-		case "kind":
-			d.text("kind", v, &kind)
-			return 2
-		case "metadata":
-			if v.Kind() != json.KindObject && !v.IsNull() {
-				d.fail("metadata", v, "object")
-			}
-			return 3
-		}
-		return 0
-	})
+	var metadata json.Value
+	d.object(object, member{"apiVersion", &version}, member{"kind", &kind}, member{"metadata", &metadata})
+	d.expect("metadata", metadata, json.KindObject)
 	if d.err != nil {
 		return fmt.Errorf(": %w", d.err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -38,223 +39,145 @@ func DecodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 		err := stdjson.Unmarshal(body, &v)
 		return nil, fmt.Errorf("decode admission review: %w", err)
 	}
-	d := decoder{}
+	var d decoder
 	var version, kind string
-	var request json.Value
-	d.object("", body, func(key string, v json.Value) int {
-		switch key {
-		case "apiVersion":
-			d.text("apiVersion", v, &version)
-			return 1
-		case "kind":
-			d.text("kind", v, &kind)
-			return 2
-		case "request":
-			request = v
-			return 3
-		}
-		return 0
-	})
-	if d.err == nil && (version != reviewVersion || kind != reviewKind) {
-		return nil, fmt.Errorf("body is %s %s, want %s %s", orNone(version), orNone(kind), reviewVersion, reviewKind)
-	}
-	if d.err == nil && request.IsNull() {
-		return nil, errors.New("admission review has no request")
-	}
-	r := new(admissionv1.AdmissionRequest)
-	d.request(request, r)
-	if d.err != nil {
+	var r *admissionv1.AdmissionRequest
+	d.object(body, member{"apiVersion", &version}, member{"kind", &kind}, member{"request", &r})
+	switch {
+	case d.err != nil:
 		return nil, fmt.Errorf("decode admission review: %w", d.err)
-	}
-	if r.UID == "" {
+	case version != reviewVersion || kind != reviewKind:
+		return nil, fmt.Errorf("body is %s %s, want %s %s", orNone(version), orNone(kind), reviewVersion, reviewKind)
+	case r == nil:
+		return nil, errors.New("admission review has no request")
+	case r.UID == "":
 		return nil, errors.New("request of the admission review has no uid")
 	}
 	return r, nil
 }
 
 // decoder decodes parts of a review and keeps the first mistake.
-type decoder struct{ err error }
+type decoder struct {
+	err error
+	// path has the names of the members that are being decoded, the outermost first.
+	path  [4]string
+	depth int
+}
 
-func (d *decoder) fail(field string, v json.Value, want string) {
+// member is what an object may have, and a pointer to what it becomes.
+type member struct {
+	name string
+	to   any
+}
+
+// fail notes a mistake in what is being decoded.
+func (d *decoder) fail(mistake string) {
 	if d.err == nil {
-		d.err = fmt.Errorf("%s is %s, want %s", field, v.Kind(), want)
+		d.err = errors.New(cmp.Or(strings.Join(d.path[:d.depth], "."), "the body") + " " + mistake)
 	}
 }
 
-// object decodes the members of an object; null has none. member returns a number
-// of its own, 1 to 63, for each name that it knows, and 0 for others.
-func (d *decoder) object(field string, v json.Value, member func(key string, v json.Value) int) {
-	if kind := v.Kind(); kind == json.KindNull || kind == json.KindNone {
-		return
-	} else if kind != json.KindObject {
-		d.fail(cmp.Or(field, "the body"), v, "object")
+// expect fails unless the member that became v is of a kind, null or missing.
+func (d *decoder) expect(name string, v json.Value, want json.Kind) {
+	if kind := v.Kind(); v != nil && kind != want {
+		d.path[d.depth] = name
+		d.depth++
+		d.fail("is " + kind.String() + ", want " + want.String())
+		d.depth--
+	}
+}
+
+// object decodes the members of an object, none of which may occur twice, and passes over
+// others. null has none.
+func (d *decoder) object(v json.Value, members ...member) {
+	if kind := v.Kind(); kind != json.KindObject {
+		if kind != json.KindNull && kind != json.KindNone {
+			d.fail("is " + kind.String() + ", want object")
+		}
 		return
 	}
 	seen := uint64(0)
 	for m := json.Object(v); m.Next(); {
-		n := member(m.Key(), m.Value())
-		if n != 0 && seen&(1<<n) != 0 && d.err == nil {
-			if field != "" {
-				field += "."
+		key := m.Key()
+		i := slices.IndexFunc(members, func(known member) bool { return known.name == key })
+		if i < 0 {
+			continue
+		}
+		d.path[d.depth] = key
+		d.depth++
+		if seen&(1<<i) != 0 {
+			d.fail("occurs twice")
+		}
+		seen |= 1 << i
+		d.value(m.Value(), members[i].to)
+		d.depth--
+	}
+}
+
+// value decodes a value into what to points to; null leaves that as it is.
+func (d *decoder) value(v json.Value, to any) {
+	kind := v.Kind()
+	if kind == json.KindNull {
+		return
+	}
+	want := json.KindObject
+	switch to := to.(type) {
+	case *string:
+		want = json.KindString
+		*to, _ = v.Text()
+	case **bool:
+		want = json.KindBool
+		is, _ := v.Bool()
+		*to = &is
+	case *[]string:
+		want = json.KindArray
+		n := 0
+		for e := json.Array(v); e.Next(); {
+			n++
+		}
+		*to = make([]string, n)
+		e := json.Array(v)
+		for i := 0; e.Next(); i++ {
+			d.value(e.Value(), &(*to)[i])
+		}
+	case *json.Value: // Of any kind.
+		want, *to = kind, v
+	case *runtime.RawExtension:
+		want, to.Raw = kind, v
+	case *metav1.GroupVersionKind:
+		d.object(v, member{"group", &to.Group}, member{"version", &to.Version}, member{"kind", &to.Kind})
+	case *metav1.GroupVersionResource:
+		d.object(v, member{"group", &to.Group}, member{"version", &to.Version}, member{"resource", &to.Resource})
+	case **metav1.GroupVersionKind:
+		*to = new(metav1.GroupVersionKind)
+		d.value(v, *to)
+	case **metav1.GroupVersionResource:
+		*to = new(metav1.GroupVersionResource)
+		d.value(v, *to)
+	case *authenticationv1.UserInfo:
+		d.object(v, member{"username", &to.Username}, member{"uid", &to.UID}, member{"groups", &to.Groups}, member{"extra", &to.Extra})
+	case *map[string]authenticationv1.ExtraValue:
+		*to = map[string]authenticationv1.ExtraValue{}
+		var values []string
+		for m := json.Object(v); m.Next(); {
+			if _, ok := (*to)[m.Key()]; ok {
+				d.fail("has a member that occurs twice")
 			}
-			d.err = fmt.Errorf("%s%s occurs twice", field, m.Key())
+			values = nil
+			d.value(m.Value(), &values)
+			(*to)[m.Key()] = values
 		}
-		seen |= 1 << n
+	case **admissionv1.AdmissionRequest:
+		r := new(admissionv1.AdmissionRequest)
+		*to = r
+		d.object(v, member{"uid", (*string)(&r.UID)}, member{"kind", &r.Kind}, member{"resource", &r.Resource}, member{"subResource", &r.SubResource},
+			member{"requestKind", &r.RequestKind}, member{"requestResource", &r.RequestResource}, member{"requestSubResource", &r.RequestSubResource},
+			member{"name", &r.Name}, member{"namespace", &r.Namespace}, member{"operation", (*string)(&r.Operation)}, member{"userInfo", &r.UserInfo},
+			member{"object", &r.Object}, member{"oldObject", &r.OldObject}, member{"dryRun", &r.DryRun}, member{"options", &r.Options})
 	}
-}
-
-// text decodes a string; null is none.
-func (d *decoder) text(field string, v json.Value, to *string) {
-	s, ok := v.Text()
-	if !ok && v.Kind() != json.KindNull {
-		d.fail(field, v, "string")
+	if kind != want {
+		d.fail("is " + kind.String() + ", want " + want.String())
 	}
-	*to = s
-}
-
-func (d *decoder) request(v json.Value, r *admissionv1.AdmissionRequest) {
-	d.object("request", v, func(key string, v json.Value) int {
-		switch key {
-		case "uid":
-			d.text("request.uid", v, (*string)(&r.UID))
-			return 1
-		case "kind":
-			d.triple("request.kind", "kind", v, &r.Kind.Group, &r.Kind.Version, &r.Kind.Kind)
-			return 2
-		case "resource":
-			d.triple("request.resource", "resource", v, &r.Resource.Group, &r.Resource.Version, &r.Resource.Resource)
-			return 3
-		case "subResource":
-			d.text("request.subResource", v, &r.SubResource)
-			return 4
-		case "requestKind":
-			if v.Kind() != json.KindNull {
-				r.RequestKind = new(metav1.GroupVersionKind)
-				d.triple("request.requestKind", "kind", v, &r.RequestKind.Group, &r.RequestKind.Version, &r.RequestKind.Kind)
-			}
-			return 5
-		case "requestResource":
-			if v.Kind() != json.KindNull {
-				r.RequestResource = new(metav1.GroupVersionResource)
-				d.triple("request.requestResource", "resource", v, &r.RequestResource.Group, &r.RequestResource.Version, &r.RequestResource.Resource)
-			}
-			return 6
-		case "requestSubResource":
-			d.text("request.requestSubResource", v, &r.RequestSubResource)
-			return 7
-		case "name":
-			d.text("request.name", v, &r.Name)
-			return 8
-		case "namespace":
-			d.text("request.namespace", v, &r.Namespace)
-			return 9
-		case "operation":
-			d.text("request.operation", v, (*string)(&r.Operation))
-			return 10
-		case "userInfo":
-			d.userInfo(v, &r.UserInfo)
-			return 11
-		case "object":
-			d.raw(v, &r.Object)
-			return 12
-		case "oldObject":
-			d.raw(v, &r.OldObject)
-			return 13
-		case "dryRun":
-			if v.Kind() != json.KindNull {
-				dryRun, ok := v.Bool()
-				if !ok {
-					d.fail("request.dryRun", v, "bool")
-				}
-				r.DryRun = &dryRun
-			}
-			return 14
-		case "options":
-			d.raw(v, &r.Options)
-			return 15
-		}
-		return 0
-	})
-}
-
-// raw keeps the bytes of an object; null is none.
-func (d *decoder) raw(v json.Value, to *runtime.RawExtension) {
-	if v.Kind() != json.KindNull {
-		to.Raw = v
-	}
-}
-
-// triple decodes a group, a version and a kind or resource, whose member is last.
-func (d *decoder) triple(field, last string, v json.Value, group, version, name *string) {
-	d.object(field, v, func(key string, v json.Value) int {
-		switch key {
-		case "group":
-			d.text(field+".group", v, group)
-			return 1
-		case "version":
-			d.text(field+".version", v, version)
-			return 2
-		case last:
-			d.text(field+"."+last, v, name)
-			return 3
-		}
-		return 0
-	})
-}
-
-func (d *decoder) userInfo(v json.Value, to *authenticationv1.UserInfo) {
-	d.object("request.userInfo", v, func(key string, v json.Value) int {
-		switch key {
-		case "username":
-			d.text("request.userInfo.username", v, &to.Username)
-			return 1
-		case "uid":
-			d.text("request.userInfo.uid", v, &to.UID)
-			return 2
-		case "groups":
-			to.Groups = d.texts("request.userInfo.groups", v)
-			return 3
-		case "extra":
-			d.extra(v, to)
-			return 4
-		}
-		return 0
-	})
-}
-
-// texts decodes a list of strings: null is none, and an empty list is one.
-func (d *decoder) texts(field string, v json.Value) []string {
-	switch v.Kind() {
-	case json.KindNull:
-		return nil
-	case json.KindArray:
-	default:
-		d.fail(field, v, "array")
-		return nil
-	}
-	n := 0
-	for e := json.Array(v); e.Next(); {
-		n++
-	}
-	list := make([]string, n)
-	e := json.Array(v)
-	for i := 0; e.Next(); i++ {
-		d.text(field, e.Value(), &list[i])
-	}
-	return list
-}
-
-func (d *decoder) extra(v json.Value, to *authenticationv1.UserInfo) {
-	if v.Kind() == json.KindObject {
-		to.Extra = map[string]authenticationv1.ExtraValue{}
-	}
-	d.object("request.userInfo.extra", v, func(key string, v json.Value) int {
-		if _, ok := to.Extra[key]; ok && d.err == nil {
-			d.err = fmt.Errorf("request.userInfo.extra.%s occurs twice", key)
-		}
-		to.Extra[key] = d.texts("request.userInfo.extra", v)
-		return 0
-	})
 }
 
 // appendReview appends the review that carries a response to dst, as
