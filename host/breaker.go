@@ -37,7 +37,7 @@ const (
 	defaultMaxBackoff = 5 * time.Minute
 )
 
-// breaker counts the failures of a plugin. A plugin that works costs one load of
+// breaker counts the failures of a plugin that may be disabled. A plugin that works costs one load of
 // level for each call.
 type breaker struct {
 	cfg CircuitBreaker
@@ -73,7 +73,7 @@ func (b *breaker) reason() string {
 // one caller is let through, and the others are refused until its call has
 // ended.
 func (b *breaker) allow() error {
-	if b.cfg.After == 0 || b.level.Load() < b.limit() {
+	if b.level.Load() < b.limit() {
 		return nil
 	}
 	until, now := b.until.Load(), time.Now()
@@ -88,7 +88,7 @@ func (b *breaker) allow() error {
 
 // open reports whether the plugin is disabled now.
 func (b *breaker) open() bool {
-	return b.cfg.After != 0 && b.level.Load() >= b.limit() && time.Now().UnixNano() < b.until.Load()
+	return b.level.Load() >= b.limit() && time.Now().UnixNano() < b.until.Load()
 }
 
 // succeeded records a call that returned.
@@ -110,16 +110,10 @@ func (b *breaker) succeeded() {
 
 // failed records a call that did not return.
 func (b *breaker) failed() {
-	if b.cfg.After == 0 {
-		return
-	}
 	if level := b.level.Add(failure); level >= b.limit() {
 		b.until.Store(time.Now().Add(b.backoff(level)).UnixNano())
 	}
 }
-
-// reset brings the plugin back.
-func (b *breaker) reset() { b.level.Store(0) }
 
 // backoff returns for how long a level disables the plugin.
 func (b *breaker) backoff(level int64) time.Duration {

@@ -68,8 +68,10 @@ func (h *Hold) Acquire(ctx context.Context) (*Instance, error) {
 
 func (h *Hold) acquire(ctx context.Context) (*Instance, error) {
 	v := h.version
-	if err := v.plugin.breaker.allow(); err != nil {
-		return nil, err
+	if b := v.plugin.breaker; b != nil {
+		if err := b.allow(); err != nil {
+			return nil, err
+		}
 	}
 	select {
 	case <-h.turn:

@@ -231,14 +231,18 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	if err != nil {
 		trap := newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
 		if !errors.Is(err, context.Canceled) { // The caller's fault, not the plugin's.
-			i.plugin.breaker.failed()
+			if b := i.plugin.breaker; b != nil {
+				b.failed()
+			}
 			if l := i.plugin.cfg.Logger; l != nil {
 				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
 			}
 		}
 		err = trap
 	} else {
-		i.plugin.breaker.succeeded()
+		if b := i.plugin.breaker; b != nil {
+			b.succeeded()
+		}
 		i.broken = false
 	}
 	if i.tape != nil {

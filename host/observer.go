@@ -151,7 +151,7 @@ type Stats struct {
 // Stats returns the state of the plugin.
 func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
-	s := Stats{Disabled: p.breaker.open()}
+	s := Stats{Disabled: p.breaker != nil && p.breaker.open()}
 	if v.snapshot != nil {
 		s.MemoryBytes = v.snapshot.size
 	}

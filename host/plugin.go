@@ -19,7 +19,8 @@ type Plugin struct {
 	cfg     Config
 	adapter Adapter
 	runtime *Runtime
-	breaker breaker
+	// breaker is nil if the plugin is never disabled.
+	breaker *breaker
 	// tapes is nil if calls are not recorded; stopRecording ends the use of it.
 	tapes         record.Tapes
 	stopRecording func() error
@@ -49,7 +50,9 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		return nil, err
 	}
 	p := &Plugin{cfg: cfg, adapter: adapter, runtime: rt}
-	p.breaker.cfg = cfg.CircuitBreaker
+	if cfg.CircuitBreaker.After != 0 {
+		p.breaker = &breaker{cfg: cfg.CircuitBreaker}
+	}
 	// Until the plugin is registered, Close has only this to wait for.
 	if err := rt.begin(cfg.Name); err != nil {
 		return nil, err
@@ -98,8 +101,10 @@ func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acqu
 // acquire takes an instance of the pinned version or, if that is nil, of the one that
 // serves new calls. It takes again unless that is nil or gone.
 func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) (inst *Instance, err error) {
-	if err = p.breaker.allow(); err != nil {
-		err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
+	if p.breaker != nil {
+		if err = p.breaker.allow(); err != nil {
+			err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
+		}
 	}
 	for err == nil {
 		v := pinned
@@ -262,7 +267,9 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 			v.close(context.WithoutCancel(ctx)))
 	}
 	p.current.Store(v)
-	p.breaker.reset()
+	if p.breaker != nil {
+		p.breaker.level.Store(0) // The new version has not failed.
+	}
 	p.retire(old)
 	return nil
 }
