@@ -226,7 +226,9 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 		i.failed = err
 		panic(err)
 	}
-	i.shrink(fn, e.Name)
+	if i.version.handles.stackOf(*fn) > maxIdleStack {
+		*fn = i.module.ExportedFunction(e.Name)
+	}
 	i.hostCall = hostCall
 	if i.tape != nil {
 		i.tape.Result(record.Invoked, stack[:], e.Results)

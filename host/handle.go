@@ -10,7 +10,7 @@ import (
 // maxIdleStack is how much stack a handle of a function keeps between two calls.
 // Each handle has a stack of its own, in Go's heap. It begins with 10 KiB, doubles
 // whenever a call needs more, up to 32 MiB with the default of Limits.StackBytes,
-// and never shrinks.
+// and never shrinks. So a handle that has more after its call gives way to a new one.
 const maxIdleStack = 128 << 10
 
 // handles locates the stacks of the handles of a guest's functions. wazero has no
@@ -48,12 +48,4 @@ func (h *handles) stackOf(fn api.Function) int {
 		return 0
 	}
 	return len(*(*[]byte)(unsafe.Add(w.data, h.stack)))
-}
-
-// shrink replaces a handle of the named export, whose call has returned, if its
-// stack has grown.
-func (i *Instance) shrink(fn *api.Function, name string) {
-	if i.version.handles.stackOf(*fn) > maxIdleStack {
-		*fn = i.module.ExportedFunction(name)
-	}
 }

@@ -76,7 +76,7 @@ type Instance struct {
 	tape *record.Tape
 	used bool
 	skip int
-	// releases counts those since the start or a reset, for an Adapter with ResetGrown.
+	// releases counts those since the start or a reset, for version.grown.
 	releases int
 	// results are the types of those of the call that is recorded.
 	results []abi.ValueType
@@ -170,8 +170,8 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind 
 	}
 	i.nested = 1
 	err = (*fn).CallWithStack(&i.ctx, i.stack[:])
-	if err = i.end(ctx, name, start, err); !i.broken {
-		i.shrink(fn, name)
+	if err = i.end(ctx, name, start, err); !i.broken && i.version.handles.stackOf(*fn) > maxIdleStack {
+		*fn = i.module.ExportedFunction(name) // A handle with a small stack.
 	}
 	return i.stack[0], err
 }
@@ -294,7 +294,9 @@ func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel)
 // that it lent must be used afterwards.
 func (i *Instance) Release() {
 	v := i.version
-	ended := i.hold == nil && (v.tapes != nil && i.sequenceOver() || i.plugin.adapter.ResetGrown && i.grown())
+	i.releases++
+	grown := v.grown != 0 && i.releases >= grownCalls && uint64(i.memory.Size()) >= v.grown
+	ended := i.hold == nil && (v.tapes != nil && i.sequenceOver() || grown)
 	if i.broken || i.spent || ended || i.plugin.cfg.Reset == ResetPerCall {
 		routine := ended && !i.broken && !i.spent
 		restored := v.restore(i)
@@ -324,14 +326,6 @@ const (
 	grownBytes = 256 << 10
 	grownCalls = 16
 )
-
-// grown counts a release, and reports whether the instance is to be reset since its memory has
-// grown.
-func (i *Instance) grown() bool {
-	i.releases++
-	s := i.version.snapshot
-	return i.releases >= grownCalls && i.version.dialect == nil && s != nil && uint64(i.memory.Size()) >= s.size+grownBytes
-}
 
 // renew drops the host's state of a guest that was restored: it belongs to memory
 // that is gone.

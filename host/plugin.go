@@ -111,7 +111,12 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 		if v == nil {
 			v = p.current.Load()
 		}
-		if inst, err = v.acquire(ctx, again); err == nil {
+		if inst, err = v.pool.acquire(ctx, again); err != nil {
+			err = fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
+		} else if inst == nil {
+			inst, err = v.another(ctx)
+		}
+		if err == nil {
 			inst.swept = false
 			if v.tapes != nil {
 				inst.record()
@@ -133,36 +138,29 @@ func (p *Plugin) refused(ctx context.Context, err error) {
 	}
 }
 
-// acquire takes an instance of the version. It makes one if none is idle and the limit
-// allows it, and waits for one otherwise, also if there is no memory for another. It takes
-// again, or waits for that, unless that is nil or gone.
-func (v *version) acquire(ctx context.Context, again *Instance) (*Instance, error) {
-	if again != nil && again.version == v {
-		if inst, err := v.pool.acquireAgain(ctx, again); inst != nil || err != nil {
-			return inst, err
-		}
-	}
-	inst, err := v.pool.acquire(ctx)
-	for err == nil && inst == nil {
-		if inst, err = v.instantiate(ctx); err == nil {
+// another makes an instance, for which the pool has reserved room. If there is no memory
+// for it, it waits for one of another caller.
+func (v *version) another(ctx context.Context) (*Instance, error) {
+	for {
+		inst, full := v.instantiate(ctx)
+		switch {
+		case full == nil:
 			return inst, nil
-		}
-		if !errors.Is(err, ErrMemory) {
+		case !errors.Is(full, ErrMemory):
 			v.pool.forget()
-			return nil, err
+			return nil, full
 		}
 		// Other instances of the plugin have memory, and will be free.
-		full := err
-		if inst, err = v.pool.waitInstead(ctx); errors.Is(err, errNoOther) {
+		inst, err := v.pool.waitInstead(ctx)
+		switch {
+		case errors.Is(err, errNoOther):
 			return nil, full
-		} else if err != nil {
-			err = fmt.Errorf("%w; %w", err, full)
+		case err != nil:
+			return nil, fmt.Errorf("plugin %q: %w; %w", v.plugin.cfg.Name, err, full)
+		case inst != nil:
+			return inst, nil
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("plugin %q: %w", v.plugin.cfg.Name, err)
-	}
-	return inst, nil
 }
 
 // Pin keeps a version of a plugin: calls through it run that version even after

@@ -134,8 +134,14 @@ func (p *pool) idle() (n int) {
 }
 
 // acquire takes an idle instance, or nil when the caller may make one; it must
-// then call either put or forget. It waits while the limit is reached.
-func (p *pool) acquire(ctx context.Context) (*Instance, error) {
+// then call either put or forget. It waits while the limit is reached. It takes again, or
+// waits for that, unless that is nil, gone, or of another pool.
+func (p *pool) acquire(ctx context.Context, again *Instance) (*Instance, error) {
+	if again != nil && again.version.pool == p {
+		if inst, err := p.acquireAgain(ctx, again); inst != nil || err != nil {
+			return inst, err
+		}
+	}
 	if p.rare.Load() == 0 {
 		if inst := p.take(); inst != nil {
 			return inst, nil

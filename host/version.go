@@ -42,7 +42,10 @@ type version struct {
 	// nil if the guest has state that a snapshot does not capture. base is that of the
 	// module before its configuration; nil if it is not shared.
 	snapshot, base *snapshot
-	pool           *pool
+	// grown is the size of a memory that has grown so much that its instance is reset, see
+	// [Adapter.ResetGrown]; 0 if none is.
+	grown uint64
+	pool  *pool
 	// tapes makes the tapes of recorded instances, nil if none is.
 	tapes *record.VersionTape
 

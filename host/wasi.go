@@ -300,7 +300,9 @@ func randomGet(inst *Instance, args []uint64) uint64 {
 	granted := slices.Contains(inst.plugin.cfg.Grants, GrantRandom)
 	for len(buf) > 0 {
 		next := buf[:min(len(buf), piece)]
-		inst.pay(randomFuel * len(next))
+		if inst.meter.charge(randomFuel * len(next)); inst.meter.dry {
+			inst.look()
+		}
 		if granted {
 			if outside := inst.plugin.adapter.Outside; outside != nil {
 				outside.Random(inst, next)
