@@ -99,8 +99,8 @@ type function struct {
 type callContext struct {
 	parent context.Context
 	inst   *Instance
-	// instantiation answers wazero while it makes the instance, nil afterwards.
-	instantiation context.Context
+	// values has what wazero looks for while it makes the instance, and nothing afterwards.
+	values context.Context
 }
 
 func (c *callContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
@@ -109,12 +109,7 @@ func (c *callContext) Err() error                  { return c.parent.Err() }
 
 // Value hides the caller's values: wazero looks for its own keys in every call,
 // and a guest needs none.
-func (c *callContext) Value(key any) any {
-	if c.instantiation != nil {
-		return c.instantiation.Value(key)
-	}
-	return nil
-}
+func (c *callContext) Value(key any) any { return c.values.Value(key) }
 
 // Plugin returns the plugin that the instance belongs to.
 func (i *Instance) Plugin() *Plugin { return i.plugin }
@@ -218,7 +213,9 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	if err == nil {
 		err = i.failed
 	}
-	if overdrawn := i.meter.end(); err == nil && overdrawn {
+	// A guest checks its counter where it enters functions and loops, so the instructions
+	// after the last of them are checked only here.
+	if i.meter.rest = i.meter.get(); err == nil && i.meter.rest+i.meter.left < 0 {
 		err = fuelError(i.version.limits.Fuel)
 	}
 	if i.tree != nil {

@@ -60,14 +60,6 @@ func (m *meter) begin(fuel int64) {
 	m.left, m.deadline = fuel-slice, time.Time{}
 }
 
-// end records the rest of the slice, and reports whether the call has used more
-// than its fuel. A guest checks its counter where it enters functions and loops, so
-// the instructions after the last of them are checked only here.
-func (m *meter) end() (overdrawn bool) {
-	m.rest = m.get()
-	return m.rest+m.left < 0
-}
-
 // align ends the slice between two calls, so that the next one begins as after every reset.
 func (m *meter) align() {
 	m.granted = m.clock()

@@ -278,7 +278,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	}()
 	// The start functions are called below, under the same rules as any other
 	// function. A start section runs within InstantiateModule.
-	inst.calling, inst.ctx.instantiation = "start", allocatorContext(inst.linear)
+	inst.calling, inst.ctx.values = "start", allocatorContext(inst.linear)
 	if owner := v.plugin.cfg.Profiler; owner != nil {
 		if inst.tree, err = v.compiled.newCallTree(owner); err != nil {
 			return nil, fmt.Errorf("plugin %q: %w", v.plugin.cfg.Name, err)
@@ -289,7 +289,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 			}
 		}()
 		inst.meter.tree = inst.tree
-		inst.ctx.instantiation = inst.tree.context(inst.ctx.instantiation)
+		inst.ctx.values = inst.tree.context(inst.ctx.values)
 	}
 	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, moduleConfig)
 	if err != nil {
@@ -301,7 +301,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		}
 		return nil, &ModuleError{Plugin: v.plugin.cfg.Name, Err: shorten(err)}
 	}
-	inst.ctx.instantiation = nil
+	inst.ctx.values = context.Background()
 	inst.module, inst.memory = module, module.ExportedMemory(memoryExport)
 	inst.meter.bind(module)
 	if v.snapshot == nil {
