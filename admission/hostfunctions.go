@@ -1,8 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
@@ -24,10 +27,10 @@ func (p *Plugin) hostFunctions() []host.Import {
 // ofRequest are the host functions about a request. Between calls there is none, which a
 // guest reads as nothing.
 var ofRequest = []host.Import{
-	reads("request", func(r *policy.Request) []byte { return r.Envelope }),
-	reads("object", func(r *policy.Request) []byte { return r.Object.Raw }),
-	reads("old_object", func(r *policy.Request) []byte { return r.OldObject.Raw }),
-	reads("options", func(r *policy.Request) []byte { return r.Options.Raw }),
+	host.ToGuest(abi.KindAdmission.Module(), "request", func(inst *host.Instance) []byte { return asked(inst).Envelope }),
+	host.ToGuest(abi.KindAdmission.Module(), "object", func(inst *host.Instance) []byte { return asked(inst).Object.Raw }),
+	host.ToGuest(abi.KindAdmission.Module(), "old_object", func(inst *host.Instance) []byte { return asked(inst).OldObject.Raw }),
+	host.ToGuest(abi.KindAdmission.Module(), "options", func(inst *host.Instance) []byte { return asked(inst).Options.Raw }),
 	host.ToGuest(abi.KindAdmission.Module(), "object_proto", func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)
 		confide(inst)
@@ -64,19 +67,15 @@ var ofRequest = []host.Import{
 	}),
 }
 
-// reads returns the import of a function that hands a part of the request over.
-func reads(name string, part func(r *policy.Request) []byte) host.Import {
-	return host.ToGuest(abi.KindAdmission.Module(), name, func(inst *host.Instance) []byte {
-		if r := policy.CallOf(inst).Request; r != nil {
-			return part(r)
-		}
-		return nil
-	})
-}
+// none is what is asked between calls.
+var none = &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest)}
+
+// asked returns the request of the call that runs.
+func asked(inst *host.Instance) *policy.Request { return cmp.Or(policy.CallOf(inst).Request, none) }
 
 // confide has a recording mask the objects of a request about Secrets.
 func confide(inst *host.Instance) {
-	if r := policy.CallOf(inst).Request; r != nil && r.Kind.Group == "" && r.Kind.Kind == "Secret" {
+	if r := asked(inst); r.Kind.Group == "" && r.Kind.Kind == "Secret" {
 		inst.Confidential()
 	}
 }
