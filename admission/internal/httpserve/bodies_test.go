@@ -123,3 +123,61 @@ func TestBodiesThatHaveBegunCanEnd(t *testing.T) {
 		t.Errorf("%d bytes are held", got)
 	}
 }
+
+// Who shares the limit of an address: connections from it, and from the 64 bits of IPv6 that a
+// client has.
+func TestBodiesOfOneAddress(t *testing.T) {
+	for name, test := range map[string]struct {
+		first, second string
+		shared        bool
+	}{
+		"two connections":           {"10.0.0.1:1000", "10.0.0.1:1001", true},
+		"two addresses":             {"10.0.0.1:1000", "10.0.0.2:1000", false},
+		"an address of IPv4 in two": {"10.0.0.1:1000", "[::ffff:10.0.0.1]:1001", true},
+		"two of one network":        {"[2001:db8::1]:1000", "[2001:db8::2]:1000", true},
+		"two zones":                 {"[fe80::1%eth0]:1000", "[fe80::1%eth1]:1000", true},
+		"two networks":              {"[2001:db8::1]:1000", "[2001:db8:0:1::1]:1000", false},
+		"two sockets":               {"@", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bodies := httpserve.NewBodies(httpserve.BodyLimits{Bytes: 1 << 20, AddressBytes: 64 << 10, Wait: time.Millisecond})
+			read := func(remote string) (*httpserve.Body, *httpserve.BodyError) {
+				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", 40<<10)))
+				r.RemoteAddr = remote
+				return bodies.Read(t.Context(), httptest.NewRecorder(), r, 1<<20)
+			}
+			first, err := read(test.first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Release()
+			second, err := read(test.second)
+			switch {
+			case err == nil && test.shared:
+				t.Error("the second body is read")
+			case err == nil:
+				second.Release()
+			case !test.shared || err.Code != http.StatusTooManyRequests:
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A body that is too long is told by its beginning, however short the limit is.
+func TestBeginningOfABodyThatIsTooLong(t *testing.T) {
+	for name, length := range map[string]int64{"announced": 2000, "in chunks": -1} {
+		t.Run(name, func(t *testing.T) {
+			bodies := httpserve.NewBodies(httpserve.BodyLimits{})
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", 2000)))
+			r.ContentLength = length
+			_, err := bodies.Read(t.Context(), httptest.NewRecorder(), r, 1000)
+			if err == nil || err.Code != http.StatusRequestEntityTooLarge || len(err.Beginning) < 1000 {
+				t.Errorf("error is %+v", err)
+			}
+			if got := bodies.Held(); got != 0 {
+				t.Errorf("%d bytes are held", got)
+			}
+		})
+	}
+}
