@@ -138,15 +138,17 @@ func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) 
 	}
 	before := f.listed
 	f.listed = listed
-	if f.Heard.IsZero() || !inferred && begun.Sub(f.Heard) > listIsLate {
+	switch {
+	case f.Heard.IsZero():
+		f.Asked = listed // All that was known is from the last list.
+	case !inferred && begun.Sub(f.Heard) > listIsLate:
 		f.Asked = f.Asked.Select(hookmsg.AllFields &^ sameFields(f.Asked, before)).Overlay(listed)
-		return
+	default:
+		f.Asked = listed.Overlay(f.Asked)
+		if !inferred && before != nil && begun.After(f.Heard) {
+			f.Asked = f.Asked.Overlay(listed.Select(hookmsg.AllFields &^ sameFields(listed, before)))
+		}
 	}
-	asked := listed.Overlay(f.Asked)
-	if !inferred && before != nil && begun.After(f.Heard) {
-		asked = asked.Overlay(listed.Select(hookmsg.AllFields &^ sameFields(listed, before)))
-	}
-	f.Asked = asked
 }
 
 // sameFields returns the fields with one value that both set to the same.
