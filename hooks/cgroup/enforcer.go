@@ -349,7 +349,12 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		// The errors are looked at one by one.
 		report.Changes, _ = p.run(ctx)
 		if len(report.Changes) != 0 && ctx.Err() == nil {
-			e.verify(ctx, p, targets, skip, report)
+			// Once more, since another writer may have changed a file in between, which must
+			// not pass for the kernel's normal form of the value; and a value that the kernel
+			// refused may have waited for one that was written after it.
+			p = e.applier.plan(targets, &e.dirs, skip)
+			more, _ := p.run(ctx)
+			report.Changes = append(report.Changes, more...)
 		}
 	}
 	for _, c := range report.Changes {
@@ -380,32 +385,6 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 	if len(report.Changes) != 0 && e.waiting != 0 {
 		e.retryRelated(report.Changes, now)
 	}
-}
-
-// verify plans and writes once more. Another writer may have changed a file in between,
-// which must not pass for the kernel's normal form of the value; and a value that the
-// kernel refused may have waited for one that was written after it. The reads and errors
-// of verify replace those of p.
-func (e *Enforcer) verify(ctx context.Context, p *plan, targets []Target, skip func(string, hookmsg.Fields, string) bool, report *Report) {
-	again := map[string]bool{}
-	for _, c := range report.Changes {
-		again[c.Cgroup] = true
-	}
-	for _, err := range p.errs {
-		switch CauseOf(err) {
-		case causeBusy, causeBeyondParent, causeInvalid:
-			cgroup, _, _ := whose(err)
-			again[cgroup] = true
-		}
-	}
-	q := e.applier.plan(slices.DeleteFunc(targets, func(t Target) bool { return !again[t.Cgroup] }), &e.dirs, skip)
-	more, _ := q.run(ctx)
-	report.Changes = append(report.Changes, more...)
-	p.errs = append(slices.DeleteFunc(p.errs, func(err error) bool {
-		cgroup, _, _ := whose(err)
-		return again[cgroup]
-	}), q.errs...)
-	p.reads = append(slices.DeleteFunc(p.reads, func(r reading) bool { return again[r.cgroup] }), q.reads...)
 }
 
 // whose returns the cgroup, the field and the file of an error; the file is empty if the
