@@ -45,9 +45,8 @@ type Layout struct {
 	Scope string
 }
 
-// parts returns the names that make up the path of a class or, with a UID, of a
-// pod.
-func parts(class hookmsg.QOSClass, uid string) []string {
+// path returns the path of a class or, with a UID, of a pod.
+func (l Layout) path(class hookmsg.QOSClass, uid string) string {
 	names := []string{"kubepods"}
 	switch class {
 	case hookmsg.QOSBurstable:
@@ -58,10 +57,6 @@ func parts(class hookmsg.QOSClass, uid string) []string {
 	if uid != "" {
 		names = append(names, "pod"+uid)
 	}
-	return names
-}
-
-func (l Layout) join(names []string) string {
 	root := strings.Trim(l.Root, "/")
 	if l.Driver != Systemd {
 		return path.Join(root, path.Join(names...))
@@ -95,10 +90,10 @@ func expandSlice(slice string) string {
 
 // QOS returns the cgroup above the pods of a class. Guaranteed pods lie in the
 // one above all classes.
-func (l Layout) QOS(class hookmsg.QOSClass) string { return l.join(parts(class, "")) }
+func (l Layout) QOS(class hookmsg.QOSClass) string { return l.path(class, "") }
 
 // Pod returns the cgroup of a pod.
-func (l Layout) Pod(class hookmsg.QOSClass, uid string) string { return l.join(parts(class, uid)) }
+func (l Layout) Pod(class hookmsg.QOSClass, uid string) string { return l.path(class, uid) }
 
 // Container returns the cgroup of a container in its pod's.
 func (l Layout) Container(pod, id string) string {
