@@ -198,8 +198,8 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	start := time.Now()
 	var wanted []Target
 	if len(cgroups) == 0 {
-		if e.all == nil || e.state.moved(e.version) {
-			e.all, e.version = e.state.snapshot()
+		if all, version := e.state.since(e.version); version != e.version {
+			e.all, e.version = all, version
 			for cgroup := range e.cgroups {
 				if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(t Target, cgroup string) int { return strings.Compare(t.Cgroup, cgroup) }); !ok {
 					e.forget(cgroup) // It has left the state.
@@ -234,7 +234,8 @@ func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	there := func(cgroup string) bool { return keep(cgroup) || e.applier.Exists(cgroup) }
 	pods = e.state.facts.Prune(there)
 	left := map[string]bool{}
-	for _, d := range e.state.All() {
+	all, _ := e.state.since(0)
+	for _, d := range all {
 		if there(d.Cgroup) {
 			left[d.PodUID] = true
 			continue

@@ -66,27 +66,24 @@ func (s *State) Get(cgroup string) (t Target, ok bool) {
 // All returns the desired state of every cgroup, sorted by path: a cgroup comes
 // before those in it.
 func (s *State) All() []Target {
-	all, _ := s.snapshot()
+	all, _ := s.since(0)
 	return all
 }
 
-// snapshot returns what All returns, with its version.
-func (s *State) snapshot() (all []Target, version uint64) {
+// since returns what All returns with its version, nil if that is the given one. An empty
+// state that never changed has version 0.
+func (s *State) since(version uint64) (all []Target, now uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.version == version {
+		return nil, version
+	}
 	all = make([]Target, 0, len(s.cgroups))
 	for _, t := range s.cgroups {
 		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b Target) int { return strings.Compare(a.Cgroup, b.Cgroup) })
 	return all, s.version
-}
-
-// moved reports whether the state has another version.
-func (s *State) moved(version uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.version != version
 }
 
 // Pod returns the cgroups of a pod, sorted by path.
