@@ -113,16 +113,6 @@ type keptFile struct {
 	file *os.File // nil if it is not kept open.
 }
 
-// due reports whether a pass must look at a file even if its text is the same.
-func (k *enforced) due(now time.Time, everything bool) bool {
-	for _, r := range k.records {
-		if r.due(now, everything) {
-			return true
-		}
-	}
-	return false
-}
-
 // yields reports whether a file is left to another writer for now.
 func (k *enforced) yields(key fileKey, now time.Time) bool {
 	r := k.records[key]
@@ -219,7 +209,9 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 		e.apply(ctx, differ, start, &report)
 	}
 	report.DryRun = e.cfg.DryRun
-	report.LeftToOthers, report.LeftRefused = e.leftAlone()
+	if e.waiting != 0 {
+		e.leftAlone(&report)
+	}
 	report.Took = time.Since(start)
 	if e.cfg.Observer != nil {
 		e.cfg.Observer.Enforced(ctx, report)
@@ -263,8 +255,7 @@ func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (rep
 			for i := to - share; i < min(to, len(wanted)); i++ {
 				d := &wanted[i]
 				known := e.cgroups[d.Cgroup]
-				differs[i] = known == nil || known.resources != d.Resources || everything && known.processes ||
-					known.due(now, everything) || !known.unchanged(now, &n)
+				differs[i] = known == nil || known.resources != d.Resources || everything && known.processes || !known.unchanged(now, everything, &n)
 			}
 			if to >= len(wanted) {
 				break
@@ -287,11 +278,16 @@ func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (rep
 	return report, differ
 }
 
-// unchanged reports whether the files have the texts that they were left with. It adds
-// the number of files that were read to files.
+// unchanged reports whether the files have the texts that they were left with, and none of
+// them is due. It adds the number of files that were read to files.
 //
 // 0 allocs: TestEnforceDoesNotAllocatePerFile.
-func (k *enforced) unchanged(now time.Time, files *int) bool {
+func (k *enforced) unchanged(now time.Time, everything bool, files *int) bool {
+	for _, r := range k.records {
+		if r.due(now, everything) {
+			return false
+		}
+	}
 	var buf [settledBytes]byte
 	for i := range k.files {
 		f := &k.files[i]
@@ -325,7 +321,9 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			known[d.Cgroup] = true
 		} else {
 			// The kernel may take another value.
-			e.forgetRecords(k)
+			if k.records != nil {
+				e.forgetRecords(k)
+			}
 			k.resources = d.Resources
 			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
 		}
@@ -365,16 +363,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			report.Drifted = append(report.Drifted, c)
 		}
 	}
-	e.settle(p, differ, now)
-	var errs []error
-	for _, err := range p.errs {
-		if e.refuse(err, now, report) {
-			errs = append(errs, err)
-			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
-		}
-	}
-	report.Err = errors.Join(errs...)
-	e.clearExpired(differ, now)
+	e.settle(ctx, p, differ, now, report)
 	if e.cfg.DryRun {
 		return
 	}
@@ -405,8 +394,9 @@ func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
 	return "", 0, ""
 }
 
-// settle remembers the texts that the files have now.
-func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
+// settle remembers the texts that the files have now, and moves the record of each file by
+// what the last plan found of it. A file without a record is a settled one.
+func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now time.Time, report *Report) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		clear(k.files)
@@ -428,11 +418,15 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 				event = onChanging
 			}
 		}
-		e.on(k, key, event, now, r.raw)
+		if event != onMatch || len(k.records) != 0 {
+			e.on(k, key, event, now, r.raw)
+		}
 		if event == onChanging {
 			continue
 		}
-		e.on(k, fileKey{field: key.field}, onMatch, now, "")
+		if len(k.records) != 0 {
+			e.on(k, fileKey{field: key.field}, onMatch, now, "")
+		}
 		f := keptFile{key: key, text: r.raw, dir: r.setting.dir}
 		if len(f.text) < settledBytes {
 			f.file = e.dirs.keep(f.dir, r.file)
@@ -441,6 +435,22 @@ func (e *Enforcer) settle(p *plan, differ []Target, now time.Time) {
 			k.files[j] = f
 		} else {
 			k.files = append(k.files, f)
+		}
+	}
+	var errs []error
+	for _, err := range p.errs {
+		if e.refuse(err, now, report) {
+			errs = append(errs, err)
+			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
+		}
+	}
+	report.Err = errors.Join(errs...)
+	for _, d := range differ {
+		k := e.cgroups[d.Cgroup]
+		for key, r := range k.records {
+			if !r.leftAlone(now) { // It was tried again without an error.
+				e.on(k, key, onExpiry, now, "")
+			}
 		}
 	}
 }
@@ -502,19 +512,6 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 	return fresh
 }
 
-// clearExpired ends the waits that were over at the time of the pass: the files were
-// tried again without an error.
-func (e *Enforcer) clearExpired(differ []Target, now time.Time) {
-	for _, d := range differ {
-		k := e.cgroups[d.Cgroup]
-		for key, r := range k.records {
-			if !r.leftAlone(now) {
-				e.on(k, key, onExpiry, now, "")
-			}
-		}
-	}
-}
-
 // contend counts a repair, and gives way if there are too many.
 func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report *Report) {
 	k, key := e.cgroups[c.Cgroup], fileKey{c.Field, path.Base(c.File)}
@@ -574,23 +571,19 @@ func (e *Enforcer) Next() (next time.Time, ok bool) {
 }
 
 // leftAlone counts the files that are left alone for now. e.mu is held.
-func (e *Enforcer) leftAlone() (toOthers, refused int) {
-	if e.waiting == 0 {
-		return 0, 0
-	}
+func (e *Enforcer) leftAlone(report *Report) {
 	now := time.Now()
 	for _, k := range e.cgroups {
 		for _, r := range k.records {
 			switch {
 			case !r.leftAlone(now):
 			case r.state == yielding:
-				toOthers++
+				report.LeftToOthers++
 			default:
-				refused++
+				report.LeftRefused++
 			}
 		}
 	}
-	return toOthers, refused
 }
 
 func (e *Enforcer) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
