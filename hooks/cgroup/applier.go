@@ -217,15 +217,17 @@ func (a *Applier) Close() error {
 //   - On v1 a quota and a period that change together may lift the quota to -1
 //     in between, which the kernel takes everywhere.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
-	p := a.plan(targets, nil, nil)
-	defer p.close()
+	dirs := newDirectories(0)
+	defer dirs.close()
+	p := a.plan(targets, dirs, nil)
 	return p.run(ctx)
 }
 
 // DryRun returns the writes that [Applier.Apply] would do, in order, and the errors of
 // reading. It writes nothing.
 func (a *Applier) DryRun(_ context.Context, targets ...Target) ([]Change, error) {
-	p := a.plan(targets, nil, nil)
-	defer p.close()
+	dirs := newDirectories(0)
+	defer dirs.close()
+	p := a.plan(targets, dirs, nil)
 	return p.changes(), errors.Join(p.errs...)
 }

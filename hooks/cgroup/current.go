@@ -22,8 +22,9 @@ func (a *Applier) Exists(cgroup string) bool {
 // there are none. A field that cannot be compared, such as any of a cgroup that is not
 // there, is left out.
 func (a *Applier) Differing(cgroup string, r *hookmsg.Resources) *hookmsg.Resources {
-	p := a.plan([]Target{{Cgroup: cgroup, Resources: r}}, nil, nil)
-	defer p.close()
+	dirs := newDirectories(0)
+	defer dirs.close()
+	p := a.plan([]Target{{Cgroup: cgroup, Resources: r}}, dirs, nil)
 	var fields hookmsg.Fields
 	for _, s := range p.steps {
 		fields |= s.setting.field
@@ -46,7 +47,7 @@ func (a *Applier) Limits(cgroup string) *hookmsg.Resources {
 			return "", false
 		}
 		defer dir.close()
-		text, err := dir.read(file)
+		text, err := dir.read(file, maxFile, nil)
 		return strings.TrimSpace(text), err == nil
 	}
 	memory := "memory.max"

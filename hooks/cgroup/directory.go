@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"syscall"
 )
 
@@ -18,37 +17,26 @@ type directory struct {
 	hierarchy *os.Root
 	// name is the path below the applier's root.
 	name string
-	// files are those that stay open for reading, nil if none does.
+	// files are those that stay open for reading.
 	files map[string]*os.File
 }
 
-// directories are the directories that an [Enforcer] keeps open, with their
-// files: opening a cgroup file costs ten times as much as reading it.
+// directories are directories that stay open with their files: opening a cgroup file costs
+// ten times as much as reading it.
 type directories struct {
-	applier *Applier
-	open    map[string]*directory
+	open map[string]map[string]*directory // By cgroup and controller.
 	// files is the number of open files, room its limit.
 	files, room int
 }
 
-func directoryKey(controller, cgroup string) string { return controller + ":" + cgroup }
+func newDirectories(room int) *directories {
+	return &directories{open: map[string]map[string]*directory{}, room: room}
+}
 
-// directory returns the directory of a controller's files of a cgroup.
-func (ds *directories) directory(controller, cgroup string) (*directory, error) {
-	key := directoryKey(controller, cgroup)
-	if ds.applier.controllers == nil {
-		key = directoryKey("", cgroup)
+func (ds *directories) close() {
+	for cgroup := range ds.open {
+		ds.forget(cgroup)
 	}
-	if d := ds.open[key]; d != nil {
-		return d, nil
-	}
-	d, err := ds.applier.openDirectory(controller, cgroup)
-	if err != nil {
-		return nil, err
-	}
-	d.files = map[string]*os.File{}
-	ds.open[key] = d
-	return d, nil
 }
 
 // current reports whether an open directory is still the one of the cgroup's
@@ -76,35 +64,11 @@ func (d *directory) left(cgroup string) bool {
 
 // forget closes the directories and files of a cgroup.
 func (ds *directories) forget(cgroup string) {
-	controllers := []string{""}
-	if ds.applier.controllers != nil {
-		controllers = slices.Concat(v1Controllers[:], v1Others[:])
+	for _, d := range ds.open[cgroup] {
+		ds.files -= len(d.files)
+		d.close()
 	}
-	for _, controller := range controllers {
-		key := directoryKey(controller, cgroup)
-		if d := ds.open[key]; d != nil {
-			ds.files -= len(d.files)
-			d.close()
-			delete(ds.open, key)
-		}
-	}
-}
-
-// keep opens a file that stays open, or returns nil if there is no room for it.
-func (ds *directories) keep(d *directory, name string) *os.File {
-	if f := d.files[name]; f != nil {
-		return f
-	}
-	if ds.files >= ds.room {
-		return nil
-	}
-	f, err := d.openFile(name, os.O_RDONLY)
-	if err != nil {
-		return nil
-	}
-	ds.files++
-	d.files[name] = f
-	return f
+	delete(ds.open, cgroup)
 }
 
 // openDirectory opens the directory that has a controller's files of a cgroup.
@@ -134,7 +98,7 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	if err != nil {
 		return nil, &FileError{Op: "open", File: name, Err: cause(err)}
 	}
-	return &directory{root: dir, hierarchy: root, name: name}, nil
+	return &directory{root: dir, hierarchy: root, name: name, files: map[string]*os.File{}}, nil
 }
 
 func (d *directory) close() {
@@ -154,23 +118,28 @@ const maxFile = 64 << 10
 // each read.
 const settledBytes = 4 << 10
 
-// read returns the contents of a file.
-func (d *directory) read(file string) (string, error) { return d.readAll(file, maxFile) }
-
-// readAll returns the contents of a file that may be large.
-func (d *directory) readAll(file string, most int64) (string, error) {
-	if f := d.files[file]; f != nil {
+// read returns the contents of a file, or so many bytes of it. If keep is not nil and has
+// room, the file stays open for the next time.
+func (d *directory) read(file string, most int64, keep *directories) (string, error) {
+	f := d.files[file]
+	if f != nil {
 		var buf [settledBytes]byte
 		if n, err := pread(f, buf[:]); err == nil && n < len(buf) {
 			return string(buf[:n]), nil
 		}
 	}
+	kept := f != nil
 	f, err := d.openFile(file, os.O_RDONLY)
 	if err != nil {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
 	}
-	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, most))
+	if err == nil && !kept && len(b) < settledBytes && keep != nil && keep.files < keep.room {
+		keep.files++
+		d.files[file] = f
+	} else {
+		f.Close()
+	}
 	if err != nil {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
 	}

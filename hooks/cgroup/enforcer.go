@@ -30,7 +30,7 @@ type Enforcer struct {
 	cfg     EnforcerConfig
 
 	mu      sync.Mutex
-	dirs    directories
+	dirs    *directories
 	cgroups map[string]*enforced
 	// all are the targets of the state at version.
 	all     []Target
@@ -143,7 +143,7 @@ func NewEnforcer(cfg EnforcerConfig) (*Enforcer, error) {
 	return &Enforcer{
 		waits: waits{bounds{cfg.RetryAfter, cfg.RetryAtMost}, bounds{cfg.Contention.Backoff, cfg.Contention.MaxBackoff}},
 		state: cfg.State, applier: cfg.Applier, cfg: cfg, cgroups: map[string]*enforced{},
-		dirs: directories{applier: cfg.Applier, open: map[string]*directory{}, room: cfg.KeepFiles},
+		dirs: newDirectories(cfg.KeepFiles),
 	}, nil
 }
 
@@ -294,7 +294,7 @@ func (k *enforced) unchanged(now time.Time, everything bool, files *int) bool {
 		*files++
 		same := false
 		if f.file == nil {
-			text, err := f.dir.read(f.key.file)
+			text, err := f.dir.read(f.key.file, maxFile, nil)
 			same = err == nil && text == f.text
 		} else {
 			n, err := pread(f.file, buf[:])
@@ -338,7 +338,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		}
 		return false
 	}
-	p := e.applier.plan(targets, &e.dirs, skip)
+	p := e.applier.plan(targets, e.dirs, skip)
 	if e.cfg.DryRun {
 		report.Changes = p.changes()
 		for _, c := range report.Changes {
@@ -351,7 +351,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			// Once more, since another writer may have changed a file in between, which must
 			// not pass for the kernel's normal form of the value; and a value that the kernel
 			// refused may have waited for one that was written after it.
-			p = e.applier.plan(targets, &e.dirs, skip)
+			p = e.applier.plan(targets, e.dirs, skip)
 			more, _ := p.run(ctx)
 			report.Changes = append(report.Changes, more...)
 		}
@@ -414,7 +414,7 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 		if r.setting.planned && !e.cfg.DryRun {
 			// It was written a second time, and differs all the same.
 			event = onReadBack
-			if text, err := r.setting.dir.read(r.file); err != nil || text != r.raw {
+			if text, err := r.setting.dir.read(r.file, maxFile, nil); err != nil || text != r.raw {
 				event = onChanging
 			}
 		}
@@ -429,7 +429,7 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 		}
 		f := keptFile{key: key, text: r.raw, dir: r.setting.dir}
 		if len(f.text) < settledBytes {
-			f.file = e.dirs.keep(f.dir, r.file)
+			f.file = f.dir.files[r.file]
 		}
 		if j := slices.IndexFunc(k.files, func(f keptFile) bool { return f.key.file == r.file }); j >= 0 {
 			k.files[j] = f

@@ -65,7 +65,7 @@ func (p *plan) processes(file string) (*setting, []string) {
 	if dir == nil {
 		return nil, nil
 	}
-	raw, err := dir.readAll(file, maxThreads)
+	raw, err := dir.read(file, maxThreads, p.dirs)
 	if err != nil {
 		p.fail(err)
 		return nil, nil

@@ -20,22 +20,20 @@ import (
 // plan is the writes that bring some cgroups to their resources.
 type plan struct {
 	applier *Applier
-	// keep keeps directories open; nil closes them with the plan. skip reports whether a
-	// file is left alone; nil is none.
-	keep *directories
+	dirs    *directories
+	// skip reports whether a file is left alone; nil is none.
 	skip func(cgroup string, field hookmsg.Fields, file string) bool
 
 	steps []step
 	errs  []error
-	dirs  []*directory
 	reads []reading
 
 	// The target that is planned, and the field of it.
 	cgroup string
 	depth  int
 	field  hookmsg.Fields
-	open   map[string]*directory // By controller; nil if it cannot be opened.
-	files  map[string]bool       // Those of fields other than unified.
+	closed map[string]bool // The controllers whose directory cannot be opened.
+	files  map[string]bool // Those of fields other than unified.
 }
 
 // reading is the text of a file when it was planned.
@@ -125,12 +123,6 @@ func (p *plan) ordered() []step {
 	return p.steps
 }
 
-func (p *plan) close() {
-	for _, d := range p.dirs {
-		d.close()
-	}
-}
-
 // fail adds an error of the target and the field that are planned.
 func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
 
@@ -143,8 +135,8 @@ func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
 	p.errs = append(p.errs, err)
 }
 
-func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup string, field hookmsg.Fields, file string) bool) *plan {
-	p := &plan{applier: a, keep: keep, skip: skip}
+func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup string, field hookmsg.Fields, file string) bool) *plan {
+	p := &plan{applier: a, dirs: dirs, skip: skip}
 	for _, t := range targets {
 		if err := checkCgroup(t.Cgroup); err != nil {
 			p.fail(err)
@@ -154,7 +146,7 @@ func (a *Applier) plan(targets []Target, keep *directories, skip func(cgroup str
 			continue
 		}
 		p.cgroup, p.depth = t.Cgroup, strings.Count(t.Cgroup, "/")
-		p.open, p.files = map[string]*directory{}, map[string]bool{}
+		p.closed, p.files = map[string]bool{}, map[string]bool{}
 		p.resources(t.Resources)
 	}
 	return p
@@ -235,20 +227,27 @@ func (p *plan) resources(r *hookmsg.Resources) {
 // directory returns the directory with a controller's files of the cgroup, nil if it
 // cannot be opened. The error is added once.
 func (p *plan) directory(controller string) *directory {
-	dir, ok := p.open[controller]
-	if ok {
+	if p.closed[controller] {
+		return nil
+	}
+	opened, key := p.dirs.open[p.cgroup], controller
+	if p.applier.controllers == nil {
+		key = "" // One directory has the files of all.
+	}
+	dir := opened[key]
+	if dir != nil {
 		return dir
 	}
-	var err error
-	if p.keep != nil {
-		dir, err = p.keep.directory(controller, p.cgroup)
-	} else if dir, err = p.applier.openDirectory(controller, p.cgroup); err == nil {
-		p.dirs = append(p.dirs, dir)
-	}
-	if err != nil {
+	dir, err := p.applier.openDirectory(controller, p.cgroup)
+	switch {
+	case err != nil:
 		p.fail(err)
+		p.closed[controller] = true
+	case opened == nil:
+		p.dirs.open[p.cgroup] = map[string]*directory{key: dir}
+	default:
+		opened[key] = dir
 	}
-	p.open[controller] = dir
 	return dir
 }
 
@@ -264,18 +263,14 @@ func (p *plan) read(file string) (*setting, string) {
 	if dir == nil {
 		return nil, ""
 	}
-	raw, err := dir.read(file)
+	raw, err := dir.read(file, maxFile, p.dirs)
 	if err != nil && gone(err) && dir.left(p.cgroup) {
 		// If the cgroup was kept open, there may be another of its name.
-		if p.keep != nil {
-			p.keep.forget(p.cgroup)
-			clear(p.open)
-			if dir = p.directory(controller); dir == nil {
-				return nil, ""
-			}
-			raw, err = dir.read(file)
+		p.dirs.forget(p.cgroup)
+		if dir = p.directory(controller); dir == nil {
+			return nil, ""
 		}
-		if err != nil && gone(err) && dir.left(p.cgroup) {
+		if raw, err = dir.read(file, maxFile, p.dirs); err != nil && gone(err) && dir.left(p.cgroup) {
 			err = &FileError{Op: "open", File: dir.name, Err: cause(err)}
 		}
 	}
@@ -438,7 +433,7 @@ func (p *plan) parents(file string) (string, error) {
 	}
 	d := &directory{root: dir, hierarchy: root, name: name}
 	defer d.close()
-	text, err := d.read(file)
+	text, err := d.read(file, maxFile, nil)
 	return strings.TrimSpace(text), err
 }
 
