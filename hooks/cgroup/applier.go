@@ -219,8 +219,7 @@ func (a *Applier) Close() error {
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
 	dirs := newDirectories(0)
 	defer dirs.close()
-	p := a.plan(targets, dirs, nil)
-	return p.run(ctx)
+	return a.plan(targets, dirs, nil).run(ctx)
 }
 
 // DryRun returns the writes that [Applier.Apply] would do, in order, and the errors of

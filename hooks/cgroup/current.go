@@ -27,7 +27,7 @@ func (a *Applier) Differing(cgroup string, r *hookmsg.Resources) *hookmsg.Resour
 	p := a.plan([]Target{{Cgroup: cgroup, Resources: r}}, dirs, nil)
 	var fields hookmsg.Fields
 	for _, s := range p.steps {
-		fields |= s.setting.field
+		fields |= s.Field
 	}
 	for _, err := range p.errs {
 		_, field, _ := whose(err)

@@ -24,7 +24,7 @@ type plan struct {
 	// skip reports whether a file is left alone; nil is none.
 	skip func(cgroup string, field hookmsg.Fields, file string) bool
 
-	steps []step
+	steps []step // In the order in which the kernel takes them.
 	errs  []error
 	reads []reading
 
@@ -45,9 +45,8 @@ type reading struct {
 
 // step is one write.
 type step struct {
-	setting  *setting
-	file     string
-	from, to string
+	Change
+	setting *setting
 	// widens is set if the write allows the cgroup more, or bounds no children.
 	widens bool
 	depth  int
@@ -65,17 +64,10 @@ type setting struct {
 	planned, failed bool
 }
 
-func (s *step) change() Change {
-	file := s.setting.dir.path(s.file)
-	if s.do != nil {
-		file = s.file
-	}
-	return Change{Cgroup: s.setting.cgroup, Field: s.setting.field, File: file, From: s.from, To: s.to}
-}
-
 // run does the steps and returns those that succeeded.
 func (p *plan) run(ctx context.Context) (done []Change, err error) {
-	for _, s := range p.ordered() {
+	for i := range p.steps {
+		s := &p.steps[i]
 		if err := ctx.Err(); err != nil {
 			p.errs = append(p.errs, fmt.Errorf("apply: %w", err))
 			s.setting.failed = true
@@ -86,41 +78,24 @@ func (p *plan) run(ctx context.Context) (done []Change, err error) {
 		}
 		write := s.do
 		if write == nil {
-			write = func() error { return s.setting.dir.write(s.file, s.to) }
+			write = func() error { return s.setting.dir.write(path.Base(s.File), s.To) }
 		}
 		if err := write(); err != nil {
 			s.setting.failed = true
-			p.failField(err, s.setting.cgroup, s.setting.field)
+			p.failField(err, s.Cgroup, s.Field)
 			continue
 		}
-		done = append(done, s.change())
+		done = append(done, s.Change)
 	}
 	return done, errors.Join(p.errs...)
 }
 
 // changes returns what run would do.
 func (p *plan) changes() (changes []Change) {
-	for _, s := range p.ordered() {
-		changes = append(changes, s.change())
+	for i := range p.steps {
+		changes = append(changes, p.steps[i].Change)
 	}
 	return changes
-}
-
-// ordered returns the steps in the order in which the kernel takes them: what
-// widens from the top down, then what tightens from the bottom up.
-func (p *plan) ordered() []step {
-	slices.SortStableFunc(p.steps, func(a, b step) int {
-		switch {
-		case a.widens && b.widens:
-			return cmp.Compare(a.depth, b.depth)
-		case a.widens:
-			return -1
-		case b.widens:
-			return 1
-		}
-		return cmp.Compare(b.depth, a.depth)
-	})
-	return p.steps
 }
 
 // fail adds an error of the target and the field that are planned.
@@ -135,6 +110,8 @@ func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
 	p.errs = append(p.errs, err)
 }
 
+// plan plans the writes that bring the targets to their resources: what widens from the top
+// down, then what tightens from the bottom up.
 func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup string, field hookmsg.Fields, file string) bool) *plan {
 	p := &plan{applier: a, dirs: dirs, skip: skip}
 	for _, t := range targets {
@@ -149,78 +126,94 @@ func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup str
 		p.closed, p.files = map[string]bool{}, map[string]bool{}
 		p.resources(t.Resources)
 	}
+	slices.SortStableFunc(p.steps, func(a, b step) int {
+		switch {
+		case a.widens && b.widens:
+			return cmp.Compare(a.depth, b.depth)
+		case a.widens:
+			return -1
+		case b.widens:
+			return 1
+		}
+		return cmp.Compare(b.depth, a.depth)
+	})
 	return p
 }
 
+// fieldFiles are the fields in the order in which they are planned, with the files that hold
+// them on cgroup v1 and v2.
+var fieldFiles = [...]struct {
+	field  hookmsg.Fields
+	v1, v2 string
+}{
+	{hookmsg.FieldCPUIdle, "cpu.idle", "cpu.idle"}, // Before the shares: an idle cgroup takes none.
+	{hookmsg.FieldCPUShares, "cpu.shares", "cpu.weight"},
+	{hookmsg.FieldCPUBvt, "cpu.bvt_warp_ns", "cpu.bvt_warp_ns"},
+	{limitFields, "cpu.cfs_quota_us", "cpu.max"}, // On v1, the period has a file of its own.
+	{hookmsg.FieldCPUBurst, "cpu.cfs_burst_us", "cpu.max.burst"},
+	{hookmsg.FieldCPUSetMems, "cpuset.mems", "cpuset.mems"},
+	{hookmsg.FieldCPUSetCPUs, "cpuset.cpus", "cpuset.cpus"},
+	{hookmsg.FieldMemoryLimit, "memory.limit_in_bytes", "memory.max"},
+	{hookmsg.FieldMemoryHigh, "memory.high", "memory.high"},
+	{hookmsg.FieldMemoryLow, "memory.low", "memory.low"},
+	{hookmsg.FieldMemoryMin, "memory.min", "memory.min"},
+	{hookmsg.FieldNetClsClassID, "net_cls.classid", "net_cls.classid"},
+	{hookmsg.FieldOOMScoreAdj, "", ""}, // Those of processes.
+	{hookmsg.FieldCoreSchedGroup, "", ""},
+	{hookmsg.FieldResctrlGroup, "", ""},
+	{hookmsg.FieldUnified, "", ""}, // Those that it names.
+}
+
+// limitFields are the fields that make up one limit.
+const limitFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod
+
 // resources plans the resources of one cgroup.
 func (p *plan) resources(r *hookmsg.Resources) {
-	v2 := p.applier.version == V2
-	name := func(v1Name, v2Name string) string {
+	set, v2 := r.Fields(), p.applier.version == V2
+	if r.CPUIdle != nil && *r.CPUIdle != 0 {
+		set &^= hookmsg.FieldCPUShares
+	}
+	for i := range fieldFiles {
+		f := &fieldFiles[i]
+		if p.field = set & f.field; p.field == 0 {
+			continue
+		}
+		file := f.v1
 		if v2 {
-			return v2Name
+			file = f.v2
 		}
-		return v1Name
-	}
-	// Before the shares: an idle cgroup takes none.
-	p.field = hookmsg.FieldCPUIdle
-	p.number("cpu.idle", r.CPUIdle, false)
-	if r.CPUShares != nil && (r.CPUIdle == nil || *r.CPUIdle == 0) {
-		shares := r.CPUShares
-		if v2 {
-			weight := p.applier.weight.Weight(*shares)
-			shares = &weight
+		switch f.field {
+		case hookmsg.FieldCPUShares:
+			shares := *r.CPUShares
+			if v2 {
+				shares = p.applier.weight.Weight(shares)
+			}
+			p.number(file, shares)
+		case limitFields:
+			if v2 {
+				p.cpuMax(r.CFSQuotaUS, r.CFSPeriodUS)
+			} else {
+				p.quotaAndPeriod(r.CFSQuotaUS, r.CFSPeriodUS)
+			}
+		case hookmsg.FieldCPUBurst:
+			p.burst(file, *r.CPUBurstUS)
+		case hookmsg.FieldCPUSetMems, hookmsg.FieldCPUSetCPUs:
+			p.list(file, **r.Text(f.field))
+		case hookmsg.FieldMemoryLimit, hookmsg.FieldMemoryHigh, hookmsg.FieldMemoryLow, hookmsg.FieldMemoryMin:
+			p.bytes(file, **r.Number(f.field))
+		case hookmsg.FieldOOMScoreAdj:
+			p.oomScoreAdj(*r.OOMScoreAdj)
+		case hookmsg.FieldCoreSchedGroup:
+			p.coreSchedGroup(*r.CoreSchedGroup)
+		case hookmsg.FieldResctrlGroup:
+			p.resctrl(*r.ResctrlGroup, r.ResctrlSchemata)
+		case hookmsg.FieldUnified:
+			for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
+				p.unified(file, r.Unified[file])
+			}
+		default:
+			p.number(file, **r.Number(f.field))
 		}
-		p.field = hookmsg.FieldCPUShares
-		p.number(name("cpu.shares", "cpu.weight"), shares, true)
-	}
-	p.field = hookmsg.FieldCPUBvt
-	p.number("cpu.bvt_warp_ns", r.CPUBvt, true)
-	limit := len(p.steps)
-	if r.CFSQuotaUS != nil || r.CFSPeriodUS != nil {
-		p.field = 0
-		if r.CFSQuotaUS != nil {
-			p.field = hookmsg.FieldCFSQuota
-		}
-		if r.CFSPeriodUS != nil {
-			p.field |= hookmsg.FieldCFSPeriod
-		}
-		if v2 {
-			p.cpuMax(r.CFSQuotaUS, r.CFSPeriodUS)
-		} else {
-			p.quotaAndPeriod(r.CFSQuotaUS, r.CFSPeriodUS)
-		}
-	}
-	p.field = hookmsg.FieldCPUBurst
-	p.burst(name("cpu.cfs_burst_us", "cpu.max.burst"), r.CPUBurstUS, limit)
-	p.field = hookmsg.FieldCPUSetMems
-	p.list("cpuset.mems", r.CPUSetMems)
-	p.field = hookmsg.FieldCPUSetCPUs
-	p.list("cpuset.cpus", r.CPUSetCPUs)
-	p.field = hookmsg.FieldMemoryLimit
-	p.bytes(name("memory.limit_in_bytes", "memory.max"), r.MemoryLimitBytes)
-	p.field = hookmsg.FieldMemoryHigh
-	p.bytes("memory.high", r.MemoryHighBytes)
-	p.field = hookmsg.FieldMemoryLow
-	p.bytes("memory.low", r.MemoryLowBytes)
-	p.field = hookmsg.FieldMemoryMin
-	p.bytes("memory.min", r.MemoryMinBytes)
-	p.field = hookmsg.FieldNetClsClassID
-	p.number("net_cls.classid", r.NetClsClassID, true)
-	if r.OOMScoreAdj != nil {
-		p.field = hookmsg.FieldOOMScoreAdj
-		p.oomScoreAdj(*r.OOMScoreAdj)
-	}
-	if r.CoreSchedGroup != nil {
-		p.field = hookmsg.FieldCoreSchedGroup
-		p.coreSchedGroup(*r.CoreSchedGroup)
-	}
-	if r.ResctrlGroup != nil {
-		p.field = hookmsg.FieldResctrlGroup
-		p.resctrl(*r.ResctrlGroup, r.ResctrlSchemata)
-	}
-	p.field = hookmsg.FieldUnified
-	for _, file := range slices.Sorted(maps.Keys(r.Unified)) {
-		p.unified(file, r.Unified[file])
 	}
 }
 
@@ -286,51 +279,47 @@ func (p *plan) read(file string) (*setting, string) {
 // write plans a write to a file of the cgroup.
 func (p *plan) write(s *setting, file, from, to string, widens bool) {
 	s.planned = true
-	p.steps = append(p.steps, step{setting: s, file: file, from: from, to: to, widens: widens, depth: p.depth})
+	change := Change{Cgroup: s.cgroup, Field: s.field, File: s.dir.path(file), From: from, To: to}
+	p.steps = append(p.steps, step{Change: change, setting: s, widens: widens, depth: p.depth})
 }
 
 // outside plans a write to something that is no file of the cgroup.
 func (p *plan) outside(s *setting, file, from, to string, do func() error) {
-	p.write(s, file, from, to, true)
-	p.steps[len(p.steps)-1].do = do
+	p.write(s, "", from, to, true)
+	last := &p.steps[len(p.steps)-1]
+	last.File, last.do = file, do
 }
 
-// number plans a file that holds one number. moreWidens is set if a larger one allows the
-// cgroup more.
-func (p *plan) number(file string, want *int64, moreWidens bool) {
-	if want == nil {
-		return
-	}
+// number plans a file that holds one number. A larger one allows the cgroup more, except in
+// cpu.idle.
+func (p *plan) number(file string, want int64) {
 	s, from := p.read(file)
 	if s == nil {
 		return
 	}
 	have, err := strconv.ParseInt(from, 10, 64)
-	if err == nil && have == *want {
+	if err == nil && have == want {
 		return
 	}
-	widens := err != nil || (*want > have) == moreWidens
-	p.write(s, file, from, strconv.FormatInt(*want, 10), widens)
+	widens := err != nil || (want > have) == (p.field != hookmsg.FieldCPUIdle)
+	p.write(s, file, from, strconv.FormatInt(want, 10), widens)
 }
 
 // bytes plans a file that holds an amount of memory.
-func (p *plan) bytes(file string, want *int64) {
-	if want == nil {
-		return
-	}
+func (p *plan) bytes(file string, want int64) {
 	s, from := p.read(file)
 	if s == nil {
 		return
 	}
 	have, ok := parseBytes(from)
-	if ok && have == wholePages(*want) {
+	if ok && have == wholePages(want) {
 		return
 	}
-	to := strconv.FormatInt(*want, 10)
-	if *want == unlimited && p.applier.version == V2 {
+	to := strconv.FormatInt(want, 10)
+	if want == unlimited && p.applier.version == V2 {
 		to = "max"
 	}
-	widens := !ok || orInf(*want) > orInf(have)
+	widens := !ok || orInf(want) > orInf(have)
 	p.write(s, file, from, to, widens)
 }
 
@@ -364,15 +353,12 @@ func orInf(n int64) float64 {
 
 // list plans a file that holds CPUs or nodes. On v1 a list must lie within the parent's
 // and hold the children's, so a list that moves holds the old and the new in between.
-func (p *plan) list(file string, want *string) {
-	if want == nil {
-		return
-	}
-	if *want == "" {
+func (p *plan) list(file, want string) {
+	if want == "" {
 		p.parentsList(file)
 		return
 	}
-	wanted, err := parseList(*want)
+	wanted, err := parseList(want)
 	if err != nil {
 		p.fail(fmt.Errorf("apply %s to cgroup %q: %w", file, p.cgroup, err))
 		return
@@ -413,7 +399,7 @@ func (p *plan) parentsList(file string) {
 	if err != nil {
 		p.fail(err)
 	} else if list != "" {
-		p.list(file, &list)
+		p.list(file, list)
 	}
 }
 
@@ -523,12 +509,12 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 }
 
 // burst plans the burst, which the kernel wants to be no more than the quota at
-// any time: it shrinks before and grows after it. The steps of the quota are
-// those from the index limit on.
-func (p *plan) burst(file string, want *int64, limit int) {
+// any time: it shrinks before and grows after it.
+func (p *plan) burst(file string, want int64) {
+	limit := slices.IndexFunc(p.steps, func(s step) bool { return s.Cgroup == p.cgroup && s.Field&limitFields != 0 })
 	end := len(p.steps)
-	p.number(file, want, true)
-	if limit == end || len(p.steps) == end {
+	p.number(file, want)
+	if limit < 0 || len(p.steps) == end {
 		return
 	}
 	s := p.steps[end]
