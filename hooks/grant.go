@@ -352,6 +352,9 @@ func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
 	return fmt.Sprintf("cdi does not name %s", strings.Join(missing, ", ")), &Grants{CDI: missing}
 }
 
+// takeGrants are the fields of a decision that take a grant.
+const takeGrants = hookmsg.FieldResctrlGroup | hookmsg.AllFields&^hookmsg.ResourceFields
+
 // Check returns a *[GrantError] for each thing that the decision sets without a
 // grant, joined, nil if there is none. It looks at names, not at the node: where
 // symbolic links lead, and which device a path is, is for the [Engine] to say.
@@ -370,16 +373,10 @@ const maxGrantErrors = 32
 // check returns what the decision sets without a grant. It looks at the node
 // unless that is nil, and then stops when that is enough to refuse.
 func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
-	var group *string
-	if d.Resources != nil {
-		group = d.Resources.ResctrlGroup
-	}
-	if group == nil && len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) == 0 {
-		return nil
-	}
-	if group != nil && !g.resctrl(*group) {
+	if d.Resources != nil && d.Resources.ResctrlGroup != nil && !g.resctrl(*d.Resources.ResctrlGroup) {
+		group := *d.Resources.ResctrlGroup
 		errs = append(errs, &GrantError{
-			Field: hookmsg.FieldResctrlGroup.String(), Value: fmt.Sprintf("%.100q", *group), Reason: "resctrl does not name it", Grants: &Grants{Resctrl: []string{*group}},
+			Field: hookmsg.FieldResctrlGroup.String(), Value: fmt.Sprintf("%.100q", group), Reason: "resctrl does not name it", Grants: &Grants{Resctrl: []string{group}},
 		})
 	}
 	quoted := func(value string) string { return fmt.Sprintf("%.100q", value) }

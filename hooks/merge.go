@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
 // part is the decision of one plugin.
@@ -61,11 +63,8 @@ func mergeMap(into, m map[string]string) map[string]string {
 
 // compatible returns what is wrong with a decision of the plugin beside those of earlier
 // plugins: a field that both set to different values, or a burst above the quota, which
-// the kernel does not take. A dry run is compared with none of them.
+// the kernel does not take.
 func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
-	if p.dryRun {
-		earlier = nil
-	}
 	r := new(hookmsg.Resources)
 	if d.Resources != nil {
 		r = d.Resources
@@ -79,8 +78,12 @@ func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
 			burst, quota = cmp.Or(burst, e.CPUBurstUS), cmp.Or(quota, e.CFSQuotaUS)
 		}
 	}
-	if (r.CPUBurstUS != nil || r.CFSQuotaUS != nil) && burst != nil && quota != nil && *quota >= 0 && *burst > *quota {
-		return &DecisionError{Plugin: p.Name(), Err: fmt.Errorf("cpu_burst_us is %d, more than the cfs_quota_us of %d", *burst, *quota)}
+	if r.CPUBurstUS == nil && r.CFSQuotaUS == nil {
+		return nil
+	}
+	both := &hookmsg.Resources{CPUBurstUS: burst, CFSQuotaUS: quota}
+	if err := errors.Join(cgroup.Validate(both, hookmsg.LevelContainer)...); err != nil {
+		return &DecisionError{Plugin: p.Name(), Err: err}
 	}
 	return nil
 }

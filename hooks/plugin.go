@@ -264,10 +264,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 		}
 		x.cache.put(x.decision, req.Level, d)
 	}
-	if err := p.checkGrants(ctx, req, d); err != nil {
-		return nil, err
-	}
-	if err := p.compatible(d, earlier); err != nil {
+	if err := p.accept(ctx, req, d, earlier); err != nil {
 		return nil, err
 	}
 	if p.policy == host.KeepLast && !forgets(req.Stage) {
@@ -276,8 +273,22 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	return d, nil
 }
 
-// checkGrants reports what a decision sets that the plugin has no grant for. What it
-// finds on the node may be something else the next time.
+// accept reports why a valid decision cannot be followed now: the plugin has no grant for
+// what it sets, or it does not go together with those of earlier plugins. What is found on
+// the node may be something else the next time. A dry run is compared with no other plugin.
+func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision, earlier []part) error {
+	if d.Fields()&takeGrants != 0 {
+		if err := p.checkGrants(ctx, req, d); err != nil {
+			return err
+		}
+	}
+	if len(earlier) != 0 && !p.dryRun {
+		return p.compatible(d, earlier)
+	}
+	return nil
+}
+
+// checkGrants reports what a decision sets that the plugin has no grant for.
 func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision) error {
 	var errs []error
 	for _, err := range p.grants.check(d, p.node) {
@@ -324,15 +335,15 @@ func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	return nil
 }
 
-// keep returns what the plugin decided last, nil if there is nothing or if it
-// does not go together with what earlier plugins decide now, or with the node.
+// keep returns what the plugin decided last, nil if there is nothing or if that is not
+// accepted now.
 func (p *plugin) keep(ctx context.Context, req *hookmsg.Request, earlier []part) *hookmsg.Decision {
 	encoded, ok := p.last.get(req)
 	if !ok {
 		return nil
 	}
 	d, err := p.parse(encoded, req.Level)
-	if err != nil || p.checkGrants(ctx, req, d) != nil || p.compatible(d, earlier) != nil {
+	if err != nil || p.accept(ctx, req, d, earlier) != nil {
 		return nil
 	}
 	return d
