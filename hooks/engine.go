@@ -268,21 +268,15 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 //
 // For one plugin: 0 allocs after a hit in the cache of its instance, 1 after a miss:
 // TestDecideAllocations.
-func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Decision, error) {
-	if e.observer == nil {
-		return e.decide(ctx, req)
+func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, err error) {
+	if e.observer != nil {
+		start := time.Now()
+		defer func() { e.observer.Decided(ctx, req, time.Since(start), decision, err) }()
 	}
-	start := time.Now()
-	d, err := e.decide(ctx, req)
-	e.observer.Decided(ctx, req, time.Since(start), d, err)
-	return d, err
-}
-
-func (e *Engine) decide(ctx context.Context, req *hookmsg.Request) (*hookmsg.Decision, error) {
 	encoded := e.requests.Get().(*encoding)
 	encoded.of = nil
 	defer e.requests.Put(encoded)
-	if forgets(req.Stage) {
+	if ends.has(req.Stage) {
 		defer e.forget(req) // It is over, whatever the plugins say of it.
 	}
 

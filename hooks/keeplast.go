@@ -1,14 +1,13 @@
 package hooks
 
 import (
-	"bytes"
 	"sync"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // lastDecisions are the last good decisions of a plugin with the policy
-// KeepLast, as the guest wrote them.
+// KeepLast.
 type lastDecisions struct {
 	mu sync.Mutex
 	// pods are by UID, "" for the QoS classes; in each, containers by name, ""
@@ -18,7 +17,7 @@ type lastDecisions struct {
 
 // lastDecision is the last one on a container or what else has a name.
 type lastDecision struct {
-	decision []byte
+	decision *hookmsg.Decision
 	// container is the identifier of the container that it was about, empty if it had
 	// none yet: what replaces a container has its name.
 	container string
@@ -37,7 +36,7 @@ func subject(req *hookmsg.Request) (pod, name string, ok bool) {
 	return req.Pod.UID, "", req.Pod.UID != ""
 }
 
-func (l *lastDecisions) put(req *hookmsg.Request, decision []byte) {
+func (l *lastDecisions) put(req *hookmsg.Request, d *hookmsg.Decision) {
 	pod, name, ok := subject(req)
 	if !ok {
 		return
@@ -52,22 +51,18 @@ func (l *lastDecisions) put(req *hookmsg.Request, decision []byte) {
 		m = map[string]lastDecision{}
 		l.pods[pod] = m
 	}
-	old, ok := m[name]
-	if !ok || !bytes.Equal(old.decision, decision) {
-		old.decision = bytes.Clone(decision)
-	}
-	m[name] = lastDecision{old.decision, req.Container.ID}
+	m[name] = lastDecision{d, req.Container.ID}
 }
 
-func (l *lastDecisions) get(req *hookmsg.Request) (decision []byte, ok bool) {
+// get returns the last decision, nil if there is none.
+func (l *lastDecisions) get(req *hookmsg.Request) *hookmsg.Decision {
 	pod, name, ok := subject(req)
 	if !ok {
-		return nil, false
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last, ok := l.pods[pod][name]
-	return last.decision, ok
+	return l.pods[pod][name].decision
 }
 
 // forget drops a pod, or one container of it: not the one that has replaced it.
@@ -83,14 +78,8 @@ func (l *lastDecisions) forget(pod, name, container string) {
 	}
 }
 
-// forgets reports whether what the request is about is over at the stage.
-func forgets(stage hookmsg.Stage) bool {
-	switch stage {
-	case hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox:
-		return true
-	}
-	return false
-}
+// ends are the stages at which what the request is about is over.
+var ends = setOf([]hookmsg.Stage{hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox})
 
 func (e *Engine) forget(req *hookmsg.Request) {
 	if pod, name, ok := subject(req); ok && pod != "" {

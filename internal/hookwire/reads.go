@@ -103,6 +103,9 @@ func (r Reads) Without(fields ...string) Reads {
 
 // Equal reports whether the same bytes travel.
 func (r *Reads) Equal(s *Reads) bool {
+	if r == s {
+		return true
+	}
 	if r.limited != s.limited || r.fields != s.fields {
 		return false
 	}
