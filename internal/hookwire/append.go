@@ -25,7 +25,49 @@ var everything Reads
 func (r *Reads) AppendRequest(dst []byte, req *hookmsg.Request) []byte {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
-	return e.appendRequest(dst, req, r)
+	dst = wire.AppendNumber(dst, 1, int64(req.Stage))
+	dst = wire.AppendNumber(dst, 2, int64(req.Level))
+	if r.whole(3) && req.Pod != (hookmsg.PodMeta{}) {
+		var start int
+		dst, start = wire.BeginMessage(dst, 3)
+		dst = wire.AppendString(dst, 1, req.Pod.Namespace)
+		dst = wire.AppendString(dst, 2, req.Pod.Name)
+		dst = wire.AppendString(dst, 3, req.Pod.UID)
+		dst = wire.EndMessage(dst, start)
+	}
+	if r.whole(4) && req.Container != (hookmsg.ContainerMeta{}) {
+		var start int
+		dst, start = wire.BeginMessage(dst, 4)
+		dst = wire.AppendString(dst, 1, req.Container.Name)
+		dst = wire.AppendString(dst, 2, req.Container.ID)
+		dst = wire.EndMessage(dst, start)
+	}
+	for i, m := range [...]map[string]string{req.PodLabels, req.PodAnnotations, req.ContainerAnnotations} {
+		field := 5 + i
+		if r.whole(field) {
+			dst = e.appendMap(dst, protowire.Number(field), field, m)
+			continue
+		}
+		for _, k := range r.keys[field] {
+			if v, ok := m[k]; ok {
+				dst = wire.AppendEntry(dst, protowire.Number(field), k, v)
+			}
+		}
+	}
+	if r.whole(8) {
+		dst = wire.AppendString(dst, 8, req.CgroupParent)
+	}
+	dst = wire.AppendNumber(dst, 9, int64(req.QOSClass))
+	if r.whole(10) {
+		dst = e.appendResources(dst, 10, req.Resources)
+	}
+	all := r.whole(11)
+	for i := range req.ContainerEnvs {
+		if env := &req.ContainerEnvs[i]; all || slices.Contains(r.keys[11], env.Name) {
+			dst = wire.AppendEntry(dst, 11, env.Name, env.Value)
+		}
+	}
+	return dst
 }
 
 // encoder encodes messages one after the other. It knows the keys of the maps of
@@ -50,61 +92,6 @@ const (
 // encoders are *encoder. They are dropped when memory is collected, and with them
 // what they hold of pods that are gone.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
-
-const fieldContainerEnvs = 11
-
-func (e *encoder) appendRequest(dst []byte, r *hookmsg.Request, reads *Reads) []byte {
-	dst = wire.AppendNumber(dst, 1, int64(r.Stage))
-	dst = wire.AppendNumber(dst, 2, int64(r.Level))
-	if reads.whole(3) && r.Pod != (hookmsg.PodMeta{}) {
-		var start int
-		dst, start = wire.BeginMessage(dst, 3)
-		dst = wire.AppendString(dst, 1, r.Pod.Namespace)
-		dst = wire.AppendString(dst, 2, r.Pod.Name)
-		dst = wire.AppendString(dst, 3, r.Pod.UID)
-		dst = wire.EndMessage(dst, start)
-	}
-	if reads.whole(4) && r.Container != (hookmsg.ContainerMeta{}) {
-		var start int
-		dst, start = wire.BeginMessage(dst, 4)
-		dst = wire.AppendString(dst, 1, r.Container.Name)
-		dst = wire.AppendString(dst, 2, r.Container.ID)
-		dst = wire.EndMessage(dst, start)
-	}
-	dst = e.appendReadMap(dst, 5, r.PodLabels, reads)
-	dst = e.appendReadMap(dst, 6, r.PodAnnotations, reads)
-	dst = e.appendReadMap(dst, 7, r.ContainerAnnotations, reads)
-	if reads.whole(8) {
-		dst = wire.AppendString(dst, 8, r.CgroupParent)
-	}
-	dst = wire.AppendNumber(dst, 9, int64(r.QOSClass))
-	if reads.whole(10) {
-		dst = e.appendResources(dst, 10, r.Resources)
-	}
-	return appendReadEnvs(dst, r.ContainerEnvs, reads)
-}
-
-func (e *encoder) appendReadMap(dst []byte, field protowire.Number, m map[string]string, reads *Reads) []byte {
-	if reads.whole(int(field)) {
-		return e.appendMap(dst, field, int(field), m)
-	}
-	for _, k := range reads.keys[field] {
-		if v, ok := m[k]; ok {
-			dst = wire.AppendEntry(dst, field, k, v)
-		}
-	}
-	return dst
-}
-
-func appendReadEnvs(dst []byte, envs []hookmsg.Env, reads *Reads) []byte {
-	all := reads.whole(fieldContainerEnvs)
-	for i := range envs {
-		if all || slices.Contains(reads.keys[fieldContainerEnvs], envs[i].Name) {
-			dst = wire.AppendEntry(dst, fieldContainerEnvs, envs[i].Name, envs[i].Value)
-		}
-	}
-	return dst
-}
 
 // AppendDecision appends the encoding of d to dst and returns the extended
 // slice, with the same guarantees as [AppendRequest].
@@ -173,30 +160,25 @@ func (e *encoder) appendMap(dst []byte, field protowire.Number, which int, m map
 	if len(m) == 0 {
 		return dst
 	}
-	keys := e.keys[which]
-	if len(keys) == len(m) {
-		if appended, ok := appendKeys(dst, field, keys, m); ok {
-			return appended
+	begin, keys := len(dst), e.keys[which]
+	same := len(keys) == len(m)
+	for i := 0; same && i < len(keys); i++ {
+		var value string
+		if value, same = m[keys[i]]; same {
+			dst = wire.AppendEntry(dst, field, keys[i], value)
 		}
 	}
-	keys = keys[:0]
-	for k := range m {
-		keys = append(keys, k)
+	if same {
+		return dst
+	}
+	dst, keys = dst[:begin], keys[:0]
+	for key := range m {
+		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	e.keys[which] = keys
-	dst, _ = appendKeys(dst, field, keys, m)
-	return dst
-}
-
-// appendKeys appends the entries of keys, and reports whether m has all of them.
-func appendKeys(dst []byte, field protowire.Number, keys []string, m map[string]string) (_ []byte, ok bool) {
 	for _, key := range keys {
-		value, ok := m[key]
-		if !ok {
-			return nil, false
-		}
-		dst = wire.AppendEntry(dst, field, key, value)
+		dst = wire.AppendEntry(dst, field, key, m[key])
 	}
-	return dst, true
+	return dst
 }

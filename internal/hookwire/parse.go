@@ -159,15 +159,6 @@ func device(c *wire.Cursor) (v hookmsg.Device) {
 // numbers are what fields of one Resources point to.
 type numbers []int64
 
-// add stores a number and returns where.
-func (n *numbers) add(v int64) *int64 {
-	if len(*n) == cap(*n) {
-		*n = make(numbers, 0, 16) // The others stay where they are.
-	}
-	*n = append(*n, v)
-	return &(*n)[len(*n)-1]
-}
-
 // resources decodes the field that the cursor is at into r.
 func resources(c *wire.Cursor, r *hookmsg.Resources, n *numbers) {
 	m := c.Message("resources")
@@ -220,5 +211,9 @@ func optional(c *wire.Cursor, name string, n *numbers) *int64 {
 	if !ok {
 		return nil
 	}
-	return n.add(int64(v))
+	if len(*n) == cap(*n) {
+		*n = make(numbers, 0, 16) // The others stay where they are.
+	}
+	*n = append(*n, int64(v))
+	return &(*n)[len(*n)-1]
 }
