@@ -6,12 +6,11 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
 // loop is the goroutine of a Reconciler that watches cgroups and enforces what was
@@ -20,6 +19,8 @@ type loop struct {
 	*Reconciler
 	ctx     context.Context
 	watcher *watcher
+	// classes are the cgroups of the QoS classes.
+	classes map[string]bool
 
 	// dirty are the cgroups with an event that no pass has followed yet.
 	dirty map[string]bool
@@ -42,8 +43,8 @@ func (l *loop) run() {
 		}
 	}
 	open()
-	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
-		l.watch(l.cfg.Layout.QOS(class))
+	for class := range l.classes {
+		l.onCgroup(class)
 	}
 	l.demand()
 	resync := time.NewTicker(l.cfg.Resync)
@@ -70,25 +71,25 @@ func (l *loop) run() {
 				settle.Reset(wait)
 				continue
 			}
-			l.enforceDirty()
+			l.enforce(false)
 		case <-settle.C:
-			l.enforceDirty()
+			l.enforce(false)
 		case err := <-l.watcher.errors:
 			// After an overflow it is not known what was lost.
 			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("err", err))
 			l.demand()
-			l.enforceAll()
+			l.enforce(true)
 		case <-resync.C:
 			open()
 			l.demand()
-			l.enforceAll()
+			l.enforce(true)
 		case <-again.C:
 			l.demand()
 		case <-retry.C:
-			l.enforceAll()
+			l.enforce(true)
 		case o := <-l.synced:
 			l.onSync(o)
-			l.enforceAll()
+			l.enforce(true)
 		}
 		if len(l.unknown) != 0 && l.rediscover != 0 {
 			again.Reset(l.rediscover)
@@ -104,8 +105,51 @@ func stopped() *time.Timer {
 	return t
 }
 
-// watch watches a cgroup and those in it.
-func (l *loop) watch(cgroup string) {
+// onEvent follows an event of a directory or a file.
+func (l *loop) onEvent(event fsnotify.Event) {
+	cgroup, watched := l.watcher.watched[event.Name]
+	above, ok := l.watcher.watched[filepath.Dir(event.Name)]
+	if !watched {
+		cgroup = path.Join(above, filepath.Base(event.Name)) // Or a file.
+	}
+	switch {
+	case !watched && !ok:
+	case event.Has(fsnotify.Write) && !watched:
+		l.dirty[above] = true
+	case event.Has(fsnotify.Create) && !watched:
+		// cgroupfs makes files with their directory: what is created later is a
+		// cgroup.
+		if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
+			return
+		}
+		l.cfg.Enforcer.Forget(cgroup)
+		l.onCgroup(cgroup)
+	case event.Has(fsnotify.Remove | fsnotify.Rename):
+		l.watcher.removed(event.Name)
+		l.cfg.Enforcer.Forget(cgroup)
+		delete(l.unknown, cgroup)
+	}
+}
+
+// onCgroup follows a cgroup that is there, and those in it. If nothing is known of it,
+// Discovery is asked: now, and soon again.
+//
+// A pod's or a container's cgroup lies right in that of a QoS class, or in one that
+// does. What a container makes in its own is not decided on, and would cost watches and
+// rounds of discovery as fast as it makes them.
+func (l *loop) onCgroup(cgroup string) {
+	above := path.Dir(cgroup)
+	switch {
+	case l.classes[above] || l.classes[path.Dir(above)]:
+		l.dirty[cgroup] = true
+		if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
+			l.unknown[cgroup] = true
+			l.rediscover, l.waited = l.cfg.Rediscover, 0
+			l.demand()
+		}
+	case !l.classes[cgroup]:
+		return
+	}
 	children, err := l.watcher.add(cgroup)
 	if err != nil {
 		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("err", err))
@@ -113,53 +157,6 @@ func (l *loop) watch(cgroup string) {
 	for _, child := range children {
 		l.onCgroup(child)
 	}
-}
-
-// onEvent follows an event of a directory or a file.
-func (l *loop) onEvent(event fsnotify.Event) {
-	cgroup, name := l.watcher.locate(event.Name)
-	child := path.Join(cgroup, name)
-	switch {
-	case cgroup == "":
-	case event.Has(fsnotify.Write) && name != "":
-		l.dirty[cgroup] = true
-	case event.Has(fsnotify.Create) && name != "":
-		// cgroupfs makes files with their directory: what is created later is a
-		// cgroup.
-		if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
-			return
-		}
-		l.cfg.Enforcer.Forget(child)
-		l.onCgroup(child)
-	case event.Has(fsnotify.Remove | fsnotify.Rename):
-		l.watcher.removed(event.Name)
-		l.cfg.Enforcer.Forget(child)
-		delete(l.unknown, child)
-	}
-}
-
-// onCgroup follows a cgroup that is there. If nothing is known of it, Discovery is
-// asked: now, and soon again.
-//
-// A pod's or a container's cgroup lies right in that of a QoS class, or in one that
-// does. What a container makes in its own is not decided on, and would cost watches and
-// rounds of discovery as fast as it makes them.
-func (l *loop) onCgroup(cgroup string) {
-	ours := false
-	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
-		above := l.cfg.Layout.QOS(class)
-		ours = ours || path.Dir(cgroup) == above || path.Dir(path.Dir(cgroup)) == above
-	}
-	if !ours {
-		return
-	}
-	l.dirty[cgroup] = true
-	if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
-		l.unknown[cgroup] = true
-		l.rediscover, l.waited = l.cfg.Rediscover, 0
-		l.demand()
-	}
-	l.watch(cgroup)
 }
 
 // onSync follows a round of decisions.
@@ -171,7 +168,9 @@ func (l *loop) onSync(o outcome) {
 	for _, cgroup := range o.cgroups {
 		l.known[cgroup] = true
 		delete(l.unknown, cgroup)
-		l.watch(cgroup)
+	}
+	for _, cgroup := range o.cgroups {
+		l.onCgroup(cgroup)
 	}
 	maps.DeleteFunc(l.unknown, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	if len(l.unknown) == 0 {
@@ -182,18 +181,17 @@ func (l *loop) onSync(o outcome) {
 	l.rediscover = l.waited
 }
 
-// enforceDirty enforces the cgroups with an event.
-func (l *loop) enforceDirty() {
-	if len(l.dirty) == 0 {
-		return
+// enforce enforces the cgroups with an event, or all.
+func (l *loop) enforce(all bool) {
+	var cgroups []string
+	if !all {
+		if cgroups = slices.Collect(maps.Keys(l.dirty)); len(cgroups) == 0 {
+			return
+		}
 	}
-	l.cfg.Enforcer.Enforce(l.ctx, slices.Collect(maps.Keys(l.dirty))...)
 	clear(l.dirty)
-	l.quiet = time.Now().Add(l.cfg.Debounce)
-}
-
-// enforceAll enforces all cgroups.
-func (l *loop) enforceAll() {
-	clear(l.dirty)
-	l.cfg.Enforcer.Enforce(l.ctx)
+	l.cfg.Enforcer.Enforce(l.ctx, cgroups...)
+	if !all {
+		l.quiet = time.Now().Add(l.cfg.Debounce)
+	}
 }

@@ -67,22 +67,19 @@ func (c *Container) meta() hookmsg.ContainerMeta {
 	return hookmsg.ContainerMeta{Name: c.Name, ID: c.ID}
 }
 
-// request returns the request about a pod.
-func (p *Pod) request(cgroup string) *hookmsg.Request {
-	return &hookmsg.Request{
+// request returns the request about the pod, or about a container of it unless that is nil.
+func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
+	req := &hookmsg.Request{
 		Stage: hookmsg.Reconcile, Level: hookmsg.LevelPod, QOSClass: p.QOSClass,
 		Pod:       p.meta(),
 		PodLabels: p.Labels, PodAnnotations: p.Annotations,
 		CgroupParent: cgroup, Resources: p.Resources,
 	}
-}
-
-// containerRequest returns the request about a container of the pod.
-func (p *Pod) containerRequest(cgroup string, c *Container) *hookmsg.Request {
-	req := p.request(cgroup)
-	req.Level = hookmsg.LevelContainer
-	req.Container = c.meta()
-	req.ContainerAnnotations, req.ContainerEnvs, req.Resources = c.Annotations, c.Envs, c.Resources
+	if c != nil {
+		req.Level = hookmsg.LevelContainer
+		req.Container = c.meta()
+		req.ContainerAnnotations, req.ContainerEnvs, req.Resources = c.Annotations, c.Envs, c.Resources
+	}
 	return req
 }
 
@@ -102,7 +99,14 @@ func (p *Pod) containerRequest(cgroup string, c *Container) *hookmsg.Request {
 func PodOf(pod *corev1.Pod) Pod {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
-		QOSClass: qosClass(pod), Resources: podResources(pod),
+		QOSClass: qosClass(pod),
+	}
+	// A resize in place that is deferred or infeasible.
+	pending := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue
+	})
+	if !pending {
+		p.Resources = podResources(pod)
 	}
 	statuses := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -122,7 +126,10 @@ func PodOf(pod *corev1.Pod) Pod {
 			if id == "" {
 				continue
 			}
-			container := Container{Name: c.Name, ID: id, Resources: containerResources(pod, c)}
+			container := Container{Name: c.Name, ID: id}
+			if !pending {
+				container.Resources = containerResources(pod, c)
+			}
 			for _, env := range c.Env {
 				if env.ValueFrom == nil {
 					container.Envs = append(container.Envs, hookmsg.Env{Name: env.Name, Value: env.Value})
@@ -190,20 +197,9 @@ func quota(milli int64) *int64 {
 	return new(max(milli*period/1000, minQuota))
 }
 
-// unsettled reports whether the kubelet does not ask for what the spec has: a resize
-// in place is deferred or infeasible.
-func unsettled(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue
-	})
-}
-
 // containerResources returns what the kubelet asks for a container: it has the limits
 // of the pod where it has none of its own.
 func containerResources(pod *corev1.Pod, c *corev1.Container) *hookmsg.Resources {
-	if unsettled(pod) {
-		return nil
-	}
 	limit := func(name corev1.ResourceName) *resource.Quantity {
 		if l, ok := c.Resources.Limits[name]; ok && !l.IsZero() {
 			return &l
@@ -229,9 +225,6 @@ func containerResources(pod *corev1.Pod, c *corev1.Container) *hookmsg.Resources
 // containers or what the pod has of its own, with its overhead. What one of the
 // containers has no limit of and the pod none of its own, the pod has none of.
 func podResources(pod *corev1.Pod) *hookmsg.Resources {
-	if unsettled(pod) {
-		return nil
-	}
 	// The API server sets requests where there are limits alone.
 	requested := *pod
 	for _, list := range []*[]corev1.Container{&requested.Spec.InitContainers, &requested.Spec.Containers} {

@@ -211,7 +211,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			f.Parent, f.Cgroup = cgroup, cgroup
 			f.List(p.Resources, begun, false)
 		}).Asked
-		ask(p.request(cgroup), cgroup)
+		ask(p.request(cgroup, nil), cgroup)
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -233,7 +233,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			if len(facts.ContainerEnvs) != 0 {
 				c.Envs = facts.ContainerEnvs
 			}
-			ask(p.containerRequest(cgroup, c), container)
+			ask(p.request(cgroup, c), container)
 		}
 	}
 	slices.Sort(o.cgroups)
@@ -266,7 +266,10 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 func (r *Reconciler) Run(ctx context.Context) error {
 	l := &loop{
 		Reconciler: r, watcher: newWatcher(r.cfg.Enforcer.Applier().Hierarchies()),
-		dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover,
+		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover,
+	}
+	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
+		l.classes[r.cfg.Layout.QOS(class)] = true
 	}
 	defer l.watcher.close()
 	var decider sync.WaitGroup

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -20,7 +18,8 @@ type watcher struct {
 	errors  <-chan error
 	// hierarchies are the directories in which the paths of cgroups begin.
 	hierarchies []string
-	watched     map[string]bool
+	// watched are the cgroups that are watched, by directory.
+	watched map[string]string
 	// full is set while the kernel has no room for more watches.
 	full bool
 }
@@ -29,7 +28,7 @@ type watcher struct {
 const readAhead = 1024
 
 func newWatcher(hierarchies []string) *watcher {
-	return &watcher{hierarchies: hierarchies, watched: map[string]bool{}}
+	return &watcher{hierarchies: hierarchies, watched: map[string]string{}}
 }
 
 // newInotify is replaced by a test.
@@ -59,13 +58,13 @@ func (w *watcher) close() {
 func (w *watcher) add(cgroup string) (children []string, err error) {
 	for _, h := range w.hierarchies {
 		dir := h + "/" + cgroup
-		if w.watched[dir] || w.full || w.inotify == nil {
+		if _, ok := w.watched[dir]; ok || w.full || w.inotify == nil {
 			continue
 		}
 		err := w.inotify.Add(dir)
 		switch {
 		case err == nil:
-			w.watched[dir] = true
+			w.watched[dir] = cgroup
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		default:
@@ -90,24 +89,8 @@ func (w *watcher) add(cgroup string) (children []string, err error) {
 
 // removed drops a directory that is gone. The kernel has dropped its watch.
 func (w *watcher) removed(dir string) {
-	if w.watched[dir] {
+	if _, ok := w.watched[dir]; ok {
 		delete(w.watched, dir)
 		w.full = false
 	}
-}
-
-// locate splits the path of an event into a watched cgroup and a name in it, which is
-// empty if the event is about the cgroup's directory itself.
-func (w *watcher) locate(path string) (cgroup, name string) {
-	for _, h := range w.hierarchies {
-		rest, ok := strings.CutPrefix(path, h+"/")
-		if !ok {
-			continue
-		}
-		if w.watched[path] {
-			return rest, ""
-		}
-		return filepath.Dir(rest), filepath.Base(rest)
-	}
-	return "", ""
 }
