@@ -166,8 +166,23 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
-	ask := func(req *hookmsg.Request, path string) {
+	// ask asks about a cgroup what an event would ask about it.
+	ask := func(req *hookmsg.Request, path string, inferred bool) {
 		o.cgroups = append(o.cgroups, path)
+		if req.Level != hookmsg.LevelQOS {
+			known := r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
+				f.Parent, f.Cgroup = req.CgroupParent, path
+				f.List(req.Resources, begun, inferred)
+			})
+			req.Resources = known.Asked
+			// An event has all of them.
+			if len(known.ContainerAnnotations) != 0 {
+				req.ContainerAnnotations = known.ContainerAnnotations
+			}
+			if len(known.ContainerEnvs) != 0 {
+				req.ContainerEnvs = known.ContainerEnvs
+			}
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -183,7 +198,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup)
+		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false)
 	}
 	// refuse reports one that is left alone: those of others are decided on.
 	refuse := func(err error) bool {
@@ -207,56 +222,45 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
-		p.Resources = r.cfg.State.Facts().Learn(facts.Subject{PodUID: p.UID}, func(f *facts.Facts) {
-			f.Parent, f.Cgroup = cgroup, cgroup
-			f.List(p.Resources, begun, false)
-		}).Asked
-		ask(p.request(cgroup, nil), cgroup)
+		ask(p.request(cgroup, nil), cgroup, false)
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
 			if container == "" {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
 			}
-			if refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
-				continue
+			if !refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
+				ask(p.request(cgroup, c), container, c.Inferred)
 			}
-			facts := r.cfg.State.Facts().Learn(facts.Subject{PodUID: p.UID, ContainerID: c.ID}, func(f *facts.Facts) {
-				f.Parent, f.Cgroup = cgroup, container
-				f.List(c.Resources, begun, c.Inferred)
-			})
-			c.Resources = facts.Asked
-			// An event has all of them.
-			if len(facts.ContainerAnnotations) != 0 {
-				c.Annotations = facts.ContainerAnnotations
-			}
-			if len(facts.ContainerEnvs) != 0 {
-				c.Envs = facts.ContainerEnvs
-			}
-			ask(p.request(cgroup, c), container)
 		}
 	}
 	slices.Sort(o.cgroups)
 	if listed {
 		r.listed.Store(time.Now().UnixNano())
-		// What is there and not listed may be a container that a proxy has just
-		// decided on.
-		gone := r.cfg.Enforcer.Prune(func(cgroup string) bool {
-			_, ok := slices.BinarySearch(o.cgroups, cgroup)
-			return ok
-		})
-		for uid, cgroup := range r.pods {
-			if _, ok := slices.BinarySearch(o.cgroups, cgroup); !ok && !r.cfg.Enforcer.Applier().Exists(cgroup) {
-				gone = append(gone, uid)
-				delete(r.pods, uid)
-			}
-		}
-		for _, uid := range gone {
-			r.cfg.Engine.Forget(uid)
-		}
+		r.forgetGone(o.cgroups)
 	}
 	o.err = errors.Join(append(errs, ctx.Err())...)
 	return o
+}
+
+// forgetGone drops what is known of pods and containers that have ended. listed are the
+// cgroups of what runs, sorted. One that is there and not listed may be of a container that a
+// proxy has just decided on.
+func (r *Reconciler) forgetGone(listed []string) {
+	runs := func(cgroup string) bool {
+		_, ok := slices.BinarySearch(listed, cgroup)
+		return ok
+	}
+	gone := r.cfg.Enforcer.Prune(runs)
+	for uid, cgroup := range r.pods {
+		if !runs(cgroup) && !r.cfg.Enforcer.Applier().Exists(cgroup) {
+			gone = append(gone, uid)
+			delete(r.pods, uid)
+		}
+	}
+	for _, uid := range gone {
+		r.cfg.Engine.Forget(uid)
+	}
 }
 
 // Run reconciles until ctx ends, and returns its error. It may be called once.
