@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
@@ -28,9 +29,8 @@ type Engine struct {
 	// requests are buffers, *encoding.
 	requests sync.Pool
 
-	mu sync.Mutex
-	// changed is closed when a plugin was swapped.
-	changed chan struct{}
+	// changed is closed, and replaced, when a plugin was swapped.
+	changed atomic.Pointer[chan struct{}]
 }
 
 // Config configures an Engine.
@@ -103,7 +103,8 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	if err != nil {
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
-	e := &Engine{logger: cfg.Logger, observer: cfg.Observer, changed: make(chan struct{})}
+	e := &Engine{logger: cfg.Logger, observer: cfg.Observer}
+	e.changed.Store(new(make(chan struct{})))
 	e.requests.New = func() any { return new(encoding) }
 	errs := make([]error, len(plugins))
 	var loading sync.WaitGroup
@@ -343,10 +344,7 @@ func (e *Engine) Swap(ctx context.Context, name string, source host.Source, sha2
 	if err := e.plugins[i].Plugin.Swap(ctx, source, sha256); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	close(e.changed)
-	e.changed = make(chan struct{})
+	close(*e.changed.Swap(new(make(chan struct{}))))
 	return nil
 }
 
@@ -375,11 +373,7 @@ func (e *Engine) Follow(ctx context.Context, opts host.FollowOptions) error {
 
 // Changed returns a channel that is closed when a plugin was swapped since the
 // call: what was decided before may be decided otherwise now.
-func (e *Engine) Changed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.changed
-}
+func (e *Engine) Changed() <-chan struct{} { return *e.changed.Load() }
 
 // Warm makes the instances that the plugins may have, so that the first requests
 // do not wait for them.
