@@ -352,8 +352,10 @@ func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
 	return fmt.Sprintf("cdi does not name %s", strings.Join(missing, ", ")), &Grants{CDI: missing}
 }
 
-// takeGrants are the fields of a decision that take a grant.
-const takeGrants = hookmsg.FieldResctrlGroup | hookmsg.AllFields&^hookmsg.ResourceFields
+// takesGrant reports whether a decision sets anything that takes a grant.
+func takesGrant(d *hookmsg.Decision) bool {
+	return configures(d) || d.Resources != nil && d.Resources.ResctrlGroup != nil
+}
 
 // Check returns a *[GrantError] for each thing that the decision sets without a
 // grant, joined, nil if there is none. It looks at names, not at the node: where

@@ -59,7 +59,7 @@ type lack struct {
 
 // wants reports whether the plugin is asked about the request.
 func (p *plugin) wants(req *hookmsg.Request) bool {
-	return p.stages.has(req.Stage) && p.levels.has(req.Level) && p.selector.matches(req)
+	return p.stages.has(req.Stage) && p.levels.has(req.Level) && (p.selector.all() || p.selector.matches(req))
 }
 
 // overlaps reports whether there may be a request that both plugins are asked
@@ -252,7 +252,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 // what it sets, or it does not go together with those of earlier plugins. What is found on
 // the node may be something else the next time. A dry run is compared with no other plugin.
 func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision, earlier []part) error {
-	if d.Fields()&takeGrants != 0 {
+	if takesGrant(d) {
 		if err := p.checkGrants(ctx, req, d); err != nil {
 			return err
 		}

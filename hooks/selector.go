@@ -49,6 +49,9 @@ func (s *Selector) parse() (selector, error) {
 	return parsed, errors.Join(errs...)
 }
 
+// all reports whether every request matches.
+func (s *selector) all() bool { return s.classes == 0 && len(s.namespaces) == 0 && s.labels == nil }
+
 func (s *selector) matches(req *hookmsg.Request) bool {
 	if !s.classes.has(req.QOSClass) {
 		return false

@@ -24,7 +24,7 @@ const (
 // invalid returns every mistake of the decision, nil if there is none.
 func invalid(d *hookmsg.Decision, level hookmsg.Level) []error {
 	errs := cgroup.Validate(d.Resources, level)
-	if d.Fields()&^hookmsg.ResourceFields != 0 {
+	if configures(d) {
 		errs = append(errs, invalidConfiguration(d)...)
 	}
 	if len(errs) > maxMistakes {
@@ -32,6 +32,11 @@ func invalid(d *hookmsg.Decision, level hookmsg.Level) []error {
 		errs = append(errs[:maxMistakes], fmt.Errorf("%d more mistakes", more))
 	}
 	return errs
+}
+
+// configures reports whether a decision sets anything of a container's configuration.
+func configures(d *hookmsg.Decision) bool {
+	return len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) != 0
 }
 
 // invalidConfiguration returns the mistakes of what the decision sets of a container's
