@@ -81,13 +81,14 @@ func (c *resultCache) get(state cycleState, f abi.Function, node *objects.Object
 	if fields := c.store.NodeClasses(); !ok || class.fields != fields {
 		class = c.classOf(node, fields)
 	}
-	at := &class.filter[state%2]
+	hits := &c.hits[node.Ref.Slot()/32%uint32(len(c.hits))]
+	at, count := &class.filter[state%2], &hits.filter
 	if f == abi.Score {
-		at = &class.score[state%2]
+		at, count = &class.score[state%2], &hits.score
 	}
 	k := cacheKey{state, f, class, at}
 	if r := at.Load(); r != nil && r.state == state {
-		c.hits.add(f, node)
+		count.Add(1)
 		return k, r
 	}
 	return k, nil
@@ -137,16 +138,6 @@ func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance,
 type hits [8]struct {
 	filter, score atomic.Uint64
 	_             [48]byte
-}
-
-// add counts a hit.
-func (h *hits) add(f abi.Function, node *objects.Object) {
-	at := &h[node.Ref.Slot()/32%uint32(len(h))]
-	if f == abi.Score {
-		at.score.Add(1)
-	} else {
-		at.filter.Add(1)
-	}
 }
 
 // report tells an observer of the hits since the last report.

@@ -58,8 +58,19 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 		inst, err = p.held(c, phase)
 	}
 	var shared *cycleInstance
-	if inst == nil && err == nil {
-		inst, shared, err = p.instanceOf(c)
+	switch e := c.instances; {
+	case inst != nil || err != nil:
+	case p.trials.Load() != 0:
+		// The only instance that is left may be the one that waits for the trial: wait for
+		// trialWait at most, and for none of the cycle's.
+		ctx, cancel := context.WithTimeout(p.ctx, trialWait)
+		defer cancel()
+		inst, err = c.pinned.pin.Acquire(ctx, nil)
+	case e != nil && (e.spent.Load() == 0 || e.replay.Load() >= minReplay):
+		// The first call is one of those: its fuel is not known yet.
+		inst, shared, err = e.acquire(p.ctx, c.pinned.pin, p.instances)
+	default:
+		inst, err = c.pinned.pin.Acquire(p.ctx, nil)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -71,25 +82,6 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 		return nil, nil, err
 	}
 	return inst, i, nil
-}
-
-// instanceOf acquires an instance of the version of a cycle for a call. The cycleInstance is
-// nil if it is none of the cycle's.
-//
-// During a trial, the only instance that is left may be the one that waits for it: a call
-// waits for trialWait at most, and for none of the cycle's.
-func (p *Plugin) instanceOf(c *Cycle) (*host.Instance, *cycleInstance, error) {
-	ctx, trial := p.ctx, p.trials.Load() != 0
-	if c.instances != nil && c.instances.worthwhile() && !trial {
-		return c.instances.acquire(ctx, c.pinned.pin, p.instances)
-	}
-	if trial {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, trialWait)
-		defer cancel()
-	}
-	inst, err := c.pinned.pin.Acquire(ctx, nil)
-	return inst, nil, err
 }
 
 // leave gives an instance back.
@@ -130,12 +122,6 @@ type cycleInstance struct {
 // minReplay is the fuel of a replay that is worth avoiding, some 100 us of work. Below that,
 // any instance serves.
 const minReplay = 1 << 18
-
-// worthwhile reports whether calls should run on these instances. The first call does: its
-// fuel is not known yet.
-func (e *cycleInstances) worthwhile() bool {
-	return e.spent.Load() == 0 || e.replay.Load() >= minReplay
-}
 
 // acquire locks one of at most limit instances and acquires it. It adds one when the calls so
 // far have taken as much fuel as the replays on all of them: so replays never take more than

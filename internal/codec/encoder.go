@@ -102,7 +102,11 @@ func (e *Encoder[T]) Entry(of *T, field uint32, key string) (value string, ok bo
 	if m == nil {
 		return "", false
 	}
-	return m.value(*(*map[string]string)(unsafe.Add(unsafe.Pointer(of), m.offset)), key)
+	if !m.whole && !slices.Contains(m.entries, key) {
+		return "", false
+	}
+	value, ok = (*(*map[string]string)(unsafe.Add(unsafe.Pointer(of), m.offset)))[key]
+	return value, ok
 }
 
 // EntryKey is a key of the labels or the annotations, by the number of the field.
@@ -476,15 +480,6 @@ type stringMap struct {
 	// same labels, for the most part, and to look 23 keys up takes a third of
 	// the time that it takes to sort them.
 	order atomic.Pointer[[]string]
-}
-
-// value returns the value of a key that travels.
-func (s *stringMap) value(m map[string]string, key string) (value string, ok bool) {
-	if !s.whole && !slices.Contains(s.entries, key) {
-		return "", false
-	}
-	value, ok = m[key]
-	return value, ok
 }
 
 // only returns the encoder of those of the entries that travel.

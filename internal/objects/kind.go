@@ -118,7 +118,6 @@ func (k *Kind) arrive(name podKey, of *codec.Any, encoded []byte) *Object {
 	s := k.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.makeRoom()
 	w := k.named[name]
 	if w == nil {
 		w = &whole{slot: s.allocate()}
@@ -132,7 +131,8 @@ func (k *Kind) arrive(name podKey, of *codec.Any, encoded []byte) *Object {
 	}
 	if w.of = of; w.current == nil || !bytes.Equal(w.bytes, encoded) {
 		w.current, w.bytes = FromBytes(encoded), encoded
-		w.slot.put(w.current)
+		w.current.Ref = w.slot.next()
+		w.slot.current.Store(w.current)
 	}
 	k.known.set(of, w.current, s.epoch.Load())
 	return w.current

@@ -20,20 +20,22 @@ type Object struct {
 	identified atomic.Bool
 	// secret is set if it is a Secret.
 	secret atomic.Bool
-	source source
+	source
 }
 
 // source is what an Object is encoded from.
 type source interface {
 	bytes() []byte
 	appendPart(b []byte, part uint32, fields uint64) []byte
-	entry(field uint32, key string) (value string, ok bool)
+	// Entry returns the value of a key in the labels or the annotations, see
+	// [codec.Encoder.Entry].
+	Entry(field uint32, key string) (value string, ok bool)
 }
 
 // Bytes returns the encoded object, which must not be changed.
 func (o *Object) Bytes() []byte {
 	o.identified.Store(true)
-	return o.source.bytes()
+	return o.bytes()
 }
 
 // AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
@@ -41,13 +43,7 @@ func (o *Object) AppendPart(b []byte, part uint32, fields uint64) []byte {
 	if part == codec.MetadataPart && fields&identity != 0 && !o.identified.Load() {
 		o.identified.Store(true)
 	}
-	return o.source.appendPart(b, part, fields)
-}
-
-// Entry returns the value of a key in the labels or the annotations, see
-// [codec.Encoder.Entry].
-func (o *Object) Entry(field uint32, key string) (value string, ok bool) {
-	return o.source.entry(field, key)
+	return o.appendPart(b, part, fields)
 }
 
 // Identified reports whether a guest has read the name, the UID or the resource version of
@@ -72,14 +68,6 @@ type version[T any] struct {
 	whole atomic.Pointer[[]byte]
 }
 
-// newVersion returns a version without a Ref.
-func newVersion[T any](of *T, k *reads[T]) *version[T] {
-	v := &version[T]{kind: k, encoder: k.encoder}
-	v.of.Store(of)
-	v.source = v
-	return v
-}
-
 func (v *version[T]) bytes() []byte {
 	if whole := v.whole.Load(); whole != nil {
 		return *whole
@@ -97,7 +85,7 @@ func (v *version[T]) appendPart(b []byte, part uint32, fields uint64) []byte {
 	return v.encoder.AppendPart(b, v.of.Load(), part, fields)
 }
 
-func (v *version[T]) entry(field uint32, key string) (value string, ok bool) {
+func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
 	v.kind.addEntry(field, key)
 	return v.encoder.Entry(v.of.Load(), field, key)
 }
@@ -128,7 +116,7 @@ func (e encoded) appendPart(b []byte, part uint32, fields uint64) []byte {
 	return b
 }
 
-func (e encoded) entry(field uint32, key string) (value string, ok bool) {
+func (e encoded) Entry(field uint32, key string) (value string, ok bool) {
 	if field != codec.LabelsField && field != codec.AnnotationsField {
 		return "", false
 	}

@@ -45,14 +45,9 @@ func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
 	return r
 }
 
-// has reports whether the fields of a part are in the ReadSet.
-func (r *ReadSet[T]) has(part uint32, fields uint64) bool {
-	return part > parts || r.masks[part]&fields == fields
-}
-
 // hasEntry reports whether an entry of the labels or the annotations is in the ReadSet.
 func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
-	return r.has(codec.MetadataPart, 1<<field) || slices.Contains(r.entries, codec.EntryKey{Field: field, Key: key})
+	return r.masks[codec.MetadataPart]>>field&1 != 0 || slices.Contains(r.entries, codec.EntryKey{Field: field, Key: key})
 }
 
 // with returns the ReadSet that also has fields of a part of what e encodes.
@@ -99,12 +94,12 @@ type reads[T any] struct {
 
 // add notes that a guest reads fields of a part.
 func (r *reads[T]) add(part uint32, fields uint64) {
-	if r.set.Load().has(part, fields) {
+	if part > parts || r.set.Load().masks[part]&fields == fields {
 		return
 	}
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
-	if set := r.set.Load(); !set.has(part, fields) {
+	if set := r.set.Load(); set.masks[part]&fields != fields {
 		r.set.Store(set.with(r.encoder, part, fields))
 	}
 }

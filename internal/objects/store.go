@@ -182,7 +182,6 @@ func ClassOf(o *Object, e *codec.Encoder[corev1.Node]) uint64 {
 func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.makeRoom()
 	n := k.named[name]
 	if n == nil {
 		n = &named[T]{slot: s.allocate()}
@@ -207,9 +206,11 @@ func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object
 	if n.version != nil && n.digest == last {
 		n.version.of.Store(of)
 	} else {
-		n.version = newVersion(of, &k.reads)
-		n.version.class, n.version.classes = n.digest.class, set.classes
-		n.slot.put(&n.version.Object)
+		v := &version[T]{kind: &k.reads, encoder: k.reads.encoder, class: n.digest.class, classes: set.classes}
+		v.of.Store(of)
+		v.source, v.Ref = v, n.slot.next()
+		n.slot.current.Store(&v.Object)
+		n.version = v
 	}
 	k.known.set(of, &n.version.Object, s.epoch.Load())
 	return &n.version.Object
@@ -281,14 +282,16 @@ func (s *slot) next() abi.Ref {
 	return abi.MakeRef(s.version, s.number)
 }
 
-// put makes o, which no other goroutine has yet, the next version of what is in the slot.
-func (s *slot) put(o *Object) {
-	o.Ref = s.next()
-	s.current.Store(o)
-}
-
-// allocate returns an empty slot.
+// allocate returns an empty slot for an object. If there are many, it forgets some first.
 func (s *Store) allocate() *slot {
+	if s.size() >= max(s.sweepAt, sweepMin) {
+		sweep(s, &s.nodes)
+		sweep(s, &s.pods)
+		for _, k := range s.kinds {
+			k.sweep()
+		}
+		s.sweepAt = 2 * s.size()
+	}
 	if n := len(s.free); n > 0 {
 		free := s.free[n-1]
 		s.free = s.free[:n-1]
@@ -306,19 +309,7 @@ func (s *Store) allocate() *slot {
 	return fresh
 }
 
-// makeRoom forgets objects if there are many.
-func (s *Store) makeRoom() {
-	if s.size() < max(s.sweepAt, sweepMin) {
-		return
-	}
-	sweep(s, &s.nodes)
-	sweep(s, &s.pods)
-	for _, k := range s.kinds {
-		k.sweep()
-	}
-	s.sweepAt = 2 * s.size()
-}
-
+// size returns how many objects there are.
 func (s *Store) size() int {
 	n := len(s.nodes.named) + len(s.pods.named)
 	for _, k := range s.kinds {
