@@ -25,29 +25,17 @@ type Object struct {
 
 // source is what an Object is encoded from.
 type source interface {
-	bytes() []byte
-	appendPart(b []byte, part uint32, fields uint64) []byte
+	// Bytes returns the encoded object, which must not be changed.
+	Bytes() []byte
+	// AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
+	AppendPart(b []byte, part uint32, fields uint64) []byte
 	// Entry returns the value of a key in the labels or the annotations, see
 	// [codec.Encoder.Entry].
 	Entry(field uint32, key string) (value string, ok bool)
 }
 
-// Bytes returns the encoded object, which must not be changed.
-func (o *Object) Bytes() []byte {
-	o.identified.Store(true)
-	return o.bytes()
-}
-
-// AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
-func (o *Object) AppendPart(b []byte, part uint32, fields uint64) []byte {
-	if part == codec.MetadataPart && fields&identity != 0 && !o.identified.Load() {
-		o.identified.Store(true)
-	}
-	return o.appendPart(b, part, fields)
-}
-
 // Identified reports whether a guest has read the name, the UID or the resource version of
-// this object.
+// this object, which is one that is encoded when a guest asks.
 func (o *Object) Identified() bool { return o.identified.Load() }
 
 // Secret reports whether the object is a Secret.
@@ -68,7 +56,8 @@ type version[T any] struct {
 	whole atomic.Pointer[[]byte]
 }
 
-func (v *version[T]) bytes() []byte {
+func (v *version[T]) Bytes() []byte {
+	v.identified.Store(true)
 	if whole := v.whole.Load(); whole != nil {
 		return *whole
 	}
@@ -80,7 +69,10 @@ func (v *version[T]) bytes() []byte {
 	return b
 }
 
-func (v *version[T]) appendPart(b []byte, part uint32, fields uint64) []byte {
+func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
+	if part == codec.MetadataPart && fields&identity != 0 && !v.identified.Load() {
+		v.identified.Store(true)
+	}
 	v.kind.add(part, fields)
 	return v.encoder.AppendPart(b, v.of.Load(), part, fields)
 }
@@ -96,9 +88,9 @@ func FromBytes(b []byte) *Object { return &Object{source: encoded(b)} }
 // encoded is the source of an object that is a message already.
 type encoded []byte
 
-func (e encoded) bytes() []byte { return e }
+func (e encoded) Bytes() []byte { return e }
 
-func (e encoded) appendPart(b []byte, part uint32, fields uint64) []byte {
+func (e encoded) AppendPart(b []byte, part uint32, fields uint64) []byte {
 	message := lastField(e, protowire.Number(part))
 	if fields == abi.AllFields {
 		return append(b, message...)
