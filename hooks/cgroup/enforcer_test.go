@@ -909,3 +909,21 @@ func TestDiffering(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A process that has just come gets its score, however lately the others were listed.
+func TestEnforceScoresNewProcesses(t *testing.T) {
+	tree := cgrouptest.New(t)
+	web := tree.Make("web")
+	var state cgroup.State
+	put(&state, web, hookmsg.Resources{OOMScoreAdj: new(int64(321))})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
+	for range 3 {
+		pid := tree.Process(web)
+		if report := e.Enforce(t.Context()); report.Err != nil {
+			t.Fatal(report.Err)
+		}
+		if score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err != nil || strings.TrimSpace(string(score)) != "321" {
+			t.Errorf("the process has score %s, error %v", score, err)
+		}
+	}
+}

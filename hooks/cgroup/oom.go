@@ -65,7 +65,9 @@ func (p *plan) processes(file string) (*setting, []string) {
 	if dir == nil {
 		return nil, nil
 	}
-	raw, err := dir.read(file, maxThreads, p.dirs)
+	// It does not stay open: one read of a list has no more than whole lines of a page,
+	// and cgroup v1 reads the list of a second ago to a file that was read before.
+	raw, err := dir.read(file, maxThreads, nil)
 	if err != nil {
 		p.fail(err)
 		return nil, nil
