@@ -245,18 +245,25 @@ func TestEnforceRepairsDrift(t *testing.T) {
 // no error.
 func TestEnforceMeetsAnotherCgroupOfTheName(t *testing.T) {
 	tree := cgrouptest.New(t)
-	pod := tree.Make("pod")
+	pod, web := tree.Make("pod"), tree.Make("web")
 	var state cgroup.State
 	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("0")})
+	put(&state, web, hookmsg.Resources{OOMScoreAdj: new(int64(321))})
 	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	e.Enforce(t.Context())
 	tree.Remove(pod)
+	tree.Remove(web)
 	tree.Make("pod")
+	tree.Process(tree.Make("web"))
 	if report := e.Enforce(t.Context()); report.Err != nil || len(report.Changes) == 0 {
 		t.Errorf("got %+v", report)
 	}
 	if got := tree.Read(pod, "cpuset.cpus"); got != "0" {
 		t.Errorf("CPUs are %s", got)
+	}
+	score, err := os.ReadFile("/proc/" + tree.Read(web, "cgroup.procs") + "/oom_score_adj")
+	if err != nil || strings.TrimSpace(string(score)) != "321" {
+		t.Errorf("the process has score %s, error %v", score, err)
 	}
 }
 

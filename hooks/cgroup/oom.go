@@ -47,9 +47,6 @@ func (p *plan) threadsFile() string {
 // processes returns the setting of a file that lists processes or threads, and what it
 // lists; the setting is nil if it is left alone or cannot be read, which is noted.
 func (p *plan) processes(file string) (*setting, []string) {
-	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
-		return nil, nil
-	}
 	// Whichever hierarchy there is: a container's processes are in the same
 	// cgroup of each.
 	controller := ""
@@ -61,19 +58,12 @@ func (p *plan) processes(file string) (*setting, []string) {
 			}
 		}
 	}
-	dir := p.directory(controller)
-	if dir == nil {
-		return nil, nil
-	}
 	// It does not stay open: one read of a list has no more than whole lines of a page,
 	// and cgroup v1 reads the list of a second ago to a file that was read before.
-	raw, err := dir.read(file, maxThreads, nil)
-	if err != nil {
-		p.fail(err)
+	s, raw := p.readOf(controller, file, maxThreads, nil)
+	if s == nil {
 		return nil, nil
 	}
-	s := &setting{dir: dir, cgroup: p.cgroup, field: p.field}
-	p.reads = append(p.reads, reading{cgroup: p.cgroup, file: file, setting: s, raw: raw})
 	numbers := strings.Fields(raw)
 	if slices.Contains(numbers, "0") {
 		p.fail(fmt.Errorf("apply %s to cgroup %q: its processes are in another PID namespace: %w", p.field, p.cgroup, ErrUnsupported))
@@ -81,7 +71,7 @@ func (p *plan) processes(file string) (*setting, []string) {
 	}
 	for _, n := range numbers {
 		if _, err := strconv.ParseInt(n, 10, 32); err != nil {
-			p.fail(&FileError{Op: "read", File: dir.path(file), Err: fmt.Errorf("%q is no process", n)})
+			p.fail(&FileError{Op: "read", File: s.dir.path(file), Err: fmt.Errorf("%q is no process", n)})
 			return nil, nil
 		}
 	}

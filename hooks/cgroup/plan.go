@@ -248,22 +248,29 @@ func (p *plan) directory(controller string) *directory {
 // alone, or if it cannot be read, which adds the error.
 func (p *plan) read(file string) (*setting, string) {
 	p.files[file] = true
+	controller, _, _ := strings.Cut(file, ".")
+	s, raw := p.readOf(controller, file, maxFile, p.dirs)
+	return s, strings.TrimSpace(raw)
+}
+
+// readOf is read for a file of any name and size in a controller's directory. The text has
+// the white space around it. The file stays open if keep is not nil.
+func (p *plan) readOf(controller, file string, most int64, keep *directories) (*setting, string) {
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 		return nil, ""
 	}
-	controller, _, _ := strings.Cut(file, ".")
 	dir := p.directory(controller)
 	if dir == nil {
 		return nil, ""
 	}
-	raw, err := dir.read(file, maxFile, p.dirs)
+	raw, err := dir.read(file, most, keep)
 	if err != nil && gone(err) && dir.left(p.cgroup) {
 		// If the cgroup was kept open, there may be another of its name.
 		p.dirs.forget(p.cgroup)
 		if dir = p.directory(controller); dir == nil {
 			return nil, ""
 		}
-		if raw, err = dir.read(file, maxFile, p.dirs); err != nil && gone(err) && dir.left(p.cgroup) {
+		if raw, err = dir.read(file, most, keep); err != nil && gone(err) && dir.left(p.cgroup) {
 			err = &FileError{Op: "open", File: dir.name, Err: cause(err)}
 		}
 	}
@@ -273,7 +280,7 @@ func (p *plan) read(file string) (*setting, string) {
 	}
 	s := &setting{dir: dir, cgroup: p.cgroup, field: p.field}
 	p.reads = append(p.reads, reading{cgroup: p.cgroup, file: file, setting: s, raw: raw})
-	return s, strings.TrimSpace(raw)
+	return s, raw
 }
 
 // write plans a write to a file of the cgroup.
