@@ -96,7 +96,8 @@ func (c *EnforcerConfig) setDefaults() {
 
 // enforced is what is known of a cgroup.
 type enforced struct {
-	// resources are what the files were settled for.
+	// resources are what the files were settled for, nil if the last pass did not get to
+	// all of them.
 	resources *hookmsg.Resources
 	files     []keptFile
 	// records are those of files of which more is known than their text.
@@ -436,6 +437,9 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 		} else {
 			k.files = append(k.files, f)
 		}
+	}
+	for i := range p.left {
+		e.cgroups[p.left[i].Cgroup].resources = nil // The next pass begins anew.
 	}
 	var errs []error
 	for _, err := range p.errs {

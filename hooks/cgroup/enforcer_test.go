@@ -934,3 +934,24 @@ func TestEnforceScoresNewProcesses(t *testing.T) {
 		}
 	}
 }
+
+// What a pass that ended in the middle has not written, the next one writes, and takes for
+// the work of no other writer.
+func TestEnforceGoesOnAfterAnEnd(t *testing.T) {
+	for writes := range 6 {
+		root := tree(t, join(in("cpu/a", cpuV1), splitV1))
+		var state cgroup.State
+		put(&state, "a", hookmsg.Resources{CPUShares: new(int64(512))})
+		put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512)), CFSQuotaUS: new(int64(5000)), CPUSetCPUs: new("0")})
+		e := enforcer(t, &state, root, cgroup.EnforcerConfig{})
+		e.Enforce(&ending{Context: t.Context(), left: writes})
+		if report := e.Enforce(t.Context()); report.Err != nil || report.Repairs != 0 {
+			t.Errorf("after %d writes: %+v", writes, report)
+		}
+		got := read(t, root, "cpu/a/cpu.shares", "cpu/pod/cpu.shares", "cpu/pod/cpu.cfs_quota_us", "cpuset/pod/cpuset.cpus")
+		want := map[string]string{"cpu/a/cpu.shares": "512", "cpu/pod/cpu.shares": "512", "cpu/pod/cpu.cfs_quota_us": "5000", "cpuset/pod/cpuset.cpus": "0"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("after %d writes: %s", writes, diff)
+		}
+	}
+}

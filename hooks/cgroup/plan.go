@@ -25,6 +25,7 @@ type plan struct {
 	skip func(cgroup string, field hookmsg.Fields, file string) bool
 
 	steps []step // In the order in which the kernel takes them.
+	left  []step // Those that ctx has ended before.
 	errs  []error
 	reads []reading
 
@@ -70,7 +71,7 @@ func (p *plan) run(ctx context.Context) (done []Change, err error) {
 		s := &p.steps[i]
 		if err := ctx.Err(); err != nil {
 			p.errs = append(p.errs, fmt.Errorf("apply: %w", err))
-			s.setting.failed = true
+			p.left = p.steps[i:]
 			break
 		}
 		if s.setting.failed {
