@@ -199,7 +199,7 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 		}
 		wanted = e.all
 	} else {
-		for _, cgroup := range cgroups {
+		for _, cgroup := range slices.Compact(slices.Sorted(slices.Values(cgroups))) {
 			if d, ok := e.state.Get(cgroup); ok {
 				wanted = append(wanted, d)
 			}

@@ -955,3 +955,15 @@ func TestEnforceGoesOnAfterAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// A cgroup that is named twice is written once, and what is written is no repair.
+func TestEnforceACgroupThatIsNamedTwice(t *testing.T) {
+	root := tree(t, splitV1)
+	var state cgroup.State
+	put(&state, "pod", hookmsg.Resources{CPUShares: new(int64(512))})
+	e := enforcer(t, &state, root, cgroup.EnforcerConfig{})
+	report := e.Enforce(t.Context(), "pod", "pod")
+	if diff := cmp.Diff([]string{"cpu/pod/cpu.shares: 1024 -> 512"}, changed(report)); diff != "" || report.Repairs != 0 {
+		t.Errorf("there are %d repairs, and %s", report.Repairs, diff)
+	}
+}
