@@ -358,9 +358,10 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		}
 	}
 	for _, c := range report.Changes {
-		// To write over a text that was read back repairs nothing.
+		// To write over a text that was read back repairs nothing, nor does what the kernel
+		// refused before.
 		r := e.cgroups[c.Cgroup].records[fileKey{c.Field, path.Base(c.File)}]
-		if known[c.Cgroup] && (r == nil || r.looks == 0 || strings.TrimSpace(r.text) != c.From) {
+		if known[c.Cgroup] && (r == nil || r.state != refused && (r.looks == 0 || strings.TrimSpace(r.text) != c.From)) {
 			report.Drifted = append(report.Drifted, c)
 		}
 	}
