@@ -61,13 +61,13 @@ func (c codeCache) files(module []byte) (files []string) {
 // taken for one of them.
 type held struct {
 	files []*os.File // nil for one that is not there.
-	// sums are the checksums of those that are: most often of one.
-	sums string
+	// sum is the checksum of the one that is, empty if there are several.
+	sum string
 }
 
 // hold opens the files, marks them as used, and removes those that are not what was written.
 func (c codeCache) hold(files []string) held {
-	h := held{files: make([]*os.File, len(files))}
+	h, there := held{files: make([]*os.File, len(files))}, 0
 	for i, name := range files {
 		f, err := os.Open(name)
 		if err != nil {
@@ -80,7 +80,10 @@ func (c codeCache) hold(files []string) held {
 			remove(name)
 			continue
 		}
-		h.files[i], h.sums = f, h.sums+"."+got
+		h.files[i], h.sum = f, got
+		if there++; there > 1 {
+			h.sum = ""
+		}
 		diskcache.Use(name, info)
 		if info, err := os.Stat(name + sumSuffix); err == nil {
 			diskcache.Use(name+sumSuffix, info)
@@ -152,10 +155,15 @@ func (c codeCache) makeMapped() error {
 	return private.CheckDirectory(dir)
 }
 
-// mapped returns the name of the file that the machine code of a module is mapped from. Their
-// checksums tell the code for one processor, or by one version of wazero, from that for another.
+// mapped returns the name of the file that the machine code of a module is mapped from. Its
+// checksum tells the code for one processor, or by one version of wazero, from that for another.
+// Of several files nobody knows which wazero has read: then [mapCode] adds one of the code.
 func (c codeCache) mapped(key stubKey, of held) string {
-	return filepath.Join(c.dir, mappedDir, hex.EncodeToString(key[:])+of.sums)
+	name := filepath.Join(c.dir, mappedDir, hex.EncodeToString(key[:]))
+	if of.sum != "" {
+		name += "." + of.sum
+	}
+	return name
 }
 
 // trim removes what was not used for the longest time, also what other versions of wazero

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -18,11 +19,15 @@ import (
 // mapCode gives back the memory that wazero has read machine code into, and puts a mapping of
 // a file with the same bytes in its place. Then only what runs is resident, and the processes
 // that share the cache share it. fn is a function of an instance, which keeps the machine code
-// alive. made reports whether there was no such file. After an error no memory has changed.
+// alive. A file without a checksum in its name gets that of the code. made reports whether there
+// was no such file. After an error no memory has changed.
 func mapCode(fn api.Function, file string) (code []byte, made bool, err error) {
 	code = machineCodeOf(fn)
 	if len(code) == 0 {
 		return nil, false, fmt.Errorf("map machine code: no code in %T", fn)
+	}
+	if filepath.Ext(file) == "" {
+		file += fmt.Sprintf(".%08x", crc32.Checksum(code, castagnoli))
 	}
 	mapped, made, err := mapFileOf(code, file)
 	if err != nil {

@@ -1,10 +1,13 @@
 package host
 
 import (
+	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -90,6 +93,60 @@ func TestMachineCodeIsMapped(t *testing.T) {
 		for len(mappedCode(t, dir)) != 0 {
 			runtime.GC()
 		}
+	}
+}
+
+// TestMachineCodeOfSeveralVersions holds that versions of wazero that share a cache map their
+// machine code from files of their own: a name that both had, each would write at its start.
+func TestMachineCodeOfSeveralVersions(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("wazero does not compile for " + runtime.GOARCH)
+	}
+	dir := t.TempDir()
+	load := func() {
+		t.Helper()
+		rt, err := NewRuntime(RuntimeConfig{CacheDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close(t.Context())
+		if _, err := rt.Load(t.Context(), Config{Name: "one", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load()
+	alone := codeFiles(t, dir)
+	ours, err := filepath.Glob(filepath.Join(dir, "wazero-*"))
+	if err != nil || len(ours) != 1 {
+		t.Fatal(ours, err)
+	}
+	other := strings.Replace(ours[0], "wazero-", "wazero-other-", 1)
+	if err := os.CopyFS(other, os.DirFS(ours[0])); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(other, "*"+sumSuffix))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	code := []byte("code of another version")
+	for name, content := range map[string][]byte{
+		strings.TrimSuffix(files[0], sumSuffix): code,
+		files[0]:                                fmt.Appendf(nil, "%08x", crc32.Checksum(code, castagnoli)),
+	} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load()
+	mapped := slices.DeleteFunc(codeFiles(t, dir), func(file string) bool { return slices.Contains(alone, file) })
+	if len(mapped) != 1 {
+		t.Fatalf("files %v beside %v, want one", mapped, alone)
+	}
+	if code, err = os.ReadFile(mapped[0]); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(".%08x", crc32.Checksum(code, castagnoli)); filepath.Ext(mapped[0]) != want || strings.Count(filepath.Base(mapped[0]), ".") != 1 {
+		t.Errorf("the file is %s, want one that ends with %s alone", filepath.Base(mapped[0]), want)
 	}
 }
 
