@@ -82,14 +82,18 @@ func mappable(name string) error {
 	return nil
 }
 
+// errNotMapped is why no file is mapped: on a noexec mount, or by the rules of SELinux. Another
+// file would not be either.
+var errNotMapped = errors.New("the file cannot be mapped")
+
 // mapFileOf maps the file that has exactly the machine code, and makes it if it is not there,
 // on a local file system only.
 func mapFileOf(code []byte, name string) (mapped unsafe.Pointer, made bool, err error) {
 	if err := mappable(name); err != nil {
 		return nil, false, err
 	}
-	if mapped, err = mapIfEqual(name, code); err == nil {
-		return mapped, false, nil
+	if mapped, err = mapIfEqual(name, code); err == nil || errors.Is(err, errNotMapped) {
+		return mapped, false, err
 	}
 	if err := diskcache.Write(name, code); err != nil {
 		return nil, false, err
@@ -115,7 +119,7 @@ func mapIfEqual(name string, code []byte) (mapped unsafe.Pointer, err error) {
 	}
 	size := uintptr(len(code))
 	if mapped, err = unix.MmapPtr(int(file.Fd()), 0, nil, size, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNotMapped, err)
 	}
 	bytesOf := unsafe.Slice((*byte)(mapped), len(code))
 	if !bytes.Equal(bytesOf, code) {

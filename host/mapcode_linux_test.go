@@ -158,6 +158,17 @@ func TestNothingIsMappedFromElsewhere(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeMappedIsWrittenOnce holds that a start does not write a file again that it
+// cannot map. Without bytes none can be, as on a noexec mount.
+func TestWhatCannotBeMappedIsWrittenOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "code")
+	for _, want := range []bool{true, false} {
+		if _, made, err := mapFileOf(nil, name); made != want || err == nil {
+			t.Errorf("made %v, error %v, want made %v and an error", made, err, want)
+		}
+	}
+}
+
 func codeFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, mappedDir, "*"))
