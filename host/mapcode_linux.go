@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"unsafe"
 
 	"github.com/tetratelabs/wazero/api"
@@ -122,12 +123,20 @@ func mapIfEqual(name string, code []byte) (mapped unsafe.Pointer, err error) {
 		return nil, fmt.Errorf("%w: %w", errNotMapped, err)
 	}
 	bytesOf := unsafe.Slice((*byte)(mapped), len(code))
-	if !bytes.Equal(bytesOf, code) {
+	if !equal(bytesOf, code) {
 		return nil, errors.Join(fmt.Errorf("%s has other machine code", name), unix.MunmapPtr(mapped, size))
 	}
 	dropPages(bytesOf)
 	diskcache.Use(name, info)
 	return mapped, nil
+}
+
+// equal reports whether a mapping of a file has exactly the machine code. It has not where a page
+// cannot be read, as on a damaged disk: that would end the process, and the next one at its start.
+func equal(mapped, code []byte) (same bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { _ = recover() }()
+	return bytes.Equal(mapped, code)
 }
 
 // machineCodeOf returns the machine code of the module that a function belongs to, as wazero

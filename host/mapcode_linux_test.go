@@ -169,6 +169,23 @@ func TestWhatCannotBeMappedIsWrittenOnce(t *testing.T) {
 	}
 }
 
+// TestAPageThatCannotBeRead holds that one page of a file that cannot be read does not end the
+// process, and the next.
+func TestAPageThatCannotBeRead(t *testing.T) {
+	size := 2 * os.Getpagesize()
+	code := make([]byte, size)
+	mapped, file := mapFile(t, size)
+	if !equal(mapped, code) {
+		t.Error("a file of zeros has others")
+	}
+	if err := os.Truncate(file, int64(size/2)); err != nil {
+		t.Fatal(err)
+	}
+	if equal(mapped, code) {
+		t.Error("a file is equal without its second page")
+	}
+}
+
 func codeFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, mappedDir, "*"))
