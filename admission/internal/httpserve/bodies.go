@@ -172,13 +172,16 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	from, stop := limitTime(arriving, w, r.Body)
 	defer stop()
+	if r.ContentLength < 0 {
+		// It tells net/http of a body that is too long, which gives the client time to read
+		// the answer before it ends the connection.
+		from = http.MaxBytesReader(w, from, limit)
+	}
 	for {
 		n, readErr := from.Read(body.Bytes[len(body.Bytes):cap(body.Bytes)])
 		body.Bytes = body.Bytes[:len(body.Bytes)+n]
 		var err *BodyError
 		switch have := int64(len(body.Bytes)); {
-		case have > most && r.ContentLength < 0:
-			err = bodyError(http.StatusRequestEntityTooLarge, "body has more than %d bytes", limit)
 		case have > most:
 			err = bodyError(http.StatusBadRequest, "body has more than %d bytes, as it should have", most)
 		case readErr == io.EOF:
@@ -213,7 +216,10 @@ func partiesOf(remote string) [3]party {
 // cutOff returns the error of a body that could not be read to its end. have of its bytes
 // have come.
 func cutOff(err error, have, length int64) *BodyError {
+	var tooLong *http.MaxBytesError
 	switch {
+	case errors.As(err, &tooLong):
+		return bodyError(http.StatusRequestEntityTooLarge, "body has more than %d bytes", tooLong.Limit)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return bodyError(http.StatusBadRequest, "body is cut off after %d of %d bytes", have, length)
 	case errors.Is(err, os.ErrDeadlineExceeded):

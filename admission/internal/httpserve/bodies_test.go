@@ -3,6 +3,7 @@ package httpserve_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -179,5 +180,36 @@ func TestBeginningOfABodyThatIsTooLong(t *testing.T) {
 				t.Errorf("%d bytes are held", got)
 			}
 		})
+	}
+}
+
+// A client that sends a body in chunks, and too much, gets the end of the connection after the
+// answer, and not a reset, which may overtake the answer.
+func TestAnswerToChunksThatAreTooMany(t *testing.T) {
+	bodies := httpserve.NewBodies(httpserve.BodyLimits{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := bodies.Read(r.Context(), w, r, 1<<10)
+		if err == nil {
+			body.Release()
+			return
+		}
+		err.Answer(w, "text/plain", err.Error())
+	}))
+	defer server.Close()
+	client, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	const head = "POST / HTTP/1.1\r\nHost: server\r\nTransfer-Encoding: chunked\r\n\r\n"
+	if _, err := io.WriteString(client, head+strings.Repeat("4000\r\n"+strings.Repeat("x", 0x4000)+"\r\n", 16)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(client)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 413 ") || !strings.HasSuffix(string(got), "body has more than 1024 bytes") {
+		t.Errorf("answer is %q, error %v", got, err)
 	}
 }
