@@ -81,7 +81,7 @@ func (e *Engine) Policies() []Policy { return slices.Clone(e.current.Load().all)
 // takes out of the engine are drained after that.
 func (e *Engine) Hold() (policies []Policy, release func()) {
 	version := e.current.Acquire()
-	return slices.Clone(version.Value.all), version.Release
+	return slices.Clone(version.Value.all), sync.OnceFunc(version.Release)
 }
 
 // Close closes the policies, waiting until ctx ends for the calls that run.

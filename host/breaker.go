@@ -37,8 +37,8 @@ const (
 	defaultMaxBackoff = 5 * time.Minute
 )
 
-// breaker counts the failures of a plugin that may be disabled. A plugin that works costs one load of
-// level for each call.
+// breaker counts the failures of a plugin that may be disabled. A plugin that works costs one
+// load of level for each call.
 type breaker struct {
 	cfg CircuitBreaker
 	// level is the number of failures that count, times failure: those in a row

@@ -121,20 +121,19 @@ const settledBytes = 4 << 10
 // read returns the contents of a file, or so many bytes of it. If keep is not nil and has
 // room, the file stays open for the next time.
 func (d *directory) read(file string, most int64, keep *directories) (string, error) {
-	f := d.files[file]
-	if f != nil {
+	kept := d.files[file]
+	if kept != nil {
 		var buf [settledBytes]byte
-		if n, err := pread(f, buf[:]); err == nil && n < len(buf) {
+		if n, err := pread(kept, buf[:]); err == nil && n < len(buf) {
 			return string(buf[:n]), nil
 		}
 	}
-	kept := f != nil
 	f, err := d.openFile(file, os.O_RDONLY)
 	if err != nil {
 		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
 	}
 	b, err := io.ReadAll(io.LimitReader(f, most))
-	if err == nil && !kept && len(b) < settledBytes && keep != nil && keep.files < keep.room {
+	if err == nil && kept == nil && len(b) < settledBytes && keep != nil && keep.files < keep.room {
 		keep.files++
 		d.files[file] = f
 	} else {
