@@ -226,9 +226,7 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 		i.failed = err
 		panic(err)
 	}
-	if i.version.handles.stackOf(*fn) > maxIdleStack {
-		*fn = i.module.ExportedFunction(e.Name)
-	}
+	i.shrink(fn, e.Name)
 	i.hostCall = hostCall
 	if i.tape != nil {
 		i.tape.Result(record.Invoked, stack[:], e.Results)

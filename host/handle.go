@@ -49,3 +49,11 @@ func (h *handles) stackOf(fn api.Function) int {
 	}
 	return len(*(*[]byte)(unsafe.Add(w.data, h.stack)))
 }
+
+// shrink replaces a handle of the named export, whose call has returned, if its
+// stack has grown.
+func (i *Instance) shrink(fn *api.Function, name string) {
+	if i.version.handles.stackOf(*fn) > maxIdleStack {
+		*fn = i.module.ExportedFunction(name)
+	}
+}

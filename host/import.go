@@ -178,10 +178,7 @@ func hostFunction(index int) api.GoModuleFunc {
 		if inst.tape != nil {
 			inst.tape.Host(index, stack[:len(im.Params)], im.Params)
 		}
-		// Between two functions or loops a guest can call the host thousands of times.
-		if inst.meter.charge(hostCallFuel); inst.meter.dry {
-			inst.look()
-		}
+		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
 		if inst.tape != nil {
 			inst.tape.Result(record.HostReturned, stack, im.Results)

@@ -165,8 +165,8 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind 
 	}
 	i.nested = 1
 	err = (*fn).CallWithStack(&i.ctx, i.stack[:])
-	if err = i.end(ctx, name, start, err); !i.broken && i.version.handles.stackOf(*fn) > maxIdleStack {
-		*fn = i.module.ExportedFunction(name) // A handle with a small stack.
+	if err = i.end(ctx, name, start, err); !i.broken {
+		i.shrink(fn, name)
 	}
 	return i.stack[0], err
 }

@@ -110,6 +110,15 @@ func (m *meter) used(fuel int64) int64 {
 	return fuel - m.left - m.get()
 }
 
+// pay deducts fuel for work that the host is about to do for the guest, and
+// checks that the guest had as much. Between two functions or loops a guest can
+// call the host thousands of times.
+func (i *Instance) pay(fuel int) {
+	if i.meter.charge(fuel); i.meter.dry {
+		i.look()
+	}
+}
+
 // yield is called by a guest whose slice is used up.
 func (i *Instance) yield(module api.Module) {
 	i.meet(module)

@@ -300,9 +300,7 @@ func randomGet(inst *Instance, args []uint64) uint64 {
 	granted := slices.Contains(inst.plugin.cfg.Grants, GrantRandom)
 	for len(buf) > 0 {
 		next := buf[:min(len(buf), piece)]
-		if inst.meter.charge(randomFuel * len(next)); inst.meter.dry {
-			inst.look()
-		}
+		inst.pay(randomFuel * len(next))
 		if granted {
 			if outside := inst.plugin.adapter.Outside; outside != nil {
 				outside.Random(inst, next)
