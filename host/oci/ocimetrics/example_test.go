@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,7 +32,9 @@ func Example() {
 	if _, err := client.Push(context.Background(), ref, []byte("\x00asm\x01\x00\x00\x00"), oci.PushOptions{}); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := client.Source(ref.String()).Fetch(context.Background()); err != nil {
+	source := client.Source(ref.String())
+	defer runtime.KeepAlive(source) // A source that nothing holds leaves the metrics.
+	if _, err := source.Fetch(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 	families, err := registry.Gather()
