@@ -283,7 +283,8 @@ func (i *Instance) start(ctx context.Context) error {
 	return nil
 }
 
-// FuelUsed returns the fuel that the last call used.
+// FuelUsed returns the fuel that the last call used. If it trapped, it may have used up to
+// 2,000,000 more.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
 // Release returns the instance to the pool, or to its [Hold]. If its guest trapped, it is

@@ -16,7 +16,7 @@ import (
 
 // rewritingVersion changes whenever the same module would be rewritten to another
 // one: TestRewritingVersion holds it.
-const rewritingVersion = 6
+const rewritingVersion = 7
 
 // rewrite makes a valid module ready for wazero. With goPass, it optimises the code of
 // Go's compiler first.

@@ -83,7 +83,7 @@ type RuntimeConfig struct {
 	// the same. It is for a
 	// vulnerability in the compiler, see SECURITY.md.
 	Interpreter bool
-	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes two
+	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes three
 	// detours out of it, which makes guests of Go up to a third faster and changes nothing
 	// that they can see. Without it their calls use other fuel, mostly about a tenth more.
 	// The option is for a fault in the pass.

@@ -343,10 +343,14 @@ func (run *differentialRun) profiled(ctx context.Context, bin []byte, want *exec
 		if want.exhausted+got.exhausted != 0 {
 			continue
 		}
-		if diff := cmp.Diff(want.fuel, got.fuel); diff != "" {
-			return fmt.Errorf("fuel of each call, metered -, %s +\n%s", name, diff)
+		for i, spent := range got.fuel {
+			// A trap loses what a function has counted, but not in a profile.
+			trapped := i < len(got.steps) && got.steps[i].Err != ""
+			if i >= len(want.fuel) || want.fuel[i] > spent || want.fuel[i] < spent && !trapped {
+				return fmt.Errorf("fuel of each call, metered -, %s +\n%s", name, cmp.Diff(want.fuel, got.fuel))
+			}
 		}
-		if diff := cmp.Diff(want.fuel, got.paths); diff != "" {
+		if diff := cmp.Diff(got.fuel, got.paths); diff != "" {
 			return fmt.Errorf("%s: fuel of each call -, of its paths +\n%s", name, diff)
 		}
 	}

@@ -69,6 +69,11 @@
 // middle leaves the rest of that code charged. So a call costs the same each time,
 // on each machine, and on wazero's compiler and interpreter alike.
 //
+// A function with many charges counts in a local, and brings the count to [FuelGlobal] for
+// whatever else reads or changes that: calls, yields and its own end. A trap, but for that
+// of unreachable, loses what a function has counted since, less than the host gave at a
+// time. So a call that traps may have spent more than the global says.
+//
 // The fuel is compared at the head of each loop and at the entry of each
 // function that calls others or is large, so between two comparisons only
 // straight code can run.
@@ -76,7 +81,7 @@
 // # What it costs
 //
 // Against the plain guest on wazero's compiler (BenchmarkMetering, minima):
-// tight loops x1.0, a loop of nothing but branches x1.4, recursive fib x1.3;
-// JSON, sorting and hashing in a guest of standard Go x1.1 to x1.2 without a pass, strings
-// and matrices in one of TinyGo x1.1 to x1.2.
+// tight loops x1.0, a loop of nothing but branches x1.1, recursive fib x1.1;
+// JSON, sorting and hashing in a guest of standard Go x1.1 without a pass, strings
+// and matrices in one of TinyGo x1.2.
 package wasmbin

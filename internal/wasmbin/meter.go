@@ -3,6 +3,7 @@ package wasmbin
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // leafCost is the cost up to which a function that calls nothing is not checked on
@@ -52,6 +53,9 @@ type bodyRewriter struct {
 	remainders [2]bool
 	dividends  [2]uint64
 	checked    bool // a loop checks the fuel for the entry, too
+	// counts is set if the function counts its fuel in a local, which is count then.
+	counts bool
+	count  uint64
 }
 
 // frame is a block that is open.
@@ -112,6 +116,8 @@ const (
 	editReturn                    // branch to the end of the body instead of returning
 	editTail                      // tell the profiler that the function is left
 	editGrew                      // tell the profiler of a memory.grow
+	editSave                      // bring the count to the fuel global
+	editLoad                      // take it from there
 )
 
 // rewrite changes the body of a function of the given type, which is the one with
@@ -140,6 +146,9 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	if bulk {
 		length = extra(1, I32)
 	}
+	if b.counts = b.countsItself(); b.counts {
+		b.count = extra(1, I64)
+	}
 	for i, typ := range []ValType{I32, I64} {
 		if b.remainders[i] {
 			b.dividends[i] = extra(2, typ)
@@ -164,6 +173,31 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	out = b.emit(out, c.Body, length, entry)
 	c.Body = append(b.appendRestore(out, entry), OpEnd)
 	return nil
+}
+
+// savings is how many charges more than loads of the count it takes for a function to count
+// its fuel itself.
+const savings = 3
+
+// countsItself reports whether the function counts its fuel in a local. A global lies in
+// memory for wazero, where each charge waits for the one before. A local has to be saved in
+// front of all that reads or changes the fuel, which is mostly a call, and loaded after it.
+// A trap in between loses what the function has counted since, less than the host gives at a
+// time. A handler of exceptions, and a profile, find the fuel in the global.
+func (b *bodyRewriter) countsItself() bool {
+	if b.catches || b.profile != nil {
+		return false
+	}
+	n := 0
+	for i := range b.edits {
+		switch e := &b.edits[i]; {
+		case e.kind == editLoad:
+			n--
+		case e.cost != 0:
+			n++
+		}
+	}
+	return n >= savings
 }
 
 // restores reports whether there is something to bring back where an exception was caught.
@@ -246,27 +280,38 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 				b.frames[len(b.frames)-1].outermost = len(b.frames) - 2
 			}
 		case OpEnd:
+			if len(b.frames) == 1 {
+				b.save()
+			}
 			b.close()
 		case OpBrIf, OpBrOnNull, OpBrOnNonNull:
+			b.saveFor(s.imm)
 			b.branch(s.imm)
 			b.charge(editCharge, b.current)
 		case OpBr:
+			b.saveFor(s.imm)
 			b.branch(s.imm)
 			b.current = none
 		case OpBrTable:
+			b.saveFor(s.to...)
 			for _, label := range s.to {
 				b.branch(label)
 			}
 			b.current = none
 		case OpUnreachable:
+			b.save()
 			b.current = none
 		case OpReturn, OpThrow, OpThrowRef:
+			b.save()
 			if s.op == OpReturn && b.profile != nil {
 				b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editReturn, value: uint32(len(b.frames) - 1)})
 			}
 			b.leave()
 		case OpCall, OpReturnCall, OpRefFunc:
 			s.within("function", s.imm, len(b.functions))
+			if s.op != OpRefFunc {
+				b.save()
+			}
 			charged := s.op == OpCall && s.imm >= b.yield && s.err == nil && b.plan != nil && b.marks[s.imm-b.yield] == uint32(function)+1
 			if charged {
 				b.enter(function)
@@ -278,6 +323,9 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			if charged {
 				b.exit(function)
 			}
+			if s.op == OpCall {
+				b.load()
+			}
 			calls = calls || s.op != OpRefFunc
 			if s.op == OpReturnCall {
 				b.leave()
@@ -285,13 +333,17 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case OpCallIndirect, OpCallRef, OpReturnCallIndirect, OpReturnCallRef:
 			s.within("type", s.imm, len(b.types))
 			calls = true
+			b.save()
 			if s.op == OpReturnCallIndirect || s.op == OpReturnCallRef {
 				b.tail()
 				b.leave()
-			} else if b.plan != nil {
+				break
+			}
+			if b.plan != nil {
 				b.enter(function)
 				b.exit(function)
 			}
+			b.load()
 		case OpI32Const:
 			b.constant = constant{s.pos, s.constant()}
 		case OpI32RemS, OpI32RemU, OpI64RemS, OpI64RemU:
@@ -416,6 +468,27 @@ func (b *bodyRewriter) exit(function int) {
 	b.edits = append(b.edits, edit{at: s.pos, end: s.pos, kind: editLeave, value: b.plan.taken[function]})
 }
 
+// save brings the count to the fuel global in front of the instruction, and load takes it
+// from there after it, if the function counts itself.
+func (b *bodyRewriter) save() {
+	if s := &b.scanner; b.current != none && b.profile == nil {
+		b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editSave})
+	}
+}
+
+func (b *bodyRewriter) load() {
+	if s := &b.scanner; b.current != none && b.profile == nil {
+		b.edits = append(b.edits, edit{at: s.pos, end: s.pos, kind: editLoad})
+	}
+}
+
+// saveFor saves the count for a branch that may leave the function.
+func (b *bodyRewriter) saveFor(labels ...uint32) {
+	if slices.Contains(labels, uint32(len(b.frames)-1)) {
+		b.save()
+	}
+}
+
 // catch notes that an exception which is caught continues at a label.
 func (b *bodyRewriter) catch(label uint32) {
 	b.catches = true
@@ -513,6 +586,7 @@ func (e *edit) size() int {
 // keeps the length of a bulk operation, entry of that for the stack at the function's
 // entry.
 func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
+	out = b.appendLoad(out)
 	at := 0
 	for i := range b.edits {
 		e := &b.edits[i]
@@ -563,17 +637,24 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 			out = appendUvarint(append(out, OpBr), uint64(e.value))
 		case editTail:
 			out = b.appendLeave(out, b.prev)
+		case editSave:
+			out = b.appendSave(out)
+		case editLoad:
+			out = b.appendLoad(out)
 		case editGrew:
 			out = appendUvarint(append(out, OpLocalGet), local)
 			out = appendUvarint(append(out, OpCall), uint64(b.profile.grew))
 		default:
 			out = b.appendBulk(out, e, local)
 			if e.piece != 0 {
+				// It yields between two pieces, when nothing is missing.
+				out = b.appendSave(out)
 				out = appendUvarint(append(out, OpLocalGet), local)
 				out = appendVarint(append(out, OpI32Const), pieceBytes)
 				out = append(append(out, OpI32GtU, OpIf), e.typ...)
 				out = appendUvarint(append(out, OpCall), uint64(e.piece))
 				out = append(append(append(out, OpElse), body[e.at:e.end]...), OpEnd)
+				out = b.appendLoad(out)
 			}
 		}
 	}
@@ -585,12 +666,35 @@ func (b *bodyRewriter) appendCharge(out []byte, cost uint64) []byte {
 	if cost == 0 {
 		return out
 	}
-	out = append(out, OpGlobalGet)
-	out = appendUvarint(out, uint64(b.fuel))
-	out = append(out, OpI64Const)
-	out = appendVarint(out, int64(cost))
-	out = append(out, OpI64Sub, OpGlobalSet)
-	return appendUvarint(out, uint64(b.fuel))
+	out = append(b.appendFuel(out, OpLocalGet), OpI64Const)
+	out = append(appendVarint(out, int64(cost)), OpI64Sub)
+	return b.appendFuel(out, OpLocalSet)
+}
+
+// appendFuel reads the fuel or writes it: op is OpLocalGet or OpLocalSet.
+func (b *bodyRewriter) appendFuel(out []byte, op byte) []byte {
+	if b.counts {
+		return appendUvarint(append(out, op), b.count)
+	}
+	return appendUvarint(append(out, op-OpLocalGet+OpGlobalGet), uint64(b.fuel))
+}
+
+// appendSave brings the count to the fuel global.
+func (b *bodyRewriter) appendSave(out []byte) []byte {
+	if !b.counts {
+		return out
+	}
+	out = appendUvarint(append(out, OpLocalGet), b.count)
+	return appendUvarint(append(out, OpGlobalSet), uint64(b.fuel))
+}
+
+// appendLoad takes the count from the fuel global.
+func (b *bodyRewriter) appendLoad(out []byte) []byte {
+	if !b.counts {
+		return out
+	}
+	out = appendUvarint(append(out, OpGlobalGet), uint64(b.fuel))
+	return appendUvarint(append(out, OpLocalSet), b.count)
 }
 
 // appendStack adds to the stack that is left, or takes from it.
@@ -603,10 +707,9 @@ func (b *bodyRewriter) appendStack(out []byte, op byte, bytes uint32) []byte {
 
 // appendCheck calls yield if the fuel is negative, and leaves the if open.
 func (b *bodyRewriter) appendCheck(out []byte) []byte {
-	out = append(out, OpGlobalGet)
-	out = appendUvarint(out, uint64(b.fuel))
-	out = append(out, OpI64Const, 0, OpI64LtS, OpIf, BlockTypeEmpty, OpCall)
-	return appendUvarint(out, uint64(b.yield))
+	out = b.appendFuel(out, OpLocalGet)
+	out = b.appendSave(append(out, OpI64Const, 0, OpI64LtS, OpIf, BlockTypeEmpty))
+	return b.appendLoad(appendUvarint(append(out, OpCall), uint64(b.yield)))
 }
 
 // appendYield yields as long as the fuel is negative.
@@ -625,8 +728,7 @@ func (b *bodyRewriter) appendBulk(out []byte, e *edit, local uint64) []byte {
 		out = appendUvarint(out, local)
 	}
 	length(OpLocalSet)
-	out = append(out, OpGlobalGet)
-	out = appendUvarint(out, uint64(b.fuel))
+	out = b.appendFuel(out, OpLocalGet)
 	length(OpLocalGet)
 	if e.value < math.MaxUint32 {
 		limit := func() {
@@ -645,9 +747,7 @@ func (b *bodyRewriter) appendBulk(out []byte, e *edit, local uint64) []byte {
 	case editBulkPages:
 		out = append(out, OpI64Const, pageShift, OpI64Shl)
 	}
-	out = append(out, OpI64Sub, OpGlobalSet)
-	out = appendUvarint(out, uint64(b.fuel))
-	out = b.appendYield(out)
+	out = b.appendYield(b.appendFuel(append(out, OpI64Sub), OpLocalSet))
 	length(OpLocalGet)
 	return out
 }
