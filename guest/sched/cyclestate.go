@@ -2,7 +2,6 @@ package sched
 
 import (
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
 // CycleState is the state of a plugin during the scheduling of one Pod: Filter
@@ -27,7 +26,7 @@ func NewCycleState() CycleState { return CycleState{&cycle{}} }
 // Read returns the value under key, and whether there is one.
 func (s CycleState) Read(key string) (value any, ok bool) {
 	for i, k := range s.c.keys {
-		if wire.Equal(k, key) {
+		if k == key {
 			return s.c.values[i], true
 		}
 	}

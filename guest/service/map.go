@@ -75,7 +75,7 @@ func (m Map[V]) All(yield func(key string, value V) bool) {
 func (e *entries[V]) lookup(key string) (value V, ok bool) {
 	if len(e.of) <= fewEntries {
 		for i := len(e.of) - 1; i >= 0; i-- {
-			if wire.Equal(e.of[i].key, key) {
+			if e.of[i].key == key {
 				return e.of[i].value, true
 			}
 		}

@@ -237,7 +237,7 @@ func (m *message) keep(raw []byte, old string) string {
 	if m.object.kept {
 		return inPlace(raw)
 	}
-	if wire.Equal(inPlace(raw), old) {
+	if inPlace(raw) == old {
 		return old
 	}
 	return string(raw)

@@ -83,7 +83,7 @@ func (s StringMap) answer(key string) *answer {
 	}
 	if l := reusable[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
-			if uint64(a.version) == s.at.version() && wire.Equal(a.Key, key) {
+			if uint64(a.version) == s.at.version() && a.Key == key {
 				return a
 			}
 		}
@@ -182,7 +182,7 @@ func (m *message) value(n uint32, key string) (value []byte, found bool) {
 	f, tag := m.field(n), m.tag(n)
 	b := m.object.bytes[:f.value>>32]
 	for start, end := wire.Find(b, int(f.first), tag); end >= 0; start, end = wire.Find(b, end, tag) {
-		if e := entryOf(b[start:end]); wire.Equal(inPlace(e.key), key) {
+		if e := entryOf(b[start:end]); inPlace(e.key) == key {
 			value, found = e.value, true
 		}
 	}

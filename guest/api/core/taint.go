@@ -48,14 +48,14 @@ func termsOf(t Toleration) terms {
 
 // match reports whether a toleration matches a taint.
 func (t *terms) match(key, value, effect string) bool {
-	if t.effect != "" && !wire.Equal(t.effect, effect) || t.key != "" && !wire.Equal(t.key, key) {
+	if t.effect != "" && t.effect != effect || t.key != "" && t.key != key {
 		return false
 	}
 	if t.exists {
 		return true
 	}
 	if t.operator == "" {
-		return wire.Equal(t.value, value)
+		return t.value == value
 	}
 	return compares(t.operator, value, t.value)
 }
@@ -193,7 +193,7 @@ func (t *verdictTable) find(v *verdict, taint Taint) {
 // doNotMatch reports whether the taint keeps Pods out and no toleration matches it.
 func (t *verdictTable) doNotMatch(taint Taint) bool {
 	key, value, effect := read(taint)
-	if !wire.Equal(effect, TaintEffectNoSchedule) && !wire.Equal(effect, TaintEffectNoExecute) {
+	if effect != TaintEffectNoSchedule && effect != TaintEffectNoExecute {
 		return false
 	}
 	for i := range t.terms {

@@ -170,28 +170,6 @@ func Fixed(b []byte, i int, t Type) (v uint64, next int) {
 	return v, i + n
 }
 
-// Equal reports whether a == b. In WebAssembly Go compares strings byte by byte, with 24
-// instructions for each.
-func Equal(a, b string) bool {
-	n := len(a)
-	if n != len(b) {
-		return false
-	}
-	p, q := unsafe.Pointer(unsafe.StringData(a)), unsafe.Pointer(unsafe.StringData(b))
-	if p == q {
-		return true
-	}
-	if n < 8 {
-		return a == b
-	}
-	for i := 0; i < n-8; i += 8 {
-		if *(*uint64)(unsafe.Add(p, i)) != *(*uint64)(unsafe.Add(q, i)) {
-			return false
-		}
-	}
-	return *(*uint64)(unsafe.Add(p, n-8)) == *(*uint64)(unsafe.Add(q, n-8))
-}
-
 // Key returns the key that b begins with: the number and the type of a field.
 func Key(b []byte) uint64 {
 	if len(b) != 0 && b[0] < 0x80 {
