@@ -178,9 +178,6 @@ func (p *Plugin) seenOf(i *instance, ref abi.Ref) *seen {
 // already.
 func (p *Plugin) replay(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
 	s := p.seenOf(i, h.ref)
-	if s.ref == h.ref && s.steps >= n {
-		return nil
-	}
 	if s.ref != h.ref {
 		var err error
 		if *s, err = p.cloned(inst, i, h, phase); err != nil {

@@ -93,8 +93,11 @@ func (p *Plugin) imports() []host.Import {
 			Memory:  0b11000,
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
-				b := inst.State().(*instance).part.get(object, uint32(stack[1]), stack[2])
-				stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), b))
+				last := &inst.State().(*instance).part
+				if number, fields := uint32(stack[1]), stack[2]; last.of != object || last.number != number || last.fields != fields {
+					*last = lastPart{object, number, fields, object.AppendPart(last.bytes[:0], number, fields)}
+				}
+				stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), last.bytes))
 			},
 		},
 		{

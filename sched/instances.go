@@ -43,14 +43,6 @@ type lastPart struct {
 	bytes  []byte
 }
 
-func (l *lastPart) get(of *objects.Object, number uint32, fields uint64) []byte {
-	if l.of != of || l.number != number || l.fields != fields {
-		l.of, l.number, l.fields = of, number, fields
-		l.bytes = of.AppendPart(l.bytes[:0], number, fields)
-	}
-	return l.bytes
-}
-
 // acquire takes an instance that has seen the first n steps of h, the history of a cycle, for
 // a call in phase. Hand it to leave in the end.
 func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
@@ -77,9 +69,11 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 	}
 	i = inst.State().(*instance)
 	i.shared = shared
-	if err := p.replay(inst, i, h, n, phase); err != nil {
-		p.leave(inst, i)
-		return nil, nil, err
+	if s := p.seenOf(i, h.ref); s.ref != h.ref || s.steps < n {
+		if err := p.replay(inst, i, h, n, phase); err != nil {
+			p.leave(inst, i)
+			return nil, nil, err
+		}
 	}
 	return inst, i, nil
 }

@@ -78,7 +78,9 @@ func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
 }
 
 func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
-	v.kind.addEntry(field, key)
+	if !v.kind.set.Load().hasEntry(field, key) {
+		v.kind.addEntry(field, key)
+	}
 	return v.encoder.Entry(v.of.Load(), field, key)
 }
 

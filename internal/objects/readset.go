@@ -106,7 +106,7 @@ func (r *reads[T]) add(part uint32, fields uint64) {
 
 // addEntry notes that a guest reads an entry of the labels or the annotations.
 func (r *reads[T]) addEntry(field uint32, key string) {
-	if field != codec.LabelsField && field != codec.AnnotationsField || r.set.Load().hasEntry(field, key) {
+	if field != codec.LabelsField && field != codec.AnnotationsField {
 		return
 	}
 	r.store.mu.Lock()
