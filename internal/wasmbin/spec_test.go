@@ -491,7 +491,7 @@ func countEach(bin []byte) ([]byte, error) {
 			}
 			var edits []edit
 			for _, e := range b.edits {
-				if e.kind >= editIndex {
+				if e.kind >= editIndex && e.kind < editSave { // It counts in the global.
 					edits = append(edits, e)
 				}
 			}
