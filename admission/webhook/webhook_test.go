@@ -81,6 +81,8 @@ type server struct {
 	ca       *pair
 	stop     func() error
 	config   *webhook.Config
+	// sleep, if it is set, waits for the drain delay.
+	sleep func(time.Duration)
 }
 
 func (s *server) install(t *testing.T, p *pair) {
@@ -103,7 +105,7 @@ func (s *server) client(t *testing.T, own *pair) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: config}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 // run runs a server until the test ends, or stop is called.
@@ -122,6 +124,7 @@ func run(t *testing.T, change func(*server, *webhook.Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.SetSleep(s.sleep)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
@@ -139,7 +142,7 @@ func run(t *testing.T, change func(*server, *webhook.Config)) *server {
 			t.Error(err)
 		}
 	})
-	s.url = "https://" + s.config.Listener.Addr().String()
+	s.url = "https://" + s.addr()
 	return s
 }
 
@@ -151,6 +154,17 @@ func listen(t *testing.T) net.Listener {
 		t.Fatal(err)
 	}
 	return listener
+}
+
+func (s *server) addr() string { return s.config.Listener.Addr().String() }
+
+// accepts reports whether the server takes a connection.
+func (s *server) accepts() bool {
+	conn, err := net.Dial("tcp", s.addr())
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
 }
 
 func get(t *testing.T, c *http.Client, url string) (int, string) {
@@ -318,7 +332,7 @@ func TestClientCertificates(t *testing.T) {
 
 func until(t *testing.T, f func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !f() {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not happen")
@@ -354,9 +368,17 @@ func TestCertificateIsReadAgain(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	begun, end := make(chan struct{}), make(chan struct{})
-	s := run(t, func(_ *server, c *webhook.Config) {
-		c.DrainDelay = 300 * time.Millisecond
+	begun, end, delayed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	endDelay := sync.OnceFunc(func() { close(delayed) })
+	defer endDelay()
+	s := run(t, func(s *server, c *webhook.Config) {
+		c.DrainDelay = time.Hour
+		s.sleep = func(d time.Duration) {
+			if d != time.Hour {
+				t.Errorf("the server goes on to serve for %s, want 1h", d)
+			}
+			<-delayed
+		}
 		c.Manage = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			close(begun)
 			<-end
@@ -382,6 +404,8 @@ func TestDrain(t *testing.T) {
 	if code, _ := post(t, c, s.url+"/validate"); code != 200 {
 		t.Errorf("a request while it drains gets %d", code)
 	}
+	endDelay()
+	until(t, func() bool { return !s.accepts() })
 	select {
 	case err := <-ended:
 		t.Errorf("the server has ended before its last answer: %v", err)
@@ -405,8 +429,7 @@ func TestDrain(t *testing.T) {
 func TestDrainWithALateConnection(t *testing.T) {
 	t.Parallel()
 	s := run(t, func(_ *server, c *webhook.Config) { c.DrainTimeout = time.Minute })
-	addr := strings.TrimPrefix(s.url, "https://")
-	late, err := net.Dial("tcp", addr)
+	late, err := net.Dial("tcp", s.addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,13 +441,7 @@ func TestDrainWithALateConnection(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.stop() }()
-	until(t, func() bool {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			conn.Close()
-		}
-		return err != nil
-	})
+	until(t, func() bool { return !s.accepts() })
 	pool := x509.NewCertPool()
 	pool.AddCert(s.ca.cert)
 	client := tls.Client(late, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1", NextProtos: []string{"h2"}})
@@ -445,8 +462,10 @@ func TestDrainWithALateConnection(t *testing.T) {
 // While a server drains, clients go on to another one, and none of them loses a
 // request.
 func TestDrainUnderLoad(t *testing.T) {
-	// Long enough for each client to ask once more, however busy the machine is.
-	first := run(t, func(_ *server, c *webhook.Config) { c.DrainDelay = 3 * time.Second })
+	delayed := make(chan struct{})
+	endDelay := sync.OnceFunc(func() { close(delayed) })
+	first := run(t, func(s *server, _ *webhook.Config) { s.sleep = func(time.Duration) { <-delayed } })
+	defer endDelay()
 	second := run(t, nil)
 	until(t, func() bool { // A certificate with another's key is refused at the start.
 		resp, err := second.client(t, nil).Get(second.url + "/readyz")
@@ -466,25 +485,28 @@ func TestDrainUnderLoad(t *testing.T) {
 	})
 	// What a Service does: it has the ready ones.
 	var moved atomic.Bool
-	c := first.client(t, nil)
-	transport := c.Transport.(*http.Transport)
-	transport.MaxIdleConnsPerHost = 8
-	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if moved.Load() {
-			addr = strings.TrimPrefix(second.url, "https://")
+			addr = second.addr()
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}
 	done := make(chan struct{})
-	var wg sync.WaitGroup
+	var wg, again sync.WaitGroup
 	for range 8 {
+		c := first.client(t, nil)
+		c.Transport.(*http.Transport).DialContext = dial
+		again.Add(1)
 		wg.Go(func() {
+			askedAgain := sync.OnceFunc(again.Done)
+			defer askedAgain()
 			for {
 				select {
 				case <-done:
 					return
 				default:
 				}
+				isMoved := moved.Load()
 				resp, err := c.Post(first.url+"/validate", "application/json", strings.NewReader(review))
 				if err != nil {
 					t.Error(err)
@@ -495,6 +517,9 @@ func TestDrainUnderLoad(t *testing.T) {
 				if resp.StatusCode != http.StatusOK {
 					t.Errorf("answer is %s", resp.Status)
 				}
+				if isMoved {
+					askedAgain()
+				}
 			}
 		})
 	}
@@ -503,6 +528,8 @@ func TestDrainUnderLoad(t *testing.T) {
 	go func() { ended <- first.stop() }()
 	until(t, func() bool { code, _ := get(t, probe, first.url+"/readyz"); return code == 503 })
 	moved.Store(true)
+	again.Wait() // The answer to each client has closed its connection.
+	endDelay()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

@@ -39,6 +39,8 @@ type Server struct {
 	// default; a DrainDelay below zero is none.
 	MaxConnections           int
 	DrainDelay, DrainTimeout time.Duration
+	// Sleep waits for the DrainDelay; nil is time.Sleep. A test says by it when the delay ends.
+	Sleep func(time.Duration)
 	// Logger takes what goes wrong; nil drops it.
 	Logger *slog.Logger
 
@@ -119,7 +121,11 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) drain(server *http.Server) error {
 	s.draining.Store(true)
 	// Requests go on arriving until everybody knows.
-	time.Sleep(cmp.Or(s.DrainDelay, defaultDrainDelay))
+	sleep := s.Sleep
+	if sleep == nil {
+		sleep = time.Sleep
+	}
+	sleep(cmp.Or(s.DrainDelay, defaultDrainDelay))
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(s.DrainTimeout, defaultDrainTimeout))
 	defer cancel()
 	shut := make(chan error, 1)
