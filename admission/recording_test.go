@@ -2,6 +2,9 @@ package admission_test
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -79,13 +82,15 @@ func TestARecordingOfReviewsReplays(t *testing.T) {
 }
 
 // TestRecordingAllocations holds that recording all calls takes no more memory for each than a
-// copy of its object, what writes the file included.
+// copy of its object, what writes the file included. Each call is written before the next one: in
+// the queue each has a buffer of its own.
 func TestRecordingAllocations(t *testing.T) {
 	allocated := func(recorded bool) (allocations, bytes float64) {
 		cfg := config(t, "labels", requiredLabels)
 		cfg.GuestConfig = []byte(`{"labels":["app"]}`)
+		dir := t.TempDir()
 		if recorded {
-			cfg.Record = &record.Config{Path: t.TempDir(), QueueBytes: 1 << 30}
+			cfg.Record = &record.Config{Path: dir, QueueBytes: 1 << 30}
 		}
 		e := admission.NewEngine(load(t, cfg))
 		r := requestOf(string(podJSON(t)))
@@ -95,6 +100,13 @@ func TestRecordingAllocations(t *testing.T) {
 			if !e.Validate(ctx, r).Allowed {
 				t.Fatal("denied")
 			}
+		}
+		if recorded {
+			call()
+			for shared.Recorders()[dir].Bytes == 0 {
+				runtime.Gosched()
+			}
+			call = written(t, dir, call)
 		}
 		for range calls {
 			call()
@@ -117,5 +129,33 @@ func TestRecordingAllocations(t *testing.T) {
 	}
 	if more, want := on-off, 40.0; more > want {
 		t.Errorf("%.0f allocations more for a call, want at most %.0f, the writer's among them", more, want)
+	}
+}
+
+// written returns a function that calls f, waits until the recording in dir is longer, and
+// allocates nothing.
+func written(t *testing.T, dir string, f func()) func() {
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the recording has %d files, error %v", len(files), err)
+	}
+	file, err := os.Open(filepath.Join(dir, files[0].Name()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	length := func() int64 {
+		n, err := file.Seek(0, io.SeekEnd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return func() {
+		before := length()
+		f()
+		for length() == before {
+			runtime.Gosched()
+		}
 	}
 }
