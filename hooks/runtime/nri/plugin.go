@@ -159,16 +159,16 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 	backoff := p.cfg.Backoff
 	for {
-		start := time.Now()
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.cfg.Socket)
 		if err == nil {
+			start := time.Now()
 			err = p.serve(ctx, conn)
+			if time.Since(start) > p.cfg.MaxBackoff {
+				backoff = p.cfg.Backoff // It served for a while.
+			}
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
-		}
-		if time.Since(start) > p.cfg.MaxBackoff {
-			backoff = p.cfg.Backoff // It served for a while.
 		}
 		p.logger.Warn("the connection to the runtime ended; it is made again", slog.Duration("after", backoff), slog.Any("err", err))
 		select {
