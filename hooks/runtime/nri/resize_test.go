@@ -210,7 +210,7 @@ func (k *kubelet) have(pod, container int64) {
 		if gotPod == pod && gotContainer == container && settled {
 			return
 		}
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > time.Minute {
 			k.Fatalf("the pod has the quota %d and the container %d, want %d and %d; the pod is to have %v", gotPod, gotContainer, pod, container, desired.Resources)
 		}
 	}
