@@ -622,7 +622,7 @@ func stopped(err error) bool {
 // that were told to end may need a moment.
 func waitForGoroutines(t *testing.T, before int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 			return

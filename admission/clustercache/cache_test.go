@@ -132,7 +132,7 @@ func TestLookups(t *testing.T) {
 	if _, err := client.Resource(pods).Namespace("shop").Create(t.Context(), object("Pod", "shop", "new", "a"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); names("shop", "team=a", everything) != "shop/new shop/web"; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); names("shop", "team=a", everything) != "shop/new shop/web"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the new Pod is not seen")
 		}

@@ -197,7 +197,7 @@ func (k *koordinator) has(id, quota string) {
 		if got == want {
 			break
 		}
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > time.Minute {
 			k.Fatalf("%s has the quota %s, want %s", id, got, want)
 		}
 	}
