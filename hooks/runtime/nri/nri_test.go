@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"path/filepath"
 	goruntime "runtime"
@@ -419,7 +420,9 @@ func connectWithAGuestThatHangs(t *testing.T, timeout time.Duration) error {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(timeout)
 	node := runtimetest.NewRuntime(t)
-	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Limits.Timeout = timeout / 3 })
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) {
+		p.Limits.Timeout, p.Limits.Fuel = timeout/3, math.MaxInt64 // Time ends it, however long that is.
+	})
 	runtime := newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
 	defer runtime.Stop()
 	pod := node.Pod(hookmsg.QOSBurstable, "u1")
