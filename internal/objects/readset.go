@@ -104,7 +104,8 @@ func (r *reads[T]) add(part uint32, fields uint64) {
 	}
 }
 
-// addEntry notes that a guest reads an entry of the labels or the annotations.
+// addEntry notes that a guest reads an entry of the labels or the annotations that the read set
+// does not have.
 func (r *reads[T]) addEntry(field uint32, key string) {
 	if field != codec.LabelsField && field != codec.AnnotationsField {
 		return
