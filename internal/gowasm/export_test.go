@@ -1,9 +1,7 @@
 package gowasm
 
-import "slices"
-
 // EqualBody is the body of Go's comparison of strings, and EqualType its type.
 var (
-	EqualBody = slices.Concat(sameAddress, equalBytes)
+	EqualBody = equalBody
 	EqualType = equalType
 )

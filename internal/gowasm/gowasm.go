@@ -7,8 +7,8 @@ import (
 )
 
 // Optimize is a [wasmbin.Pass]: it returns the body of a function with its forward jumps
-// and the addresses of its stack written as WebAssembly has them, or c.Body itself if it
-// recognises neither.
+// and the addresses of its stack written as WebAssembly has them, one that compares strings by
+// words if it is Go's comparison, or c.Body itself if it recognises nothing.
 func Optimize(t wasmbin.FuncType, c *wasmbin.Code) []byte {
 	if comparesBytes(t, c) {
 		return withWords

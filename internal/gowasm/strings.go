@@ -29,14 +29,14 @@ var (
 // equalWords compares eight bytes or more. Local 2 becomes the address of the first string's
 // last eight bytes, and local 1 the distance to the other string.
 var equalWords = []byte{
-	wasmbin.OpLocalGet, 2, wasmbin.OpI64Const, 8, wasmbin.OpI64GeU, wasmbin.OpIf, blockEmpty,
+	wasmbin.OpLocalGet, 2, wasmbin.OpI64Const, 8, wasmbin.OpI64GeU, wasmbin.OpIf, wasmbin.BlockTypeEmpty,
 	wasmbin.OpLocalGet, 1, wasmbin.OpLocalGet, 0, wasmbin.OpI64Sub, wasmbin.OpLocalSet, 1,
 	wasmbin.OpLocalGet, 0, wasmbin.OpLocalGet, 2, wasmbin.OpI64Add, wasmbin.OpI64Const, 8, wasmbin.OpI64Sub, wasmbin.OpLocalSet, 2,
-	wasmbin.OpLoop, blockEmpty,
-	wasmbin.OpLocalGet, 0, wasmbin.OpLocalGet, 2, wasmbin.OpI64LtU, wasmbin.OpIf, blockEmpty,
+	wasmbin.OpLoop, wasmbin.BlockTypeEmpty,
+	wasmbin.OpLocalGet, 0, wasmbin.OpLocalGet, 2, wasmbin.OpI64LtU, wasmbin.OpIf, wasmbin.BlockTypeEmpty,
 	wasmbin.OpLocalGet, 0, wasmbin.OpI32WrapI64, wasmbin.OpI64Load, 0, 0,
 	wasmbin.OpLocalGet, 0, wasmbin.OpLocalGet, 1, wasmbin.OpI64Add, wasmbin.OpI32WrapI64, wasmbin.OpI64Load, 0, 0,
-	wasmbin.OpI64Ne, wasmbin.OpIf, blockEmpty, wasmbin.OpI64Const, 0, wasmbin.OpReturn, wasmbin.OpEnd,
+	wasmbin.OpI64Ne, wasmbin.OpIf, wasmbin.BlockTypeEmpty, wasmbin.OpI64Const, 0, wasmbin.OpReturn, wasmbin.OpEnd,
 	wasmbin.OpLocalGet, 0, wasmbin.OpI64Const, 8, wasmbin.OpI64Add, wasmbin.OpLocalSet, 0,
 	wasmbin.OpBr, 1,
 	wasmbin.OpEnd, wasmbin.OpEnd,
@@ -46,13 +46,14 @@ var equalWords = []byte{
 	wasmbin.OpEnd,
 }
 
-const blockEmpty = 0x40
-
-var withWords = slices.Concat(sameAddress, equalWords, equalBytes)
+// equalBody is the function as it is, and withWords as it becomes.
+var (
+	equalBody = slices.Concat(sameAddress, equalBytes)
+	withWords = slices.Concat(sameAddress, equalWords, equalBytes)
+)
 
 // comparesBytes reports whether a function is memeqbody.
 func comparesBytes(t wasmbin.FuncType, c *wasmbin.Code) bool {
-	rest, ok := bytes.CutPrefix(c.Body, sameAddress)
-	return ok && bytes.Equal(rest, equalBytes) && c.NumLocals == 0 &&
+	return bytes.Equal(c.Body, equalBody) && c.NumLocals == 0 &&
 		slices.Equal(t.Params, equalType.Params) && slices.Equal(t.Results, equalType.Results)
 }
