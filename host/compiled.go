@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -49,13 +49,14 @@ type compiled struct {
 	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
 	users int
 
-	// mapping puts the machine code into a mapping of codeFile, which is empty if it does not
-	// come from the cache. code is the mapping, nil if there is none, and
-	// pieces the number of those that it was split into, 0 if it was not.
-	mapping  sync.Once
-	codeFile string
-	code     []byte
-	pieces   int64
+	// cache is wazero's, if the module has one of its own, and files what it asks for machine
+	// code, nil if there is no cache of files.
+	cache wazero.CompilationCache
+	files *engineCache
+	// code is the mapping of the machine code, nil if there is none, and pieces the number of
+	// those that it was split into, 0 if it was not.
+	code   []byte
+	pieces int64
 
 	// shipped is set if it comes from the compiled form of a source, notShipped if one that was
 	// granted could not be used; warned is set when a version has said so.
@@ -177,8 +178,13 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 	if c.key.profile {
 		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
 	}
+	cache := c.owner.shared
+	if c.owner.modules.dir != "" && !c.key.profile { // A profile is of a guest of a few calls.
+		c.cache, c.files = newEngineCache()
+		cache = c.cache
+	}
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
-		WithCompilationCache(c.owner.cache).
+		WithCompilationCache(cache).
 		WithMemoryLimitPages(pages))
 	if c.key.profile {
 		if c.profiler, c.err = c.wasm.CompileModule(ctx, wasmbin.Profiler); c.err != nil {
@@ -205,12 +211,9 @@ func rewriters(module string) bool {
 // compile rewrites and compiles the module, or takes the result of that from the cache or from
 // a compiled form.
 func (c *compiled) compile(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) error {
-	opts, code := c.rewriting(), c.owner.code
-	key := stubKeyOf(c.key.digest, opts, c.owner.goPass)
-	if c.key.profile {
-		code.dir = "" // It is a guest of a few calls.
-	}
-	if code.dir != "" && c.fromCache(ctx, key) == nil {
+	opts := c.rewriting()
+	key := moduleKeyOf(c.key.digest, opts, c.owner.goPass)
+	if c.files != nil && c.fromCache(ctx, key) == nil {
 		return nil
 	}
 	if ship != nil {
@@ -229,17 +232,7 @@ func (c *compiled) compile(ctx context.Context, module []byte, ship func(context
 	if err != nil {
 		return err
 	}
-	var files []string
-	if code.dir != "" {
-		files = code.files(module)
-		remove(files...) // Of a process that ended before it had the stub.
-	}
 	compiled, err := c.wasm.CompileModule(ctx, module)
-	if err != nil && code.dir != "" && ctx.Err() == nil {
-		// wazero fails if it cannot write to the cache, as on a full disk, and then has the
-		// code in memory. It stays there until the runtime is closed.
-		compiled, err = c.wasm.CompileModule(ctx, module)
-	}
 	if err != nil {
 		return shorten(err)
 	}
@@ -247,31 +240,53 @@ func (c *compiled) compile(ctx context.Context, module []byte, ship func(context
 		return err
 	}
 	c.module, c.info = compiled, info
-	if stub, err := newStub(module, info); err == nil && code.move(files, code.files(stub.module)) {
-		// If anything fails, the next load takes as long as this one.
-		if c.owner.stubs.write(key, stub) == nil && c.fromCache(ctx, key) == nil {
-			_ = compiled.Close(context.Background()) // Only of its code in memory.
-		}
-		_ = code.trim() // The next runtime reports it.
+	// If anything fails, the next load takes as long as this one.
+	if c.files != nil && c.toCache(ctx, key, module) == nil {
+		_ = compiled.Close(context.Background()) // Only of its code in memory.
 	}
 	return nil
 }
 
-// fromCache takes the compiled module from the cache.
-func (c *compiled) fromCache(ctx context.Context, key stubKey) error {
-	stub, content, err := c.owner.stubs.read(key)
+// toCache puts the module that was compiled into the cache, and takes it from there.
+func (c *compiled) toCache(ctx context.Context, key moduleKey, module []byte) error {
+	code, ok := parseSerialized(c.files.added)
+	c.files.added = nil
+	if !ok {
+		return errNoStub // wazero compiles to something else.
+	}
+	stub, err := newStub(module, c.info)
 	if err != nil {
 		return err
 	}
-	if err := c.describe(stub.module); err != nil {
-		content.close()
+	err = c.load(ctx, stub.module, func(name engineKey) (*cachedModule, error) {
+		code.key = name
+		if err := c.owner.modules.write(key, stub, code); err != nil {
+			return nil, err
+		}
+		return c.owner.modules.read(key)
+	})
+	_ = c.owner.modules.trim() // The next runtime reports it.
+	return err
+}
+
+// fromCache takes the compiled module from the cache.
+func (c *compiled) fromCache(ctx context.Context, key moduleKey) error {
+	m, err := c.owner.modules.read(key)
+	if err != nil {
 		return err
 	}
-	if err := c.load(ctx, key, stub.module); err != nil {
-		content.close()
-		return err
+	if err := c.describe(m.module); err != nil {
+		return errors.Join(err, m.file.Close())
 	}
-	c.info, c.content = stub.about.Info, content
+	err = c.load(ctx, m.module, func(name engineKey) (*cachedModule, error) {
+		if name != m.code.key {
+			return nil, fmt.Errorf("%w: it is for a processor with other features", errNoStub)
+		}
+		return m, nil
+	})
+	if err != nil {
+		return errors.Join(err, m.file.Close())
+	}
 	return nil
 }
 
@@ -285,47 +300,39 @@ func (c *compiled) describe(module []byte) error {
 	return nil
 }
 
-var errNoCode = errors.New("the cache has no machine code for the module")
-
-// load compiles a stub, for which wazero takes the machine code of the module from the cache.
-// The error is errNoCode if it did not.
-func (c *compiled) load(ctx context.Context, key stubKey, stub []byte) error {
-	files := c.owner.code.files(stub)
-	held := c.owner.code.hold(files)
-	defer held.close()
-	if !held.are(files) {
-		return errNoCode
+// load has wazero compile a stub, for which it takes the machine code from a file of the cache.
+func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (*cachedModule, error)) (err error) {
+	// A page of a file that cannot be read, as on a damaged disk, must not end the process, and
+	// the next one at its start.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("load machine code: %v", r)
+		}
+		if err != nil {
+			c.files.reader.abandon()
+		}
+		c.files.stub, c.files.reader = nil, nil
+	}()
+	var from *cachedModule
+	c.files.stub = func(key engineKey) (_ *cachedModule, err error) {
+		from, err = file(key)
+		return from, err
 	}
 	module, err := c.wasm.CompileModule(ctx, stub)
 	if err != nil {
 		return err
 	}
-	if !held.are(files) {
-		// Another process has removed the file, or it is for another processor. So wazero
-		// has compiled the stub.
-		_ = module.Close(context.Background())
-		remove(files...)
-		return errNoCode
+	if from == nil {
+		return errors.Join(errNoStub, module.Close(context.Background()))
 	}
-	c.module, c.codeFile = module, c.owner.code.mapped(key, held)
+	c.module, c.info, c.content = module, from.about.Info, from.takeContent()
+	if c.files.reader.mapped {
+		c.code = c.files.reader.memory
+		c.rest() // wazero has read it.
+		c.split()
+	}
 	return nil
-}
-
-// mapCode has the machine code in a mapping of a file from now on, if that can be. fn is a
-// function of an instance.
-func (c *compiled) mapCode(fn api.Function) {
-	if c.codeFile != "" {
-		c.mapping.Do(func() {
-			code, made, err := mapCode(fn, c.codeFile)
-			if err == nil {
-				c.code = code
-				c.split()
-			}
-			if made {
-				_ = c.owner.code.trim() // The next runtime reports it.
-			}
-		})
-	}
 }
 
 // A mapping of machine code is one for each pieceBytes, and the mappings of all modules are at
@@ -348,8 +355,8 @@ func (c *compiled) split() {
 	c.pieces = n
 }
 
-// rest gives back the machine code that is resident, until it runs again. The caller has an
-// instance, which keeps the mapping.
+// rest gives back the machine code that is resident, until it runs again. The caller has the
+// module, which keeps the mapping.
 func (c *compiled) rest() {
 	if c.code != nil {
 		dropPages(c.code)
@@ -391,6 +398,9 @@ func (c *compiled) free() {
 		if m != nil {
 			_ = m.Close(context.Background())
 		}
+	}
+	if c.cache != nil {
+		_ = c.cache.Close(context.Background())
 	}
 	if s := c.started.Load(); s != nil {
 		s.image.Close()

@@ -1,17 +1,15 @@
 package host
 
 import (
-	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/tetratelabs/wazero"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -49,7 +47,7 @@ func TestMachineCodeIsMapped(t *testing.T) {
 		{"after the file was changed", func(file string) error {
 			content, err := os.ReadFile(file)
 			if err == nil {
-				content[len(content)/2] ^= 1
+				content[len(content)-1] ^= 1
 				err = os.WriteFile(file, content, 0o600)
 			}
 			return err
@@ -58,7 +56,7 @@ func TestMachineCodeIsMapped(t *testing.T) {
 		{"after the file was removed", os.Remove},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, file := range codeFiles(t, dir) {
+			for _, file := range filesIn(t, dir, "") {
 				if err := test.damage(file); err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +83,7 @@ func TestMachineCodeIsMapped(t *testing.T) {
 			if got := mappedCode(t, dir); len(got) != 1 || strings.Contains(got[0], "(deleted)") {
 				t.Errorf("mappings %q, want one", got)
 			}
-			if got := codeFiles(t, dir); len(got) != 1 {
+			if got := filesIn(t, dir, ""); len(got) != 1 {
 				t.Errorf("files %v, want one", got)
 			}
 		})
@@ -96,103 +94,42 @@ func TestMachineCodeIsMapped(t *testing.T) {
 	}
 }
 
-// TestMachineCodeOfSeveralVersions holds that versions of wazero that share a cache map their
-// machine code from files of their own: a name that both had, each would write at its start.
-func TestMachineCodeOfSeveralVersions(t *testing.T) {
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("wazero does not compile for " + runtime.GOARCH)
-	}
+// TestMappingOfWhatIsNotThere holds that a page of machine code that cannot be read, as on a
+// damaged disk, ends the load and not the process.
+func TestMappingOfWhatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	load := func() {
-		t.Helper()
-		rt, err := NewRuntime(RuntimeConfig{CacheDir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rt.Close(t.Context())
-		if _, err := rt.Load(t.Context(), Config{Name: "one", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	load()
-	alone := codeFiles(t, dir)
-	ours, err := filepath.Glob(filepath.Join(dir, "wazero-*"))
-	if err != nil || len(ours) != 1 {
-		t.Fatal(ours, err)
-	}
-	other := strings.Replace(ours[0], "wazero-", "wazero-other-", 1)
-	if err := os.CopyFS(other, os.DirFS(ours[0])); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(other, "*"+sumSuffix))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	code := []byte("code of another version")
-	for name, content := range map[string][]byte{
-		strings.TrimSuffix(files[0], sumSuffix): code,
-		files[0]:                                fmt.Appendf(nil, "%08x", crc32.Checksum(code, castagnoli)),
-	} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	load()
-	mapped := slices.DeleteFunc(codeFiles(t, dir), func(file string) bool { return slices.Contains(alone, file) })
-	if len(mapped) != 1 {
-		t.Fatalf("files %v beside %v, want one", mapped, alone)
-	}
-	if code, err = os.ReadFile(mapped[0]); err != nil {
-		t.Fatal(err)
-	}
-	if want := fmt.Sprintf(".%08x", crc32.Checksum(code, castagnoli)); filepath.Ext(mapped[0]) != want || strings.Count(filepath.Base(mapped[0]), ".") != 1 {
-		t.Errorf("the file is %s, want one that ends with %s alone", filepath.Base(mapped[0]), want)
-	}
-}
-
-// TestNothingIsMappedFromElsewhere holds that no file is made where it could not be mapped.
-func TestNothingIsMappedFromElsewhere(t *testing.T) {
-	_, made, err := mapFileOf([]byte("code"), "/proc/self/code")
-	if made || err == nil || !strings.Contains(err.Error(), "which may be remote") {
-		t.Errorf("made %v, error %v", made, err)
-	}
-}
-
-// TestWhatCannotBeMappedIsWrittenOnce holds that a start does not write a file again that it
-// cannot map. Without bytes none can be, as on a noexec mount.
-func TestWhatCannotBeMappedIsWrittenOnce(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "code")
-	for _, want := range []bool{true, false} {
-		if _, made, err := mapFileOf(nil, name); made != want || err == nil {
-			t.Errorf("made %v, error %v, want made %v and an error", made, err, want)
-		}
-	}
-}
-
-// TestAPageThatCannotBeRead holds that one page of a file that cannot be read does not end the
-// process, and the next.
-func TestAPageThatCannotBeRead(t *testing.T) {
-	size := 2 * os.Getpagesize()
-	code := make([]byte, size)
-	mapped, file := mapFile(t, size)
-	if !equal(mapped, code) {
-		t.Error("a file of zeros has others")
-	}
-	if err := os.Truncate(file, int64(size/2)); err != nil {
-		t.Fatal(err)
-	}
-	if equal(mapped, code) {
-		t.Error("a file is equal without its second page")
-	}
-}
-
-func codeFiles(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, mappedDir, "*"))
+	loadCached(t, RuntimeConfig{CacheDir: dir}, "noop")
+	file := moduleFile(t, dir)
+	cache, key := moduleCache{dir: filepath.Dir(file)}, keyOfFile(t, file)
+	c := &compiled{}
+	c.cache, c.files = newEngineCache()
+	c.wasm = wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfig().WithCompilationCache(c.cache))
+	defer c.wasm.Close(t.Context())
+	m, err := cache.read(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files
+	defer m.file.Close()
+	err = c.load(t.Context(), m.module, func(engineKey) (*cachedModule, error) {
+		return m, os.Truncate(file, m.codeAt)
+	})
+	if err == nil || !strings.Contains(err.Error(), "load machine code") {
+		t.Errorf("the error is %v", err)
+	}
+	loadCached(t, RuntimeConfig{CacheDir: dir}, "noop")
+}
+
+// TestNothingIsMappedFromElsewhere holds that a file is read that is not on a local disk.
+func TestNothingIsMappedFromElsewhere(t *testing.T) {
+	remote, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remote.Close()
+	code, _ := mapFile(t, os.Getpagesize())
+	if mapped, err := mapCode(code, remote, 0); mapped || err != nil {
+		t.Errorf("mapped %v, error %v", mapped, err)
+	}
 }
 
 // mappingsOf returns how many mappings of a file the process has.

@@ -4,12 +4,13 @@ package host
 
 import (
 	"errors"
-
-	"github.com/tetratelabs/wazero/api"
+	"os"
 )
 
-// mapCode leaves machine code where it is, as on Linux where a file cannot be mapped.
-func mapCode(api.Function, string) ([]byte, bool, error) { return nil, false, errors.ErrUnsupported }
+// mapCode leaves machine code to be read, as on Linux where a file cannot be mapped.
+func mapCode([]byte, *os.File, int64) (bool, error) { return false, nil }
+
+func unmapCode([]byte) {}
 
 func mappable(string) error { return errors.ErrUnsupported }
 

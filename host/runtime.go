@@ -15,17 +15,16 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
-	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
 // Runtime holds what the plugins of a process share. It is safe for use by
 // several goroutines.
 type Runtime struct {
-	cache  wazero.CompilationCache
-	code   codeCache
-	stubs  stubCache
-	engine wazero.RuntimeConfig
+	// shared has the machine code of modules that are not in the cache of files.
+	shared  wazero.CompilationCache
+	modules moduleCache
+	engine  wazero.RuntimeConfig
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
 	goPass bool
 	memory snapmem.Allocator
@@ -52,14 +51,14 @@ type Runtime struct {
 // RuntimeConfig configures a Runtime. The zero value works.
 type RuntimeConfig struct {
 	// CacheDir is a directory for rewritten and compiled modules, which makes
-	// loading one again some fifty times faster. Several processes may share it. It is
+	// loading one again some hundred times faster. Several processes may share it. It is
 	// created with mode 0700; one that others can write to, or that belongs to
 	// another user, is refused, since its files are machine code. A disk that is full or a
 	// file that was changed costs a compilation. Empty means no cache beyond the process.
 	CacheDir string
 	// CacheBytes is the most that the files in CacheDir have together: those that were not
 	// used for the longest time are removed when a module was compiled. A Go guest takes
-	// about 20 MB. 0 means 1 GiB.
+	// about 10 MB. 0 means 1 GiB.
 	CacheBytes int64
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
 	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
@@ -122,30 +121,12 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	if cfg.CacheBytes < 0 {
 		return nil, fmt.Errorf("make runtime: CacheBytes is %d, less than 0", cfg.CacheBytes)
 	}
-	if cfg.CacheDir == "" {
-		rt.cache = wazero.NewCompilationCache()
-		return rt, nil
+	if cfg.CacheDir != "" {
+		if rt.modules, err = newModuleCache(cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)); err != nil {
+			return nil, err
+		}
 	}
-	if err := os.MkdirAll(cfg.CacheDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make compilation cache: %w", err)
-	}
-	if err := private.CheckDirectory(cfg.CacheDir); err != nil {
-		return nil, fmt.Errorf("use compilation cache: %w", err)
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(cfg.CacheDir)
-	if err != nil {
-		return nil, fmt.Errorf("open compilation cache: %w", err)
-	}
-	rt.cache, rt.code = cache, codeCache{cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)}
-	if err := rt.code.trim(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
-	}
-	if rt.stubs, err = newStubCache(cfg.CacheDir); err == nil {
-		err = rt.code.makeMapped()
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open compilation cache: %w", err), cache.Close(context.Background()))
-	}
+	rt.shared = wazero.NewCompilationCache()
 	return rt, nil
 }
 
@@ -156,7 +137,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, goPass: rt.goPass, stubs: rt.stubs, cache: rt.cache, code: rt.code, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, goPass: rt.goPass, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 
@@ -190,7 +171,7 @@ func (rt *Runtime) Close(ctx context.Context) error {
 		if rt.borrowed {
 			return nil
 		}
-		return rt.cache.Close(ctx)
+		return rt.shared.Close(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("close runtime: wait for builds: %w", ctx.Err())
 	}

@@ -8,10 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -46,20 +43,18 @@ func (s fileSource) FetchCompiled(ctx context.Context, platform string, _ []stri
 }
 
 // shippedMagic begins a compiled form. The length of the next part follows in 4 bytes, the
-// description as JSON, and the files of the cache: that of the stub and that of the machine code.
-const shippedMagic = "kubewasm compiled 1\n"
+// description as JSON, and the file of the cache.
+const shippedMagic = "kubewasm compiled 2\n"
 
 // shipped describes a compiled form.
 type shipped struct {
-	// Module is the digest of the module, Key the stubKey, in hexadecimal.
+	// Module is the digest of the module, Key the moduleKey, in hexadecimal.
 	Module string `json:"module"`
 	Key    string `json:"key"`
-	// Engine is the name of wazero's directory, which has its version and the platform. File
-	// is the name of the file there, which has the features of the processor.
+	// Engine is the engineName. The features of the processor are in the file.
 	Engine string `json:"engine"`
-	File   string `json:"file"`
-	Stub   int    `json:"stub"`
-	Code   int    `json:"code"`
+	// Size is that of the file in bytes.
+	Size int `json:"size"`
 }
 
 // Precompile returns the compiled form of a module for this platform, for plugins with the
@@ -101,61 +96,40 @@ func Precompile(ctx context.Context, module []byte, limits Limits) (form []byte,
 
 // ship returns the compiled form of a module that is in the cache.
 func (c *compiled) ship() ([]byte, error) {
-	key := stubKeyOf(c.key.digest, c.rewriting(), c.owner.goPass)
-	about := shipped{Module: c.key.digest, Key: hex.EncodeToString(key[:])}
-	stub, content, err := c.owner.stubs.read(key)
+	key := moduleKeyOf(c.key.digest, c.rewriting(), c.owner.goPass)
+	file, err := os.ReadFile(c.owner.modules.path(key))
 	if err != nil {
 		return nil, fmt.Errorf("the cache has no machine code for %s: %w", Platform, err)
 	}
-	content.close()
-	file, err := os.ReadFile(c.owner.stubs.path(key))
+	text, err := json.Marshal(shipped{Module: c.key.digest, Key: hex.EncodeToString(key[:]), Engine: engineName(), Size: len(file)})
 	if err != nil {
 		return nil, err
 	}
-	files := c.owner.code.files(stub.module)
-	held := c.owner.code.hold(files)
-	defer held.close()
-	for i, f := range held.files {
-		if f == nil {
-			continue
-		}
-		code, err := io.ReadAll(io.NewSectionReader(f, 0, 4*MaxModuleBytes))
-		if err != nil {
-			return nil, err
-		}
-		about.Engine, about.File = filepath.Base(filepath.Dir(files[i])), filepath.Base(files[i])
-		about.Stub, about.Code = len(file), len(code)
-		text, err := json.Marshal(about)
-		if err != nil {
-			return nil, err
-		}
-		return slices.Concat([]byte(shippedMagic), binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text, file, code), nil
-	}
-	return nil, errNoCode
+	return slices.Concat([]byte(shippedMagic), binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text, file), nil
 }
 
 // parseShipped takes a compiled form apart.
-func parseShipped(form []byte) (about shipped, stub, code []byte, err error) {
+func parseShipped(form []byte) (about shipped, file []byte, err error) {
 	rest, ok := bytes.CutPrefix(form, []byte(shippedMagic))
 	if !ok || len(rest) < 4 {
-		return about, nil, nil, fmt.Errorf("its %d bytes are no compiled form of this version", len(form))
+		return about, nil, fmt.Errorf("its %d bytes are no compiled form of this version", len(form))
 	}
 	length := uint64(binary.LittleEndian.Uint32(rest))
 	if rest = rest[4:]; length > uint64(len(rest)) {
-		return about, nil, nil, errors.New("it is cut off in its description")
+		return about, nil, errors.New("it is cut off in its description")
 	}
 	if err := json.Unmarshal(rest[:length], &about); err != nil {
-		return about, nil, nil, fmt.Errorf("its description: %w", err)
+		return about, nil, fmt.Errorf("its description: %w", err)
 	}
-	if rest = rest[length:]; about.Stub < 0 || about.Code < 0 || about.Stub > len(rest) || about.Code != len(rest)-about.Stub {
-		return about, nil, nil, fmt.Errorf("it has %d bytes after its description, want %d and %d", len(rest), about.Stub, about.Code)
+	if file = rest[length:]; about.Size != len(file) {
+		return about, nil, fmt.Errorf("it has %d bytes after its description, want %d", len(file), about.Size)
 	}
-	return about, rest[:about.Stub], rest[about.Stub:], nil
+	return about, file, nil
 }
 
 // takeShipped takes the module from a compiled form, or says in notShipped why it cannot.
-func (c *compiled) takeShipped(ctx context.Context, key stubKey, ship func(context.Context) ([]byte, error)) {
-	if c.owner.code.dir == "" || c.key.profile {
+func (c *compiled) takeShipped(ctx context.Context, key moduleKey, ship func(context.Context) ([]byte, error)) {
+	if c.files == nil {
 		c.notShipped = errors.New("it goes into the cache, and the runtime has no CacheDir")
 		return
 	}
@@ -169,47 +143,27 @@ func (c *compiled) takeShipped(ctx context.Context, key stubKey, ship func(conte
 // install puts a compiled form into the cache, if it is for the module, this engine and this
 // processor, and takes the compiled module from there. It trusts the form, whose digest was
 // granted.
-func (c *compiled) install(ctx context.Context, form []byte, key stubKey) error {
-	about, stub, code, err := parseShipped(form)
+func (c *compiled) install(ctx context.Context, form []byte, key moduleKey) error {
+	about, file, err := parseShipped(form)
 	if err != nil {
 		return err
 	}
 	if about.Module != c.key.digest {
 		return fmt.Errorf("it is of the module %.64s, not of %s", about.Module, c.key.digest)
 	}
-	dirs, err := filepath.Glob(filepath.Join(c.owner.code.dir, "wazero-*-"+runtime.GOARCH+"-"+runtime.GOOS))
-	if err != nil {
-		return err
-	}
-	var engines []string
-	for _, dir := range dirs {
-		engines = append(engines, filepath.Base(dir))
-	}
-	if !slices.Contains(engines, about.Engine) {
-		return fmt.Errorf("it is for %.100q, and the engine here is %q", about.Engine, engines)
+	if engine := engineName(); about.Engine != engine {
+		return fmt.Errorf("it is for %.100q, and the engine here is %q", about.Engine, engine)
 	}
 	if about.Key != hex.EncodeToString(key[:]) {
 		return errors.New("it is of another version of kubewasm, or for other limits.memoryBytes or limits.stackBytes")
 	}
-	if err := diskcache.Write(c.owner.stubs.path(key), stub); err != nil {
-		return err
-	}
-	written, content, err := c.owner.stubs.read(key)
-	if err != nil {
-		return fmt.Errorf("its stub: %w", err)
-	}
-	content.close()
-	name := filepath.Join(c.owner.code.dir, about.Engine, about.File)
-	if !slices.Contains(c.owner.code.files(written.module), name) {
-		return fmt.Errorf("its machine code has the name %.100q, which is not one of the stub", about.File)
-	}
-	sum := fmt.Sprintf("%08x", crc32.Checksum(code, castagnoli))
-	if err := errors.Join(diskcache.Write(name+sumSuffix, []byte(sum)), diskcache.Write(name, code)); err != nil {
+	name := c.owner.modules.path(key)
+	if err := diskcache.Write(name, file); err != nil {
 		return err
 	}
 	if err := c.fromCache(ctx, key); err != nil {
-		remove(name)
-		return fmt.Errorf("the engine has not taken it, as for a processor without a feature that it needs: %w", err)
+		_ = os.Remove(name)
+		return err
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -34,20 +35,21 @@ func (s *shippingSource) FetchCompiled(_ context.Context, platform string, _ []s
 	return s.form, nil
 }
 
-// described returns a compiled form with another description.
-func described(t *testing.T, form []byte, change func(*shipped)) []byte {
+// changed returns a compiled form with another description or file.
+func changed(t *testing.T, form []byte, change func(about *shipped, file []byte)) []byte {
 	t.Helper()
-	about, stub, code, err := parseShipped(form)
+	about, file, err := parseShipped(form)
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(&about)
+	file = bytes.Clone(file)
+	change(&about, file)
 	text, err := json.Marshal(about)
 	if err != nil {
 		t.Fatal(err)
 	}
 	head := binary.LittleEndian.AppendUint32([]byte(shippedMagic), uint32(len(text)))
-	return bytes.Join([][]byte{head, text, stub, code}, nil)
+	return bytes.Join([][]byte{head, text, file}, nil)
 }
 
 // TestCompiledForms loads a module whose source has a compiled form that is as it should be or
@@ -70,10 +72,6 @@ func TestCompiledForms(t *testing.T) {
 	intact := precompile(module, Limits{})
 	if again := precompile(module, Limits{}); !bytes.Equal(again, intact) {
 		t.Error("two compiled forms of a module differ")
-	}
-	about, _, _, err := parseShipped(intact)
-	if err != nil {
-		t.Fatal(err)
 	}
 	flipped := bytes.Clone(intact)
 	flipped[len(flipped)-10] ^= 1
@@ -100,34 +98,37 @@ func TestCompiledForms(t *testing.T) {
 		{name: "granted and cut off", form: intact[:len(intact)-1], granted: [][]byte{intact[:len(intact)-1]}, asked: 1, log: "after its description"},
 		{name: "granted and of another module", asked: 1, log: "it is of the module", form: precompile(append(bytes.Clone(module), 0, 3, 1, 'x', 0), Limits{})},
 		{name: "granted and for other limits", asked: 1, log: "limits.memoryBytes", form: precompile(module, Limits{MemoryBytes: 1 << 20})},
-		{name: "granted and for another engine", asked: 1, log: "wazero-v0.0.1", form: described(t, intact, func(s *shipped) {
+		{name: "granted and for another engine", asked: 1, log: "wazero-v0.0.1", form: changed(t, intact, func(s *shipped, _ []byte) {
 			s.Engine = "wazero-v0.0.1" + strings.TrimPrefix(s.Engine, "wazero-")
 		})},
-		{name: "granted and for another platform", asked: 1, log: "and the engine here is", form: described(t, intact, func(s *shipped) {
+		{name: "granted and for another platform", asked: 1, log: "and the engine here is", form: changed(t, intact, func(s *shipped, _ []byte) {
 			s.Engine = strings.Replace(s.Engine, runtime.GOARCH, "riscv64", 1)
 		})},
-		{name: "granted and for another processor", asked: 1, log: "for a processor without a feature", form: described(t, intact, func(s *shipped) {
-			dir := t.TempDir()
-			if err := os.Mkdir(filepath.Join(dir, s.Engine), 0o700); err != nil {
+		{name: "granted and for another processor", asked: 1, log: "a processor with other features", form: changed(t, intact, func(s *shipped, file []byte) {
+			key, err := hex.DecodeString(s.Key)
+			if err != nil {
 				t.Fatal(err)
 			}
-			_, stub, _, _ := parseShipped(intact)
-			name := filepath.Join(dir, "stub")
-			if err := os.WriteFile(name, stub, 0o600); err != nil {
+			cache := moduleCache{dir: t.TempDir()}
+			name := cache.path(moduleKey(key))
+			if err := os.WriteFile(name, file, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for _, file := range (codeCache{dir: dir}).files(moduleOfStub(t, stub)) {
-				if filepath.Base(file) != about.File {
-					s.File = filepath.Base(file)
-				}
+			m := readWhole(t, cache, moduleKey(key))
+			m.code.key[0] ^= 1
+			writeModule(t, cache, moduleKey(key), m)
+			other, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
 			}
+			copy(file, other)
 		})},
-		{name: "granted and with a name that leads elsewhere", asked: 1, log: "not one of the stub", form: described(t, intact, func(s *shipped) { s.File = "../../x" })},
-		{name: "granted and with another stub", asked: 1, log: "its stub", form: func() []byte {
-			form := bytes.Clone(intact)
-			form[len(form)-about.Code-1] ^= 1
-			return form
-		}()},
+		{name: "granted and with another file", asked: 1, log: "not a file of the cache", form: changed(t, intact, func(_ *shipped, file []byte) {
+			file[headerOfFile] ^= 1
+		})},
+		{name: "granted and with other machine code", asked: 1, log: "checksum mismatch", form: changed(t, intact, func(_ *shipped, file []byte) {
+			file[len(file)-1] ^= 1
+		})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.granted == nil && test.asked == 1 {
@@ -199,13 +200,6 @@ func TestSourceWithoutCompiledForms(t *testing.T) {
 	}
 }
 
-// moduleOfStub returns the module in the file of a stub.
-func moduleOfStub(t *testing.T, file []byte) []byte {
-	t.Helper()
-	about, length := binary.LittleEndian.Uint32(file[32:]), binary.LittleEndian.Uint32(file[36:])
-	return file[stubHeader+about:][:length]
-}
-
 // TestCompiledFiles holds under which names files have compiled forms, and that the mistakes of
 // a configuration are reported together.
 func TestCompiledFiles(t *testing.T) {
@@ -233,12 +227,12 @@ func TestCompiledFiles(t *testing.T) {
 }
 
 func FuzzParseShipped(f *testing.F) {
-	f.Add([]byte(shippedMagic + "\x1c\x00\x00\x00{\"stub\": 1, \"code\":       2}abc"))
+	f.Add([]byte(shippedMagic + "\x0b\x00\x00\x00{\"size\": 3}abc"))
 	f.Add([]byte(shippedMagic + "\xff\xff\xff\xff{}"))
 	f.Fuzz(func(t *testing.T, form []byte) {
-		about, stub, code, err := parseShipped(form)
-		if err == nil && (len(stub) != about.Stub || len(code) != about.Code) {
-			t.Errorf("parts of %d and %d bytes, want %d and %d", len(stub), len(code), about.Stub, about.Code)
+		about, file, err := parseShipped(form)
+		if err == nil && len(file) != about.Size {
+			t.Errorf("a file of %d bytes, want %d", len(file), about.Size)
 		}
 	})
 }

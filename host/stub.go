@@ -1,22 +1,13 @@
 package host
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
-	"path/filepath"
 
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/kubewasm/kubewasm/internal/diskcache"
-	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -111,7 +102,7 @@ func constant(expr []byte) (uint32, bool) {
 	return 0, false
 }
 
-// content is the initial content of a memory, in the file of a stub. It is nil for a module
+// content is the initial content of a memory, in the file of a module. It is nil for a module
 // whose data wazero has.
 type content struct {
 	file   *os.File
@@ -122,11 +113,16 @@ type content struct {
 	image *snapmem.Image
 }
 
-// newContent takes the file, and maps it if the content is that of the beginning of a memory.
-func newContent(file *os.File, at int64, offset, size uint32) *content {
-	c := &content{file: file, at: at, offset: offset, size: size}
-	if offset == 0 && mappable(file.Name()) == nil {
-		if image, err := snapmem.MapImage(file, at, int(size)); err == nil {
+// takeContent returns the content of a module, which takes its file, and maps it if it is that of
+// the beginning of a memory.
+func (m *cachedModule) takeContent() *content {
+	if len(m.data) == 0 {
+		_ = m.file.Close()
+		return nil
+	}
+	c := &content{file: m.file, at: m.dataAt, offset: m.about.Offset, size: uint32(len(m.data))}
+	if c.offset == 0 && mappable(m.file.Name()) == nil {
+		if image, err := snapmem.MapImage(m.file, c.at, len(m.data)); err == nil {
 			c.image = image
 		}
 	}
@@ -169,123 +165,4 @@ func (c *content) close() {
 		c.image.Close()
 	}
 	_ = c.file.Close()
-}
-
-// stubCache keeps the stubs of rewritten modules in files beside their machine code, and
-// trusts them as much. A file that is not exactly what was written counts as missing.
-type stubCache struct {
-	dir string
-}
-
-// stubsDir is the directory of the stubs within that of the compiled modules.
-const stubsDir = "kubewasm-stubs"
-
-// newStubCache makes the directory of the cache within that of the compiled modules.
-func newStubCache(dir string) (stubCache, error) {
-	c := stubCache{filepath.Join(dir, stubsDir)}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return c, err
-	}
-	return c, private.CheckDirectory(c.dir)
-}
-
-// stubKey names what a module of a digest was rewritten to.
-type stubKey [sha256.Size]byte
-
-func stubKeyOf(digest string, opts wasmbin.Options, goPass bool) stubKey {
-	opts.CompileTime = 0 // It changes nothing in a module that is compiled already.
-	return sha256.Sum256(fmt.Appendf(nil, "%d %s %+v %v", rewritingVersion, digest, opts, goPass))
-}
-
-// A file holds the SHA-256 of its key and all that follows, the lengths of the next two in 4
-// bytes each, what is known about the stub as JSON, the stub's module, and the data, which
-// begin at a multiple of pageSize, so that they can be mapped.
-const stubHeader = sha256.Size + 8
-
-var errStubFile = errors.New("not a file of the cache")
-
-func (c stubCache) path(key stubKey) string { return filepath.Join(c.dir, hex.EncodeToString(key[:])) }
-
-func sumOf(key stubKey, parts ...[]byte) []byte {
-	h := sha256.New()
-	h.Write(key[:])
-	for _, part := range parts {
-		writePieces(h, part)
-	}
-	return h.Sum(nil)
-}
-
-// read returns a stub, and where its data are, whose file is open.
-func (c stubCache) read(key stubKey) (*stub, *content, error) {
-	f, err := os.Open(c.path(key))
-	if err != nil {
-		return nil, nil, err
-	}
-	s, at, err := readStub(f, key)
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	if len(s.data) == 0 {
-		return s, nil, f.Close()
-	}
-	return s, newContent(f, at, s.about.Offset, uint32(len(s.data))), nil
-}
-
-// readStub reads the file of a stub, and returns where its data begin.
-func readStub(f *os.File, key stubKey) (s *stub, at int64, err error) {
-	stat, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	// A stub is smaller than its module, whose rewriting made it larger by a sixth.
-	if !stat.Mode().IsRegular() || stat.Size() < stubHeader || stat.Size() > 4*MaxModuleBytes {
-		return nil, 0, errStubFile
-	}
-	all := make([]byte, stat.Size())
-	if _, err := io.ReadFull(f, all); err != nil {
-		return nil, 0, err
-	}
-	if !bytes.Equal(all[:sha256.Size], sumOf(key, all[sha256.Size:])) {
-		return nil, 0, errStubFile
-	}
-	about := uint64(binary.LittleEndian.Uint32(all[sha256.Size:]))
-	module := uint64(binary.LittleEndian.Uint32(all[sha256.Size+4:]))
-	rest := all[stubHeader:]
-	if about+module > uint64(len(rest)) {
-		return nil, 0, errStubFile
-	}
-	s = &stub{module: rest[about : about+module]}
-	padding := paddingOf(about + module)
-	if n := uint64(len(rest)) - about - module; n != 0 && n <= padding {
-		return nil, 0, errStubFile
-	} else if n != 0 {
-		s.data = rest[about+module+padding:]
-	}
-	if err := json.Unmarshal(rest[:about], &s.about); err != nil {
-		return nil, 0, err
-	}
-	if s.about.Info == nil || len(s.data)%pageSize != 0 || s.about.Offset%pageSize != 0 {
-		return nil, 0, errStubFile
-	}
-	diskcache.Use(f.Name(), stat)
-	return s, int64(stubHeader + about + module + padding), nil
-}
-
-// paddingOf returns the number of bytes between a stub and its data. length is that of the
-// stub with what is known about it.
-func paddingOf(length uint64) uint64 { return -(stubHeader + length) % pageSize }
-
-// write makes the file, whole or not at all.
-func (c stubCache) write(key stubKey, s *stub) error {
-	about, err := json.Marshal(s.about)
-	if err != nil {
-		return err
-	}
-	lengths := binary.LittleEndian.AppendUint32(nil, uint32(len(about)))
-	lengths = binary.LittleEndian.AppendUint32(lengths, uint32(len(s.module)))
-	var padding []byte
-	if len(s.data) != 0 {
-		padding = make([]byte, paddingOf(uint64(len(about)+len(s.module))))
-	}
-	return diskcache.Write(c.path(key), sumOf(key, lengths, about, s.module, padding, s.data), lengths, about, s.module, padding, s.data)
 }

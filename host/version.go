@@ -173,9 +173,7 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 		if e.Kind != wasmbin.ExternFunc {
 			continue
 		}
-		fn := inst.module.ExportedFunction(name)
-		if v.handles, ok = handlesOf(fn); ok {
-			v.compiled.mapCode(fn)
+		if v.handles, ok = handlesOf(inst.module.ExportedFunction(name)); ok {
 			break
 		}
 	}

@@ -396,7 +396,7 @@ func refused(t *testing.T, client *oci.Client, ref oci.Reference) error {
 		t.Fatalf("%s was loaded: %s", ref, plugin.Digest())
 	}
 	err = errors.Unwrap(err) // Without the name of the plugin.
-	for _, dir := range []string{"kubewasm-stubs", "wazero-*"} {
+	for _, dir := range []string{"kubewasm-modules"} {
 		files, globErr := filepath.Glob(filepath.Join(cache, dir, "*"))
 		if len(files) != 0 || globErr != nil {
 			t.Errorf("something was compiled: %v, %v", files, globErr)

@@ -1,0 +1,208 @@
+package host
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/kubewasm/kubewasm/internal/diskcache"
+	"github.com/kubewasm/kubewasm/internal/private"
+	"github.com/kubewasm/kubewasm/internal/wasmbin"
+)
+
+// defaultCacheBytes is the default of RuntimeConfig.CacheBytes.
+const defaultCacheBytes = 1 << 30
+
+// moduleCache is a directory with a file for each compiled module: its stub, its data and its
+// machine code. A file that is not exactly what was written counts as missing.
+type moduleCache struct {
+	dir string // Empty without a cache.
+	max int64
+}
+
+// modulesDir is the directory of the files within that of RuntimeConfig.CacheDir.
+const modulesDir = "kubewasm-modules"
+
+// newModuleCache makes the directory of the cache, unless it is there.
+func newModuleCache(dir string, max int64) (moduleCache, error) {
+	c := moduleCache{filepath.Join(dir, modulesDir), max}
+	for _, dir := range []string{dir, c.dir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return c, fmt.Errorf("make compilation cache: %w", err)
+		}
+		if err := private.CheckDirectory(dir); err != nil {
+			return c, fmt.Errorf("use compilation cache: %w", err)
+		}
+	}
+	if err := c.trim(); err != nil {
+		return c, fmt.Errorf("open compilation cache: %w", err)
+	}
+	return c, nil
+}
+
+// trim removes what was not used for the longest time, also what other versions of wazero and
+// the host have written.
+func (c moduleCache) trim() error {
+	_, err := diskcache.Trim(c.max, c.dir)
+	return err
+}
+
+// moduleKey names what a module of a digest was rewritten and compiled to.
+type moduleKey [sha256.Size]byte
+
+func moduleKeyOf(digest string, opts wasmbin.Options, goPass bool) moduleKey {
+	opts.CompileTime = 0 // It changes nothing in a module that is compiled already.
+	return sha256.Sum256(fmt.Appendf(nil, "%d %s %s %+v %v", rewritingVersion, engineName(), digest, opts, goPass))
+}
+
+// engineName is the version of wazero, and the platform that it compiles for.
+func engineName() string {
+	version := "dev" // As wazero has it.
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "github.com/tetratelabs/wazero" {
+				version = dep.Version
+			}
+		}
+	}
+	return "wazero-" + version + "-" + runtime.GOARCH + "-" + runtime.GOOS
+}
+
+// path returns the name of a file. Processors that wazero compiles differently for may share a
+// directory: their features are in the name, and exactly in the file.
+func (c moduleCache) path(key moduleKey) string {
+	features := 0
+	for i, has := range []bool{cpu.X86.HasSSE41, cpu.X86.HasBMI1, cpu.X86.HasBMI2, cpu.X86.HasPOPCNT} {
+		if has {
+			features |= 1 << i
+		}
+	}
+	return filepath.Join(c.dir, fmt.Sprintf("%s-%x", hex.EncodeToString(key[:]), features))
+}
+
+// A file of the cache has, after the checksum and the lengths, what is known about the module as
+// JSON, the module of the stub, what wazero has written before and after the machine code, the
+// data, and the machine code. Data and machine code begin at a multiple of pageSize, so that
+// they can be mapped. The checksum is the SHA-256 of the key and of the rest of the file but for
+// the machine code, of which wazero checks a CRC.
+const (
+	lengthsInFile = 6
+	headerOfFile  = int64(sha256.Size + 4*lengthsInFile + len(engineKey{}))
+)
+
+var errModuleFile = errors.New("not a file of the cache")
+
+// cachedModule is a file of the cache. code has no machine code, which is codeSize bytes of it.
+type cachedModule struct {
+	stub
+	code serialized
+	// file is open. Its data begin at dataAt, its machine code at codeAt.
+	file           *os.File
+	dataAt, codeAt int64
+	codeSize       int
+}
+
+// read returns a file of the cache, which the caller closes.
+func (c moduleCache) read(key moduleKey) (*cachedModule, error) {
+	f, err := os.Open(c.path(key))
+	if err != nil {
+		return nil, err
+	}
+	m, err := readModule(f, key)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return m, nil
+}
+
+func readModule(f *os.File, key moduleKey) (*cachedModule, error) {
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !stat.Mode().IsRegular() || stat.Size() < headerOfFile {
+		return nil, errModuleFile
+	}
+	header := make([]byte, headerOfFile)
+	if _, err := f.ReadAt(header, 0); err != nil {
+		return nil, err
+	}
+	var lengths [lengthsInFile]int64
+	for i := range lengths {
+		lengths[i] = int64(binary.LittleEndian.Uint32(header[sha256.Size+4*i:]))
+	}
+	text := headerOfFile + lengths[0] + lengths[1] + lengths[2] + lengths[3]
+	m := &cachedModule{file: f, dataAt: nextPage(text), codeSize: int(lengths[5])}
+	m.codeAt = m.dataAt + lengths[4]
+	if m.codeAt+lengths[5] != stat.Size() || m.codeAt > 4*MaxModuleBytes || lengths[4]%pageSize != 0 {
+		return nil, errModuleFile
+	}
+	all := make([]byte, m.codeAt)
+	if _, err := f.ReadAt(all, 0); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(all[:sha256.Size], sumOf(key, all[sha256.Size:])) {
+		return nil, errModuleFile
+	}
+	rest := all[headerOfFile:]
+	next := func(length int64) (part []byte) {
+		part, rest = rest[:length:length], rest[length:]
+		return part
+	}
+	about := next(lengths[0])
+	m.module = next(lengths[1])
+	m.code = serialized{before: next(lengths[2]), after: next(lengths[3])}
+	copy(m.code.key[:], header[sha256.Size+4*lengthsInFile:])
+	m.data = all[m.dataAt:][:lengths[4]]
+	if err := json.Unmarshal(about, &m.about); err != nil {
+		return nil, err
+	}
+	if m.about.Info == nil || m.about.Offset%pageSize != 0 {
+		return nil, errModuleFile
+	}
+	diskcache.Use(f.Name(), stat)
+	return m, nil
+}
+
+// write makes the file of a module, whole or not at all.
+func (c moduleCache) write(key moduleKey, s *stub, code serialized) error {
+	about, err := json.Marshal(s.about)
+	if err != nil {
+		return err
+	}
+	var lengths []byte
+	for _, part := range [lengthsInFile][]byte{about, s.module, code.before, code.after, s.data, code.machine} {
+		if uint64(len(part)) > math.MaxUint32 {
+			return fmt.Errorf("a part of %d bytes is too long for the cache", len(part))
+		}
+		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(len(part)))
+	}
+	text := headerOfFile + int64(len(about)+len(s.module)+len(code.before)+len(code.after))
+	padding := make([]byte, nextPage(text)-text)
+	checked := [][]byte{lengths, code.key[:], about, s.module, code.before, code.after, padding, s.data}
+	return diskcache.Write(c.path(key), slices.Concat([][]byte{sumOf(key, checked...)}, checked, [][]byte{code.machine})...)
+}
+
+// nextPage returns at, or the next multiple of pageSize.
+func nextPage(at int64) int64 { return (at + pageSize - 1) / pageSize * pageSize }
+
+func sumOf(key moduleKey, parts ...[]byte) []byte {
+	h := sha256.New()
+	h.Write(key[:])
+	for _, part := range parts {
+		writePieces(h, part)
+	}
+	return h.Sum(nil)
+}

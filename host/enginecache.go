@@ -1,0 +1,163 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"unsafe"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// engineCache is where wazero looks for the machine code of one module, and puts it. It hands over
+// what is in a file of the [moduleCache], mapped where that can be.
+//
+// wazero lets nobody else implement a cache, so the engineCache takes the place of the files in
+// one of wazero's own: an unexported field, which has an interface of an internal package.
+// TestEngineCache holds that this works.
+type engineCache struct {
+	// stub returns the file with the machine code of the stub that wazero compiles, which it
+	// names by a key. It is nil while wazero compiles a module.
+	stub func(key engineKey) (*cachedModule, error)
+	// added is what wazero has serialized of the module that it has compiled.
+	added []byte
+	// reader is the last one that Get has returned.
+	reader *codeReader
+}
+
+// engineKey is wazero's name of the machine code for a module. The features of the processor that
+// it is for are in it.
+type engineKey = [sha256.Size]byte
+
+// newEngineCache returns a cache of wazero's for one module, and what it asks for machine code: nil
+// if wazero's structures are not as expected.
+func newEngineCache() (wazero.CompilationCache, *engineCache) {
+	cache, e := wazero.NewCompilationCache(), &engineCache{}
+	v := reflect.ValueOf(cache)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return cache, nil
+	}
+	files := v.Elem().FieldByName("fileCache")
+	if !files.IsValid() || files.Kind() != reflect.Interface || !reflect.TypeOf(e).Implements(files.Type()) {
+		return cache, nil
+	}
+	reflect.NewAt(files.Type(), unsafe.Pointer(files.UnsafeAddr())).Elem().Set(reflect.ValueOf(e))
+	return cache, e
+}
+
+var (
+	errNoStub       = errors.New("the engine has not taken the machine code")
+	errOtherVersion = fmt.Errorf("%w: it is of another version of wazero", errNoStub)
+)
+
+// Get returns what Add got for a module, or for the stub of one. An error ends the compilation:
+// wazero must never compile a stub.
+func (e *engineCache) Get(key engineKey) (content io.ReadCloser, ok bool, err error) {
+	if e.stub == nil {
+		return nil, false, nil
+	}
+	m, err := e.stub(key)
+	if err != nil {
+		return nil, false, err
+	}
+	e.reader = &codeReader{cachedModule: m, before: m.code.before, after: m.code.after}
+	return e.reader, true, nil
+}
+
+// Add keeps what wazero has serialized of a module.
+func (e *engineCache) Add(_ engineKey, content io.Reader) error {
+	if e.stub != nil {
+		return errNoStub
+	}
+	var err error
+	e.added, err = io.ReadAll(content)
+	return err
+}
+
+// Delete is called for machine code of another version of wazero.
+func (e *engineCache) Delete(engineKey) error { return errOtherVersion }
+
+// serialized is what wazero serializes of a module: machine code, and what it needs to know about
+// it.
+type serialized struct {
+	key                    engineKey
+	before, machine, after []byte
+}
+
+// parseSerialized takes it apart: wazero's name and version, the offsets of functions, the length
+// of the machine code, and that.
+func parseSerialized(b []byte) (s serialized, ok bool) {
+	const magic = "WAZEVO"
+	if len(b) <= len(magic) || string(b[:len(magic)]) != magic {
+		return s, false
+	}
+	at := uint64(len(magic)) + 1 + uint64(b[len(magic)])
+	if uint64(len(b)) < at+4 {
+		return s, false
+	}
+	at += 4 + 8*uint64(binary.LittleEndian.Uint32(b[at:]))
+	if uint64(len(b)) < at+8 {
+		return s, false
+	}
+	length := binary.LittleEndian.Uint64(b[at:])
+	if at += 8; length > uint64(len(b))-at {
+		return s, false
+	}
+	end := at + length
+	return serialized{before: b[:at:at], machine: b[at:end:end], after: b[end:]}, true
+}
+
+// codeReader reads what wazero has serialized from a file of the cache.
+type codeReader struct {
+	*cachedModule
+	before, after []byte
+	// done is how much of the machine code was read. memory is where wazero has it, if it was
+	// read or mapped at once.
+	done   int
+	memory []byte
+	mapped bool
+}
+
+// Read implements io.Reader. wazero asks for all of the machine code at once, into the memory in
+// which it will run: a mapping of the file takes its place.
+func (r *codeReader) Read(p []byte) (n int, err error) {
+	switch {
+	case len(r.before) > 0:
+		n = copy(p, r.before)
+		r.before = r.before[n:]
+	case r.done < r.codeSize:
+		if r.done == 0 && len(p) == r.codeSize {
+			r.memory = p
+			if r.mapped, err = mapCode(p, r.file, r.codeAt); err != nil {
+				return 0, err
+			}
+			if r.mapped {
+				r.done = len(p)
+				return len(p), nil
+			}
+		}
+		n, err = r.file.ReadAt(p[:min(len(p), r.codeSize-r.done, 1<<20)], r.codeAt+int64(r.done))
+		r.done += n
+	case len(r.after) > 0:
+		n = copy(p, r.after)
+		r.after = r.after[n:]
+	default:
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close implements io.Closer. The file belongs to the cachedModule.
+func (r *codeReader) Close() error { return nil }
+
+// abandon gives back the memory for machine code that wazero has found a mistake in: wazero forgets
+// it. What was read to its end wazero has kept.
+func (r *codeReader) abandon() {
+	if r != nil && len(r.after) > 0 && r.memory != nil {
+		unmapCode(r.memory)
+		r.memory = nil
+	}
+}
