@@ -47,12 +47,6 @@ func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	count := m.placeElements(n, l.elements)
 	if count > len(l.elements) {
 		l.elements = m.object.makeMessages(count, t)
-		for i := range l.elements {
-			if m.object.once == nil {
-				serials++
-				l.elements[i].serial = serials
-			}
-		}
 		m.placeElements(n, l.elements)
 	}
 	l.views = m.object.newViews(count)

@@ -36,9 +36,9 @@ type message struct {
 	// Names, nil or noFields before the level is first read.
 	fields *field
 	typ    *Type
-	// serial is what View.Serial returns. With it a message takes one line of the processor's
-	// cache.
-	serial uint64
+	// mark is what View.Mark returns the place of. With it a message takes one line of the
+	// processor's cache.
+	mark uint64
 }
 
 // field is the position of a field.
@@ -227,7 +227,7 @@ func (o *object) spanOf(part []byte) uint64 {
 // place makes m the message in a span of the object. It is parsed when a field
 // is first read.
 func (m *message) place(span uint64) {
-	m.at, m.end, m.key = uint32(span), uint32(span>>32), m.key.in(0)
+	m.at, m.end, m.key, m.mark = uint32(span), uint32(span>>32), m.key.in(0), 0
 }
 
 // keep returns raw, a part of the message, as a string that never changes. old

@@ -99,9 +99,6 @@ func (o *object) makeMessages(n int, t *Type) []message {
 	return messages
 }
 
-// serials is how many elements of lists have a serial number.
-var serials uint64
-
 // fixedVersion is the version of bytes that never change.
 const fixedVersion = 1
 

@@ -111,6 +111,35 @@ func TestTwoObjectsInTheSameMemory(t *testing.T) {
 	}
 }
 
+// TestMarksAreOfAVersion holds that what is noted about a message is not taken for what is so of
+// the next version, which lies in the same memory.
+func TestMarksAreOfAVersion(t *testing.T) {
+	serve(t, map[abi.Ref][]byte{abi.MakeRef(1, 0): thingBytes("one", "x"), abi.MakeRef(2, 0): thingBytes("two", "y")})
+	v := FromRef(View{}, abi.MakeRef(1, 0), &typeOfThing)
+	first := List[View](v, 4, &typeOfPart)
+	if len(first) == 0 {
+		t.Fatal("the object has no list")
+	}
+	for range 2 {
+		if mark := first[0].Mark(); *mark != 0 && *mark != 7 {
+			t.Errorf("the mark is %d", *mark)
+		}
+		*first[0].Mark() = 7
+	}
+	if got := *List[View](v, 4, &typeOfPart)[0].Mark(); got != 7 {
+		t.Errorf("the mark is %d in the same version, want 7", got)
+	}
+	v = FromRef(v, abi.MakeRef(2, 0), &typeOfThing)
+	if got := *List[View](v, 4, &typeOfPart)[0].Mark(); got != 0 {
+		t.Errorf("the mark is %d in the next version, want 0", got)
+	}
+	for name, v := range map[string]View{"of the version before": first[0], "of an object": v, "of nothing": {}} {
+		if v.Mark() != nil {
+			t.Errorf("a view %s has a mark", name)
+		}
+	}
+}
+
 func TestStaleViewsPanic(t *testing.T) {
 	serve(t, map[abi.Ref][]byte{abi.MakeRef(1, 0): thingBytes("one", "x"), abi.MakeRef(2, 0): thingBytes("two", "y")})
 	first := func() View {

@@ -337,14 +337,15 @@ func (v Value) Each(number uint32, f func([]byte)) {
 	}
 }
 
-// Serial returns a number by which a table can remember what was found out about a message. An
-// element of a list keeps its number when the next version of its object comes. The number is
-// 0 for other messages, and in objects that are read once, which a table would keep in memory.
-func (v View) Serial() uint64 {
-	if v.m == nil {
-		return 0
+// Mark returns where a number is kept that belongs to a message as it is in this version, which
+// is 0 in the beginning: the SDK notes there what it has found out about it. It is nil for an
+// object and for its parts, and after the object has changed.
+func (v View) Mark() *uint64 {
+	m := v.m
+	if m == nil || m == &m.object.root || m.object.version != v.version {
+		return nil
 	}
-	return v.m.serial
+	return &m.mark
 }
 
 // Proto returns the bytes of a message in protobuf that is an element of a list, for those

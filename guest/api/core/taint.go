@@ -101,56 +101,51 @@ func FindUntolerated(taints []Taint, tolerations []Toleration) (taint Taint, fou
 		verdicts.reset(tolerations)
 	}
 	for i := range taints {
-		v := verdicts.at(view.View(taints[i]))
-		if v.of != verdicts.lists || v.taint != taints[i] {
-			verdicts.find(v, taints[i])
+		mark := view.View(taints[i]).Mark()
+		if mark == nil || *mark>>1 != verdicts.lists {
+			keepsOut := verdicts.keepsOut(taints[i])
+			if mark != nil {
+				*mark = verdicts.lists << 1
+				if keepsOut {
+					*mark++
+				}
+			}
+			if !keepsOut {
+				continue
+			}
+		} else if *mark&1 == 0 {
+			continue
 		}
-		if v.keepsOut {
-			return taints[i], true
-		}
+		return taints[i], true
 	}
 	return taint, false
 }
 
 var (
-	verdicts      verdictTable
+	verdicts      verdictsOf
 	verdictsMutex sync.Mutex
 )
 
-// verdictTable remembers which taints keep a Pod with some tolerations out: the scheduler asks
-// about the same Nodes for one Pod after the other, most of which have the same tolerations. A
-// taint is known by its view, since views are equal if they are of the same version of the same
-// message. Its serial number is its place, modulo maxVerdicts: of two taints with the same place
-// the last one stays. A verdict takes 32 bytes. Those about the tolerations before do not count.
-type verdictTable struct {
+// verdictsOf says which taints keep a Pod with some tolerations out. The scheduler asks about the
+// same Nodes for one Pod after the other, most of which have the same tolerations: so the mark of
+// a taint is twice the number of the list that it was compared with, and 1 more if it keeps Pods
+// out.
+type verdictsOf struct {
 	// tolerations are those of the last Pod, and terms what they say.
 	tolerations []Toleration
 	terms       []terms
 	// lists is how many lists of tolerations came so far, without those that say the same
 	// as the one before.
 	lists uint64
-	table *[maxVerdicts]verdict
-	// once is the verdict about a taint without a serial number.
-	once verdict
 }
-
-type verdict struct {
-	taint Taint
-	// of is the list of tolerations that the verdict is about.
-	of       uint64
-	keepsOut bool
-}
-
-// maxVerdicts is how many verdicts a table has room for: a taint of each of 5,000 Nodes.
-const maxVerdicts = 1 << 13
 
 // areOf reports whether the verdicts are about the tolerations.
-func (t *verdictTable) areOf(tolerations []Toleration) bool {
-	if len(t.tolerations) != len(tolerations) || t.lists == 0 {
+func (v *verdictsOf) areOf(tolerations []Toleration) bool {
+	if len(v.tolerations) != len(tolerations) || v.lists == 0 {
 		return false
 	}
 	for i := range tolerations {
-		if t.tolerations[i] != tolerations[i] {
+		if v.tolerations[i] != tolerations[i] {
 			return false
 		}
 	}
@@ -158,79 +153,65 @@ func (t *verdictTable) areOf(tolerations []Toleration) bool {
 }
 
 // reset makes the verdicts those about other tolerations.
-func (t *verdictTable) reset(tolerations []Toleration) {
+func (v *verdictsOf) reset(tolerations []Toleration) {
 	list := make([]terms, len(tolerations))
 	for i, toleration := range tolerations {
 		list[i] = termsOf(toleration)
 	}
-	t.tolerations = slices.Clone(tolerations) // The slice may be the plugin's own.
-	if t.lists == 0 || !slices.Equal(t.terms, list) {
-		t.terms = list
-		t.lists++
+	v.tolerations = slices.Clone(tolerations) // The slice may be the plugin's own.
+	if v.lists == 0 || !slices.Equal(v.terms, list) {
+		v.terms = list
+		v.lists++
 	}
 }
 
-// at returns where the verdict about a taint is, if there is one.
-func (t *verdictTable) at(taint view.View) *verdict {
-	if n := taint.Serial(); n != 0 && t.table != nil {
-		return &t.table[n%maxVerdicts]
-	}
-	t.once.of = 0
-	return &t.once
-}
-
-// find makes v the verdict about the taint.
-func (t *verdictTable) find(v *verdict, taint Taint) {
-	keepsOut := t.doNotMatch(taint)
-	v.of, v.keepsOut = t.lists, keepsOut
-	if v != &t.once {
-		v.taint = taint // Which keeps the memory of the object.
-	} else if t.table == nil && view.View(taint).Serial() != 0 {
-		t.table = new([maxVerdicts]verdict)
-	}
-}
-
-// doNotMatch reports whether the taint keeps Pods out and no toleration matches it.
-func (t *verdictTable) doNotMatch(taint Taint) bool {
+// keepsOut reports whether the taint keeps Pods out and no toleration matches it.
+func (v *verdictsOf) keepsOut(taint Taint) bool {
 	key, value, effect := read(taint)
 	if effect != TaintEffectNoSchedule && effect != TaintEffectNoExecute {
 		return false
 	}
-	for i := range t.terms {
-		if t.terms[i].match(key, value, effect) {
+	for i := range v.terms {
+		if v.terms[i].match(key, value, effect) {
 			return false
 		}
 	}
 	return true
 }
 
-// read returns the fields of a taint, which are valid as long as the view is: in protobuf from
-// one pass over the bytes, without a copy.
+// read returns the fields of a taint, which are valid as long as the view is: in protobuf without
+// a copy, and without a call for short fields in the order in which they are declared.
 func read(taint Taint) (key, value, effect string) {
 	raw, ok := view.View(taint).Proto()
 	if !ok {
 		return taint.Key(), taint.Value(), taint.Effect()
 	}
-	for i := 0; i < len(raw); {
-		// A short text is read here: in a Go guest a call costs more than the field does.
-		number, start, end := uint64(raw[i]), i+2, 0
-		if start <= len(raw) && raw[start-1] < 0x80 {
-			end = start + int(raw[start-1])
-		}
-		if end == 0 || end > len(raw) || number&7 != uint64(wire.Bytes) || number >= 0x80 {
-			number, start, end = wire.Field(raw, i)
-		}
-		text := raw[start:end]
+	text := inPlace(raw)
+	key, i := short(text, 0, 1)
+	value, i = short(text, i, 2)
+	effect, i = short(text, i, 3)
+	for i < len(text) {
+		number, start, end := wire.Field(raw, i)
 		switch i = end; number {
 		case 1<<3 | uint64(wire.Bytes):
-			key = inPlace(text)
+			key = text[start:end]
 		case 2<<3 | uint64(wire.Bytes):
-			value = inPlace(text)
+			value = text[start:end]
 		case 3<<3 | uint64(wire.Bytes):
-			effect = inPlace(text)
+			effect = text[start:end]
 		}
 	}
 	return key, value, effect
+}
+
+// short returns the bytes of the field at s[i] and where it ends, if it has the number and fewer
+// than 128 bytes.
+func short(s string, i int, number byte) (text string, end int) {
+	if i+1 >= len(s) || s[i] != number<<3|byte(wire.Bytes) || s[i+1] >= 0x80 || int(s[i+1]) > len(s)-i-2 {
+		return "", i
+	}
+	end = i + 2 + int(s[i+1])
+	return s[i+2 : end], end
 }
 
 func inPlace(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
