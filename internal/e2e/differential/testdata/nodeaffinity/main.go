@@ -2,6 +2,7 @@
 package main
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -110,6 +111,13 @@ func (nodeAffinity) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sched.
 		}
 	}
 	return nil
+}
+
+// EventsToRegister returns the events of the plugin.
+func (nodeAffinity) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeLabel}},
+	}, nil
 }
 
 func init() { sched.Register(nodeAffinity{}) }

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -20,6 +21,13 @@ func (nodeName) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *s
 		return sched.UnschedulableAndUnresolvable("node(s) didn't match the requested node name")
 	}
 	return nil
+}
+
+// EventsToRegister returns the events of the plugin.
+func (nodeName) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}},
+	}, nil
 }
 
 func init() { sched.Register(nodeName{}) }

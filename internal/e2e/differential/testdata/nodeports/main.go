@@ -2,6 +2,7 @@
 package main
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -45,6 +46,14 @@ func (nodePorts) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo)
 		}
 	}
 	return nil
+}
+
+// EventsToRegister returns the events of the plugin.
+func (nodePorts) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete}},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}},
+	}, nil
 }
 
 func init() { sched.Register(nodePorts{}) }

@@ -5,6 +5,7 @@ package main
 import (
 	"sort"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/sched"
@@ -133,6 +134,15 @@ func (fit) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64
 		return 0, nil
 	}
 	return sum / weights, nil
+}
+
+// EventsToRegister returns the events of the plugin.
+func (fit) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete | abi.ActionUpdatePodScaleDown}},
+		{Event: sched.ClusterEvent{Resource: abi.EventTargetPod, ActionType: abi.ActionUpdatePodScaleDown}},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeAllocatable}},
+	}, nil
 }
 
 func init() { sched.Register(fit{}) }

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
@@ -46,6 +47,14 @@ func (taintToleration) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sch
 		}
 	}
 	return nil
+}
+
+// EventsToRegister returns the events of the plugin.
+func (taintToleration) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd | abi.ActionUpdateNodeTaint}},
+		{Event: sched.ClusterEvent{Resource: abi.EventTargetPod, ActionType: abi.ActionUpdatePodToleration}},
+	}, nil
 }
 
 func init() { sched.Register(taintToleration{}) }

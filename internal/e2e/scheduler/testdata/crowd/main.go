@@ -68,6 +68,16 @@ func (crowd) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *
 	return nil
 }
 
+// EventsToRegister returns the events after which a node may have less of a crowd, or the Pod may
+// not count.
+func (crowd) EventsToRegister() ([]sched.ClusterEventWithHint, error) {
+	return []sched.ClusterEventWithHint{
+		{Event: sched.ClusterEvent{Resource: abi.EventAssignedPod, ActionType: abi.ActionDelete | abi.ActionUpdatePodLabel}},
+		{Event: sched.ClusterEvent{Resource: abi.EventTargetPod, ActionType: abi.ActionUpdatePodLabel}},
+		{Event: sched.ClusterEvent{Resource: abi.EventNode, ActionType: abi.ActionAdd}},
+	}, nil
+}
+
 func init() { sched.Register(crowd{}) }
 
 func main() {}
