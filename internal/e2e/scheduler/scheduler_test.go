@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -141,7 +142,8 @@ func (s *suite) addNode(t *testing.T, of, name string, images []corev1.Container
 	}
 }
 
-// addPod makes a Pod that runs on nodes of the test only.
+// addPod makes a Pod that runs on nodes of the test only. If the test fails it is deleted at the
+// end: a Pod that has a nominated node is in the way of others, wherever they run.
 func (s *suite) addPod(t *testing.T, of, name string, change func(*corev1.Pod)) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -158,6 +160,15 @@ func (s *suite) addPod(t *testing.T, of, name string, change func(*corev1.Pod)) 
 	if _, err := s.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		err := s.Client.CoreV1().Pods("default").Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	})
 }
 
 // until waits until a Pod is as done says.
