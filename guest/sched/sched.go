@@ -36,6 +36,10 @@ type QueuedPodInfo struct {
 // EnqueueExtensions is implemented by plugins that refuse Pods, to name the
 // events that may make a refused Pod schedulable. EventsToRegister must return
 // the same events each time; the scheduler calls it when it starts.
+//
+// The Pods that a plugin without it refuses are tried again after every event. That costs
+// cycles. A Pod that preempts others may also get stuck if it is tried before the scheduler
+// knows that they are gone.
 type EnqueueExtensions interface {
 	EventsToRegister() ([]ClusterEventWithHint, error)
 }
