@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -25,7 +26,7 @@ func TestArgumentsNameAnArtifact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

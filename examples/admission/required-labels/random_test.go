@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
@@ -87,7 +88,7 @@ func TestLanguagesAgree(t *testing.T) {
 	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
@@ -41,7 +42,7 @@ func build(t testing.TB, dir string) []byte {
 // load returns the plugin prefix with a configuration.
 func load(t testing.TB, config string, index *Index) *picker.Picker {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
