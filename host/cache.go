@@ -11,10 +11,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
+	"sync"
 
+	"github.com/tetratelabs/wazero"
 	"golang.org/x/sys/cpu"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
@@ -67,8 +71,10 @@ func moduleKeyOf(digest string, opts wasmbin.Options, goPass bool) moduleKey {
 	return sha256.Sum256(fmt.Appendf(nil, "%d %s %s %+v %v", rewritingVersion, engineName(), digest, opts, goPass))
 }
 
-// engineName is the version of wazero, and the platform that it compiles for.
-func engineName() string {
+// engineName returns the version of wazero, and the platform that it compiles for. The binary of a
+// test does not say the version, and wazero then takes machine code of another one for its own: the
+// directory of its source does.
+var engineName = sync.OnceValue(func() string {
 	version := "dev" // As wazero has it.
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
@@ -77,8 +83,15 @@ func engineName() string {
 			}
 		}
 	}
+	if version == "dev" {
+		pc := reflect.ValueOf(wazero.NewRuntime).Pointer()
+		file, _ := runtime.FuncForPC(pc).FileLine(pc)
+		if _, at, ok := strings.Cut(filepath.Base(filepath.Dir(file)), "@"); ok {
+			version += "-" + at
+		}
+	}
 	return "wazero-" + version + "-" + runtime.GOARCH + "-" + runtime.GOOS
-}
+})
 
 // path returns the name of a file. Processors that wazero compiles differently for may share a
 // directory: their features are in the name, and exactly in the file.

@@ -102,6 +102,19 @@ func TestEngineCache(t *testing.T) {
 	}
 }
 
+// TestEngineNameHasTheVersion holds it for the binary of a test, which has no versions.
+func TestEngineNameHasTheVersion(t *testing.T) {
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ := strings.Cut(string(mod), "github.com/tetratelabs/wazero ")
+	version, _, _ = strings.Cut(version, "\n")
+	if version == "" || !strings.Contains(engineName(), version) {
+		t.Errorf("the name is %s, want %s in it", engineName(), version)
+	}
+}
+
 // TestParseSerialized holds that what wazero serializes is taken apart, and that nothing else
 // makes the host panic or read beyond its end.
 func TestParseSerialized(t *testing.T) {
