@@ -377,7 +377,12 @@ func TestWarmLoads(t *testing.T) {
 			cfg := RuntimeConfig{CacheDir: dir}
 			loadCached(t, cfg, "noop")
 			file := moduleFile(t, dir)
-			before, err := os.Stat(file)
+			open, err := os.Open(file) // Or the next file could get its number.
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer open.Close()
+			before, err := open.Stat()
 			if err != nil {
 				t.Fatal(err)
 			}
