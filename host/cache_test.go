@@ -336,9 +336,6 @@ func TestModuleCache(t *testing.T) {
 // TestWarmLoads loads a module whose file in the cache is as it should be or not, and calls it:
 // what answers is never a stub.
 func TestWarmLoads(t *testing.T) {
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("wazero does not compile for " + runtime.GOARCH)
-	}
 	for _, test := range []struct {
 		name   string
 		damage func(t *testing.T, c moduleCache, key moduleKey, m *cachedModule)

@@ -285,9 +285,9 @@ func (c *compiled) fromCache(ctx context.Context, key moduleKey) error {
 		return m, nil
 	})
 	if err != nil {
-		return errors.Join(err, m.file.Close())
+		_ = m.file.Close() // Unless load has closed it.
 	}
-	return nil
+	return err
 }
 
 // describe notes what a rewritten module, or the stub of one, imports.
@@ -302,6 +302,7 @@ func (c *compiled) describe(module []byte) error {
 
 // load has wazero compile a stub, for which it takes the machine code from a file of the cache.
 func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (*cachedModule, error)) (err error) {
+	var from *cachedModule
 	// A page of a file that cannot be read, as on a damaged disk, must not end the process, and
 	// the next one at its start.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -311,10 +312,12 @@ func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (
 		}
 		if err != nil {
 			c.files.reader.abandon()
+			if from != nil {
+				_ = from.file.Close()
+			}
 		}
 		c.files.stub, c.files.reader = nil, nil
 	}()
-	var from *cachedModule
 	c.files.stub = func(key engineKey) (_ *cachedModule, err error) {
 		from, err = file(key)
 		return from, err
