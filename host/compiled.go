@@ -179,20 +179,20 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 		pages = wasmbin.MaxPages // The limit of the guest is in the module as well.
 	}
 	cache := c.owner.shared
-	if c.owner.modules.dir != "" && !c.key.profile { // A profile is of a guest of a few calls.
+	if c.owner.modules.dir != "" {
 		c.cache, c.files = newEngineCache()
 		cache = c.cache
 	}
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
 		WithCompilationCache(cache).
 		WithMemoryLimitPages(pages))
+	if c.err = c.compile(ctx, module, ship); c.err != nil {
+		return
+	}
 	if c.key.profile {
 		if c.profiler, c.err = c.wasm.CompileModule(ctx, wasmbin.Profiler); c.err != nil {
 			return
 		}
-	}
-	if c.err = c.compile(ctx, module, ship); c.err != nil {
-		return
 	}
 	known := map[[2]string]bool{}
 	for index, fn := range c.imports {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 // TestREADME runs the commands of README.md that need no cluster, as they stand
@@ -58,7 +59,7 @@ func TestREADME(t *testing.T) {
 	_, port, _ := strings.Cut(addr, ":")
 	there := strings.NewReplacer(
 		"localhost:8443", "localhost:"+port,
-		"go run ./examples/webhook ", fmt.Sprintf("%s -addr %s -api-token-file %s/token -state-dir %s/state ", server, addr, dir, dir),
+		"go run ./examples/webhook ", fmt.Sprintf("%s -addr %s -api-token-file %s/token -state-dir %s/state -cache-dir %s ", server, addr, dir, dir, compiled.Config().CacheDir),
 		"tls.key", dir+"/tls.key", "tls.crt", dir+"/tls.crt", "settings.json", dir+"/settings.json", "policies.yaml", dir+"/policies.yaml",
 		" required-labels.wasm", " "+dir+"/required-labels.wasm", "cat token", "cat "+dir+"/token",
 	)

@@ -30,6 +30,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	toolchains "github.com/kubewasm/kubewasm/internal/testkit/languages"
 	"github.com/kubewasm/kubewasm/sched"
@@ -96,7 +97,7 @@ func run(t *testing.T, name string, cases func(t *testing.T, rt *host.Runtime, g
 	if err := guestbuild.TrackSources("."); err != nil {
 		t.Fatal(err)
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir()})
+	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,17 +36,25 @@ func TrackSources(dir string) error {
 	if err != nil {
 		return err
 	}
+	_, err = trackSources(root)
+	return err
+}
+
+// trackSources does what TrackSources does for a directory whose name is absolute. It returns a
+// sum of the files' names, sizes and times, nil if dir is in no module.
+func trackSources(root string) (sum []byte, err error) {
 	for {
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
 			break
 		}
 		parent := filepath.Dir(root)
 		if parent == root {
-			return nil // There is no module.
+			return nil, nil // There is no module.
 		}
 		root = parent
 	}
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	h := sha256.New()
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // Another test has removed its own file.
 		}
@@ -56,33 +64,51 @@ func TrackSources(dir string) error {
 		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root {
 			return filepath.SkipDir
 		}
-		if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
 			return err
+		}
+		if !d.IsDir() {
+			fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
 		}
 		return nil
 	})
+	return h.Sum(nil), err
 }
 
 // Build compiles the guest in dir, in any of [Languages], and returns the file. The
 // file lies in the user's cache directory under the name of dir, so that an
-// unchanged guest is not linked again.
+// unchanged guest is not linked again. A process that has built it before asks no toolchain
+// while nothing in the module around dir has changed.
 func Build(ctx context.Context, dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	if err := TrackSources(dir); err != nil {
+	sources, err := trackSources(dir)
+	if err != nil {
 		return "", err
 	}
 	file, err := cached(dir, ".wasm")
 	if err != nil {
 		return "", err
 	}
+	if before, ok := built.Load(dir); ok && sources != nil && bytes.Equal(before.([]byte), sources) {
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
 	if _, err := Compile(ctx, Config{Dir: dir, Output: file}); err != nil {
 		return "", err
 	}
+	built.Store(dir, sources)
 	return file, nil
 }
+
+// built has the sums of the sources of the guests that Build has built, by their directories.
+var built sync.Map
 
 // cached returns the name of a file in the user's cache directory that belongs
 // to dir, which is absolute.

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,11 @@ func main() {
 
 // run loads the plugins, reads a request in YAML and writes the endpoint that serves it.
 func run(ctx context.Context, plugins, configs values, in io.Reader, out io.Writer) (err error) {
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	var cache string // Of compiled modules, so that only the first run compiles them.
+	if dir, err := os.UserCacheDir(); err == nil {
+		cache = filepath.Join(dir, "kubewasm", "compiled")
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache})
 	if err != nil {
 		return err
 	}
