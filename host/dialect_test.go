@@ -361,7 +361,7 @@ func TestProgram(t *testing.T) {
 	}
 	for _, reset := range []host.ResetPolicy{host.ResetOnError, host.ResetNever} {
 		cfg.Reset = reset
-		p := load(t, cfg)
+		p := loadGo(t, cfg)
 		long := strings.Repeat("x", 30_000)
 		for range 3 {
 			if got, err := run(t.Context(), p, "request "+long, "upper"); err != nil || got != "2 1: REQUEST "+strings.ToUpper(long) {

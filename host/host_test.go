@@ -19,11 +19,17 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 func newRuntime(t testing.TB) *host.Runtime {
 	t.Helper()
-	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	return runtimeOf(t, host.RuntimeConfig{})
+}
+
+func runtimeOf(t testing.TB, cfg host.RuntimeConfig) *host.Runtime {
+	t.Helper()
+	rt, err := host.NewRuntime(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +62,18 @@ func config(name string) guest {
 
 func load(t testing.TB, cfg guest) *host.Plugin {
 	t.Helper()
-	p, err := cfg.load(t.Context(), newRuntime(t))
+	return loadIn(t, newRuntime(t), cfg)
+}
+
+// loadGo loads a program in Go, of which another test has often compiled the megabytes.
+func loadGo(t testing.TB, cfg guest) *host.Plugin {
+	t.Helper()
+	return loadIn(t, runtimeOf(t, compiled.Config()), cfg)
+}
+
+func loadIn(t testing.TB, rt *host.Runtime, cfg guest) *host.Plugin {
+	t.Helper()
+	p, err := cfg.load(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func TestProfileOfGoroutines(t *testing.T) {
 	for name, flags := range map[string][]string{"with names": nil, "stripped": {"-ldflags=-s -w"}} {
 		t.Run(name, func(t *testing.T) {
 			profiler, calls := &host.Profiler{}, &fuelOfCalls{}
-			p := load(t, guest{
+			p := loadGo(t, guest{
 				host.Config{Name: "goroutines", Source: host.Bytes(goGuest(t, "goroutines", flags...)), Observer: calls, Profiler: profiler},
 				host.Adapter{Kind: abi.KindScheduler},
 			})

@@ -85,15 +85,12 @@ func filter(t testing.TB, inst *host.Instance, ref uint32) {
 
 func loadWith(t testing.TB, cfg guest, plain bool) *host.Plugin {
 	t.Helper()
+	if !plain {
+		return loadGo(t, cfg)
+	}
 	rt := newRuntime(t)
-	if plain {
-		rt.UsePlainMemory()
-	}
-	p, err := cfg.load(t.Context(), rt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	rt.UsePlainMemory()
+	return loadIn(t, rt, cfg)
 }
 
 var memories = map[string]bool{"copy on write": false, "plain": true}

@@ -164,9 +164,9 @@ func TestResetGrown(t *testing.T) {
 		want  []int
 	}{
 		{name: "by 64 KiB each", grown: true, pages: 1, want: []int{0, 16, 32}},
-		{name: "by 1 MiB each", grown: true, pages: 16, want: []int{0, 16, 32}},
-		{name: "to the limit", grown: true, pages: 100, want: []int{0, 16, 32}},
-		{name: "until it cannot", grown: true, pages: 111, want: []int{0, 16, 32}},
+		{name: "by 192 KiB each", grown: true, pages: 3, want: []int{0, 16, 32}},
+		{name: "to the limit", grown: true, pages: 20, want: []int{0, 16, 32}},
+		{name: "until it cannot", grown: true, pages: 22, want: []int{0, 16, 32}},
 		{name: "not at all", grown: true, want: []int{0}},
 		{name: "for an adapter that needs what earlier calls left", pages: 1, want: []int{0}},
 		{name: "a hold", grown: true, held: true, pages: 1, want: []int{0}},
@@ -180,7 +180,7 @@ func TestResetGrown(t *testing.T) {
 				}
 				observer := &restarts{}
 				cfg := config("growsby")
-				cfg.Limits.Instances, cfg.Limits.MemoryBytes = 1, 1000*page
+				cfg.Limits.Instances, cfg.Limits.MemoryBytes = 1, 200*page
 				cfg.Reset, cfg.Observer = test.reset, observer
 				cfg.Adapter.ResetGrown = test.grown
 				p, err := cfg.load(t.Context(), rt)

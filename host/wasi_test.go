@@ -820,7 +820,7 @@ func TestProgramsSeeWhatTheySeeInWazero(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := load(t, guest{host.Config{Name: "program", Source: program.source, Limits: host.Limits{Instances: 1}}, host.Adapter{
+			p := loadGo(t, guest{host.Config{Name: "program", Source: program.source, Limits: host.Limits{Instances: 1}}, host.Adapter{
 				Kind:     abi.KindAdmission,
 				Dialects: []host.Dialect{{Name: "wasi", Command: true, Detect: func(*host.Module) bool { return true }}},
 			}})
