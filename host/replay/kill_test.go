@@ -66,7 +66,7 @@ func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 	}
 	rt := newRuntime(t)
 	torn := 0
-	for round := range 20 {
+	for round := range 8 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), killed+"="+dir)
 		out, err := cmd.StdoutPipe()
@@ -133,5 +133,5 @@ func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of 20 files end with a torn frame", torn)
+	t.Logf("%d of 8 files end with a torn frame", torn)
 }

@@ -36,9 +36,17 @@ func TrackSources(dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = trackSources(root)
+	if _, before := tracked.Load(root); before {
+		return nil
+	}
+	if _, err = trackSources(root); err == nil {
+		tracked.Store(root, true)
+	}
 	return err
 }
+
+// tracked has the directories of TrackSources, which needs to look once in a process.
+var tracked sync.Map
 
 // trackSources does what TrackSources does for a directory whose name is absolute. It returns a
 // sum of the files' names, sizes and times, nil if dir is in no module.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -229,8 +230,8 @@ func TestStandardGoGuestIsCanonical(t *testing.T) {
 	for i := range m.Codes { // the linker of Go pads the sizes of sections, so that offsets differ
 		m.Codes[i].Offset, again.Codes[i].Offset = 0, 0
 	}
-	if diff := cmp.Diff(m, again); diff != "" {
-		t.Error(diff)
+	if !reflect.DeepEqual(m, again) { // Which takes a tenth of the time.
+		t.Error(cmp.Diff(m, again))
 	}
 	t.Logf("%d bytes decoded, %d encoded", len(guest), len(out))
 }
