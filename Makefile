@@ -40,7 +40,7 @@ languages: ## Test new plugins of each kind, and the SDKs of other languages tha
 	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestNewPlugins|TestMalformedMessages' \
 	  ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./guest/conformance
 
-# What takes longest of the guides is not in README.md's second command: programs that embed
+# Most of the guides are not in README.md's second command: programs that embed
 # Kubernetes, and plugins that are built again and again.
 .PHONY: guides
 guides: ## Run all that the documents say to paste: 2 minutes, longer when it builds Kubernetes for the first time.

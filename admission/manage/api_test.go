@@ -22,6 +22,7 @@ import (
 // Bodies of requests to the API are bounded, and none is read of a client that may not
 // use it.
 func TestAPIBoundsBodies(t *testing.T) {
+	t.Parallel()
 	bodies := admission.NewBodies(admission.BodyLimits{Bytes: 300 << 10, AddressBytes: 300 << 10, Wait: time.Millisecond, Timeout: 500 * time.Millisecond})
 	f := start(t, func(c *manage.Config) { c.Bodies = bodies })
 	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))

@@ -35,6 +35,7 @@ func artifacts(t *testing.T) (client *oci.Client, ref oci.Reference, publish fun
 const podRules = `match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}`
 
 func TestPoliciesFollowTags(t *testing.T) {
+	t.Parallel()
 	client, ref, publish := artifacts(t)
 	publish(says("one"))
 	f := start(t, func(c *manage.Config) { c.OCI = client.Source })
@@ -147,6 +148,7 @@ func (k keeper) Keep(sha256 string) {
 // TestSourcesAreToldWhatWasLoaded loads good and bad modules in all ways. Only the good ones
 // are to be kept for the time when the registry is away.
 func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
+	t.Parallel()
 	bad := []byte("\x00asm\x01\x00\x00\x00")
 	registry, a, publishA := artifacts(t)
 	other, b, publishB := artifacts(t)

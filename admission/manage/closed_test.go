@@ -34,6 +34,7 @@ func plugin(name, more string) string {
 // A file that does not say what is to be guarded is in service nowhere: at first, the
 // manager is not ready, and says why; later, what was in service stays.
 func TestConfigurationThatIsRefused(t *testing.T) {
+	t.Parallel()
 	match := func(rule string) string { return "plugins: [" + plugin("a", ", match: {rules: ["+rule+"]}") + "]\n" }
 	group := func(fields string) string { return "groups: [{name: g, " + fields + "}]\n" }
 	const member = "members: {m: {name: g.m, source: {file: m.wasm}}}"
@@ -153,6 +154,7 @@ policies: 7`))
 }
 
 func TestFileWithoutPoliciesThatSaysSo(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	file := f.write(t, "policies.yaml", "plugins: ["+plugin("a", "")+"]\n")
 	if err := f.FollowFile(t.Context(), file); err != nil {
@@ -223,6 +225,7 @@ func TestWhatStandsForAPolicyFollowsTheFile(t *testing.T) {
 // The file before is in service again when it is put back, whatever was wrong with
 // the one between.
 func TestConfigurationThatIsPutBack(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	first := "plugins: [" + plugin("a", "") + "]\n"
 	file := f.write(t, "policies.yaml", first)
@@ -269,6 +272,7 @@ func TestPinnedModuleIsFetchedAgain(t *testing.T) {
 // A file with the name of a policy of the API waits until that is removed, and is in
 // service then.
 func TestNameThatTheAPIHasAlready(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	if err := f.Load(t.Context(), manage.PluginSpec{PluginConfig: admission.PluginConfig{Config: host.Config{Name: "p"}, PolicyRules: admission.PolicyRules{Mode: "Monitor"}}}, says("api")); err != nil {
 		t.Fatal(err)
@@ -292,6 +296,7 @@ func TestNameThatTheAPIHasAlready(t *testing.T) {
 
 // A mounted ConfigMap: the kubelet swaps a link, and removes the old directory.
 func TestConfigMapIsSwapped(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	version := 0
 	put := func(content string) {

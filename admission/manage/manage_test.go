@@ -137,6 +137,7 @@ func (f *fixture) until(t *testing.T, kind, want string) {
 }
 
 func TestFileDeclaresPolicies(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	if err := f.Ready(); err != nil {
 		t.Error(err)
@@ -194,6 +195,7 @@ groups:
 }
 
 func TestBadPolicyIsRefusedAndOthersServe(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	f.write(t, "good.wasm", string(says("good")))
 	f.write(t, "bad.wasm", "\x00asm no module")
@@ -304,6 +306,7 @@ func (f *fixture) untilCause(t *testing.T, want string) {
 
 // A file that does not exist yet is applied when it does, and the server is not ready before.
 func TestFileThatComesLater(t *testing.T) {
+	t.Parallel()
 	f := start(t, nil)
 	f.ExpectFile()
 	if err := f.Ready(); err == nil {

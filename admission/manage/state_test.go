@@ -226,6 +226,7 @@ func oldRecord(text string) func(dir string) error {
 
 // A record of which any byte is another, or that ends anywhere, denies still.
 func TestDamagedRecordDenies(t *testing.T) {
+	t.Parallel()
 	dir := state(t)
 	file := filepath.Join(dir, "p.json")
 	whole, err := os.ReadFile(file)

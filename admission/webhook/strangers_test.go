@@ -149,6 +149,7 @@ func TestSlowBodiesDoNotStarveOthers(t *testing.T) {
 
 // A body that does not arrive in time is not waited for, and its memory is free.
 func TestSlowBodyEnds(t *testing.T) {
+	t.Parallel()
 	bodies := admission.NewBodies(admission.BodyLimits{Timeout: 50 * time.Millisecond})
 	s := run(t, func(_ *server, c *webhook.Config) { c.Bodies = bodies })
 	for name, beginning := range beginnings {
@@ -179,6 +180,7 @@ func TestSlowBodyEnds(t *testing.T) {
 
 // When all memory is taken, a client is told to come back, and served when it does.
 func TestBodiesOfAllClients(t *testing.T) {
+	t.Parallel()
 	metrics, registry := admissionmetrics.New(), prometheus.NewRegistry()
 	registry.MustRegister(metrics)
 	bodies := admission.NewBodies(admission.BodyLimits{Bytes: 300 << 10, AddressBytes: 300 << 10, Wait: time.Millisecond, Timeout: time.Hour})
@@ -226,6 +228,7 @@ func TestBodiesOfAllClients(t *testing.T) {
 
 // A connection of HTTP/2 has few requests at a time, and its bodies have a share.
 func TestStreamsOfOneConnection(t *testing.T) {
+	t.Parallel()
 	// The first refusal is the last stream of the connection: by then all have begun.
 	bodies := admission.NewBodies(admission.BodyLimits{Bytes: 64 << 20, ConnectionBytes: 512 << 10, Wait: 3 * time.Second, Timeout: time.Minute})
 	s := run(t, func(_ *server, c *webhook.Config) { c.Bodies = bodies })
@@ -350,6 +353,7 @@ func TestConnectionWithACertificateStays(t *testing.T) {
 }
 
 func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
 	s := run(t, nil)
 	conn := s.strange(t)
 	send(conn, "POST /validate HTTP/1.1\r\nHost: webhook\r\n")

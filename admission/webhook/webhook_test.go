@@ -368,6 +368,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	begun, end, delayed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	endDelay := sync.OnceFunc(func() { close(delayed) })
 	defer endDelay()

@@ -118,6 +118,7 @@ func TestMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if test.path != "" {
 				t.Setenv("PATH", test.path)
+				t.Setenv("XDG_CACHE_HOME", t.TempDir()) // In which no guest is built.
 			}
 			_, err := show(t, test.args...)
 			if err == nil || !strings.Contains(err.Error(), test.want) {

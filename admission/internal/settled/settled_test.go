@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -38,23 +39,25 @@ func TestFileCountsWhenItHasSettled(t *testing.T) {
 		"it is what it was":          {[]string{first, half}, first},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := &File{Watcher: &written{states: test.states}, last: []byte(first)}
-			got, err := s.Fetch(t.Context())
-			if string(got) != test.want || (err != nil) != (test.want == "") {
-				t.Errorf("got %q, %v", got, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := &File{Watcher: &written{states: test.states}, last: []byte(first)}
+				got, err := s.Fetch(t.Context())
+				if string(got) != test.want || (err != nil) != (test.want == "") {
+					t.Errorf("got %q, %v", got, err)
+				}
+			})
 		})
 	}
 	t.Run("it is written without end", func(t *testing.T) {
-		t.Parallel()
 		states := []string{"x"}
 		for range settleLooks + 1 {
 			states = append(states, states[len(states)-1]+"x")
 		}
-		s := &File{Watcher: &written{states: states}}
-		if got, err := s.Fetch(t.Context()); err == nil {
-			t.Errorf("got %q", got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := &File{Watcher: &written{states: states}}
+			if got, err := s.Fetch(t.Context()); err == nil {
+				t.Errorf("got %q", got)
+			}
+		})
 	})
 }
