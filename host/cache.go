@@ -68,14 +68,13 @@ type moduleKey [sha256.Size]byte
 
 func moduleKeyOf(digest string, opts wasmbin.Options, goPass bool) moduleKey {
 	opts.CompileTime = 0 // It changes nothing in a module that is compiled already.
-	return sha256.Sum256(fmt.Appendf(nil, "%d %s %s %+v %v", rewritingVersion, engineName(), digest, opts, goPass))
+	return sha256.Sum256(fmt.Appendf(nil, "%d %d %s %s %+v %v", fileVersion, rewritingVersion, engineName(), digest, opts, goPass))
 }
 
 // engineName returns the version of wazero, and the platform that it compiles for. The binary of a
-// test does not say the version, and wazero then takes machine code of another one for its own: the
-// directory of its source does.
+// test does not say the version: the directory of wazero's source does.
 var engineName = sync.OnceValue(func() string {
-	version := "dev" // As wazero has it.
+	version := "dev"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dep := range info.Deps {
 			if dep.Path == "github.com/tetratelabs/wazero" {
@@ -87,7 +86,7 @@ var engineName = sync.OnceValue(func() string {
 		pc := reflect.ValueOf(wazero.NewRuntime).Pointer()
 		file, _ := runtime.FuncForPC(pc).FileLine(pc)
 		if _, at, ok := strings.Cut(filepath.Base(filepath.Dir(file)), "@"); ok {
-			version += "-" + at
+			version = at
 		}
 	}
 	return "wazero-" + version + "-" + runtime.GOARCH + "-" + runtime.GOOS
@@ -106,11 +105,12 @@ func (c moduleCache) path(key moduleKey) string {
 }
 
 // A file of the cache has, after the checksum and the lengths, what is known about the module as
-// JSON, the module of the stub, what wazero has written before and after the machine code, the
-// data, and the machine code. Data and machine code begin at a multiple of pageSize, so that
+// JSON, the module of the stub, what wazero has written before and after the machine code but for
+// the engineHeader, the data, and the machine code. Data and machine code begin at a multiple of pageSize, so that
 // they can be mapped. The checksum is the SHA-256 of the key and of the rest of the file but for
 // the machine code, of which wazero checks a CRC.
 const (
+	fileVersion   = 3 // It changes with what is in a file.
 	lengthsInFile = 6
 	headerOfFile  = int64(sha256.Size + 4*lengthsInFile + len(engineKey{}))
 )

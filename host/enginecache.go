@@ -1,12 +1,14 @@
 package host
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/tetratelabs/wazero"
@@ -48,10 +50,7 @@ func newEngineCache() (wazero.CompilationCache, *engineCache) {
 	return cache, e
 }
 
-var (
-	errNoStub       = errors.New("the engine has not taken the machine code")
-	errOtherVersion = fmt.Errorf("%w: it is of another version of wazero", errNoStub)
-)
+var errNoStub = errors.New("the engine has not taken the machine code")
 
 // Get returns what Add got for a module, or for the stub of one. An error ends the compilation:
 // wazero must never compile a stub.
@@ -59,11 +58,15 @@ func (e *engineCache) Get(key engineKey) (content io.ReadCloser, ok bool, err er
 	if e.stub == nil {
 		return nil, false, nil
 	}
+	header, err := engineHeader()
+	if err != nil {
+		return nil, false, err
+	}
 	m, err := e.stub(key)
 	if err != nil {
 		return nil, false, err
 	}
-	e.reader = &codeReader{cachedModule: m, before: m.code.before, after: m.code.after}
+	e.reader = &codeReader{cachedModule: m, before: slices.Concat(header, m.code.before), after: m.code.after}
 	return e.reader, true, nil
 }
 
@@ -77,14 +80,37 @@ func (e *engineCache) Add(_ engineKey, content io.Reader) error {
 	return err
 }
 
-// Delete is called for machine code of another version of wazero.
-func (e *engineCache) Delete(engineKey) error { return errOtherVersion }
+// Delete is called if wazero does not know what Get has returned for its own.
+func (e *engineCache) Delete(engineKey) error { return errNoStub }
+
+// engineHeader returns what wazero writes before all that it serializes: its name, and its
+// version as far as it knows. The binary of a test and a program share files of the cache, but
+// wazero takes itself for "dev" in the one. So it is asked, by a module of one function.
+var engineHeader = sync.OnceValues(func() ([]byte, error) {
+	const module = "\x00asm\x01\x00\x00\x00" + "\x01\x04\x01\x60\x00\x00" + "\x03\x02\x01\x00" + "\x0a\x04\x01\x02\x00\x0b"
+	ctx := context.Background()
+	cache, e := newEngineCache()
+	if e == nil {
+		return nil, errNoStub
+	}
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCompilationCache(cache))
+	_, err := rt.CompileModule(ctx, []byte(module))
+	if err = errors.Join(err, rt.Close(ctx), cache.Close(ctx)); err != nil {
+		return nil, err
+	}
+	s, ok := parseSerialized(e.added)
+	if !ok {
+		return nil, errNoStub
+	}
+	return s.header, nil
+})
 
 // serialized is what wazero serializes of a module: machine code, and what it needs to know about
 // it.
 type serialized struct {
-	key                    engineKey
-	before, machine, after []byte
+	key engineKey
+	// header is the engineHeader of the process that has compiled.
+	header, before, machine, after []byte
 }
 
 // parseSerialized takes it apart: wazero's name and version, the offsets of functions, the length
@@ -94,7 +120,8 @@ func parseSerialized(b []byte) (s serialized, ok bool) {
 	if len(b) <= len(magic) || string(b[:len(magic)]) != magic {
 		return s, false
 	}
-	at := uint64(len(magic)) + 1 + uint64(b[len(magic)])
+	header := uint64(len(magic)) + 1 + uint64(b[len(magic)])
+	at := header
 	if uint64(len(b)) < at+4 {
 		return s, false
 	}
@@ -107,7 +134,7 @@ func parseSerialized(b []byte) (s serialized, ok bool) {
 		return s, false
 	}
 	end := at + length
-	return serialized{before: b[:at:at], machine: b[at:end:end], after: b[end:]}, true
+	return serialized{header: b[:header:header], before: b[header:at:at], machine: b[at:end:end], after: b[end:]}, true
 }
 
 // codeReader reads what wazero has serialized from a file of the cache.
