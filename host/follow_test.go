@@ -15,9 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -416,25 +413,19 @@ func TestPluginFollow(t *testing.T) {
 
 // TestPluginFollowConfigMap swaps the module of a plugin by what an informer sees.
 func TestPluginFollowConfigMap(t *testing.T) {
-	object := func(name string) *corev1.ConfigMap {
-		module, err := testdata(name).Fetch(t.Context())
+	c := newCluster(func(changes int) *corev1.ConfigMap {
+		module, err := testdata([]string{"noop", "spins"}[changes]).Fetch(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		return &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "plugins", Name: "zone"},
 			Data:       map[string]string{"zone.wasm": base64.StdEncoding.EncodeToString(module)},
 		}
-	}
-	client := fake.NewClientset(object("noop"))
-	watching := make(chan struct{}, 10)
-	client.PrependWatchReactor("configmaps", func(action k8stesting.Action) (bool, watch.Interface, error) {
-		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		watching <- struct{}{}
-		return true, w, err
 	})
+	defer c.Close()
 	cfg := config("noop")
-	cfg.Source = host.ConfigMapKey(configMaps{client}, "plugins", "zone", "zone.wasm")
+	cfg.Source = host.ConfigMapKey(configMaps{c.client}, "plugins", "zone", "zone.wasm")
 	builds := make(chan host.BuildEvent, 10)
 	cfg.Observer = built(builds)
 	p := load(t, cfg)
@@ -445,10 +436,7 @@ func TestPluginFollowConfigMap(t *testing.T) {
 	go func() {
 		ended <- p.Follow(ctx, host.FollowOptions{Interval: time.Hour, Failed: func(err error) { t.Error(err) }})
 	}()
-	<-watching
-	if _, err := client.CoreV1().ConfigMaps("plugins").Update(ctx, object("spins"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.Change("configmaps", 0)
 	if b := <-builds; b.Err != nil || !b.Swap || b.Digest != p.Digest() {
 		t.Errorf("built %+v, want a swap", b)
 	}

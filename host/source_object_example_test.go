@@ -10,20 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	informers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// configMaps makes an ObjectWatcher of a client-go clientset.
-type configMaps struct{ client kubernetes.Interface }
+// configMaps makes an ObjectWatcher of a client of client-go.
+type configMaps struct{ client typedcore.CoreV1Interface }
 
 func (c configMaps) Get(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-	object, err := c.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := c.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +36,8 @@ func (c configMaps) Get(ctx context.Context, namespace, name string) (map[string
 // Watch runs an informer for the one object. What the informer finds when it
 // begins is an addition, so changed is called then, too.
 func (c configMaps) Watch(ctx context.Context, namespace, name string, changed func()) error {
-	informer := informers.NewFilteredConfigMapInformer(c.client, namespace, 0, nil, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	})
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+	informer := cache.NewSharedInformer(cache.NewListWatchFromClient(c.client.RESTClient(), "configmaps", namespace, one), &corev1.ConfigMap{}, 0)
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { changed() },
 		UpdateFunc: func(any, any) { changed() },
@@ -59,10 +56,14 @@ func ExampleConfigMapKey() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	client := fake.NewClientset(&corev1.ConfigMap{ // Or kubernetes.NewForConfig(…).
-		ObjectMeta: metav1.ObjectMeta{Namespace: "plugins", Name: "odd"},
-		BinaryData: map[string][]byte{"odd.wasm": module},
+	cluster := newCluster(func(int) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "plugins", Name: "odd"},
+			BinaryData: map[string][]byte{"odd.wasm": module},
+		}
 	})
+	defer cluster.Close()
+	client := cluster.client // That of a clientset is its CoreV1().
 
 	ctx, cancel := context.WithCancel(context.Background())
 	rt, err := host.NewRuntime(host.RuntimeConfig{})

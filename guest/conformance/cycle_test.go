@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -104,21 +103,20 @@ type cycle struct {
 func newCycle(t *testing.T, rt *host.Runtime, guest string, c CycleCase) *cycle {
 	w := &cycle{c: c, pod: podOf(c.Pod)}
 	w.events = &recorder{about: w.pod}
-	var claims []runtime.Object
+	w.handle = &framework.Handle{Snapshot: nodesOf(c.Nodes), Recorder: w.events.record, Informers: informers.NewSharedInformerFactory(nil, 0)}
+	claims := w.handle.Informers.Core().V1().PersistentVolumeClaims().Informer().GetStore()
 	for _, c := range c.Claims {
-		claims = append(claims, &corev1.PersistentVolumeClaim{
+		err := claims.Add(&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.VolumeName},
 		})
-	}
-	w.handle = &framework.Handle{
-		Snapshot: nodesOf(c.Nodes), Recorder: w.events.record, Informers: informers.NewSharedInformerFactory(fake.NewClientset(claims...), 0),
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, pod := range c.Waiting {
 		w.handle.Waiting = append(w.handle.Waiting, &framework.WaitingPod{Pod: podOf(pod.Object), Pending: pod.PendingPlugins})
 	}
 	w.p = load(t, rt, guest, w.handle, 1, `, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]`)
-	w.handle.Informers.Start(t.Context().Done())
-	w.handle.Informers.WaitForCacheSync(t.Context().Done())
 	return w
 }
 
