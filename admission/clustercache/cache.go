@@ -27,9 +27,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -118,7 +118,11 @@ func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (sc
 // NewForConfig returns a Cluster of the API server that config is for. What policies may see is
 // for RBAC to say, and for their contextAwareResources.
 func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	reviews, err := authorization.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -126,8 +130,8 @@ func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
-	return New(ctx, objects, mapper, client.AuthorizationV1().SubjectAccessReviews()), nil
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
+	return New(ctx, objects, mapper, reviews.SubjectAccessReviews()), nil
 }
 
 // object is what is kept of an object.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewasm/kubewasm/host"
@@ -14,12 +14,12 @@ import (
 // Getters return the data of ConfigMaps and of Secrets of the API server that config is for,
 // where modules may be. Each call asks the API server, with the verb get.
 func Getters(config *rest.Config) (configMaps, secrets host.ObjectGetter, err error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := typedcore.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	configMaps = host.ObjectGetterFunc(func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-		object, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		object, err := client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func Getters(config *rest.Config) (configMaps, secrets host.ObjectGetter, err er
 		return data, nil
 	})
 	secrets = host.ObjectGetterFunc(func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-		object, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		object, err := client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}

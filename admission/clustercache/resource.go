@@ -7,8 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/admission"
@@ -40,8 +43,9 @@ func (c *Cluster) use(s scope) (*resource, error) {
 		return r, nil
 	}
 	r := &resource{
-		informer: dynamicinformer.NewFilteredDynamicInformer(c.client, s.resource, s.namespace, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer(),
+		informer: cache.NewSharedIndexInformerWithOptions(c.listWatch(s), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, ObjectDescription: s.resource.String(),
+		}),
 		users: 1,
 	}
 	if err := r.informer.SetTransform(keep); err != nil {
@@ -69,6 +73,20 @@ func (c *Cluster) use(s scope) (*resource, error) {
 	c.kept[s] = r
 	go r.informer.RunWithContext(ctx)
 	return r, nil
+}
+
+// listWatch lists and watches what an informer has. The informers of client-go come with one of
+// each kind of Kubernetes.
+func (c *Cluster) listWatch(s scope) cache.ListerWatcher {
+	client := c.client.Resource(s.resource).Namespace(s.namespace)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}, c.client)
 }
 
 // leave ends one use of a resource. c.mu is held.

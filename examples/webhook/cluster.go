@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/fields"
+	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubewasm/kubewasm/admission/clustercache"
@@ -24,7 +26,7 @@ func connect(ctx context.Context, kubeconfig string, cfg *manage.Config) (*rest.
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := typedcore.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -42,15 +44,15 @@ func connect(ctx context.Context, kubeconfig string, cfg *manage.Config) (*rest.
 
 // namespaces answers from an informer, and asks the API server about a namespace
 // that it does not have yet.
-func namespaces(ctx context.Context, client kubernetes.Interface) func(ctx context.Context, name string) (map[string]string, error) {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	lister := factory.Core().V1().Namespaces().Lister()
-	factory.Start(ctx.Done())
+func namespaces(ctx context.Context, client typedcore.CoreV1Interface) func(ctx context.Context, name string) (map[string]string, error) {
+	all := cache.NewListWatchFromClient(client.RESTClient(), "namespaces", metav1.NamespaceAll, fields.Everything())
+	informer := cache.NewSharedInformer(all, &corev1.Namespace{}, 0)
+	go informer.RunWithContext(ctx)
 	return func(ctx context.Context, name string) (map[string]string, error) {
-		if namespace, err := lister.Get(name); err == nil {
-			return namespace.Labels, nil
+		if namespace, exists, err := informer.GetStore().GetByKey(name); err == nil && exists {
+			return namespace.(*corev1.Namespace).Labels, nil
 		}
-		namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		namespace, err := client.Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -72,13 +72,13 @@ func (o *tokenOptions) config(ctx context.Context, kubeconfig string) (*webhook.
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	// The ClusterRole system:service-account-issuer-discovery allows both paths, to every
 	// ServiceAccount.
-	api := client.Discovery().RESTClient()
+	api := client.RESTClient()
 	if cfg.Keys == nil {
 		cfg.Keys = func(ctx context.Context) ([]byte, error) { return get(ctx, api, "/openid/v1/jwks") }
 	}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -103,8 +102,8 @@ type cycle struct {
 func newCycle(t *testing.T, rt *host.Runtime, guest string, c CycleCase) *cycle {
 	w := &cycle{c: c, pod: podOf(c.Pod)}
 	w.events = &recorder{about: w.pod}
-	w.handle = &framework.Handle{Snapshot: nodesOf(c.Nodes), Recorder: w.events.record, Informers: informers.NewSharedInformerFactory(nil, 0)}
-	claims := w.handle.Informers.Core().V1().PersistentVolumeClaims().Informer().GetStore()
+	w.handle = &framework.Handle{Snapshot: nodesOf(c.Nodes), Recorder: w.events.record, Informers: framework.NewInformers()}
+	claims := w.handle.Informers[corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")]
 	for _, c := range c.Claims {
 		err := claims.Add(&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: c.VolumeName},

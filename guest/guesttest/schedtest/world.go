@@ -204,11 +204,11 @@ func (w *world) lister(resource string) cache.GenericLister {
 	}
 	parts := strings.Split("/"+resource, "/")
 	parts = parts[len(parts)-3:]
-	informer, err := w.Informers.ForResource(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
+	lister, err := w.Lister(schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	if err != nil {
 		panic(err)
 	}
-	return informer.Lister()
+	return lister
 }
 
 func (w *world) GetObject(request string) []byte {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	componentresource "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/yaml"
@@ -33,7 +32,7 @@ type Cluster struct {
 // NewCluster returns a cluster of objects. The error names a Pod whose Node is missing, or
 // an object with an unknown field.
 func NewCluster(objects *manifest.Objects) (*Cluster, error) {
-	c := &Cluster{Handle: &Handle{Informers: informers.NewSharedInformerFactory(nil, 0)}}
+	c := &Cluster{Handle: &Handle{Informers: NewInformers()}}
 	for _, node := range objects.Nodes {
 		c.Snapshot = append(c.Snapshot, NewNodeInfo(node))
 	}
@@ -56,12 +55,8 @@ func NewCluster(objects *manifest.Objects) (*Cluster, error) {
 			n.Images[i].NumNodes = images[n.Images[i].Name]
 		}
 	}
-	for gvk := range scheme.Scheme.AllKnownTypes() {
-		gvr, _ := meta.UnsafeGuessKindToResource(gvk)
-		if informer, err := c.Informers.ForResource(gvr); err == nil {
-			informer.Informer()
-			c.Resources = append(c.Resources, resourceName(gvr))
-		}
+	for gvr := range c.Informers {
+		c.Resources = append(c.Resources, resourceName(gvr))
 	}
 	slices.Sort(c.Resources)
 	for i := range objects.All {
@@ -79,8 +74,8 @@ func resourceName(gvr schema.GroupVersionResource) string {
 // add gives an object to its informer.
 func (c *Cluster) add(o *manifest.Object) error {
 	gvr, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-	informer, err := c.Informers.ForResource(gvr)
-	if err != nil {
+	store, ok := c.Informers[gvr]
+	if !ok {
 		c.Unknown = append(c.Unknown, *o)
 		return nil
 	}
@@ -96,7 +91,7 @@ func (c *Cluster) add(o *manifest.Object) error {
 		return err
 	}
 	accessor.SetNamespace(o.Namespace)
-	return informer.Informer().GetStore().Add(object)
+	return store.Add(object)
 }
 
 // leastRequests are the requests that the scheduler assumes for a container without any.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
@@ -165,7 +164,7 @@ type Handle struct {
 	Snapshot  Nodes
 	Waiting   []*WaitingPod
 	Recorder  func(regarding, related runtime.Object, eventType, reason, action, note string)
-	Informers informers.SharedInformerFactory
+	Informers Informers
 }
 
 // Nodes implements sched.Handle.
@@ -210,11 +209,7 @@ func (h *Handle) Eventf(regarding, related runtime.Object, eventType, reason, ac
 
 // Lister implements sched.Handle.
 func (h *Handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
-	informer, err := h.Informers.ForResource(resource)
-	if err != nil {
-		return nil, err
-	}
-	return informer.Lister(), nil
+	return h.Informers.Lister(resource)
 }
 
 // WaitingPods implements sched.Handle.
