@@ -106,9 +106,9 @@ func (c moduleCache) path(key moduleKey) string {
 
 // A file of the cache has, after the checksum and the lengths, what is known about the module as
 // JSON, the module of the stub, what wazero has written before and after the machine code but for
-// the engineHeader, the data, and the machine code. Data and machine code begin at a multiple of pageSize, so that
-// they can be mapped. The checksum is the SHA-256 of the key and of the rest of the file but for
-// the machine code, of which wazero checks a CRC.
+// the engineHeader, the data, and the machine code. Data and machine code begin at a multiple of
+// pageSize, so that they can be mapped. The checksum is the SHA-256 of the key and of the rest of
+// the file but for the machine code, of which wazero checks a CRC.
 const (
 	fileVersion   = 3 // It changes with what is in a file.
 	lengthsInFile = 6

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )
 
-// cluster is an API server with one ConfigMap. A clientset that is a fake takes a minute to
-// compile.
+// cluster is an API server with one ConfigMap. client-go's fake clientset takes longer to compile
+// than the host.
 type cluster struct {
 	*listserver.Server
 	client typedcore.CoreV1Interface
