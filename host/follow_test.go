@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -414,7 +415,7 @@ func TestPluginFollow(t *testing.T) {
 // TestPluginFollowConfigMap swaps the module of a plugin by what an informer sees.
 func TestPluginFollowConfigMap(t *testing.T) {
 	c := newCluster(func(changes int) *corev1.ConfigMap {
-		module, err := testdata([]string{"noop", "spins"}[changes]).Fetch(t.Context())
+		module, err := testdata([]string{"noop", "spins"}[changes%2]).Fetch(t.Context())
 		if err != nil {
 			t.Error(err)
 		}
@@ -424,6 +425,13 @@ func TestPluginFollowConfigMap(t *testing.T) {
 		}
 	})
 	defer c.Close()
+	watched := make(chan struct{}, 10)
+	c.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Has("watch") {
+			watched <- struct{}{}
+		}
+		return false
+	}
 	cfg := config("noop")
 	cfg.Source = host.ConfigMapKey(configMaps{c.client}, "plugins", "zone", "zone.wasm")
 	builds := make(chan host.BuildEvent, 10)
@@ -436,9 +444,12 @@ func TestPluginFollowConfigMap(t *testing.T) {
 	go func() {
 		ended <- p.Follow(ctx, host.FollowOptions{Interval: time.Hour, Failed: func(err error) { t.Error(err) }})
 	}()
-	c.Change("configmaps", 0)
-	if b := <-builds; b.Err != nil || !b.Swap || b.Digest != p.Digest() {
-		t.Errorf("built %+v, want a swap", b)
+	<-watched
+	for range 2 {
+		c.Change("configmaps", 0)
+		if b := <-builds; b.Err != nil || !b.Swap || b.Digest != p.Digest() {
+			t.Errorf("built %+v, want a swap", b)
+		}
 	}
 	cancel()
 	if err := <-ended; err != nil {

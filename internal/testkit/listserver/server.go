@@ -58,6 +58,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	version   int64
+	changed   chan struct{} // Closed by the next change.
 	resources []*Resource
 	stored    map[string]json.RawMessage
 	requests  map[string]int
@@ -65,7 +66,7 @@ type Server struct {
 
 // New returns a server of resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{version: 1000, resources: resources, stored: map[string]json.RawMessage{}, requests: map[string]int{}}
+	s := &Server{version: 1000, changed: make(chan struct{}), resources: resources, stored: map[string]json.RawMessage{}, requests: map[string]int{}}
 	for _, r := range resources {
 		r.versions, r.changes, r.gone = make([]int64, r.N), make([]int, r.N), make([]bool, r.N)
 		for i := range r.N {
@@ -99,6 +100,8 @@ func (s *Server) change(resource string, i int, kind string) {
 		r.gone[i] = true
 	}
 	r.log = append(r.log, change{s.version, i, kind})
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // Compact makes watches from the versions until now impossible.
@@ -339,37 +342,54 @@ func (s *Server) get(w http.ResponseWriter, resource *Resource, namespace, name 
 	Fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, name+" not found")
 }
 
+// watch tells what has changed since a version or, if a request asks for the initial events, what
+// there is, and goes on with changes as they are made.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource *Resource) {
-	since, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
+	q := r.URL.Query()
+	since, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
+	initial := q.Get("sendInitialEvents") == "true"
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	var events []byte
+	annotations := ""
+	if initial {
+		since, annotations = s.version, fmt.Sprintf(`,"annotations":{%q:"true"}`, metav1.InitialEventsAnnotationKey)
+		for i := range resource.N {
+			if !resource.gone[i] {
+				events = append(resource.append(append(events, `{"type":"ADDED","object":`...), i, false), "}\n"...)
+			}
+		}
+	}
 	if since < resource.compacted {
-		s.mu.Unlock()
 		_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old resource version","reason":"Expired","code":410}}`+"\n")
 		return
 	}
-	var events []byte
-	for _, c := range resource.log {
-		if c.version <= since {
-			continue
-		}
-		events = fmt.Appendf(events, `{"type":%q,"object":`, c.kind)
-		if c.version == resource.versions[c.i] {
-			events = resource.append(events, c.i, false)
-		} else {
+	for bookmark := !s.Silent; r.Context().Err() == nil; bookmark = false {
+		for _, c := range resource.log {
+			if c.version <= since {
+				continue
+			}
+			events = fmt.Appendf(events, `{"type":%q,"object":`, c.kind)
 			was := resource.versions[c.i]
 			resource.versions[c.i] = c.version
-			events = resource.append(events, c.i, false)
+			events = append(resource.append(events, c.i, false), "}\n"...)
 			resource.versions[c.i] = was
 		}
-		events = append(events, "}\n"...)
+		since = s.version
+		if bookmark {
+			events = fmt.Appendf(events, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}}`+"\n", resource.Kind, resource.GroupVersion(), since, annotations)
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		_, _ = w.Write(events)
+		if f, ok := w.(http.Flusher); ok {
+			f.Flush()
+		}
+		events = events[:0]
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+		}
+		s.mu.Lock()
 	}
-	if !s.Silent {
-		events = fmt.Appendf(events, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"}}}`+"\n", resource.Kind, resource.GroupVersion(), s.version)
-	}
-	s.mu.Unlock()
-	_, _ = w.Write(events)
-	if f, ok := w.(http.Flusher); ok {
-		f.Flush()
-	}
-	<-r.Context().Done()
 }
