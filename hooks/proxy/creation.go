@@ -67,6 +67,9 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 		return req, nil
 	}
 	subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
+		subject = facts.Subject{} // Of which nothing is kept: the other would be the pod.
+	}
 	var have facts.Facts
 	switch {
 	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -185,6 +187,29 @@ func TestAPodIsWritten(t *testing.T) {
 	_, err = a.handler.Handle(t.Context(), req, podCgroup)
 	if d, ok := a.state.Get(podCgroup); err != nil || ok {
 		t.Errorf("after the end: %v, error %v", d, err)
+	}
+}
+
+// What a container without an identifier brings is not known of its pod afterwards.
+func TestAContainerWithoutAnIdentifierIsNotItsPod(t *testing.T) {
+	a := newAgent(t, cgroup.EnforcerConfig{}, 0)
+	a.make(podCgroup + "/c1")
+	req := request(hookmsg.PreRunPodSandbox, "")
+	req.Level, req.Container = hookmsg.LevelPod, hookmsg.ContainerMeta{}
+	if _, err := a.handler.Handle(t.Context(), req, podCgroup); err != nil {
+		t.Fatal(err)
+	}
+	pod := facts.Subject{PodUID: "u1"}
+	before := a.state.Facts().Get(pod)
+	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PreUpdateContainerResources, hookmsg.PostStartContainer, hookmsg.PostStopContainer} {
+		req := request(stage, "cpu_shares 2")
+		req.Container.ID, req.ContainerAnnotations, req.ContainerEnvs = "", map[string]string{"a": "1"}, []hookmsg.Env{{Name: "A", Value: "1"}}
+		if _, err := a.handler.Handle(t.Context(), req, podCgroup+"/c1"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, a.state.Facts().Get(pod), cmpopts.IgnoreUnexported(facts.Facts{})); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", stage, diff)
+		}
 	}
 }
 
