@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -96,6 +97,17 @@ type Change struct {
 
 // String returns "cpu/pod/cpu.shares: 1024 -> 2".
 func (c Change) String() string { return c.File + ": " + c.From + " -> " + c.To }
+
+// task returns the process or the thread that the change is about, empty if it is about a file.
+func (c *Change) task() string {
+	switch {
+	case c.Field&(hookmsg.FieldOOMScoreAdj|hookmsg.FieldCoreSchedGroup) != 0:
+		return path.Base(path.Dir(c.File))
+	case c.Field&hookmsg.FieldResctrlGroup != 0 && path.Base(c.File) == resctrlTasks:
+		return c.To
+	}
+	return ""
+}
 
 // v1Controllers are the controllers of cgroup v1 that have a cgroup for each pod and
 // container, whose files an Applier writes. v1Others are those that may have one.

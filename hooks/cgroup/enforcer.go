@@ -120,6 +120,20 @@ func (k *enforced) yields(key fileKey, now time.Time) bool {
 	return r != nil && r.state == yielding && r.leftAlone(now)
 }
 
+// tasks returns the processes and threads that the last pass has listed.
+func (k *enforced) tasks() map[string]bool {
+	listed := map[string]bool{}
+	for i := range k.files {
+		switch k.files[i].key.file {
+		case procsFile, threadsV1, threadsV2:
+			for task := range strings.FieldsSeq(k.files[i].text) {
+				listed[task] = true
+			}
+		}
+	}
+	return listed
+}
+
 // Observer receives what an [Enforcer] finds.
 type Observer interface {
 	// Enforced is called after each pass over cgroups. It must be quick, and not keep
@@ -357,7 +371,19 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			report.Changes = append(report.Changes, more...)
 		}
 	}
+	tasks := map[string]map[string]bool{} // By cgroup.
 	for _, c := range report.Changes {
+		// A process that has come since needs what no other writer has taken from it.
+		if task := c.task(); task != "" {
+			listed, ok := tasks[c.Cgroup]
+			if !ok {
+				listed = e.cgroups[c.Cgroup].tasks()
+				tasks[c.Cgroup] = listed
+			}
+			if !listed[task] {
+				continue
+			}
+		}
 		// To write over a text that was read back repairs nothing, nor does what the kernel
 		// refused before.
 		r := e.cgroups[c.Cgroup].records[fileKey{c.Field, path.Base(c.File)}]

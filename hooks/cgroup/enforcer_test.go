@@ -917,7 +917,8 @@ func TestDiffering(t *testing.T) {
 	}
 }
 
-// A process that has just come gets its score, however lately the others were listed.
+// A process that has just come gets its score, however lately the others were listed, and that
+// repairs nothing.
 func TestEnforceScoresNewProcesses(t *testing.T) {
 	tree := cgrouptest.New(t)
 	web := tree.Make("web")
@@ -926,12 +927,19 @@ func TestEnforceScoresNewProcesses(t *testing.T) {
 	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{})
 	for range 3 {
 		pid := tree.Process(web)
-		if report := e.Enforce(t.Context()); report.Err != nil {
-			t.Fatal(report.Err)
+		if report := e.Enforce(t.Context()); report.Err != nil || report.Repairs != 0 {
+			t.Fatalf("got %+v", report)
 		}
 		if score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err != nil || strings.TrimSpace(string(score)) != "321" {
 			t.Errorf("the process has score %s, error %v", score, err)
 		}
+	}
+	first, _, _ := strings.Cut(tree.Read(web, "cgroup.procs"), "\n")
+	if err := os.WriteFile("/proc/"+first+"/oom_score_adj", []byte("400"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if report := e.Enforce(t.Context()); report.Err != nil || report.Repairs != 1 {
+		t.Errorf("a process that was there: %+v", report)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -243,5 +244,36 @@ func TestCoreSchedOfThisKernel(t *testing.T) {
 	}
 	if again, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")}); err != nil || len(again) != 0 {
 		t.Errorf("a second time it writes %q, error %v", again, err)
+	}
+}
+
+// Threads that have come since the last pass join their group, and that repairs nothing: a
+// container in which probes run must not pass for one that another writer works on.
+func TestEnforceNewThreads(t *testing.T) {
+	a, root, resctrl := groupNode(t, "10\n")
+	write(t, resctrl, map[string]string{"batch/tasks": ""})
+	var state State
+	state.Put(Target{Cgroup: "pod/web", PodUID: "u1", Resources: &hookmsg.Resources{ResctrlGroup: new("batch")}})
+	e, err := NewEnforcer(EnforcerConfig{State: &state, Applier: a, Contention: Contention{Repairs: 3, Period: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	threads := "10\n"
+	for n := range 6 {
+		threads += strconv.Itoa(100+n) + "\n"
+		write(t, root, map[string]string{"pod/web/cgroup.threads": threads})
+		report := e.Enforce(t.Context())
+		if report.Err != nil || len(report.Changes) == 0 || report.Repairs != 0 || len(report.Drifted) != 0 || len(report.Contended) != 0 {
+			t.Fatalf("pass %d: %+v", n, report)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(resctrl, "batch/tasks")); err != nil || string(b) != "10\n100\n101\n102\n103\n104\n105\n" {
+		t.Errorf("the group has %q, error %v", b, err)
+	}
+	// One that was there is another matter.
+	write(t, resctrl, map[string]string{"batch/tasks": "10\n101\n102\n103\n104\n105\n"})
+	if report := e.Enforce(t.Context()); report.Err != nil || report.Repairs != 1 {
+		t.Errorf("a thread that was moved away: %+v", report)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // oomScoreAdj plans the processes of the cgroup. Those that are born meanwhile
 // inherit it from their parents.
 func (p *plan) oomScoreAdj(want int64) {
-	s, pids := p.processes("cgroup.procs")
+	s, pids := p.processes(procsFile)
 	if s == nil {
 		return
 	}
@@ -36,12 +36,15 @@ func (p *plan) oomScoreAdj(want int64) {
 	}
 }
 
+// The files that list the processes and the threads of a cgroup.
+const procsFile, threadsV1, threadsV2 = "cgroup.procs", "tasks", "cgroup.threads"
+
 // threadsFile is the file that lists the threads of a cgroup.
 func (p *plan) threadsFile() string {
 	if p.applier.version == V2 {
-		return "cgroup.threads"
+		return threadsV2
 	}
-	return "tasks"
+	return threadsV1
 }
 
 // processes returns the setting of a file that lists processes or threads, and what it

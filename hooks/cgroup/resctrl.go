@@ -99,13 +99,16 @@ func allocated(have, want []schema) bool {
 	return true
 }
 
+// resctrlTasks is the file with the threads of a group.
+const resctrlTasks = "tasks"
+
 // resctrl plans the group of the cgroup's processes, with its schemata unless that is nil.
 // Those that are born meanwhile are in their parents'.
 func (p *plan) resctrl(group string, schemata *string) {
 	if schemata != nil {
 		p.field |= hookmsg.FieldResctrlSchemata
 	}
-	for _, file := range [...]string{"", "schemata", "tasks"} {
+	for _, file := range [...]string{"", "schemata", resctrlTasks} {
 		if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 			return
 		}
@@ -170,9 +173,9 @@ func (p *plan) resctrl(group string, schemata *string) {
 	}
 	in := map[string]bool{}
 	if !fresh {
-		tasks, err := readIn(root, group+"/tasks")
+		tasks, err := readIn(root, group+"/"+resctrlTasks)
 		if err != nil {
-			fail("read", "tasks", err)
+			fail("read", resctrlTasks, err)
 			return
 		}
 		for task := range strings.FieldsSeq(tasks) {
@@ -181,8 +184,8 @@ func (p *plan) resctrl(group string, schemata *string) {
 	}
 	for _, thread := range threads {
 		if !in[thread] {
-			p.outside(s, path("tasks"), "", thread, func() error {
-				err := p.applier.writeResctrl(group, "tasks", thread+"\n", os.O_APPEND)
+			p.outside(s, path(resctrlTasks), "", thread, func() error {
+				err := p.applier.writeResctrl(group, resctrlTasks, thread+"\n", os.O_APPEND)
 				if errors.Is(err, syscall.ESRCH) {
 					return nil // It has ended.
 				}
