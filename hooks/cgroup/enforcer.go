@@ -120,6 +120,25 @@ func (k *enforced) yields(key fileKey, now time.Time) bool {
 	return r != nil && r.state == yielding && r.leftAlone(now)
 }
 
+// drifted reports whether a change undoes another writer's: the file has another text than the
+// last pass left it with, or what it is about was there in the last pass. tasks has room for the
+// tasks of cgroups.
+func (k *enforced) drifted(c *Change, tasks map[string]map[string]bool) bool {
+	if task := c.task(); task != "" {
+		if tasks[c.Cgroup] == nil {
+			tasks[c.Cgroup] = k.tasks()
+		}
+		return tasks[c.Cgroup][task]
+	}
+	file := path.Base(c.File)
+	i := slices.IndexFunc(k.files, func(f keptFile) bool { return f.key.file == file })
+	if i < 0 { // What the kernel has refused it was not left with.
+		r := k.records[fileKey{c.Field, file}]
+		return r == nil || r.state != refused
+	}
+	return strings.TrimSpace(k.files[i].text) != c.From
+}
+
 // tasks returns the processes and threads that the last pass has listed.
 func (k *enforced) tasks() map[string]bool {
 	listed := map[string]bool{}
@@ -371,23 +390,9 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			report.Changes = append(report.Changes, more...)
 		}
 	}
-	tasks := map[string]map[string]bool{} // By cgroup.
+	tasks := map[string]map[string]bool{} // Of cgroups.
 	for _, c := range report.Changes {
-		// A process that has come since needs what no other writer has taken from it.
-		if task := c.task(); task != "" {
-			listed, ok := tasks[c.Cgroup]
-			if !ok {
-				listed = e.cgroups[c.Cgroup].tasks()
-				tasks[c.Cgroup] = listed
-			}
-			if !listed[task] {
-				continue
-			}
-		}
-		// To write over a text that was read back repairs nothing, nor does what the kernel
-		// refused before.
-		r := e.cgroups[c.Cgroup].records[fileKey{c.Field, path.Base(c.File)}]
-		if known[c.Cgroup] && (r == nil || r.state != refused && (r.looks == 0 || strings.TrimSpace(r.text) != c.From)) {
+		if known[c.Cgroup] && e.cgroups[c.Cgroup].drifted(&c, tasks) {
 			report.Drifted = append(report.Drifted, c)
 		}
 	}

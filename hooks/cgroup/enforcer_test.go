@@ -975,3 +975,24 @@ func TestEnforceACgroupThatIsNamedTwice(t *testing.T) {
 		t.Errorf("there are %d repairs, and %s", report.Repairs, diff)
 	}
 }
+
+// A cgroup that has its parent's CPUs follows it, and no other writer is to blame.
+func TestEnforceFollowsAParent(t *testing.T) {
+	root := tree(t, join(splitV1, in("cpu/pod/web", cpuV1), in("cpuset/pod/web", cpusetV1)))
+	var state cgroup.State
+	e := enforcer(t, &state, root, cgroup.EnforcerConfig{})
+	put(&state, "pod/web", hookmsg.Resources{CPUShares: new(int64(512)), CPUSetCPUs: new("")})
+	for _, cpus := range []string{"0-3", "0-1"} {
+		put(&state, "pod", hookmsg.Resources{CPUSetCPUs: &cpus})
+		if report := e.Enforce(t.Context()); report.Err != nil || report.Repairs != 0 {
+			t.Errorf("the parent: %+v", report)
+		}
+		if err := os.WriteFile(filepath.Join(root, "cpu/pod/web/cpu.shares"), []byte("7\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		report := e.Enforce(t.Context())
+		if got := read(t, root, "cpuset/pod/web/cpuset.cpus")["cpuset/pod/web/cpuset.cpus"]; report.Err != nil || report.Repairs != 1 || got != cpus {
+			t.Errorf("the CPUs are %s, want %s: %+v", got, cpus, report)
+		}
+	}
+}
