@@ -332,7 +332,6 @@ func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (
 	c.module, c.info, c.content = module, from.about.Info, from.takeContent()
 	if c.files.reader.mapped {
 		c.code = c.files.reader.memory
-		c.rest() // wazero has read it.
 		c.split()
 	}
 	return nil

@@ -250,3 +250,58 @@ func TestSplitLeavesMappings(t *testing.T) {
 		t.Errorf("%d mappings, want one or two", got)
 	}
 }
+
+// TestAStartLeavesNoMachineCode holds that what has run of a module until it is loaded is given
+// back: a start runs twice as much of a Go guest as calls do.
+func TestAStartLeavesNoMachineCode(t *testing.T) {
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("wazero does not compile for " + runtime.GOARCH)
+	}
+	dir := t.TempDir()
+	rt, err := NewRuntime(RuntimeConfig{CacheDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(t.Context())
+	p, err := rt.Load(t.Context(), Config{Name: "one", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kib := residentCode(t, dir); kib != 0 {
+		t.Errorf("after the load %d KiB are resident, want 0", kib)
+	}
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+		t.Error(err)
+	}
+	inst.Release()
+	if residentCode(t, dir) == 0 {
+		t.Error("after a call nothing is resident")
+	}
+}
+
+// residentCode returns how many KiB of the machine code from a directory are resident.
+func residentCode(t *testing.T, dir string) (kib int) {
+	t.Helper()
+	list, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := false
+	for line := range strings.Lines(string(list)) {
+		fields := strings.Fields(line)
+		if rest, ok := strings.CutPrefix(line, "Rss:"); ok && code {
+			n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kib += n
+		} else if len(fields) >= 5 && !strings.HasSuffix(fields[0], ":") {
+			code = strings.Contains(fields[1], "x") && strings.Contains(line, dir)
+		}
+	}
+	return kib
+}

@@ -168,6 +168,7 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
+	v.compiled.rest() // wazero has read it all, and most of what a start needs no call does.
 	for name, e := range v.about.exports {
 		var ok bool
 		if e.Kind != wasmbin.ExternFunc {
