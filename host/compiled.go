@@ -338,10 +338,10 @@ func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (
 }
 
 // A mapping of machine code is one for each pieceBytes, and the mappings of all modules are at
-// most a quarter of those that a process has by default. Later modules have one each.
+// most a third of the 65,530 that a process has by default. Later modules have one each.
 const (
-	pieceBytes = 32 << 10
-	maxPieces  = 1 << 14
+	pieceBytes = 24 << 10
+	maxPieces  = 65_530 / 3
 )
 
 // pieces counts those mappings.
