@@ -154,14 +154,7 @@ func TestCompiledForms(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				inst, err := p.Acquire(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
-					t.Error(err)
-				}
-				inst.Release()
+				callFilter(t, p)
 				if got := p.current.Load().compiled.shipped; got != test.used {
 					t.Errorf("the compiled form was used is %v, want %v", got, test.used)
 				}
