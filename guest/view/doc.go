@@ -45,11 +45,12 @@
 // # Parts
 //
 // The host encodes the fields of Pods and Nodes that a guest reads. So the metadata, spec
-// and status of a view from [FromRefByParts] are objects of their own. The first time, each
-// field is fetched when it is read. After that, all fields that were read of any such
-// object are fetched together, except name, uid and resourceVersion. Up to four labels and
-// annotations of an object are fetched one by one before all of them are. This is how the
-// host knows the read set of a plugin: see 4.10 of the SPEC in package abi.
+// and status of a view from [FromRefByParts] are objects of their own. They have few fields,
+// and accessors search for theirs. The first time, each field is fetched when it is read.
+// After that, all fields that were read of any such object are fetched together, except name,
+// uid and resourceVersion. Up to four labels and annotations of an object are fetched one by
+// one before all of them are. This is how the host knows the read set of a plugin: see 4.10
+// of the SPEC in package abi.
 //
 // # Speed
 //

@@ -89,10 +89,6 @@ func (o *object) write(buf []byte) uint32 {
 	return hostPart(o.ref, uint32(o.part), wantedFields[o.wanted], buf)
 }
 
-// noFields are those of a part none of which was read. A plugin that looks up a label, which is
-// an entry, never has others: they are the largest piece of a part.
-var noFields [maxFields]field
-
 // partOf returns the message in field n of an object that is read by parts, which is an
 // object of its own. What was read of the version before is fetched now, and anything else
 // when it is read.
@@ -103,9 +99,7 @@ func (o *object) partOf(version uint64, n uint32, t *Type) View {
 		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: abi.AllFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
-		if c.key = k; p.wanted != 0 {
-			c.fields = &noFields[0]
-		}
+		c.key = k
 		o.root.add(&c.cached)
 	}
 	switch p := c.object; {
@@ -145,12 +139,11 @@ func (m *message) fetchField(version uint64, n uint32) {
 	o.bytes = o.bytes[:at+int(size)]
 	m.end = uint32(len(o.bytes))
 	o.missing &^= 1 << n
-	m.readFrom(at)
 }
 
-// fetchEntry fetches one entry of a map in the metadata that was not fetched. It
+// fetchEntry is lookup for a map in the metadata that was not fetched: it fetches one entry. It
 // returns nil if it is better to fetch all entries at once.
-func (m *message) fetchEntry(version uint64, n uint32, key string) *answer {
+func (m *message) fetchEntry(version uint64, n uint32, key string, old *answer) *answer {
 	o := m.object
 	if o.version != version {
 		stale()
@@ -159,7 +152,7 @@ func (m *message) fetchEntry(version uint64, n uint32, key string) *answer {
 		return nil
 	}
 	o.looked++
-	a := m.answerTo(version, n, key)
+	a := m.answerTo(version, n, key, old)
 	a.version = uint32(version)
 	size := hostEntry(o.ref, n, key, entryBuffer)
 	if a.found = size != abi.NoEntry; !a.found {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
@@ -295,6 +296,41 @@ func TestFieldsStayWhereTheyAre(t *testing.T) {
 		for range 12 {
 			if got, want := read[r.IntN(len(read))](); got != want {
 				t.Fatalf("version %d: read %q, want %q", version, got, want)
+			}
+		}
+	}
+}
+
+// TestHostilePartsReadPlainly compares what views say of random bytes of a part, which is read
+// in another way than other messages, with a plain reader.
+func TestHostilePartsReadPlainly(t *testing.T) {
+	serveParts(t, nil)
+	var raw []byte
+	hostPart = func(_ abi.Ref, _ uint32, _ uint64, buf []byte) uint32 {
+		if len(raw) <= len(buf) {
+			copy(buf, raw)
+		}
+		return uint32(len(raw))
+	}
+	r := rand.New(rand.NewPCG(53, 59))
+	short, long := thingBytes("n", "x"), thingBytes("name", strings.Repeat("long", 100))
+	var v View
+	for i := range uint32(20_000) {
+		if raw = mutate(r, short); i%8 == 0 {
+			raw = mutate(r, long)
+		}
+		v = FromRefByParts(v, abi.MakeRef(i+1, 0), &typeOfWhole)
+		part := v.Message(2, &typeOfThing)
+		wantedFields[part.m.object.wanted] = abi.AllFields // So that all are fetched at once.
+		want := plainly(raw)
+		for range 2 { // As it is read first, and again.
+			if diff := cmp.Diff(want, say(part), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("%d: %x (-want +got):\n%s", i, raw, diff)
+			}
+			for _, key := range []string{"zone", "long", ""} {
+				if got, want := part.StringMap(6).Get(key), want.value(key); got != want {
+					t.Fatalf("%d: %x: label %q is %q, want %q", i, raw, key, got, want)
+				}
 			}
 		}
 	}

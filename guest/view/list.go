@@ -40,20 +40,30 @@ func (v View) list(n uint32, t *Type) []View {
 // makeList is list for a field that was not read in this version.
 func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	m.ready(version, n)
-	if m.bytes(n) == nil {
+	f := field{value: uint64(m.end) << 32, first: m.at} // Of a part, which needs no scan before.
+	if m.fields != nil {
+		if f = m.field(n); uint64(f.version) != version || f.first&isNumber != 0 {
+			return nil
+		}
+	} else if m.at == m.end {
 		return nil
 	}
 	l := cacheFor[messages](m, keyOf(madeMessages, version, n))
-	count := m.placeElements(n, l.elements)
+	count := m.placeElements(f, n, l.elements)
 	if count > len(l.elements) {
 		l.elements = m.object.makeMessages(count, t)
-		m.placeElements(n, l.elements)
+		m.placeElements(f, n, l.elements)
 	}
-	l.views = m.object.newViews(count)
-	for i := range l.views {
-		l.views[i] = View{&l.elements[i], version}
+	if count == 0 {
+		l.views = nil
+		return nil
 	}
-	return l.views
+	views, elements := m.object.newViews(count), l.elements[:count]
+	for i := range elements {
+		views[i] = View{&elements[i], version}
+	}
+	l.views = views
+	return views
 }
 
 // newViews returns n views. Small lists of objects of which more versions come share an
@@ -72,14 +82,14 @@ func (o *object) newViews(n int) []View {
 }
 
 // viewsAtOnce is how many views are made at once, and spareViews are those that no list has yet.
-const viewsAtOnce = 16
+const viewsAtOnce = 64
 
 var spareViews []View
 
-// placeElements places the elements of field n, as many as there is room for, and
-// returns how many there are.
-func (m *message) placeElements(n uint32, into []message) (count int) {
-	f, tag := m.field(n), m.tag(n)
+// placeElements places the elements of field n, which lies at f, as many as there is room
+// for, and returns how many there are.
+func (m *message) placeElements(f field, n uint32, into []message) (count int) {
+	tag := m.tag(n)
 	if m.object.json {
 		it := &m.object.once.walker
 		for it.Array(int(uint32(f.value)), int(f.value>>32)); it.Next(); count++ {
@@ -89,16 +99,35 @@ func (m *message) placeElements(n uint32, into []message) (count int) {
 		}
 		return count
 	}
-	b := m.object.bytes[:f.value>>32]
+	// It reads short elements itself, as readFrom does: those whose tag and length have a byte each.
+	const none = 1 << 8
+	short := tag
+	if short >= 0x80 {
+		short = none
+	}
+	b, number := m.object.bytes[:f.value>>32], false
 	for i := int(f.first); i < len(b); {
-		key, start, end := wire.Field(b, i)
-		if i = end; key != tag {
-			continue
+		var start, end int
+		if last := len(b) - 1; i < last && uint64(b[i]) == short && b[i+1] < 0x80 && int(b[i+1]) < last-i {
+			start, end = i+2, i+2+int(b[i+1])
+			i = end
+		} else {
+			var key uint64
+			key, start, end = wire.Field(b, i)
+			if i = end; key != tag {
+				number = number || key>>3 == tag>>3
+				continue
+			}
 		}
 		if count < len(into) {
-			into[count].place(span(start, end))
+			e := &into[count]
+			e.at, e.end, e.key, e.mark = uint32(start), uint32(end), e.key.in(0), 0
 		}
 		count++
+		number = false
+	}
+	if number {
+		return 0 // The last occurrence counts, and is no message.
 	}
 	return count
 }

@@ -33,7 +33,7 @@ type message struct {
 	// The bytes of the message, or its JSON, are object.bytes[at:end].
 	at, end uint32
 	// fields are the positions of the fields: the first of as many as there are
-	// Names, nil or noFields before the level is first read.
+	// Names, nil before the level is first read, and in a part of an object.
 	fields *field
 	typ    *Type
 	// mark is what View.Mark returns the place of. With it a message takes one line of the
@@ -78,10 +78,18 @@ func (m *message) lacks(n uint32) bool {
 }
 
 // field returns the position of field n. The message is ready.
-func (m *message) field(n uint32) *field {
+func (m *message) field(n uint32) field {
 	if uint64(n) >= uint64(len(m.typ.Names)) {
 		panic("kubewasm: a view was asked for a field that its type has not")
 	}
+	if m.fields == nil {
+		return m.scan(n)
+	}
+	return *m.placeOf(n)
+}
+
+// placeOf returns the place of the position of field n.
+func (m *message) placeOf(n uint32) *field {
 	return (*field)(unsafe.Add(unsafe.Pointer(m.fields), uintptr(n)*unsafe.Sizeof(field{})))
 }
 
@@ -91,23 +99,36 @@ func (m *message) read(version uint64) {
 	if m.object.unread {
 		m.object.fetch()
 	}
-	if m.fields == nil || m.fields == &noFields[0] {
+	m.key = m.key.in(version)
+	if m.object.part != 0 && m == &m.object.root {
+		return // See scan.
+	}
+	if m.fields == nil {
 		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))
 	}
-	m.key = m.key.in(version)
 	if m.object.json {
 		m.readJSON()
-		return
+	} else {
+		m.readProto(0, nil)
 	}
-	m.readFrom(int(m.at))
 }
 
-// readFrom records where the fields of protobuf lie from the index i of the object
-// on. It is one loop over locals, which reads numbers of one byte itself: in a Go
+// scan finds field n of a part. It has few fields, those that its plugin reads, and positions of
+// as many as the type has would take more memory than they do, for each Node and each Pod.
+func (m *message) scan(n uint32) (f field) {
+	if o := m.object; o.unread || o.missing>>n&1 != 0 {
+		return f
+	}
+	m.readProto(m.tag(n)>>3, &f)
+	return f
+}
+
+// readProto records where the fields of protobuf lie; if only is not nil, where that with the
+// number lies. It is one loop over locals, which reads numbers of one byte itself: in a Go
 // guest a call costs as much as reading a short field does.
-func (m *message) readFrom(i int) {
+func (m *message) readProto(number uint64, only *field) {
 	b, version := m.object.bytes[:m.end], uint32(m.key.version())
-	for uint(i) < uint(len(b)) {
+	for i := int(m.at); uint(i) < uint(len(b)); {
 		start, key := i, uint64(b[i])
 		if i++; key >= 0x80 {
 			key, i = wire.Uvarint(b, start)
@@ -140,12 +161,18 @@ func (m *message) readFrom(i int) {
 		if i < 0 {
 			return
 		}
-		if f := m.numbered(key >> 3); f != nil {
-			if f.version == version {
-				first = first&isNumber | f.first&^isNumber
+		f := only
+		if f == nil {
+			if f = m.numbered(key >> 3); f == nil {
+				continue
 			}
-			f.value, f.first, f.version = value, first, version
+		} else if key>>3 != number {
+			continue
 		}
+		if f.version == version {
+			first = first&isNumber | f.first&^isNumber
+		}
+		f.value, f.first, f.version = value, first, version
 	}
 }
 
@@ -155,7 +182,7 @@ func (m *message) numbered(number uint64) *field {
 		return m.farBetween(number)
 	}
 	if number < uint64(len(m.typ.Names)) {
-		return m.field(uint32(number))
+		return m.placeOf(uint32(number))
 	}
 	return nil
 }
@@ -172,7 +199,7 @@ func (m *message) farBetween(number uint64) *field {
 		}
 	}
 	if low < len(numbers) && uint64(numbers[low]) == number {
-		return m.field(uint32(low))
+		return m.placeOf(uint32(low))
 	}
 	return nil
 }
@@ -191,7 +218,7 @@ func (m *message) readJSON() {
 	fields := unsafe.Slice((*json.Field)(unsafe.Pointer(m.fields)), len(m.typ.Names))
 	m.object.once.walker.ReadObject(int(m.at), int(m.end), m.typ.Names, fields, version)
 	for _, i := range m.typ.Inlined {
-		*m.field(i) = field{value: span(int(m.at), int(m.end)), version: version}
+		*m.placeOf(i) = field{value: span(int(m.at), int(m.end)), version: version}
 	}
 }
 

@@ -178,8 +178,9 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 		for p := o.root.made; p != nil; p = p.next {
 			c := (*message)(unsafe.Pointer(p)) // The root has no other cached values.
 			part := c.object
-			part.wasRead = !part.unread && c.key.version() == part.version
-			if c.key = c.key.in(0); !part.wasRead && part.wanted != 0 {
+			if part.wasRead = !part.unread; part.wasRead || part.wanted == 0 {
+				c.key = c.key.in(0)
+			} else {
 				c.key = c.key.in(o.version) // All fields are missing, so each is fetched when it is read.
 			}
 			part.version, part.ref, part.unread, part.missing, part.looked = o.version, ref, true, abi.AllFields, 0

@@ -81,19 +81,26 @@ func (s StringMap) answer(key string) *answer {
 	if m == nil {
 		return &nothing
 	}
+	// old is that of a version before.
+	var old *answer
 	if l := reusable[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
-			if uint64(a.version) == s.at.version() && a.Key == key {
-				return a
+			if uint64(a.version) == s.at.version() {
+				if a.Key == key {
+					return a
+				}
+			} else if len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
+				old = a
 			}
 		}
 	}
-	return m.lookup(s.at.version(), s.at.field(), key)
+	return m.lookup(s.at.version(), s.at.field(), key, old)
 }
 
-func (m *message) lookup(version uint64, n uint32, key string) *answer {
+// lookup looks up a key. old is the answer of a version before, nil if there is none.
+func (m *message) lookup(version uint64, n uint32, key string, old *answer) *answer {
 	if m.object.part == metadataPart && m.lacks(n) {
-		if a := m.fetchEntry(version, n, key); a != nil {
+		if a := m.fetchEntry(version, n, key, old); a != nil {
 			return a
 		}
 	}
@@ -102,9 +109,9 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 		return &nothing
 	}
 	if m.object.once != nil {
-		return m.lookupOnce(version, n, key)
+		return m.lookupOnce(version, n, key, old)
 	}
-	a := m.answerTo(version, n, key)
+	a := m.answerTo(version, n, key, old)
 	a.version, a.found = uint32(version), false
 	var value string
 	if all := hit[values[[]entry]](m, keyOf(madeEntries, version, n)); all != nil {
@@ -122,15 +129,15 @@ func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	return a
 }
 
-// answerTo returns the entry for the answer to a key: that of the version before, or
-// the least recently used one.
-func (m *message) answerTo(version uint64, n uint32, key string) *answer {
+// answerTo returns the entry for the answer to a key: old or, if that is nil, a new one, or the
+// one that was replaced least recently.
+func (m *message) answerTo(version uint64, n uint32, key string, old *answer) *answer {
+	if old != nil {
+		return old
+	}
 	l := cacheFor[answers](m, keyOf(madeAnswers, version, n))
 	last, count := &l.first, 0
 	for a := last; a != nil; a = a.next {
-		if len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
-			return a
-		}
 		last = a
 		count++
 	}
@@ -151,7 +158,7 @@ func (m *message) answerTo(version uint64, n uint32, key string) *answer {
 }
 
 // lookupOnce is lookup in an object that is read once.
-func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
+func (m *message) lookupOnce(version uint64, n uint32, key string, old *answer) *answer {
 	a := &m.object.once.found
 	var raw []byte
 	decoded := false
@@ -167,7 +174,7 @@ func (m *message) lookupOnce(version uint64, n uint32, key string) *answer {
 		return a
 	}
 	// A value with memory of its own is cached.
-	to := m.answerTo(version, n, key)
+	to := m.answerTo(version, n, key, old)
 	to.version, to.found = uint32(version), a.found
 	if decoded {
 		to.Value = inPlace(raw)
