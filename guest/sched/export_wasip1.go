@@ -249,8 +249,9 @@ func exportRemovePod(cycle, pod, removed, node uint64) int32 {
 //go:wasmexport filter
 func exportFilter(cycle, pod, node, version uint64) int32 {
 	calls++
-	about.call, about.node, about.version = calls, abi.Ref(node), version
-	status := registered.filter.Filter(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
+	info := nodeOf(node, uint32(node))
+	info.d.tell(version)
+	status := registered.filter.Filter(cycleOf(cycle), podOf(pod), info)
 	if status == nil {
 		plugin.Yield()
 		return int32(abi.Success)
@@ -279,8 +280,9 @@ func exportPreScore(cycle, pod uint64) int32 {
 //go:wasmexport score
 func exportScore(cycle, pod, node, version uint64) uint64 {
 	calls++
-	about.call, about.node, about.version = calls, abi.Ref(node), version
-	score, status := registered.score.Score(cycleOf(cycle), podOf(pod), nodeOf(node, uint32(node)))
+	info := nodeOf(node, uint32(node))
+	info.d.tell(version)
+	score, status := registered.score.Score(cycleOf(cycle), podOf(pod), info)
 	if status == nil && score == int64(int32(score)) {
 		plugin.Yield()
 		return abi.Pack(uint32(score), abi.Success)

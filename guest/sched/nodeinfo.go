@@ -172,30 +172,30 @@ func (n NodeInfo) Pods() []core.Pod {
 // calls counts the calls of the host: within one call nothing changes.
 var calls uint64
 
-// about is the node that a call of Filter or Score is about, and the version of its state: 0 if
-// the host has not said it.
-var about struct {
-	call    uint64
-	node    abi.Ref
-	version uint64
+// tell notes the version of the state that the host passes with a call about the node, 0 if it
+// passes none.
+func (d *nodeInfo) tell(version uint64) {
+	if m := d.more; m != nil && version != 0 {
+		m.take(version)
+	}
 }
 
-// check returns the state of the node; it drops the state of another version.
+// take notes the version of the state in this call. It drops the state of another one.
+func (m *moreInfo) take(version uint64) {
+	m.checked = calls
+	if version != m.version {
+		m.version, m.read, m.imagesRead = version, false, false
+	}
+}
+
+// check returns the state of the node, without what is known of another version of it.
 func (d *nodeInfo) check() *moreInfo {
 	if d.more == nil {
 		d.more = &moreInfo{}
 	}
 	m := d.more
-	if d.ref == 0 || m.checked == calls {
-		return m
-	}
-	m.checked = calls
-	version := about.version
-	if version == 0 || about.call != calls || about.node != d.ref {
-		version = hostNodeInfoVersion(d.ref)
-	}
-	if version != m.version {
-		m.version, m.read, m.imagesRead = version, false, false
+	if d.ref != 0 && m.checked != calls {
+		m.take(hostNodeInfoVersion(d.ref))
 	}
 	return m
 }
