@@ -74,7 +74,7 @@ func (o *object) fetch() {
 	}
 	o.bytes, o.root.end = buf[:n], n
 	if o.part != 0 {
-		o.missing = abi.AllFields &^ wantedFields[o.wanted]
+		o.missing, o.root.mark = abi.AllFields&^wantedFields[o.wanted], 0
 	}
 }
 

@@ -36,7 +36,8 @@ type message struct {
 	// Names, nil before the level is first read, and in a part of an object.
 	fields *field
 	typ    *Type
-	// mark is what View.Mark returns the place of. With it a message takes one line of the
+	// mark is what View.Mark returns the place of; in a part of an object, it has a bit, 1<<n,
+	// for each field n that was searched for in vain. With it a message takes one line of the
 	// processor's cache.
 	mark uint64
 }
@@ -116,10 +117,12 @@ func (m *message) read(version uint64) {
 // scan finds field n of a part. It has few fields, those that its plugin reads, and positions of
 // as many as the type has would take more memory than they do, for each Node and each Pod.
 func (m *message) scan(n uint32) (f field) {
-	if o := m.object; o.unread || o.missing>>n&1 != 0 {
+	if o := m.object; o.unread || (o.missing|m.mark)>>n&1 != 0 {
 		return f
 	}
-	m.readProto(m.tag(n)>>3, &f)
+	if m.readProto(m.tag(n)>>3, &f); f.version == 0 && n < 64 {
+		m.mark |= 1 << n
+	}
 	return f
 }
 
