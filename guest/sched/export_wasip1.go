@@ -103,6 +103,14 @@ func nextNode(ref uint64) {
 	d.node = core.Node(view.FromRefByParts(view.View(d.node), abi.Ref(ref), &core.TypeOfNode))
 }
 
+// tell notes the version of the state that the host passes with a call about the node, 0 if it
+// passes none.
+func (d *nodeInfo) tell(version uint64) {
+	if m := d.more; m != nil && version != 0 {
+		m.take(version)
+	}
+}
+
 // statuses are those that newStatus returns next. A plugin makes one for each node that it
 // refuses, and Go's allocation takes longer than all else in such a call.
 var statuses []Status

@@ -172,14 +172,6 @@ func (n NodeInfo) Pods() []core.Pod {
 // calls counts the calls of the host: within one call nothing changes.
 var calls uint64
 
-// tell notes the version of the state that the host passes with a call about the node, 0 if it
-// passes none.
-func (d *nodeInfo) tell(version uint64) {
-	if m := d.more; m != nil && version != 0 {
-		m.take(version)
-	}
-}
-
 // take notes the version of the state in this call. It drops the state of another one.
 func (m *moreInfo) take(version uint64) {
 	m.checked = calls

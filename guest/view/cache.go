@@ -27,6 +27,8 @@ const (
 	madeMessages
 	// madeMapMessages is messages, those of a map.
 	madeMapMessages
+	// madePosition is a position.
+	madePosition
 	// madeText is text.
 	madeText
 	// madeAnswers is answers.
@@ -54,6 +56,12 @@ func (k cacheKey) in(version uint64) cacheKey { return k&(1<<32-1) | cacheKey(ve
 // sameField reports whether both have the same field and the same kind.
 func (k cacheKey) sameField(of cacheKey) bool { return uint32(k) == uint32(of) }
 
+// position is where a field was found in a part of an object.
+type position struct {
+	cached
+	field
+}
+
 // text is the string that was made of a field.
 type text struct {
 	cached
@@ -67,7 +75,7 @@ type values[T any] struct {
 }
 
 // The address of what is made is that of its part.
-var _ [0]struct{} = [unsafe.Offsetof(message{}.cached) + unsafe.Offsetof(messages{}.cached) + unsafe.Offsetof(text{}.cached) +
+var _ [0]struct{} = [unsafe.Offsetof(message{}.cached) + unsafe.Offsetof(messages{}.cached) + unsafe.Offsetof(text{}.cached) + unsafe.Offsetof(position{}.cached) +
 	unsafe.Offsetof(answers{}.cached) + unsafe.Offsetof(values[any]{}.cached)]struct{}{}
 
 // hit returns the T with the key, nil if there is none in that version.

@@ -74,7 +74,7 @@ func (o *object) fetch() {
 	}
 	o.bytes, o.root.end = buf[:n], n
 	if o.part != 0 {
-		o.missing, o.root.mark = abi.AllFields&^wantedFields[o.wanted], 0
+		o.missing = abi.AllFields &^ wantedFields[o.wanted]
 	}
 }
 
@@ -99,7 +99,9 @@ func (o *object) partOf(version uint64, n uint32, t *Type) View {
 		p := &object{part: uint8(n), wanted: o.wantedOf(n, t), version: version, ref: o.ref, unread: true, missing: abi.AllFields}
 		p.root = message{object: p, typ: t}
 		c = &p.root
-		c.key = k
+		if c.key = k; p.wanted != 0 {
+			c.fields = &noFields[0]
+		}
 		o.root.add(&c.cached)
 	}
 	switch p := c.object; {

@@ -40,9 +40,9 @@ func (v View) list(n uint32, t *Type) []View {
 // makeList is list for a field that was not read in this version.
 func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	m.ready(version, n)
-	f := field{value: uint64(m.end) << 32, first: m.at} // Of a part, which needs no scan before.
-	if m.fields != nil {
-		if f = m.field(n); uint64(f.version) != version || f.first&isNumber != 0 {
+	f := field{value: uint64(m.end) << 32, first: m.at} // Of a part, which is searched below.
+	if !m.searched() {
+		if f = *m.field(n); uint64(f.version) != version || f.first&isNumber != 0 {
 			return nil
 		}
 	} else if m.at == m.end {
@@ -146,16 +146,17 @@ func (v View) Strings(n uint32) []string {
 
 func (m *message) makeStrings(version uint64, n uint32) []string {
 	m.ready(version, n)
-	raw := m.repeated(n)
-	if raw == nil {
+	f, ok := m.spanned(n)
+	if !ok {
 		return nil
 	}
+	raw := m.repeated(f)
 	kept := m.keep(raw, "") // One copy for all.
 	first := uint32(m.object.spanOf(raw))
 	count := 0
-	m.each(n, func(uint64) { count++ })
+	m.each(f, n, func(uint64) { count++ })
 	list := make([]string, 0, count)
-	m.each(n, func(element uint64) {
+	m.each(f, n, func(element uint64) {
 		if m.object.json {
 			// Without escapes it is a part of kept.
 			element := bytesOf(kept)[uint32(element)-first : uint32(element>>32)-first]
@@ -180,11 +181,12 @@ func Values[T any](v View, n uint32, of func(Value) T) []T {
 		return l.of.([]T)
 	}
 	m.ready(v.version, n)
-	if m.bytes(n) == nil {
+	f, ok := m.spanned(n)
+	if !ok {
 		return nil
 	}
 	list := []T{}
-	m.each(n, func(element uint64) {
+	m.each(f, n, func(element uint64) {
 		list = append(list, of(Value{Raw: m.object.at(element), JSON: m.object.json, Kept: m.object.kept}))
 	})
 	cacheFor[values[any]](m, keyOf(madeValues, v.version, n)).of = list
@@ -264,19 +266,20 @@ func numbers[T any](v View, n uint32, kind NumberKind, of func(bits uint64, v js
 		return l.of.([]T)
 	}
 	m.ready(v.version, n)
-	if !m.has(n) {
+	f := m.position(n)
+	if uint64(f.version) != v.version {
 		return nil
 	}
 	list := []T{}
-	m.eachNumber(n, kind, func(bits uint64, v json.Value) { list = append(list, of(bits, v)) })
+	m.eachNumber(f, n, kind, func(bits uint64, v json.Value) { list = append(list, of(bits, v)) })
 	cacheFor[values[any]](m, keyOf(madeValues, v.version, n)).of = list
 	return list
 }
 
-// eachNumber calls f with each element of a repeated number.
-func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Value)) {
+// eachNumber calls f with each element of a repeated number, field n, which lies at the position.
+func (m *message) eachNumber(position field, n uint32, kind NumberKind, f func(uint64, json.Value)) {
 	if m.object.json {
-		m.each(n, func(element uint64) { f(0, m.object.at(element)) })
+		m.each(position, n, func(element uint64) { f(0, m.object.at(element)) })
 		return
 	}
 	one, number := wire.Varint, uint32(m.tag(n)>>3)
@@ -292,7 +295,7 @@ func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Valu
 		}
 		f(u, nil)
 	}
-	for r := wire.NewReaderAt(m.object.bytes[:m.end], int(m.field(n).first&^isNumber)); r.Next(); {
+	for r := wire.NewReaderAt(m.object.bytes[:m.end], int(position.first&^isNumber)); r.Next(); {
 		switch {
 		case r.Field != number:
 		case r.Type == one:
@@ -314,28 +317,26 @@ func (m *message) eachNumber(n uint32, kind NumberKind, f func(uint64, json.Valu
 	}
 }
 
-// repeated returns the bytes from the first element of a field to the last, with
-// other fields in between, or the array in JSON; nil if there is none.
-func (m *message) repeated(n uint32) []byte {
-	raw := m.bytes(n)
-	if raw == nil || m.object.json {
-		return raw
+// repeated returns the bytes from the first element of the field at f to the last, with
+// other fields in between, or the array in JSON.
+func (m *message) repeated(f field) []byte {
+	if m.object.json {
+		return m.object.at(f.value)
 	}
-	f := m.field(n)
 	return m.object.at(f.value&^math.MaxUint32 | uint64(f.first))
 }
 
-// each calls f with the span of each element of a field that is not a number.
-func (m *message) each(n uint32, f func(span uint64)) {
-	raw := m.repeated(n)
+// each calls call with the span of each element of field n, which lies at f and is not a number.
+func (m *message) each(f field, n uint32, call func(span uint64)) {
+	raw := m.repeated(f)
 	if m.object.json {
 		for it := json.Array(raw); it.Next(); {
-			f(m.object.spanOf(it.Value()))
+			call(m.object.spanOf(it.Value()))
 		}
 		return
 	}
-	first, tag := int(m.field(n).first), m.tag(n)
+	first, tag := int(f.first), m.tag(n)
 	for start, end := wire.Find(raw, 0, tag); end >= 0; start, end = wire.Find(raw, end, tag) {
-		f(span(first+start, first+end))
+		call(span(first+start, first+end))
 	}
 }

@@ -134,12 +134,13 @@ func (s MessageMap[V]) all() ([]entry, []View) {
 		return entries, l.views
 	}
 	m.ready(version, s.at.field())
+	f := m.position(s.at.field()) // It is there, since there are entries.
 	l := cacheFor[messages](m, s.at)
 	if len(entries) > len(l.elements) {
 		l.elements = m.object.makeMessages(len(entries), s.typ)
 	}
 	l.views = make([]View, 0, len(entries))
-	m.eachEntry(s.at.field(), false, func(_ string, value []byte) {
+	m.eachEntry(f, s.at.field(), false, func(_ string, value []byte) {
 		e := &l.elements[len(l.views)]
 		e.place(0)
 		if value != nil {

@@ -33,11 +33,10 @@ type message struct {
 	// The bytes of the message, or its JSON, are object.bytes[at:end].
 	at, end uint32
 	// fields are the positions of the fields: the first of as many as there are
-	// Names, nil before the level is first read, and in a part of an object.
+	// Names, nil before the level is first read, and noFields in a part of an object.
 	fields *field
 	typ    *Type
-	// mark is what View.Mark returns the place of; in a part of an object, it has a bit, 1<<n,
-	// for each field n that was searched for in vain. With it a message takes one line of the
+	// mark is what View.Mark returns the place of. With it a message takes one line of the
 	// processor's cache.
 	mark uint64
 }
@@ -78,20 +77,43 @@ func (m *message) lacks(n uint32) bool {
 	return m.object.missing>>n&1 != 0 && m == &m.object.root
 }
 
-// field returns the position of field n. The message is ready.
-func (m *message) field(n uint32) field {
+// noFields are those of a part of an object. It has few fields, which its plugin reads, so they
+// are searched for. Positions of as many as the type has would take more memory than they do,
+// for each Node and each Pod.
+var noFields [maxFields]field
+
+// searched reports whether the fields of the message are searched for.
+func (m *message) searched() bool { return m.fields == &noFields[0] }
+
+// field returns the place of the position of field n. The message is ready, and not searched.
+func (m *message) field(n uint32) *field {
 	if uint64(n) >= uint64(len(m.typ.Names)) {
 		panic("kubewasm: a view was asked for a field that its type has not")
 	}
-	if m.fields == nil {
-		return m.scan(n)
-	}
-	return *m.placeOf(n)
+	return (*field)(unsafe.Add(unsafe.Pointer(m.fields), uintptr(n)*unsafe.Sizeof(field{})))
 }
 
-// placeOf returns the place of the position of field n.
-func (m *message) placeOf(n uint32) *field {
-	return (*field)(unsafe.Add(unsafe.Pointer(m.fields), uintptr(n)*unsafe.Sizeof(field{})))
+// position returns the position of field n. The message is ready.
+func (m *message) position(n uint32) field {
+	f := m.field(n)
+	if m.searched() {
+		return m.search(n)
+	}
+	return *f
+}
+
+// found is position for a number, or for whether there is field n, in a message that is
+// searched. The field is fetched if it was not.
+func (m *message) found(version uint64, n uint32) *field {
+	k := keyOf(madePosition, version, n)
+	if p := hit[position](m, k); p != nil {
+		return &p.field
+	}
+	m.ready(version, n)
+	f := m.search(n)
+	p := cacheFor[position](m, k)
+	p.field = f
+	return &p.field
 }
 
 // read records where the fields of this level lie. If a field occurs more than
@@ -101,8 +123,8 @@ func (m *message) read(version uint64) {
 		m.object.fetch()
 	}
 	m.key = m.key.in(version)
-	if m.object.part != 0 && m == &m.object.root {
-		return // See scan.
+	if m.searched() {
+		return
 	}
 	if m.fields == nil {
 		m.fields = unsafe.SliceData(m.object.makeFields(len(m.typ.Names)))
@@ -114,15 +136,12 @@ func (m *message) read(version uint64) {
 	}
 }
 
-// scan finds field n of a part. It has few fields, those that its plugin reads, and positions of
-// as many as the type has would take more memory than they do, for each Node and each Pod.
-func (m *message) scan(n uint32) (f field) {
-	if o := m.object; o.unread || (o.missing|m.mark)>>n&1 != 0 {
+// search finds field n of a part that is ready.
+func (m *message) search(n uint32) (f field) {
+	if o := m.object; o.unread || o.missing>>n&1 != 0 {
 		return f
 	}
-	if m.readProto(m.tag(n)>>3, &f); f.version == 0 && n < 64 {
-		m.mark |= 1 << n
-	}
+	m.readProto(m.tag(n)>>3, &f)
 	return f
 }
 
@@ -185,7 +204,7 @@ func (m *message) numbered(number uint64) *field {
 		return m.farBetween(number)
 	}
 	if number < uint64(len(m.typ.Names)) {
-		return m.placeOf(uint32(number))
+		return m.field(uint32(number))
 	}
 	return nil
 }
@@ -202,7 +221,7 @@ func (m *message) farBetween(number uint64) *field {
 		}
 	}
 	if low < len(numbers) && uint64(numbers[low]) == number {
-		return m.placeOf(uint32(low))
+		return m.field(uint32(low))
 	}
 	return nil
 }
@@ -221,21 +240,24 @@ func (m *message) readJSON() {
 	fields := unsafe.Slice((*json.Field)(unsafe.Pointer(m.fields)), len(m.typ.Names))
 	m.object.once.walker.ReadObject(int(m.at), int(m.end), m.typ.Names, fields, version)
 	for _, i := range m.typ.Inlined {
-		*m.placeOf(i) = field{value: span(int(m.at), int(m.end)), version: version}
+		*m.field(i) = field{value: span(int(m.at), int(m.end)), version: version}
 	}
 }
-
-// has reports whether the message, which was read, has the field.
-func (m *message) has(n uint32) bool { return uint64(m.field(n).version) == m.key.version() }
 
 // bytes returns the bytes of a field or its JSON, nil of a number or nothing. The
 // message is ready.
 func (m *message) bytes(n uint32) []byte {
-	f := m.field(n)
-	if uint64(f.version) != m.key.version() || f.first&isNumber != 0 {
+	f, ok := m.spanned(n)
+	if !ok {
 		return nil
 	}
 	return m.object.at(f.value)
+}
+
+// spanned is field for one that has bytes; ok reports whether it has.
+func (m *message) spanned(n uint32) (f field, ok bool) {
+	f = m.position(n)
+	return f, uint64(f.version) == m.key.version() && f.first&isNumber == 0
 }
 
 // A span is a range of bytes of an object: the lower half is its start, the

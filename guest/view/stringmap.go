@@ -105,11 +105,12 @@ func (m *message) lookup(version uint64, n uint32, key string, old *answer) *ans
 		}
 	}
 	m.ready(version, n)
-	if m.bytes(n) == nil {
+	f, ok := m.spanned(n)
+	if !ok {
 		return &nothing
 	}
 	if m.object.once != nil {
-		return m.lookupOnce(version, n, key, old)
+		return m.lookupOnce(version, f, n, key, old)
 	}
 	a := m.answerTo(version, n, key, old)
 	a.version, a.found = uint32(version), false
@@ -122,7 +123,7 @@ func (m *message) lookup(version uint64, n uint32, key string, old *answer) *ans
 		}
 	} else {
 		var raw []byte
-		raw, a.found = m.value(n, key)
+		raw, a.found = m.value(f, n, key)
 		value = m.keep(raw, a.Value)
 	}
 	a.Value = value
@@ -158,16 +159,15 @@ func (m *message) answerTo(version uint64, n uint32, key string, old *answer) *a
 }
 
 // lookupOnce is lookup in an object that is read once.
-func (m *message) lookupOnce(version uint64, n uint32, key string, old *answer) *answer {
+func (m *message) lookupOnce(version uint64, f field, n uint32, key string, old *answer) *answer {
 	a := &m.object.once.found
 	var raw []byte
 	decoded := false
 	if m.object.json {
-		f := m.field(n)
 		raw, a.found = m.object.once.walker.Lookup(int(uint32(f.value)), int(f.value>>32), key)
 		raw, decoded = unquoted(raw)
 	} else {
-		raw, a.found = m.value(n, key)
+		raw, a.found = m.value(f, n, key)
 	}
 	if m.object.kept && !decoded {
 		a.Value = inPlace(raw)
@@ -184,9 +184,9 @@ func (m *message) lookupOnce(version uint64, n uint32, key string, old *answer) 
 	return to
 }
 
-// value returns the value of the last entry with the key in field n.
-func (m *message) value(n uint32, key string) (value []byte, found bool) {
-	f, tag := m.field(n), m.tag(n)
+// value returns the value of the last entry with the key in field n, which lies at f.
+func (m *message) value(f field, n uint32, key string) (value []byte, found bool) {
+	tag := m.tag(n)
 	b := m.object.bytes[:f.value>>32]
 	for start, end := wire.Find(b, int(f.first), tag); end >= 0; start, end = wire.Find(b, end, tag) {
 		if e := entryOf(b[start:end]); inPlace(e.key) == key {
@@ -238,10 +238,11 @@ func entriesOf(m *message, at cacheKey, text bool) []entry {
 // makeEntries is entriesOf for a map that was not read yet.
 func (m *message) makeEntries(version uint64, n uint32, text bool) []entry {
 	m.ready(version, n)
-	raw := m.repeated(n)
-	if raw == nil {
+	f, ok := m.spanned(n)
+	if !ok {
 		return nil
 	}
+	raw := m.repeated(f)
 	list := []entry{}
 	if m.object.json {
 		for it := json.Object(bytesOf(m.keep(raw, ""))); it.Next(); { // One copy for all.
@@ -264,31 +265,31 @@ func (m *message) makeEntries(version uint64, n uint32, text bool) []entry {
 		return kept[uint32(span)-first : uint32(span>>32)-first]
 	}
 	count := 0
-	m.each(n, func(uint64) { count++ })
+	m.each(f, n, func(uint64) { count++ })
 	list = make([]entry, 0, count)
-	m.eachEntry(n, text, func(key string, value []byte) {
+	m.eachEntry(f, n, text, func(key string, value []byte) {
 		list = append(list, entry{copyOf(bytesOf(key)), copyOf(value)})
 	})
 	cacheFor[values[[]entry]](m, keyOf(madeEntries, version, n)).of = list
 	return list
 }
 
-// eachEntry calls f with each entry of a map: the key and the bytes of the value,
-// or its JSON. In protobuf both lie in the object, and a value that is a number has
+// eachEntry calls call with each entry of a map, field n, which lies at f: the key and the bytes
+// of the value, or its JSON. In protobuf both lie in the object, and a value that is a number has
 // bytes unless all should be text.
-func (m *message) eachEntry(n uint32, text bool, f func(key string, value []byte)) {
+func (m *message) eachEntry(f field, n uint32, text bool, call func(key string, value []byte)) {
 	if m.object.json {
-		for it := json.Object(m.bytes(n)); it.Next(); {
-			f(it.Key(), it.Value())
+		for it := json.Object(m.object.at(f.value)); it.Next(); {
+			call(it.Key(), it.Value())
 		}
 		return
 	}
-	m.each(n, func(entry uint64) {
+	m.each(f, n, func(entry uint64) {
 		raw := m.object.at(entry)
 		e := entryOf(raw)
 		if !text && e.value == nil {
 			e.value = numberEntry(raw)
 		}
-		f(inPlace(e.key), e.value)
+		call(inPlace(e.key), e.value)
 	})
 }

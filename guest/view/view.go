@@ -37,13 +37,11 @@ func (v View) Has(n uint32) bool {
 	if m.key.version() != v.version {
 		m.ready(v.version, n)
 	}
-	return m.has(n) || m.lacks(n) && m.hasNow(v.version, n)
-}
-
-// hasNow is has for a field that was not fetched.
-func (m *message) hasNow(version uint64, n uint32) bool {
-	m.ready(version, n)
-	return m.has(n)
+	f := m.field(n)
+	if m.searched() {
+		f = m.found(v.version, n)
+	}
+	return f.version == uint32(v.version)
 }
 
 // Text returns a string, which may be kept.
@@ -130,7 +128,7 @@ func (m *message) makeMessage(version uint64, n uint32, t *Type) View {
 		return m.object.partOf(version, n, t)
 	}
 	m.ready(version, n)
-	f := m.field(n)
+	f := m.position(n)
 	if uint64(f.version) != version || f.first&isNumber != 0 {
 		return View{}
 	}
@@ -158,10 +156,12 @@ func (v View) Int64(n uint32) int64 {
 	}
 	f := m.field(n)
 	if f.version != uint32(v.version) {
-		if !m.lacks(n) || !m.hasNow(v.version, n) {
+		if !m.searched() {
 			return 0
 		}
-		f = m.field(n) // The fields may have got memory.
+		if f = m.found(v.version, n); f.version == 0 {
+			return 0
+		}
 	}
 	if f.first&isNumber != 0 {
 		return int64(f.value)
@@ -243,10 +243,12 @@ func (v View) Bool(n uint32) bool {
 	}
 	f := m.field(n)
 	if f.version != uint32(v.version) {
-		if !m.lacks(n) || !m.hasNow(v.version, n) {
+		if !m.searched() {
 			return false
 		}
-		f = m.field(n)
+		if f = m.found(v.version, n); f.version == 0 {
+			return false
+		}
 	}
 	if f.first&isNumber != 0 {
 		return f.value != 0
