@@ -85,7 +85,8 @@ var noFields [maxFields]field
 // searched reports whether the fields of the message are searched for.
 func (m *message) searched() bool { return m.fields == &noFields[0] }
 
-// field returns the place of the position of field n. The message is ready, and not searched.
+// field returns the place of the position of field n. The message is ready. In one that is
+// searched, no place has a position.
 func (m *message) field(n uint32) *field {
 	if uint64(n) >= uint64(len(m.typ.Names)) {
 		panic("kubewasm: a view was asked for a field that its type has not")
