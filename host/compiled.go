@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -339,13 +340,17 @@ func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (
 
 // A mapping of machine code is one for each pieceBytes, and the mappings of all modules are at
 // most a third of the 65,530 that a process has by default. Later modules have one each.
-const (
-	pieceBytes = 24 << 10
-	maxPieces  = 65_530 / 3
+const maxPieces = 65_530 / 3
+
+var (
+	// pieceBytes is 24 KB, or what whole pages have at least.
+	pieceBytes = roundUp(24<<10, os.Getpagesize())
+	// pieces counts those mappings.
+	pieces atomic.Int64
 )
 
-// pieces counts those mappings.
-var pieces atomic.Int64
+// roundUp returns the multiple of unit that is n or the next larger number.
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
 // split splits the mapping of the machine code, if there may be so many.
 func (c *compiled) split() {

@@ -294,3 +294,11 @@ func presentPages(t *testing.T, memory []byte) (n int) {
 	}
 	return n
 }
+
+func TestPiecesOfMachineCodeAreWholePages(t *testing.T) {
+	for page, want := range map[int]int{4 << 10: 24 << 10, 16 << 10: 32 << 10, 64 << 10: 64 << 10} {
+		if got := roundUp(24<<10, page); got != want {
+			t.Errorf("with pages of %d bytes: pieces of %d, want %d", page, got, want)
+		}
+	}
+}
