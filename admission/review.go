@@ -56,7 +56,7 @@ func DecodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	return r, nil
 }
 
-// decoder decodes parts of a review and keeps the first mistake.
+// decoder decodes parts of a review, up to the first mistake.
 type decoder struct {
 	err error
 	// path has the names of the members that are being decoded, the outermost first.
@@ -97,7 +97,7 @@ func (d *decoder) object(v json.Value, members ...member) {
 		return
 	}
 	seen := uint64(0)
-	for m := json.Object(v); m.Next(); {
+	for m := json.Object(v); d.err == nil && m.Next(); {
 		key := m.Key()
 		i := slices.IndexFunc(members, func(known member) bool { return known.name == key })
 		if i < 0 {
@@ -137,7 +137,7 @@ func (d *decoder) value(v json.Value, to any) {
 		}
 		*to = make([]string, n)
 		e := json.Array(v)
-		for i := 0; e.Next(); i++ {
+		for i := 0; d.err == nil && e.Next(); i++ {
 			d.value(e.Value(), &(*to)[i])
 		}
 	case *json.Value: // Of any kind.
@@ -159,7 +159,7 @@ func (d *decoder) value(v json.Value, to any) {
 	case *map[string]authenticationv1.ExtraValue:
 		*to = map[string]authenticationv1.ExtraValue{}
 		var values []string
-		for m := json.Object(v); m.Next(); {
+		for m := json.Object(v); d.err == nil && m.Next(); {
 			if _, ok := (*to)[m.Key()]; ok {
 				d.fail("has a member that occurs twice")
 			}
