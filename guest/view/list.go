@@ -99,7 +99,7 @@ func (m *message) placeElements(f field, n uint32, into []message) (count int) {
 		}
 		return count
 	}
-	// It reads short elements itself, as readFrom does: those whose tag and length have a byte each.
+	// It reads short elements itself, as readProto does: those whose tag and length have a byte each.
 	const none = 1 << 8
 	short := tag
 	if short >= 0x80 {

@@ -255,7 +255,7 @@ func (m *message) bytes(n uint32) []byte {
 	return m.object.at(f.value)
 }
 
-// spanned is field for one that has bytes; ok reports whether it has.
+// spanned is position for a field that has bytes; ok reports whether it has.
 func (m *message) spanned(n uint32) (f field, ok bool) {
 	f = m.position(n)
 	return f, uint64(f.version) == m.key.version() && f.first&isNumber == 0
