@@ -38,6 +38,14 @@ func loadCached(t *testing.T, cfg RuntimeConfig, name string) {
 	}
 }
 
+// needsCompiler skips a test where wazero interprets.
+func needsCompiler(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("wazero does not compile for " + runtime.GOARCH)
+	}
+}
+
 // callFilter calls filter on some instance of a plugin.
 func callFilter(t *testing.T, p *Plugin) {
 	t.Helper()
@@ -70,9 +78,7 @@ func filesIn(t *testing.T, dir, prefix string) (files []string) {
 // only.
 func moduleFile(t *testing.T, dir string) string {
 	t.Helper()
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("wazero does not compile for " + runtime.GOARCH)
-	}
+	needsCompiler(t)
 	files := filesIn(t, dir, "")
 	if len(files) != 1 {
 		t.Fatalf("the cache has %v, want one file", files)

@@ -55,9 +55,7 @@ func changed(t *testing.T, form []byte, change func(about *shipped, file []byte)
 // TestCompiledForms loads a module whose source has a compiled form that is as it should be or
 // not. The guest answers in any case, and the log says why a form was not used.
 func TestCompiledForms(t *testing.T) {
-	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
-		t.Skip("wazero does not compile for " + runtime.GOARCH)
-	}
+	needsCompiler(t)
 	module, err := os.ReadFile("testdata/noop.wasm")
 	if err != nil {
 		t.Fatal(err)

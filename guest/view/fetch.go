@@ -145,7 +145,7 @@ func (m *message) fetchField(version uint64, n uint32) {
 
 // fetchEntry is lookup for a map in the metadata that was not fetched: it fetches one entry. It
 // returns nil if it is better to fetch all entries at once.
-func (m *message) fetchEntry(version uint64, n uint32, key string, old *answer) *answer {
+func (m *message) fetchEntry(version uint64, n uint32, key string) *answer {
 	o := m.object
 	if o.version != version {
 		stale()
@@ -154,7 +154,7 @@ func (m *message) fetchEntry(version uint64, n uint32, key string, old *answer) 
 		return nil
 	}
 	o.looked++
-	a := m.answerTo(version, n, key, old)
+	a := m.answerTo(version, n, key)
 	a.version = uint32(version)
 	size := hostEntry(o.ref, n, key, entryBuffer)
 	if a.found = size != abi.NoEntry; !a.found {

@@ -40,7 +40,7 @@ func (v View) list(n uint32, t *Type) []View {
 // makeList is list for a field that was not read in this version.
 func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	m.ready(version, n)
-	f := field{value: uint64(m.end) << 32, first: m.at} // Of a part, which is searched below.
+	f := field{value: uint64(m.end) << 32, first: m.at} // A part is searched by placeElements.
 	if !m.searched() {
 		if f = *m.field(n); uint64(f.version) != version || f.first&isNumber != 0 {
 			return nil
@@ -99,29 +99,15 @@ func (m *message) placeElements(f field, n uint32, into []message) (count int) {
 		}
 		return count
 	}
-	// It reads short elements itself, as readProto does: those whose tag and length have a byte each.
-	const none = 1 << 8
-	short := tag
-	if short >= 0x80 {
-		short = none
-	}
 	b, number := m.object.bytes[:f.value>>32], false
 	for i := int(f.first); i < len(b); {
-		var start, end int
-		if last := len(b) - 1; i < last && uint64(b[i]) == short && b[i+1] < 0x80 && int(b[i+1]) < last-i {
-			start, end = i+2, i+2+int(b[i+1])
-			i = end
-		} else {
-			var key uint64
-			key, start, end = wire.Field(b, i)
-			if i = end; key != tag {
-				number = number || key>>3 == tag>>3
-				continue
-			}
+		key, start, end := wire.Field(b, i)
+		if i = end; key != tag {
+			number = number || key>>3 == tag>>3
+			continue
 		}
 		if count < len(into) {
-			e := &into[count]
-			e.at, e.end, e.key, e.mark = uint32(start), uint32(end), e.key.in(0), 0
+			into[count].place(span(start, end))
 		}
 		count++
 		number = false

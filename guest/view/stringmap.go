@@ -81,26 +81,19 @@ func (s StringMap) answer(key string) *answer {
 	if m == nil {
 		return &nothing
 	}
-	// old is that of a version before.
-	var old *answer
 	if l := reusable[answers](m, s.at); l != nil {
 		for a := &l.first; a != nil; a = a.next {
-			if uint64(a.version) == s.at.version() {
-				if a.Key == key {
-					return a
-				}
-			} else if len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
-				old = a
+			if uint64(a.version) == s.at.version() && a.Key == key {
+				return a
 			}
 		}
 	}
-	return m.lookup(s.at.version(), s.at.field(), key, old)
+	return m.lookup(s.at.version(), s.at.field(), key)
 }
 
-// lookup looks up a key. old is the answer of a version before, nil if there is none.
-func (m *message) lookup(version uint64, n uint32, key string, old *answer) *answer {
+func (m *message) lookup(version uint64, n uint32, key string) *answer {
 	if m.object.part == metadataPart && m.lacks(n) {
-		if a := m.fetchEntry(version, n, key, old); a != nil {
+		if a := m.fetchEntry(version, n, key); a != nil {
 			return a
 		}
 	}
@@ -110,9 +103,9 @@ func (m *message) lookup(version uint64, n uint32, key string, old *answer) *ans
 		return &nothing
 	}
 	if m.object.once != nil {
-		return m.lookupOnce(version, f, n, key, old)
+		return m.lookupOnce(version, f, n, key)
 	}
-	a := m.answerTo(version, n, key, old)
+	a := m.answerTo(version, n, key)
 	a.version, a.found = uint32(version), false
 	var value string
 	if all := hit[values[[]entry]](m, keyOf(madeEntries, version, n)); all != nil {
@@ -130,15 +123,15 @@ func (m *message) lookup(version uint64, n uint32, key string, old *answer) *ans
 	return a
 }
 
-// answerTo returns the entry for the answer to a key: old or, if that is nil, a new one, or the
-// one that was replaced least recently.
-func (m *message) answerTo(version uint64, n uint32, key string, old *answer) *answer {
-	if old != nil {
-		return old
-	}
+// answerTo returns the entry for the answer to a key: that of the version before, or
+// the least recently used one.
+func (m *message) answerTo(version uint64, n uint32, key string) *answer {
 	l := cacheFor[answers](m, keyOf(madeAnswers, version, n))
 	last, count := &l.first, 0
 	for a := last; a != nil; a = a.next {
+		if len(a.Key) == len(key) && unsafe.StringData(a.Key) == unsafe.StringData(key) {
+			return a
+		}
 		last = a
 		count++
 	}
@@ -159,7 +152,7 @@ func (m *message) answerTo(version uint64, n uint32, key string, old *answer) *a
 }
 
 // lookupOnce is lookup in an object that is read once.
-func (m *message) lookupOnce(version uint64, f field, n uint32, key string, old *answer) *answer {
+func (m *message) lookupOnce(version uint64, f field, n uint32, key string) *answer {
 	a := &m.object.once.found
 	var raw []byte
 	decoded := false
@@ -174,7 +167,7 @@ func (m *message) lookupOnce(version uint64, f field, n uint32, key string, old 
 		return a
 	}
 	// A value with memory of its own is cached.
-	to := m.answerTo(version, n, key, old)
+	to := m.answerTo(version, n, key)
 	to.version, to.found = uint32(version), a.found
 	if decoded {
 		to.Value = inPlace(raw)

@@ -199,7 +199,7 @@ func Find(b []byte, i int, key uint64) (start, end int) {
 func Field(b []byte, i int) (key uint64, start, end int) {
 	if uint(i) < uint(len(b)) && uint(i+1) < uint(len(b)) {
 		key, n, at := b[i], int(b[i+1]), i+2
-		if n >= 0x80 && at < len(b) && b[at] < 0x80 {
+		if n >= 0x80 && at < len(b) && b[at] < 0x80 { // The length has two bytes.
 			n, at = n&0x7f|int(b[at])<<7, at+1
 		}
 		if key&7 == byte(Bytes) && key >= 1<<3 && key < 0x80 && (n < 0x80 || at != i+2) && n <= len(b)-at {

@@ -11,7 +11,7 @@ import (
 
 func init() {
 	_, set := os.LookupEnv("KUBEWASM_DEBUG")
-	if set || slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.bench") }) {
+	if set || slices.ContainsFunc(os.Args, func(arg string) bool { return arg == "-test.bench" || strings.HasPrefix(arg, "-test.bench=") }) {
 		return
 	}
 	if err := os.Setenv("KUBEWASM_DEBUG", "memory"); err != nil {
