@@ -49,8 +49,8 @@
 // and accessors search for theirs. The first time, each field is fetched when it is read.
 // After that, all fields that were read of any such object are fetched together, except name,
 // uid and resourceVersion. Up to four labels and annotations of an object are fetched one by
-// one before all of them are. This is how the host knows the read set of a plugin: see 4.10
-// of the SPEC in package abi.
+// one before all of them are, unless all were fetched of the version before. This is how the
+// host knows the read set of a plugin: see 4.10 of the SPEC in package abi.
 //
 // # Speed
 //

@@ -90,8 +90,7 @@ func (o *object) write(buf []byte) uint32 {
 }
 
 // partOf returns the message in field n of an object that is read by parts, which is an
-// object of its own. What was read of the version before is fetched now, and anything else
-// when it is read.
+// object of its own. Its fields are fetched when one of them is read.
 func (o *object) partOf(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := reusable[message](&o.root, k)
@@ -104,11 +103,7 @@ func (o *object) partOf(version uint64, n uint32, t *Type) View {
 		}
 		o.root.add(&c.cached)
 	}
-	switch p := c.object; {
-	case p.wasRead:
-		p.wasRead = false
-		c.read(version)
-	case p.wanted != 0:
+	if c.object.wanted != 0 {
 		c.key = c.key.in(version)
 	}
 	return View{c, version}

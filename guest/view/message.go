@@ -74,7 +74,7 @@ func (m *message) ready(version uint64, n uint32) {
 
 // lacks reports whether field n may be there and was not fetched.
 func (m *message) lacks(n uint32) bool {
-	return m.object.missing>>n&1 != 0 && m == &m.object.root
+	return (m.object.unread || m.object.missing>>n&1 != 0) && m == &m.object.root
 }
 
 // noFields are those of a part of an object. It has few fields, which its plugin reads, so they

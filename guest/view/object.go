@@ -26,17 +26,16 @@ type object struct {
 	// whose fields are fetched when they are read.
 	byParts bool
 	// part is the number of the field of another object's root, 0 if it is none, and
-	// wanted the index of its wantedFields. wasRead is set if it was read in the version
-	// before.
+	// wanted the index of its wantedFields.
 	part, wanted uint8
-	wasRead      bool
 	// looked is the number of entries of its maps that were fetched one by one.
 	looked uint8
 	// json is set if it is JSON. Then there is a once.
 	json bool
 	// kept is set if the bytes are never overwritten.
 	kept bool
-	// missing has a bit, 1<<n, for each field n of root that was not fetched.
+	// missing has a bit, 1<<n, for each field n of root that was not fetched; while unread is
+	// set, of the version that was fetched last.
 	missing uint64
 	once    *once
 }
@@ -178,12 +177,10 @@ func fromRef(old View, ref abi.Ref, t *Type, byParts bool) View {
 		for p := o.root.made; p != nil; p = p.next {
 			c := (*message)(unsafe.Pointer(p)) // The root has no other cached values.
 			part := c.object
-			if part.wasRead = !part.unread; part.wasRead || part.wanted == 0 {
-				c.key = c.key.in(0)
-			} else {
+			if part.wanted != 0 {
 				c.key = c.key.in(o.version) // All fields are missing, so each is fetched when it is read.
 			}
-			part.version, part.ref, part.unread, part.missing, part.looked = o.version, ref, true, abi.AllFields, 0
+			part.version, part.ref, part.unread, part.looked = o.version, ref, true, 0
 		}
 	}
 	if wasRead {

@@ -92,7 +92,7 @@ func (s StringMap) answer(key string) *answer {
 }
 
 func (m *message) lookup(version uint64, n uint32, key string) *answer {
-	if m.object.part == metadataPart && m.lacks(n) {
+	if o := m.object; o.part == metadataPart && o.missing>>n&1 != 0 && m == &o.root {
 		if a := m.fetchEntry(version, n, key); a != nil {
 			return a
 		}
