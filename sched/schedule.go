@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
@@ -23,6 +24,7 @@ func (p *Plugin) PreFilter(c *Cycle, nodes Nodes) (names []string, _ *Status) {
 	case !p.functions.Has(abi.PreFilter):
 		return nil, nil
 	}
+	c.nodes = nodes
 	looked := false
 	status := p.runStep(c, step{function: abi.PreFilter, pod: c.pod, of: c.of, nodes: nodes}, func(i *instance) {
 		names, looked = i.call.nodeNames, len(i.call.looked) != 0 || p.peer
@@ -148,7 +150,10 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if node == nil {
 		return 0, noNode
 	}
-	object := p.objects.Node(node)
+	object := p.objects.KnownNode(node)
+	if object == nil {
+		object = p.newNode(c, node)
+	}
 	key, hit := p.cache.get(c.state, f, object)
 	if hit != nil {
 		return hit.value, hit.status
@@ -184,6 +189,22 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 		p.leave(inst, i)
 	}
 	return result, s
+}
+
+// newNode returns the version of a Node whose pointer was not seen before. Once these are one in 64
+// of the Nodes of the cycle, as after a start, a swap or a change of all Nodes, the rest is added
+// together.
+func (p *Plugin) newNode(c *Cycle, node *corev1.Node) *objects.Object {
+	if nodes := c.nodes; nodes != nil && c.newNodes.Add(1) == int32(1+nodes.Len()/64) {
+		p.objects.AddNodes(func(yield func(*corev1.Node) bool) {
+			for i := range nodes.Len() {
+				if n := nodes.At(i).Node(); n != nil && !yield(n) {
+					return
+				}
+			}
+		})
+	}
+	return p.objects.Node(node)
 }
 
 // NormalizeScore changes the scores of nodes. They stay as they are unless the guest succeeds

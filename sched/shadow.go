@@ -218,6 +218,7 @@ func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shad
 		switch was.function {
 		case abi.PreFilter:
 			is.names, is.status = p.PreFilter(c, p.handle.orAsk(was.nodes))
+			c.nodes = nil // Only a guest may look at them.
 		case abi.Filter:
 			is.status = p.Filter(c, was.node)
 			detail += " on " + was.node.Node().Name

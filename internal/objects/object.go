@@ -2,11 +2,13 @@ package objects
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/codec"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Object is a version of an object. Guests read it by its methods, which are safe for use by
@@ -49,9 +51,14 @@ type version[T any] struct {
 	encoder *codec.Encoder[T]
 	// of is the last of the pointers that are this version: equal in the read set.
 	of atomic.Pointer[T]
-	// class is that of the object by the classes of a read set.
-	class   uint64
-	classes *codec.Encoder[T]
+	// set is the read set in which the version was new, and class that of the object by
+	// set.classes.
+	set   *ReadSet[T]
+	class uint64
+	// fields are what set.classes encodes, for an object that arrived together with others: the
+	// guest is about to read them, and by then the object has left the processor's caches again.
+	// nil if they are long, or if the object arrived alone.
+	fields encoded
 	// whole is the encoded object after the first time that it was asked for.
 	whole atomic.Pointer[[]byte]
 }
@@ -73,11 +80,17 @@ func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
 	if part == codec.MetadataPart && fields&identity != 0 && !v.identified.Load() {
 		v.identified.Store(true)
 	}
+	if v.fields != nil && v.set.has(part, fields) {
+		return v.fields.AppendPart(b, part, fields)
+	}
 	v.kind.add(part, fields)
 	return v.encoder.AppendPart(b, v.of.Load(), part, fields)
 }
 
 func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
+	if v.fields != nil && v.set.hasEntry(field, key) {
+		return v.fields.Entry(field, key)
+	}
 	if !v.kind.set.Load().hasEntry(field, key) {
 		v.kind.addEntry(field, key)
 	}
@@ -93,7 +106,7 @@ type encoded []byte
 func (e encoded) Bytes() []byte { return e }
 
 func (e encoded) AppendPart(b []byte, part uint32, fields uint64) []byte {
-	message := lastField(e, protowire.Number(part))
+	message := e.field(protowire.Number(part))
 	if fields == abi.AllFields {
 		return append(b, message...)
 	}
@@ -114,44 +127,24 @@ func (e encoded) Entry(field uint32, key string) (value string, ok bool) {
 	if field != codec.LabelsField && field != codec.AnnotationsField {
 		return "", false
 	}
-	eachField(lastField(e, codec.MetadataPart), func(n protowire.Number, entry []byte) {
-		if n == protowire.Number(field) && string(lastField(entry, 1)) == key {
-			value, ok = string(lastField(entry, 2)), true
+	for c := wire.NewCursor(e.field(codec.MetadataPart)); c.Next(); {
+		if c.Number != protowire.Number(field) {
+			continue
 		}
-	})
+		if entry := encoded(c.Bytes()); string(entry.field(1)) == key {
+			found := entry.field(2) // It never changes.
+			value, ok = unsafe.String(unsafe.SliceData(found), len(found)), true
+		}
+	}
 	return value, ok
 }
 
-// lastField returns the bytes of the last field with the number in a message.
-func lastField(b []byte, number protowire.Number) (found []byte) {
-	eachField(b, func(n protowire.Number, value []byte) {
-		if n == number {
-			found = value
+// field returns the bytes of the last field with the number, nil if there is none.
+func (e encoded) field(number protowire.Number) (found []byte) {
+	for c := wire.NewCursor(e); c.Next(); {
+		if c.Number == number && c.Type() == protowire.BytesType {
+			found = c.Bytes()
 		}
-	})
-	return found
-}
-
-// eachField calls f with each field that has bytes.
-func eachField(b []byte, f func(number protowire.Number, value []byte)) {
-	for len(b) > 0 {
-		number, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return
-		}
-		b = b[n:]
-		if typ == protowire.BytesType {
-			value, n := protowire.ConsumeBytes(b)
-			if n < 0 {
-				return
-			}
-			f(number, value)
-			b = b[n:]
-			continue
-		}
-		if n = protowire.ConsumeFieldValue(number, typ, b); n < 0 {
-			return
-		}
-		b = b[n:]
 	}
+	return found
 }

@@ -45,6 +45,11 @@ func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
 	return r
 }
 
+// has reports whether fields of a part are in the ReadSet, and identify no object.
+func (r *ReadSet[T]) has(part uint32, fields uint64) bool {
+	return part <= parts && r.masks[part]&fields == fields && (part != codec.MetadataPart || fields&identity == 0)
+}
+
 // hasEntry reports whether an entry of the labels or the annotations is in the ReadSet.
 func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
 	return r.masks[codec.MetadataPart]>>field&1 != 0 || slices.Contains(r.entries, codec.EntryKey{Field: field, Key: key})

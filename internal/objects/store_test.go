@@ -3,6 +3,7 @@ package objects_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +180,9 @@ func TestEqualRefsMeanEqualAnswers(t *testing.T) {
 			if nodes[i] == nil || r.IntN(3) == 0 {
 				nodes[i] = random(i)
 			}
+			if r.IntN(4) == 0 {
+				store.AddNodes(slices.Values([]*corev1.Node{nodes[i], nodes[i]}))
+			}
 			o := store.Node(nodes[i])
 			if kept[o.Ref] == nil {
 				kept[o.Ref] = map[string]string{}
@@ -212,8 +216,20 @@ func TestPartsAreThoseOfTheWhole(t *testing.T) {
 		{"node.metadata.annotations", "node.metadata.labels[a]", "pod.metadata.labels"},
 		{"pod.metadata", "node.metadata.labels", "node.status.allocatable"},
 	} {
-		for kind, got := range map[string]*objects.Object{"Node": declared(t, paths...).Node(n), "Pod": declared(t, paths...).Pod(p)} {
-			want := objects.FromBytes(got.Bytes())
+		added := declared(t, paths...)
+		first := added.Node(node("first", "a"))
+		first.AppendPart(nil, 2, 1<<5)
+		first.AppendPart(nil, 1, 1<<11)
+		first.Entry(12, "a")
+		added.AddNodes(slices.Values([]*corev1.Node{n}))
+		for kind, got := range map[string]*objects.Object{
+			"Node": declared(t, paths...).Node(n), "Pod": declared(t, paths...).Pod(p), "Node added": added.Node(n),
+		} {
+			want := declared(t, paths...).Pod(p)
+			if kind != "Pod" {
+				want = declared(t, paths...).Node(n)
+			}
+			want = objects.FromBytes(want.Bytes())
 			for part := range uint32(5) {
 				for _, fields := range []uint64{abi.AllFields, 0, 1 << 11, 1<<1 | 1<<5, 1<<60 - 1<<5} {
 					if diff := cmp.Diff(want.AppendPart([]byte("x"), part, fields), got.AppendPart([]byte("x"), part, fields)); diff != "" {
@@ -360,6 +376,7 @@ func TestStoreDoesNotAllocate(t *testing.T) {
 	n, p := node("n", "a"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	allocs := testing.AllocsPerRun(1000, func() {
 		store.Node(n)
+		store.KnownNode(n)
 		store.Pod(p)
 	})
 	if allocs != 0 {
@@ -393,6 +410,10 @@ func hammer(t *testing.T, paths []string) {
 					store.Advance()
 				}
 				n := nodes[r.IntN(len(nodes))]
+				if i%50 == 0 {
+					at := r.IntN(len(nodes) - 100)
+					store.AddNodes(slices.Values(nodes[at : at+100]))
+				}
 				o := store.Node(n)
 				var got corev1.Node
 				if err := got.Unmarshal(o.Bytes()); err != nil || got.Name != n.Name || got.Labels["zone"] != n.Labels["zone"] {
