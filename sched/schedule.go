@@ -191,14 +191,17 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	return result, s
 }
 
+// manyNodes is how many Nodes do not stay in a processor's caches from one cycle to the next.
+const manyNodes = 512
+
 // newNode returns the version of a Node whose pointer was not seen before. Once these are one in 64
-// of the Nodes of the cycle, as after a start, a swap or a change of all Nodes, the rest is added
+// of many Nodes of a cycle, as after a start, a swap or a change of all Nodes, the rest is added
 // together.
 func (p *Plugin) newNode(c *Cycle, node *corev1.Node) *objects.Object {
-	if nodes := c.nodes; nodes != nil && c.newNodes.Add(1) == int32(1+nodes.Len()/64) {
+	if nodes := c.nodes; length(nodes) >= manyNodes && int(c.newNodes.Add(1)) == nodes.Len()/64 {
 		p.objects.AddNodes(func(yield func(*corev1.Node) bool) {
-			for i := range nodes.Len() {
-				if n := nodes.At(i).Node(); n != nil && !yield(n) {
+			for info := range all(nodes) {
+				if n := info.Node(); n != nil && !yield(n) {
 					return
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -224,5 +226,47 @@ func TestEachPodHasOtherRefusals(t *testing.T) {
 	// What is read first counts from the second call on.
 	if got := calls.take("filter"); got != 2*pods+1 {
 		t.Errorf("%d calls, want 2 for each of %d Pods, and 1", got, pods)
+	}
+}
+
+// TestManyNodesThatAreNew moves all Nodes of a cluster, or a few, from one zone to another before
+// each cycle, and asks about each of them in any order.
+func TestManyNodesThatAreNew(t *testing.T) {
+	for name, change := range map[string]func(*sched.PluginConfig){"shared": func(*sched.PluginConfig) {}, "not shared": unshared} {
+		t.Run(name, func(t *testing.T) {
+			p := loadZone(t, "", 2, change)
+			const count = 700
+			r := rand.New(rand.NewPCG(5, 8))
+			infos := make([]fwk.NodeInfo, count)
+			zones := make([]string, count)
+			for round := range 6 {
+				for i := range infos {
+					if infos[i] != nil && round%3 == 2 && r.IntN(100) != 0 {
+						continue // It is as it was.
+					}
+					zones[i] = string("abc"[r.IntN(3)])
+					infos[i] = kube137test.NewNodeInfo(node(fmt.Sprint("n", i), zones[i]))
+				}
+				c := &cycle{t, p, pod(fmt.Sprint("p", round), "a, b"), kube137test.NewCycleState()}
+				// There may be one in the snapshot whose Node is gone.
+				if _, status := p.(fwk.PreFilterPlugin).PreFilter(t.Context(), c.state, c.pod, append(infos[:count:count], kube137test.NewNodeInfo(nil))); !status.IsSuccess() {
+					t.Fatal(status.AsError())
+				}
+				order := r.Perm(count)
+				var wg sync.WaitGroup
+				for half := range 2 {
+					wg.Go(func() {
+						for _, i := range order[half*count/2 : (half+1)*count/2] {
+							status := p.(fwk.FilterPlugin).Filter(t.Context(), c.state, c.pod, infos[i])
+							if got, want := status.IsSuccess(), zones[i] != "c"; got != want || !want && !strings.Contains(status.Message(), `zone "c"`) {
+								t.Errorf("round %d: node %d in zone %s: %s", round, i, zones[i], text(status))
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+			}
+		})
 	}
 }
