@@ -41,7 +41,7 @@ const (
 // identifies an object is in it from the beginning.
 func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
 	r := &ReadSet[T]{masks: [parts + 1]uint64{codec.MetadataPart: nameField | namespaceField | uidField}}
-	r.classes, r.identity = e.Only(nil, nil), r.onlyIdentity(e)
+	r.classes, r.identity = r.onlyClasses(e), r.onlyIdentity(e)
 	return r
 }
 

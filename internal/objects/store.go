@@ -193,7 +193,7 @@ func (s *Store) addTogether(nodes []*corev1.Node) {
 	set.classes.Touch(nodes)
 	set.identity.Touch(nodes)
 	for _, node := range nodes {
-		add(s, &s.nodes, node.Name, node, maxKept)
+		add(s, &s.nodes, node.Name, node, true)
 	}
 }
 
@@ -216,16 +216,16 @@ func ClassOf(o *Object, e *codec.Encoder[corev1.Node]) uint64 {
 func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return add(s, k, name, of, 0)
+	return add(s, k, name, of, false)
 }
 
 // add is arrive under the lock: the version is the last one if the object is equal to it in the
-// read set, else another, which has the bytes of that if they are no more than keep.
+// read set, else another. If keep is set, that has its fields, up to maxKept bytes.
 //
 // Two pointers are compared by digests of what the read set encodes of them: what the pointer
 // before points to has left the processor's caches. That is under the lock under which the read
 // set grows, so that a field is compared that a guest read of the pointer before.
-func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T, keep int) *Object {
+func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T, keep bool) *Object {
 	n := k.named[name]
 	if n == nil {
 		n = &named[T]{slot: s.allocate()}
@@ -253,7 +253,7 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T, keep int) 
 		n.version.of.Store(of)
 	} else {
 		v := &version[T]{kind: &k.reads, encoder: k.reads.encoder, set: set, class: n.digest.class}
-		if len(fields) <= keep {
+		if keep && len(fields) <= maxKept {
 			v.fields = bytes.Clone(fields)
 		}
 		v.of.Store(of)

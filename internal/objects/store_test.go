@@ -206,7 +206,7 @@ func TestEqualRefsMeanEqualAnswers(t *testing.T) {
 // the whole.
 func TestPartsAreThoseOfTheWhole(t *testing.T) {
 	n := node("n", "a")
-	n.Annotations = map[string]string{"a": "3"}
+	n.Namespace, n.Annotations = "ns", map[string]string{"a": "3"}
 	n.Spec = corev1.NodeSpec{PodCIDR: "10.0.0.0/8", Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}, {Key: "l", Value: "v"}}}
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"i"}}}
 	p := &corev1.Pod{ObjectMeta: n.ObjectMeta, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Image: "i"}}}}
@@ -216,14 +216,25 @@ func TestPartsAreThoseOfTheWhole(t *testing.T) {
 		{"node.metadata.annotations", "node.metadata.labels[a]", "pod.metadata.labels"},
 		{"pod.metadata", "node.metadata.labels", "node.status.allocatable"},
 	} {
-		added := declared(t, paths...)
-		first := added.Node(node("first", "a"))
-		first.AppendPart(nil, 2, 1<<5)
-		first.AppendPart(nil, 1, 1<<11)
-		first.Entry(12, "a")
-		added.AddNodes(slices.Values([]*corev1.Node{n}))
+		// Stores that have seen another object, of which a guest has read something or nothing.
+		store := func(reads bool) *objects.Store {
+			s := declared(t, paths...)
+			first := s.Node(node("first", "a"))
+			s.Pod(&corev1.Pod{ObjectMeta: node("first", "a").ObjectMeta})
+			if reads {
+				first.AppendPart(nil, 2, 1<<5)
+				first.AppendPart(nil, 1, 1<<11)
+				first.Entry(12, "a")
+			}
+			return s
+		}
+		added := func(reads bool) *objects.Object {
+			s := store(reads)
+			s.AddNodes(slices.Values([]*corev1.Node{n}))
+			return s.Node(n)
+		}
 		for kind, got := range map[string]*objects.Object{
-			"Node": declared(t, paths...).Node(n), "Pod": declared(t, paths...).Pod(p), "Node added": added.Node(n),
+			"Node": store(false).Node(n), "Pod": store(false).Pod(p), "Node added": added(false), "Node added after reads": added(true),
 		} {
 			want := declared(t, paths...).Pod(p)
 			if kind != "Pod" {
@@ -231,7 +242,7 @@ func TestPartsAreThoseOfTheWhole(t *testing.T) {
 			}
 			want = objects.FromBytes(want.Bytes())
 			for part := range uint32(5) {
-				for _, fields := range []uint64{abi.AllFields, 0, 1 << 11, 1<<1 | 1<<5, 1<<60 - 1<<5} {
+				for _, fields := range []uint64{1 << 3, 1 << 1, 1 << 5, 0, 1 << 11, abi.AllFields, 1<<1 | 1<<5, 1<<60 - 1<<5} {
 					if diff := cmp.Diff(want.AppendPart([]byte("x"), part, fields), got.AppendPart([]byte("x"), part, fields)); diff != "" {
 						t.Errorf("%s with %v: fields %x of part %d (-want +got):\n%s", kind, paths, fields, part, diff)
 					}
