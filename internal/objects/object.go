@@ -46,8 +46,6 @@ func (o *Object) Secret() bool { return o.secret.Load() }
 type version[T any] struct {
 	Object
 	kind *reads[T]
-	// encoder is what encodes the fields that travel.
-	encoder *codec.Encoder[T]
 	// of is the last of the pointers that are this version: equal in the read set.
 	of atomic.Pointer[T]
 	// set is the read set in which the version was new, and class that of the object by
@@ -70,7 +68,7 @@ func (v *version[T]) Bytes() []byte {
 	for part := uint32(1); part <= parts; part++ {
 		v.kind.add(part, abi.AllFields)
 	}
-	b := v.encoder.Append(nil, v.of.Load())
+	b := v.set.all.Append(nil, v.of.Load())
 	v.whole.Store(&b) // Another goroutine may have stored the same bytes.
 	return b
 }
@@ -83,7 +81,7 @@ func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
 		return v.fields.AppendPart(b, part, fields)
 	}
 	v.kind.add(part, fields)
-	return v.encoder.AppendPart(b, v.of.Load(), part, fields)
+	return v.set.all.AppendPart(b, v.of.Load(), part, fields)
 }
 
 func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
@@ -93,7 +91,7 @@ func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
 	if !v.kind.set.Load().hasEntry(field, key) {
 		v.kind.addEntry(field, key)
 	}
-	return v.encoder.Entry(v.of.Load(), field, key)
+	return v.set.all.Entry(v.of.Load(), field, key)
 }
 
 // FromBytes returns an Object without a Ref whose encoding is b.

@@ -15,6 +15,8 @@ type ReadSet[T any] struct {
 	masks [parts + 1]uint64
 	// entries are the labels and annotations that were read alone.
 	entries []codec.EntryKey
+	// all encodes all fields that travel.
+	all *codec.Encoder[T]
 	// classes encodes the fields by which objects differ: without name, UID and resource
 	// version. identity encodes the latter two, by which versions of an object differ, too.
 	classes, identity *codec.Encoder[T]
@@ -40,8 +42,8 @@ const (
 // newReadSet returns the ReadSet of a guest that has read nothing of what e encodes. What
 // identifies an object is in it from the beginning.
 func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
-	r := &ReadSet[T]{masks: [parts + 1]uint64{codec.MetadataPart: nameField | namespaceField | uidField}}
-	r.classes, r.identity = r.onlyClasses(e), r.onlyIdentity(e)
+	r := &ReadSet[T]{all: e, masks: [parts + 1]uint64{codec.MetadataPart: nameField | namespaceField | uidField}}
+	r.classes, r.identity = r.onlyClasses(), r.onlyIdentity()
 	return r
 }
 
@@ -55,34 +57,34 @@ func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
 	return r.masks[codec.MetadataPart]>>field&1 != 0 || slices.Contains(r.entries, codec.EntryKey{Field: field, Key: key})
 }
 
-// with returns the ReadSet that also has fields of a part of what e encodes.
-func (r *ReadSet[T]) with(e *codec.Encoder[T], part uint32, fields uint64) *ReadSet[T] {
-	grown := &ReadSet[T]{masks: r.masks, entries: r.entries, classes: r.classes}
+// with returns the ReadSet that also has fields of a part.
+func (r *ReadSet[T]) with(part uint32, fields uint64) *ReadSet[T] {
+	grown := &ReadSet[T]{all: r.all, masks: r.masks, entries: r.entries, classes: r.classes}
 	grown.masks[part] |= fields
 	if part != codec.MetadataPart || fields&^identity&^r.masks[part] != 0 {
-		grown.classes = grown.onlyClasses(e)
+		grown.classes = grown.onlyClasses()
 	}
-	grown.identity = grown.onlyIdentity(e)
+	grown.identity = grown.onlyIdentity()
 	return grown
 }
 
-func (r *ReadSet[T]) onlyIdentity(e *codec.Encoder[T]) *codec.Encoder[T] {
-	return e.Only([]uint64{codec.MetadataPart: r.masks[codec.MetadataPart] & (uidField | versionField)}, nil)
+func (r *ReadSet[T]) onlyIdentity() *codec.Encoder[T] {
+	return r.all.Only([]uint64{codec.MetadataPart: r.masks[codec.MetadataPart] & (uidField | versionField)}, nil)
 }
 
-func (r *ReadSet[T]) onlyClasses(e *codec.Encoder[T]) *codec.Encoder[T] {
+func (r *ReadSet[T]) onlyClasses() *codec.Encoder[T] {
 	masks := r.masks
 	masks[codec.MetadataPart] &^= identity
-	return e.Only(masks[:], r.entries)
+	return r.all.Only(masks[:], r.entries)
 }
 
 // withEntry returns the ReadSet that also has an entry. The key is not kept.
-func (r *ReadSet[T]) withEntry(e *codec.Encoder[T], field uint32, key string) *ReadSet[T] {
+func (r *ReadSet[T]) withEntry(field uint32, key string) *ReadSet[T] {
 	if len(r.entries) >= maxEntries || len(key) > maxKey {
-		return r.with(e, codec.MetadataPart, 1<<field)
+		return r.with(codec.MetadataPart, 1<<field)
 	}
-	grown := &ReadSet[T]{masks: r.masks, entries: append(slices.Clip(r.entries), codec.EntryKey{Field: field, Key: strings.Clone(key)})}
-	grown.classes, grown.identity = grown.onlyClasses(e), r.identity
+	grown := &ReadSet[T]{all: r.all, masks: r.masks, entries: append(slices.Clip(r.entries), codec.EntryKey{Field: field, Key: strings.Clone(key)})}
+	grown.classes, grown.identity = grown.onlyClasses(), r.identity
 	return grown
 }
 
@@ -92,9 +94,8 @@ func (r *ReadSet[T]) Paths() []string { return codec.Paths[T](r.masks[:], r.entr
 // reads is what guests read of a kind.
 type reads[T any] struct {
 	// store guards what follows.
-	store   *Store
-	encoder *codec.Encoder[T]
-	set     atomic.Pointer[ReadSet[T]]
+	store *Store
+	set   atomic.Pointer[ReadSet[T]]
 }
 
 // add notes that a guest reads fields of a part.
@@ -105,7 +106,7 @@ func (r *reads[T]) add(part uint32, fields uint64) {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	if set := r.set.Load(); set.masks[part]&fields != fields {
-		r.set.Store(set.with(r.encoder, part, fields))
+		r.set.Store(set.with(part, fields))
 	}
 }
 
@@ -118,6 +119,6 @@ func (r *reads[T]) addEntry(field uint32, key string) {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	if set := r.set.Load(); !set.hasEntry(field, key) {
-		r.set.Store(set.withEntry(r.encoder, field, key))
+		r.set.Store(set.withEntry(field, key))
 	}
 }

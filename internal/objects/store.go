@@ -129,7 +129,6 @@ func (s *Store) Declared() *codec.FieldSet {
 }
 
 func (k *kind[K, T]) declare(e *codec.Encoder[T]) {
-	k.reads.encoder = e
 	k.reads.set.Store(newReadSet(e))
 	k.known.clear()
 	for _, n := range k.named {
@@ -252,7 +251,7 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T, keep bool)
 	if n.version != nil && n.digest == last {
 		n.version.of.Store(of)
 	} else {
-		v := &version[T]{kind: &k.reads, encoder: k.reads.encoder, set: set, class: n.digest.class}
+		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class}
 		if keep && len(fields) <= maxKept {
 			v.fields = bytes.Clone(fields)
 		}
