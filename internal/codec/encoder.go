@@ -67,10 +67,8 @@ func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, 
 // Touch reads a little of what Append reads of objects. Append waits for the memory of one field
 // after the other; where many objects have left the processor's caches, Touch waits for that of
 // all of them at once.
-func (e *Encoder[T]) Touch(objects []*T) { e.touch(objects) }
-
-func (e *Encoder[T]) touch(objects []*T) (sum byte) {
-	return e.fields.touch(unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(objects))), len(objects)), 0)
+func (e *Encoder[T]) Touch(objects []*T) {
+	e.fields.touch(unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(objects))), len(objects)), 0)
 }
 
 // AppendPart appends the message in a field of an object, nothing if that is not there. In a
@@ -282,7 +280,7 @@ func (e encoder) touch(structs []unsafe.Pointer, offset uintptr) (sum byte) {
 				}
 			}
 			sum += f.message.touch(elements[:n], 0)
-		case f.holds != one: // It is rare.
+		case f.holds != one: // Pointers and lists of strings are rare.
 		case f.kind == submessage:
 			sum += f.message.touch(structs, at)
 		case f.kind == text:

@@ -3,6 +3,7 @@ package codec
 import (
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -77,7 +78,11 @@ func TestTouchReadsEachString(t *testing.T) {
 		"two":               {[]*corev1.Node{node(1), node(2)}, 2*(1+2) + 3*(4+8)},
 		"too many elements": {[]*corev1.Node{node(2 * maxTouched), node(1)}, 2*(1+2) + maxTouched*(4+8)},
 	} {
-		if got := some.touch(test.nodes); got != byte(test.want) {
+		var structs []unsafe.Pointer
+		for _, n := range test.nodes {
+			structs = append(structs, unsafe.Pointer(n))
+		}
+		if got := some.fields.touch(structs, 0); got != byte(test.want) {
 			t.Errorf("%s: sum %d, want %d", name, got, byte(test.want))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/codec"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // Object is a version of an object. Guests read it by its methods, which are safe for use by
@@ -108,11 +109,14 @@ func (e encoded) AppendPart(b []byte, part uint32, fields uint64) []byte {
 		return append(b, message...)
 	}
 	for len(message) > 0 {
-		number, _, rest := message.next()
-		if number != 0 && number < 64 && fields>>number&1 != 0 {
-			b = append(b, message[:len(message)-len(rest)]...)
+		number, _, n := protowire.ConsumeField(message)
+		if n < 0 {
+			break
 		}
-		message = rest
+		if number < 64 && fields>>number&1 != 0 {
+			b = append(b, message[:n]...)
+		}
+		message = message[n:]
 	}
 	return b
 }
@@ -121,9 +125,11 @@ func (e encoded) Entry(field uint32, key string) (value string, ok bool) {
 	if field != codec.LabelsField && field != codec.AnnotationsField {
 		return "", false
 	}
-	for metadata := e.field(codec.MetadataPart); len(metadata) > 0; {
-		number, entry, rest := metadata.next()
-		if metadata = rest; number == protowire.Number(field) && string(entry.field(1)) == key {
+	for c := wire.NewCursor(e.field(codec.MetadataPart)); c.Next(); {
+		if c.Number != protowire.Number(field) {
+			continue
+		}
+		if entry := encoded(c.Bytes()); string(entry.field(1)) == key {
 			found := entry.field(2) // It never changes.
 			value, ok = unsafe.String(unsafe.SliceData(found), len(found)), true
 		}
@@ -132,30 +138,11 @@ func (e encoded) Entry(field uint32, key string) (value string, ok bool) {
 }
 
 // field returns the bytes of the last field with the number, nil if there is none.
-func (e encoded) field(number protowire.Number) (found encoded) {
-	for len(e) > 0 {
-		n, value, rest := e.next()
-		if e = rest; n == number && value != nil {
-			found = value
+func (e encoded) field(number protowire.Number) (found []byte) {
+	for c := wire.NewCursor(e); c.Next(); {
+		if c.Number == number && c.Type() == protowire.BytesType {
+			found = c.Bytes()
 		}
 	}
 	return found
-}
-
-// next returns the number of the first field, its bytes, nil if it has none, and what comes after
-// it, which is nothing after a malformed field. It reads short fields itself.
-func (e encoded) next() (number protowire.Number, value, rest encoded) {
-	if len(e) > 1 && e[0] < 0x80 && protowire.Type(e[0]&7) == protowire.BytesType && e[1] < 0x80 && int(e[1]) <= len(e)-2 {
-		end := 2 + int(e[1])
-		return protowire.Number(e[0] >> 3), e[2:end:end], e[end:]
-	}
-	number, typ, n := protowire.ConsumeField(e)
-	if n < 0 {
-		return 0, nil, nil
-	}
-	if typ == protowire.BytesType {
-		_, _, tag := protowire.ConsumeTag(e)
-		value, _ = protowire.ConsumeBytes(e[tag:])
-	}
-	return number, value, e[n:]
 }
