@@ -46,7 +46,7 @@ func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Inst
 // about the node of a ref: it knows, or finds out, which Node it is that it sees.
 func tellsNodesApart(inst *host.Instance) bool {
 	for _, name := range []string{
-		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods",
+		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods", "count_pods",
 	} {
 		if inst.Module().Import(abi.KindScheduler.Module(), name) != "" {
 			return true

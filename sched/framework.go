@@ -70,6 +70,9 @@ type Handle interface {
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string)
 	// Lister returns the objects of a resource, of which the scheduler makes an informer.
 	Lister(resource schema.GroupVersionResource) (cache.GenericLister, error)
+	// Parallel calls work for each piece, counted from 0, on several goroutines, as many as the
+	// scheduler gives an operation, and returns when all calls have.
+	Parallel(pieces int, operation string, work func(piece int))
 	// Without calls f while the snapshot is without the Pods, which run on nodes. It is for
 	// PodGroupPostFilter.
 	Without(pods []*corev1.Pod, f func()) error

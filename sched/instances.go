@@ -26,6 +26,8 @@ type instance struct {
 	podsOn []*corev1.Pod
 	// buffer is what the guest reads last: scores, names, messages.
 	buffer []byte
+	// counted is the last question about Pods.
+	counted podQuestion
 	// part is the part of an object that it read last.
 	part lastPart
 	// last is the last status with reasons, and lastOf the text of them. Most are repeated.

@@ -60,3 +60,13 @@ func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
 	}
 	return list
 }
+
+func (s PodSelector) count(counts []int, nodes []NodeInfo) {
+	for i, n := range nodes {
+		for _, pod := range n.Pods() {
+			if s.Matches(pod) {
+				counts[i]++
+			}
+		}
+	}
+}

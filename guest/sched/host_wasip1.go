@@ -185,6 +185,26 @@ func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
 	return list
 }
 
+//go:wasmimport k8s.io/scheduler count_pods
+func importCountPods(terminating uint32, nodes unsafe.Pointer, n uint32, question unsafe.Pointer, m uint32, buf unsafe.Pointer, limit uint32) uint32
+
+func (s PodSelector) count(counts []int, nodes []NodeInfo) {
+	of := make([]uint64, len(nodes))
+	for i, n := range nodes {
+		of[i] = uint64(n.d.ref)
+	}
+	terminating := uint32(0)
+	if s.terminating {
+		terminating = 1
+	}
+	answer := buffer.Fill(func(b []byte) uint32 {
+		return importCountPods(terminating, unsafe.Pointer(unsafe.SliceData(of)), uint32(8*len(of)), text(s.question), uint32(len(s.question)), at(b), uint32(len(b)))
+	})
+	for i, n := range unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(answer))), len(nodes)) {
+		counts[i] = int(n)
+	}
+}
+
 //go:wasmimport k8s.io/scheduler pod_group_pod
 func importPodGroupPod(index uint32, buf unsafe.Pointer, limit uint32) uint32
 

@@ -76,10 +76,7 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 			Module: module, Name: name, Grant: Grant,
 			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b1111,
 			Func: func(inst *host.Instance, stack []uint64) {
-				if n := uint32(stack[1]); n > maxQuestionBytes {
-					inst.Abort(fmt.Errorf("the question has %d bytes, more than %d", n, maxQuestionBytes))
-				}
-				b, err := answer(inst, string(inst.Read(uint32(stack[0]), uint32(stack[1]))))
+				b, err := answer(inst, string(ReadQuestion(inst, stack[0], stack[1])))
 				if err != nil {
 					inst.Abort(err)
 				}
@@ -119,17 +116,51 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 	}
 }
 
+// ReadQuestion returns a question of the guest, which is lent as by [host.Instance.Read]. It
+// ends the call of one that is too long.
+func ReadQuestion(inst *host.Instance, ptr, length uint64) []byte {
+	if n := uint32(length); n > maxQuestionBytes {
+		inst.Abort(fmt.Errorf("the question has %d bytes, more than %d", n, maxQuestionBytes))
+	}
+	return inst.Read(uint32(ptr), uint32(length))
+}
+
 // List is a question about a list.
 type List struct {
 	Resource, Namespace string
-	Selector            labels.Selector
+	Selector            Selector
 	// Paged is set if a page is wanted: the objects after After, which is the namespace
 	// and the name of an object, with a slash between them.
 	Paged bool
 	After string
+}
 
-	// work is the fuel for comparing an object with the selector.
-	work int64
+// Selector is a label selector.
+type Selector struct {
+	labels.Selector
+	// Work is the fuel for comparing an object with the selector.
+	Work int64
+}
+
+// everything selects all objects.
+var everything = Selector{labels.Everything(), objectWork}
+
+// ParseSelector reads a label selector. An empty text selects everything. spend deducts
+// fuel.
+func ParseSelector(text string, spend func(int64)) (Selector, error) {
+	if text == "" {
+		return everything, nil
+	}
+	if len(text) > maxSelectorBytes {
+		return Selector{}, fmt.Errorf("the selector has %d bytes, more than %d", len(text), maxSelectorBytes)
+	}
+	spend(selectorWork * int64(len(text)))
+	s, err := labels.Parse(text)
+	if err != nil {
+		return Selector{}, fmt.Errorf("selector %.80q: %w", text, err)
+	}
+	requirements, _ := s.Requirements()
+	return Selector{s, objectWork + requirementWork*int64(len(requirements))}, nil
 }
 
 // ParseList reads a question: a resource, a NUL, a namespace, and then, each after a NUL
@@ -140,18 +171,12 @@ func ParseList(question string, spend func(int64)) (*List, error) {
 	if len(parts) < 2 || len(parts) > 4 {
 		return nil, fmt.Errorf("%.80q is not a resource, a namespace, a selector and an object", question)
 	}
-	q := &List{Resource: parts[0], Namespace: parts[1], Selector: labels.Everything(), work: objectWork}
-	if len(parts) > 2 && parts[2] != "" {
-		if len(parts[2]) > maxSelectorBytes {
-			return nil, fmt.Errorf("the selector has %d bytes, more than %d", len(parts[2]), maxSelectorBytes)
-		}
-		spend(selectorWork * int64(len(parts[2])))
+	q := &List{Resource: parts[0], Namespace: parts[1], Selector: everything}
+	if len(parts) > 2 {
 		var err error
-		if q.Selector, err = labels.Parse(parts[2]); err != nil {
-			return nil, fmt.Errorf("selector %.80q: %w", parts[2], err)
+		if q.Selector, err = ParseSelector(parts[2], spend); err != nil {
+			return nil, err
 		}
-		requirements, _ := q.Selector.Requirements()
-		q.work += requirementWork * int64(len(requirements))
 	}
 	if len(parts) == 4 {
 		q.Paged, q.After = true, parts[3]
@@ -208,7 +233,7 @@ func Append[O Object](dst []byte, q *List, list []O, encode func(O) ([]byte, err
 			break
 		}
 		if looked++; looked%spendAfter == 0 {
-			spend(spendAfter * q.work)
+			spend(spendAfter * q.Selector.Work)
 		}
 		if !q.Selector.Matches(labels.Set(o.GetLabels())) {
 			continue
@@ -233,7 +258,7 @@ func Append[O Object](dst []byte, q *List, list []O, encode func(O) ([]byte, err
 			written = 0
 		}
 	}
-	spend(int64(looked%spendAfter)*q.work + int64(written)/4)
+	spend(int64(looked%spendAfter)*q.Selector.Work + int64(written)/4)
 	return dst, nil
 }
 

@@ -23,6 +23,16 @@ type counted struct {
 	pods       int
 }
 
+// uncounted are nodes whose Pods must be counted.
+type uncounted struct {
+	numbers []int
+	nodes   []sched.NodeInfo
+}
+
+func (u *uncounted) add(number int, node sched.NodeInfo) {
+	u.numbers, u.nodes = append(u.numbers, number), append(u.nodes, node)
+}
+
 // known are the Pods that this instance has counted on the nodes, in the nodes' order, by the
 // namespace and the selector. The Pods of a Deployment come one after another, and few nodes
 // change between two of them.
@@ -68,9 +78,11 @@ func (s *spread) Clone() sched.StateData {
 // constraint is a constraint of the Pod, with the defaults of its missing
 // fields.
 type constraint struct {
-	maxSkew, minDomains           int
-	topologyKey                   string
-	selector                      meta.Selector
+	maxSkew, minDomains int
+	topologyKey         string
+	selector            meta.Selector
+	// pods are those that it counts.
+	pods                          sched.PodSelector
 	ignoresAffinity, honorsTaints bool
 	// self is 1 if the constraint counts the Pod itself, 0 otherwise.
 	self int
@@ -139,6 +151,7 @@ func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sche
 		s.counts[i].numbers = map[string]int{}
 	}
 	namespace, of := pod.Metadata().Namespace(), make([][]counted, len(constraints))
+	unknown := make([]uncounted, len(constraints))
 	for i := range constraints {
 		of[i] = constraints[i].knownOf(namespace, nodes.Len())
 	}
@@ -152,11 +165,18 @@ func (topologySpread) PreFilter(state sched.CycleState, pod core.Pod, nodes sche
 			if !c.includes(s, pod, node.Node()) {
 				continue
 			}
-			k := &of[i][n]
-			if k.generation != generation { // Which no other node has.
-				*k = counted{generation, c.count(node, namespace)}
+			if k := of[i][n]; k.generation == generation { // Which no other node has.
+				s.counts[i].add(c.domainOf(node.Node()), k.pods)
+			} else {
+				unknown[i].add(n, node)
 			}
-			s.counts[i].add(c.domainOf(node.Node()), k.pods)
+		}
+	}
+	for i, u := range unknown {
+		c := &s.constraints[i]
+		for j, pods := range c.pods.Count(u.nodes...) {
+			of[i][u.numbers[j]] = counted{u.nodes[j].Generation(), pods}
+			s.counts[i].add(c.domainOf(u.nodes[j].Node()), pods)
 		}
 	}
 	for i := range s.counts {
@@ -180,6 +200,9 @@ func constraintsOf(pod core.Pod) (list []constraint, err error) {
 		c.honorsTaints = t.NodeTaintsPolicy() == core.NodeInclusionPolicyHonor
 		if c.selector, err = t.ParseSelector(pod); err != nil {
 			return nil, err
+		}
+		if !c.selector.Empty() { // As in the scheduler, it counts none then.
+			c.pods = sched.NewPodSelector(pod.Metadata().Namespace(), c.selector).WithoutTerminating()
 		}
 		if c.selector.Matches(pod.Metadata().Labels()) {
 			c.self = 1
@@ -218,20 +241,6 @@ func (c *constraint) includes(s *spread, pod core.Pod, node core.Node) bool {
 
 func (c *constraint) domainOf(node core.Node) string {
 	return node.Metadata().Labels().Get(c.topologyKey)
-}
-
-// count counts the Pods of a node that the constraint is about.
-func (c *constraint) count(node sched.NodeInfo, namespace string) (n int) {
-	if c.selector.Empty() {
-		return 0 // As in the scheduler.
-	}
-	for _, pod := range node.Pods() {
-		m := pod.Metadata()
-		if m.Namespace() == namespace && c.selector.Matches(m.Labels()) && !m.HasDeletionTimestamp() {
-			n++
-		}
-	}
-	return n
 }
 
 // AddPod counts one Pod more.

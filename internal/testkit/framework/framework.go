@@ -4,6 +4,7 @@
 package framework
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/sched"
@@ -159,6 +161,9 @@ func (s Scores) Score(i int) int64 { return s[i].Score }
 // SetScore implements sched.Scores.
 func (s Scores) SetScore(i int, score int64) { s[i].Score = score }
 
+// parallelism is that of a scheduler which is not configured.
+const parallelism = 16
+
 // Handle is a sched.Handle with a snapshot of nodes, Pods that wait and a recorder.
 type Handle struct {
 	Snapshot  Nodes
@@ -178,6 +183,11 @@ func (h *Handle) Node(name string) sched.NodeInfo {
 		}
 	}
 	return nil
+}
+
+// Parallel implements sched.Handle.
+func (h *Handle) Parallel(pieces int, _ string, work func(piece int)) {
+	workqueue.ParallelizeUntil(context.Background(), parallelism, pieces, work)
 }
 
 // Without implements sched.Handle.
