@@ -162,6 +162,19 @@ export class Requirement {
     return `selector: key ${reader.quote(this.key)}, operator ${reader.quote(this.operator)}: ${what}`;
   }
 
+  /** toString returns the requirement in the syntax of k8s.io/apimachinery/pkg/labels: "app=web", "app in (shop,web)", "!app". */
+  toString(): string {
+    const op = this.operator;
+    const values = this.values.join(",");
+    if (op == "Exists") return this.key;
+    if (op == "DoesNotExist") return "!" + this.key;
+    if (op == "In") return this.values.length == 1 ? `${this.key}=${values}` : `${this.key} in (${values})`;
+    if (op == "NotIn") return `${this.key} notin (${values})`;
+    if (op == "Gt") return `${this.key}>${values}`;
+    if (op == "Lt") return `${this.key}<${values}`;
+    return `${this.key} ${op} (${values})`;
+  }
+
   /** matches reports whether labels meet the requirement, which has no problem. */
   matches(labels: StringMap): bool {
     const value = labels.lookup(this.key);
@@ -238,6 +251,14 @@ export class Selector {
     this.requirements.push(r);
     this.problem = r.problem();
     if (this.problem.length != 0) this.selects = false;
+  }
+
+  /** text returns the requirements with commas between them, as the host reads a selector: null for one that selects nothing, "" for one that selects everything. */
+  text(): string | null {
+    if (!this.selects) return null;
+    let s = "";
+    for (let i = 0; i < this.requirements.length; i++) s += (i == 0 ? "" : ",") + this.requirements[i].toString();
+    return s;
   }
 
   /** matches reports whether the selector selects an object with the labels. */

@@ -153,6 +153,7 @@ KW_IMPORT("k8s.io/scheduler", "node_info_version") uint64_t kw_host_node_info_ve
 KW_IMPORT("k8s.io/scheduler", "node_info") uint32_t kw_host_node_info(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "node_images") uint32_t kw_host_node_images(uint64_t node, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "node_pods") uint32_t kw_host_node_pods(uint64_t node, void *buf, uint32_t limit);
+KW_IMPORT("k8s.io/scheduler", "count_pods") uint32_t kw_host_count_pods(uint32_t terminating, const void *nodes, uint32_t bytes, const void *p, uint32_t n, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "pod_group_pod") uint32_t kw_host_pod_group_pod(uint32_t index, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "try_pod_group") uint32_t kw_host_try_pod_group(const void *p, uint32_t n, void *buf, uint32_t limit);
 KW_IMPORT("k8s.io/scheduler", "waiting_pod") uint32_t kw_host_waiting_pod(const void *p, uint32_t n, void *buf, uint32_t limit);
@@ -1712,6 +1713,29 @@ KW_INLINE bool kw_selects(meta_LabelSelector s, kw_map labels, bool *valid) {
   return all && right;
 }
 
+// kw_selector_text writes a selector as "app=web,tier in (a,b)", empty if it selects all. It returns
+// false for one that selects none.
+KW_INLINE bool kw_selector_text(meta_LabelSelector s, kw_str *text) {
+  kw_strs parts = {0};
+  bool valid = s.v.bytes.p != 0 || s.v.object;
+  KW_EACH_ENTRY(key, want, meta_LabelSelector_matchLabels(s)) {
+    kw_requirement r = {key, KW("In"), {0}, want};
+    valid = valid && kw_requirement_valid(&r, false);
+    kw_strs_add(&kw_call, &parts, kw_text(key, "=", want));
+  }
+  KW_EACH(meta_LabelSelectorRequirement, e, meta_LabelSelector_matchExpressions(s)) {
+    kw_requirement r = {meta_LabelSelectorRequirement_key(e), meta_LabelSelectorRequirement_operator(e), meta_LabelSelectorRequirement_values(e), {0, 0}};
+    valid = valid && kw_requirement_valid(&r, false);
+    kw_strs values = {0};
+    KW_EACH_STRING(value, r.values) kw_strs_add(&kw_call, &values, value);
+    if (kw_equal(r.op, "Exists")) kw_strs_add(&kw_call, &parts, r.key);
+    else if (kw_equal(r.op, "DoesNotExist")) kw_strs_add(&kw_call, &parts, kw_text("!", r.key));
+    else kw_strs_add(&kw_call, &parts, kw_text(r.key, kw_equal(r.op, "In") ? " in (" : " notin (", kw_join(values, ","), ")"));
+  }
+  *text = kw_join(parts, ",");
+  return valid;
+}
+
 // kw_term_matches reports whether a Node meets all requirements of a term; a term without any, or
 // with one that makes no sense, matches none.
 KW_INLINE bool kw_term_matches(core_NodeSelectorTerm term, core_Node node) {
@@ -2220,6 +2244,15 @@ typedef struct { const uint64_t *of; uint32_t n; } kw_refs;
 KW_INLINE kw_refs kw_refs_of(kw_str answer) { return (kw_refs){(const uint64_t *)(const void *)answer.p, answer.n / 8}; }
 KW_INLINE kw_refs kw_node_refs(void) { return kw_refs_of(KW_ANSWER(kw_host_node_refs(buf, limit))); }
 KW_INLINE kw_refs kw_node_pods(core_Node node) { uint64_t ref = kw_ref(node); return kw_refs_of(KW_ANSWER(kw_host_node_pods(ref, buf, limit))); }
+// kw_count_pods returns how many Pods of each node are in a namespace, or in any if it is empty, and
+// chosen by a selector such as that of kw_selector_text; with those that have a deletionTimestamp only
+// if terminating is set. The host counts them, of many nodes side by side: ask about all at once.
+typedef struct { const uint32_t *of; uint32_t n; } kw_counts;
+KW_INLINE kw_counts kw_count_pods_text(kw_refs nodes, kw_str question, bool terminating) {
+  kw_str answer = KW_ANSWER(kw_host_count_pods(terminating, nodes.of, 8 * nodes.n, question.p, question.n, buf, limit));
+  return (kw_counts){(const uint32_t *)(const void *)answer.p, answer.n / 4};
+}
+#define kw_count_pods(nodes, namespace, selector, terminating) kw_count_pods_text(nodes, kw_text(namespace, KW("\0"), selector), terminating)
 KW_INLINE core_Node kw_node_by_name(kw_str name) { return kw_node(kw_host_node_by_name(name.p, name.n)); }
 KW_INLINE kw_str kw_chosen_node(void) { return KW_ANSWER(kw_host_node_name(buf, limit)); } // From reserve on.
 

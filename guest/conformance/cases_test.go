@@ -76,8 +76,12 @@ type SchedulerStep struct {
 // Object is a Pod or a Node. In the cases of the guests queue, cycle and group a
 // Pod is in the namespace "default" and has the UID "uid-" with its name.
 type Object struct {
-	Name   string            `json:"name"`
-	Labels map[string]string `json:"labels,omitempty"`
+	Name string `json:"name"`
+	// Namespace is that of a Pod, "default" if it is empty.
+	Namespace string `json:"namespace,omitempty"`
+	// Terminating is set if it has a deletionTimestamp.
+	Terminating bool              `json:"terminating,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
 	// Annotations are those beside "pad".
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// Pad is the length of the annotation "pad".

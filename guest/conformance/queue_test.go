@@ -33,6 +33,12 @@ func load(t *testing.T, rt *host.Runtime, guest string, handle *framework.Handle
 func podOf(o Object) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: meta(o)}
 	pod.Namespace, pod.UID = metav1.NamespaceDefault, types.UID("uid-"+o.Name)
+	if o.Namespace != "" {
+		pod.Namespace = o.Namespace
+	}
+	if o.Terminating {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	}
 	return pod
 }
 

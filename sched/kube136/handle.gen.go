@@ -3,6 +3,8 @@
 package kube136
 
 import (
+	"context"
+
 	"iter"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,4 +106,8 @@ func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericListe
 	}
 	informer.Informer() // Registers it with the factory.
 	return informer.Lister(), nil
+}
+
+func (h handle) Parallel(pieces int, operation string, work func(piece int)) {
+	h.Parallelizer().Until(context.Background(), pieces, work, operation)
 }

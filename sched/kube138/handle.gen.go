@@ -3,6 +3,7 @@
 package kube138
 
 import (
+	"context"
 	"errors"
 	"iter"
 
@@ -105,6 +106,10 @@ func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericListe
 	}
 	informer.Informer() // Registers it with the factory.
 	return informer.Lister(), nil
+}
+
+func (h handle) Parallel(pieces int, operation string, work func(piece int)) {
+	h.Parallelizer().Until(context.Background(), pieces, work, operation)
 }
 
 func (h handle) Without(pods []*corev1.Pod, f func()) (err error) {

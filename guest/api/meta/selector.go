@@ -167,6 +167,17 @@ type Selector struct {
 	selects      bool
 }
 
+// NewSelector returns a selector that selects what meets all requirements. It returns a
+// [*RequirementError] if one of them makes no sense; the Selector then selects nothing.
+func NewSelector(requirements ...Requirement) (Selector, error) {
+	for _, r := range requirements {
+		if err := r.Validate(); err != nil {
+			return Selector{}, err
+		}
+	}
+	return Selector{requirements: requirements, selects: true}, nil
+}
+
 // Parse reads the selector. As in Kubernetes, an empty selector selects everything, and one
 // that is not there nothing. It returns a [*RequirementError] if the selector makes no sense;
 // the Selector then selects nothing.
@@ -174,23 +185,18 @@ func (l LabelSelector) Parse() (Selector, error) {
 	if view.View(l) == (view.View{}) {
 		return Selector{}, nil
 	}
-	s := Selector{selects: true}
+	var requirements []Requirement
 	for key, want := range l.MatchLabels().All {
-		s.requirements = append(s.requirements, Requirement{key, LabelSelectorOpIn, []string{want}})
+		requirements = append(requirements, Requirement{key, LabelSelectorOpIn, []string{want}})
 	}
 	for _, e := range l.MatchExpressions() {
 		r := e.requirement()
 		if r.Operator == selectorOpGt || r.Operator == selectorOpLt {
 			return Selector{}, &RequirementError{r, "there is no such operator"}
 		}
-		s.requirements = append(s.requirements, r)
+		requirements = append(requirements, r)
 	}
-	for _, r := range s.requirements {
-		if err := r.Validate(); err != nil {
-			return Selector{}, err
-		}
-	}
-	return s, nil
+	return NewSelector(requirements...)
 }
 
 // Add returns a selector that wants more: valid requirements beside those of s. One that

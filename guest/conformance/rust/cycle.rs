@@ -1,9 +1,10 @@
 //! The cycle guest of the conformance suite, by the SDK.
 
 use kubewasm::api::core::{PersistentVolumeClaim, Pod};
+use kubewasm::api::meta::LabelSelector;
 use kubewasm::sched::messages::NodeStatuses;
 use kubewasm::sched::{
-    self, Bind, Code, Filter, NodeInfo, Nodes, Nominated, Permission, Permit, PostBind, PostFilter, PreBind, PreFilter, PreFilterExtensions, PreScore,
+    self, count_pods, Bind, Code, Filter, NodeInfo, Nodes, Nominated, Permission, Permit, PostBind, PostFilter, PreBind, PreFilter, PreFilterExtensions, PreScore,
     Reserve, Result, Scheduler, Score, Status,
 };
 use kubewasm::value::Duration;
@@ -35,14 +36,23 @@ fn label<'a>(pod: Pod<'a>, key: &str) -> &'a str {
     pod.metadata().labels().get(key).unwrap_or_default()
 }
 
+/// Counts the Pods of the Pod's app, in its namespace, on a node: those that stay, and those that
+/// are on their way out.
+fn here(node: NodeInfo<'_>, pod: Pod<'_>) -> (u32, u32) {
+    let json = format!(r#"{{"matchLabels": {{"app": "{}"}}}}"#, label(pod, "app"));
+    let selector = LabelSelector::from_json(json.as_bytes()).parse().unwrap();
+    let count = |terminating| count_pods(&[node], pod.metadata().namespace(), &selector, terminating)[0];
+    (count(false), count(true) - count(false))
+}
+
 /// Counts the Pods of an app on a node.
-fn here(node: NodeInfo<'_>, app: &str) -> i64 {
+fn of_app(node: NodeInfo<'_>, app: &str) -> i64 {
     node.pods().filter(|pod| label(*pod, "app") == app).count() as i64
 }
 
 impl PreFilter for Guest {
     fn pre_filter(&self, m: &mut Memory, pod: Pod<'_>, nodes: Nodes<'_>) -> Result<Option<Vec<String>>> {
-        m.total = nodes.iter().map(|node| here(node, label(pod, "app"))).sum();
+        m.total = nodes.iter().map(|node| of_app(node, label(pod, "app"))).sum();
         Ok(None)
     }
 }
@@ -62,11 +72,13 @@ impl PreFilterExtensions for Guest {
 impl Filter for Guest {
     fn filter(&self, m: &mut Memory, pod: Pod<'_>, node: NodeInfo<'_>) -> Result {
         let size = node.images().iter().find(|image| image.name() == "web:1").map_or(0, |image| image.size());
+        let (stay, go) = here(node, pod);
         let cpu = |r: Option<sched::messages::Resource<'_>>| r.unwrap_or_default().milli_cpu();
         Err(Status::unschedulable(format!(
-            "total={} here={} cpu={}/{} image={}",
+            "total={} here={}+{} cpu={}/{} image={}",
             m.total,
-            here(node, label(pod, "app")),
+            stay,
+            go,
             cpu(node.usage().requested()),
             cpu(node.usage().allocatable()),
             size

@@ -39,6 +39,7 @@ imports! { "k8s.io/scheduler" {
     node_info_version = "node_info_version" (node: u64) -> u64;
     node_images = "node_images" (node: u64, buf: *mut u8, limit: u32) -> u32;
     node_pods = "node_pods" (node: u64, buf: *mut u8, limit: u32) -> u32;
+    count_pods = "count_pods" (terminating: u32, nodes: *const u64, bytes: u32, ptr: *const u8, len: u32, buf: *mut u8, limit: u32) -> u32;
     node_name = "node_name" (buf: *mut u8, limit: u32) -> u32;
     node_statuses = "node_statuses" (buf: *mut u8, limit: u32) -> u32;
     pod_group = "pod_group" (buf: *mut u8, limit: u32) -> u32;

@@ -82,6 +82,24 @@ impl Requirement {
     }
 }
 
+impl fmt::Display for Requirement {
+    /// Writes the requirement in the syntax of `k8s.io/apimachinery/pkg/labels`: "app=web",
+    /// "app in (shop,web)", "!app".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, values) = (&self.key, self.values.join(","));
+        match self.operator.as_str() {
+            "Exists" => write!(f, "{}", key),
+            "DoesNotExist" => write!(f, "!{}", key),
+            "In" if self.values.len() == 1 => write!(f, "{}={}", key, values),
+            "In" => write!(f, "{} in ({})", key, values),
+            "NotIn" => write!(f, "{} notin ({})", key, values),
+            "Gt" => write!(f, "{}>{}", key, values),
+            "Lt" => write!(f, "{}<{}", key, values),
+            op => write!(f, "{} {} ({})", key, op, values),
+        }
+    }
+}
+
 /// Reports whether a label can have the key: a name, or a DNS subdomain, a slash and a name.
 fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
@@ -125,6 +143,15 @@ impl Selector {
     /// Reports whether the selector selects everything.
     pub fn is_empty(&self) -> bool {
         self.selects && self.requirements.is_empty()
+    }
+
+    /// Returns the requirements with commas between them, as the host reads a selector: none for
+    /// a selector that selects nothing, "" for one that selects everything.
+    pub(crate) fn text(&self) -> Option<String> {
+        if !self.selects {
+            return None;
+        }
+        Some(self.requirements.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
     }
 
     /// Adds a valid requirement. A selector that selects nothing stays so.

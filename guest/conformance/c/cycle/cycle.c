@@ -21,6 +21,17 @@ static int64_t here(core_Node node, core_Pod pod) {
   return n;
 }
 
+// chosen counts the Pods of the Pod's app, in its namespace, on a node.
+static uint32_t chosen(core_Node node, core_Pod pod, bool terminating) {
+  uint64_t ref = kw_ref(node);
+  kw_refs nodes = {&ref, 1};
+  kw_str json = kw_text("{\"matchLabels\": {\"app\": \"", kw_value(labels(pod), "app"), "\"}}"), selector;
+  KW_ASSERT(kw_selector_text(meta_LabelSelector_of_json(json), &selector));
+  kw_counts counts = kw_count_pods(nodes, meta_ObjectMeta_namespace(core_Pod_metadata(pod)), selector, terminating);
+  KW_ASSERT(counts.n == 1);
+  return counts.of[0];
+}
+
 KW_PREFILTER(cycle, pod) {
   memory *m = kw_cycle_begin(cycle, sizeof *m);
   kw_refs nodes = kw_node_refs();
@@ -63,7 +74,7 @@ static info look(core_Node node) {
 
 KW_FILTER(cycle, pod, node) {
   info known = look(node);
-  return kw_unschedulable("total=", of(cycle)->total, " here=", here(node, pod), " cpu=", known.requested, "/", known.allocatable, " image=", known.image);
+  return kw_unschedulable("total=", of(cycle)->total, " here=", chosen(node, pod, false), "+", chosen(node, pod, true) - chosen(node, pod, false), " cpu=", known.requested, "/", known.allocatable, " image=", known.image);
 }
 
 KW_POSTFILTER(cycle, pod) {

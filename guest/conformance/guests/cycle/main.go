@@ -36,8 +36,20 @@ func memoryOf(state sched.CycleState) *memory {
 
 func app(pod core.Pod) string { return pod.Metadata().Labels().Get("app") }
 
-// here counts the Pods of an app on a node.
-func here(node sched.NodeInfo, app string) (n int) {
+// here counts the Pods of the Pod's app, in its namespace, on a node: those that stay, and those
+// that are on their way out.
+func here(node sched.NodeInfo, pod core.Pod) string {
+	selector, err := meta.NewSelector(meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpIn, Values: []string{app(pod)}})
+	if err != nil {
+		panic(err)
+	}
+	all := sched.NewPodSelector(pod.Metadata().Namespace(), selector)
+	stay := all.WithoutTerminating().Count(node)[0]
+	return strconv.Itoa(stay) + "+" + strconv.Itoa(all.Count(node)[0]-stay)
+}
+
+// ofApp counts the Pods of an app on a node.
+func ofApp(node sched.NodeInfo, app string) (n int) {
 	for _, pod := range node.Pods() {
 		if pod.Metadata().Labels().Get("app") == app {
 			n++
@@ -49,7 +61,7 @@ func here(node sched.NodeInfo, app string) (n int) {
 func (guest) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeInfos) (*sched.PreFilterResult, *sched.Status) {
 	m := &memory{reserved: "nothing"}
 	for _, node := range nodes.All {
-		m.total += here(node, app(pod))
+		m.total += ofApp(node, app(pod))
 	}
 	state.Write("memory", m)
 	return nil, nil
@@ -78,7 +90,7 @@ func (guest) Filter(state sched.CycleState, pod core.Pod, node sched.NodeInfo) *
 	}
 	usage := node.Usage()
 	return sched.Unschedulable(
-		"total=", strconv.Itoa(memoryOf(state).total), " here=", strconv.Itoa(here(node, app(pod))),
+		"total=", strconv.Itoa(memoryOf(state).total), " here=", here(node, pod),
 		" cpu=", strconv.FormatInt(usage.Requested.MilliCPU, 10), "/", strconv.FormatInt(usage.Allocatable.MilliCPU, 10),
 		" image=", strconv.FormatInt(size, 10))
 }

@@ -1,9 +1,11 @@
 // The cycle guest of the conformance suite, by the SDK.
 
 import {
-  Code, CycleState, NodeInfo, NodeInfos, NodeStatus, Pod, StateData, Status, allowWaitingPod, event, get, list,
+  Code, CycleState, NodeInfo, NodeInfos, NodeStatus, Pod, StateData, Status, allowWaitingPod, countPods, event, get, list,
   rejectWaitingPod, snapshotNodeNames, waitingPod, waitingPods,
 } from "kubewasm/scheduler";
+import { LabelSelector } from "kubewasm/api/meta";
+import { Requirement, Selector } from "kubewasm/scheduling";
 import { PersistentVolumeClaim } from "kubewasm/api/core";
 
 //kubewasm:name conformance-cycle
@@ -34,8 +36,16 @@ function app(pod: Pod): string {
   return pod.metadata.labels.get("app");
 }
 
-/** here counts the Pods of an app on a node. */
-function here(node: NodeInfo, name: string): i32 {
+/** here counts the Pods of the Pod's app, in its namespace, on a node: those that stay, and those that are on their way out. */
+function here(node: NodeInfo, pod: Pod): string {
+  const selector = new Selector(new LabelSelector());
+  selector.add(new Requirement("app", "In", [app(pod)]));
+  const stay = countPods([node], pod.metadata.namespace, selector, false)[0];
+  return `${stay}+${countPods([node], pod.metadata.namespace, selector, true)[0] - stay}`;
+}
+
+/** ofApp counts the Pods of an app on a node. */
+function ofApp(node: NodeInfo, name: string): i32 {
   let n = 0;
   const pods = node.pods();
   for (let i = 0; i < pods.length; i++) if (app(pods[i]) == name) n++;
@@ -46,7 +56,7 @@ function here(node: NodeInfo, name: string): i32 {
 class Guest {
   preFilter(state: CycleState, pod: Pod, nodes: NodeInfos): Status | null {
     const m = new Memory();
-    for (let i = 0; i < nodes.length; i++) m.total += here(nodes[i], app(pod));
+    for (let i = 0; i < nodes.length; i++) m.total += ofApp(nodes[i], app(pod));
     state.write("memory", m);
     return null;
   }
@@ -67,7 +77,7 @@ class Guest {
     for (let i = 0; i < images.length; i++) if (images[i].name == "web:1") size = images[i].size;
     const usage = node.usage();
     return Status.unschedulable(
-      `total=${memoryOf(state).total} here=${here(node, app(pod))} cpu=${usage.requested.milliCPU}/${usage.allocatable.milliCPU} image=${size}`);
+      `total=${memoryOf(state).total} here=${here(node, pod)} cpu=${usage.requested.milliCPU}/${usage.allocatable.milliCPU} image=${size}`);
   }
 
   postFilter(state: CycleState, pod: Pod, statuses: NodeStatus[]): Status | null {
