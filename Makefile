@@ -31,6 +31,7 @@ race-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./internal/codec ./internal/hookwire ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
 race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
+	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
 	cd host/oci/e2e && CGO_ENABLED=1 go test -race -timeout 50m -run 'Storm|ManySources' .
 
 # Rust of Debian 12, the oldest that the crate supports, before one of the user's own.

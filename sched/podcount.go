@@ -104,7 +104,8 @@ func (p *Plugin) countPods(inst *host.Instance, stack []uint64) {
 	stack[0] = uint64(inst.Write(uint32(stack[5]), uint32(stack[6]), i.buffer))
 }
 
-// parallel calls work for each piece, on the goroutines that the scheduler allows an operation.
+// parallel calls work for each piece, counted from 0, on as many goroutines as the scheduler gives
+// an operation, and returns when all calls have.
 func (p *Plugin) parallel(pieces int, work func(piece int)) {
 	if pieces > 1 && p.handle != nil {
 		p.handle.Parallel(pieces, p.Name(), work)

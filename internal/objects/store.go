@@ -1,9 +1,8 @@
 package objects
 
 import (
-	"bytes"
 	"hash/maphash"
-	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -98,9 +97,9 @@ const (
 	sweepMin = 256
 	// maxRoom is how many bytes a Store keeps for digests.
 	maxRoom = 64 << 10
-	// together is how many Nodes AddNodes adds under one lock, and maxKept how many bytes it
-	// keeps of each.
-	together, maxKept = 16, 1 << 10
+	// together is how many Nodes AddNodes adds under one lock. It keeps up to maxKept bytes of
+	// each, usually not more than usuallyKept.
+	together, maxKept, usuallyKept = 16, 1 << 10, 128
 )
 
 // NewStore returns an empty Store for a guest that declares nothing.
@@ -170,29 +169,40 @@ func (s *Store) KnownNode(node *corev1.Node) *Object { return s.nodes.known.get(
 // AddNodes makes Nodes known. Where thousands are new, that takes half of the time that Node takes
 // for one after the other: they have left the processor's caches, and AddNodes waits for the memory
 // of several at once.
-func (s *Store) AddNodes(nodes iter.Seq[*corev1.Node]) {
-	var room [together]*corev1.Node
-	fresh := room[:0]
-	for node := range nodes {
-		if s.KnownNode(node) != nil {
-			continue
-		}
-		if fresh = append(fresh, node); len(fresh) == together {
-			s.addTogether(fresh)
-			fresh = room[:0]
-		}
+func (s *Store) AddNodes(nodes []*corev1.Node) {
+	for some := range slices.Chunk(nodes, together) {
+		s.addTogether(some)
 	}
-	s.addTogether(fresh)
 }
 
+// addTogether makes up to together Nodes known.
 func (s *Store) addTogether(nodes []*corev1.Node) {
+	var room [together]*corev1.Node
+	fresh := room[:0]
+	for _, node := range nodes {
+		if s.KnownNode(node) == nil {
+			fresh = append(fresh, node)
+		}
+	}
+	set := s.nodes.reads.set.Load()
+	set.classes.Touch(fresh)
+	set.identity.Touch(fresh)
+	var arrivals [together]arrival[corev1.Node]
+	kept := make([]byte, 0, together*usuallyKept)
+	for i, node := range fresh {
+		a := &arrivals[i]
+		a.of, a.set = node, set
+		start := len(kept)
+		if a.digest, kept = digestOf(kept, set, node); len(kept)-start <= maxKept {
+			a.fields = kept[start:len(kept):len(kept)]
+		} else {
+			kept = kept[:start]
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	set := s.nodes.reads.set.Load()
-	set.classes.Touch(nodes)
-	set.identity.Touch(nodes)
-	for _, node := range nodes {
-		add(s, &s.nodes, node.Name, node, true)
+	for i, node := range fresh {
+		add(s, &s.nodes, node.Name, arrivals[i])
 	}
 }
 
@@ -215,16 +225,26 @@ func ClassOf(o *Object, e *codec.Encoder[corev1.Node]) uint64 {
 func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return add(s, k, name, of, false)
+	return add(s, k, name, arrival[T]{of: of})
+}
+
+// arrival is an object whose pointer is new.
+type arrival[T any] struct {
+	of *T
+	// digest is by the read set, if that is not nil, and then a new version keeps the fields,
+	// which are what set.classes encodes.
+	set    *ReadSet[T]
+	digest digest
+	fields encoded
 }
 
 // add is arrive under the lock: the version is the last one if the object is equal to it in the
-// read set, else another. If keep is set, that has its fields, up to maxKept bytes.
+// read set, else another.
 //
 // Two pointers are compared by digests of what the read set encodes of them: what the pointer
-// before points to has left the processor's caches. That is under the lock under which the read
-// set grows, so that a field is compared that a guest read of the pointer before.
-func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T, keep bool) *Object {
+// before points to has left the processor's caches. That is by the read set under the lock, under
+// which it grows, so that a field is compared that a guest read of the pointer before.
+func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Object {
 	n := k.named[name]
 	if n == nil {
 		n = &named[T]{slot: s.allocate()}
@@ -234,47 +254,51 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T, keep bool)
 		k.named[name] = n
 	}
 	set := k.reads.set.Load()
+	if a.set != set {
+		a = arrival[T]{of: a.of, set: set, digest: lockedDigest(s, set, a.of)}
+	}
 	if n.version != nil {
 		before := n.version.of.Load()
-		if before == of {
+		if before == a.of {
 			return &n.version.Object // Another goroutine came first.
 		}
 		k.known.remove(before)
 		if n.set != set {
-			n.digest, _ = digestOf(s, set, before)
+			n.digest = lockedDigest(s, set, before)
 		}
 	}
 	last := n.digest
-	var fields []byte
-	n.digest, fields = digestOf(s, set, of)
-	n.set = set
+	n.digest, n.set = a.digest, set
 	if n.version != nil && n.digest == last {
-		n.version.of.Store(of)
+		n.version.of.Store(a.of)
 	} else {
-		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class}
-		if keep && len(fields) <= maxKept {
-			v.fields = bytes.Clone(fields)
-		}
-		v.of.Store(of)
+		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class, fields: a.fields}
+		v.of.Store(a.of)
 		v.source, v.Ref = v, n.slot.next()
 		n.slot.current.Store(&v.Object)
 		n.version = v
 	}
-	k.known.set(of, &n.version.Object, s.epoch.Load())
+	k.known.set(a.of, &n.version.Object, s.epoch.Load())
 	return &n.version.Object
 }
 
-// digestOf returns the digest of an object, and what set.classes encodes of it, which is valid
-// until the next call. s.mu is held.
-func digestOf[T any](s *Store, set *ReadSet[T], of *T) (d digest, fields []byte) {
-	b := set.classes.Append(s.room[:0], of)
-	d.class, fields = maphash.Bytes(seed, b), b
-	b = set.identity.Append(b, of)
-	d.identity = maphash.Bytes(seed, b)
-	if cap(b) <= maxRoom {
-		s.room = b
+// lockedDigest returns the digest of an object. s.mu is held.
+func lockedDigest[T any](s *Store, set *ReadSet[T], of *T) (d digest) {
+	if d, s.room = digestOf(s.room[:0], set, of); cap(s.room) > maxRoom {
+		s.room = nil
 	}
-	return d, fields
+	return d
+}
+
+// digestOf returns the digest of an object, and appends to b what set.classes encodes of it.
+func digestOf[T any](b []byte, set *ReadSet[T], of *T) (d digest, _ []byte) {
+	start := len(b)
+	b = set.classes.Append(b, of)
+	end := len(b)
+	d.class = maphash.Bytes(seed, b[start:])
+	b = set.identity.Append(b, of)
+	d.identity = maphash.Bytes(seed, b[start:])
+	return d, b[:end]
 }
 
 var seed = maphash.MakeSeed()

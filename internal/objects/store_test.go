@@ -3,7 +3,6 @@ package objects_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -181,7 +180,7 @@ func TestEqualRefsMeanEqualAnswers(t *testing.T) {
 				nodes[i] = random(i)
 			}
 			if r.IntN(4) == 0 {
-				store.AddNodes(slices.Values([]*corev1.Node{nodes[i], nodes[i]}))
+				store.AddNodes([]*corev1.Node{nodes[i], nodes[i]})
 			}
 			o := store.Node(nodes[i])
 			if kept[o.Ref] == nil {
@@ -230,7 +229,7 @@ func TestPartsAreThoseOfTheWhole(t *testing.T) {
 		}
 		added := func(reads bool) *objects.Object {
 			s := store(reads)
-			s.AddNodes(slices.Values([]*corev1.Node{n}))
+			s.AddNodes([]*corev1.Node{n})
 			return s.Node(n)
 		}
 		for kind, got := range map[string]*objects.Object{
@@ -423,7 +422,7 @@ func hammer(t *testing.T, paths []string) {
 				n := nodes[r.IntN(len(nodes))]
 				if i%50 == 0 {
 					at := r.IntN(len(nodes) - 100)
-					store.AddNodes(slices.Values(nodes[at : at+100]))
+					store.AddNodes(nodes[at : at+100])
 				}
 				o := store.Node(n)
 				var got corev1.Node
