@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
@@ -33,4 +34,25 @@ func Example() {
 	// Output:
 	// Success
 	// Unschedulable: node is in zone b, not in a
+}
+
+// PreFilter asks about all nodes at once, and the host counts.
+func ExamplePodSelector() {
+	web, err := meta.NewSelector(meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpIn, Values: []string{"web"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pods := []core.Pod{
+		core.PodFromJSON([]byte(`{"metadata": {"namespace": "shop", "labels": {"app": "web"}}}`)),
+		core.PodFromJSON([]byte(`{"metadata": {"namespace": "shop", "labels": {"app": "db"}}}`)),
+		core.PodFromJSON([]byte(`{"metadata": {"namespace": "bank", "labels": {"app": "web"}}}`)),
+	}
+	full := sched.NewNodeInfoWith(core.Node{}, sched.NodeUsage{}, nil, pods)
+	empty := sched.NewNodeInfo(core.Node{})
+	fmt.Println(sched.NewPodSelector("shop", web).Count(full, empty))
+	fmt.Println(sched.NewPodSelector("", web).Count(full, empty))
+	// Output:
+	// [1 0]
+	// [2 0]
 }

@@ -36,10 +36,16 @@ fn label<'a>(pod: Pod<'a>, key: &str) -> &'a str {
     pod.metadata().labels().get(key).unwrap_or_default()
 }
 
-/// Counts the Pods of the Pod's app, in its namespace, on a node: those that stay, and those that
-/// are on their way out.
+/// Counts the Pods of the Pod's app, in its namespace, on a node, but for those that are parked or of
+/// two tiers: those that stay, and those that are on their way out.
 fn here(node: NodeInfo<'_>, pod: Pod<'_>) -> (u32, u32) {
-    let json = format!(r#"{{"matchLabels": {{"app": "{}"}}}}"#, label(pod, "app"));
+    let json = format!(
+        r#"{{"matchLabels": {{"app": "{0}"}}, "matchExpressions": [
+            {{"key": "app", "operator": "Exists"}}, {{"key": "parked", "operator": "DoesNotExist"}},
+            {{"key": "tier", "operator": "NotIn", "values": ["out", "old"]}},
+            {{"key": "app", "operator": "In", "values": ["any", "{0}"]}}]}}"#,
+        label(pod, "app")
+    );
     let selector = LabelSelector::from_json(json.as_bytes()).parse().unwrap();
     let count = |terminating| count_pods(&[node], pod.metadata().namespace(), &selector, terminating)[0];
     (count(false), count(true) - count(false))

@@ -21,11 +21,17 @@ static int64_t here(core_Node node, core_Pod pod) {
   return n;
 }
 
-// chosen counts the Pods of the Pod's app, in its namespace, on a node.
+// chosen counts the Pods of the Pod's app, in its namespace, on a node, but for those that are parked
+// or of two tiers.
 static uint32_t chosen(core_Node node, core_Pod pod, bool terminating) {
   uint64_t ref = kw_ref(node);
   kw_refs nodes = {&ref, 1};
-  kw_str json = kw_text("{\"matchLabels\": {\"app\": \"", kw_value(labels(pod), "app"), "\"}}"), selector;
+  kw_str app = kw_value(labels(pod), "app"), selector;
+  kw_str json = kw_text(
+      "{\"matchLabels\": {\"app\": \"", app, "\"}, \"matchExpressions\": [",
+      "{\"key\": \"app\", \"operator\": \"Exists\"}, {\"key\": \"parked\", \"operator\": \"DoesNotExist\"}, ",
+      "{\"key\": \"tier\", \"operator\": \"NotIn\", \"values\": [\"out\", \"old\"]}, ",
+      "{\"key\": \"app\", \"operator\": \"In\", \"values\": [\"any\", \"", app, "\"]}]}");
   KW_ASSERT(kw_selector_text(meta_LabelSelector_of_json(json), &selector));
   kw_counts counts = kw_count_pods(nodes, meta_ObjectMeta_namespace(core_Pod_metadata(pod)), selector, terminating);
   KW_ASSERT(counts.n == 1);

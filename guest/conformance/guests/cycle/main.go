@@ -36,10 +36,16 @@ func memoryOf(state sched.CycleState) *memory {
 
 func app(pod core.Pod) string { return pod.Metadata().Labels().Get("app") }
 
-// here counts the Pods of the Pod's app, in its namespace, on a node: those that stay, and those
-// that are on their way out.
+// here counts the Pods of the Pod's app, in its namespace, on a node, but for those that are parked or
+// of two tiers: those that stay, and those that are on their way out.
 func here(node sched.NodeInfo, pod core.Pod) string {
-	selector, err := meta.NewSelector(meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpIn, Values: []string{app(pod)}})
+	selector, err := meta.NewSelector(
+		meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpIn, Values: []string{app(pod)}},
+		meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpExists},
+		meta.Requirement{Key: "parked", Operator: meta.LabelSelectorOpDoesNotExist},
+		meta.Requirement{Key: "tier", Operator: meta.LabelSelectorOpNotIn, Values: []string{"out", "old"}},
+		meta.Requirement{Key: "app", Operator: meta.LabelSelectorOpIn, Values: []string{"any", app(pod)}},
+	)
 	if err != nil {
 		panic(err)
 	}

@@ -36,10 +36,17 @@ function app(pod: Pod): string {
   return pod.metadata.labels.get("app");
 }
 
-/** here counts the Pods of the Pod's app, in its namespace, on a node: those that stay, and those that are on their way out. */
+/**
+ * here counts the Pods of the Pod's app, in its namespace, on a node, but for those that are parked or
+ * of two tiers: those that stay, and those that are on their way out.
+ */
 function here(node: NodeInfo, pod: Pod): string {
   const selector = new Selector(new LabelSelector());
   selector.add(new Requirement("app", "In", [app(pod)]));
+  selector.add(new Requirement("app", "Exists", []));
+  selector.add(new Requirement("parked", "DoesNotExist", []));
+  selector.add(new Requirement("tier", "NotIn", ["out", "old"]));
+  selector.add(new Requirement("app", "In", ["any", app(pod)]));
   const stay = countPods([node], pod.metadata.namespace, selector, false)[0];
   return `${stay}+${countPods([node], pod.metadata.namespace, selector, true)[0] - stay}`;
 }
