@@ -31,10 +31,11 @@ type Cycle struct {
 	peer *peerCycle
 	// recorded is what the plugin is asked in the cycle, nil unless it is to be repeated.
 	recorded *recordedCycle
-	// nodes are those that PreFilter was given, nil if there was none, and newNodes is how
-	// many of them were not seen before.
+	// nodes are those that PreFilter was given, nil if there was none. newCount is how many
+	// of them were not seen before, and newNodes what these are once there are many.
 	nodes    Nodes
-	newNodes atomic.Int32
+	newCount atomic.Int32
+	newNodes atomic.Pointer[newNodes]
 }
 
 // history is the calls that a guest must have seen before it can go on with a

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
@@ -189,33 +188,6 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 		p.leave(inst, i)
 	}
 	return result, s
-}
-
-// manyNodes is how many Nodes do not stay in a processor's caches from one cycle to the next.
-const manyNodes = 512
-
-// newNode returns the version of a Node whose pointer was not seen before. Once these are one in 64
-// of many Nodes of a cycle, as after a start, a swap or a change of all Nodes, a goroutine runs ahead
-// of the cycle and adds the rest together, from that Node on.
-func (p *Plugin) newNode(c *Cycle, node *corev1.Node) *objects.Object {
-	if nodes := c.nodes; length(nodes) >= manyNodes && int(c.newNodes.Add(1)) == nodes.Len()/64 {
-		// Not the NodeInfos, which change after the cycle.
-		list, first := make([]*corev1.Node, 0, nodes.Len()), 0
-		for info := range all(nodes) {
-			n := info.Node()
-			if n == node {
-				first = len(list)
-			}
-			if n != nil {
-				list = append(list, n)
-			}
-		}
-		go func() {
-			p.objects.AddNodes(list[first:])
-			p.objects.AddNodes(list[:first])
-		}()
-	}
-	return p.objects.Node(node)
 }
 
 // NormalizeScore changes the scores of nodes. They stay as they are unless the guest succeeds

@@ -97,10 +97,13 @@ const (
 	sweepMin = 256
 	// maxRoom is how many bytes a Store keeps for digests.
 	maxRoom = 64 << 10
-	// together is how many Nodes AddNodes adds under one lock. It keeps up to maxKept bytes of
-	// each, usually not more than usuallyKept.
-	together, maxKept, usuallyKept = 16, 1 << 10, 128
+	// maxKept is how many bytes AddNodes keeps of a Node, and usuallyKept how many it has room
+	// for from the beginning.
+	maxKept, usuallyKept = 1 << 10, 128
 )
+
+// Together is how many Nodes AddNodes looks at side by side, and adds under one lock.
+const Together = 16
 
 // NewStore returns an empty Store for a guest that declares nothing.
 func NewStore() *Store {
@@ -170,14 +173,14 @@ func (s *Store) KnownNode(node *corev1.Node) *Object { return s.nodes.known.get(
 // for one after the other: they have left the processor's caches, and AddNodes waits for the memory
 // of several at once.
 func (s *Store) AddNodes(nodes []*corev1.Node) {
-	for some := range slices.Chunk(nodes, together) {
+	for some := range slices.Chunk(nodes, Together) {
 		s.addTogether(some)
 	}
 }
 
-// addTogether makes up to together Nodes known.
+// addTogether makes up to Together Nodes known.
 func (s *Store) addTogether(nodes []*corev1.Node) {
-	var room [together]*corev1.Node
+	var room [Together]*corev1.Node
 	fresh := room[:0]
 	for _, node := range nodes {
 		if s.KnownNode(node) == nil {
@@ -187,8 +190,8 @@ func (s *Store) addTogether(nodes []*corev1.Node) {
 	set := s.nodes.reads.set.Load()
 	set.classes.Touch(fresh)
 	set.identity.Touch(fresh)
-	var arrivals [together]arrival[corev1.Node]
-	kept := make([]byte, 0, together*usuallyKept)
+	var arrivals [Together]arrival[corev1.Node]
+	kept := make([]byte, 0, Together*usuallyKept)
 	for i, node := range fresh {
 		a := &arrivals[i]
 		a.of, a.set = node, set
