@@ -199,7 +199,7 @@ func (s *Store) addTogether(nodes []*corev1.Node) {
 		if a.digest, kept = digestOf(kept, set, node); len(kept)-start <= maxKept {
 			a.fields = kept[start:len(kept):len(kept)]
 		} else {
-			kept = kept[:start]
+			kept = nil // The bytes after it would keep its memory.
 		}
 	}
 	s.mu.Lock()
