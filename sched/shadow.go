@@ -331,6 +331,13 @@ func (h *frozenHandle) WaitingPod(types.UID) WaitingPod {
 // Eventf implements [Handle]: it reports nothing.
 func (h *frozenHandle) Eventf(runtime.Object, runtime.Object, string, string, string, string) {}
 
+// Parallel implements [Handle]. The other processors are those of the version that serves.
+func (h *frozenHandle) Parallel(pieces int, _ string, work func(piece int)) {
+	for piece := range pieces {
+		work(piece)
+	}
+}
+
 // Without implements [Handle].
 func (h *frozenHandle) Without([]*corev1.Pod, func()) error {
 	h.asked.Store(true)
