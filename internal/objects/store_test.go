@@ -201,6 +201,41 @@ func TestEqualRefsMeanEqualAnswers(t *testing.T) {
 	}
 }
 
+// TestReadsWhileNodesAreAdded holds that Nodes have a field that a guest reads for the first time
+// while they are added together.
+func TestReadsWhileNodesAreAdded(t *testing.T) {
+	const cidr = 1 << 1
+	var nodes []*corev1.Node
+	for i := range objects.Together {
+		n := node(fmt.Sprint("n", i), "a")
+		n.Spec.PodCIDR = fmt.Sprint("10.0.", i, ".0/24")
+		nodes = append(nodes, n)
+	}
+	for range 2000 {
+		store := objects.NewStore()
+		seen := store.Node(node("seen", "a"))
+		seen.AppendPart(nil, 1, 1<<11) // So that there is something to encode.
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			<-start
+			store.AddNodes(nodes)
+		})
+		wg.Go(func() {
+			<-start
+			seen.AppendPart(nil, 2, cidr)
+		})
+		close(start)
+		wg.Wait()
+		for _, n := range nodes {
+			got := store.Node(n).AppendPart(nil, 2, cidr)
+			if want := objects.NewStore().Node(n).AppendPart(nil, 2, cidr); string(got) != string(want) {
+				t.Fatalf("%s has the CIDR %q, want %q", n.Name, got, want)
+			}
+		}
+	}
+}
+
 // TestPartsAreThoseOfTheWhole compares what is encoded of an object in parts with the parts of
 // the whole.
 func TestPartsAreThoseOfTheWhole(t *testing.T) {
