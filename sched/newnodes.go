@@ -43,6 +43,7 @@ func (p *Plugin) newNode(c *Cycle, node *corev1.Node) *objects.Object {
 		go func() {
 			for n.add(p.objects) {
 			}
+			c.newNodes.Store(nil) // A cycle may last for long, and keep no Nodes.
 		}()
 	}
 	return p.objects.Node(node)

@@ -20,8 +20,6 @@ import (
 type podQuestion struct {
 	text, namespace string
 	selector        lookup.Selector
-	// terminating is set if Pods count that have a deletionTimestamp.
-	terminating bool
 }
 
 // parse reads a namespace, a NUL and a label selector, unless it has read them already.
@@ -41,12 +39,13 @@ func (q *podQuestion) parse(inst *host.Instance, text []byte) {
 	*q = podQuestion{text: string(text), namespace: namespace, selector: parsed}
 }
 
-// count returns how many of the Pods are selected. It changes the slice.
-func (q *podQuestion) count(pods []*corev1.Pod) (n uint32) {
+// count returns how many of the Pods are selected; with those that have a deletionTimestamp only if
+// terminating is set. It changes the slice.
+func (q *podQuestion) count(pods []*corev1.Pod, terminating bool) (n uint32) {
 	// Two loops, since the processor waits for the Pods of the first side by side.
 	left := pods[:0]
 	for _, pod := range pods {
-		if (q.namespace == "" || pod.Namespace == q.namespace) && (q.terminating || pod.DeletionTimestamp == nil) {
+		if (q.namespace == "" || pod.Namespace == q.namespace) && (terminating || pod.DeletionTimestamp == nil) {
 			left = append(left, pod)
 		}
 	}
@@ -84,7 +83,7 @@ func (p *Plugin) countPods(inst *host.Instance, stack []uint64) {
 	}
 	q := &i.counted
 	q.parse(inst, lookup.ReadQuestion(inst, stack[3], stack[4]))
-	q.terminating = uint32(stack[0]) != 0
+	terminating := uint32(stack[0]) != 0
 	i.buffer = slices.Grow(i.buffer[:0], 4*len(nodes))[:4*len(nodes)]
 	together := int(max(1, countWork/(usualPods*q.selector.Work)))
 	for first := 0; first < len(nodes); first += together {
@@ -96,7 +95,7 @@ func (p *Plugin) countPods(inst *host.Instance, stack []uint64) {
 			for n := nodesApiece * piece; n < min(nodesApiece*(piece+1), len(some)); n++ {
 				pods = p.framework.AppendPods(pods[:0], some[n])
 				looked.Add(int64(len(pods)))
-				binary.LittleEndian.PutUint32(counts[4*n:], q.count(pods))
+				binary.LittleEndian.PutUint32(counts[4*n:], q.count(pods, terminating))
 			}
 		})
 		inst.Spend(looked.Load() * q.selector.Work)

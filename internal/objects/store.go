@@ -2,7 +2,6 @@ package objects
 
 import (
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -102,7 +101,7 @@ const (
 	maxKept, usuallyKept = 1 << 10, 128
 )
 
-// Together is how many Nodes AddNodes looks at side by side, and adds under one lock.
+// Together is the maximum number of Nodes that AddNodes looks at side by side, and adds under one lock.
 const Together = 16
 
 // NewStore returns an empty Store for a guest that declares nothing.
@@ -169,17 +168,10 @@ func (s *Store) Node(node *corev1.Node) *Object {
 // 0 allocs: TestStoreDoesNotAllocate.
 func (s *Store) KnownNode(node *corev1.Node) *Object { return s.nodes.known.get(node, s.epoch.Load()) }
 
-// AddNodes makes Nodes known. Where thousands are new, that takes half of the time that Node takes
-// for one after the other: they have left the processor's caches, and AddNodes waits for the memory
-// of several at once.
+// AddNodes makes up to Together Nodes known. Where thousands are new, that takes half of the time that
+// Node takes for one after the other: they have left the processor's caches, and AddNodes waits for the
+// memory of several at once.
 func (s *Store) AddNodes(nodes []*corev1.Node) {
-	for some := range slices.Chunk(nodes, Together) {
-		s.addTogether(some)
-	}
-}
-
-// addTogether makes up to Together Nodes known.
-func (s *Store) addTogether(nodes []*corev1.Node) {
 	var room [Together]*corev1.Node
 	fresh := room[:0]
 	for _, node := range nodes {

@@ -3,6 +3,7 @@ package objects_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -457,7 +458,9 @@ func hammer(t *testing.T, paths []string) {
 				n := nodes[r.IntN(len(nodes))]
 				if i%50 == 0 {
 					at := r.IntN(len(nodes) - 100)
-					store.AddNodes(nodes[at : at+100])
+					for some := range slices.Chunk(nodes[at:at+100], objects.Together) {
+						store.AddNodes(some)
+					}
 				}
 				o := store.Node(n)
 				var got corev1.Node
