@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/bits"
 	"os"
 	"sync"
 	"unsafe"
@@ -303,9 +304,16 @@ var openPagemap = sync.OnceValue(func() int {
 	return fd
 })
 
-// tellsWritten checks the list with a mapping of three pages: one is read, one
-// written, one not touched. Sandboxes that look like Linux may have a list with
-// other contents.
+// What the kernel's list tells of a page, in its highest bits. A page that was only read is one
+// of a file, the image; a page that was written belongs to the process.
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+	pageFile    = 1 << 61
+)
+
+// tellsWritten checks the list with a mapping of three pages: one is read, one not touched,
+// one written.
 func tellsWritten(pagemap int) bool {
 	size := os.Getpagesize()
 	var image Image
@@ -320,20 +328,31 @@ func tellsWritten(pagemap int) bool {
 	defer unix.MunmapPtr(p, uintptr(3*size))
 	mem := unsafe.Slice((*byte)(p), 3*size)
 	mem[2*size] = mem[0] + 1
-	copyWritten(pagemap, mem, image.bytes, 1)
-	return mem[2*size] == 0
+	var entries [3]uint64
+	list := unsafe.Slice((*byte)(unsafe.Pointer(&entries)), unsafe.Sizeof(entries))
+	n, err := unix.Pread(pagemap, list, int64(uintptr(p)/uintptr(size))*8)
+	return err == nil && n == len(list) && tellsProbe(entries)
+}
+
+// tellsProbe reports whether entries of the list are those of a page that was read, one that
+// was not touched and one that was written. Sandboxes that look like Linux may have a list with
+// other contents. An emulator of another byte order has the flags at the other end, where the
+// address of a page is, and that looks right by chance: so the entries must be wrong from that
+// end.
+func tellsProbe(entries [3]uint64) bool {
+	const told = 0x7f << 57 // Those below the three are not set for a page without a guard.
+	right, reversed := true, true
+	for n, want := range [...]uint64{pagePresent | pageFile, 0, pagePresent} {
+		right = right && entries[n]&told == want
+		reversed = reversed && bits.ReverseBytes64(entries[n])&told == want
+	}
+	return right && !reversed
 }
 
 // copyWritten copies the pages that differ from the image since they were
 // written, up to a number of pages or the end of the memory, and returns how far
 // it came. After the end of the image are zeros.
-//
-// The list marks a page that was only read as one of a file, the image. A page
-// that was written belongs to the process.
 func copyWritten(pagemap int, mem, image []byte, pages int) int {
-	const (
-		present, swapped, file = 1 << 63, 1 << 62, 1 << 61
-	)
 	size := os.Getpagesize()
 	var entries [512]uint64
 	list := unsafe.Slice((*byte)(unsafe.Pointer(&entries)), len(entries)*8)
@@ -348,7 +367,7 @@ func copyWritten(pagemap int, mem, image []byte, pages int) int {
 			return at
 		}
 		for _, e := range entries[:n/8] {
-			if e&(present|swapped) != 0 && e&file == 0 {
+			if e&(pagePresent|pageSwapped) != 0 && e&pageFile == 0 {
 				if pages == 0 {
 					return at
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,30 @@ func TestMapsOnLinux(t *testing.T) {
 	}
 	if openPagemap() < 0 {
 		t.Error("the list of pages is not used")
+	}
+}
+
+// TestListOfPagesOfAnotherByteOrder holds that a list whose bytes are reversed is not used,
+// wherever the pages are: it would leave in place what a call wrote.
+func TestListOfPagesOfAnotherByteOrder(t *testing.T) {
+	const exclusive, softDirty = 1 << 56, 1 << 55
+	used := 0
+	for at := range uint64(1 << 16) {
+		read, written := 1<<20|at&0xff, 1<<21|at>>8
+		entries := [3]uint64{pagePresent | pageFile | softDirty | read, 0, pagePresent | exclusive | softDirty | written}
+		if tellsProbe(entries) {
+			used++
+		}
+		for n, e := range entries {
+			entries[n] = bits.ReverseBytes64(e)
+		}
+		if tellsProbe(entries) {
+			t.Fatalf("%#x is used", entries)
+		}
+	}
+	// Addresses that could be flags: 0xa0 and 0xa1 of the one page, 0x80 and 0x81 of the other.
+	if want := 1<<16 - 2*2; used != want {
+		t.Errorf("the list is used at %d addresses, want %d", used, want)
 	}
 }
 
