@@ -96,7 +96,7 @@ func nextNode(ref uint64) {
 		nodes[i].info.d = d
 	}
 	nodes[i].ref = ref
-	d.ref = abi.Ref(ref)
+	d.ref, d.filled = abi.Ref(ref), 0
 	if d.more != nil {
 		d.more.checked = 0
 	}
@@ -107,7 +107,9 @@ func nextNode(ref uint64) {
 // passes none.
 func (d *nodeInfo) tell(version uint64) {
 	if m := d.more; m != nil && version != 0 {
-		m.take(version)
+		if m.take(version); m.read {
+			d.filled = calls
+		}
 	}
 }
 

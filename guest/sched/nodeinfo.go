@@ -18,6 +18,8 @@ type nodeInfo struct {
 	ref abi.Ref
 	// more is the state beside the Node object, nil before it is first read.
 	more *moreInfo
+	// filled is the last call in which the usage in more was known to be that of the node.
+	filled uint64
 }
 
 // moreInfo is the state of a node beside the Node object.
@@ -124,10 +126,10 @@ func (n NodeInfo) Generation() int64 {
 // Usage returns the resources that the Pods of the node use. It is fetched when
 // it is first read and after it has changed; the caller must not change it.
 func (n NodeInfo) Usage() *NodeUsage {
-	if n.d == nil {
-		return &NodeUsage{}
+	if n.d == nil || n.d.filled != calls {
+		return &n.d.fill().usage
 	}
-	return &n.d.fill().usage
+	return &n.d.more.usage // Without a call: the compiler puts it in place of Usage.
 }
 
 // ImageStates returns the images that the node has, sorted by name.
@@ -145,10 +147,10 @@ func (n NodeInfo) ImageStates() []ImageState {
 
 // NumPods returns the number of Pods of the node.
 func (n NodeInfo) NumPods() int {
-	if n.d == nil {
-		return 0
+	if n.d == nil || n.d.filled != calls {
+		return n.d.fill().podCount
 	}
-	return n.d.fill().podCount
+	return n.d.more.podCount
 }
 
 // Pods returns the Pods of the node, for the rest of the call. Only fields that are read
@@ -163,14 +165,15 @@ func (n NodeInfo) Pods() []core.Pod {
 	// The refs have the host's present versions, so they are fetched in each call. The
 	// cache of an unchanged version stays.
 	m := n.d.more
-	if in := calls + 1; n.d.ref != 0 && m.podsIn != in {
-		m.pods, m.podsIn = appendPods(m.pods[:0], n.d.ref), in
+	if n.d.ref != 0 && m.podsIn != calls {
+		m.pods, m.podsIn = appendPods(m.pods[:0], n.d.ref), calls
 	}
 	return m.pods
 }
 
-// calls counts the calls of the host: within one call nothing changes.
-var calls uint64
+// calls counts the calls of the host: within one call nothing changes. It begins with 1, since
+// nothing is known in call 0.
+var calls uint64 = 1
 
 // take notes the version of the state in this call. It drops the state of another one.
 func (m *moreInfo) take(version uint64) {
@@ -194,7 +197,11 @@ func (d *nodeInfo) check() *moreInfo {
 
 // fill is check for the data of node_info.
 func (d *nodeInfo) fill() *moreInfo {
+	if d == nil {
+		return &moreInfo{}
+	}
 	m := d.check()
+	d.filled = calls
 	if d.ref == 0 || m.read {
 		return m
 	}
