@@ -21,10 +21,12 @@ type resultCache struct {
 	disabled atomic.Bool
 	// lastState is the cycleState that was given out last.
 	lastState atomic.Uint64
-	store     *objects.Store
+	// rest is how many of the next cycles share no results.
+	rest  atomic.Int32
+	store *objects.Store
 	// logger logs the read set.
 	logger *slog.Logger
-	hits   hits
+	counts counts
 
 	mu sync.Mutex
 	// classes are by what [objects.ClassOf] returns of their Nodes with these fields.
@@ -63,8 +65,24 @@ type cacheKey struct {
 // are too different for results to be shared.
 const maxClasses = 1 << 14
 
-// nextState returns a state in which no cycle was before.
-func (c *resultCache) nextState() cycleState {
+// Where all Nodes are different, as for a guest that reads a label with their names, results are
+// kept for nothing. After a cycle that kept manyResults and took less than one for eight of them
+// from the cache, restCycles cycles share none.
+const manyResults, restCycles = 512, 15
+
+// begin returns the first state of a cycle, 0 if results are not shared in it.
+func (c *resultCache) begin(plugin string, to host.Observer) cycleState {
+	if hits, kept := c.counts.take(plugin, to); kept >= manyResults && hits < kept/8 {
+		c.rest.Store(restCycles)
+	}
+	if c.rest.Load() > 0 && c.rest.Add(-1) >= 0 {
+		return 0
+	}
+	return c.newState()
+}
+
+// newState returns a state in which no cycle was before.
+func (c *resultCache) newState() cycleState {
 	if c.disabled.Load() {
 		return 0
 	}
@@ -81,14 +99,14 @@ func (c *resultCache) get(state cycleState, f abi.Function, node *objects.Object
 	if fields := c.store.NodeClasses(); !ok || class.fields != fields {
 		class = c.classOf(node, fields)
 	}
-	hits := &c.hits[node.Ref.Slot()/32%uint32(len(c.hits))]
-	at, count := &class.filter[state%2], &hits.filter
+	of := c.counts.of(node)
+	at, hits := &class.filter[state%2], &of.filter
 	if f == abi.Score {
-		at, count = &class.score[state%2], &hits.score
+		at, hits = &class.score[state%2], &of.score
 	}
 	k := cacheKey{state, f, class, at}
 	if r := at.Load(); r != nil && r.state == state {
-		count.Add(1)
+		hits.Add(1)
 		return k, r
 	}
 	return k, nil
@@ -130,32 +148,37 @@ func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance,
 		return
 	}
 	k.at.Store(&result{k.state, value, status})
+	c.counts.of(node).kept.Add(1)
 }
 
-// hits counts the results that were taken from the cache since the last report. Goroutines
-// filter chunks of neighbouring Nodes, which mostly have neighbouring slots. So they mostly use
-// different counters, each of which fills a cache line.
-type hits [8]struct {
-	filter, score atomic.Uint64
-	_             [48]byte
+// counts are how many results were taken from the cache, and how many kept in it, since a cycle last
+// began. Goroutines filter chunks of neighbouring Nodes, which mostly have neighbouring slots. So
+// they mostly use different counters, each of which fills a cache line.
+type counts [8]count
+
+type count struct {
+	filter, score, kept atomic.Uint64
+	_                   [40]byte
 }
 
-// report tells an observer of the hits since the last report.
-func (h *hits) report(plugin string, to host.Observer) {
-	if to == nil {
-		return
-	}
+// of returns the counters for a Node.
+func (c *counts) of(node *objects.Object) *count { return &c[node.Ref.Slot()/32%uint32(len(c))] }
+
+// take returns the counts and begins anew. It tells an observer, if there is one, of the hits.
+func (c *counts) take(plugin string, to host.Observer) (hits, kept uint64) {
 	var filter, score uint64
-	for i := range h {
-		if at := &h[i]; at.filter.Load()|at.score.Load() != 0 {
+	for i := range c {
+		if at := &c[i]; at.filter.Load()|at.score.Load()|at.kept.Load() != 0 {
 			filter += at.filter.Swap(0)
 			score += at.score.Swap(0)
+			kept += at.kept.Swap(0)
 		}
 	}
-	if filter != 0 {
+	if filter != 0 && to != nil {
 		to.CacheHits(plugin, abi.Filter.String(), filter)
 	}
-	if score != 0 {
+	if score != 0 && to != nil {
 		to.CacheHits(plugin, abi.Score.String(), score)
 	}
+	return filter + score, kept
 }

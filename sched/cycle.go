@@ -121,8 +121,7 @@ func (c *cycleCounter) next(clone bool) abi.Ref {
 // group.
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
-	p.cache.hits.report(p.guest.Name(), p.observer)
-	c := &Cycle{pinned: p.pin(), of: pod}
+	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
 	if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 		c.recorded = b.begin(p, pod)
 	}
@@ -132,7 +131,6 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	if p.functions.Has(abi.PreFilter) && pod != nil && !p.peer {
 		c.instances = &cycleInstances{}
 	}
-	c.state = p.cache.nextState()
 	if p.peer {
 		c.peer = &peerCycle{refs: &p.cycles}
 	}
@@ -159,7 +157,9 @@ func (p *Plugin) addStep(c *Cycle, s step) *history {
 		fresh.steps = append(old.steps[:len(old.steps):len(old.steps)], s)
 	}
 	c.history.Store(fresh)
-	c.state = p.cache.nextState()
+	if c.state != 0 {
+		c.state = p.cache.newState()
+	}
 	return fresh
 }
 

@@ -117,6 +117,43 @@ func TestHitsAreObserved(t *testing.T) {
 	}
 }
 
+// TestSharingRestsWhereNodesAreDifferent holds that results are not kept for a while after a cycle
+// in which hardly any Nodes were equal, and that a later cycle tries again.
+func TestSharingRestsWhereNodesAreDifferent(t *testing.T) {
+	p, calls := loadCounted(t, sched.PluginConfig{File: buildZone(t)})
+	const nodes = 600
+	cycle := func(zones int) (called int) {
+		c := begin(t, p, pod("p", "a"))
+		for i := range nodes {
+			c.filter(node(fmt.Sprint("n", i), fmt.Sprint("zone", i%zones)))
+		}
+		return calls.take("filter")
+	}
+	const rest = 15 // Cycles.
+	for _, phase := range []struct {
+		name                 string
+		cycles, zones, calls int
+	}{
+		{"a few kinds of Nodes", 3, 4, 4},
+		{"an equal one for each", 3, nodes / 2, nodes / 2},
+		{"all different", 1, nodes, nodes},
+		{"rest", rest, 4, nodes},
+		{"a few kinds again", 3, 4, 4},
+		{"all different again", 1, nodes, nodes},
+		{"rest again", rest, nodes, nodes},
+		{"another try", 1, nodes, nodes},
+		{"and another rest", rest, 1, nodes},
+		{"and the end of it", 1, 1, 1},
+	} {
+		for i := range phase.cycles {
+			// The result of the first call of all is not kept: it makes the read set.
+			if got := cycle(phase.zones); got < phase.calls || got > phase.calls+1 {
+				t.Errorf("%s: %d calls in cycle %d, want %d", phase.name, got, i, phase.calls)
+			}
+		}
+	}
+}
+
 // mustLoadCrowd loads the guest of testdata/crowd.wat, which reads no Node, with one
 // instance.
 func mustLoadCrowd(t *testing.T, score int, args string) (kube137.Plugin, *counter) {
