@@ -91,6 +91,9 @@ func benchSched(b *bench) error {
 	if err := benchSpreading(b, rt); err != nil {
 		return err
 	}
+	if err := benchInTree(b); err != nil {
+		return err
+	}
 	if err := benchUsage(b, rt); err != nil {
 		return err
 	}
