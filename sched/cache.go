@@ -134,7 +134,10 @@ func (c *resultCache) classOf(node *objects.Object, fields *codec.Encoder[corev1
 
 // put stores what the guest returned for a Node, unless that is a failure, or a result for this
 // Node alone: the guest used more than its arguments, logged, or read which Node it is.
-func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance, value uint64, status *Status) {
+//
+// A clone of a cycle keeps its results, which its next step ends, but they do not count: a
+// preemption keeps thousands that are never taken, and says nothing about Nodes.
+func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *host.Instance, value uint64, status *Status) {
 	switch abi.Code(int32(uint32(value))) {
 	case abi.Success:
 	case abi.Unschedulable, abi.UnschedulableAndUnresolvable:
@@ -148,7 +151,9 @@ func (c *resultCache) put(k cacheKey, node *objects.Object, inst *host.Instance,
 		return
 	}
 	k.at.Store(&result{k.state, value, status})
-	c.counts.of(node).kept.Add(1)
+	if !clone {
+		c.counts.of(node).kept.Add(1)
+	}
 }
 
 // counts are how many results were taken from the cache, and how many kept in it, since a cycle last

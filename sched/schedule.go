@@ -177,7 +177,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 			s = status(abi.Code(result), inst)
 		}
 		if key.class != nil {
-			p.cache.put(key, object, inst, result, s)
+			p.cache.put(key, c.clone, object, inst, result, s)
 		}
 	}
 	if args.looked == nil && args.answers == nil && args.listed == nil && i.shared == nil && !p.peer {

@@ -2,6 +2,7 @@ package kube137_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/sched"
@@ -150,6 +152,43 @@ func TestSharingRestsWhereNodesAreDifferent(t *testing.T) {
 			if got := cycle(phase.zones); got < phase.calls || got > phase.calls+1 {
 				t.Errorf("%s: %d calls in cycle %d, want %d", phase.name, got, i, phase.calls)
 			}
+		}
+	}
+}
+
+// TestSharingDoesNotRestAfterDryRuns holds that the results which a preemption keeps in its clones
+// say nothing about Nodes: each is for another state.
+func TestSharingDoesNotRestAfterDryRuns(t *testing.T) {
+	calls := &counter{calls: map[string]int{}}
+	config := binary.LittleEndian.AppendUint64(nil, uint64(abi.MaskOf(abi.PreFilter, abi.RemovePod, abi.Filter)))
+	p, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{
+		Name: "scripted", Source: host.File("../testdata/scripted.wasm"), GuestConfig: append(config, make([]byte, 8)...), Observer: calls,
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nodes, clones = 600, 1000
+	for i := range 3 {
+		c := begin(t, p, pod("p", "a"))
+		if i != 1 {
+			for n := range nodes {
+				c.filter(node(fmt.Sprint("n", n), "a"))
+			}
+			if got := calls.take("filter"); got != 1 {
+				t.Errorf("%d calls for %d equal Nodes in cycle %d, want 1", got, nodes, i)
+			}
+			continue
+		}
+		n := kube137test.NewNodeInfo(node("n0", "a"))
+		for range clones {
+			clone := c.state.Clone()
+			if status := p.(fwk.PreFilterPlugin).PreFilterExtensions().RemovePod(t.Context(), clone, c.pod, kube137test.PodInfo{Pod: pod("q", "a")}, n); !status.IsSuccess() {
+				t.Fatal(status.AsError())
+			}
+			p.(fwk.FilterPlugin).Filter(t.Context(), clone, c.pod, n)
+		}
+		if got := calls.take("filter"); got != clones {
+			t.Errorf("%d calls in %d clones", got, clones)
 		}
 	}
 }
