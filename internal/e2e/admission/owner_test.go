@@ -52,6 +52,25 @@ func (f *fixture) shippedWebhooks(t *testing.T, addr string) (m *arv1.MutatingWe
 	return m, v
 }
 
+// shippedPolicy makes the API server's own policy of the node agent's manifests.
+func (f *fixture) shippedPolicy(t *testing.T) {
+	t.Helper()
+	objects := documents(t, examples+"node-agent/deploy/tolerate-no-agent.yaml")
+	policy, binding := new(arv1.ValidatingAdmissionPolicy), new(arv1.ValidatingAdmissionPolicyBinding)
+	for i, into := range []any{policy, binding} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := f.Client.AdmissionregistrationV1()
+	if _, err := client.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // owner is a user who may do everything in the namespace tenant, and change the namespace.
 type owner struct {
 	kubernetes.Interface
@@ -133,6 +152,12 @@ func goodPod(name string) *corev1.Pod {
 	return p
 }
 
+// withoutAgent gives a Pod the annotation by which it starts without the node agent.
+func withoutAgent(p *corev1.Pod) *corev1.Pod {
+	p.Annotations["kubewasm.dev/tolerate-no-agent"] = "true"
+	return p
+}
+
 func ingressOf(name, host string, finalizers ...string) *networkingv1.Ingress {
 	return &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: host}}}}
 }
@@ -143,6 +168,7 @@ const (
 	badImage  = `Invalid value: "busybox": must come from registry.example.com/`
 	takenHost = `unique-hosts: spec.rules[0].host: Invalid value: "taken.example.com": the Ingress other/taken has it`
 	finalizer = "tenant.example.com/keep"
+	noAgent   = "the annotation kubewasm.dev/tolerate-no-agent is for Pods of kube-system"
 )
 
 // TestNamespaceOwner holds that a user with every right in a namespace gets past no policy of
@@ -217,6 +243,11 @@ func TestNamespaceOwner(t *testing.T) {
 	if p, err := o.CoreV1().Pods("tenant").Create(t.Context(), goodPod("good"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(p, err)
 	}
+	f.shippedPolicy(t)
+	eventually(t, "the policy of the node agent's manifests", func() bool {
+		_, err := o.CoreV1().Pods("tenant").Create(t.Context(), withoutAgent(goodPod("agentless")), dryRun)
+		return err != nil && strings.Contains(err.Error(), noAgent)
+	})
 	t.Run("the label that exempted a namespace", o.testLabel)
 	t.Run("an Ingress that is being deleted", o.testIngressBeingDeleted)
 	t.Run("an object that no update of would be admitted", o.testRemovalOfFinalizers)
@@ -441,6 +472,18 @@ func (o *owner) testAttempts(t *testing.T) {
 				[]byte(`{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"attempt"},"spec":{"rules":[{"host":"taken.example.com"}]}}`), metav1.PatchOptions{FieldManager: "a"})
 			return err
 		}, takenHost},
+		{"a Pod that starts without the node agent", func() error { return post(withoutAgent(goodPod("attempt")), func(*corev1.Pod) {}) }, noAgent},
+		{"the same, by an update", func() error {
+			return patch(types.MergePatchType, `{"metadata":{"annotations":{"kubewasm.dev/tolerate-no-agent":"true"}}}`, metav1.PatchOptions{})
+		}, noAgent},
+		{"the same, by the status", func() error {
+			return patch(types.MergePatchType, `{"metadata":{"annotations":{"kubewasm.dev/tolerate-no-agent":"true"}}}`, metav1.PatchOptions{}, "status")
+		}, noAgent},
+		{"the same, by a binding", func() error {
+			return pods.Bind(ctx, &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "good", Annotations: withoutAgent(goodPod("")).Annotations}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"},
+			}, create)
+		}, noAgent},
 		{"to be a node", func() error {
 			_, err := o.as(t, "system:node:n1", "system:nodes", "system:authenticated").CoreV1().Pods("tenant").Create(ctx, badPod("attempt"), create)
 			return err
