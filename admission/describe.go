@@ -40,7 +40,8 @@ type Description struct {
 	// MatchWarnings are what is odd about the rules of the policy: operations on resources
 	// that it is asked about and its modules are not for, and such that they are for and
 	// it is not asked about. A module says what it is for in its metadata, see SPEC.md,
-	// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside.
+	// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside. Of a
+	// policy that validates, they are also subresources by which a request gets past it.
 	//
 	// What is odd need not be wrong: the API server may send less than the rules match, and
 	// a policy may be wanted for a part of what it is for.
