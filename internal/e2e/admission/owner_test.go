@@ -158,7 +158,7 @@ func withoutAgent(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-func ingressOf(name, host string, finalizers ...string) *networkingv1.Ingress {
+func tenantIngress(name, host string, finalizers ...string) *networkingv1.Ingress {
 	return &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}, Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: host}}}}
 }
 
@@ -183,7 +183,7 @@ func TestNamespaceOwner(t *testing.T) {
 	}
 	o := f.owner(t)
 	// What is there before the webhooks are.
-	if _, err := admin.NetworkingV1().Ingresses("other").Create(t.Context(), ingressOf("taken", "taken.example.com"), metav1.CreateOptions{}); err != nil {
+	if _, err := admin.NetworkingV1().Ingresses("other").Create(t.Context(), tenantIngress("taken", "taken.example.com"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the owner's rights", func() bool {
@@ -276,7 +276,7 @@ func (o *owner) testLabel(t *testing.T) {
 
 func (o *owner) testIngressBeingDeleted(t *testing.T) {
 	ingresses := o.NetworkingV1().Ingresses("tenant")
-	if _, err := ingresses.Create(t.Context(), ingressOf("held", "held.example.com", finalizer), metav1.CreateOptions{}); err != nil {
+	if _, err := ingresses.Create(t.Context(), tenantIngress("held", "held.example.com", finalizer), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := ingresses.Delete(t.Context(), "held", metav1.DeleteOptions{}); err != nil {
