@@ -88,7 +88,7 @@ func TestConditionsOfTheManifests(t *testing.T) {
 			}
 			kind := schema.GroupVersionKind{Version: "v1", Kind: "Thing"}
 			attributes := apiserver.NewAttributesRecord(parse(test.object), parse(test.oldObject), kind, "shop", "a", kind.GroupVersion().WithResource("things"),
-				test.subresource, test.operation, nil, false, &user.DefaultInfo{Name: "u", Groups: test.groups})
+				test.subresource, test.operation, nil, false, &user.DefaultInfo{Name: "u", Groups: append(test.groups, user.AllAuthenticated)})
 			versioned, err := apiserver.NewVersionedAttributes(attributes, kind, apiserver.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 			if err != nil {
 				t.Fatal(err)
