@@ -262,6 +262,8 @@ func cohabit(a, b, resource string) bool {
 		groups = []string{"", "events.k8s.io"}
 	case "daemonsets", "deployments", "replicasets":
 		groups = []string{"apps", "extensions"}
+	case "replicationcontrollers":
+		groups = []string{"", "extensions"}
 	case "ingresses", "networkpolicies":
 		groups = []string{"extensions", "networking.k8s.io"}
 	}
