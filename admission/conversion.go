@@ -285,7 +285,7 @@ func checkConverts(cfg *PluginConfig) error {
 	refuse := func(name, why string) {
 		errs = append(errs, fmt.Errorf("%s is set beside converts: %s", name, why))
 	}
-	if m := &cfg.Match; len(m.Rules) != 0 || m.NamespaceSelector != nil || m.ObjectSelector != nil {
+	if m := &cfg.Match; len(m.Rules) != 0 || m.MatchPolicy != "" || m.NamespaceSelector != nil || m.ObjectSelector != nil {
 		refuse("match", "a conversion is asked for by the kinds in converts")
 	}
 	if cfg.Mode == Monitor {

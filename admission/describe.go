@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -25,6 +24,9 @@ type Description struct {
 	// Rules are the operations and resources that the policy is asked about: those of its
 	// configuration or, if that has none, those that its modules declare; none are all.
 	Rules []admissionregistrationv1.RuleWithOperations
+	// MatchPolicy is Exact if a resource in a version that Rules do not name passes the policy,
+	// see [Match.MatchPolicy].
+	MatchPolicy admissionregistrationv1.MatchPolicyType
 	// SelectsNamespaces reports whether the labels of namespaces decide what it is asked about.
 	SelectsNamespaces bool
 	// Version is equal for two policies that decide in the same way: a digest of the modules
@@ -38,7 +40,8 @@ type Description struct {
 	// MatchWarnings are what is odd about the rules of the policy: operations on resources
 	// that it is asked about and its modules are not for, and such that they are for and
 	// it is not asked about. A module says what it is for in its metadata, see SPEC.md,
-	// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside.
+	// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside. Of a
+	// policy that validates, they are also subresources by which a request gets past it.
 	//
 	// What is odd need not be wrong: the API server may send less than the rules match, and
 	// a policy may be wanted for a part of what it is for.
@@ -49,7 +52,7 @@ type Description struct {
 func Describe(p Policy) Description {
 	rules := p.rules()
 	d := Description{
-		Name: p.Name(), Mode: rules.Mode, Validates: p.validates(), Mutates: p.mutates(), Rules: rules.Match.Rules,
+		Name: p.Name(), Mode: rules.Mode, Validates: p.validates(), Mutates: p.mutates(), Rules: rules.Match.Rules, MatchPolicy: rules.Match.MatchPolicy,
 	}
 	if d.Mode == "" {
 		d.Mode = Protect
@@ -80,17 +83,22 @@ func Describe(p Policy) Description {
 }
 
 // Matches reports whether one of the rules is about an operation on the objects of a
-// resource. Without rules everything is.
-func (d *Description) Matches(operation admissionv1.Operation, resource schema.GroupVersionResource, namespaced bool) bool {
+// resource. Without rules everything is. An error beside true says that the rules name the
+// resource in other versions only, so that the policy fails on its objects.
+func (d *Description) Matches(operation admissionv1.Operation, resource schema.GroupVersionResource, namespaced bool) (bool, error) {
 	r := &admissionv1.AdmissionRequest{
 		Operation: operation, Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
 	}
 	if namespaced {
 		r.Namespace = metav1.NamespaceDefault
 	}
-	return len(d.Rules) == 0 || slices.ContainsFunc(d.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		return ruleMatches(&rule, r)
-	})
+	switch rulesFit(d.Rules, d.MatchPolicy, r) {
+	case exact:
+		return true, nil
+	case equivalent:
+		return true, otherVersion(d.Rules, r)
+	}
+	return false, nil
 }
 
 // declaredRules returns what the module says that it is for, nothing if that is wrong.

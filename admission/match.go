@@ -27,10 +27,22 @@ type Match struct {
 	// Rules are the operations and resources; one of them must fit, unless there
 	// are none.
 	Rules []admissionregistrationv1.RuleWithOperations `json:"rules,omitempty"`
+	// MatchPolicy decides about a request for a resource that Rules name in other versions
+	// only, or in another group that serves the same objects. With Equivalent, the default,
+	// the policy fails on it: its guest is for objects of other versions, and only the API
+	// server can convert them. It does if the rules of its webhook configuration have the
+	// versions of these. With Exact the policy is not asked, and the request passes it.
+	//
+	// With Equivalent, a rule for all groups has all versions.
+	MatchPolicy admissionregistrationv1.MatchPolicyType `json:"matchPolicy,omitempty"`
 	// NamespaceSelector chooses by the labels of the object's namespace, and for
 	// a namespace by its own. It chooses all other objects without a namespace.
+	//
+	// Users who may change the labels of a namespace decide for its objects. They cannot
+	// change kubernetes.io/metadata.name, the name of the namespace.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ObjectSelector chooses by the labels of the object or the old object.
+	// ObjectSelector chooses by the labels of the object or the old object. Users who write
+	// the object decide, so it suits policies that an object may do without.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 }
 
@@ -41,6 +53,7 @@ type NamespaceLabels func(ctx context.Context, namespace string) (map[string]str
 // matcher is a Match that was checked. A nil one takes everything.
 type matcher struct {
 	rules             []admissionregistrationv1.RuleWithOperations
+	policy            admissionregistrationv1.MatchPolicyType
 	namespace, object labels.Selector // nil takes everything.
 	namespaceLabels   NamespaceLabels
 	// never is set if it takes nothing, whatever the other fields are.
@@ -52,8 +65,18 @@ type matcher struct {
 // compile returns the matcher of m, or everything that is wrong with m.
 func (m *Match) compile(namespaces NamespaceLabels) (*matcher, error) {
 	var errs []error
+	switch m.MatchPolicy {
+	case "", admissionregistrationv1.Equivalent, admissionregistrationv1.Exact:
+	default:
+		errs = append(errs, fmt.Errorf("match.matchPolicy is %.80q, want Equivalent or Exact", m.MatchPolicy))
+	}
 	for i, r := range m.Rules {
-		errs = append(errs, checkRule(fmt.Sprintf("match.rules[%d]", i), &r)...)
+		name := fmt.Sprintf("match.rules[%d]", i)
+		errs = append(errs, checkRule(name, &r)...)
+		if m.MatchPolicy != admissionregistrationv1.Exact && slices.Contains(r.APIGroups, "*") && len(r.APIVersions) != 0 && !slices.Contains(r.APIVersions, "*") {
+			// Groups differ in their versions: those without one of these would pass.
+			errs = append(errs, fmt.Errorf("%s has some versions of all groups: name the groups, or all versions, or set matchPolicy: Exact", name))
+		}
 	}
 	selector := func(name string, s *metav1.LabelSelector) labels.Selector {
 		if s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
@@ -67,6 +90,7 @@ func (m *Match) compile(namespaces NamespaceLabels) (*matcher, error) {
 	}
 	c := &matcher{
 		rules:           m.Rules,
+		policy:          m.MatchPolicy,
 		namespace:       selector("namespaceSelector", m.NamespaceSelector),
 		object:          selector("objectSelector", m.ObjectSelector),
 		namespaceLabels: namespaces,
@@ -134,55 +158,142 @@ func checkRule(name string, r *admissionregistrationv1.RuleWithOperations) (errs
 	return errs
 }
 
-// matches reports whether a policy is to be asked about r.
+// matches reports whether a policy is to be asked about r. An error means that this is not
+// known, or that r is in a version that the rules do not name, see [Match.MatchPolicy].
 func (m *matcher) matches(ctx context.Context, r *admissionv1.AdmissionRequest) (bool, error) {
+	f, err := m.fits(ctx, r)
+	if err == nil && f == equivalent {
+		err = otherVersion(m.rules, r)
+	}
+	return err == nil && f != unrelated, err
+}
+
+// fits returns how the rules and the selectors fit a request.
+func (m *matcher) fits(ctx context.Context, r *admissionv1.AdmissionRequest) (fit, error) {
 	if m == nil {
-		return true, nil
+		return exact, nil
 	}
 	if m.never {
-		return false, nil
+		return unrelated, nil
 	}
-	if len(m.rules) != 0 && !slices.ContainsFunc(m.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		return ruleMatches(&rule, r)
-	}) {
-		return false, nil
+	f := rulesFit(m.rules, m.policy, r)
+	if f == unrelated {
+		return unrelated, nil
 	}
 	selects := func(raw []byte) bool { return raw != nil && m.object.Matches(labelsOf(raw)) }
 	if m.object != nil && !selects(r.Object.Raw) && !selects(r.OldObject.Raw) {
-		return false, nil
+		return unrelated, nil
 	}
-	matches, err := m.matchesNamespace(ctx, r)
-	if err == nil && matches && m.except != nil {
-		matches, err = m.except.matches(ctx, r)
-		matches = !matches
+	if matches, err := m.matchesNamespace(ctx, r); !matches || err != nil {
+		return unrelated, err
 	}
-	return matches, err
+	if m.except != nil {
+		if covered, err := m.except.fits(ctx, r); covered != unrelated || err != nil {
+			return unrelated, err
+		}
+	}
+	return f, nil
 }
 
-// ruleMatches follows k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules.
-func ruleMatches(rule *admissionregistrationv1.RuleWithOperations, r *admissionv1.AdmissionRequest) bool {
-	has := func(list []string, value string) bool {
-		return slices.Contains(list, "*") || slices.Contains(list, value)
+// fit is how rules fit a request.
+type fit uint8
+
+const (
+	unrelated fit = iota
+	// equivalent is the fit of rules that name the objects in other versions only, or in
+	// another group.
+	equivalent
+	exact
+)
+
+// rulesFit returns the best fit of the rules; without any, everything fits.
+func rulesFit(rules []admissionregistrationv1.RuleWithOperations, policy admissionregistrationv1.MatchPolicyType, r *admissionv1.AdmissionRequest) fit {
+	if len(rules) == 0 {
+		return exact
 	}
+	best := unrelated
+	for i := range rules {
+		best = max(best, ruleFit(&rules[i], r))
+	}
+	if best == equivalent && policy == admissionregistrationv1.Exact {
+		return unrelated
+	}
+	return best
+}
+
+// ruleFit follows k8s.io/apiserver/pkg/admission/plugin/webhook: predicates/rules for an exact
+// fit, and ShouldCallHook in generic for an equivalent one. The API server knows which versions
+// it serves of a resource. Here all versions of a group count.
+func ruleFit(rule *admissionregistrationv1.RuleWithOperations, r *admissionv1.AdmissionRequest) fit {
 	if !slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) &&
 		!slices.Contains(rule.Operations, admissionregistrationv1.OperationType(r.Operation)) {
-		return false
-	}
-	if !has(rule.APIGroups, r.Resource.Group) || !has(rule.APIVersions, r.Resource.Version) {
-		return false
+		return unrelated
 	}
 	if !slices.ContainsFunc(rule.Resources, func(want string) bool {
 		resource, sub, _ := strings.Cut(want, "/")
 		return (resource == "*" || resource == r.Resource.Resource) && (sub == "*" || sub == r.SubResource)
 	}) {
-		return false
+		return unrelated
 	}
-	if rule.Scope == nil || *rule.Scope == admissionregistrationv1.AllScopes {
-		return true
+	if rule.Scope != nil && *rule.Scope != admissionregistrationv1.AllScopes {
+		// A namespace has its own name for the namespace of its requests.
+		namespaced := r.Namespace != "" && !isNamespace(r)
+		if namespaced != (*rule.Scope == admissionregistrationv1.NamespacedScope) {
+			return unrelated
+		}
 	}
-	// A namespace has its own name for the namespace of its requests.
-	namespaced := r.Namespace != "" && !isNamespace(r)
-	return namespaced == (*rule.Scope == admissionregistrationv1.NamespacedScope)
+	named := slices.Contains(rule.APIGroups, r.Resource.Group)
+	switch {
+	case (named || slices.Contains(rule.APIGroups, "*")) && (slices.Contains(rule.APIVersions, "*") || slices.Contains(rule.APIVersions, r.Resource.Version)):
+		return exact
+	case named || slices.ContainsFunc(rule.APIGroups, func(group string) bool { return cohabit(group, r.Resource.Group, r.Resource.Resource) }):
+		return equivalent
+	}
+	return unrelated
+}
+
+// cohabit reports whether two groups serve the same objects as resources of one name: see
+// AddCohabitatingResources in k8s.io/kubernetes/pkg/kubeapiserver, and, for extensions, that of
+// the minors that served it.
+func cohabit(a, b, resource string) bool {
+	var groups []string
+	switch resource {
+	case "events":
+		groups = []string{"", "events.k8s.io"}
+	case "daemonsets", "deployments", "replicasets":
+		groups = []string{"apps", "extensions"}
+	case "replicationcontrollers":
+		groups = []string{"", "extensions"}
+	case "ingresses", "networkpolicies":
+		groups = []string{"extensions", "networking.k8s.io"}
+	}
+	return a != b && slices.Contains(groups, a) && slices.Contains(groups, b)
+}
+
+// otherVersion returns the error of a request that rules fit in other versions only.
+func otherVersion(rules []admissionregistrationv1.RuleWithOperations, r *admissionv1.AdmissionRequest) error {
+	var named []string
+	for i := range rules {
+		if ruleFit(&rules[i], r) != equivalent {
+			continue
+		}
+		for _, group := range rules[i].APIGroups {
+			if group != r.Resource.Group && !cohabit(group, r.Resource.Group, r.Resource.Resource) {
+				continue
+			}
+			for _, version := range rules[i].APIVersions {
+				if name := strings.TrimPrefix(group+"/"+version, "/"); !slices.Contains(named, name) && len(named) < shownAskings {
+					named = append(named, name)
+				}
+			}
+		}
+	}
+	resource, name := r.Resource, r.Resource.Resource
+	if r.SubResource != "" {
+		name += "/" + r.SubResource
+	}
+	return fmt.Errorf("the request is for %s of %s, and the rules name %s: name the same versions in the webhook configuration, and the API server converts",
+		name, strings.TrimPrefix(resource.Group+"/"+resource.Version, "/"), strings.Join(named, ", "))
 }
 
 func isNamespace(r *admissionv1.AdmissionRequest) bool {

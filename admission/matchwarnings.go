@@ -17,7 +17,11 @@ import (
 func matchWarnings(p Policy) []string {
 	switch p := p.(type) {
 	case *Plugin:
-		return p.matchWarnings(p.cfg.Match.Rules)
+		all := p.matchWarnings(p.cfg.Match.Rules)
+		if p.validates() {
+			all = append(all, passedBy(p.cfg.Match.Rules)...)
+		}
+		return all
 	case *Group:
 		var all []string
 		for i, name := range p.expression.Names() {
@@ -25,9 +29,39 @@ func matchWarnings(p Policy) []string {
 				all = append(all, "member "+name+": "+warning)
 			}
 		}
-		return all
+		return append(all, passedBy(p.cfg.Match.Rules)...)
 	}
 	return nil
+}
+
+// detours are operations on subresources that do what a policy about the resource itself would
+// see, and is not asked about.
+var detours = []struct {
+	of, by asking
+	does   string
+}{
+	{asking{"UPDATE", "", "v1", "pods", ""}, asking{"UPDATE", "", "v1", "pods", "ephemeralcontainers"}, "adds containers to a Pod, as kubectl debug does"},
+	{asking{"DELETE", "", "v1", "pods", ""}, asking{"CREATE", "", "v1", "pods", "eviction"}, "deletes a Pod"},
+}
+
+// passedBy returns a warning for each subresource by which a request gets past rules.
+func passedBy(rules []admissionregistrationv1.RuleWithOperations) (warnings []string) {
+	if len(rules) == 0 {
+		return nil // Every subresource is asked about.
+	}
+	got, known := askingsOf(askedOf(rules))
+	if !known {
+		return nil
+	}
+	covered := func(a asking) bool {
+		return slices.ContainsFunc(got, func(g asking) bool { return g.covers(a) })
+	}
+	for _, d := range detours {
+		if covered(d.of) && !covered(d.by) {
+			warnings = append(warnings, fmt.Sprintf("match has %s %s and not %s %s, which %s", d.of.operation, d.of.name(), d.by.operation, d.by.name(), d.does))
+		}
+	}
+	return warnings
 }
 
 // matchWarnings compares rules with those that the module declares.
@@ -39,19 +73,8 @@ func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperation
 	if len(declared) == 0 {
 		return nil
 	}
-	asked := []metadata.Rule{anything}
-	if len(rules) != 0 {
-		asked = asked[:0]
-		for _, r := range rules {
-			rule := metadata.Rule{APIGroups: r.APIGroups, APIVersions: r.APIVersions, Resources: r.Resources}
-			for _, operation := range r.Operations {
-				rule.Operations = append(rule.Operations, string(operation))
-			}
-			asked = append(asked, rule)
-		}
-	}
 	want, wanted := askingsOf(declared)
-	got, known := askingsOf(asked)
+	got, known := askingsOf(askedOf(rules))
 	if !wanted || !known {
 		return []string{"match or the module has too many operations and resources to compare them"}
 	}
@@ -62,7 +85,26 @@ func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperation
 	if less := uncovered(want, got); less != "" {
 		warnings = append(warnings, "match leaves out what the module is for: "+less)
 	}
+	if some := narrower(want, got); len(rules) != 0 && some != "" {
+		warnings = append(warnings, "match has all versions of what the module is for in these only: "+some)
+	}
 	return warnings
+}
+
+// askedOf returns rules in the form of those that a module declares.
+func askedOf(rules []admissionregistrationv1.RuleWithOperations) []metadata.Rule {
+	if len(rules) == 0 {
+		return []metadata.Rule{anything}
+	}
+	var asked []metadata.Rule
+	for _, r := range rules {
+		rule := metadata.Rule{APIGroups: r.APIGroups, APIVersions: r.APIVersions, Resources: r.Resources}
+		for _, operation := range r.Operations {
+			rule.Operations = append(rule.Operations, string(operation))
+		}
+		asked = append(asked, rule)
+	}
+	return asked
 }
 
 // declared returns the rules that the module declares, none if it declares none.
@@ -130,13 +172,29 @@ func (a asking) covers(b asking) bool {
 // shownAskings is how many resources a warning names.
 const shownAskings = 8
 
-// uncovered returns which of the askings none of others covers, as a text: resources as
-// kubectl names them, with their operations.
+// uncovered returns which of the askings none of others covers.
 func uncovered(askings, others []asking) string {
+	return list(askings, func(a asking) bool {
+		return !slices.ContainsFunc(others, func(o asking) bool { return o.covers(a) })
+	})
+}
+
+// narrower returns which of the askings name versions of what others have in all versions, and
+// are not among askings in all versions as well.
+func narrower(askings, others []asking) string {
+	return list(askings, func(a asking) bool {
+		all := func(o asking) bool { return o.version == "*" && o.covers(a) }
+		return a.version != "*" && slices.ContainsFunc(others, all) && !slices.ContainsFunc(askings, all)
+	})
+}
+
+// list returns the askings that are chosen as a text: resources as kubectl names them, with
+// their operations.
+func list(askings []asking, chosen func(asking) bool) string {
 	operations := map[string][]string{}
 	var names []string
 	for _, a := range askings {
-		if slices.ContainsFunc(others, func(o asking) bool { return o.covers(a) }) {
+		if !chosen(a) {
 			continue
 		}
 		name := a.name()

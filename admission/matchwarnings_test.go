@@ -61,6 +61,10 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 	for i := range 2000 {
 		many.Resources = append(many.Resources, fmt.Sprintf("r%d", i))
 	}
+	const (
+		debug    = "match has UPDATE pods.v1 and not UPDATE pods.v1/ephemeralcontainers, which adds containers to a Pod, as kubectl debug does"
+		eviction = "match has DELETE pods.v1 and not CREATE pods.v1/eviction, which deletes a Pod"
+	)
 	const kubewarden = `[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE","UPDATE"]}]`
 	for _, test := range []struct {
 		name   string
@@ -68,17 +72,23 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		match  []arv1.RuleWithOperations
 		want   []string
 	}{
-		{"the same", ours(pods), []arv1.RuleWithOperations{pods}, nil},
-		{"the same, in other words", ours(rule("*", "", "v1", "pods,services")), []arv1.RuleWithOperations{rule("CREATE,CONNECT", "", "v1", "services,pods"), rule("DELETE,UPDATE", "", "v1", "pods"), rule("UPDATE,DELETE", "", "v1", "services")}, nil},
-		{"a module that says nothing", plain, []arv1.RuleWithOperations{pods}, nil},
-		{"more operations", ours(pods), []arv1.RuleWithOperations{rule("*", "", "v1", "pods")}, []string{"match has what the module is not for: DELETE,CONNECT pods.v1"}},
+		{"the same", ours(pods), []arv1.RuleWithOperations{pods}, []string{debug}},
+		{"the same, in other words", ours(rule("*", "", "v1", "pods,services")), []arv1.RuleWithOperations{rule("CREATE,CONNECT", "", "v1", "services,pods"), rule("DELETE,UPDATE", "", "v1", "pods"), rule("UPDATE,DELETE", "", "v1", "services")}, []string{debug, eviction}},
+		{"a module that says nothing", plain, []arv1.RuleWithOperations{pods}, []string{debug}},
+		{"more operations", ours(pods), []arv1.RuleWithOperations{rule("*", "", "v1", "pods")}, []string{"match has what the module is not for: DELETE,CONNECT pods.v1", debug, eviction}},
 		{"more resources", ours(pods), []arv1.RuleWithOperations{rule("CREATE,UPDATE", "", "v1", "pods,pods/status"), rule("CREATE", "apps", "*", "deployments")},
-			[]string{"match has what the module is not for: CREATE,UPDATE pods.v1/status; CREATE deployments.apps"}},
+			[]string{"match has what the module is not for: CREATE,UPDATE pods.v1/status; CREATE deployments.apps", debug}},
 		{"no rules, which is everything", ours(pods), nil, []string{"match has what the module is not for: CREATE,UPDATE,DELETE,CONNECT *.*/*"}},
 		{"no rules, and a module for everything", ours(rule("*", "*", "*", "*/*")), nil, nil},
 		{"fewer operations", ours(pods), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "pods")}, []string{"match leaves out what the module is for: UPDATE pods.v1"}},
 		{"a version where the module leaves it open", ours(rule("CREATE", "stellar.org", "*", "stellarnodes")), []arv1.RuleWithOperations{rule("CREATE", "stellar.org", "v1", "stellarnodes")}, nil},
-		{"all versions, and a module for one", ours(pods), []arv1.RuleWithOperations{rule("CREATE,UPDATE", "", "*", "pods")}, nil},
+		{"all versions, and a module for one", ours(rule("CREATE,UPDATE", "autoscaling", "v2", "horizontalpodautoscalers")), []arv1.RuleWithOperations{rule("CREATE,UPDATE", "autoscaling", "*", "horizontalpodautoscalers")},
+			[]string{"match has all versions of what the module is for in these only: CREATE,UPDATE horizontalpodautoscalers.v2.autoscaling"}},
+		{"all versions, and a module for one and for all", ours(rule("CREATE,UPDATE", "autoscaling", "v2", "horizontalpodautoscalers"), rule("CREATE,UPDATE", "autoscaling", "*", "horizontalpodautoscalers")), []arv1.RuleWithOperations{rule("CREATE,UPDATE", "autoscaling", "*", "horizontalpodautoscalers")}, nil},
+		{"the containers of Pods in each way", plain, []arv1.RuleWithOperations{rule("CREATE,UPDATE", "", "v1", "pods,pods/ephemeralcontainers")}, nil},
+		{"new Pods alone", plain, []arv1.RuleWithOperations{rule("CREATE", "", "v1", "pods")}, nil},
+		{"the deletion of Pods in each way", plain, []arv1.RuleWithOperations{rule("DELETE", "", "*", "*"), rule("CREATE", "*", "*", "*/eviction")}, nil},
+		{"all resources, and no subresource", plain, []arv1.RuleWithOperations{rule("*", "*", "*", "*")}, []string{debug, eviction}},
 		{"another version", ours(rule("CREATE", "stellar.org", "v1alpha1", "stellarnodes")), []arv1.RuleWithOperations{rule("CREATE", "stellar.org", "v1", "stellarnodes")},
 			[]string{"match has what the module is not for: CREATE stellarnodes.v1.stellar.org", "match leaves out what the module is for: CREATE stellarnodes.v1alpha1.stellar.org"}},
 		{"others", ours(pods), []arv1.RuleWithOperations{rule("CREATE", "", "v1", "services")},
@@ -88,11 +98,11 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 			[]string{"match leaves out what the module is for: CREATE b.v1; CREATE c.v1; CREATE d.v1; CREATE e.v1; CREATE f.v1; CREATE g.v1; CREATE h.v1; CREATE i.v1; and 1 more"}},
 		{"more than are compared", ours(pods), []arv1.RuleWithOperations{many}, []string{"match or the module has too many operations and resources to compare them"}},
 		{"what is no metadata", withSection(plain, abi.MetadataSection, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty"}},
+			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty", debug}},
 		{"a Kubewarden policy", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":`+kubewarden+`}`), []arv1.RuleWithOperations{rule("CREATE,DELETE", "", "v1", "pods")},
-			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1"}},
+			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1", eviction}},
 		{"a Kubewarden policy with rules of another form", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":"all"}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule"}},
+			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(test.module)}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -149,6 +150,114 @@ func TestGuestsThatMutateAgainstTheRules(t *testing.T) {
 		r := requestOf("")
 		r.Object.Raw = nil
 		compare(t, denied(500, "InternalError", `plugin "rulebreaker": changes the object of a request that has none`), e.Mutate(t.Context(), r))
+	})
+}
+
+// A request in a version that the rules of a policy do not name does not pass it unseen.
+func TestMatchOfOtherVersions(t *testing.T) {
+	request := func(resource, version, group string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+		r := requestOf(`{"metadata":{"labels":{"app":"web"}}}`)
+		r.Resource = metav1.GroupVersionResource{Group: group, Version: version, Resource: resource}
+		for _, c := range change {
+			c(r)
+		}
+		return r
+	}
+	hpa := func(version string, change ...func(*admissionv1.AdmissionRequest)) *admissionv1.AdmissionRequest {
+		return request("horizontalpodautoscalers", version, "autoscaling", change...)
+	}
+	rules := func(operations, group, versions, resources string) admission.Match {
+		r := rule(operations, group, "", resources)
+		r.APIVersions = strings.Split(versions, ",")
+		return admission.Match{Rules: []arv1.RuleWithOperations{r}}
+	}
+	v2 := rules("CREATE,UPDATE", "autoscaling", "v2", "horizontalpodautoscalers")
+	with := func(m admission.Match, change func(*admission.Match)) admission.Match {
+		change(&m)
+		return m
+	}
+	const refused = `policy "p": match: the request is for `
+	const advice = ": name the same versions in the webhook configuration, and the API server converts"
+	for _, test := range []struct {
+		name    string
+		match   admission.Match
+		request *admissionv1.AdmissionRequest
+		// want is the message of a failure, "asked" or "".
+		want string
+	}{
+		{"the version that the rules name", v2, hpa("v2"), "asked"},
+		{"another version", v2, hpa("v1"), refused + "horizontalpodautoscalers of autoscaling/v1, and the rules name autoscaling/v2" + advice},
+		{"the version into which the API server has converted", v2, hpa("v2", func(r *admissionv1.AdmissionRequest) {
+			r.RequestResource = &metav1.GroupVersionResource{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}
+		}), "asked"},
+		{"another version, into which the API server has converted", v2, hpa("v1", func(r *admissionv1.AdmissionRequest) {
+			r.RequestResource = &metav1.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
+		}), refused + "horizontalpodautoscalers of autoscaling/v1, and the rules name autoscaling/v2" + advice},
+		{"another version, and both are named", rules("CREATE", "autoscaling", "v2,v1", "horizontalpodautoscalers"), hpa("v1"), "asked"},
+		{"another version, and all are named", rules("CREATE", "autoscaling", "*", "horizontalpodautoscalers"), hpa("v1"), "asked"},
+		{"another version, to match exactly", with(v2, func(m *admission.Match) { m.MatchPolicy = arv1.Exact }), hpa("v1"), ""},
+		{"another version, to match equivalents", with(v2, func(m *admission.Match) { m.MatchPolicy = arv1.Equivalent }), hpa("v1"), refused + "horizontalpodautoscalers of autoscaling/v1, and the rules name autoscaling/v2" + advice},
+		{"another version of another operation", v2, hpa("v1", func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }), ""},
+		{"another version of a subresource", rules("UPDATE", "apps", "v1,v1beta2", "deployments/scale"), request("deployments", "v2", "apps", func(r *admissionv1.AdmissionRequest) {
+			r.SubResource, r.Operation = "scale", admissionv1.Update
+		}), refused + "deployments/scale of apps/v2, and the rules name apps/v1, apps/v1beta2" + advice},
+		{"another version of a subresource that is not named", v2, hpa("v1", func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }), ""},
+		{"another version of an object that the selector leaves out", with(v2, func(m *admission.Match) {
+			m.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+		}), hpa("v1"), ""},
+		{"another version of an object that the selector chooses", with(v2, func(m *admission.Match) {
+			m.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		}), hpa("v1"), refused + "horizontalpodautoscalers of autoscaling/v1, and the rules name autoscaling/v2" + advice},
+		{"another group with the same objects", rules("*", "", "v1", "events"), request("events", "v1", "events.k8s.io"), refused + "events of events.k8s.io/v1, and the rules name v1" + advice},
+		{"another group with the same objects, in the other direction", rules("*", "events.k8s.io", "*", "events"), request("events", "v1", ""), refused + "events of v1, and the rules name events.k8s.io/*" + advice},
+		{"a group that served the same objects in old minors", rules("*", "extensions", "v1beta1", "ingresses"), request("ingresses", "v1", "networking.k8s.io"), refused + "ingresses of networking.k8s.io/v1, and the rules name extensions/v1beta1" + advice},
+		{"another group with other objects of the same name", rules("*", "", "v1", "pods"), request("pods", "v1beta1", "metrics.k8s.io"), ""},
+		{"one rule of two names the version", admission.Match{Rules: append(v2.Rules[:1:1], rules("*", "autoscaling", "v1", "*").Rules...)}, hpa("v1"), "asked"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := script(t, "p", `{"warning":"asked"}`, func(c *admission.PluginConfig) { c.Match = test.match })
+			got := admission.NewEngine(p).Validate(t.Context(), test.request)
+			switch test.want {
+			case "asked", "":
+				if asked := len(got.Warnings) == 1; asked != (test.want == "asked") || !got.Allowed {
+					t.Errorf("asked is %t, answer %+v", asked, got)
+				}
+			default:
+				compare(t, denied(500, "InternalError", test.want), got)
+			}
+			e := admission.Evaluate(t.Context(), p, test.request, false)
+			if err := fmt.Sprint(e.Err); strings.HasPrefix(test.want, refused) != (err == test.want) || e.Unmatched != (test.want == "") {
+				t.Errorf("evaluation is %+v", e)
+			}
+		})
+	}
+	t.Run("the failure policy decides", func(t *testing.T) {
+		p := script(t, "p", "", func(c *admission.PluginConfig) { c.Match, c.FailurePolicy = v2, host.Ignore })
+		got := admission.NewEngine(p).Validate(t.Context(), hpa("v1"))
+		if !got.Allowed || len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], refused) || !strings.HasSuffix(got.Warnings[0], "(ignored)") {
+			t.Errorf("answer is %+v", got)
+		}
+	})
+	t.Run("a policy that could not be loaded fails on other versions too", func(t *testing.T) {
+		p, err := admission.Unavailable("p", admission.PolicyRules{Match: v2}, false, errors.New("no module"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := admission.NewEngine(p).Validate(t.Context(), hpa("v1")); got.Allowed {
+			t.Errorf("answer is %+v", got)
+		}
+	})
+	t.Run("mistakes", func(t *testing.T) {
+		m := admission.Match{MatchPolicy: "Similar", Rules: rules("*", "*", "v1", "pods").Rules}
+		err := (&admission.PolicyRules{Match: m}).Check()
+		want := `match.matchPolicy is "Similar", want Equivalent or Exact` + "\n" + `match.rules[0] has some versions of all groups: name the groups, or all versions, or set matchPolicy: Exact`
+		if err == nil || err.Error() != want {
+			t.Errorf("error is %v\nwant %s", err, want)
+		}
+		m.MatchPolicy = arv1.Exact
+		if err := (&admission.PolicyRules{Match: m}).Check(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -41,8 +41,8 @@ type Metadata struct {
 	// refuses a guest that names a field which it does not grant.
 	Decides []string `json:"decides,omitempty"`
 	// Matches are the operations and resources that an admission plugin is for; none
-	// declares nothing. A host warns if its configuration sends the plugin others, or
-	// not all of these.
+	// declares nothing. A host warns if its configuration sends the plugin others, other
+	// versions included, or not all of these.
 	Matches []Rule `json:"matches,omitempty"`
 	// SDK is the module of the SDK and its version.
 	SDK string `json:"sdk,omitempty"`

@@ -291,8 +291,11 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 		if t == nil {
 			t = &target{resource: o.Resource, kind: o.Kind, namespaced: o.Namespaced}
 			for _, p := range r.policies {
-				if p.skipped == nil && p.failure == nil && p.Matches("CREATE", o.Resource, o.Namespaced) {
-					t.policies = append(t.policies, p)
+				if p.skipped != nil || p.failure != nil {
+					continue
+				}
+				if matches, err := p.Matches("CREATE", o.Resource, o.Namespaced); matches {
+					t.add(p, err)
 				}
 			}
 			byResource[o.Resource] = t
@@ -509,6 +512,10 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 	if p.Mutates && e.Err == nil && e.Allowed && !e.Unmatched {
 		e = admission.Evaluate(ctx, p.policy, request, true)
 		volatile = volatile || e.Volatile
+	}
+	if err := t.refused[p]; err != nil && e.Err == nil && !e.Unmatched {
+		// Evaluate knows the rules of the configuration, and not those that a module declares.
+		e.Err = fmt.Errorf("policy %q: %w", p.Name, err)
 	}
 	f := finding{policy: p.id, uid: o.uid, since: r.start.Unix(), again: volatile}
 	switch {

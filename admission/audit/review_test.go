@@ -2,14 +2,19 @@ package audit_test
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/audit"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )
 
 func given(objects ...string) iter.Seq2[audit.Object, error] {
@@ -75,5 +80,79 @@ off     Protect  0     0     0     0      it is disabled
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+// hpas is the resource of autoscalers in a version.
+func hpas(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "autoscaling", Version: version, Resource: "horizontalpodautoscalers"}
+}
+
+// forV2 makes a policy one of autoscaling/v2: by its rules, or by what its module declares.
+func forV2(t *testing.T, declared bool) func(*admission.PluginConfig) {
+	return func(c *admission.PluginConfig) {
+		c.Match.Rules = rules("CREATE", "autoscaling", "horizontalpodautoscalers")
+		c.Match.Rules[0].APIVersions = []string{"v2"}
+		if !declared {
+			return
+		}
+		c.Match.Rules = nil
+		module, err := c.Source.Fetch(t.Context())
+		if err == nil {
+			module, err = metadata.Add(module, &metadata.Metadata{ABI: 1, Matches: []metadata.Rule{{
+				Operations: []string{"CREATE"}, APIGroups: []string{"autoscaling"}, APIVersions: []string{"v2"}, Resources: []string{"horizontalpodautoscalers"},
+			}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Source = host.Bytes(module)
+	}
+}
+
+// TestObjectsOfOtherVersions holds that an object in a version that a policy does not name is a
+// finding, and that a cluster which serves that version is asked for it.
+func TestObjectsOfOtherVersions(t *testing.T) {
+	served := func(version string) *listserver.Resource {
+		return &listserver.Resource{GroupVersionResource: hpas(version), Kind: "HorizontalPodAutoscaler", Namespaced: true, N: 1, Object: func(dst []byte, _, _ int) []byte {
+			return fmt.Appendf(dst, `{"metadata":{%%s,"name":"web","namespace":"shop","annotations":{"deny":"as %s"}}}`, version)
+		}}
+	}
+	const failed = `error shop/web p: policy "p": `
+	const refused = "the request is for horizontalpodautoscalers of autoscaling/v1, and the rules name autoscaling/v2: name the same versions in the webhook configuration, and the API server converts"
+	for _, test := range []struct {
+		name     string
+		declared bool
+		want     string
+	}{
+		{"rules", false, failed + "match: " + refused},
+		{"what the module declares", true, failed + refused},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for name, c := range map[string]struct {
+				served []*listserver.Resource
+				want   string
+			}{
+				"the cluster serves another version": {[]*listserver.Resource{served("v1")}, test.want},
+				"the cluster serves both":            {[]*listserver.Resource{served("v1"), served("v2")}, "fail shop/web p: as v2"},
+			} {
+				a := auditor(t, cluster(t, listserver.New(c.served...)), nil, scripted(t, "p", forV2(t, test.declared)))
+				if diff := cmp.Diff([]string{c.want}, lines(run(t, a))); diff != "" {
+					t.Errorf("%s: findings (-want +got):\n%s", name, diff)
+				}
+			}
+			for version, want := range map[string]string{"v1": test.want, "v2": "fail shop/web p: no"} {
+				a := auditor(t, nil, nil, scripted(t, "p", forV2(t, test.declared)))
+				result, err := a.Review(t.Context(), func(yield func(audit.Object, error) bool) {
+					yield(audit.Object{Resource: hpas(version), Kind: "HorizontalPodAutoscaler", Namespaced: true, JSON: []byte(`{"metadata":{"namespace":"shop","name":"web","annotations":{"deny":"no"}}}`)}, nil)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff([]string{want}, lines(result)); diff != "" {
+					t.Errorf("a file with %s: findings (-want +got):\n%s", version, diff)
+				}
+			}
+		})
 	}
 }

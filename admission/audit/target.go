@@ -25,6 +25,22 @@ type target struct {
 	dropStatus, watch bool
 	// policies are those that are asked about the objects.
 	policies []*asked
+	// refused has the policies that are for other versions of the resource, with why they
+	// fail on its objects.
+	refused map[*asked]error
+}
+
+// add makes the target one of a policy. refused is why the policy fails on its objects, nil
+// if it does not.
+func (t *target) add(p *asked, refused error) {
+	t.policies = append(t.policies, p)
+	if refused == nil {
+		return
+	}
+	if t.refused == nil {
+		t.refused = map[*asked]error{}
+	}
+	t.refused[p] = refused
 }
 
 func (t *target) gvk() schema.GroupVersionKind { return t.resource.GroupVersion().WithKind(t.kind) }
@@ -99,35 +115,49 @@ var twins = map[schema.GroupResource]schema.GroupResource{
 	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
 }
 
+// stored returns the resource under which the objects of a resource are known: equal for
+// two that have the same objects.
+func stored(gr schema.GroupResource) schema.GroupResource {
+	if twin, ok := twins[gr]; ok {
+		return twin
+	}
+	return gr
+}
+
 // targets returns which resources are audited by which policies. Each policy is asked about
-// a resource once, in the first version that its rules match. It sets why a policy is asked
-// about nothing.
+// a resource once, in the first version that its rules name. If the cluster serves none of
+// those, the policy fails on the objects. It sets why a policy is asked about nothing.
 func targets(resources []served, status map[schema.GroupVersionResource]bool, policies []*asked) (all []*target) {
 	byResource := map[schema.GroupVersionResource]*target{}
 	for _, p := range policies {
 		if p.skipped != nil || p.failure != nil {
 			continue
 		}
-		seen, found := map[schema.GroupResource]bool{}, false
-		for i := range resources {
-			r := &resources[i]
-			gr := r.gvr.GroupResource()
-			if seen[gr] || !p.Matches(admissionv1.Create, r.gvr, r.Namespaced) || !p.names(gr) {
-				continue
+		seen := map[schema.GroupResource]bool{}
+		choose := func(refused bool) {
+			for i := range resources {
+				r := &resources[i]
+				gr := r.gvr.GroupResource()
+				if seen[stored(gr)] || !p.names(gr) {
+					continue
+				}
+				matches, err := p.Matches(admissionv1.Create, r.gvr, r.Namespaced)
+				if !matches || refused != (err != nil) {
+					continue
+				}
+				seen[stored(gr)] = true
+				t := byResource[r.gvr]
+				if t == nil {
+					t = &target{resource: r.gvr, kind: r.Kind, namespaced: r.Namespaced, dropStatus: status[r.gvr], watch: slices.Contains(r.Verbs, "watch")}
+					byResource[r.gvr] = t
+					all = append(all, t)
+				}
+				t.add(p, err)
 			}
-			if twin, ok := twins[gr]; ok && seen[twin] {
-				continue
-			}
-			seen[gr], found = true, true
-			t := byResource[r.gvr]
-			if t == nil {
-				t = &target{resource: r.gvr, kind: r.Kind, namespaced: r.Namespaced, dropStatus: status[r.gvr], watch: slices.Contains(r.Verbs, "watch")}
-				byResource[r.gvr] = t
-				all = append(all, t)
-			}
-			t.policies = append(t.policies, p)
 		}
-		if !found {
+		choose(false)
+		choose(true)
+		if len(seen) == 0 {
 			p.skipped = errNothingServed
 		}
 	}

@@ -139,14 +139,14 @@ func TestMatchThatDiffersIsTold(t *testing.T) {
 	if err := f.Load(t.Context(), spec("CREATE"), module); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.List()[0].Warnings; len(got) != 0 || strings.Contains(log.String(), "differs") {
+	if got := f.List()[0].Warnings; len(got) != 0 || strings.Contains(log.String(), "may not be what is meant") {
 		t.Errorf("warnings are %q, log is %s", got, &log)
 	}
 	if err := f.Load(t.Context(), spec("CREATE, DELETE"), module); err != nil {
 		t.Fatal(err)
 	}
 	const want = "match has what the module is not for: DELETE pods.v1"
-	if got := f.List()[0].Warnings; len(got) != 1 || got[0] != want || !strings.Contains(log.String(), `level=WARN msg="match differs from what the module is for" policy=p warning="`+want+`"`) {
+	if got := f.List()[0].Warnings; len(got) != 2 || got[0] != want || !strings.Contains(log.String(), `level=WARN msg="match may not be what is meant" policy=p warning="`+want+`"`) {
 		t.Errorf("warnings are %q, log is %s", got, &log)
 	}
 	if got := f.ask("Pod"); got != "p" {

@@ -386,7 +386,7 @@ func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old
 // warn logs what is odd about a policy that comes into service.
 func (m *Manager) warn(policy admission.Policy) {
 	for _, warning := range admission.Describe(policy).MatchWarnings {
-		m.log(slog.LevelWarn, "match differs from what the module is for", "policy", policy.Name(), "warning", warning)
+		m.log(slog.LevelWarn, "match may not be what is meant", "policy", policy.Name(), "warning", warning)
 	}
 }
 

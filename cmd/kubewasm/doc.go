@@ -81,7 +81,8 @@
 // The directive matches names the operations and the resources that an admission plugin
 // is written for. A resource is written as for kubectl, with or without its version:
 // stellarnodes.v1alpha1.stellar.org. A server warns if it is configured to ask the plugin
-// about other resources, or not about all of these.
+// about other resources or versions, or not about all of these. A version is that of the
+// objects that the plugin reads: an audit lists them in it.
 //
 // Build then loads the module once, and fails if it registers no plugin. It refuses
 // programs that compile and do not work: a method that has the name of an extension point

@@ -458,6 +458,11 @@ func TestManifests(t *testing.T) {
 	if err != nil || !strings.Contains(string(runtime), `required_plugins = ["kubewasm"]`) || !strings.Contains(string(runtime), `"kubewasm.dev/tolerate-no-agent"`) {
 		t.Errorf("the runtime's configuration is %s, error %v", runtime, err)
 	}
+	// Without a guard whoever creates a pod has it start without the agent.
+	guard, err := os.ReadFile("deploy/tolerate-no-agent.yaml")
+	if err != nil || strings.Count(string(guard), "'kubewasm.dev/tolerate-no-agent' in ") != 2 {
+		t.Errorf("the policy that guards the annotation is %s, error %v", guard, err)
+	}
 	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
 	if err != nil || !selector.Matches(labels.Set(daemon.Spec.Template.Labels)) {
 		t.Errorf("the selector does not match the template: %v", err)

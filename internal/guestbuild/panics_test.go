@@ -114,7 +114,7 @@ func TestMetadataOfEachLanguage(t *testing.T) {
 			var matches []string
 			for _, operation := range []string{"CREATE", "UPDATE"} {
 				for _, resource := range []string{
-					"/pods", "/pods/ephemeralcontainers", "/replicationcontrollers", "/podtemplates",
+					"/pods", "/pods/ephemeralcontainers", "/pods/status", "/replicationcontrollers", "/podtemplates",
 					"apps/deployments", "apps/replicasets", "apps/statefulsets", "apps/daemonsets", "batch/jobs", "batch/cronjobs",
 				} {
 					matches = append(matches, operation+" "+resource)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission/field"
 )
 
-//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers replicationcontrollers podtemplates
+//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers pods/status replicationcontrollers podtemplates
 //kubewasm:matches CREATE,UPDATE deployments.apps replicasets.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch
 
 type policy struct {

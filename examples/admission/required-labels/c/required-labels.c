@@ -4,7 +4,7 @@
 #include <kubewasm/batch/batch.h>
 
 //kubewasm:name required-labels
-//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers replicationcontrollers podtemplates
+//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers pods/status replicationcontrollers podtemplates
 //kubewasm:matches CREATE,UPDATE deployments.apps replicasets.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch
 
 static kw_strs labels;     // Keys that every Pod must have.

@@ -54,7 +54,7 @@ impl Policy {
 kubewasm::plugin! {
     Policy: Validate;
     matches = [
-        "CREATE,UPDATE pods pods/ephemeralcontainers replicationcontrollers podtemplates",
+        "CREATE,UPDATE pods pods/ephemeralcontainers pods/status replicationcontrollers podtemplates",
         "CREATE,UPDATE deployments.apps replicasets.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch",
     ];
 }

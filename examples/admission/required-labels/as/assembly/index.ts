@@ -4,7 +4,7 @@
 import { FieldError, Json, Operation, Request, Response, oldPodOf, podOf } from "kubewasm/admission";
 
 //kubewasm:name required-labels
-//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers replicationcontrollers podtemplates
+//kubewasm:matches CREATE,UPDATE pods pods/ephemeralcontainers pods/status replicationcontrollers podtemplates
 //kubewasm:matches CREATE,UPDATE deployments.apps replicasets.apps statefulsets.apps daemonsets.apps jobs.batch cronjobs.batch
 
 function hasPrefix(image: string, prefixes: string[]): bool {
