@@ -329,30 +329,6 @@ func goName(d protoreflect.Descriptor) string {
 	return name
 }
 
-// exported returns a name of protobuf or JSON as an exported one of Go.
-func exported(name string) string {
-	var b strings.Builder
-	upper := true
-	for _, r := range name {
-		switch {
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			upper = true
-			continue
-		case upper:
-			if b.Len() == 0 && unicode.IsDigit(r) {
-				b.WriteByte('X')
-			}
-			r = unicode.ToUpper(r)
-			upper = false
-		}
-		b.WriteRune(r)
-	}
-	if b.Len() == 0 {
-		return "X"
-	}
-	return b.String()
-}
-
 func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
 	for i := range list.Len() {
 		r.enum(list.Get(i))

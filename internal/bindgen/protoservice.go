@@ -76,7 +76,7 @@ func (r *protoReader) method(d protoreflect.MethodDescriptor, messages map[strin
 		r.mistake("%s: calls of guests do not stream", d.FullName())
 		return nil
 	}
-	m := &Method{Name: exported(string(d.Name())), Doc: doc(d), Grant: serviceschema.Grant(d), Request: goName(d.Input()), Response: goName(d.Output())}
+	m := &Method{Name: exported(string(d.Name())), Wire: string(d.Name()), Doc: doc(d), Grant: serviceschema.Grant(d), Request: goName(d.Input()), Response: goName(d.Output())}
 	for _, of := range []protoreflect.MessageDescriptor{d.Input(), d.Output()} {
 		if messages[goName(of)] == nil || r.external(of) {
 			r.mistake("%s: a plugin is not called with %s alone: make it a field of a message", d.FullName(), of.FullName())
