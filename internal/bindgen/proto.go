@@ -1,13 +1,16 @@
 package bindgen
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -103,6 +106,9 @@ func Proto(ctx context.Context, c ProtoConfig) (*Package, error) {
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: r.open}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
+	if err := r.checkSources(); err != nil {
+		return nil, fmt.Errorf("compile %s: %w", c.File, err)
+	}
 	files, err := compiler.Compile(ctx, c.File)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", c.File, err)
@@ -125,12 +131,16 @@ type protoReader struct {
 	filesOfOthers map[string]protoreflect.FileDescriptor
 }
 
-// open opens a .proto file.
+// open opens a .proto file. Its name may be that of an import, which stays within the
+// directories.
 func (r *protoReader) open(name string) (io.ReadCloser, error) {
+	if name != r.config.File && (!fs.ValidPath(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })) {
+		return nil, fmt.Errorf("%.60q is no path of a file within a directory of -I", name)
+	}
 	for _, dir := range r.config.Dirs {
-		f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+		text, err := ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		if err == nil || !errors.Is(err, os.ErrNotExist) {
-			return f, err
+			return io.NopCloser(bytes.NewReader(text)), err
 		}
 	}
 	if r.config.Find == nil || !strings.Contains(path.Dir(name), ".") {
@@ -140,7 +150,8 @@ func (r *protoReader) open(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(filepath.Join(dir, path.Base(name)))
+	text, err := ReadFile(filepath.Join(dir, path.Base(name)))
+	return io.NopCloser(bytes.NewReader(text)), err
 }
 
 // goSource returns the Go types beside a .proto file, nil if there are none.
@@ -221,6 +232,9 @@ func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field,
 		Name: exported(string(fd.Name())), JSONName: fd.JSONName(), Doc: doc(fd), Number: uint32(fd.Number()),
 		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(),
 	}
+	if !tagNameRE.MatchString(f.JSONName) {
+		return nil, fmt.Errorf("json_name %.60q: want letters, digits and punctuation that a tag of a Go struct can have", f.JSONName)
+	}
 	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
 		f.Oneof = string(one.Name())
 	}
@@ -247,6 +261,9 @@ func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field,
 	f.Type = t
 	return f, err
 }
+
+// tagNameRE matches the names that package encoding/json takes from tags.
+var tagNameRE = regexp.MustCompile(`^[\p{L}\p{Nd}!#$%&()*+\-./:;<=>?@\[\]^_{|}~ ]+$`)
 
 var kinds = map[protoreflect.Kind]Kind{
 	protoreflect.StringKind: String, protoreflect.BytesKind: Bytes, protoreflect.BoolKind: Bool,

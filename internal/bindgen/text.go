@@ -204,14 +204,14 @@ var goPredeclared = strings.Fields("any append bool byte cap clear close compara
 
 var identifierRE = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// importPathRE is what an import path may consist of, that of a module of Rust or AssemblyScript
+// importPathRE matches what an import path may consist of, that of a module of Rust or AssemblyScript
 // among them: nothing of it is read as anything else, in a literal, a path of Rust, or as an
 // argument of a command.
 var importPathRE = regexp.MustCompile(`^[A-Za-z0-9_.~@/:][A-Za-z0-9_.~@/:+-]*$`)
 
 // CheckImportPath returns an error if a text, which may be foreign, is no import path.
 func CheckImportPath(path string) error {
-	if !importPathRE.MatchString(path) || strings.Contains(path, "...") || len(path) > 500 {
+	if !importPathRE.MatchString(path) || strings.Contains(path, "...") || strings.HasSuffix(path, ".go") || len(path) > 500 {
 		return fmt.Errorf("%.60q is no import path", path)
 	}
 	return nil

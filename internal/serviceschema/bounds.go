@@ -2,6 +2,8 @@ package serviceschema
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -91,53 +93,72 @@ func checkSet(set *descriptorpb.FileDescriptorSet) error {
 	return c.err
 }
 
-// checkImports bounds the ways along public imports: package protodesc walks each of them anew,
-// of which k files that import two others each have 2^k.
+// checkImports bounds the ways along the imports of a set.
 func checkImports(set *descriptorpb.FileDescriptorSet) error {
-	files := map[string]*descriptorpb.FileDescriptorProto{}
+	imports := Imports{}
 	for _, f := range set.File {
-		files[f.GetName()] = f
+		public := map[int32]bool{}
+		for _, i := range f.PublicDependency {
+			public[i] = true
+		}
+		var all FileImports
+		for i, name := range f.Dependency {
+			all = all.Add(name, public[int32(i)])
+		}
+		imports[f.GetName()] = all
 	}
+	return imports.Check()
+}
+
+// Imports are the imports of files, by their names.
+type Imports map[string]FileImports
+
+// FileImports are the imports of a file.
+type FileImports struct{ all, public []string }
+
+// Add returns the imports with one more.
+func (f FileImports) Add(name string, public bool) FileImports {
+	f.all = append(f.all, name)
+	if public {
+		f.public = append(f.public, name)
+	}
+	return f
+}
+
+// Check bounds the ways along public imports: package protodesc and compilers walk each of them
+// anew, of which k files that import two others each have 2^k.
+func (f Imports) Check() error {
 	ways := map[string]int{}
-	var count func(f *descriptorpb.FileDescriptorProto) (int, error)
-	count = func(f *descriptorpb.FileDescriptorProto) (int, error) {
-		if n, ok := ways[f.GetName()]; ok && n < 0 {
-			return 0, fmt.Errorf("file %q imports itself", f.GetName())
+	var count func(name string) (int, error)
+	count = func(name string) (int, error) {
+		if n, ok := ways[name]; ok && n < 0 {
+			return 0, fmt.Errorf("file %.60q imports itself", name)
 		} else if ok {
 			return n, nil
 		}
-		ways[f.GetName()] = -1
+		ways[name] = -1
 		n := 0
-		for _, i := range f.PublicDependency {
-			if i < 0 || int(i) >= len(f.Dependency) {
-				continue // Package protodesc refuses it.
+		for _, imported := range f[name].public {
+			more, err := count(imported)
+			if err != nil {
+				return 0, err
 			}
-			n++
-			if imported := files[f.Dependency[i]]; imported != nil {
-				more, err := count(imported)
-				if err != nil {
-					return 0, err
-				}
-				n += more
-			}
-			if n > maxImports {
-				return 0, fmt.Errorf("public imports of file %q are reached in more than %d ways", f.GetName(), maxImports)
+			if n += 1 + more; n > maxImports {
+				return 0, fmt.Errorf("public imports of file %.60q are reached in more than %d ways", name, maxImports)
 			}
 		}
-		ways[f.GetName()] = n
+		ways[name] = n
 		return n, nil
 	}
 	total := 0
-	for _, f := range set.File {
-		for _, name := range f.Dependency {
-			if imported := files[name]; imported != nil {
-				n, err := count(imported)
-				if err != nil {
-					return err
-				}
-				if total += 1 + n; total > maxImports {
-					return fmt.Errorf("imports are reached in more than %d ways", maxImports)
-				}
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		for _, imported := range f[name].all {
+			n, err := count(imported)
+			if err != nil {
+				return err
+			}
+			if total += 1 + n; total > maxImports {
+				return fmt.Errorf("imports are reached in more than %d ways", maxImports)
 			}
 		}
 	}

@@ -1,0 +1,5 @@
+package bindgen_test
+
+import "testing"
+
+func compileHostile(t *testing.T, place, text string) {}
