@@ -59,6 +59,8 @@ type Message struct {
 	Read, Written bool
 	// Resource is set if the message stands for a custom resource.
 	Resource *serviceschema.Resource
+	// At is the place in the source, for errors.
+	At string
 }
 
 // Field is a field of a message.
@@ -74,6 +76,8 @@ type Field struct {
 	Inlined bool
 	// Oneof is the name of the oneof that the field belongs to, empty if there is none.
 	Oneof string
+	// At is the place in the source, for errors.
+	At string
 }
 
 // Type is the type of a field, an element or a value of a map.
@@ -127,10 +131,10 @@ const (
 	ObjectKind
 )
 
-// Enum is an enumeration of protobuf.
+// Enum is an enumeration of protobuf. At is its place in the source.
 type Enum struct {
-	Name, Doc string
-	Values    []EnumValue
+	Name, Doc, At string
+	Values        []EnumValue
 }
 
 // EnumValue is a value of an enumeration.

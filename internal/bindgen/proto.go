@@ -2,6 +2,7 @@ package bindgen
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,9 +182,14 @@ func (r *protoReader) read() (*Package, error) {
 	if source != nil {
 		r.out.Constants = source.constants
 	}
+	if r.file.Extensions().Len() != 0 {
+		x := r.file.Extensions().Get(0)
+		r.mistake("%s: %s: extensions are not read", at(x), x.FullName())
+	}
 	r.messages(r.file.Messages())
 	r.enums(r.file.Enums())
 	r.readOthers()
+	r.checkNames()
 	r.services()
 	return &r.out, errors.Join(r.errs...)
 }
@@ -204,7 +210,10 @@ func (r *protoReader) messages(list protoreflect.MessageDescriptors) {
 }
 
 func (r *protoReader) message(m protoreflect.MessageDescriptor) {
-	out := &Message{Name: goName(m), Doc: doc(m)}
+	out := &Message{Name: goName(m), Doc: doc(m), At: at(m)}
+	if m.ExtensionRanges().Len() != 0 || m.Extensions().Len() != 0 {
+		r.mistake("%s: %s: extensions are not read", at(m), m.FullName())
+	}
 	var fields map[uint32]goField
 	source := r.goSource(r.file)
 	if source != nil {
@@ -216,7 +225,7 @@ func (r *protoReader) message(m protoreflect.MessageDescriptor) {
 		fd := m.Fields().Get(i)
 		f, err := r.field(fd, fields[uint32(fd.Number())])
 		if err != nil {
-			r.errs = append(r.errs, fmt.Errorf("%s: %w", fd.FullName(), err))
+			r.errs = append(r.errs, fmt.Errorf("%s: %s: %w", at(fd), fd.FullName(), err))
 			continue
 		}
 		if f.Number == 1 && f.JSONName == "metadata" && f.Type.Name == "ObjectMeta" {
@@ -230,7 +239,10 @@ func (r *protoReader) message(m protoreflect.MessageDescriptor) {
 func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field, error) {
 	f := &Field{
 		Name: exported(string(fd.Name())), JSONName: fd.JSONName(), Doc: doc(fd), Number: uint32(fd.Number()),
-		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(),
+		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(), At: at(fd),
+	}
+	if err := honoured(fd); err != nil {
+		return nil, err
 	}
 	if !tagNameRE.MatchString(f.JSONName) {
 		return nil, fmt.Errorf("json_name %.60q: want letters, digits and punctuation that a tag of a Go struct can have", f.JSONName)
@@ -353,7 +365,7 @@ func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
 }
 
 func (r *protoReader) enum(e protoreflect.EnumDescriptor) {
-	out := &Enum{Name: goName(e), Doc: doc(e)}
+	out := &Enum{Name: goName(e), Doc: doc(e), At: at(e)}
 	prefix := screaming(string(e.Name())) + "_"
 	for j := range e.Values().Len() {
 		v := e.Values().Get(j)
@@ -377,6 +389,35 @@ func screaming(name string) string {
 	return b.String()
 }
 
+// doc returns the comment in front of a declaration, or else the one behind it.
 func doc(d protoreflect.Descriptor) string {
-	return d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+	location := d.ParentFile().SourceLocations().ByDescriptor(d)
+	text := cmp.Or(location.LeadingComments, location.TrailingComments)
+	if options, ok := d.Options().(interface{ GetDeprecated() bool }); ok && options.GetDeprecated() {
+		text = strings.TrimSpace(text) + "\n\n" + deprecated
+	}
+	return text
+}
+
+// at returns the place of a declaration, as compilers write it.
+func at(d protoreflect.Descriptor) string {
+	location := d.ParentFile().SourceLocations().ByDescriptor(d)
+	if location.Path == nil && location.EndLine == 0 {
+		return d.ParentFile().Path() // A standard import.
+	}
+	return fmt.Sprintf("%s:%d:%d", d.ParentFile().Path(), location.StartLine+1, location.StartColumn+1)
+}
+
+// honoured returns an error for a field with properties of proto2 and editions that views and
+// structs do not have.
+func honoured(fd protoreflect.FieldDescriptor) error {
+	switch {
+	case fd.Cardinality() == protoreflect.Required:
+		return errors.New("required fields are not checked: make it optional")
+	case fd.HasDefault():
+		return fmt.Errorf("defaults are not honoured: leave [default = %v] to the code", fd.Default())
+	case fd.Kind() == protoreflect.EnumKind && !fd.IsList() && fd.Default().Enum() != 0:
+		return fmt.Errorf("its default is not 0, as that of %s: give it a first value of 0", fd.Enum().FullName())
+	}
+	return nil
 }

@@ -504,19 +504,26 @@ func (w *writer) constants(g ConstantGroup) {
 // comment returns a comment that begins with name and goes on with the first sentence of the
 // source's comment, or with otherwise.
 func comment(name, otherwise, source string) string {
-	s := sentence(source)
-	if s == "" {
-		return wrap(name + " " + otherwise)
+	s, old := strings.CutSuffix(sentence(source), deprecated)
+	behind := ""
+	if old {
+		behind = "//\n" + wrap(deprecated)
 	}
-	first, rest, _ := strings.Cut(s, " ")
+	first, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
 	if strings.EqualFold(strings.Trim(first, "`'\":,"), name) && rest != "" {
-		return wrap(name + " " + rest)
+		return wrap(name+" "+rest) + behind
 	}
-	return wrap(name + " " + otherwise + " " + s)
+	return wrap(name+" "+otherwise+" "+s) + behind
 }
 
-// sentence returns the first sentence of a comment.
+// deprecated is the paragraph behind the documentation of what the source marks as deprecated.
+const deprecated = "Deprecated: the source marks it so."
+
+// sentence returns the first sentence of a comment, and that it is deprecated.
 func sentence(text string) string {
+	if rest, old := strings.CutSuffix(text, deprecated); old {
+		return strings.TrimSpace(sentence(rest) + " " + deprecated)
+	}
 	var words []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

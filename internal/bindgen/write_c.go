@@ -107,9 +107,13 @@ func (w *cWriter) message(pkg, name string) string {
 
 // cComment returns the first sentence of a text as a comment.
 func cComment(doc string) string {
+	doc, old := strings.CutSuffix(doc, deprecated)
 	doc = plain(doc)
 	if i := strings.Index(doc, ". "); i >= 0 {
 		doc = doc[:i+1]
+	}
+	if old {
+		doc = strings.TrimSpace(doc + " " + deprecated)
 	}
 	if doc == "" {
 		return ""
