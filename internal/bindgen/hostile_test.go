@@ -216,7 +216,7 @@ var escapes = map[string]*regexp.Regexp{
 func skeleton(language, text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "//go:") || strings.HasPrefix(line, "//line") || strings.HasPrefix(line, "#") {
+		if strings.HasPrefix(line, "//go:") || strings.HasPrefix(line, "//line") || strings.HasPrefix(line, "#") || strings.HasPrefix(strings.TrimSpace(line), "// +build") {
 			directive, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 			out = append(out, directive)
 		}

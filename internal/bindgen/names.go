@@ -30,8 +30,9 @@ type naming struct {
 	value    func(e *Enum, v *EnumValue) string
 	constant func(g *ConstantGroup, c *Constant) string
 	values   bool
-	// grouped is set if constants of a type have a scope of their own.
-	grouped bool
+	// grouped is set if constants of a type have a scope of their own, and flat if what fields
+	// make is at the top level, behind the name of the message and a _.
+	grouped, flat bool
 }
 
 // scope has the names that are taken in a part of a program.
@@ -116,7 +117,7 @@ func (n *naming) named(p *Package) (*Package, error) {
 		if m.Read && m.Written {
 			m.Builder = top.take(p.Messages[i].Name+"Value", nil)
 		}
-		m.Fields = n.fields(p, p.Messages[i], types)
+		m.Fields = n.fields(p, m.Name, p.Messages[i], types, top)
 	}
 	out.top = top
 	return &out, out.check()
@@ -136,16 +137,26 @@ func (n *naming) methods(s *Service, types map[string]string) (methods []*Method
 	return methods
 }
 
-func (n *naming) fields(p *Package, m *Message, types map[string]string) (fields []*Field) {
+func (n *naming) fields(p *Package, message string, m *Message, types map[string]string, top scope) (fields []*Field) {
 	taken := scopeOf(n.members)
 	for _, f := range m.Fields {
 		c := *f
-		c.Name = taken.take(n.field(f), func(name string) []string {
+		parts := func(name string) []string {
 			if n.parts == nil {
 				return nil
 			}
 			return n.parts(m, f, name)
-		})
+		}
+		c.Name = taken.take(n.field(f), parts)
+		if n.flat {
+			flat := func(name string) bool { return top[message+"_"+name] }
+			for flat(c.Name) || slices.ContainsFunc(parts(c.Name), flat) {
+				c.Name = taken.take(underscored(c.Name), parts)
+			}
+			for _, name := range append(parts(c.Name), c.Name) {
+				top[message+"_"+name] = true
+			}
+		}
 		if c.Type.Package == "" || c.Type.Package == p.Path {
 			c.Type.Name = renamed(types, c.Type.Name)
 		}
@@ -304,6 +315,7 @@ var cNames = naming{
 		return parts
 	},
 	members: []string{"of_proto", "of_json"},
+	flat:    true,
 	method:  func(m *Method) string { return m.Name },
 	also:    func(name string) []string { return []string{strings.ToUpper(name) + "()"} },
 	own:     func(*Service) []string { return []string{"PLUGIN()"} },

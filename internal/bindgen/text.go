@@ -57,12 +57,13 @@ func wrap(text string) string {
 	return b.String()
 }
 
-var directiveRE = regexp.MustCompile(`(?i)^kubewasm:`)
+var directiveRE = regexp.MustCompile(`(?i)^(kubewasm|\+)(:|build)`)
 
-// notDirective returns a word at the beginning of a comment. kubewasm build refuses comments that
-// look like a directive with a space.
+// notDirective returns a word at the beginning of a comment. Package format moves comments that
+// begin with +build to the top of a file, where they are constraints, and kubewasm build refuses
+// comments that look like a directive with a space.
 func notDirective(word string) string {
-	return directiveRE.ReplaceAllString(word, "kubewasm :")
+	return directiveRE.ReplaceAllString(word, "$1 $2")
 }
 
 // header returns the first line of a file that is made from a source.
