@@ -237,7 +237,7 @@ func property(f *Field) string {
 }
 
 // asKeywords are the words that are no names of properties.
-var asKeywords = strings.Fields("break case catch class const constructor continue default delete do else enum export extends false finally " +
+var asKeywords = strings.Fields("async await implements interface let package private protected public static yield break case catch class const constructor continue default delete do else enum export extends false finally " +
 	"for function if import in instanceof new null return super switch this throw true try typeof var void while with")
 
 func (w *asWriter) message(m *Message) {
