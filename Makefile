@@ -142,7 +142,7 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 	for package in $$(git grep -l 'func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
 	  for target in $$(git grep -ho 'func Fuzz[A-Za-z0-9]*' -- $$package/'*_test.go' | cut -c6-); do \
 	    echo "== $$package $$target"; \
-	    (cd $$package && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+	    (cd $$package && KUBEWASM_LANGUAGES=1 go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .) || exit 1; \
 	  done; \
 	done
 

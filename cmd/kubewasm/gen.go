@@ -75,7 +75,7 @@ func gen(ctx context.Context, t *tool, args []string) error {
 		})
 	case ".yaml", ".yml", ".json":
 		var text []byte
-		if text, err = os.ReadFile(source); err != nil {
+		if text, err = bindgen.ReadFile(source); err != nil {
 			return fmt.Errorf("gen: %w", err)
 		}
 		p, err = bindgen.CRD(bindgen.CRDConfig{
@@ -215,8 +215,13 @@ func importPath(ctx context.Context, dir string) string {
 	return path
 }
 
+// goList asks the go command for a package, whose path may be that of an import in somebody
+// else's .proto file.
 func goList(ctx context.Context, dir, format, pkg string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-find", "-e", "-f", format, pkg)
+	if err := bindgen.CheckImportPath(pkg); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "list", "-find", "-e", "-f", format, "--", pkg)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -205,5 +206,61 @@ func TestMessagesOfOtherPackagesAreImported(t *testing.T) {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("there is no %s in\n%s", want, text)
 		}
+	}
+}
+
+// TestGenRefusesHostileSources generates from files of somebody else that would become flags of a
+// command, read files outside, or keep the compiler busy for ever.
+func TestGenRefusesHostileSources(t *testing.T) {
+	t.Chdir(t.TempDir())
+	victim := filepath.Join(t.TempDir(), "victim.txt")
+	if err := os.WriteFile(victim, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll("pipe.proto", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		for _, side := range []string{"a", "b"} {
+			text := `syntax = "proto3"; message ` + fmt.Sprint(strings.ToUpper(side), i) + " {}\n"
+			if i > 0 {
+				text += fmt.Sprintf("import public \"a%d.proto\"; import public \"b%[1]d.proto\";\n", i-1)
+			}
+			if err := os.WriteFile(fmt.Sprint(side, i, ".proto"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	proto := func(text string) string { return `syntax = "proto3"; message M { string a = 1; } ` + text }
+	tests := map[string]struct{ name, text, want string }{
+		"an import that is a flag of go list":          {"x.proto", proto(`import "-debug-trace=` + victim + `/z.proto";`), "is no import path"},
+		"an import that is a pattern":                  {"x.proto", proto(`import "k8s.io/.../z.proto";`), "is no import path"},
+		"an import outside of the directories":         {"x.proto", proto(`import "../../victim.proto";`), "is no path of a file within a directory of -I"},
+		"an import with an absolute path":              {"x.proto", proto(`import "/etc/passwd";`), "is no path of a file within a directory of -I"},
+		"an import of a directory":                     {"x.proto", proto(`import "pipe.proto";`), "pipe.proto is no file"},
+		"public imports that are reached in 2^40 ways": {"x.proto", proto(`import "a39.proto"; service S { rpc A(Missing) returns (M); }`), "are reached in more than 10000 ways"},
+		"braces that nest":                             {"x.proto", proto(`option (a) = { ` + strings.Repeat("a { ", 100_000) + strings.Repeat("}", 100_001) + ";"), "braces nest more than 64 deep"},
+		"an alias that is written very often": {
+			"x.yaml", "a: &a [" + strings.Repeat("x, ", 1000) + "]\nb: &b [" + strings.Repeat("*a, ", 1000) + "]\nc: [" + strings.Repeat("*b, ", 100) + "]\n", "read x.yaml",
+		},
+		"a document that is too long": {"x.yaml", "a: " + strings.Repeat("x", 5<<20), "a document has more than 4194304 bytes"},
+		"names in names": {
+			"x.yaml", `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"names": {"kind": "K"}, "versions": [{"name": "v1", "storage": true, "schema": {"openAPIV3Schema": {"type": "object"` +
+				strings.Repeat(`, "properties": {"`+strings.Repeat("p", 100)+`": {"type": "object"`, 50) + strings.Repeat("}}", 50) + `}}}]}}`,
+			"the names on the way have more than 1000 letters",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(test.name, []byte(test.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := generate(t, "-package", "views", test.name); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %.300v, want %s", err, test.want)
+			}
+		})
+	}
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "mine" {
+		t.Errorf("the file of another is %q: %v", text, err)
 	}
 }

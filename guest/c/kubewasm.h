@@ -1376,13 +1376,19 @@ KW_INLINE bool kw_lookup_view(kw_map m, kw_str key, kw_view *view) {
 #define KWV_MAP(T, f, n) KW_INLINE kw_map T##_##f(T m) { return (kw_map){m.v, n, KW(#f)}; }
 #define KWV_REF(T, f, n, U, kind) \
   KW_INLINE U T##_##f(T m) { return (U){kw_by_ref(kw_get_number(m.v, n, KW(#f)), kind)}; }
-// KWV_NAMED is for a field whose name in JSON is no identifier.
-#define KWV_NAMED(T, f, n, name, macro, ...) KWV_NAMED_##macro(T, f, n, name, ##__VA_ARGS__)
+// KWV_NAMED_… are for a field whose name in JSON differs from that of its accessor.
+#define KWV_NAMED_HAS(T, f, n, name) KW_INLINE bool T##_has_##f(T m) { return kw_get_has(m.v, n, KW(name)); }
 #define KWV_NAMED_STRING(T, f, n, name) KW_INLINE kw_str T##_##f(T m) { return kw_get_string(m.v, n, KW(name)); }
 #define KWV_NAMED_BYTES(T, f, n, name) KW_INLINE kw_str T##_##f(T m) { return kw_get_base64(m.v, n, KW(name)); }
 #define KWV_NAMED_BOOL(T, f, n, name) KW_INLINE bool T##_##f(T m) { return kw_get_bool(m.v, n, KW(name)); }
 #define KWV_NAMED_I32(T, f, n, name) KW_INLINE int32_t T##_##f(T m) { return (int32_t)kw_get_number(m.v, n, KW(name)); }
 #define KWV_NAMED_I64(T, f, n, name) KW_INLINE int64_t T##_##f(T m) { return (int64_t)kw_get_number(m.v, n, KW(name)); }
+#define KWV_NAMED_U32(T, f, n, name) KW_INLINE uint32_t T##_##f(T m) { return (uint32_t)kw_get_number(m.v, n, KW(name)); }
+#define KWV_NAMED_U64(T, f, n, name) KW_INLINE uint64_t T##_##f(T m) { return kw_get_number(m.v, n, KW(name)); }
+#define KWV_NAMED_S32(T, f, n, name) KW_INLINE int32_t T##_##f(T m) { return (int32_t)kw_get_zigzag(m.v, n, KW(name)); }
+#define KWV_NAMED_S64(T, f, n, name) KW_INLINE int64_t T##_##f(T m) { return kw_get_zigzag(m.v, n, KW(name)); }
+#define KWV_NAMED_REF(T, f, n, name, U, kind) \
+  KW_INLINE U T##_##f(T m) { return (U){kw_by_ref(kw_get_number(m.v, n, KW(name)), kind)}; }
 #define KWV_NAMED_FLOAT(T, f, n, name) KW_INLINE float T##_##f(T m) { return kw_get_float(m.v, n, KW(name)); }
 #define KWV_NAMED_DOUBLE(T, f, n, name) KW_INLINE double T##_##f(T m) { return kw_get_double(m.v, n, KW(name)); }
 #define KWV_NAMED_ONE(T, f, n, name, U) KW_INLINE U T##_##f(T m) { return (U){kw_get_message(m.v, n, KW(name))}; }

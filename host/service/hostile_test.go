@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -274,4 +276,34 @@ func FuzzHostCalls(f *testing.F) {
 		}
 		served(t, p)
 	})
+}
+
+// TestLoadRefusesASchemaThatHangsItsParser loads a module of 2.4 KB with a schema of public imports
+// that are reached along 2^40 ways.
+func TestLoadRefusesASchemaThatHangsItsParser(t *testing.T) {
+	set := &descriptorpb.FileDescriptorSet{}
+	for k := range 40 {
+		for _, side := range []string{"a", "b"} {
+			f := &descriptorpb.FileDescriptorProto{Name: proto.String(fmt.Sprint(side, k))}
+			if k > 0 {
+				f.Dependency, f.PublicDependency = []string{fmt.Sprint("a", k-1), fmt.Sprint("b", k-1)}, []int32{0, 1}
+			}
+			set.File = append(set.File, f)
+		}
+	}
+	section, err := proto.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wasm, err := os.ReadFile("testdata/calls.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wasm, err = metadata.AddSection(wasm, abi.SchemaSection, section); err != nil {
+		t.Fatal(err)
+	}
+	cfg := service.Config{Config: host.Config{Name: "guest", Source: host.Bytes(wasm), Grants: []string{"ask"}}}
+	if _, err := testservice.LoadTest(t.Context(), runtime(t), cfg, asked{}); err == nil || !strings.Contains(err.Error(), "are reached in more than 10000 ways") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -266,7 +266,7 @@ func TestGuestsThatDoNotFit(t *testing.T) {
 func TestObjectsAreKnownByTheirPointers(t *testing.T) {
 	p := load(t, config(t))
 	for _, want := range []string{"web", "web", "db", "web"} {
-		got, err := p.Name(t.Context(), &testservice.Message{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: want}}})
+		got, err := p.Name_(t.Context(), &testservice.Message{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: want}}})
 		if err != nil || got.Text != want {
 			t.Errorf("got %v, %v, want %s", got, err, want)
 		}
@@ -303,7 +303,7 @@ func TestServiceHammer(t *testing.T) {
 		wg.Go(func() {
 			for i := range 150 {
 				name := fmt.Sprint("pod-", g, "-", i%7)
-				got, err := p.Name(t.Context(), &testservice.Message{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}})
+				got, err := p.Name_(t.Context(), &testservice.Message{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}})
 				if err != nil || got.Text != name {
 					t.Errorf("got %v, %v, want %s", got, err, name)
 				}

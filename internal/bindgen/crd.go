@@ -17,6 +17,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
 // CRDConfig is the source of views of custom resources.
@@ -91,6 +93,12 @@ func CRD(c CRDConfig) (*Package, error) {
 			break
 		}
 		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", c.Source, err)
+		}
+		if len(text) > maxDocument {
+			return nil, fmt.Errorf("read %s: a document has more than %d bytes", c.Source, maxDocument)
+		}
+		if err := yamlsize.Check(text, maxDocument); err != nil {
 			return nil, fmt.Errorf("read %s: %w", c.Source, err)
 		}
 		text, err = yaml.ToJSON(text)
@@ -176,6 +184,10 @@ func (r *crdReader) root(m *Message) {
 
 // message adds the view of an object with properties. path is its name in errors.
 func (r *crdReader) message(name string, s *schema, path string) *Message {
+	if len(name) > maxName {
+		r.errs = append(r.errs, fmt.Errorf("%.60q...: the names on the way have more than %d letters", path, maxName))
+		return &Message{}
+	}
 	m := &Message{Name: r.free(name), Doc: s.Description, JSON: true}
 	r.out.Messages = append(r.out.Messages, m)
 	names := accessors(s)
@@ -229,17 +241,15 @@ func accessors(s *schema) map[string]string {
 // requires it.
 func spelling(property string) string {
 	name := strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}
 		return '_'
 	}, property)
-	if first, size := utf8.DecodeRuneInString(name); unicode.IsLower(first) {
-		return string(unicode.ToUpper(first)) + name[size:]
-	} else if !unicode.IsUpper(first) {
+	if name == "" || !unicode.IsLetter(rune(name[0])) {
 		return "X" + name
 	}
-	return name
+	return capital(name)
 }
 
 // shared returns the type of an object. Objects of the same shape share a type: some

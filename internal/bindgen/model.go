@@ -19,6 +19,11 @@ type Package struct {
 	// them.
 	Services []*Service
 	Schema   []byte
+
+	// top are the names of a language at the top level, and derived those of what writers
+	// make of declarations, see [naming].
+	top     scope
+	derived map[string]string
 }
 
 // Service is an extension point or, if Host is set, a service that the host implements.
@@ -31,7 +36,8 @@ type Service struct {
 
 // Method is a method of a service.
 type Method struct {
-	Name, Doc string
+	// Name is the name in code, Wire the one in the schema.
+	Name, Wire, Doc string
 	// Grant is the grant that guests of a host service need, empty if none.
 	Grant string
 	// Request and Response are the names of messages of the package.
@@ -40,9 +46,9 @@ type Method struct {
 
 // Message is a message, an object of Kubernetes among others.
 type Message struct {
-	// Name is the name of the view.
-	Name, Doc string
-	Fields    []*Field
+	// Name is the name of the view, and Builder that of what guests write.
+	Name, Builder, Doc string
+	Fields             []*Field
 	// Root is set if the message is read from bytes of its own, and not only as a part of
 	// others. Kind is set if it is an object with metadata as well.
 	Root, Kind bool
@@ -53,6 +59,8 @@ type Message struct {
 	Read, Written bool
 	// Resource is set if the message stands for a custom resource.
 	Resource *serviceschema.Resource
+	// At is the place in the source, for errors.
+	At string
 }
 
 // Field is a field of a message.
@@ -68,6 +76,8 @@ type Field struct {
 	Inlined bool
 	// Oneof is the name of the oneof that the field belongs to, empty if there is none.
 	Oneof string
+	// At is the place in the source, for errors.
+	At string
 }
 
 // Type is the type of a field, an element or a value of a map.
@@ -121,10 +131,10 @@ const (
 	ObjectKind
 )
 
-// Enum is an enumeration of protobuf.
+// Enum is an enumeration of protobuf. At is its place in the source.
 type Enum struct {
-	Name, Doc string
-	Values    []EnumValue
+	Name, Doc, At string
+	Values        []EnumValue
 }
 
 // EnumValue is a value of an enumeration.

@@ -1,13 +1,17 @@
 package bindgen
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -103,6 +107,9 @@ func Proto(ctx context.Context, c ProtoConfig) (*Package, error) {
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: r.open}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
+	if err := r.checkSources(); err != nil {
+		return nil, fmt.Errorf("compile %s: %w", c.File, err)
+	}
 	files, err := compiler.Compile(ctx, c.File)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", c.File, err)
@@ -125,12 +132,16 @@ type protoReader struct {
 	filesOfOthers map[string]protoreflect.FileDescriptor
 }
 
-// open opens a .proto file.
+// open opens a .proto file. Its name may be that of an import, which stays within the
+// directories.
 func (r *protoReader) open(name string) (io.ReadCloser, error) {
+	if name != r.config.File && (!fs.ValidPath(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })) {
+		return nil, fmt.Errorf("%.60q is no path of a file within a directory of -I", name)
+	}
 	for _, dir := range r.config.Dirs {
-		f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+		text, err := ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		if err == nil || !errors.Is(err, os.ErrNotExist) {
-			return f, err
+			return io.NopCloser(bytes.NewReader(text)), err
 		}
 	}
 	if r.config.Find == nil || !strings.Contains(path.Dir(name), ".") {
@@ -140,7 +151,8 @@ func (r *protoReader) open(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(filepath.Join(dir, path.Base(name)))
+	text, err := ReadFile(filepath.Join(dir, path.Base(name)))
+	return io.NopCloser(bytes.NewReader(text)), err
 }
 
 // goSource returns the Go types beside a .proto file, nil if there are none.
@@ -170,9 +182,14 @@ func (r *protoReader) read() (*Package, error) {
 	if source != nil {
 		r.out.Constants = source.constants
 	}
+	if r.file.Extensions().Len() != 0 {
+		x := r.file.Extensions().Get(0)
+		r.mistake("%s: %s: extensions are not read", at(x), x.FullName())
+	}
 	r.messages(r.file.Messages())
 	r.enums(r.file.Enums())
 	r.readOthers()
+	r.checkNames()
 	r.services()
 	return &r.out, errors.Join(r.errs...)
 }
@@ -193,7 +210,10 @@ func (r *protoReader) messages(list protoreflect.MessageDescriptors) {
 }
 
 func (r *protoReader) message(m protoreflect.MessageDescriptor) {
-	out := &Message{Name: goName(m), Doc: doc(m)}
+	out := &Message{Name: goName(m), Doc: doc(m), At: at(m)}
+	if m.ExtensionRanges().Len() != 0 || m.Extensions().Len() != 0 {
+		r.mistake("%s: %s: extensions are not read", at(m), m.FullName())
+	}
 	var fields map[uint32]goField
 	source := r.goSource(r.file)
 	if source != nil {
@@ -205,7 +225,7 @@ func (r *protoReader) message(m protoreflect.MessageDescriptor) {
 		fd := m.Fields().Get(i)
 		f, err := r.field(fd, fields[uint32(fd.Number())])
 		if err != nil {
-			r.errs = append(r.errs, fmt.Errorf("%s: %w", fd.FullName(), err))
+			r.errs = append(r.errs, fmt.Errorf("%s: %s: %w", at(fd), fd.FullName(), err))
 			continue
 		}
 		if f.Number == 1 && f.JSONName == "metadata" && f.Type.Name == "ObjectMeta" {
@@ -219,7 +239,13 @@ func (r *protoReader) message(m protoreflect.MessageDescriptor) {
 func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field, error) {
 	f := &Field{
 		Name: exported(string(fd.Name())), JSONName: fd.JSONName(), Doc: doc(fd), Number: uint32(fd.Number()),
-		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(),
+		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(), At: at(fd),
+	}
+	if err := honoured(fd); err != nil {
+		return nil, err
+	}
+	if !tagNameRE.MatchString(f.JSONName) {
+		return nil, fmt.Errorf("json_name %.60q: want letters, digits and punctuation that a tag of a Go struct can have", f.JSONName)
 	}
 	if one := fd.ContainingOneof(); one != nil && !one.IsSynthetic() {
 		f.Oneof = string(one.Name())
@@ -247,6 +273,9 @@ func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field,
 	f.Type = t
 	return f, err
 }
+
+// tagNameRE matches the names that package encoding/json takes from tags.
+var tagNameRE = regexp.MustCompile(`^[\p{L}\p{Nd}!#$%&()*+\-./:;<=>?@\[\]^_{|}~ ]+$`)
 
 var kinds = map[protoreflect.Kind]Kind{
 	protoreflect.StringKind: String, protoreflect.BytesKind: Bytes, protoreflect.BoolKind: Bool,
@@ -329,30 +358,6 @@ func goName(d protoreflect.Descriptor) string {
 	return name
 }
 
-// exported returns a name of protobuf or JSON as an exported one of Go.
-func exported(name string) string {
-	var b strings.Builder
-	upper := true
-	for _, r := range name {
-		switch {
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			upper = true
-			continue
-		case upper:
-			if b.Len() == 0 && unicode.IsDigit(r) {
-				b.WriteByte('X')
-			}
-			r = unicode.ToUpper(r)
-			upper = false
-		}
-		b.WriteRune(r)
-	}
-	if b.Len() == 0 {
-		return "X"
-	}
-	return b.String()
-}
-
 func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
 	for i := range list.Len() {
 		r.enum(list.Get(i))
@@ -360,7 +365,7 @@ func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
 }
 
 func (r *protoReader) enum(e protoreflect.EnumDescriptor) {
-	out := &Enum{Name: goName(e), Doc: doc(e)}
+	out := &Enum{Name: goName(e), Doc: doc(e), At: at(e)}
 	prefix := screaming(string(e.Name())) + "_"
 	for j := range e.Values().Len() {
 		v := e.Values().Get(j)
@@ -384,6 +389,35 @@ func screaming(name string) string {
 	return b.String()
 }
 
+// doc returns the comment in front of a declaration, or else the one behind it.
 func doc(d protoreflect.Descriptor) string {
-	return d.ParentFile().SourceLocations().ByDescriptor(d).LeadingComments
+	location := d.ParentFile().SourceLocations().ByDescriptor(d)
+	text := cmp.Or(location.LeadingComments, location.TrailingComments)
+	if options, ok := d.Options().(interface{ GetDeprecated() bool }); ok && options.GetDeprecated() {
+		text = strings.TrimSpace(text) + "\n\n" + deprecated
+	}
+	return text
+}
+
+// at returns the place of a declaration, as compilers write it.
+func at(d protoreflect.Descriptor) string {
+	location := d.ParentFile().SourceLocations().ByDescriptor(d)
+	if location.Path == nil && location.EndLine == 0 {
+		return d.ParentFile().Path() // A standard import.
+	}
+	return fmt.Sprintf("%s:%d:%d", d.ParentFile().Path(), location.StartLine+1, location.StartColumn+1)
+}
+
+// honoured returns an error for a field with properties of proto2 and editions that views and
+// structs do not have.
+func honoured(fd protoreflect.FieldDescriptor) error {
+	switch {
+	case fd.Cardinality() == protoreflect.Required:
+		return errors.New("required fields are not checked: make it optional")
+	case fd.HasDefault():
+		return fmt.Errorf("defaults are not honoured: leave [default = %v] to the code", fd.Default())
+	case fd.Kind() == protoreflect.EnumKind && !fd.IsList() && fd.Default().Enum() != 0:
+		return fmt.Errorf("its default is not 0, as that of %s: give it a first value of 0", fd.Enum().FullName())
+	}
+	return nil
 }

@@ -27,12 +27,11 @@ func (r *protoReader) services() {
 	for _, m := range r.out.Messages {
 		byName[m.Name] = m
 	}
-	r.checkNames()
 	for i := range r.file.Services().Len() {
 		d := r.file.Services().Get(i)
 		s := &Service{Name: exported(string(d.Name())), FullName: string(d.FullName()), Doc: doc(d), Host: serviceschema.IsHost(d)}
 		if d.Methods().Len() > maxMethods {
-			r.mistake("%s: %d methods are more than %d", d.FullName(), d.Methods().Len(), maxMethods)
+			r.mistake("%s: %s: %d methods are more than %d", at(d), d.FullName(), d.Methods().Len(), maxMethods)
 		}
 		for j := range d.Methods().Len() {
 			if m := r.method(d.Methods().Get(j), byName); m != nil {
@@ -73,13 +72,13 @@ func (r *protoReader) mistake(format string, args ...any) {
 
 func (r *protoReader) method(d protoreflect.MethodDescriptor, messages map[string]*Message) *Method {
 	if d.IsStreamingClient() || d.IsStreamingServer() {
-		r.mistake("%s: calls of guests do not stream", d.FullName())
+		r.mistake("%s: %s: calls of guests do not stream", at(d), d.FullName())
 		return nil
 	}
-	m := &Method{Name: exported(string(d.Name())), Doc: doc(d), Grant: serviceschema.Grant(d), Request: goName(d.Input()), Response: goName(d.Output())}
+	m := &Method{Name: exported(string(d.Name())), Wire: string(d.Name()), Doc: doc(d), Grant: serviceschema.Grant(d), Request: goName(d.Input()), Response: goName(d.Output())}
 	for _, of := range []protoreflect.MessageDescriptor{d.Input(), d.Output()} {
 		if messages[goName(of)] == nil || r.external(of) {
-			r.mistake("%s: a plugin is not called with %s alone: make it a field of a message", d.FullName(), of.FullName())
+			r.mistake("%s: %s: a plugin is not called with %s alone: make it a field of a message", at(d), d.FullName(), of.FullName())
 		}
 	}
 	return m
@@ -127,18 +126,18 @@ func (r *protoReader) files() []protoreflect.FileDescriptor {
 
 // checkNames reports types of several files that have one name.
 func (r *protoReader) checkNames() {
-	seen := map[string]bool{}
-	check := func(name string) {
-		if seen[name] {
-			r.mistake("%s: there are two types %s in it and in the files that it imports, which become one package", r.file.Path(), name)
+	seen := map[string]string{}
+	check := func(name, at string) {
+		if other, ok := seen[name]; ok {
+			r.mistake("%s: there are two types %s in it and in the files that it imports, which become one package; the other is at %s", at, name, other)
 		}
-		seen[name] = true
+		seen[name] = at
 	}
 	for _, m := range r.out.Messages {
-		check(m.Name)
+		check(m.Name, m.At)
 	}
 	for _, e := range r.out.Enums {
-		check(e.Name)
+		check(e.Name, e.At)
 	}
 }
 
@@ -165,9 +164,9 @@ func (r *protoReader) checkFields(m *Message) {
 	for _, f := range m.Fields {
 		switch {
 		case f.Type.Kind == ObjectKind && f.Map:
-			r.mistake("%s.%s: there are no maps of objects: make it a list", m.Name, f.JSONName)
+			r.mistake("%s: %s.%s: there are no maps of objects: make it a list", f.At, m.Name, f.JSONName)
 		case m.Written && (f.Type.Kind == ValueKind && f.Type.Append == (Symbol{}) || f.Type.Kind == MessageKind && f.Type.Package != ""):
-			r.mistake("%s.%s: of the messages of Kubernetes guests write objects that they were given, quantities, times, durations, IntOrString and RawExtension", m.Name, f.JSONName)
+			r.mistake("%s: %s.%s: of the messages of Kubernetes guests write objects that they were given, quantities, times, durations, IntOrString and RawExtension", f.At, m.Name, f.JSONName)
 		}
 	}
 }
@@ -181,7 +180,7 @@ func (r *protoReader) resource(m protoreflect.MessageDescriptor) (t Type, ok boo
 	t = Type{Kind: ObjectKind, Object: "JSON"}
 	view, typ := symbol(resource.View), symbol(resource.Go)
 	if view.Package == "" {
-		r.mistake(`%s: want the option resource = {view: "PACKAGE.TYPE"}, the view that guests read`, m.FullName())
+		r.mistake(`%s: %s: want the option resource = {view: "PACKAGE.TYPE"}, the view that guests read`, at(m), m.FullName())
 	}
 	if typ.Package == "" {
 		typ = Symbol{"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured", "Unstructured"}

@@ -3,6 +3,7 @@ package bindgen
 import (
 	"fmt"
 	"go/format"
+	"go/token"
 	"path"
 	"regexp"
 	"slices"
@@ -30,6 +31,10 @@ type File struct {
 // object of Kubernetes with what it is made of. A family of more than 250 KB has
 // several.
 func Write(p *Package) ([]File, error) {
+	p, err := goNames.named(p)
+	if err != nil {
+		return nil, err
+	}
 	var files []File
 	add := func(w *writer, name string) error {
 		text, err := w.file()
@@ -145,18 +150,30 @@ type writer struct {
 	pkg     *Package
 	body    strings.Builder
 	imports map[string]bool
+	// names are the names of the imports, and taken those that are taken in the file.
+	names map[string]string
+	taken scope
 	// tags is the build constraint of the file, empty if there is none.
 	tags string
 }
 
-func newWriter(p *Package) *writer { return &writer{pkg: p, imports: map[string]bool{}} }
+func newWriter(p *Package) *writer {
+	w := &writer{pkg: p, imports: map[string]bool{}, names: map[string]string{}, taken: scopeOf(goLocals)}
+	for _, name := range goPredeclared {
+		w.taken[name] = true
+	}
+	return w
+}
+
+// goLocals are the parameters and variables in generated functions.
+var goLocals = append(strings.Fields("at cfg ctx err hosts in inner old ptr raw ref req request resp rt serviceSchema text"), strings.Split("abcdefghijklmnopqrstuvwxyz", "")...)
 
 func (w *writer) printf(format string, args ...any) { fmt.Fprintf(&w.body, format, args...) }
 
 // file returns the text of the file.
 func (w *writer) file() ([]byte, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s from %s. DO NOT EDIT.\n\n", Header, w.pkg.Source)
+	b.WriteString(header(w.pkg.Source) + "\n")
 	if w.tags != "" {
 		fmt.Fprintf(&b, "//go:build %s\n\n", w.tags)
 	}
@@ -173,7 +190,7 @@ func (w *writer) file() ([]byte, error) {
 	for _, list := range [][]string{standard, others} {
 		slices.Sort(list)
 		for _, p := range list {
-			if name := importName(p); name != path.Base(p) {
+			if name := w.names[p]; name != path.Base(p) {
 				fmt.Fprintf(&b, "\t%s %q\n", name, p)
 			} else {
 				fmt.Fprintf(&b, "\t%q\n", p)
@@ -191,8 +208,11 @@ func (w *writer) name(pkg, name string) string {
 	if pkg == "" || pkg == w.pkg.Path {
 		return name
 	}
-	w.imports[pkg] = true
-	return importName(pkg) + "." + name
+	if !w.imports[pkg] {
+		w.imports[pkg] = true
+		w.names[pkg] = w.taken.take(importName(pkg), nil)
+	}
+	return w.names[pkg] + "." + name
 }
 
 var versionRE = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
@@ -203,7 +223,29 @@ func importName(pkg string) string {
 	if versionRE.MatchString(base) {
 		base = path.Base(path.Dir(pkg)) + base
 	}
-	return strings.NewReplacer("-", "", ".", "").Replace(base)
+	name := strings.Map(func(r rune) rune {
+		if r == '_' || r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return -1
+	}, base)
+	if name == "" || unicode.IsDigit(rune(name[0])) || token.IsKeyword(name) {
+		return "pkg" + name
+	}
+	return name
+}
+
+// typeVar and valuesVar return the variables with what a view needs to know of a message and of an
+// enumeration.
+func (w *writer) typeVar(pkg, name string) string   { return w.made(pkg, "TypeOf"+name) }
+func (w *writer) valuesVar(pkg, name string) string { return w.made(pkg, "ValuesOf"+name) }
+
+// made returns the name of what a package makes of a declaration.
+func (w *writer) made(pkg, name string) string {
+	if pkg == "" || pkg == w.pkg.Path {
+		return w.pkg.made(name)
+	}
+	return w.name(pkg, name)
 }
 
 func (w *writer) symbol(s Symbol) string { return w.name(s.Package, s.Name) }
@@ -214,18 +256,22 @@ func (w *writer) message(m *Message) {
 	w.printf("\n%s", comment(m.Name, "is a view of "+article(m.Name)+".", m.Doc))
 	w.printf("type %s %s\n\n", m.Name, w.view("View"))
 	w.typeOf(m)
+	typ := w.typeVar("", m.Name)
 	if m.Root && !m.JSON {
-		w.printf("\n%s", wrap(m.Name+"FromProto returns a view of the protobuf message in raw, which must not be written to any more."))
-		w.printf("func %[1]sFromProto(raw []byte) %[1]s { return %[1]s(%[2]s(raw, &TypeOf%[1]s)) }\n", m.Name, w.view("FromProto"))
+		function := w.pkg.made(m.Name + "FromProto")
+		w.printf("\n%s", wrap(function+" returns a view of the protobuf message in raw, which must not be written to any more."))
+		w.printf("func %[2]s(raw []byte) %[1]s { return %[1]s(%[3]s(raw, &%[4]s)) }\n", m.Name, function, w.view("FromProto"), typ)
 	}
 	if m.Root {
-		w.printf("\n%s", wrap(m.Name+"FromJSON returns a view of the JSON object in raw, which must not be written to any more."))
-		w.printf("func %[1]sFromJSON(raw []byte) %[1]s { return %[1]s(%[2]s(raw, &TypeOf%[1]s)) }\n", m.Name, w.view("FromJSON"))
+		function := w.pkg.made(m.Name + "FromJSON")
+		w.printf("\n%s", wrap(function+" returns a view of the JSON object in raw, which must not be written to any more."))
+		w.printf("func %[2]s(raw []byte) %[1]s { return %[1]s(%[3]s(raw, &%[4]s)) }\n", m.Name, function, w.view("FromJSON"), typ)
 	}
 	if m.Kind && !m.JSON {
-		w.printf("\n%s", wrap(m.Name+"FromRef returns a view of what the host knows by ref, in the memory of old, a view of an earlier version. It is for the packages of the SDK."))
-		w.printf("func %[1]sFromRef(old %[1]s, ref %[2]s) %[1]s {\n\treturn %[1]s(%[3]s(%[4]s(old), ref, &TypeOf%[1]s))\n}\n",
-			m.Name, w.name(abiPackage, "Ref"), w.view("FromRef"), w.view("View"))
+		function := w.pkg.made(m.Name + "FromRef")
+		w.printf("\n%s", wrap(function+" returns a view of what the host knows by ref, in the memory of old, a view of an earlier version. It is for the packages of the SDK."))
+		w.printf("func %[2]s(old %[1]s, ref %[3]s) %[1]s {\n\treturn %[1]s(%[4]s(%[5]s(old), ref, &%[6]s))\n}\n",
+			m.Name, function, w.name(abiPackage, "Ref"), w.view("FromRef"), w.view("View"), typ)
 	}
 	receiver := strings.ToLower(m.Name[:1])
 	for i, f := range m.Fields {
@@ -266,7 +312,7 @@ func (w *writer) typeOf(m *Message) {
 		indexes = append(indexes, n)
 	}
 	slices.Sort(indexes)
-	w.printf("// TypeOf%s is for generated code.\nvar TypeOf%s = %s{\n\tNames: []string{", m.Name, m.Name, w.view("Type"))
+	w.printf("// %[1]s is for generated code.\nvar %[1]s = %[2]s{\n\tNames: []string{", w.typeVar("", m.Name), w.view("Type"))
 	if len(indexes) == 0 {
 		w.printf("\"\"")
 	}
@@ -338,8 +384,8 @@ func (w *writer) accessor(m *Message, receiver string, f *Field, n uint32) {
 		expression = w.oneAccessor(view, f.Type, n)
 	}
 	w.printf("\n%sfunc (%s %s) %s() %s { return %s }\n", comment(f.Name, "returns the field "+f.JSONName+".", f.Doc), receiver, m.Name, f.Name, result, expression)
-	if f.Presence && !f.Repeated && !f.Map {
-		w.printf("\n// Has%s reports whether there is a field %s.\n", f.Name, f.JSONName)
+	if f.absent() {
+		w.printf("\n%s", wrap("Has"+f.Name+" reports whether there is a field "+f.JSONName+"."))
 		w.printf("func (%s %s) Has%s() bool { return %s.Has(%d) }\n", receiver, m.Name, f.Name, view, n)
 	}
 }
@@ -363,11 +409,11 @@ func (w *writer) oneAccessor(view string, t Type, n uint32) string {
 	case Double:
 		return fmt.Sprintf("%s.Float64(%d)", view, n)
 	case ObjectKind:
-		return fmt.Sprintf("%s(%s.Object(%d, &%s, %s))", w.goType(t), view, n, w.name(t.Package, "TypeOf"+t.Name), w.view(t.Object))
+		return fmt.Sprintf("%s(%s.Object(%d, &%s, %s))", w.goType(t), view, n, w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case MessageKind:
-		return fmt.Sprintf("%s(%s.Message(%d, &%s))", w.goType(t), view, n, w.name(t.Package, "TypeOf"+t.Name))
+		return fmt.Sprintf("%s(%s.Message(%d, &%s))", w.goType(t), view, n, w.typeVar(t.Package, t.Name))
 	case EnumKind:
-		return fmt.Sprintf("%s(%s.Enum(%d, %s))", w.goType(t), view, n, w.name(t.Package, "ValuesOf"+t.Name))
+		return fmt.Sprintf("%s(%s.Enum(%d, %s))", w.goType(t), view, n, w.valuesVar(t.Package, t.Name))
 	case ValueKind:
 		return fmt.Sprintf("%s(%s.Value(%d))", w.symbol(t.Read), view, n)
 	}
@@ -385,11 +431,11 @@ func (w *writer) listAccessor(view string, t Type, n uint32) string {
 	case Float, Double:
 		return fmt.Sprintf("%s[%s](%s, %d, %s)", w.view("Floats"), w.goType(t), view, n, w.numberKind(t.Kind))
 	case ObjectKind:
-		return fmt.Sprintf("%s[%s](%s, %d, &%s, %s)", w.view("Objects"), w.goType(t), view, n, w.name(t.Package, "TypeOf"+t.Name), w.view(t.Object))
+		return fmt.Sprintf("%s[%s](%s, %d, &%s, %s)", w.view("Objects"), w.goType(t), view, n, w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case MessageKind:
-		return fmt.Sprintf("%s[%s](%s, %d, &%s)", w.view("List"), w.goType(t), view, n, w.name(t.Package, "TypeOf"+t.Name))
+		return fmt.Sprintf("%s[%s](%s, %d, &%s)", w.view("List"), w.goType(t), view, n, w.typeVar(t.Package, t.Name))
 	case EnumKind:
-		return fmt.Sprintf("%s[%s](%s, %d, %s)", w.view("Enums"), w.goType(t), view, n, w.name(t.Package, "ValuesOf"+t.Name))
+		return fmt.Sprintf("%s[%s](%s, %d, %s)", w.view("Enums"), w.goType(t), view, n, w.valuesVar(t.Package, t.Name))
 	case ValueKind:
 		return fmt.Sprintf("%s(%s, %d, %s)", w.view("Values"), view, n, w.symbol(t.Read))
 	}
@@ -412,9 +458,9 @@ func (w *writer) mapAccessor(view string, t Type, n uint32) (result, expression 
 		return of(fmt.Sprintf("%s[%s](%s)", w.view("Float"), w.goType(t), w.numberKind(t.Kind)))
 	case MessageKind:
 		return w.view("MessageMap") + "[" + w.goType(t) + "]",
-			fmt.Sprintf("%s[%s](%s, %d, &%s)", w.view("MessageMapOf"), w.goType(t), view, n, w.name(t.Package, "TypeOf"+t.Name))
+			fmt.Sprintf("%s[%s](%s, %d, &%s)", w.view("MessageMapOf"), w.goType(t), view, n, w.typeVar(t.Package, t.Name))
 	case EnumKind:
-		return of(fmt.Sprintf("%s[%s](%s)", w.view("Enum"), w.goType(t), w.name(t.Package, "ValuesOf"+t.Name)))
+		return of(fmt.Sprintf("%s[%s](%s)", w.view("Enum"), w.goType(t), w.valuesVar(t.Package, t.Name)))
 	case ValueKind:
 		return of(w.symbol(t.Read))
 	}
@@ -433,7 +479,7 @@ func (w *writer) enum(e *Enum) {
 	if w.printf(")\n"); len(w.pkg.Services) != 0 {
 		return // They are read from protobuf only.
 	}
-	w.printf("\n// ValuesOf%s is for generated code.\nvar ValuesOf%s = []%s{\n", e.Name, e.Name, w.view("EnumValue"))
+	w.printf("\n// %[1]s is for generated code.\nvar %[1]s = []%[2]s{\n", w.valuesVar("", e.Name), w.view("EnumValue"))
 	for _, v := range e.Values {
 		w.printf("{Name: %q, Number: %d},\n", v.JSONName, v.Number)
 	}
@@ -442,7 +488,7 @@ func (w *writer) enum(e *Enum) {
 
 func (w *writer) constants(g ConstantGroup) {
 	if g.Name != "" {
-		w.printf("\n// The values of %s.\nconst (\n", g.Name)
+		w.printf("\n%sconst (\n", wrap("The values of "+g.Name+"."))
 	} else {
 		w.printf("\n// Strings with a meaning.\nconst (\n")
 	}
@@ -458,19 +504,26 @@ func (w *writer) constants(g ConstantGroup) {
 // comment returns a comment that begins with name and goes on with the first sentence of the
 // source's comment, or with otherwise.
 func comment(name, otherwise, source string) string {
-	s := sentence(source)
-	if s == "" {
-		return wrap(name + " " + otherwise)
+	s, old := strings.CutSuffix(sentence(source), deprecated)
+	behind := ""
+	if old {
+		behind = "//\n" + wrap(deprecated)
 	}
-	first, rest, _ := strings.Cut(s, " ")
+	first, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
 	if strings.EqualFold(strings.Trim(first, "`'\":,"), name) && rest != "" {
-		return wrap(name + " " + rest)
+		return wrap(name+" "+rest) + behind
 	}
-	return wrap(name + " " + otherwise + " " + s)
+	return wrap(name+" "+otherwise+" "+s) + behind
 }
 
-// sentence returns the first sentence of a comment.
+// deprecated is the paragraph behind the documentation of what the source marks as deprecated.
+const deprecated = "Deprecated: the source marks it so."
+
+// sentence returns the first sentence of a comment, and that it is deprecated.
 func sentence(text string) string {
+	if rest, old := strings.CutSuffix(text, deprecated); old {
+		return strings.TrimSpace(sentence(rest) + " " + deprecated)
+	}
 	var words []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -502,26 +555,6 @@ func sentence(text string) string {
 func startsSentence(word string) bool {
 	r, _ := utf8.DecodeRuneInString(word)
 	return !unicode.IsLower(r)
-}
-
-// wrap returns text as the lines of a comment.
-func wrap(text string) string {
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(text) {
-		if column == 0 || column+1+len(word) > 80 {
-			if column > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString("//")
-			column = 2
-		}
-		b.WriteByte(' ')
-		b.WriteString(word)
-		column += 1 + len(word)
-	}
-	b.WriteByte('\n')
-	return b.String()
 }
 
 func article(name string) string {

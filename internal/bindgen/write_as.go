@@ -27,6 +27,10 @@ type asWriter struct {
 // writeAS returns the files of a package for -lang as: a class for each message, those of an
 // object of Kubernetes in one file, and index.ts, which exports them all.
 func writeAS(p *Package) ([]File, error) {
+	p, err := asNames.named(p)
+	if err != nil {
+		return nil, err
+	}
 	modules := map[string]string{}
 	var writers []*asWriter
 	next := func(file string) *asWriter {
@@ -79,10 +83,9 @@ func writeAS(p *Package) ([]File, error) {
 	var index strings.Builder
 	for _, w := range writers {
 		files = append(files, File{w.file + ".ts", w.text()})
-		fmt.Fprintf(&index, "export * from %q;\n", "./"+w.file)
+		fmt.Fprintf(&index, "export * from %s;\n", asString("./"+w.file))
 	}
-	head := fmt.Sprintf("%s from %s. DO NOT EDIT.\n\n", Header, p.Source)
-	return append(files, File{"index.ts", []byte(head + index.String())}), nil
+	return append(files, File{"index.ts", []byte(header(p.Source) + "\n" + index.String())}), nil
 }
 
 func (w *asWriter) printf(format string, args ...any) { fmt.Fprintf(&w.body, format, args...) }
@@ -90,7 +93,7 @@ func (w *asWriter) printf(format string, args ...any) { fmt.Fprintf(&w.body, for
 // text returns the file.
 func (w *asWriter) text() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s from %s. DO NOT EDIT.\n\n", Header, w.pkg.Source)
+	b.WriteString(header(w.pkg.Source) + "\n")
 	var modules []string
 	for m := range w.imports {
 		modules = append(modules, m)
@@ -98,7 +101,7 @@ func (w *asWriter) text() []byte {
 	slices.Sort(modules)
 	for _, m := range modules {
 		if w.imports[m]["*"] {
-			fmt.Fprintf(&b, "import * as %s from %q;\n", path.Base(m), m)
+			fmt.Fprintf(&b, "import * as %s from %s;\n", path.Base(m), asString(m))
 			continue
 		}
 		var names []string
@@ -106,7 +109,7 @@ func (w *asWriter) text() []byte {
 			names = append(names, n)
 		}
 		slices.Sort(names)
-		fmt.Fprintf(&b, "import { %s } from %q;\n", strings.Join(names, ", "), m)
+		fmt.Fprintf(&b, "import { %s } from %s;\n", strings.Join(names, ", "), asString(m))
 	}
 	b.WriteString(w.body.String())
 	return []byte(b.String())
@@ -116,10 +119,16 @@ func (w *asWriter) from(module, name string) string {
 	if w.imports[module] == nil {
 		w.imports[module] = map[string]bool{}
 	}
-	w.imports[module][name] = true
 	if name == "*" {
+		w.imports[module][name] = true
 		return path.Base(module)
 	}
+	if w.pkg.top[name] && !strings.HasPrefix(module, "./") {
+		alias := strings.TrimSuffix(cName(path.Base(module)), "_") + "_" + name
+		w.imports[module][name+" as "+alias] = true
+		return alias
+	}
+	w.imports[module][name] = true
 	return name
 }
 
@@ -137,8 +146,8 @@ func (w *asWriter) view(function string) string {
 
 // doc writes the first sentence of a comment.
 func (w *asWriter) doc(indent, text string) {
-	if s := strings.ReplaceAll(sentence(text), "*/", "* /"); s != "" {
-		w.printf("%s/** %s */\n", indent, s)
+	if s := sentence(text); s != "" {
+		w.printf("%s%s\n", indent, asBlock(s))
 	}
 }
 
@@ -206,6 +215,9 @@ func property(f *Field) string {
 	up := false
 	for i, r := range name {
 		switch {
+		case r >= utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)):
+			fmt.Fprintf(&b, "U%04X", r)
+			up = false
 		case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) && i > 0:
 			if up {
 				r = unicode.ToUpper(r)
@@ -225,7 +237,7 @@ func property(f *Field) string {
 }
 
 // asKeywords are the words that are no names of properties.
-var asKeywords = strings.Fields("break case catch class const constructor continue default delete do else enum export extends false finally " +
+var asKeywords = strings.Fields("async await implements interface let package private protected public static yield break case catch class const constructor continue default delete do else enum export extends false finally " +
 	"for function if import in instanceof new null return super switch this throw true try typeof var void while with")
 
 func (w *asWriter) message(m *Message) {
@@ -253,20 +265,19 @@ func (w *asWriter) message(m *Message) {
 func (w *asWriter) accessor(f *Field) {
 	result, expression := w.read(f)
 	w.doc("  ", f.Doc)
-	w.printf("  get %s(): %s { return %s; }\n", property(f), result, expression)
-	if f.Presence && !f.Repeated && !f.Map {
-		name := property(f)
-		first, size := utf8.DecodeRuneInString(name)
-		w.printf("  get has%c%s(): bool { return %s(this, %d, %q); }\n", unicode.ToUpper(first), name[size:], w.view("has"), f.Number, f.JSONName)
+	w.printf("  get %s(): %s { return %s; }\n", f.Name, result, expression)
+	if f.absent() {
+		w.printf("  get has%s(): bool { return %s(this, %d, %s); }\n", capital(f.Name), w.view("has"), f.Number, asString(f.JSONName))
 	}
 }
 
 // read returns the type of a field and the expression that reads it.
 func (w *asWriter) read(f *Field) (result, expression string) {
 	t := f.Type
-	at := fmt.Sprintf("(this, %d, %q)", f.Number, f.JSONName)
+	name := asString(f.JSONName)
+	at := fmt.Sprintf("(this, %d, %s)", f.Number, name)
 	with := func(more ...string) string {
-		return fmt.Sprintf("(this, %d, %q, %s)", f.Number, f.JSONName, strings.Join(more, ", "))
+		return fmt.Sprintf("(this, %d, %s, %s)", f.Number, name, strings.Join(more, ", "))
 	}
 	isMessage := t.Kind == MessageKind || t.Kind == ValueKind
 	switch {
@@ -315,7 +326,7 @@ func (w *asWriter) read(f *Field) (result, expression string) {
 		return c, "<" + c + ">" + w.view("enum_") + with(w.enumTables(t)...)
 	case ObjectKind:
 		c := w.class(t)
-		return c, fmt.Sprintf("%s<%s>(<u64>%s(this, %d, %q), %s)", w.view("byRef"), c, w.view("fixed"), f.Number, f.JSONName, w.objectKind(t))
+		return c, fmt.Sprintf("%s<%s>(<u64>%s(this, %d, %s), %s)", w.view("byRef"), c, w.view("fixed"), f.Number, name, w.objectKind(t))
 	case Sint32, Sint64:
 		return asNumbers[t.Kind], cast(t.Kind, w.view("sint")+at)
 	case Fixed32, Fixed64, Sfixed32, Sfixed64:
@@ -348,8 +359,8 @@ func (w *asWriter) enum(e *Enum) {
 	var names, numbers []string
 	for _, v := range e.Values {
 		w.doc("  ", v.Doc)
-		w.printf("  %s = %d,\n", member(v.Name, e.Name), v.Number)
-		names = append(names, fmt.Sprintf("%q", v.JSONName))
+		w.printf("  %s = %d,\n", v.Name, v.Number)
+		names = append(names, asString(v.JSONName))
 		numbers = append(numbers, fmt.Sprint(v.Number))
 	}
 	w.printf("}\n\n")
@@ -374,11 +385,7 @@ func (w *asWriter) constants(g ConstantGroup) {
 	}
 	for _, c := range g.Constants {
 		w.doc(indent, c.Doc)
-		name := c.Name
-		if g.Name != "" {
-			name = member(name, g.Name)
-		}
-		w.printf("%sexport const %s: string = %q;\n", indent, name, c.Value)
+		w.printf("%sexport const %s: string = %s;\n", indent, c.Name, asString(c.Value))
 	}
 	if g.Name != "" {
 		w.printf("}\n")
@@ -389,17 +396,21 @@ func (w *asWriter) constants(g ConstantGroup) {
 func (w *asWriter) extensionPoint(s *Service) {
 	w.printf("\n")
 	w.doc("", s.Doc)
-	w.printf("@extensionPoint(%q, %q)\n", s.FullName, base64.StdEncoding.EncodeToString(w.pkg.Schema))
+	w.printf("@extensionPoint(%s, %q", asString(s.FullName), base64.StdEncoding.EncodeToString(w.pkg.Schema))
+	for _, m := range s.Methods {
+		w.printf(", %s, %s", asString(m.Name), asString(m.Wire))
+	}
+	w.printf(")\n")
 	w.printf("export abstract class %s {\n", s.Name)
 	for _, m := range s.Methods {
 		w.doc("  ", m.Doc)
-		w.printf("  abstract %s(req: %s, resp: %s): Error | null;\n", lower(m.Name), w.local(m.Request, m.Request), w.written(m.Response))
+		w.printf("  abstract %s(req: %s, resp: %s): Error | null;\n", m.Name, w.local(m.Request, m.Request), w.written(m.Response))
 	}
 	w.printf("}\n")
 	for _, m := range s.Methods {
-		w.printf("\nexport function serve%s%s(p: %s): i32 {\n", s.Name, m.Name, s.Name)
+		w.printf("\nexport function %s(p: %s): i32 {\n", "serve_"+s.Name+"_"+m.Name, s.Name)
 		w.printf("  const resp = new %s();\n", w.written(m.Response))
-		w.printf("  const err = p.%s(%s<%s>(%s()), resp);\n", lower(m.Name), w.view("fromProto"), w.local(m.Request, m.Request), w.from(asPackage+"/service", "request"))
+		w.printf("  const err = p.%s(%s<%s>(%s()), resp);\n", m.Name, w.view("fromProto"), w.local(m.Request, m.Request), w.from(asPackage+"/service", "request"))
 		w.printf("  if (err === null) resp.write_(%s());\n", w.from(asPackage+"/service", "response"))
 		w.printf("  return %s(err);\n}\n", w.from(asPackage+"/service", "finish"))
 	}
@@ -411,8 +422,8 @@ func (w *asWriter) written(name string) string { return w.local(w.pkg.builderNam
 // hostService writes the functions of a service of the host.
 func (w *asWriter) hostService(s *Service) {
 	for _, m := range s.Methods {
-		w.printf("\n// @ts-ignore: decorator\n@external(%q, %q)\n", s.FullName, m.Name)
-		w.printf("declare function import%s%s(ptr: usize, len: u32): u64;\n", s.Name, m.Name)
+		w.printf("\n// @ts-ignore: decorator\n@external(%s, %s)\n", asString(s.FullName), asString(m.Wire))
+		w.printf("declare function %s(ptr: usize, len: u32): u64;\n", "import_"+s.Name+"_"+m.Name)
 	}
 	w.printf("\n")
 	w.doc("", s.Doc)
@@ -423,9 +434,9 @@ func (w *asWriter) hostService(s *Service) {
 		}
 		w.doc("  ", m.Doc)
 		answer := w.from(asPackage+"/service", "Answer")
-		w.printf("  static %s(req: %s): %s<%s> {\n", lower(m.Name), w.written(m.Request), answer, w.local(m.Response, m.Response))
+		w.printf("  static %s(req: %s): %s<%s> {\n", m.Name, w.written(m.Request), answer, w.local(m.Response, m.Response))
 		w.printf("    const w = %s();\n    req.write_(w);\n", w.from(asPackage+"/service", "question"))
-		w.printf("    return %s<%s>(import%s%s(w.address, w.length));\n  }\n", w.from(asPackage+"/service", "answered"), w.local(m.Response, m.Response), s.Name, m.Name)
+		w.printf("    return %s<%s>(%s(w.address, w.length));\n  }\n", w.from(asPackage+"/service", "answered"), w.local(m.Response, m.Response), "import_"+s.Name+"_"+m.Name)
 	}
 	w.printf("}\n")
 }
@@ -438,10 +449,10 @@ func (w *asWriter) builder(m *Message) {
 	for _, f := range m.Fields {
 		w.doc("  ", f.Doc)
 		t, zero := w.builderType(f)
-		w.printf("  %s: %s = %s;\n", property(f), t, zero)
+		w.printf("  %s: %s = %s;\n", f.Name, t, zero)
 		if f.asFlagged() {
-			w.printf("  /** %s is written, even if it is the default. */\n", property(f))
-			w.printf("  has%s: bool = false;\n", f.Name)
+			w.printf("  /** %s is written, even if it is the default. */\n", f.Name)
+			w.printf("  has%s: bool = false;\n", capital(f.Name))
 		}
 	}
 	w.printf("\n  write_(w: %s): void {\n", w.from(asPackage+"/internal/writer", "Writer"))
@@ -493,7 +504,7 @@ func (w *asWriter) builderType(f *Field) (name, zero string) {
 
 // write writes the encoding of a field.
 func (w *asWriter) write(f *Field) {
-	field := "this." + property(f)
+	field := "this." + f.Name
 	t := f.Type
 	switch {
 	case f.Map:
@@ -519,7 +530,7 @@ func (w *asWriter) write(f *Field) {
 			empty = "reinterpret<u64>(" + field + ") != 0"
 		}
 		if f.asFlagged() {
-			empty += " || this.has" + f.Name
+			empty += " || this.has" + capital(f.Name)
 		}
 		w.printf("    if (%s) %s\n", empty, w.one(t, f.Number, field))
 	}

@@ -1,7 +1,6 @@
 package bindgen
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -16,6 +15,10 @@ import (
 // names begin with that of the package. It includes those of the packages that it refers to,
 // the views of Kubernetes by kubewasm.h.
 func writeC(p *Package) ([]File, error) {
+	p, err := cNames.named(p)
+	if err != nil {
+		return nil, err
+	}
 	w := &cWriter{pkg: p, name: cName(p.Name), includes: map[string]bool{}}
 	for _, m := range p.Messages {
 		w.printf("%s", cComment(m.Doc))
@@ -45,7 +48,7 @@ func writeC(p *Package) ([]File, error) {
 		w.schema()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s from %s. DO NOT EDIT.\n#pragma once\n", Header, p.Source)
+	b.WriteString(header(p.Source) + "#pragma once\n")
 	if p.Source == "k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto" || p.Source == "k8s.io/api/core/v1/generated.proto" {
 		// kubewasm.h includes these two, after what they are made of.
 		b.WriteString("#ifndef KUBEWASM_H\n#error include kubewasm.h\n#endif\n")
@@ -97,22 +100,25 @@ func (w *cWriter) message(pkg, name string) string {
 	if strings.HasPrefix(pkg, sdk) {
 		w.includes[fmt.Sprintf("<kubewasm/%s/%s.h>", base, base)] = true
 	} else {
-		w.includes[fmt.Sprintf("%q", base+".h")] = true
+		w.includes[cString(base+".h")] = true
 	}
 	return cName(base) + "_" + name
 }
 
 // cComment returns the first sentence of a text as a comment.
 func cComment(doc string) string {
-	doc = strings.Join(strings.Fields(doc), " ")
+	doc, old := strings.CutSuffix(doc, deprecated)
+	doc = plain(doc)
 	if i := strings.Index(doc, ". "); i >= 0 {
 		doc = doc[:i+1]
+	}
+	if old {
+		doc = strings.TrimSpace(doc + " " + deprecated)
 	}
 	if doc == "" {
 		return ""
 	}
-	// A backslash at the end would go on in the next line.
-	return "// " + strings.TrimRight(doc, `\`) + "\n"
+	return cLine(doc)
 }
 
 func (w *cWriter) enum(e *Enum) {
@@ -128,25 +134,6 @@ func (w *cWriter) constants(g ConstantGroup) {
 	for _, c := range g.Constants {
 		w.printf("#define %s_%s KW(%s)\n", w.name, c.Name, cString(c.Value))
 	}
-}
-
-// cString returns a literal.
-func cString(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteByte(c)
-		case c < ' ' || c >= utf8.RuneSelf:
-			fmt.Fprintf(&b, "\\%03o", c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
 }
 
 // cNumbers are the macros for kinds that are one value.
@@ -175,20 +162,15 @@ func cValue(t Type) string {
 // accessor writes what reads a field. Kinds of custom resources are JSON, whose fields have names
 // of any characters; the macros take one that is an identifier.
 func (w *cWriter) accessor(m *Message, f *Field) {
-	name := f.JSONName
-	if f.Inlined || name == "" {
-		name = lower(f.Name)
-	}
 	T := w.message("", m.Name)
 	macro, last := w.macro(f)
-	switch {
-	case cIdentifier.MatchString(name):
-		w.printf("KWV_%s(%s, %s, %d%s)\n", macro, T, name, f.Number, last)
-	default:
-		w.printf("KWV_NAMED(%s, %s, %d, %s, %s%s)\n", T, cName(name), f.Number, cString(name), macro, last)
+	named, name := "", ""
+	if f.Name != f.JSONName && !f.Inlined {
+		named, name = "NAMED_", ", "+cString(f.JSONName)
 	}
-	if f.Presence && !f.Repeated && !f.Map && cIdentifier.MatchString(name) {
-		w.printf("KWV_HAS(%s, %s, %d)\n", T, name, f.Number)
+	w.printf("KWV_%s%s(%s, %s, %d%s%s)\n", named, macro, T, f.Name, f.Number, name, last)
+	if f.absent() {
+		w.printf("KWV_%sHAS(%s, %s, %d%s)\n", named, T, f.Name, f.Number, name)
 	}
 }
 
@@ -249,7 +231,7 @@ func (w *cWriter) builder(m *Message) {
 	w.printf("\n// What adds fields to a buffer with a %s. Of a list each call adds an element.\n", m.Name)
 	for _, f := range m.Fields {
 		put := cPuts[f.Type.Kind]
-		name := cName(cmp.Or(f.JSONName, lower(f.Name)))
+		name := f.Name
 		if !f.Map {
 			w.printf("KW_INLINE void %s_put_%s(kw_buf *b, %s v) { kw_put_%s(b, %d, %s); }\n", T, name, put.typ, put.put, f.Number, put.value)
 			continue
@@ -268,7 +250,7 @@ func (w *cWriter) service(s *Service) {
 		if s.Host {
 			function := fmt.Sprintf("%s_%s", w.message("", s.Name), m.Name)
 			w.printf("%s", cComment(m.Doc))
-			w.printf("KW_IMPORT(%q, %q) uint64_t %s_host(const void *p, uint32_t n);\n", s.FullName, m.Name, function)
+			w.printf("KW_IMPORT(%s, %s) uint64_t %s_host(const void *p, uint32_t n);\n", cString(s.FullName), cString(m.Wire), function)
 			w.printf("// The response, when it has not failed, is a %s.\n", m.Response)
 			w.printf("KW_INLINE kw_answer %s(const kw_buf *request) { return kw_answer_of(%s_host(request->p, request->n)); }\n", function, function)
 			continue
@@ -276,7 +258,7 @@ func (w *cWriter) service(s *Service) {
 		macro := w.message("", s.Name) + "_" + m.Name
 		w.printf("%s", cComment(m.Doc))
 		w.printf("// The response is a %s.\n", m.Response)
-		w.printf("#define %s(request, response) KW_METHOD(%q, %s_call, %s, request, response)\n", strings.ToUpper(macro), s.FullName+"/"+m.Name, macro, request)
+		w.printf("#define %s(request, response) KW_METHOD(%s, %s_call, %s, request, response)\n", strings.ToUpper(macro), cString(s.FullName+"/"+m.Wire), macro, request)
 	}
 	if !s.Host {
 		serves = append(serves, s.FullName+`\0`)

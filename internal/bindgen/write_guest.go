@@ -15,23 +15,27 @@ func WriteGuest(p *Package) ([]File, error) {
 	if len(p.Services) == 0 {
 		return nil, nil
 	}
+	p, err := goNames.named(p)
+	if err != nil {
+		return nil, err
+	}
 	main, types, wasm, native := newWriter(p), newWriter(p), newWriter(p), newWriter(p)
 	native.tags = "!wasip1"
 	for _, s := range p.Services {
 		if s.Host {
 			main.hostClient(s)
 			for _, m := range s.Methods {
-				wasm.printf("\n//go:wasmimport %s %s\n", s.FullName, m.Name)
-				wasm.printf("func host%s%s(ptr %s, n uint32) uint64\n", s.Name, m.Name, wasm.name("unsafe", "Pointer"))
-				native.printf("\nfunc host%s%s(ptr %s, n uint32) uint64 {\n\treturn %s(%q, %q, ptr, n)\n}\n",
-					s.Name, m.Name, native.name("unsafe", "Pointer"), native.name(guestPackage, "AskHost"), s.FullName, m.Name)
+				wasm.printf("\n//go:wasmimport %s %s\n", s.FullName, m.Wire)
+				wasm.printf("func %s_host(ptr %s, n uint32) uint64\n", methodVar(s, m), wasm.name("unsafe", "Pointer"))
+				native.printf("\nfunc %s_host(ptr %s, n uint32) uint64 {\n\treturn %s(%q, %q, ptr, n)\n}\n",
+					methodVar(s, m), native.name("unsafe", "Pointer"), native.name(guestPackage, "AskHost"), s.FullName, m.Wire)
 			}
 			continue
 		}
 		main.extensionPoint(s)
 		for _, m := range s.Methods {
-			wasm.printf("\n//go:wasmexport %s/%s\n", s.FullName, m.Name)
-			wasm.printf("func export%s%s() int32 { return %s(&%s, %s) }\n", s.Name, m.Name, wasm.name(guestPackage, "Serve"), methodVar(s, m), pluginVar(s))
+			wasm.printf("\n//go:wasmexport %s/%s\n", s.FullName, m.Wire)
+			wasm.printf("func %s_export() int32 { return %s(&%s, %s) }\n", methodVar(s, m), wasm.name(guestPackage, "Serve"), methodVar(s, m), pluginVar(s))
 		}
 	}
 	for _, m := range p.Messages {
@@ -75,17 +79,16 @@ func (w *writer) constant(name string, value []byte) {
 	w.printf("\n")
 }
 
-// lower returns a name as one that is not exported.
-func lower(name string) string { return strings.ToLower(name[:1]) + name[1:] }
-
-func pluginVar(s *Service) string            { return lower(s.Name) }
-func methodVar(s *Service, m *Method) string { return lower(s.Name) + m.Name }
+// Names that are not exported have a _ in them, which those of declarations have at their ends
+// alone: no two are the same, and none that of an import.
+func pluginVar(s *Service) string            { return lower(s.Name) + "_plugin" }
+func methodVar(s *Service, m *Method) string { return lower(s.Name) + "_" + m.Name }
 
 // builderName returns the name of the struct that guests write for a message.
 func (p *Package) builderName(name string) string {
 	for _, m := range p.Messages {
-		if m.Name == name && m.Read {
-			return name + "Value"
+		if m.Name == name {
+			return m.Builder
 		}
 	}
 	return name
@@ -103,17 +106,22 @@ func (w *writer) extensionPoint(s *Service) {
 		w.printf("%s(req %s, resp *%s) error\n", m.Name, m.Request, w.pkg.builderName(m.Response))
 	}
 	w.printf("}\n\nvar %s %s\n", pluginVar(s), s.Name)
-	w.printf("\n%s", wrap("Register"+s.Name+" makes p the plugin of this module for "+s.Name+". It is called once, in init. If p points to a struct, the host's configuration is decoded into it before the first request; if it has a method Configure() error, that is called then."))
-	w.printf("func Register%[1]s[P %[1]s](p P) {\n\t%[2]s(p, %[3]q", s.Name, w.name(guestPackage, "Register"), s.FullName)
+	register := w.pkg.made("Register" + s.Name)
+	w.printf("\n%s", wrap(register+" makes p the plugin of this module for "+s.Name+". It is called once, in init. If p points to a struct, the host's configuration is decoded into it before the first request; if it has a method Configure() error, that is called then."))
+	parameter := "P"
+	if s.Name == parameter {
+		parameter = "Plugin_"
+	}
+	w.printf("func %[1]s[%[2]s %[3]s](p %[2]s) {\n\t%[4]s(p, %[5]q", register, parameter, s.Name, w.name(guestPackage, "Register"), s.FullName)
 	for _, m := range s.Methods {
 		w.printf(", &%s", methodVar(s, m))
 	}
 	w.printf(")\n\t%s = p\n}\n", pluginVar(s))
 	for _, m := range s.Methods {
-		request, response := methodVar(s, m)+"Request", methodVar(s, m)+"Response"
+		request, response := methodVar(s, m)+"_request", methodVar(s, m)+"_response"
 		w.printf("\n// The messages of %s, whose memory is used for each call.\nvar (\n\t%s %s\n\t%s %s\n)\n",
 			m.Name, request, fieldsType(m.Request), response, w.pkg.builderName(m.Response))
-		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Name)
+		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Wire)
 		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
 		w.printf("\t\t%s.in = %s(request)\n\t\t%s.reset()\n", request, w.name(guestPackage, "FromHost"), response)
 		w.printf("\t\terr := p.%s(%s{&%s}, &%s)\n", m.Name, m.Request, request, response)
@@ -128,8 +136,8 @@ func (w *writer) hostClient(s *Service) {
 	for _, m := range s.Methods {
 		w.printf("\n%s", documentation(m.Name, "calls the host. The error is that of the host.", m.Doc))
 		w.printf("func (%s) %s(req *%s) (%s, error) {\n", s.Name, m.Name, w.pkg.builderName(m.Request), m.Response)
-		w.printf("\tresp, err := %s(host%s%s, req.append(nil))\n\tif err != nil {\n\t\treturn %s{}, err\n\t}\n\treturn %s{&%s{in: %s(resp)}}, nil\n}\n",
-			w.name(guestPackage, "Ask"), s.Name, m.Name, m.Response, m.Response, fieldsType(m.Response), w.name(guestPackage, "FromHost"))
+		w.printf("\tresp, err := %s(%s_host, req.append(nil))\n\tif err != nil {\n\t\treturn %s{}, err\n\t}\n\treturn %s{&%s{in: %s(resp)}}, nil\n}\n",
+			w.name(guestPackage, "Ask"), methodVar(s, m), m.Response, m.Response, fieldsType(m.Response), w.name(guestPackage, "FromHost"))
 	}
 }
 

@@ -3,6 +3,7 @@ package bindgen
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -18,6 +19,10 @@ const (
 func WriteHost(p *Package) ([]File, error) {
 	if len(p.Services) == 0 {
 		return nil, fmt.Errorf("%s has no service", p.Source)
+	}
+	p, err := hostNames.named(p)
+	if err != nil {
+		return nil, err
 	}
 	services, messages, schema := newWriter(p), newWriter(p), newWriter(p)
 	for _, s := range p.Services {
@@ -53,23 +58,25 @@ func WriteHost(p *Package) ([]File, error) {
 
 // client writes the type of an extension point, whose methods call a plugin.
 func (w *writer) client(s *Service) {
-	ctx, definition := w.name("context", "Context"), lower(s.Name)
+	ctx, definition, load := w.name("context", "Context"), lower(s.Name)+"_definition", w.pkg.made("Load"+s.Name)
+	runtime, config := w.name(runtimePackage, "Runtime"), w.name(hostPackage, "Config")
+	taken := maps.Clone(w.taken)
 	var params, values []string
 	for _, h := range w.pkg.Services {
 		if h.Host {
-			name := lower(h.Name)
+			name := taken.take(local(h.Name), nil)
 			params = append(params, ", "+name+" "+h.Name)
-			values = append(values, ", "+name+"Service("+name+")...")
+			values = append(values, ", "+serviceFunction(h)+"("+name+")...")
 		}
 	}
 	w.printf("\n%s", documentation(s.Name, "is a plugin of the extension point "+s.FullName+". It is safe for use by several goroutines.", s.Doc))
 	w.printf("type %s struct{ *%s }\n", s.Name, w.name(hostPackage, "Plugin"))
-	text := "Load" + s.Name + " loads a plugin."
+	text := load + " loads a plugin."
 	if len(params) > 0 {
 		text += " Plugins cannot call a service of the host that is nil."
 	}
-	w.printf("\n%s", wrap(text+" The errors are those of "+importName(hostPackage)+".Load."))
-	w.printf("func Load%s(ctx %s, rt *%s, cfg %s%s) (*%s, error) {\n", s.Name, ctx, w.name(runtimePackage, "Runtime"), w.name(hostPackage, "Config"), strings.Join(params, ""), s.Name)
+	w.printf("\n%s", wrap(text+" The errors are those of "+w.name(hostPackage, "Load")+"."))
+	w.printf("func %s(ctx %s, rt *%s, cfg %s%s) (*%s, error) {\n", load, ctx, runtime, config, strings.Join(params, ""), s.Name)
 	switch len(values) {
 	case 0:
 		w.printf("\tp, err := %s(ctx, rt, cfg, &%s)\n", w.name(hostPackage, "Load"), definition)
@@ -92,7 +99,7 @@ func (w *writer) client(s *Service) {
 	}
 	w.printf("\nvar %s = %s{\n\tName: %q,\n\tSchema: serviceSchema,\n\tMethods: []%s{\n", definition, w.name(hostPackage, "Definition"), s.FullName, w.name(hostPackage, "Method"))
 	for _, m := range s.Methods {
-		w.printf("\t\t%s[%s, %s](%q),\n", w.name(hostPackage, "NewMethod"), m.Request, m.Response, m.Name)
+		w.printf("\t\t%s[%s, %s](%q),\n", w.name(hostPackage, "NewMethod"), m.Request, m.Response, m.Wire)
 	}
 	w.printf("\t},\n}\n")
 }
@@ -112,13 +119,16 @@ func (w *writer) hostInterface(s *Service) {
 		w.printf("%s", documentation(m.Name, otherwise, m.Doc))
 		w.printf("%s(ctx %s, req *%s) (*%s, error)\n", m.Name, w.name("context", "Context"), m.Request, m.Response)
 	}
-	w.printf("}\n\nfunc %[1]sService(%[1]s %[2]s) []%[3]s {\n\tif %[1]s == nil {\n\t\treturn nil\n\t}\n", lower(s.Name), s.Name, w.name(hostPackage, "HostService"))
+	w.printf("}\n\nfunc %s(x %s) []%s {\n\tif x == nil {\n\t\treturn nil\n\t}\n", serviceFunction(s), s.Name, w.name(hostPackage, "HostService"))
 	w.printf("\treturn []%s{{Name: %q, Methods: []%s{\n", w.name(hostPackage, "HostService"), s.FullName, w.name(hostPackage, "HostMethod"))
 	for _, m := range s.Methods {
-		w.printf("\t\t%s(%q, %q, %s.%s),\n", w.name(hostPackage, "NewHostMethod"), m.Name, m.Grant, lower(s.Name), m.Name)
+		w.printf("\t\t%s(%q, %q, x.%s),\n", w.name(hostPackage, "NewHostMethod"), m.Wire, m.Grant, m.Name)
 	}
 	w.printf("\t}}}\n}\n")
 }
+
+// serviceFunction returns the name of the function that returns a service of the host.
+func serviceFunction(s *Service) string { return lower(s.Name) + "_service" }
 
 // hostStruct writes the struct of a message.
 func (w *writer) hostStruct(m *Message) {
@@ -128,7 +138,7 @@ func (w *writer) hostStruct(m *Message) {
 		if f.Doc != "" {
 			w.printf("%s", paragraphs(f.Doc))
 		}
-		w.printf("%s %s `%s`\n", f.Name, w.hostField(f), tags(f))
+		w.printf("%s %s %s\n", f.Name, w.hostField(f), goTag(tags(f)))
 	}
 	w.printf("}\n")
 }
@@ -191,7 +201,7 @@ func (w *writer) hostEnum(e *Enum) {
 		}
 		w.printf("%s %s = %d\n", v.Name, e.Name, v.Number)
 	}
-	names := lower(e.Name) + "Names"
+	names := lower(e.Name) + "_names"
 	w.printf(")\n\nvar %s = %s{\n", names, w.name(hostPackage, "EnumNames"))
 	seen := map[int32]bool{}
 	for _, v := range e.Values {

@@ -5,7 +5,7 @@ import "fmt"
 // reader writes what guests read a message of a service by: a struct with its bytes and what
 // was read of its lists and maps, and a type with an accessor for each field.
 func (w *writer) reader(m *Message) {
-	fields, none := fieldsType(m.Name), lower(m.Name)+"NoFields"
+	fields, none := fieldsType(m.Name), lower(m.Name)+"_none"
 	w.printf("\n%s", comment(m.Name, "is a view of "+article(m.Name)+".", m.Doc))
 	w.printf("type %s struct{ m *%s }\n\n", m.Name, fields)
 	w.printf("// %s are the fields of %s.\ntype %s struct {\n\tin %s\n", fields, article(m.Name), fields, w.name(guestPackage, "Encoded"))
@@ -22,8 +22,9 @@ func (w *writer) reader(m *Message) {
 		w.printf("\nvar %s %s\n\n", none, fields)
 		w.printf("func (x %s) fields() *%s {\n\tif x.m == nil {\n\t\treturn &%s\n\t}\n\treturn x.m\n}\n", m.Name, fields, none)
 	}
-	w.printf("\n%s", wrap(m.Name+"FromProto returns a view of the protobuf message in raw, which must not be written to any more."))
-	w.printf("func %[1]sFromProto(raw []byte) %[1]s { return %[1]s{&%[2]s{in: %[3]s(raw)}} }\n", m.Name, fields, w.name(guestPackage, "EncodedOf"))
+	function := w.pkg.made(m.Name + "FromProto")
+	w.printf("\n%s", wrap(function+" returns a view of the protobuf message in raw, which must not be written to any more."))
+	w.printf("func %[2]s(raw []byte) %[1]s { return %[1]s{&%[3]s{in: %[4]s(raw)}} }\n", m.Name, function, fields, w.name(guestPackage, "EncodedOf"))
 	for _, f := range m.Fields {
 		w.fieldAccessor(m, f)
 	}
@@ -38,7 +39,7 @@ func (w *writer) reader(m *Message) {
 	}
 }
 
-func fieldsType(message string) string { return lower(message) + "Fields" }
+func fieldsType(message string) string { return lower(message) + "_fields" }
 
 // resets reports whether the message is one of a request: only those are used again.
 func (w *writer) resets(m *Message) bool {
@@ -83,14 +84,14 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 		body = fmt.Sprintf("{ return %s }\n", w.expression(f))
 	}
 	w.printf("\n%sfunc (x %s) %s() %s %s", comment(f.Name, "returns the field "+f.JSONName+".", f.Doc), m.Name, f.Name, result, body)
-	if !f.Presence || f.Repeated || f.Map {
+	if !f.absent() {
 		return
 	}
 	has := fmt.Sprintf("x.in().Has(%s)", f.key())
 	if f.Type.Kind == ObjectKind {
 		has = fmt.Sprintf("x.in().Number(%s) != 0", f.key())
 	}
-	w.printf("\n// Has%s reports whether there is a field %s.\nfunc (x %s) Has%s() bool { return %s }\n", f.Name, f.JSONName, m.Name, f.Name, has)
+	w.printf("\n%sfunc (x %s) Has%s() bool { return %s }\n", wrap("Has"+f.Name+" reports whether there is a field "+f.JSONName+"."), m.Name, f.Name, has)
 }
 
 // listExpression returns what reads a field of m of which something is kept.
@@ -106,7 +107,7 @@ func (w *writer) listExpression(f *Field) string {
 		}
 		return fmt.Sprintf("m.%s.%s(&m.in, %s)", f.Name, read, f.key())
 	case t.Kind == ObjectKind:
-		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s[%s](&%s, %s))", f.Name, f.Number, w.view("Fixed64"), w.name(guestPackage, "Object"), w.goType(t), w.name(t.Package, "TypeOf"+t.Name), w.view(t.Object))
+		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s[%s](&%s, %s))", f.Name, f.Number, w.view("Fixed64"), w.name(guestPackage, "Object"), w.goType(t), w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case f.numeric():
 		convert := w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
 		switch t.Kind {
@@ -134,9 +135,9 @@ func (w *writer) expression(f *Field) string {
 	case ValueKind:
 		return fmt.Sprintf("%s(%s.Value(%s))", w.symbol(t.Read), in, f.key())
 	case MessageKind:
-		return fmt.Sprintf("%s(%s.View(%s, &%s))", w.goType(t), in, f.key(), w.name(t.Package, "TypeOf"+t.Name))
+		return fmt.Sprintf("%s(%s.View(%s, &%s))", w.goType(t), in, f.key(), w.typeVar(t.Package, t.Name))
 	case ObjectKind:
-		return fmt.Sprintf("%s(%s(%s(%s), &%s, %s))", w.goType(t), w.view("ByRef"), w.name(abiPackage, "Ref"), number, w.name(t.Package, "TypeOf"+t.Name), w.view(t.Object))
+		return fmt.Sprintf("%s(%s(%s(%s), &%s, %s))", w.goType(t), w.view("ByRef"), w.name(abiPackage, "Ref"), number, w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case Bool:
 		return number + " != 0"
 	case Float:
@@ -192,9 +193,9 @@ func (w *writer) valueReader(t Type) string {
 	case MessageKind:
 		value := w.view("Value")
 		if t.own() {
-			return fmt.Sprintf("func(v %s) %s { return %sFromProto(v.Raw) }", value, t.Name, t.Name)
+			return fmt.Sprintf("func(v %s) %s { return %s(v.Raw) }", value, t.Name, w.pkg.made(t.Name+"FromProto"))
 		}
-		return fmt.Sprintf("func(v %s) %s { return %s(%s(v.Raw, &%s)) }", value, w.goType(t), w.goType(t), w.view("FromProto"), w.name(t.Package, "TypeOf"+t.Name))
+		return fmt.Sprintf("func(v %s) %s { return %s(%s(v.Raw, &%s)) }", value, w.goType(t), w.goType(t), w.view("FromProto"), w.typeVar(t.Package, t.Name))
 	}
 	return fmt.Sprintf("%s[%s](%s)", w.view("Int"), w.goType(t), w.numberKind(t.Kind))
 }

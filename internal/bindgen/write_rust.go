@@ -7,13 +7,17 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // writeRust returns the files of a module of Rust: mod.rs and a file for each family of
 // messages. If the package has services, services.rs has them and what guests write.
 func writeRust(p *Package) ([]File, error) {
-	names := rustNames(p)
-	r := &rustPackage{Package: p, names: names}
+	p, err := rustTable.named(p)
+	if err != nil {
+		return nil, err
+	}
+	r := &rustPackage{p}
 	var files []File
 	var modules []string
 	add := func(name string, w *rustWriter) {
@@ -40,16 +44,15 @@ func writeRust(p *Package) ([]File, error) {
 	for _, e := range p.Enums {
 		values.enum(e)
 	}
-	taken := map[string]bool{}
 	for _, g := range p.Constants {
-		values.constants(g, taken)
+		values.constants(g)
 	}
 	add("values", values)
 	service := r.writer()
 	service.services()
 	add("services", service)
 	main := r.writer()
-	main.printf("//! Views of the messages of %s.\n\n", p.Source)
+	main.printf("//! Views of the messages of %s.\n\n", plain(p.Source))
 	for _, name := range modules {
 		if name == "services" {
 			main.printf("#[macro_use]\n")
@@ -66,23 +69,8 @@ func writeRust(p *Package) ([]File, error) {
 	return append(files, File{"mod.rs", main.plain()}), nil
 }
 
-// rustPackage is a package with the names that its types have in Rust.
-type rustPackage struct {
-	*Package
-	names map[string]string
-}
-
-// rustNames returns the names of types that differ from those of Go.
-func rustNames(p *Package) map[string]string {
-	names := map[string]string{}
-	for _, m := range p.Messages {
-		switch m.Name {
-		case "Option", "Some", "None", "Ok", "Err", "Self", "Box", "Vec", "String", "Result":
-			names[m.Name] = m.Name + "_"
-		}
-	}
-	return names
-}
+// rustPackage is a package with the names of Rust.
+type rustPackage struct{ *Package }
 
 func (r *rustPackage) writer() *rustWriter { return &rustWriter{pkg: r} }
 
@@ -96,16 +84,16 @@ func (w *rustWriter) printf(format string, args ...any) { fmt.Fprintf(&w.body, f
 
 // plain returns the text of the file without the lines that types need.
 func (w *rustWriter) plain() []byte {
-	return []byte(fmt.Sprintf("%s from %s. DO NOT EDIT.\n\n%s", Header, w.pkg.Source, w.body.String()))
+	return []byte(header(w.pkg.Source) + "\n" + w.body.String())
 }
 
 // file returns the text of the file.
 func (w *rustWriter) file(docs string) []byte {
-	return []byte(fmt.Sprintf("%s from %s. DO NOT EDIT.\n\n%s#![allow(unused_imports, clippy::all)]\n#![cfg_attr(rustfmt, rustfmt_skip)]\n\nuse super::*;\nuse ::kubewasm::view as v;\n%s", Header, w.pkg.Source, docs, w.body.String()))
+	return []byte(header(w.pkg.Source) + "\n" + docs + "#![allow(unused_imports, clippy::all)]\n#![cfg_attr(rustfmt, rustfmt_skip)]\n\nuse super::*;\nuse ::kubewasm::view as v;\n" + w.body.String())
 }
 
 // rustKeywords cannot be names.
-var rustKeywords = strings.Fields("abstract as async await become box break const continue do dyn else enum extern false final fn for if impl in let loop macro match mod move mut override priv pub ref return static struct trait true try type typeof unsafe unsized use virtual where while yield")
+var rustKeywords = strings.Fields("abstract as async await become box break const continue do dyn else enum extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref return static struct trait true try type typeof unsafe unsized use virtual where while yield")
 
 // rustIdent returns a name in snake case, also if it is a keyword.
 func rustIdent(name string) string {
@@ -133,6 +121,9 @@ func snake(name string) string {
 		switch {
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			r = '_'
+		case r >= utf8.RuneSelf:
+			fmt.Fprintf(&b, "u%04x", r)
+			continue
 		case unicode.IsUpper(r) && i > 0:
 			next := at(i + 1)
 			// The plural of an acronym is a part of it: IPs, CIDRs.
@@ -163,14 +154,7 @@ func rustComment(indent, source string) string {
 	if text == "" {
 		return ""
 	}
-	var b strings.Builder
-	for line := range strings.Lines(wrap(text)) {
-		// Braces and stars mean nothing, and brackets no link.
-		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "//")
-		line = strings.NewReplacer("[", `\[`, "]", `\]`, "<", `\<`).Replace(line)
-		b.WriteString(indent + "///" + line + "\n")
-	}
-	return b.String()
+	return rustDoc(indent, text)
 }
 
 // rustValues are the types of values by those of Go: the type in fields, and what an accessor
@@ -202,9 +186,6 @@ var rustKinds = map[Kind][2]string{
 
 // rustPath returns the path of a type.
 func (w *rustWriter) rustPath(pkg, name string) string {
-	if renamed, ok := w.pkg.names[name]; ok && pkg == "" {
-		name = renamed
-	}
 	switch {
 	case pkg == "":
 		return name
@@ -244,21 +225,15 @@ func rustForm(t Type) string {
 
 func (w *rustWriter) message(m *Message) {
 	name := w.rustPath("", m.Name)
-	w.printf("\n::kubewasm::message! {\n%s    %s, %s\n}\n", rustComment("    ", cmpOr(m.Doc, m.Name+" is a message of "+w.pkg.Source+".")), name, strconv.Quote(w.pkg.Source+"#"+m.Name))
+	w.printf("\n::kubewasm::message! {\n%s    %s, %s\n}\n", rustComment("    ", cmpOr(m.Doc, m.Name+" is a message of "+w.pkg.Source+".")), name, rustString(w.pkg.Source+"#"+m.Name))
 	if len(m.Fields) == 0 {
 		return
 	}
 	w.printf("\nimpl<'a> %s<'a> {\n", name)
-	taken := map[string]bool{"from_proto": true, "from_json": true, "view": true, "from_view": true}
 	for _, f := range m.Fields {
-		accessor := rustIdent(f.JSONName)
-		for i := 2; taken[accessor]; i++ {
-			accessor = fmt.Sprintf("%s_%d", strings.TrimPrefix(rustIdent(f.JSONName), "r#"), i)
-		}
-		taken[accessor] = true
 		w.printf("%s", rustComment("    ", f.Doc))
 		out, expression := w.accessor(f)
-		w.printf("    #[inline] pub fn %s(self) -> %s { self.0.%s }\n", accessor, out, expression)
+		w.printf("    #[inline] pub fn %s(self) -> %s { self.0.%s }\n", f.Name, out, expression)
 	}
 	w.printf("}\n")
 }
@@ -273,7 +248,7 @@ func cmpOr(text, otherwise string) string {
 // accessor returns the type of an accessor and how it reads.
 func (w *rustWriter) accessor(f *Field) (out, expression string) {
 	element, out := w.types(f.Type)
-	at := fmt.Sprintf("(%d, %s)", f.Number, strconv.Quote(f.JSONName))
+	at := fmt.Sprintf("(%d, %s)", f.Number, rustString(f.JSONName))
 	switch {
 	case f.Map:
 		return "v::Map<'a, " + element + ">", "map" + at
@@ -282,7 +257,7 @@ func (w *rustWriter) accessor(f *Field) (out, expression string) {
 	case f.Inlined:
 		return out, fmt.Sprintf("inlined(%d)", f.Number)
 	case f.Type.Kind == ObjectKind:
-		return "Option<" + out + ">", fmt.Sprintf("object_field(%d, %s, v::ObjectForm::%s)", f.Number, strconv.Quote(f.JSONName), rustForm(f.Type))
+		return "Option<" + out + ">", fmt.Sprintf("object_field(%d, %s, v::ObjectForm::%s)", f.Number, rustString(f.JSONName), rustForm(f.Type))
 	case strings.HasPrefix(out, "Option<"):
 		return out, "get::<" + element + ">" + at
 	case f.Presence:
@@ -298,20 +273,14 @@ func (w *rustWriter) accessor(f *Field) (out, expression string) {
 func (w *rustWriter) enum(e *Enum) {
 	w.printf("\n::kubewasm::enumeration! {\n%s    %s {\n", rustComment("    ", cmpOr(e.Doc, e.Name+" is an enumeration.")), e.Name)
 	for _, v := range e.Values {
-		name := screamingSnake(strings.TrimPrefix(v.Name, e.Name))
-		w.printf("%s        %s = %d, %s;\n", rustComment("        ", cmpOr(v.Doc, "The value "+v.JSONName+".")), name, v.Number, strconv.Quote(v.JSONName))
+		w.printf("%s        %s = %d, %s;\n", rustComment("        ", cmpOr(v.Doc, "The value "+v.JSONName+".")), v.Name, v.Number, rustString(v.JSONName))
 	}
 	w.printf("    }\n}\n")
 }
 
-func (w *rustWriter) constants(g ConstantGroup, taken map[string]bool) {
+func (w *rustWriter) constants(g ConstantGroup) {
 	w.printf("\n")
 	for _, c := range g.Constants {
-		name := screamingSnake(c.Name)
-		for i := 2; taken[name]; i++ {
-			name = fmt.Sprintf("%s_%d", screamingSnake(c.Name), i)
-		}
-		taken[name] = true
-		w.printf("%spub const %s: &str = %s;\n", rustComment("", cmpOr(c.Doc, "The string "+strconv.Quote(c.Value)+".")), name, strconv.Quote(c.Value))
+		w.printf("%spub const %s: &str = %s;\n", rustComment("", cmpOr(c.Doc, "The string "+strconv.Quote(c.Value)+".")), c.Name, rustString(c.Value))
 	}
 }

@@ -64,7 +64,7 @@ func (w *rustWriter) extensionPoint(s *Service) {
 	w.printf("\n%spub trait %s {\n", rustComment("", cmpOr(s.Doc, s.Name+" is the extension point "+s.FullName+".")), s.Name)
 	for _, m := range s.Methods {
 		w.printf("%s    fn %s<'a>(&self, req: %s<'a>) -> Result<%s, String>;\n", rustComment("    ", cmpOr(m.Doc, "Answers a request. An error is its reason.")),
-			rustIdent(m.Name), w.rustPath("", m.Request), w.builderType(m.Response))
+			m.Name, w.rustPath("", m.Request), w.builderType(m.Response))
 	}
 	w.printf("}\n")
 }
@@ -73,8 +73,8 @@ func (w *rustWriter) hostClient(s *Service) {
 	w.printf("\n%s#[derive(Clone, Copy, Debug)]\npub struct %s;\n\nimpl %[2]s {\n", rustComment("", cmpOr(s.Doc, s.Name+" has the methods of the service "+s.FullName+" of the host.")), s.Name)
 	for _, m := range s.Methods {
 		w.printf("%s    pub fn %s<'a>(req: &%s) -> Result<%s<'a>, String> {\n", rustComment("    ", cmpOr(m.Doc, "Asks the host. The error is that of the host.")),
-			rustIdent(m.Name), strings.Replace(w.builderType(m.Request), "<'a>", "<'_>", 1), w.rustPath("", m.Response))
-		w.printf("        #[cfg(target_arch = \"wasm32\")]\n        #[link(wasm_import_module = %q)]\n        extern \"C\" {\n            #[link_name = %q]\n            fn host(ptr: *const u8, len: u32) -> u64;\n        }\n", s.FullName, m.Name)
+			m.Name, strings.Replace(w.builderType(m.Request), "<'a>", "<'_>", 1), w.rustPath("", m.Response))
+		w.printf("        #[cfg(target_arch = \"wasm32\")]\n        #[link(wasm_import_module = %s)]\n        extern \"C\" {\n            #[link_name = %s]\n            fn host(ptr: *const u8, len: u32) -> u64;\n        }\n", rustString(s.FullName), rustString(m.Wire))
 		w.printf("        #[cfg(not(target_arch = \"wasm32\"))]\n        unsafe extern \"C\" fn host(_: *const u8, _: u32) -> u64 { 0 }\n")
 		w.printf("        s::ask(host, req).map(|b| v::Message::from_view(v::View::from_any_proto(b)))\n    }\n")
 	}
@@ -86,7 +86,7 @@ func (w *rustWriter) builder(m *Message) {
 	name, declared := w.pkg.builderName(m.Name), w.builderType(m.Name)
 	w.printf("\n%s#[derive(Clone, Debug, Default)]\npub struct %s {\n", rustComment("", cmpOr(m.Doc, name+" is a message that a plugin writes.")), declared)
 	for _, f := range m.Fields {
-		w.printf("%s    pub %s: %s,\n", rustComment("    ", cmpOr(f.Doc, "The field "+f.JSONName+".")), rustIdent(f.JSONName), w.fieldType(m, f))
+		w.printf("%s    pub %s: %s,\n", rustComment("    ", cmpOr(f.Doc, "The field "+f.JSONName+".")), f.Name, w.fieldType(m, f))
 	}
 	generic := ""
 	if declared != name {
@@ -156,7 +156,7 @@ func (w *rustWriter) boxed(m *Message, f *Field) bool {
 }
 
 func (w *rustWriter) appendField(m *Message, f *Field) {
-	field := "self." + rustIdent(f.JSONName)
+	field := "self." + f.Name
 	line := func(format string, args ...any) { w.printf("        "+format+"\n", args...) }
 	switch {
 	case f.Map:
@@ -243,11 +243,13 @@ func (w *rustWriter) exports(services []*Service) {
 		w.printf("%s\\0", s.FullName)
 	}
 	w.printf("\";\n\n/// Exports the methods of a plugin. It is for `kubewasm::plugin!`.\nmacro_rules! exports {\n    ($plugin:ty, $($path:ident)::+) => {\n        const _: () = {\n")
+	functions := scope{}
 	for _, s := range services {
 		for _, m := range s.Methods {
-			w.printf("            #[cfg(target_arch = \"wasm32\")]\n            #[export_name = %q]\n            pub extern \"C\" fn %s_%s() -> i32 {\n", s.FullName+"/"+m.Name, snake(s.Name), snake(m.Name))
+			function := functions.take(snake(s.Name)+"_"+snake(m.Name), nil)
+			w.printf("            #[cfg(target_arch = \"wasm32\")]\n            #[export_name = %s]\n            pub extern \"C\" fn %s() -> i32 {\n", rustString(s.FullName+"/"+m.Wire), function)
 			w.printf("                let req = ::kubewasm::view::View::from_any_proto(::kubewasm::service::request());\n                let req: $($path)::+::%s = ::kubewasm::view::Message::from_view(req);\n", w.rustPath("", m.Request))
-			w.printf("                ::kubewasm::service::finish(<$plugin as $($path)::+::%s>::%s(::kubewasm::plugin::get::<$plugin>(), req))\n            }\n", s.Name, rustIdent(m.Name))
+			w.printf("                ::kubewasm::service::finish(<$plugin as $($path)::+::%s>::%s(::kubewasm::plugin::get::<$plugin>(), req))\n            }\n", s.Name, m.Name)
 		}
 	}
 	w.printf("            #[cfg(target_arch = \"wasm32\")]\n            #[used]\n            #[link_section = \"kubewasm_schema\"]\n            static SCHEMA: [u8; %d] = *b\"", len(w.pkg.Schema))

@@ -54,7 +54,7 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 	link := []string{"-O0", "-o", linked}
 	for _, file := range files {
 		object := filepath.Join(scratch, filepath.Base(file)+".o")
-		if err := clangIn("-I", include, "-c", "-o", object, filepath.Base(file)); err != nil {
+		if err := clangIn("-I", include, "-c", "-o", object, argument(filepath.Base(file))); err != nil {
 			return nil, err
 		}
 		link = append(link, object)
@@ -63,6 +63,15 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 		return nil, err
 	}
 	return os.ReadFile(linked)
+}
+
+// argument returns the name of a file as an argument of clang that is neither a flag nor a
+// file with arguments.
+func argument(file string) string {
+	if file[0] == '-' || file[0] == '@' {
+		return "./" + file
+	}
+	return file
 }
 
 // CFlags are the arguments for clang beside the headers and the names of files. With debug

@@ -35,13 +35,21 @@ type Service struct {
 }
 
 // Parse reads a google.protobuf.FileDescriptorSet. Files that it does not have, as those
-// of Kubernetes, are not needed: their messages are known by their names.
+// of Kubernetes, are not needed: their messages are known by their names. It refuses a schema
+// above [MaxBytes], with public imports along very many ways, or with very many or very long
+// names, so that its work is bounded by the length of the section.
 func Parse(section []byte) (*Schema, error) {
 	if len(section) > MaxBytes {
 		return nil, fmt.Errorf("schema: %d bytes are more than %d", len(section), MaxBytes)
 	}
+	if err := checkEncoding(section); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
 	set := &descriptorpb.FileDescriptorSet{}
 	if err := proto.Unmarshal(section, set); err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	if err := checkSet(set); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
 	files, err := protodesc.FileOptions{AllowUnresolvable: true}.NewFiles(set)
@@ -190,8 +198,13 @@ func Compatible(guest, host protoreflect.ServiceDescriptor) error {
 			c.errs = append(c.errs, fmt.Errorf("%s streams", h.FullName()))
 			continue
 		}
-		c.messages(g.Input(), h.Input())
-		c.messages(g.Output(), h.Output())
+		c.add(g.Input(), h.Input())
+		c.add(g.Output(), h.Output())
+	}
+	for len(c.waiting) > 0 && len(c.errs) < maxMistakes {
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.messages(next[0], next[1])
 	}
 	return errors.Join(c.errs...)
 }
@@ -203,17 +216,32 @@ func streams(d protoreflect.MethodDescriptor) bool {
 // maxMistakes is how many disagreements a message names.
 const maxMistakes = 20
 
+// maxPairs is how many pairs of messages are compared: a guest may put each of its messages at
+// the place of each of the host's.
+const maxPairs = 8 * maxMessages
+
+// comparison compares pairs of messages, those of the guest first.
 type comparison struct {
-	seen map[[2]protoreflect.FullName]bool
-	errs []error
+	seen    map[[2]protoreflect.FullName]bool
+	waiting [][2]protoreflect.MessageDescriptor
+	errs    []error
+}
+
+// add adds a pair to those that wait, unless it was among them before.
+func (c *comparison) add(guest, host protoreflect.MessageDescriptor) {
+	pair := [2]protoreflect.FullName{guest.FullName(), host.FullName()}
+	switch {
+	case c.seen[pair]:
+	case len(c.seen) == maxPairs:
+		c.errs = append(c.errs, fmt.Errorf("there are more than %d pairs of messages to compare", maxPairs))
+		c.waiting = nil
+	default:
+		c.seen[pair] = true
+		c.waiting = append(c.waiting, [2]protoreflect.MessageDescriptor{guest, host})
+	}
 }
 
 func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
-	pair := [2]protoreflect.FullName{guest.FullName(), host.FullName()}
-	if c.seen[pair] || len(c.errs) >= maxMistakes {
-		return
-	}
-	c.seen[pair] = true
 	if opaque(guest) || opaque(host) {
 		if guest.FullName() != host.FullName() {
 			c.errs = append(c.errs, fmt.Errorf("the guest has %s where the host has %s", guest.FullName(), host.FullName()))
@@ -236,7 +264,7 @@ func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
 			continue
 		}
 		if h.Message() != nil {
-			c.messages(g.Message(), h.Message())
+			c.add(g.Message(), h.Message())
 		}
 	}
 }

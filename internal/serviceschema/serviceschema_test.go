@@ -177,6 +177,13 @@ func FuzzSchema(f *testing.F) {
 	valid := compile(f, everyKind)
 	f.Add(valid)
 	f.Add([]byte{})
+	for _, hostile := range hostileSchemas() {
+		section, err := proto.Marshal(hostile.set)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(section)
+	}
 	host := service(f, everyKind)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := serviceschema.Parse(b)

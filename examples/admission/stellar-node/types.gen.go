@@ -235,7 +235,8 @@ var TypeOfStellarNodeSpecValidatorConfig = view.Type{
 // writes a history archive.
 func (s StellarNodeSpecValidatorConfig) EnableHistoryArchive() bool { return view.View(s).Bool(1) }
 
-// HasEnableHistoryArchive reports whether there is a field enableHistoryArchive.
+// HasEnableHistoryArchive reports whether there is a field
+// enableHistoryArchive.
 func (s StellarNodeSpecValidatorConfig) HasEnableHistoryArchive() bool { return view.View(s).Has(1) }
 
 // HistoryArchiveUrls returns the field historyArchiveUrls. Where history

@@ -76,19 +76,19 @@ const (
 	CriticalitySheddable Criticality = 2
 )
 
-var criticalityNames = service.EnumNames{
+var criticality_names = service.EnumNames{
 	0: "CRITICALITY_STANDARD",
 	1: "CRITICALITY_CRITICAL",
 	2: "CRITICALITY_SHEDDABLE",
 }
 
 // String returns the name of the value.
-func (c Criticality) String() string { return criticalityNames.Name(int32(c)) }
+func (c Criticality) String() string { return criticality_names.Name(int32(c)) }
 
 // MarshalJSON returns the name of the value, its number if it has none.
-func (c Criticality) MarshalJSON() ([]byte, error) { return criticalityNames.JSON(int32(c)), nil }
+func (c Criticality) MarshalJSON() ([]byte, error) { return criticality_names.JSON(int32(c)), nil }
 
 // UnmarshalJSON reads the name of a value, or its number.
 func (c *Criticality) UnmarshalJSON(text []byte) error {
-	return criticalityNames.Read(text, (*int32)(c))
+	return criticality_names.Read(text, (*int32)(c))
 }

@@ -18,7 +18,7 @@ type Picker struct{ *service.Plugin }
 // LoadPicker loads a plugin. Plugins cannot call a service of the host that is
 // nil. The errors are those of service.Load.
 func LoadPicker(ctx context.Context, rt *host.Runtime, cfg service.Config, cache Cache) (*Picker, error) {
-	p, err := service.Load(ctx, rt, cfg, &picker, cacheService(cache)...)
+	p, err := service.Load(ctx, rt, cfg, &picker_definition, cache_service(cache)...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (p *Picker) Served(ctx context.Context, req *ServedRequest) (resp *ServedRe
 	return
 }
 
-var picker = service.Definition{
+var picker_definition = service.Definition{
 	Name:   "kubewasm.examples.picker.v1.Picker",
 	Schema: serviceSchema,
 	Methods: []service.Method{
@@ -58,11 +58,11 @@ type Cache interface {
 	Match(ctx context.Context, req *MatchRequest) (*MatchResponse, error)
 }
 
-func cacheService(cache Cache) []service.HostService {
-	if cache == nil {
+func cache_service(x Cache) []service.HostService {
+	if x == nil {
 		return nil
 	}
 	return []service.HostService{{Name: "kubewasm.examples.picker.v1.Cache", Methods: []service.HostMethod{
-		service.NewHostMethod("Match", "cache", cache.Match),
+		service.NewHostMethod("Match", "cache", x.Match),
 	}}}
 }

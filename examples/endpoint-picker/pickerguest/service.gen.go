@@ -17,49 +17,49 @@ type Picker interface {
 	Served(req ServedRequest, resp *ServedResponse) error
 }
 
-var picker Picker
+var picker_plugin Picker
 
 // RegisterPicker makes p the plugin of this module for Picker. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterPicker[P Picker](p P) {
-	service.Register(p, "kubewasm.examples.picker.v1.Picker", &pickerPick, &pickerServed)
-	picker = p
+	service.Register(p, "kubewasm.examples.picker.v1.Picker", &picker_Pick, &picker_Served)
+	picker_plugin = p
 }
 
 // The messages of Pick, whose memory is used for each call.
 var (
-	pickerPickRequest  pickRequestFields
-	pickerPickResponse PickResponse
+	picker_Pick_request  pickRequest_fields
+	picker_Pick_response PickResponse
 )
 
-var pickerPick = service.Method[Picker]{
+var picker_Pick = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Pick",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
-		pickerPickRequest.in = service.FromHost(request)
-		pickerPickResponse.reset()
-		err := p.Pick(PickRequest{&pickerPickRequest}, &pickerPickResponse)
-		b = pickerPickResponse.append(b)
-		pickerPickRequest.reset()
+		picker_Pick_request.in = service.FromHost(request)
+		picker_Pick_response.reset()
+		err := p.Pick(PickRequest{&picker_Pick_request}, &picker_Pick_response)
+		b = picker_Pick_response.append(b)
+		picker_Pick_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Served, whose memory is used for each call.
 var (
-	pickerServedRequest  servedRequestFields
-	pickerServedResponse ServedResponse
+	picker_Served_request  servedRequest_fields
+	picker_Served_response ServedResponse
 )
 
-var pickerServed = service.Method[Picker]{
+var picker_Served = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Served",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
-		pickerServedRequest.in = service.FromHost(request)
-		pickerServedResponse.reset()
-		err := p.Served(ServedRequest{&pickerServedRequest}, &pickerServedResponse)
-		b = pickerServedResponse.append(b)
-		pickerServedRequest.reset()
+		picker_Served_request.in = service.FromHost(request)
+		picker_Served_response.reset()
+		err := p.Served(ServedRequest{&picker_Served_request}, &picker_Served_response)
+		b = picker_Served_response.append(b)
+		picker_Served_request.reset()
 		return b, err
 	},
 }
@@ -69,11 +69,11 @@ type Cache struct{}
 
 // Match returns how much of a prompt the endpoints have in their caches.
 func (Cache) Match(req *MatchRequest) (MatchResponse, error) {
-	resp, err := service.Ask(hostCacheMatch, req.append(nil))
+	resp, err := service.Ask(cache_Match_host, req.append(nil))
 	if err != nil {
 		return MatchResponse{}, err
 	}
-	return MatchResponse{&matchResponseFields{in: service.FromHost(resp)}}, nil
+	return MatchResponse{&matchResponse_fields{in: service.FromHost(resp)}}, nil
 }
 
 // PickResponse is a message that a plugin writes.

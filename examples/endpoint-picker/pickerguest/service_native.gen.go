@@ -10,6 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/service"
 )
 
-func hostCacheMatch(ptr unsafe.Pointer, n uint32) uint64 {
+func cache_Match_host(ptr unsafe.Pointer, n uint32) uint64 {
 	return service.AskHost("kubewasm.examples.picker.v1.Cache", "Match", ptr, n)
 }

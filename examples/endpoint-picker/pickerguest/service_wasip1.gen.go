@@ -9,10 +9,10 @@ import (
 )
 
 //go:wasmexport kubewasm.examples.picker.v1.Picker/Pick
-func exportPickerPick() int32 { return service.Serve(&pickerPick, picker) }
+func picker_Pick_export() int32 { return service.Serve(&picker_Pick, picker_plugin) }
 
 //go:wasmexport kubewasm.examples.picker.v1.Picker/Served
-func exportPickerServed() int32 { return service.Serve(&pickerServed, picker) }
+func picker_Served_export() int32 { return service.Serve(&picker_Served, picker_plugin) }
 
 //go:wasmimport kubewasm.examples.picker.v1.Cache Match
-func hostCacheMatch(ptr unsafe.Pointer, n uint32) uint64
+func cache_Match_host(ptr unsafe.Pointer, n uint32) uint64

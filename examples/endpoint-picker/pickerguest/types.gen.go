@@ -12,23 +12,23 @@ import (
 )
 
 // PickRequest is a view of a PickRequest.
-type PickRequest struct{ m *pickRequestFields }
+type PickRequest struct{ m *pickRequest_fields }
 
-// pickRequestFields are the fields of a PickRequest.
-type pickRequestFields struct {
+// pickRequest_fields are the fields of a PickRequest.
+type pickRequest_fields struct {
 	in           service.Encoded
 	PrefixHashes service.List[uint64]
 	Headers      service.Entries[string]
-	Endpoints    service.Messages[endpointFields, Endpoint]
+	Endpoints    service.Messages[endpoint_fields, Endpoint]
 }
 
 func (x PickRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var pickRequestNoFields pickRequestFields
+var pickRequest_none pickRequest_fields
 
-func (x PickRequest) fields() *pickRequestFields {
+func (x PickRequest) fields() *pickRequest_fields {
 	if x.m == nil {
-		return &pickRequestNoFields
+		return &pickRequest_none
 	}
 	return x.m
 }
@@ -36,7 +36,7 @@ func (x PickRequest) fields() *pickRequestFields {
 // PickRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func PickRequestFromProto(raw []byte) PickRequest {
-	return PickRequest{&pickRequestFields{in: service.EncodedOf(raw)}}
+	return PickRequest{&pickRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // Model returns the field model. The model, or the adapter of one, that the
@@ -66,26 +66,26 @@ func (x PickRequest) Endpoints() []Endpoint {
 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *pickRequestFields) reset() {
-	*m = pickRequestFields{Headers: m.Headers.Reset(), Endpoints: m.Endpoints.Reset()}
+func (m *pickRequest_fields) reset() {
+	*m = pickRequest_fields{Headers: m.Headers.Reset(), Endpoints: m.Endpoints.Reset()}
 }
 
 // Endpoint is a model server with its last metrics.
-type Endpoint struct{ m *endpointFields }
+type Endpoint struct{ m *endpoint_fields }
 
-// endpointFields are the fields of an Endpoint.
-type endpointFields struct {
+// endpoint_fields are the fields of an Endpoint.
+type endpoint_fields struct {
 	in           service.Encoded
 	ActiveModels service.List[string]
 }
 
 func (x Endpoint) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var endpointNoFields endpointFields
+var endpoint_none endpoint_fields
 
-func (x Endpoint) fields() *endpointFields {
+func (x Endpoint) fields() *endpoint_fields {
 	if x.m == nil {
-		return &endpointNoFields
+		return &endpoint_none
 	}
 	return x.m
 }
@@ -93,7 +93,7 @@ func (x Endpoint) fields() *endpointFields {
 // EndpointFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func EndpointFromProto(raw []byte) Endpoint {
-	return Endpoint{&endpointFields{in: service.EncodedOf(raw)}}
+	return Endpoint{&endpoint_fields{in: service.EncodedOf(raw)}}
 }
 
 // Name returns the field name. The name by which a response and other requests
@@ -128,21 +128,21 @@ func (x Endpoint) ActiveModels() []string {
 func (x Endpoint) MaxActiveModels() int32 { return int32(x.in().Number(7<<3 | 0)) }
 
 // ServedRequest is a view of a ServedRequest.
-type ServedRequest struct{ m *servedRequestFields }
+type ServedRequest struct{ m *servedRequest_fields }
 
-// servedRequestFields are the fields of a ServedRequest.
-type servedRequestFields struct {
+// servedRequest_fields are the fields of a ServedRequest.
+type servedRequest_fields struct {
 	in           service.Encoded
 	PrefixHashes service.List[uint64]
 }
 
 func (x ServedRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var servedRequestNoFields servedRequestFields
+var servedRequest_none servedRequest_fields
 
-func (x ServedRequest) fields() *servedRequestFields {
+func (x ServedRequest) fields() *servedRequest_fields {
 	if x.m == nil {
-		return &servedRequestNoFields
+		return &servedRequest_none
 	}
 	return x.m
 }
@@ -150,7 +150,7 @@ func (x ServedRequest) fields() *servedRequestFields {
 // ServedRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ServedRequestFromProto(raw []byte) ServedRequest {
-	return ServedRequest{&servedRequestFields{in: service.EncodedOf(raw)}}
+	return ServedRequest{&servedRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // Endpoint returns the field endpoint.
@@ -166,26 +166,26 @@ func (x ServedRequest) PrefixHashes() []uint64 {
 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *servedRequestFields) reset() {
-	*m = servedRequestFields{}
+func (m *servedRequest_fields) reset() {
+	*m = servedRequest_fields{}
 }
 
 // MatchResponse is a view of a MatchResponse.
-type MatchResponse struct{ m *matchResponseFields }
+type MatchResponse struct{ m *matchResponse_fields }
 
-// matchResponseFields are the fields of a MatchResponse.
-type matchResponseFields struct {
+// matchResponse_fields are the fields of a MatchResponse.
+type matchResponse_fields struct {
 	in     service.Encoded
 	Blocks service.Entries[int32]
 }
 
 func (x MatchResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var matchResponseNoFields matchResponseFields
+var matchResponse_none matchResponse_fields
 
-func (x MatchResponse) fields() *matchResponseFields {
+func (x MatchResponse) fields() *matchResponse_fields {
 	if x.m == nil {
-		return &matchResponseNoFields
+		return &matchResponse_none
 	}
 	return x.m
 }
@@ -193,7 +193,7 @@ func (x MatchResponse) fields() *matchResponseFields {
 // MatchResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func MatchResponseFromProto(raw []byte) MatchResponse {
-	return MatchResponse{&matchResponseFields{in: service.EncodedOf(raw)}}
+	return MatchResponse{&matchResponse_fields{in: service.EncodedOf(raw)}}
 }
 
 // Blocks returns the field blocks. The number of blocks that an endpoint has,

@@ -90,7 +90,10 @@ export default class KubewasmTransform {
       const point = points.get(declaration.extendsType?.name.identifier.text);
       if (!point) throw new Error(`kubewasm: ${name} extends none of the extension points that kubewasm gen has written`);
       const service = point.declaration.name.text;
-      const [fullName, schema] = point.args;
+      // The full name, the schema, and the name of each method in the class and in the schema.
+      const [fullName, schema, ...names] = point.args;
+      const wires = new Map();
+      for (let i = 0; i < names.length; i += 2) wires.set(names[i], names[i + 1]);
       this.schema = Buffer.from(schema, "base64");
       mask |= 1n << 60n;
       imports += `import * as sdk from "kubewasm/service";\n`;
@@ -98,9 +101,9 @@ export default class KubewasmTransform {
       body += `export function services(): void { sdk.implement("${fullName}"); }\n`;
       for (const m of point.declaration.members) {
         if (m.kind !== methodDeclaration || !methods.has(m.name.text)) continue;
-        const method = m.name.text[0].toUpperCase() + m.name.text.substring(1);
-        body += `export function ${service}_${method}(): i32 { return generated.serve${service}${method}(plugin); }\n`;
-        this.exports.push([`${service}_${method}`, `${file}/${service}_${method}`, `${fullName}/${method}`]);
+        const method = m.name.text;
+        body += `export function ${service}_${method}(): i32 { return generated.serve_${service}_${method}(plugin); }\n`;
+        this.exports.push([`${service}_${method}`, `${file}/${service}_${method}`, `${fullName}/${wires.get(method)}`]);
       }
     } else {
       imports += `import * as sdk from "kubewasm/${kind === "hook" ? "hooks" : kind}";\n`;

@@ -16,7 +16,7 @@ type Measure struct{ *service.Plugin }
 
 // LoadMeasure loads a plugin. The errors are those of service.Load.
 func LoadMeasure(ctx context.Context, rt *host.Runtime, cfg service.Config) (*Measure, error) {
-	p, err := service.Load(ctx, rt, cfg, &measure)
+	p, err := service.Load(ctx, rt, cfg, &measure_definition)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (p *Measure) Zone(ctx context.Context, req *ZoneRequest) (resp *ZoneRespons
 	return
 }
 
-var measure = service.Definition{
+var measure_definition = service.Definition{
 	Name:   "kubewasm.bench.v1.Measure",
 	Schema: serviceSchema,
 	Methods: []service.Method{

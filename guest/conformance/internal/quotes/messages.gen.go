@@ -70,16 +70,16 @@ const (
 	LevelHigh Level = 3
 )
 
-var levelNames = service.EnumNames{
+var level_names = service.EnumNames{
 	0: "LEVEL_LOW",
 	3: "LEVEL_HIGH",
 }
 
 // String returns the name of the value.
-func (l Level) String() string { return levelNames.Name(int32(l)) }
+func (l Level) String() string { return level_names.Name(int32(l)) }
 
 // MarshalJSON returns the name of the value, its number if it has none.
-func (l Level) MarshalJSON() ([]byte, error) { return levelNames.JSON(int32(l)), nil }
+func (l Level) MarshalJSON() ([]byte, error) { return level_names.JSON(int32(l)), nil }
 
 // UnmarshalJSON reads the name of a value, or its number.
-func (l *Level) UnmarshalJSON(text []byte) error { return levelNames.Read(text, (*int32)(l)) }
+func (l *Level) UnmarshalJSON(text []byte) error { return level_names.Read(text, (*int32)(l)) }

@@ -16,7 +16,7 @@ type Quotes struct{ *service.Plugin }
 // LoadQuotes loads a plugin. Plugins cannot call a service of the host that is
 // nil. The errors are those of service.Load.
 func LoadQuotes(ctx context.Context, rt *host.Runtime, cfg service.Config, market Market) (*Quotes, error) {
-	p, err := service.Load(ctx, rt, cfg, &quotes, marketService(market)...)
+	p, err := service.Load(ctx, rt, cfg, &quotes_definition, market_service(market)...)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (p *Quotes) Choose(ctx context.Context, req *ChooseRequest) (resp *ChooseRe
 	return
 }
 
-var quotes = service.Definition{
+var quotes_definition = service.Definition{
 	Name:   "kubewasm.conformance.v1.Quotes",
 	Schema: serviceSchema,
 	Methods: []service.Method{
@@ -67,11 +67,11 @@ type Market interface {
 	Rate(ctx context.Context, req *RateRequest) (*RateResponse, error)
 }
 
-func marketService(market Market) []service.HostService {
-	if market == nil {
+func market_service(x Market) []service.HostService {
+	if x == nil {
 		return nil
 	}
 	return []service.HostService{{Name: "kubewasm.conformance.v1.Market", Methods: []service.HostMethod{
-		service.NewHostMethod("Rate", "rates", market.Rate),
+		service.NewHostMethod("Rate", "rates", x.Rate),
 	}}}
 }

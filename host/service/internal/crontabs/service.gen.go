@@ -16,7 +16,7 @@ type CronTabs struct{ *service.Plugin }
 
 // LoadCronTabs loads a plugin. The errors are those of service.Load.
 func LoadCronTabs(ctx context.Context, rt *host.Runtime, cfg service.Config) (*CronTabs, error) {
-	p, err := service.Load(ctx, rt, cfg, &cronTabs)
+	p, err := service.Load(ctx, rt, cfg, &cronTabs_definition)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (p *CronTabs) Due(ctx context.Context, req *DueRequest) (resp *DueResponse,
 	return
 }
 
-var cronTabs = service.Definition{
+var cronTabs_definition = service.Definition{
 	Name:   "kubewasm.crontabs.v1.CronTabs",
 	Schema: serviceSchema,
 	Methods: []service.Method{

@@ -105,20 +105,20 @@ const (
 	ColorBlue    Color = 5
 )
 
-var colorNames = service.EnumNames{
+var color_names = service.EnumNames{
 	0: "COLOR_UNKNOWN",
 	1: "COLOR_RED",
 	5: "COLOR_BLUE",
 }
 
 // String returns the name of the value.
-func (c Color) String() string { return colorNames.Name(int32(c)) }
+func (c Color) String() string { return color_names.Name(int32(c)) }
 
 // MarshalJSON returns the name of the value, its number if it has none.
-func (c Color) MarshalJSON() ([]byte, error) { return colorNames.JSON(int32(c)), nil }
+func (c Color) MarshalJSON() ([]byte, error) { return color_names.JSON(int32(c)), nil }
 
 // UnmarshalJSON reads the name of a value, or its number.
-func (c *Color) UnmarshalJSON(text []byte) error { return colorNames.Read(text, (*int32)(c)) }
+func (c *Color) UnmarshalJSON(text []byte) error { return color_names.Read(text, (*int32)(c)) }
 
 // Shape is an enumeration.
 type Shape int32
@@ -129,16 +129,16 @@ const (
 	ShapeSquare Shape = 1
 )
 
-var shapeNames = service.EnumNames{
+var shape_names = service.EnumNames{
 	0: "SHAPE_ROUND",
 	1: "SHAPE_SQUARE",
 }
 
 // String returns the name of the value.
-func (s Shape) String() string { return shapeNames.Name(int32(s)) }
+func (s Shape) String() string { return shape_names.Name(int32(s)) }
 
 // MarshalJSON returns the name of the value, its number if it has none.
-func (s Shape) MarshalJSON() ([]byte, error) { return shapeNames.JSON(int32(s)), nil }
+func (s Shape) MarshalJSON() ([]byte, error) { return shape_names.JSON(int32(s)), nil }
 
 // UnmarshalJSON reads the name of a value, or its number.
-func (s *Shape) UnmarshalJSON(text []byte) error { return shapeNames.Read(text, (*int32)(s)) }
+func (s *Shape) UnmarshalJSON(text []byte) error { return shape_names.Read(text, (*int32)(s)) }

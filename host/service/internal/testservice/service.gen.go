@@ -15,8 +15,8 @@ type Test struct{ *service.Plugin }
 
 // LoadTest loads a plugin. Plugins cannot call a service of the host that is
 // nil. The errors are those of service.Load.
-func LoadTest(ctx context.Context, rt *host.Runtime, cfg service.Config, host Host) (*Test, error) {
-	p, err := service.Load(ctx, rt, cfg, &test, hostService(host)...)
+func LoadTest(ctx context.Context, rt *host.Runtime, cfg service.Config, host_ Host) (*Test, error) {
+	p, err := service.Load(ctx, rt, cfg, &test_definition, host_service(host_)...)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +168,10 @@ func (p *Test) AskHostMalformed(ctx context.Context, req *Message) (resp *Messag
 	return
 }
 
+// Name_ calls the plugin.
+//
 // Name returns the name of the Pod, and no bytes of anything else.
-func (p *Test) Name(ctx context.Context, req *Message) (resp *Message, err error) {
+func (p *Test) Name_(ctx context.Context, req *Message) (resp *Message, err error) {
 	resp = new(Message)
 	if err = service.Call(ctx, p.Plugin, 16, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
 		resp = nil
@@ -186,7 +188,7 @@ func (p *Test) Missing(ctx context.Context, req *Message) (resp *Message, err er
 	return
 }
 
-var test = service.Definition{
+var test_definition = service.Definition{
 	Name:   "kubewasm.test.v1.Test",
 	Schema: serviceSchema,
 	Methods: []service.Method{
@@ -218,12 +220,12 @@ type Host interface {
 	Ask(ctx context.Context, req *Message) (*Message, error)
 }
 
-func hostService(host Host) []service.HostService {
-	if host == nil {
+func host_service(x Host) []service.HostService {
+	if x == nil {
 		return nil
 	}
 	return []service.HostService{{Name: "kubewasm.test.v1.Host", Methods: []service.HostMethod{
-		service.NewHostMethod("Ask", "ask", host.Ask),
+		service.NewHostMethod("Ask", "ask", x.Ask),
 	}}}
 }
 
@@ -232,8 +234,8 @@ type Values struct{ *service.Plugin }
 
 // LoadValues loads a plugin. Plugins cannot call a service of the host that is
 // nil. The errors are those of service.Load.
-func LoadValues(ctx context.Context, rt *host.Runtime, cfg service.Config, host Host) (*Values, error) {
-	p, err := service.Load(ctx, rt, cfg, &values, hostService(host)...)
+func LoadValues(ctx context.Context, rt *host.Runtime, cfg service.Config, host_ Host) (*Values, error) {
+	p, err := service.Load(ctx, rt, cfg, &values_definition, host_service(host_)...)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +260,7 @@ func (p *Values) Ping(ctx context.Context, req *Empty) (resp *Empty, err error) 
 	return
 }
 
-var values = service.Definition{
+var values_definition = service.Definition{
 	Name:   "kubewasm.test.v1.Values",
 	Schema: serviceSchema,
 	Methods: []service.Method{

@@ -18,49 +18,49 @@ type Measure interface {
 	Zone(req ZoneRequest, resp *ZoneResponse) error
 }
 
-var measure Measure
+var measure_plugin Measure
 
 // RegisterMeasure makes p the plugin of this module for Measure. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterMeasure[P Measure](p P) {
-	service.Register(p, "kubewasm.bench.v1.Measure", &measureSum, &measureZone)
-	measure = p
+	service.Register(p, "kubewasm.bench.v1.Measure", &measure_Sum, &measure_Zone)
+	measure_plugin = p
 }
 
 // The messages of Sum, whose memory is used for each call.
 var (
-	measureSumRequest  sumRequestFields
-	measureSumResponse SumResponse
+	measure_Sum_request  sumRequest_fields
+	measure_Sum_response SumResponse
 )
 
-var measureSum = service.Method[Measure]{
+var measure_Sum = service.Method[Measure]{
 	Name: "kubewasm.bench.v1.Measure/Sum",
 	Call: func(p Measure, request, b []byte) ([]byte, error) {
-		measureSumRequest.in = service.FromHost(request)
-		measureSumResponse.reset()
-		err := p.Sum(SumRequest{&measureSumRequest}, &measureSumResponse)
-		b = measureSumResponse.append(b)
-		measureSumRequest.reset()
+		measure_Sum_request.in = service.FromHost(request)
+		measure_Sum_response.reset()
+		err := p.Sum(SumRequest{&measure_Sum_request}, &measure_Sum_response)
+		b = measure_Sum_response.append(b)
+		measure_Sum_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Zone, whose memory is used for each call.
 var (
-	measureZoneRequest  zoneRequestFields
-	measureZoneResponse ZoneResponse
+	measure_Zone_request  zoneRequest_fields
+	measure_Zone_response ZoneResponse
 )
 
-var measureZone = service.Method[Measure]{
+var measure_Zone = service.Method[Measure]{
 	Name: "kubewasm.bench.v1.Measure/Zone",
 	Call: func(p Measure, request, b []byte) ([]byte, error) {
-		measureZoneRequest.in = service.FromHost(request)
-		measureZoneResponse.reset()
-		err := p.Zone(ZoneRequest{&measureZoneRequest}, &measureZoneResponse)
-		b = measureZoneResponse.append(b)
-		measureZoneRequest.reset()
+		measure_Zone_request.in = service.FromHost(request)
+		measure_Zone_response.reset()
+		err := p.Zone(ZoneRequest{&measure_Zone_request}, &measure_Zone_response)
+		b = measure_Zone_response.append(b)
+		measure_Zone_request.reset()
 		return b, err
 	},
 }

@@ -7,7 +7,7 @@ import (
 )
 
 //go:wasmexport kubewasm.bench.v1.Measure/Sum
-func exportMeasureSum() int32 { return service.Serve(&measureSum, measure) }
+func measure_Sum_export() int32 { return service.Serve(&measure_Sum, measure_plugin) }
 
 //go:wasmexport kubewasm.bench.v1.Measure/Zone
-func exportMeasureZone() int32 { return service.Serve(&measureZone, measure) }
+func measure_Zone_export() int32 { return service.Serve(&measure_Zone, measure_plugin) }

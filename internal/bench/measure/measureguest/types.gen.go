@@ -12,10 +12,10 @@ import (
 )
 
 // SumRequest is a view of a SumRequest.
-type SumRequest struct{ m *sumRequestFields }
+type SumRequest struct{ m *sumRequest_fields }
 
-// sumRequestFields are the fields of a SumRequest.
-type sumRequestFields struct {
+// sumRequest_fields are the fields of a SumRequest.
+type sumRequest_fields struct {
 	in service.Encoded
 }
 
@@ -24,7 +24,7 @@ func (x SumRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Poi
 // SumRequestFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func SumRequestFromProto(raw []byte) SumRequest {
-	return SumRequest{&sumRequestFields{in: service.EncodedOf(raw)}}
+	return SumRequest{&sumRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // A returns the field a.
@@ -43,15 +43,15 @@ func (x SumRequest) D() bool { return x.in().Number(4<<3|0) != 0 }
 func (x SumRequest) E() float64 { return service.Float64(x.in().Number(5<<3 | 1)) }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *sumRequestFields) reset() {
-	*m = sumRequestFields{}
+func (m *sumRequest_fields) reset() {
+	*m = sumRequest_fields{}
 }
 
 // ZoneRequest is a view of a ZoneRequest.
-type ZoneRequest struct{ m *zoneRequestFields }
+type ZoneRequest struct{ m *zoneRequest_fields }
 
-// zoneRequestFields are the fields of a ZoneRequest.
-type zoneRequestFields struct {
+// zoneRequest_fields are the fields of a ZoneRequest.
+type zoneRequest_fields struct {
 	in service.Encoded
 }
 
@@ -60,7 +60,7 @@ func (x ZoneRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Po
 // ZoneRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ZoneRequestFromProto(raw []byte) ZoneRequest {
-	return ZoneRequest{&zoneRequestFields{in: service.EncodedOf(raw)}}
+	return ZoneRequest{&zoneRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // Pod returns the field pod.
@@ -72,6 +72,6 @@ func (x ZoneRequest) Pod() core.Pod {
 func (x ZoneRequest) HasPod() bool { return x.in().Number(1<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *zoneRequestFields) reset() {
-	*m = zoneRequestFields{}
+func (m *zoneRequest_fields) reset() {
+	*m = zoneRequest_fields{}
 }

@@ -24,67 +24,67 @@ type Quotes interface {
 	Choose(req ChooseRequest, resp *ChooseResponse) error
 }
 
-var quotes Quotes
+var quotes_plugin Quotes
 
 // RegisterQuotes makes p the plugin of this module for Quotes. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterQuotes[P Quotes](p P) {
-	service.Register(p, "kubewasm.conformance.v1.Quotes", &quotesEcho, &quotesPrice, &quotesChoose)
-	quotes = p
+	service.Register(p, "kubewasm.conformance.v1.Quotes", &quotes_Echo, &quotes_Price, &quotes_Choose)
+	quotes_plugin = p
 }
 
 // The messages of Echo, whose memory is used for each call.
 var (
-	quotesEchoRequest  valuesFields
-	quotesEchoResponse ValuesValue
+	quotes_Echo_request  values_fields
+	quotes_Echo_response ValuesValue
 )
 
-var quotesEcho = service.Method[Quotes]{
+var quotes_Echo = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Echo",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		quotesEchoRequest.in = service.FromHost(request)
-		quotesEchoResponse.reset()
-		err := p.Echo(Values{&quotesEchoRequest}, &quotesEchoResponse)
-		b = quotesEchoResponse.append(b)
-		quotesEchoRequest.reset()
+		quotes_Echo_request.in = service.FromHost(request)
+		quotes_Echo_response.reset()
+		err := p.Echo(Values{&quotes_Echo_request}, &quotes_Echo_response)
+		b = quotes_Echo_response.append(b)
+		quotes_Echo_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Price, whose memory is used for each call.
 var (
-	quotesPriceRequest  priceRequestFields
-	quotesPriceResponse PriceResponse
+	quotes_Price_request  priceRequest_fields
+	quotes_Price_response PriceResponse
 )
 
-var quotesPrice = service.Method[Quotes]{
+var quotes_Price = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Price",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		quotesPriceRequest.in = service.FromHost(request)
-		quotesPriceResponse.reset()
-		err := p.Price(PriceRequest{&quotesPriceRequest}, &quotesPriceResponse)
-		b = quotesPriceResponse.append(b)
-		quotesPriceRequest.reset()
+		quotes_Price_request.in = service.FromHost(request)
+		quotes_Price_response.reset()
+		err := p.Price(PriceRequest{&quotes_Price_request}, &quotes_Price_response)
+		b = quotes_Price_response.append(b)
+		quotes_Price_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Choose, whose memory is used for each call.
 var (
-	quotesChooseRequest  chooseRequestFields
-	quotesChooseResponse ChooseResponse
+	quotes_Choose_request  chooseRequest_fields
+	quotes_Choose_response ChooseResponse
 )
 
-var quotesChoose = service.Method[Quotes]{
+var quotes_Choose = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Choose",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
-		quotesChooseRequest.in = service.FromHost(request)
-		quotesChooseResponse.reset()
-		err := p.Choose(ChooseRequest{&quotesChooseRequest}, &quotesChooseResponse)
-		b = quotesChooseResponse.append(b)
-		quotesChooseRequest.reset()
+		quotes_Choose_request.in = service.FromHost(request)
+		quotes_Choose_response.reset()
+		err := p.Choose(ChooseRequest{&quotes_Choose_request}, &quotes_Choose_response)
+		b = quotes_Choose_response.append(b)
+		quotes_Choose_request.reset()
 		return b, err
 	},
 }
@@ -94,11 +94,11 @@ type Market struct{}
 
 // Rate calls the host. The error is that of the host.
 func (Market) Rate(req *RateRequest) (RateResponse, error) {
-	resp, err := service.Ask(hostMarketRate, req.append(nil))
+	resp, err := service.Ask(market_Rate_host, req.append(nil))
 	if err != nil {
 		return RateResponse{}, err
 	}
-	return RateResponse{&rateResponseFields{in: service.FromHost(resp)}}, nil
+	return RateResponse{&rateResponse_fields{in: service.FromHost(resp)}}, nil
 }
 
 // ValuesValue is a message that a plugin writes.

@@ -10,6 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/service"
 )
 
-func hostMarketRate(ptr unsafe.Pointer, n uint32) uint64 {
+func market_Rate_host(ptr unsafe.Pointer, n uint32) uint64 {
 	return service.AskHost("kubewasm.conformance.v1.Market", "Rate", ptr, n)
 }

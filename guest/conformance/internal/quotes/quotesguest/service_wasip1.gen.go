@@ -9,13 +9,13 @@ import (
 )
 
 //go:wasmexport kubewasm.conformance.v1.Quotes/Echo
-func exportQuotesEcho() int32 { return service.Serve(&quotesEcho, quotes) }
+func quotes_Echo_export() int32 { return service.Serve(&quotes_Echo, quotes_plugin) }
 
 //go:wasmexport kubewasm.conformance.v1.Quotes/Price
-func exportQuotesPrice() int32 { return service.Serve(&quotesPrice, quotes) }
+func quotes_Price_export() int32 { return service.Serve(&quotes_Price, quotes_plugin) }
 
 //go:wasmexport kubewasm.conformance.v1.Quotes/Choose
-func exportQuotesChoose() int32 { return service.Serve(&quotesChoose, quotes) }
+func quotes_Choose_export() int32 { return service.Serve(&quotes_Choose, quotes_plugin) }
 
 //go:wasmimport kubewasm.conformance.v1.Market Rate
-func hostMarketRate(ptr unsafe.Pointer, n uint32) uint64
+func market_Rate_host(ptr unsafe.Pointer, n uint32) uint64

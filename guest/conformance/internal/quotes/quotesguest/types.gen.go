@@ -12,30 +12,30 @@ import (
 )
 
 // Values is a view of a Values.
-type Values struct{ m *valuesFields }
+type Values struct{ m *values_fields }
 
-// valuesFields are the fields of a Values.
-type valuesFields struct {
+// values_fields are the fields of a Values.
+type values_fields struct {
 	in     service.Encoded
 	List   service.List[int32]
 	Counts service.Entries[int64]
-	Inner  service.Messages[valuesFields, Values]
+	Inner  service.Messages[values_fields, Values]
 }
 
 func (x Values) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var valuesNoFields valuesFields
+var values_none values_fields
 
-func (x Values) fields() *valuesFields {
+func (x Values) fields() *values_fields {
 	if x.m == nil {
-		return &valuesNoFields
+		return &values_none
 	}
 	return x.m
 }
 
 // ValuesFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func ValuesFromProto(raw []byte) Values { return Values{&valuesFields{in: service.EncodedOf(raw)}} }
+func ValuesFromProto(raw []byte) Values { return Values{&values_fields{in: service.EncodedOf(raw)}} }
 
 // Text returns the field text.
 func (x Values) Text() string { return x.in().Text(1<<3 | 2) }
@@ -89,15 +89,15 @@ func (x Values) Maybe() int32 { return int32(x.in().Number(12<<3 | 0)) }
 func (x Values) HasMaybe() bool { return x.in().Has(12<<3 | 0) }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *valuesFields) reset() {
-	*m = valuesFields{Counts: m.Counts.Reset(), Inner: m.Inner.Reset()}
+func (m *values_fields) reset() {
+	*m = values_fields{Counts: m.Counts.Reset(), Inner: m.Inner.Reset()}
 }
 
 // PriceRequest is a view of a PriceRequest.
-type PriceRequest struct{ m *priceRequestFields }
+type PriceRequest struct{ m *priceRequest_fields }
 
-// priceRequestFields are the fields of a PriceRequest.
-type priceRequestFields struct {
+// priceRequest_fields are the fields of a PriceRequest.
+type priceRequest_fields struct {
 	in service.Encoded
 }
 
@@ -106,7 +106,7 @@ func (x PriceRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.P
 // PriceRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func PriceRequestFromProto(raw []byte) PriceRequest {
-	return PriceRequest{&priceRequestFields{in: service.EncodedOf(raw)}}
+	return PriceRequest{&priceRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // Currency returns the field currency.
@@ -124,26 +124,26 @@ func (x PriceRequest) Pod() core.Pod {
 func (x PriceRequest) HasPod() bool { return x.in().Number(3<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *priceRequestFields) reset() {
-	*m = priceRequestFields{}
+func (m *priceRequest_fields) reset() {
+	*m = priceRequest_fields{}
 }
 
 // ChooseRequest is a view of a ChooseRequest.
-type ChooseRequest struct{ m *chooseRequestFields }
+type ChooseRequest struct{ m *chooseRequest_fields }
 
-// chooseRequestFields are the fields of a ChooseRequest.
-type chooseRequestFields struct {
+// chooseRequest_fields are the fields of a ChooseRequest.
+type chooseRequest_fields struct {
 	in   service.Encoded
 	Pods service.List[core.Pod]
 }
 
 func (x ChooseRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var chooseRequestNoFields chooseRequestFields
+var chooseRequest_none chooseRequest_fields
 
-func (x ChooseRequest) fields() *chooseRequestFields {
+func (x ChooseRequest) fields() *chooseRequest_fields {
 	if x.m == nil {
-		return &chooseRequestNoFields
+		return &chooseRequest_none
 	}
 	return x.m
 }
@@ -151,7 +151,7 @@ func (x ChooseRequest) fields() *chooseRequestFields {
 // ChooseRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ChooseRequestFromProto(raw []byte) ChooseRequest {
-	return ChooseRequest{&chooseRequestFields{in: service.EncodedOf(raw)}}
+	return ChooseRequest{&chooseRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // Pods returns the field pods.
@@ -172,15 +172,15 @@ func (x ChooseRequest) Texts() core.ConfigMap {
 func (x ChooseRequest) HasTexts() bool { return x.in().Number(3<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *chooseRequestFields) reset() {
-	*m = chooseRequestFields{}
+func (m *chooseRequest_fields) reset() {
+	*m = chooseRequest_fields{}
 }
 
 // RateResponse is a view of a RateResponse.
-type RateResponse struct{ m *rateResponseFields }
+type RateResponse struct{ m *rateResponse_fields }
 
-// rateResponseFields are the fields of a RateResponse.
-type rateResponseFields struct {
+// rateResponse_fields are the fields of a RateResponse.
+type rateResponse_fields struct {
 	in service.Encoded
 }
 
@@ -189,7 +189,7 @@ func (x RateResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.P
 // RateResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func RateResponseFromProto(raw []byte) RateResponse {
-	return RateResponse{&rateResponseFields{in: service.EncodedOf(raw)}}
+	return RateResponse{&rateResponse_fields{in: service.EncodedOf(raw)}}
 }
 
 // Rate returns the field rate.

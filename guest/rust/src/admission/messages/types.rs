@@ -97,7 +97,7 @@ impl<'a> ExtraValue<'a> {
 ::kubewasm::message! {
     /// Result is everything about a verdict that is neither its number nor its HTTP
     /// code nor its message.
-    Result_, "admission.proto#Result"
+    Result_, "admission.proto#Result_"
 }
 
 impl<'a> Result_<'a> {

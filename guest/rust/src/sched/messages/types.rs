@@ -31,7 +31,9 @@ impl<'a> NodeInfo<'a> {
 
 impl<'a> Resource<'a> {
     #[inline] pub fn milli_cpu(self) -> i64 { self.0.get::<i64>(1, "milliCpu") }
+    /// Bytes.
     #[inline] pub fn memory(self) -> i64 { self.0.get::<i64>(2, "memory") }
+    /// Bytes.
     #[inline] pub fn ephemeral_storage(self) -> i64 { self.0.get::<i64>(3, "ephemeralStorage") }
     #[inline] pub fn allowed_pod_number(self) -> i64 { self.0.get::<i64>(4, "allowedPodNumber") }
     #[inline] pub fn scalar_resources(self) -> v::Map<'a, i64> { self.0.map(5, "scalarResources") }
@@ -64,7 +66,9 @@ impl<'a> NodeImages<'a> {
 
 impl<'a> ImageState<'a> {
     #[inline] pub fn name(self) -> &'a str { self.0.text(1, "name") }
+    /// Bytes.
     #[inline] pub fn size(self) -> i64 { self.0.get::<i64>(2, "size") }
+    /// How many nodes have the image.
     #[inline] pub fn num_nodes(self) -> i32 { self.0.get::<i32>(3, "numNodes") }
 }
 
@@ -95,6 +99,7 @@ impl<'a> NodeStatus<'a> {
 }
 
 impl<'a> PodGroup<'a> {
+    /// "podgroup" or "compositepodgroup".
     #[inline] pub fn r#type(self) -> &'a str { self.0.text(1, "type") }
     #[inline] pub fn namespace(self) -> &'a str { self.0.text(2, "namespace") }
     #[inline] pub fn name(self) -> &'a str { self.0.text(3, "name") }
@@ -183,6 +188,7 @@ impl<'a> WaitingPod<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// "Normal" or "Warning".
     #[inline] pub fn r#type(self) -> &'a str { self.0.text(1, "type") }
     #[inline] pub fn reason(self) -> &'a str { self.0.text(2, "reason") }
     #[inline] pub fn action(self) -> &'a str { self.0.text(3, "action") }

@@ -15,31 +15,31 @@ type CronTabs interface {
 	Due(req DueRequest, resp *DueResponse) error
 }
 
-var cronTabs CronTabs
+var cronTabs_plugin CronTabs
 
 // RegisterCronTabs makes p the plugin of this module for CronTabs. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterCronTabs[P CronTabs](p P) {
-	service.Register(p, "kubewasm.crontabs.v1.CronTabs", &cronTabsDue)
-	cronTabs = p
+	service.Register(p, "kubewasm.crontabs.v1.CronTabs", &cronTabs_Due)
+	cronTabs_plugin = p
 }
 
 // The messages of Due, whose memory is used for each call.
 var (
-	cronTabsDueRequest  dueRequestFields
-	cronTabsDueResponse DueResponse
+	cronTabs_Due_request  dueRequest_fields
+	cronTabs_Due_response DueResponse
 )
 
-var cronTabsDue = service.Method[CronTabs]{
+var cronTabs_Due = service.Method[CronTabs]{
 	Name: "kubewasm.crontabs.v1.CronTabs/Due",
 	Call: func(p CronTabs, request, b []byte) ([]byte, error) {
-		cronTabsDueRequest.in = service.FromHost(request)
-		cronTabsDueResponse.reset()
-		err := p.Due(DueRequest{&cronTabsDueRequest}, &cronTabsDueResponse)
-		b = cronTabsDueResponse.append(b)
-		cronTabsDueRequest.reset()
+		cronTabs_Due_request.in = service.FromHost(request)
+		cronTabs_Due_response.reset()
+		err := p.Due(DueRequest{&cronTabs_Due_request}, &cronTabs_Due_response)
+		b = cronTabs_Due_response.append(b)
+		cronTabs_Due_request.reset()
 		return b, err
 	},
 }

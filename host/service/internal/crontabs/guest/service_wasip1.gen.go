@@ -7,4 +7,4 @@ import (
 )
 
 //go:wasmexport kubewasm.crontabs.v1.CronTabs/Due
-func exportCronTabsDue() int32 { return service.Serve(&cronTabsDue, cronTabs) }
+func cronTabs_Due_export() int32 { return service.Serve(&cronTabs_Due, cronTabs_plugin) }

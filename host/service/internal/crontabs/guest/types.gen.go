@@ -12,21 +12,21 @@ import (
 )
 
 // DueRequest is a view of a DueRequest.
-type DueRequest struct{ m *dueRequestFields }
+type DueRequest struct{ m *dueRequest_fields }
 
-// dueRequestFields are the fields of a DueRequest.
-type dueRequestFields struct {
+// dueRequest_fields are the fields of a DueRequest.
+type dueRequest_fields struct {
 	in     service.Encoded
 	Others service.List[crontab.CronTab]
 }
 
 func (x DueRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var dueRequestNoFields dueRequestFields
+var dueRequest_none dueRequest_fields
 
-func (x DueRequest) fields() *dueRequestFields {
+func (x DueRequest) fields() *dueRequest_fields {
 	if x.m == nil {
-		return &dueRequestNoFields
+		return &dueRequest_none
 	}
 	return x.m
 }
@@ -34,7 +34,7 @@ func (x DueRequest) fields() *dueRequestFields {
 // DueRequestFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func DueRequestFromProto(raw []byte) DueRequest {
-	return DueRequest{&dueRequestFields{in: service.EncodedOf(raw)}}
+	return DueRequest{&dueRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // First returns the field first.
@@ -52,6 +52,6 @@ func (x DueRequest) Others() []crontab.CronTab {
 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *dueRequestFields) reset() {
-	*m = dueRequestFields{}
+func (m *dueRequest_fields) reset() {
+	*m = dueRequest_fields{}
 }

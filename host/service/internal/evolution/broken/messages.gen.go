@@ -44,16 +44,16 @@ const (
 	PriorityHigh Priority = 1
 )
 
-var priorityNames = service.EnumNames{
+var priority_names = service.EnumNames{
 	0: "PRIORITY_LOW",
 	1: "PRIORITY_HIGH",
 }
 
 // String returns the name of the value.
-func (p Priority) String() string { return priorityNames.Name(int32(p)) }
+func (p Priority) String() string { return priority_names.Name(int32(p)) }
 
 // MarshalJSON returns the name of the value, its number if it has none.
-func (p Priority) MarshalJSON() ([]byte, error) { return priorityNames.JSON(int32(p)), nil }
+func (p Priority) MarshalJSON() ([]byte, error) { return priority_names.JSON(int32(p)), nil }
 
 // UnmarshalJSON reads the name of a value, or its number.
-func (p *Priority) UnmarshalJSON(text []byte) error { return priorityNames.Read(text, (*int32)(p)) }
+func (p *Priority) UnmarshalJSON(text []byte) error { return priority_names.Read(text, (*int32)(p)) }

@@ -17,7 +17,7 @@ type Orders struct{ *service.Plugin }
 // LoadOrders loads a plugin. Plugins cannot call a service of the host that is
 // nil. The errors are those of service.Load.
 func LoadOrders(ctx context.Context, rt *host.Runtime, cfg service.Config, stock Stock) (*Orders, error) {
-	p, err := service.Load(ctx, rt, cfg, &orders, stockService(stock)...)
+	p, err := service.Load(ctx, rt, cfg, &orders_definition, stock_service(stock)...)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (p *Orders) Check(ctx context.Context, req *Order) (resp *Verdict, err erro
 	return
 }
 
-var orders = service.Definition{
+var orders_definition = service.Definition{
 	Name:   "kubewasm.evolution.v1.Orders",
 	Schema: serviceSchema,
 	Methods: []service.Method{
@@ -48,11 +48,11 @@ type Stock interface {
 	Count(ctx context.Context, req *CountRequest) (*CountResponse, error)
 }
 
-func stockService(stock Stock) []service.HostService {
-	if stock == nil {
+func stock_service(x Stock) []service.HostService {
+	if x == nil {
 		return nil
 	}
 	return []service.HostService{{Name: "kubewasm.evolution.v1.Stock", Methods: []service.HostMethod{
-		service.NewHostMethod("Count", "", stock.Count),
+		service.NewHostMethod("Count", "", x.Count),
 	}}}
 }

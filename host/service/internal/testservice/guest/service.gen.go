@@ -74,337 +74,337 @@ type Test interface {
 	Missing(req Message, resp *MessageValue) error
 }
 
-var test Test
+var test_plugin Test
 
 // RegisterTest makes p the plugin of this module for Test. It is called once,
 // in init. If p points to a struct, the host's configuration is decoded into it
 // before the first request; if it has a method Configure() error, that is
 // called then.
 func RegisterTest[P Test](p P) {
-	service.Register(p, "kubewasm.test.v1.Test", &testEcho, &testTrap, &testLoop, &testFail, &testSilent, &testOutOfBounds, &testMalformed, &testForeignRef, &testAskForeignRef, &testAskPart, &testAskEntry, &testServeLate, &testTooLong, &testSwollen, &testAskHost, &testAskHostMalformed, &testName, &testMissing)
-	test = p
+	service.Register(p, "kubewasm.test.v1.Test", &test_Echo, &test_Trap, &test_Loop, &test_Fail, &test_Silent, &test_OutOfBounds, &test_Malformed, &test_ForeignRef, &test_AskForeignRef, &test_AskPart, &test_AskEntry, &test_ServeLate, &test_TooLong, &test_Swollen, &test_AskHost, &test_AskHostMalformed, &test_Name, &test_Missing)
+	test_plugin = p
 }
 
 // The messages of Echo, whose memory is used for each call.
 var (
-	testEchoRequest  messageFields
-	testEchoResponse MessageValue
+	test_Echo_request  message_fields
+	test_Echo_response MessageValue
 )
 
-var testEcho = service.Method[Test]{
+var test_Echo = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Echo",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testEchoRequest.in = service.FromHost(request)
-		testEchoResponse.reset()
-		err := p.Echo(Message{&testEchoRequest}, &testEchoResponse)
-		b = testEchoResponse.append(b)
-		testEchoRequest.reset()
+		test_Echo_request.in = service.FromHost(request)
+		test_Echo_response.reset()
+		err := p.Echo(Message{&test_Echo_request}, &test_Echo_response)
+		b = test_Echo_response.append(b)
+		test_Echo_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Trap, whose memory is used for each call.
 var (
-	testTrapRequest  messageFields
-	testTrapResponse MessageValue
+	test_Trap_request  message_fields
+	test_Trap_response MessageValue
 )
 
-var testTrap = service.Method[Test]{
+var test_Trap = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Trap",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testTrapRequest.in = service.FromHost(request)
-		testTrapResponse.reset()
-		err := p.Trap(Message{&testTrapRequest}, &testTrapResponse)
-		b = testTrapResponse.append(b)
-		testTrapRequest.reset()
+		test_Trap_request.in = service.FromHost(request)
+		test_Trap_response.reset()
+		err := p.Trap(Message{&test_Trap_request}, &test_Trap_response)
+		b = test_Trap_response.append(b)
+		test_Trap_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Loop, whose memory is used for each call.
 var (
-	testLoopRequest  messageFields
-	testLoopResponse MessageValue
+	test_Loop_request  message_fields
+	test_Loop_response MessageValue
 )
 
-var testLoop = service.Method[Test]{
+var test_Loop = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Loop",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testLoopRequest.in = service.FromHost(request)
-		testLoopResponse.reset()
-		err := p.Loop(Message{&testLoopRequest}, &testLoopResponse)
-		b = testLoopResponse.append(b)
-		testLoopRequest.reset()
+		test_Loop_request.in = service.FromHost(request)
+		test_Loop_response.reset()
+		err := p.Loop(Message{&test_Loop_request}, &test_Loop_response)
+		b = test_Loop_response.append(b)
+		test_Loop_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Fail, whose memory is used for each call.
 var (
-	testFailRequest  messageFields
-	testFailResponse MessageValue
+	test_Fail_request  message_fields
+	test_Fail_response MessageValue
 )
 
-var testFail = service.Method[Test]{
+var test_Fail = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Fail",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testFailRequest.in = service.FromHost(request)
-		testFailResponse.reset()
-		err := p.Fail(Message{&testFailRequest}, &testFailResponse)
-		b = testFailResponse.append(b)
-		testFailRequest.reset()
+		test_Fail_request.in = service.FromHost(request)
+		test_Fail_response.reset()
+		err := p.Fail(Message{&test_Fail_request}, &test_Fail_response)
+		b = test_Fail_response.append(b)
+		test_Fail_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Silent, whose memory is used for each call.
 var (
-	testSilentRequest  messageFields
-	testSilentResponse MessageValue
+	test_Silent_request  message_fields
+	test_Silent_response MessageValue
 )
 
-var testSilent = service.Method[Test]{
+var test_Silent = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Silent",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testSilentRequest.in = service.FromHost(request)
-		testSilentResponse.reset()
-		err := p.Silent(Message{&testSilentRequest}, &testSilentResponse)
-		b = testSilentResponse.append(b)
-		testSilentRequest.reset()
+		test_Silent_request.in = service.FromHost(request)
+		test_Silent_response.reset()
+		err := p.Silent(Message{&test_Silent_request}, &test_Silent_response)
+		b = test_Silent_response.append(b)
+		test_Silent_request.reset()
 		return b, err
 	},
 }
 
 // The messages of OutOfBounds, whose memory is used for each call.
 var (
-	testOutOfBoundsRequest  messageFields
-	testOutOfBoundsResponse MessageValue
+	test_OutOfBounds_request  message_fields
+	test_OutOfBounds_response MessageValue
 )
 
-var testOutOfBounds = service.Method[Test]{
+var test_OutOfBounds = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/OutOfBounds",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testOutOfBoundsRequest.in = service.FromHost(request)
-		testOutOfBoundsResponse.reset()
-		err := p.OutOfBounds(Message{&testOutOfBoundsRequest}, &testOutOfBoundsResponse)
-		b = testOutOfBoundsResponse.append(b)
-		testOutOfBoundsRequest.reset()
+		test_OutOfBounds_request.in = service.FromHost(request)
+		test_OutOfBounds_response.reset()
+		err := p.OutOfBounds(Message{&test_OutOfBounds_request}, &test_OutOfBounds_response)
+		b = test_OutOfBounds_response.append(b)
+		test_OutOfBounds_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Malformed, whose memory is used for each call.
 var (
-	testMalformedRequest  messageFields
-	testMalformedResponse MessageValue
+	test_Malformed_request  message_fields
+	test_Malformed_response MessageValue
 )
 
-var testMalformed = service.Method[Test]{
+var test_Malformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Malformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testMalformedRequest.in = service.FromHost(request)
-		testMalformedResponse.reset()
-		err := p.Malformed(Message{&testMalformedRequest}, &testMalformedResponse)
-		b = testMalformedResponse.append(b)
-		testMalformedRequest.reset()
+		test_Malformed_request.in = service.FromHost(request)
+		test_Malformed_response.reset()
+		err := p.Malformed(Message{&test_Malformed_request}, &test_Malformed_response)
+		b = test_Malformed_response.append(b)
+		test_Malformed_request.reset()
 		return b, err
 	},
 }
 
 // The messages of ForeignRef, whose memory is used for each call.
 var (
-	testForeignRefRequest  messageFields
-	testForeignRefResponse MessageValue
+	test_ForeignRef_request  message_fields
+	test_ForeignRef_response MessageValue
 )
 
-var testForeignRef = service.Method[Test]{
+var test_ForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testForeignRefRequest.in = service.FromHost(request)
-		testForeignRefResponse.reset()
-		err := p.ForeignRef(Message{&testForeignRefRequest}, &testForeignRefResponse)
-		b = testForeignRefResponse.append(b)
-		testForeignRefRequest.reset()
+		test_ForeignRef_request.in = service.FromHost(request)
+		test_ForeignRef_response.reset()
+		err := p.ForeignRef(Message{&test_ForeignRef_request}, &test_ForeignRef_response)
+		b = test_ForeignRef_response.append(b)
+		test_ForeignRef_request.reset()
 		return b, err
 	},
 }
 
 // The messages of AskForeignRef, whose memory is used for each call.
 var (
-	testAskForeignRefRequest  messageFields
-	testAskForeignRefResponse MessageValue
+	test_AskForeignRef_request  message_fields
+	test_AskForeignRef_response MessageValue
 )
 
-var testAskForeignRef = service.Method[Test]{
+var test_AskForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testAskForeignRefRequest.in = service.FromHost(request)
-		testAskForeignRefResponse.reset()
-		err := p.AskForeignRef(Message{&testAskForeignRefRequest}, &testAskForeignRefResponse)
-		b = testAskForeignRefResponse.append(b)
-		testAskForeignRefRequest.reset()
+		test_AskForeignRef_request.in = service.FromHost(request)
+		test_AskForeignRef_response.reset()
+		err := p.AskForeignRef(Message{&test_AskForeignRef_request}, &test_AskForeignRef_response)
+		b = test_AskForeignRef_response.append(b)
+		test_AskForeignRef_request.reset()
 		return b, err
 	},
 }
 
 // The messages of AskPart, whose memory is used for each call.
 var (
-	testAskPartRequest  messageFields
-	testAskPartResponse MessageValue
+	test_AskPart_request  message_fields
+	test_AskPart_response MessageValue
 )
 
-var testAskPart = service.Method[Test]{
+var test_AskPart = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskPart",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testAskPartRequest.in = service.FromHost(request)
-		testAskPartResponse.reset()
-		err := p.AskPart(Message{&testAskPartRequest}, &testAskPartResponse)
-		b = testAskPartResponse.append(b)
-		testAskPartRequest.reset()
+		test_AskPart_request.in = service.FromHost(request)
+		test_AskPart_response.reset()
+		err := p.AskPart(Message{&test_AskPart_request}, &test_AskPart_response)
+		b = test_AskPart_response.append(b)
+		test_AskPart_request.reset()
 		return b, err
 	},
 }
 
 // The messages of AskEntry, whose memory is used for each call.
 var (
-	testAskEntryRequest  messageFields
-	testAskEntryResponse MessageValue
+	test_AskEntry_request  message_fields
+	test_AskEntry_response MessageValue
 )
 
-var testAskEntry = service.Method[Test]{
+var test_AskEntry = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskEntry",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testAskEntryRequest.in = service.FromHost(request)
-		testAskEntryResponse.reset()
-		err := p.AskEntry(Message{&testAskEntryRequest}, &testAskEntryResponse)
-		b = testAskEntryResponse.append(b)
-		testAskEntryRequest.reset()
+		test_AskEntry_request.in = service.FromHost(request)
+		test_AskEntry_response.reset()
+		err := p.AskEntry(Message{&test_AskEntry_request}, &test_AskEntry_response)
+		b = test_AskEntry_response.append(b)
+		test_AskEntry_request.reset()
 		return b, err
 	},
 }
 
 // The messages of ServeLate, whose memory is used for each call.
 var (
-	testServeLateRequest  messageFields
-	testServeLateResponse MessageValue
+	test_ServeLate_request  message_fields
+	test_ServeLate_response MessageValue
 )
 
-var testServeLate = service.Method[Test]{
+var test_ServeLate = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ServeLate",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testServeLateRequest.in = service.FromHost(request)
-		testServeLateResponse.reset()
-		err := p.ServeLate(Message{&testServeLateRequest}, &testServeLateResponse)
-		b = testServeLateResponse.append(b)
-		testServeLateRequest.reset()
+		test_ServeLate_request.in = service.FromHost(request)
+		test_ServeLate_response.reset()
+		err := p.ServeLate(Message{&test_ServeLate_request}, &test_ServeLate_response)
+		b = test_ServeLate_response.append(b)
+		test_ServeLate_request.reset()
 		return b, err
 	},
 }
 
 // The messages of TooLong, whose memory is used for each call.
 var (
-	testTooLongRequest  messageFields
-	testTooLongResponse MessageValue
+	test_TooLong_request  message_fields
+	test_TooLong_response MessageValue
 )
 
-var testTooLong = service.Method[Test]{
+var test_TooLong = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/TooLong",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testTooLongRequest.in = service.FromHost(request)
-		testTooLongResponse.reset()
-		err := p.TooLong(Message{&testTooLongRequest}, &testTooLongResponse)
-		b = testTooLongResponse.append(b)
-		testTooLongRequest.reset()
+		test_TooLong_request.in = service.FromHost(request)
+		test_TooLong_response.reset()
+		err := p.TooLong(Message{&test_TooLong_request}, &test_TooLong_response)
+		b = test_TooLong_response.append(b)
+		test_TooLong_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Swollen, whose memory is used for each call.
 var (
-	testSwollenRequest  messageFields
-	testSwollenResponse MessageValue
+	test_Swollen_request  message_fields
+	test_Swollen_response MessageValue
 )
 
-var testSwollen = service.Method[Test]{
+var test_Swollen = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Swollen",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testSwollenRequest.in = service.FromHost(request)
-		testSwollenResponse.reset()
-		err := p.Swollen(Message{&testSwollenRequest}, &testSwollenResponse)
-		b = testSwollenResponse.append(b)
-		testSwollenRequest.reset()
+		test_Swollen_request.in = service.FromHost(request)
+		test_Swollen_response.reset()
+		err := p.Swollen(Message{&test_Swollen_request}, &test_Swollen_response)
+		b = test_Swollen_response.append(b)
+		test_Swollen_request.reset()
 		return b, err
 	},
 }
 
 // The messages of AskHost, whose memory is used for each call.
 var (
-	testAskHostRequest  messageFields
-	testAskHostResponse MessageValue
+	test_AskHost_request  message_fields
+	test_AskHost_response MessageValue
 )
 
-var testAskHost = service.Method[Test]{
+var test_AskHost = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHost",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testAskHostRequest.in = service.FromHost(request)
-		testAskHostResponse.reset()
-		err := p.AskHost(Message{&testAskHostRequest}, &testAskHostResponse)
-		b = testAskHostResponse.append(b)
-		testAskHostRequest.reset()
+		test_AskHost_request.in = service.FromHost(request)
+		test_AskHost_response.reset()
+		err := p.AskHost(Message{&test_AskHost_request}, &test_AskHost_response)
+		b = test_AskHost_response.append(b)
+		test_AskHost_request.reset()
 		return b, err
 	},
 }
 
 // The messages of AskHostMalformed, whose memory is used for each call.
 var (
-	testAskHostMalformedRequest  messageFields
-	testAskHostMalformedResponse MessageValue
+	test_AskHostMalformed_request  message_fields
+	test_AskHostMalformed_response MessageValue
 )
 
-var testAskHostMalformed = service.Method[Test]{
+var test_AskHostMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHostMalformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testAskHostMalformedRequest.in = service.FromHost(request)
-		testAskHostMalformedResponse.reset()
-		err := p.AskHostMalformed(Message{&testAskHostMalformedRequest}, &testAskHostMalformedResponse)
-		b = testAskHostMalformedResponse.append(b)
-		testAskHostMalformedRequest.reset()
+		test_AskHostMalformed_request.in = service.FromHost(request)
+		test_AskHostMalformed_response.reset()
+		err := p.AskHostMalformed(Message{&test_AskHostMalformed_request}, &test_AskHostMalformed_response)
+		b = test_AskHostMalformed_response.append(b)
+		test_AskHostMalformed_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Name, whose memory is used for each call.
 var (
-	testNameRequest  messageFields
-	testNameResponse MessageValue
+	test_Name_request  message_fields
+	test_Name_response MessageValue
 )
 
-var testName = service.Method[Test]{
+var test_Name = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Name",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testNameRequest.in = service.FromHost(request)
-		testNameResponse.reset()
-		err := p.Name(Message{&testNameRequest}, &testNameResponse)
-		b = testNameResponse.append(b)
-		testNameRequest.reset()
+		test_Name_request.in = service.FromHost(request)
+		test_Name_response.reset()
+		err := p.Name(Message{&test_Name_request}, &test_Name_response)
+		b = test_Name_response.append(b)
+		test_Name_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Missing, whose memory is used for each call.
 var (
-	testMissingRequest  messageFields
-	testMissingResponse MessageValue
+	test_Missing_request  message_fields
+	test_Missing_response MessageValue
 )
 
-var testMissing = service.Method[Test]{
+var test_Missing = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Missing",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
-		testMissingRequest.in = service.FromHost(request)
-		testMissingResponse.reset()
-		err := p.Missing(Message{&testMissingRequest}, &testMissingResponse)
-		b = testMissingResponse.append(b)
-		testMissingRequest.reset()
+		test_Missing_request.in = service.FromHost(request)
+		test_Missing_response.reset()
+		err := p.Missing(Message{&test_Missing_request}, &test_Missing_response)
+		b = test_Missing_response.append(b)
+		test_Missing_request.reset()
 		return b, err
 	},
 }
@@ -414,11 +414,11 @@ type Host struct{}
 
 // Ask calls the host. The error is that of the host.
 func (Host) Ask(req *MessageValue) (Message, error) {
-	resp, err := service.Ask(hostHostAsk, req.append(nil))
+	resp, err := service.Ask(host_Ask_host, req.append(nil))
 	if err != nil {
 		return Message{}, err
 	}
-	return Message{&messageFields{in: service.FromHost(resp)}}, nil
+	return Message{&message_fields{in: service.FromHost(resp)}}, nil
 }
 
 // Values has messages of Kubernetes that are no objects.
@@ -430,49 +430,49 @@ type Values interface {
 	Ping(req Empty, resp *EmptyValue) error
 }
 
-var values Values
+var values_plugin Values
 
 // RegisterValues makes p the plugin of this module for Values. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterValues[P Values](p P) {
-	service.Register(p, "kubewasm.test.v1.Values", &valuesTwice, &valuesPing)
-	values = p
+	service.Register(p, "kubewasm.test.v1.Values", &values_Twice, &values_Ping)
+	values_plugin = p
 }
 
 // The messages of Twice, whose memory is used for each call.
 var (
-	valuesTwiceRequest  kubernetesFields
-	valuesTwiceResponse KubernetesValue
+	values_Twice_request  kubernetes_fields
+	values_Twice_response KubernetesValue
 )
 
-var valuesTwice = service.Method[Values]{
+var values_Twice = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Twice",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		valuesTwiceRequest.in = service.FromHost(request)
-		valuesTwiceResponse.reset()
-		err := p.Twice(Kubernetes{&valuesTwiceRequest}, &valuesTwiceResponse)
-		b = valuesTwiceResponse.append(b)
-		valuesTwiceRequest.reset()
+		values_Twice_request.in = service.FromHost(request)
+		values_Twice_response.reset()
+		err := p.Twice(Kubernetes{&values_Twice_request}, &values_Twice_response)
+		b = values_Twice_response.append(b)
+		values_Twice_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Ping, whose memory is used for each call.
 var (
-	valuesPingRequest  emptyFields
-	valuesPingResponse EmptyValue
+	values_Ping_request  empty_fields
+	values_Ping_response EmptyValue
 )
 
-var valuesPing = service.Method[Values]{
+var values_Ping = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Ping",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
-		valuesPingRequest.in = service.FromHost(request)
-		valuesPingResponse.reset()
-		err := p.Ping(Empty{&valuesPingRequest}, &valuesPingResponse)
-		b = valuesPingResponse.append(b)
-		valuesPingRequest.reset()
+		values_Ping_request.in = service.FromHost(request)
+		values_Ping_response.reset()
+		err := p.Ping(Empty{&values_Ping_request}, &values_Ping_response)
+		b = values_Ping_response.append(b)
+		values_Ping_request.reset()
 		return b, err
 	},
 }

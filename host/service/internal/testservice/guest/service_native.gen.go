@@ -10,6 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/service"
 )
 
-func hostHostAsk(ptr unsafe.Pointer, n uint32) uint64 {
+func host_Ask_host(ptr unsafe.Pointer, n uint32) uint64 {
 	return service.AskHost("kubewasm.test.v1.Host", "Ask", ptr, n)
 }

@@ -9,64 +9,64 @@ import (
 )
 
 //go:wasmexport kubewasm.test.v1.Test/Echo
-func exportTestEcho() int32 { return service.Serve(&testEcho, test) }
+func test_Echo_export() int32 { return service.Serve(&test_Echo, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Trap
-func exportTestTrap() int32 { return service.Serve(&testTrap, test) }
+func test_Trap_export() int32 { return service.Serve(&test_Trap, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Loop
-func exportTestLoop() int32 { return service.Serve(&testLoop, test) }
+func test_Loop_export() int32 { return service.Serve(&test_Loop, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Fail
-func exportTestFail() int32 { return service.Serve(&testFail, test) }
+func test_Fail_export() int32 { return service.Serve(&test_Fail, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Silent
-func exportTestSilent() int32 { return service.Serve(&testSilent, test) }
+func test_Silent_export() int32 { return service.Serve(&test_Silent, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/OutOfBounds
-func exportTestOutOfBounds() int32 { return service.Serve(&testOutOfBounds, test) }
+func test_OutOfBounds_export() int32 { return service.Serve(&test_OutOfBounds, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Malformed
-func exportTestMalformed() int32 { return service.Serve(&testMalformed, test) }
+func test_Malformed_export() int32 { return service.Serve(&test_Malformed, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/ForeignRef
-func exportTestForeignRef() int32 { return service.Serve(&testForeignRef, test) }
+func test_ForeignRef_export() int32 { return service.Serve(&test_ForeignRef, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/AskForeignRef
-func exportTestAskForeignRef() int32 { return service.Serve(&testAskForeignRef, test) }
+func test_AskForeignRef_export() int32 { return service.Serve(&test_AskForeignRef, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/AskPart
-func exportTestAskPart() int32 { return service.Serve(&testAskPart, test) }
+func test_AskPart_export() int32 { return service.Serve(&test_AskPart, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/AskEntry
-func exportTestAskEntry() int32 { return service.Serve(&testAskEntry, test) }
+func test_AskEntry_export() int32 { return service.Serve(&test_AskEntry, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/ServeLate
-func exportTestServeLate() int32 { return service.Serve(&testServeLate, test) }
+func test_ServeLate_export() int32 { return service.Serve(&test_ServeLate, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/TooLong
-func exportTestTooLong() int32 { return service.Serve(&testTooLong, test) }
+func test_TooLong_export() int32 { return service.Serve(&test_TooLong, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Swollen
-func exportTestSwollen() int32 { return service.Serve(&testSwollen, test) }
+func test_Swollen_export() int32 { return service.Serve(&test_Swollen, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/AskHost
-func exportTestAskHost() int32 { return service.Serve(&testAskHost, test) }
+func test_AskHost_export() int32 { return service.Serve(&test_AskHost, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/AskHostMalformed
-func exportTestAskHostMalformed() int32 { return service.Serve(&testAskHostMalformed, test) }
+func test_AskHostMalformed_export() int32 { return service.Serve(&test_AskHostMalformed, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Name
-func exportTestName() int32 { return service.Serve(&testName, test) }
+func test_Name_export() int32 { return service.Serve(&test_Name, test_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Test/Missing
-func exportTestMissing() int32 { return service.Serve(&testMissing, test) }
+func test_Missing_export() int32 { return service.Serve(&test_Missing, test_plugin) }
 
 //go:wasmimport kubewasm.test.v1.Host Ask
-func hostHostAsk(ptr unsafe.Pointer, n uint32) uint64
+func host_Ask_host(ptr unsafe.Pointer, n uint32) uint64
 
 //go:wasmexport kubewasm.test.v1.Values/Twice
-func exportValuesTwice() int32 { return service.Serve(&valuesTwice, values) }
+func values_Twice_export() int32 { return service.Serve(&values_Twice, values_plugin) }
 
 //go:wasmexport kubewasm.test.v1.Values/Ping
-func exportValuesPing() int32 { return service.Serve(&valuesPing, values) }
+func values_Ping_export() int32 { return service.Serve(&values_Ping, values_plugin) }

@@ -16,13 +16,13 @@ import (
 )
 
 // Message has a field of each type.
-type Message struct{ m *messageFields }
+type Message struct{ m *message_fields }
 
-// messageFields are the fields of a Message.
-type messageFields struct {
+// message_fields are the fields of a Message.
+type message_fields struct {
 	in      service.Encoded
-	Inner   service.Messages[messageFields, Message]
-	List    service.Messages[messageFields, Message]
+	Inner   service.Messages[message_fields, Message]
+	List    service.Messages[message_fields, Message]
 	Texts   service.List[string]
 	Numbers service.List[int32]
 	Zigzags service.List[int64]
@@ -33,28 +33,30 @@ type messageFields struct {
 	Labels  service.Entries[string]
 	Counts  service.Entries[int64]
 	Smalls  service.Entries[Small]
-	Second  service.Messages[smallFields, Small]
+	Second  service.Messages[small_fields, Small]
 	Nodes   service.List[core.Node]
 	Times   service.List[meta.Time]
 	Spans   service.Entries[meta.Duration]
-	Part    service.Messages[partFields, Part]
+	Part    service.Messages[part_fields, Part]
 	Shapes  service.List[Shape]
 }
 
 func (x Message) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var messageNoFields messageFields
+var message_none message_fields
 
-func (x Message) fields() *messageFields {
+func (x Message) fields() *message_fields {
 	if x.m == nil {
-		return &messageNoFields
+		return &message_none
 	}
 	return x.m
 }
 
 // MessageFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
-func MessageFromProto(raw []byte) Message { return Message{&messageFields{in: service.EncodedOf(raw)}} }
+func MessageFromProto(raw []byte) Message {
+	return Message{&message_fields{in: service.EncodedOf(raw)}}
+}
 
 // Text returns the field text.
 func (x Message) Text() string { return x.in().Text(1<<3 | 2) }
@@ -285,15 +287,15 @@ func (x Message) Shapes() []Shape {
 func (x Message) Far() uint64 { return x.in().Number(5000<<3 | 0) }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *messageFields) reset() {
-	*m = messageFields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset(), Spans: m.Spans.Reset(), Part: m.Part.Reset()}
+func (m *message_fields) reset() {
+	*m = message_fields{Inner: m.Inner.Reset(), List: m.List.Reset(), Labels: m.Labels.Reset(), Counts: m.Counts.Reset(), Smalls: m.Smalls.Reset(), Second: m.Second.Reset(), Spans: m.Spans.Reset(), Part: m.Part.Reset()}
 }
 
 // Small is a view of a Small.
-type Small struct{ m *smallFields }
+type Small struct{ m *small_fields }
 
-// smallFields are the fields of a Small.
-type smallFields struct {
+// small_fields are the fields of a Small.
+type small_fields struct {
 	in service.Encoded
 }
 
@@ -301,7 +303,7 @@ func (x Small) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(
 
 // SmallFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func SmallFromProto(raw []byte) Small { return Small{&smallFields{in: service.EncodedOf(raw)}} }
+func SmallFromProto(raw []byte) Small { return Small{&small_fields{in: service.EncodedOf(raw)}} }
 
 // Name returns the field name.
 func (x Small) Name() string { return x.in().Text(1<<3 | 2) }
@@ -310,21 +312,21 @@ func (x Small) Name() string { return x.in().Text(1<<3 | 2) }
 func (x Small) N() int32 { return int32(service.Zigzag(x.in().Number(2<<3 | 0))) }
 
 // Kubernetes is a view of a Kubernetes.
-type Kubernetes struct{ m *kubernetesFields }
+type Kubernetes struct{ m *kubernetes_fields }
 
-// kubernetesFields are the fields of a Kubernetes.
-type kubernetesFields struct {
+// kubernetes_fields are the fields of a Kubernetes.
+type kubernetes_fields struct {
 	in         service.Encoded
 	Quantities service.List[resource.Quantity]
 }
 
 func (x Kubernetes) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var kubernetesNoFields kubernetesFields
+var kubernetes_none kubernetes_fields
 
-func (x Kubernetes) fields() *kubernetesFields {
+func (x Kubernetes) fields() *kubernetes_fields {
 	if x.m == nil {
-		return &kubernetesNoFields
+		return &kubernetes_none
 	}
 	return x.m
 }
@@ -332,7 +334,7 @@ func (x Kubernetes) fields() *kubernetesFields {
 // KubernetesFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func KubernetesFromProto(raw []byte) Kubernetes {
-	return Kubernetes{&kubernetesFields{in: service.EncodedOf(raw)}}
+	return Kubernetes{&kubernetes_fields{in: service.EncodedOf(raw)}}
 }
 
 // Quantities returns the field quantities.
@@ -378,33 +380,33 @@ func (x Kubernetes) Object() []byte { return meta.ReadRaw(x.in().Value(7<<3 | 2)
 func (x Kubernetes) HasObject() bool { return x.in().Has(7<<3 | 2) }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *kubernetesFields) reset() {
-	*m = kubernetesFields{}
+func (m *kubernetes_fields) reset() {
+	*m = kubernetes_fields{}
 }
 
 // Part is a view of a Part.
-type Part struct{ m *partFields }
+type Part struct{ m *part_fields }
 
-// partFields are the fields of a Part.
-type partFields struct {
+// part_fields are the fields of a Part.
+type part_fields struct {
 	in    service.Encoded
-	Inner service.Messages[partInnerFields, PartInner]
+	Inner service.Messages[partInner_fields, PartInner]
 }
 
 func (x Part) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var partNoFields partFields
+var part_none part_fields
 
-func (x Part) fields() *partFields {
+func (x Part) fields() *part_fields {
 	if x.m == nil {
-		return &partNoFields
+		return &part_none
 	}
 	return x.m
 }
 
 // PartFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func PartFromProto(raw []byte) Part { return Part{&partFields{in: service.EncodedOf(raw)}} }
+func PartFromProto(raw []byte) Part { return Part{&part_fields{in: service.EncodedOf(raw)}} }
 
 // Name is a field of an imported message.
 func (x Part) Name() string { return x.in().Text(1<<3 | 2) }
@@ -428,10 +430,10 @@ func (x Part) Made() meta.Time { return meta.ReadTimestamp(x.in().Value(4<<3 | 2
 func (x Part) HasMade() bool { return x.in().Has(4<<3 | 2) }
 
 // Empty is a view of an Empty.
-type Empty struct{ m *emptyFields }
+type Empty struct{ m *empty_fields }
 
-// emptyFields are the fields of an Empty.
-type emptyFields struct {
+// empty_fields are the fields of an Empty.
+type empty_fields struct {
 	in service.Encoded
 }
 
@@ -439,29 +441,29 @@ func (x Empty) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(
 
 // EmptyFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func EmptyFromProto(raw []byte) Empty { return Empty{&emptyFields{in: service.EncodedOf(raw)}} }
+func EmptyFromProto(raw []byte) Empty { return Empty{&empty_fields{in: service.EncodedOf(raw)}} }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *emptyFields) reset() {
-	*m = emptyFields{}
+func (m *empty_fields) reset() {
+	*m = empty_fields{}
 }
 
 // PartInner is a view of a PartInner.
-type PartInner struct{ m *partInnerFields }
+type PartInner struct{ m *partInner_fields }
 
-// partInnerFields are the fields of a PartInner.
-type partInnerFields struct {
+// partInner_fields are the fields of a PartInner.
+type partInner_fields struct {
 	in    service.Encoded
-	Parts service.Messages[partFields, Part]
+	Parts service.Messages[part_fields, Part]
 }
 
 func (x PartInner) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var partInnerNoFields partInnerFields
+var partInner_none partInner_fields
 
-func (x PartInner) fields() *partInnerFields {
+func (x PartInner) fields() *partInner_fields {
 	if x.m == nil {
-		return &partInnerNoFields
+		return &partInner_none
 	}
 	return x.m
 }
@@ -469,7 +471,7 @@ func (x PartInner) fields() *partInnerFields {
 // PartInnerFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func PartInnerFromProto(raw []byte) PartInner {
-	return PartInner{&partInnerFields{in: service.EncodedOf(raw)}}
+	return PartInner{&partInner_fields{in: service.EncodedOf(raw)}}
 }
 
 // Parts returns the field parts.

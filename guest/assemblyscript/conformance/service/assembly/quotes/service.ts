@@ -5,28 +5,28 @@ import { Answer, answered, finish, question, request, response } from "kubewasm/
 import * as view from "kubewasm/view";
 
 /** Quotes is the extension point of the guest service. */
-@extensionPoint("kubewasm.conformance.v1.Quotes", "Cs4LCgxxdW90ZXMucHJvdG8SF2t1YmV3YXNtLmNvbmZvcm1hbmNlLnYxGi5naXRodWIuY29tL2t1YmV3YXNtL2t1YmV3YXNtL2FiaS9vcHRpb25zLnByb3RvGiJrOHMuaW8vYXBpL2NvcmUvdjEvZ2VuZXJhdGVkLnByb3RvIsQDCgZWYWx1ZXMSEgoEdGV4dBgBIAEoCVIEdGV4dBISCgRkYXRhGAIgASgMUgRkYXRhEhIKBGZsYWcYAyABKAhSBGZsYWcSFgoGbnVtYmVyGAQgASgDUgZudW1iZXISFgoGemlnemFnGAUgASgRUgZ6aWd6YWcSFAoFZml4ZWQYBiABKAdSBWZpeGVkEhIKBHJlYWwYByABKAFSBHJlYWwSNAoFbGV2ZWwYCCABKA4yHi5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5MZXZlbFIFbGV2ZWwSEgoEbGlzdBgJIAMoBVIEbGlzdBJDCgZjb3VudHMYCiADKAsyKy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5WYWx1ZXMuQ291bnRzRW50cnlSBmNvdW50cxI1CgVpbm5lchgLIAEoCzIfLmt1YmV3YXNtLmNvbmZvcm1hbmNlLnYxLlZhbHVlc1IFaW5uZXISGQoFbWF5YmUYDCABKAVIAFIFbWF5YmWIAQEaOQoLQ291bnRzRW50cnkSEAoDa2V5GAEgASgJUgNrZXkSFAoFdmFsdWUYAiABKANSBXZhbHVlOgI4AUIICgZfbWF5YmUibQoMUHJpY2VSZXF1ZXN0EhoKCGN1cnJlbmN5GAEgASgJUghjdXJyZW5jeRIWCgZhbW91bnQYAiABKAVSBmFtb3VudBIpCgNwb2QYAyABKAsyFy5rOHMuaW8uYXBpLmNvcmUudjEuUG9kUgNwb2QiOQoNUHJpY2VSZXNwb25zZRIUCgV0b3RhbBgBIAEoA1IFdG90YWwSEgoEbm90ZRgCIAEoCVIEbm90ZSKFAQoNQ2hvb3NlUmVxdWVzdBIrCgRwb2RzGAEgAygLMhcuazhzLmlvLmFwaS5jb3JlLnYxLlBvZFIEcG9kcxISCgRub2RlGAIgASgJUgRub2RlEjMKBXRleHRzGAMgASgLMh0uazhzLmlvLmFwaS5jb3JlLnYxLkNvbmZpZ01hcFIFdGV4dHMiTwoOQ2hvb3NlUmVzcG9uc2USKQoDcG9kGAEgASgLMhcuazhzLmlvLmFwaS5jb3JlLnYxLlBvZFIDcG9kEhIKBHRleHQYAiABKAlSBHRleHQiKQoLUmF0ZVJlcXVlc3QSGgoIY3VycmVuY3kYASABKAlSCGN1cnJlbmN5IjQKDFJhdGVSZXNwb25zZRISCgRyYXRlGAEgASgDUgRyYXRlEhAKA3BhZBgCIAEoCVIDcGFkKiYKBUxldmVsEg0KCUxFVkVMX0xPVxAAEg4KCkxFVkVMX0hJR0gQAzKFAgoGUXVvdGVzEkgKBEVjaG8SHy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5WYWx1ZXMaHy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5WYWx1ZXMSVgoFUHJpY2USJS5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5QcmljZVJlcXVlc3QaJi5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5QcmljZVJlc3BvbnNlElkKBkNob29zZRImLmt1YmV3YXNtLmNvbmZvcm1hbmNlLnYxLkNob29zZVJlcXVlc3QaJy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5DaG9vc2VSZXNwb25zZTJuCgZNYXJrZXQSXgoEUmF0ZRIkLmt1YmV3YXNtLmNvbmZvcm1hbmNlLnYxLlJhdGVSZXF1ZXN0GiUua3ViZXdhc20uY29uZm9ybWFuY2UudjEuUmF0ZVJlc3BvbnNlIgmquBkFcmF0ZXMaBKi4GQFiBnByb3RvMw==")
+@extensionPoint("kubewasm.conformance.v1.Quotes", "Cs4LCgxxdW90ZXMucHJvdG8SF2t1YmV3YXNtLmNvbmZvcm1hbmNlLnYxGi5naXRodWIuY29tL2t1YmV3YXNtL2t1YmV3YXNtL2FiaS9vcHRpb25zLnByb3RvGiJrOHMuaW8vYXBpL2NvcmUvdjEvZ2VuZXJhdGVkLnByb3RvIsQDCgZWYWx1ZXMSEgoEdGV4dBgBIAEoCVIEdGV4dBISCgRkYXRhGAIgASgMUgRkYXRhEhIKBGZsYWcYAyABKAhSBGZsYWcSFgoGbnVtYmVyGAQgASgDUgZudW1iZXISFgoGemlnemFnGAUgASgRUgZ6aWd6YWcSFAoFZml4ZWQYBiABKAdSBWZpeGVkEhIKBHJlYWwYByABKAFSBHJlYWwSNAoFbGV2ZWwYCCABKA4yHi5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5MZXZlbFIFbGV2ZWwSEgoEbGlzdBgJIAMoBVIEbGlzdBJDCgZjb3VudHMYCiADKAsyKy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5WYWx1ZXMuQ291bnRzRW50cnlSBmNvdW50cxI1CgVpbm5lchgLIAEoCzIfLmt1YmV3YXNtLmNvbmZvcm1hbmNlLnYxLlZhbHVlc1IFaW5uZXISGQoFbWF5YmUYDCABKAVIAFIFbWF5YmWIAQEaOQoLQ291bnRzRW50cnkSEAoDa2V5GAEgASgJUgNrZXkSFAoFdmFsdWUYAiABKANSBXZhbHVlOgI4AUIICgZfbWF5YmUibQoMUHJpY2VSZXF1ZXN0EhoKCGN1cnJlbmN5GAEgASgJUghjdXJyZW5jeRIWCgZhbW91bnQYAiABKAVSBmFtb3VudBIpCgNwb2QYAyABKAsyFy5rOHMuaW8uYXBpLmNvcmUudjEuUG9kUgNwb2QiOQoNUHJpY2VSZXNwb25zZRIUCgV0b3RhbBgBIAEoA1IFdG90YWwSEgoEbm90ZRgCIAEoCVIEbm90ZSKFAQoNQ2hvb3NlUmVxdWVzdBIrCgRwb2RzGAEgAygLMhcuazhzLmlvLmFwaS5jb3JlLnYxLlBvZFIEcG9kcxISCgRub2RlGAIgASgJUgRub2RlEjMKBXRleHRzGAMgASgLMh0uazhzLmlvLmFwaS5jb3JlLnYxLkNvbmZpZ01hcFIFdGV4dHMiTwoOQ2hvb3NlUmVzcG9uc2USKQoDcG9kGAEgASgLMhcuazhzLmlvLmFwaS5jb3JlLnYxLlBvZFIDcG9kEhIKBHRleHQYAiABKAlSBHRleHQiKQoLUmF0ZVJlcXVlc3QSGgoIY3VycmVuY3kYASABKAlSCGN1cnJlbmN5IjQKDFJhdGVSZXNwb25zZRISCgRyYXRlGAEgASgDUgRyYXRlEhAKA3BhZBgCIAEoCVIDcGFkKiYKBUxldmVsEg0KCUxFVkVMX0xPVxAAEg4KCkxFVkVMX0hJR0gQAzKFAgoGUXVvdGVzEkgKBEVjaG8SHy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5WYWx1ZXMaHy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5WYWx1ZXMSVgoFUHJpY2USJS5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5QcmljZVJlcXVlc3QaJi5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5QcmljZVJlc3BvbnNlElkKBkNob29zZRImLmt1YmV3YXNtLmNvbmZvcm1hbmNlLnYxLkNob29zZVJlcXVlc3QaJy5rdWJld2FzbS5jb25mb3JtYW5jZS52MS5DaG9vc2VSZXNwb25zZTJuCgZNYXJrZXQSXgoEUmF0ZRIkLmt1YmV3YXNtLmNvbmZvcm1hbmNlLnYxLlJhdGVSZXF1ZXN0GiUua3ViZXdhc20uY29uZm9ybWFuY2UudjEuUmF0ZVJlc3BvbnNlIgmquBkFcmF0ZXMaBKi4GQFiBnByb3RvMw==", "echo", "Echo", "price", "Price", "choose", "Choose")
 export abstract class Quotes {
   abstract echo(req: Values, resp: ValuesValue): Error | null;
   abstract price(req: PriceRequest, resp: PriceResponse): Error | null;
   abstract choose(req: ChooseRequest, resp: ChooseResponse): Error | null;
 }
 
-export function serveQuotesEcho(p: Quotes): i32 {
+export function serve_Quotes_echo(p: Quotes): i32 {
   const resp = new ValuesValue();
   const err = p.echo(view.fromProto<Values>(request()), resp);
   if (err === null) resp.write_(response());
   return finish(err);
 }
 
-export function serveQuotesPrice(p: Quotes): i32 {
+export function serve_Quotes_price(p: Quotes): i32 {
   const resp = new PriceResponse();
   const err = p.price(view.fromProto<PriceRequest>(request()), resp);
   if (err === null) resp.write_(response());
   return finish(err);
 }
 
-export function serveQuotesChoose(p: Quotes): i32 {
+export function serve_Quotes_choose(p: Quotes): i32 {
   const resp = new ChooseResponse();
   const err = p.choose(view.fromProto<ChooseRequest>(request()), resp);
   if (err === null) resp.write_(response());
@@ -35,13 +35,13 @@ export function serveQuotesChoose(p: Quotes): i32 {
 
 // @ts-ignore: decorator
 @external("kubewasm.conformance.v1.Market", "Rate")
-declare function importMarketRate(ptr: usize, len: u32): u64;
+declare function import_Market_rate(ptr: usize, len: u32): u64;
 
 /** Market is what the host offers. */
 export class Market {
   static rate(req: RateRequest): Answer<RateResponse> {
     const w = question();
     req.write_(w);
-    return answered<RateResponse>(importMarketRate(w.address, w.length));
+    return answered<RateResponse>(import_Market_rate(w.address, w.length));
   }
 }

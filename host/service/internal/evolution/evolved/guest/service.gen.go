@@ -17,49 +17,49 @@ type Orders interface {
 	Cancel(req Order, resp *Verdict) error
 }
 
-var orders Orders
+var orders_plugin Orders
 
 // RegisterOrders makes p the plugin of this module for Orders. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterOrders[P Orders](p P) {
-	service.Register(p, "kubewasm.evolution.v1.Orders", &ordersCheck, &ordersCancel)
-	orders = p
+	service.Register(p, "kubewasm.evolution.v1.Orders", &orders_Check, &orders_Cancel)
+	orders_plugin = p
 }
 
 // The messages of Check, whose memory is used for each call.
 var (
-	ordersCheckRequest  orderFields
-	ordersCheckResponse Verdict
+	orders_Check_request  order_fields
+	orders_Check_response Verdict
 )
 
-var ordersCheck = service.Method[Orders]{
+var orders_Check = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Check",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		ordersCheckRequest.in = service.FromHost(request)
-		ordersCheckResponse.reset()
-		err := p.Check(Order{&ordersCheckRequest}, &ordersCheckResponse)
-		b = ordersCheckResponse.append(b)
-		ordersCheckRequest.reset()
+		orders_Check_request.in = service.FromHost(request)
+		orders_Check_response.reset()
+		err := p.Check(Order{&orders_Check_request}, &orders_Check_response)
+		b = orders_Check_response.append(b)
+		orders_Check_request.reset()
 		return b, err
 	},
 }
 
 // The messages of Cancel, whose memory is used for each call.
 var (
-	ordersCancelRequest  orderFields
-	ordersCancelResponse Verdict
+	orders_Cancel_request  order_fields
+	orders_Cancel_response Verdict
 )
 
-var ordersCancel = service.Method[Orders]{
+var orders_Cancel = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Cancel",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
-		ordersCancelRequest.in = service.FromHost(request)
-		ordersCancelResponse.reset()
-		err := p.Cancel(Order{&ordersCancelRequest}, &ordersCancelResponse)
-		b = ordersCancelResponse.append(b)
-		ordersCancelRequest.reset()
+		orders_Cancel_request.in = service.FromHost(request)
+		orders_Cancel_response.reset()
+		err := p.Cancel(Order{&orders_Cancel_request}, &orders_Cancel_response)
+		b = orders_Cancel_response.append(b)
+		orders_Cancel_request.reset()
 		return b, err
 	},
 }
@@ -69,20 +69,20 @@ type Stock struct{}
 
 // Count calls the host. The error is that of the host.
 func (Stock) Count(req *CountRequest) (CountResponse, error) {
-	resp, err := service.Ask(hostStockCount, req.append(nil))
+	resp, err := service.Ask(stock_Count_host, req.append(nil))
 	if err != nil {
 		return CountResponse{}, err
 	}
-	return CountResponse{&countResponseFields{in: service.FromHost(resp)}}, nil
+	return CountResponse{&countResponse_fields{in: service.FromHost(resp)}}, nil
 }
 
 // Reserve is an added method of the host.
 func (Stock) Reserve(req *CountRequest) (CountResponse, error) {
-	resp, err := service.Ask(hostStockReserve, req.append(nil))
+	resp, err := service.Ask(stock_Reserve_host, req.append(nil))
 	if err != nil {
 		return CountResponse{}, err
 	}
-	return CountResponse{&countResponseFields{in: service.FromHost(resp)}}, nil
+	return CountResponse{&countResponse_fields{in: service.FromHost(resp)}}, nil
 }
 
 // Verdict is a message that a plugin writes.

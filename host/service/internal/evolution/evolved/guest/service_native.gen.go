@@ -10,10 +10,10 @@ import (
 	"github.com/kubewasm/kubewasm/guest/service"
 )
 
-func hostStockCount(ptr unsafe.Pointer, n uint32) uint64 {
+func stock_Count_host(ptr unsafe.Pointer, n uint32) uint64 {
 	return service.AskHost("kubewasm.evolution.v1.Stock", "Count", ptr, n)
 }
 
-func hostStockReserve(ptr unsafe.Pointer, n uint32) uint64 {
+func stock_Reserve_host(ptr unsafe.Pointer, n uint32) uint64 {
 	return service.AskHost("kubewasm.evolution.v1.Stock", "Reserve", ptr, n)
 }

@@ -12,29 +12,29 @@ import (
 )
 
 // Order is a view of an Order.
-type Order struct{ m *orderFields }
+type Order struct{ m *order_fields }
 
-// orderFields are the fields of an Order.
-type orderFields struct {
+// order_fields are the fields of an Order.
+type order_fields struct {
 	in       service.Encoded
-	Customer service.Messages[customerFields, Customer]
+	Customer service.Messages[customer_fields, Customer]
 	Tags     service.List[string]
 }
 
 func (x Order) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var orderNoFields orderFields
+var order_none order_fields
 
-func (x Order) fields() *orderFields {
+func (x Order) fields() *order_fields {
 	if x.m == nil {
-		return &orderNoFields
+		return &order_none
 	}
 	return x.m
 }
 
 // OrderFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func OrderFromProto(raw []byte) Order { return Order{&orderFields{in: service.EncodedOf(raw)}} }
+func OrderFromProto(raw []byte) Order { return Order{&order_fields{in: service.EncodedOf(raw)}} }
 
 // Item returns the field item.
 func (x Order) Item() string { return x.in().Text(1<<3 | 2) }
@@ -69,15 +69,15 @@ func (x Order) Tags() []string {
 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *orderFields) reset() {
-	*m = orderFields{Customer: m.Customer.Reset()}
+func (m *order_fields) reset() {
+	*m = order_fields{Customer: m.Customer.Reset()}
 }
 
 // Customer is a view of a Customer.
-type Customer struct{ m *customerFields }
+type Customer struct{ m *customer_fields }
 
-// customerFields are the fields of a Customer.
-type customerFields struct {
+// customer_fields are the fields of a Customer.
+type customer_fields struct {
 	in service.Encoded
 }
 
@@ -86,17 +86,17 @@ func (x Customer) in() *service.Encoded { return (*service.Encoded)(unsafe.Point
 // CustomerFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func CustomerFromProto(raw []byte) Customer {
-	return Customer{&customerFields{in: service.EncodedOf(raw)}}
+	return Customer{&customer_fields{in: service.EncodedOf(raw)}}
 }
 
 // Name returns the field name.
 func (x Customer) Name() string { return x.in().Text(1<<3 | 2) }
 
 // CountResponse is a view of a CountResponse.
-type CountResponse struct{ m *countResponseFields }
+type CountResponse struct{ m *countResponse_fields }
 
-// countResponseFields are the fields of a CountResponse.
-type countResponseFields struct {
+// countResponse_fields are the fields of a CountResponse.
+type countResponse_fields struct {
 	in service.Encoded
 }
 
@@ -105,7 +105,7 @@ func (x CountResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.
 // CountResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
-	return CountResponse{&countResponseFields{in: service.EncodedOf(raw)}}
+	return CountResponse{&countResponse_fields{in: service.EncodedOf(raw)}}
 }
 
 // Count returns the field count.

@@ -9,7 +9,7 @@ import (
 )
 
 //go:wasmexport kubewasm.evolution.v1.Orders/Check
-func exportOrdersCheck() int32 { return service.Serve(&ordersCheck, orders) }
+func orders_Check_export() int32 { return service.Serve(&orders_Check, orders_plugin) }
 
 //go:wasmimport kubewasm.evolution.v1.Stock Count
-func hostStockCount(ptr unsafe.Pointer, n uint32) uint64
+func stock_Count_host(ptr unsafe.Pointer, n uint32) uint64

@@ -12,10 +12,10 @@ import (
 )
 
 // Order is a view of an Order.
-type Order struct{ m *orderFields }
+type Order struct{ m *order_fields }
 
-// orderFields are the fields of an Order.
-type orderFields struct {
+// order_fields are the fields of an Order.
+type order_fields struct {
 	in service.Encoded
 }
 
@@ -23,7 +23,7 @@ func (x Order) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(
 
 // OrderFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func OrderFromProto(raw []byte) Order { return Order{&orderFields{in: service.EncodedOf(raw)}} }
+func OrderFromProto(raw []byte) Order { return Order{&order_fields{in: service.EncodedOf(raw)}} }
 
 // Item returns the field item.
 func (x Order) Item() string { return x.in().Text(1<<3 | 2) }
@@ -43,15 +43,15 @@ func (x Order) Pod() core.Pod {
 func (x Order) HasPod() bool { return x.in().Number(4<<3|1) != 0 }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *orderFields) reset() {
-	*m = orderFields{}
+func (m *order_fields) reset() {
+	*m = order_fields{}
 }
 
 // CountResponse is a view of a CountResponse.
-type CountResponse struct{ m *countResponseFields }
+type CountResponse struct{ m *countResponse_fields }
 
-// countResponseFields are the fields of a CountResponse.
-type countResponseFields struct {
+// countResponse_fields are the fields of a CountResponse.
+type countResponse_fields struct {
 	in service.Encoded
 }
 
@@ -60,7 +60,7 @@ func (x CountResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.
 // CountResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func CountResponseFromProto(raw []byte) CountResponse {
-	return CountResponse{&countResponseFields{in: service.EncodedOf(raw)}}
+	return CountResponse{&countResponse_fields{in: service.EncodedOf(raw)}}
 }
 
 // Count returns the field count.

@@ -1,0 +1,38 @@
+package layout_test
+
+import (
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// commands are the files of programs and libraries that run other programs, and where their
+// arguments come from. Names and texts of others are checked, and follow a -- or a path.
+var commands = map[string]string{
+	"cmd/kubewasm/gen.go":               "imports of .proto files, checked by bindgen.CheckImportPath, after a --",
+	"cmd/kubewasm/new.go":               "constants",
+	"internal/guestbuild/build_as.go":   "absolute paths",
+	"internal/guestbuild/build_c.go":    "names of files, which argument keeps from being flags, and compile_flags.txt, whose lines are flags",
+	"internal/guestbuild/build_rust.go": "constants and absolute paths",
+	"internal/guestbuild/guestbuild.go": "constants and absolute paths",
+}
+
+// TestProgramsAreRunInKnownPlaces fails for a file that runs a program and is not known: a text of
+// somebody else must not become a flag.
+func TestProgramsAreRunInKnownPlaces(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "git", "grep", "-lE", `exec\.Command(Context)?\(|os\.StartProcess\(|syscall\.Exec\(`, "--", "*.go",
+		":!*_test.go", ":!internal/bench", ":!internal/e2e", ":!internal/testkit", ":!internal/compatibility", ":!hooks/internal", ":!hooks/runtime/internal", ":!**/testdata/**")
+	list.Dir = "../../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(string(out))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(commands)), got); diff != "" {
+		t.Errorf("files that run programs (-known +found):\n%s", diff)
+	}
+}
