@@ -28,6 +28,7 @@ type plan struct {
 	left  []step // Those that ctx has ended before.
 	errs  []error
 	reads []reading
+	rolls []*roll
 
 	// The target that is planned, and the field of it.
 	cgroup string
@@ -67,6 +68,11 @@ type setting struct {
 
 // run does the steps and returns those that succeeded.
 func (p *plan) run(ctx context.Context) (done []Change, err error) {
+	defer func() {
+		for _, r := range p.rolls {
+			r.close()
+		}
+	}()
 	for i := range p.steps {
 		s := &p.steps[i]
 		if err := ctx.Err(); err != nil {
