@@ -255,6 +255,8 @@ func TestMetricsAndProbes(t *testing.T) {
 				`kubewasm_plugin_disabled{plugin="identity"} 0`,
 				`kubewasm_agent_ready `+map[bool]string{true: "1", false: "0"}[test.unready == ""],
 				`kubewasm_agent_foreign_cgroups_total{mode="standalone"} 0`,
+				`kubewasm_agent_inotify_watches{mode="standalone"} 9`,
+				`kubewasm_agent_inotify_full{mode="standalone"} 0`,
 			))
 			for _, class := range []string{"burstable", "besteffort"} {
 				// os.WriteFile empties the file first, which may be seen as another drift.

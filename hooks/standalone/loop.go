@@ -37,21 +37,22 @@ func (l *loop) run() {
 	beat := func() { l.beat.Store(time.Now().UnixNano()) }
 	beat()
 	defer l.beat.Store(0)
+	defer l.watches.Store(0)
 	open := func() {
 		if err := l.watcher.open(); err != nil {
 			l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("err", err))
 		}
 	}
 	open()
-	for class := range l.classes {
-		l.onCgroup(class)
-	}
+	l.look()
 	l.demand()
 	resync := time.NewTicker(l.cfg.Resync)
 	defer resync.Stop()
 	settle, again, retry := stopped(), stopped(), stopped()
 	for {
 		beat()
+		l.watches.Store(int64(len(l.watcher.watched)))
+		l.unwatched.Store(l.watcher.full || l.watcher.inotify == nil)
 		if next, ok := l.cfg.Enforcer.Next(); ok {
 			retry.Reset(time.Until(next))
 		}
@@ -77,10 +78,12 @@ func (l *loop) run() {
 		case err := <-l.watcher.errors:
 			// After an overflow it is not known what was lost.
 			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("err", err))
+			l.look()
 			l.demand()
 			l.enforce(true)
 		case <-resync.C:
 			open()
+			l.look()
 			l.demand()
 			l.enforce(true)
 		case <-again.C:
@@ -107,15 +110,16 @@ func stopped() *time.Timer {
 
 // onEvent follows an event of a directory or a file.
 func (l *loop) onEvent(event fsnotify.Event) {
-	cgroup, watched := l.watcher.watched[event.Name]
+	own, watched := l.watcher.watched[event.Name]
 	above, ok := l.watcher.watched[filepath.Dir(event.Name)]
+	cgroup := own.cgroup
 	if !watched {
-		cgroup = path.Join(above, filepath.Base(event.Name)) // Or a file.
+		cgroup = path.Join(above.cgroup, filepath.Base(event.Name)) // Or a file.
 	}
 	switch {
 	case !watched && !ok:
 	case event.Has(fsnotify.Write) && !watched:
-		l.dirty[above] = true
+		l.dirty[above.cgroup] = true
 	case event.Has(fsnotify.Create) && !watched:
 		// cgroupfs makes files with their directory: what is created later is a
 		// cgroup.
@@ -123,21 +127,35 @@ func (l *loop) onEvent(event fsnotify.Event) {
 			return
 		}
 		l.cfg.Enforcer.Forget(cgroup)
-		l.onCgroup(cgroup)
+		l.onCgroup(cgroup, false)
 	case event.Has(fsnotify.Remove | fsnotify.Rename):
+		if watched && own.current(event.Name) {
+			return // It was another of that path.
+		}
 		l.watcher.removed(event.Name)
 		l.cfg.Enforcer.Forget(cgroup)
 		delete(l.unknown, cgroup)
 	}
 }
 
-// onCgroup follows a cgroup that is there, and those in it. If nothing is known of it,
-// Discovery is asked: now, and soon again.
+// look follows the cgroups that are there, whatever the events were.
+func (l *loop) look() {
+	for _, cgroup := range l.watcher.sweep() {
+		l.cfg.Enforcer.Forget(cgroup)
+		delete(l.unknown, cgroup)
+	}
+	for class := range l.classes {
+		l.onCgroup(class, true)
+	}
+}
+
+// onCgroup follows a cgroup that is there, and those in it: if it was not watched before, or
+// if list is set. If nothing is known of it, Discovery is asked: now, and soon again.
 //
 // A pod's or a container's cgroup lies right in that of a QoS class, or in one that
 // does. What a container makes in its own is not decided on, and would cost watches and
 // rounds of discovery as fast as it makes them.
-func (l *loop) onCgroup(cgroup string) {
+func (l *loop) onCgroup(cgroup string, list bool) {
 	above := path.Dir(cgroup)
 	switch {
 	case l.classes[above] || l.classes[path.Dir(above)]:
@@ -150,12 +168,12 @@ func (l *loop) onCgroup(cgroup string) {
 	case !l.classes[cgroup]:
 		return
 	}
-	children, err := l.watcher.add(cgroup)
+	children, err := l.watcher.add(cgroup, list)
 	if err != nil {
 		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("err", err))
 	}
 	for _, child := range children {
-		l.onCgroup(child)
+		l.onCgroup(child, list)
 	}
 }
 
@@ -170,7 +188,7 @@ func (l *loop) onSync(o outcome) {
 		delete(l.unknown, cgroup)
 	}
 	for _, cgroup := range o.cgroups {
-		l.onCgroup(cgroup)
+		l.onCgroup(cgroup, false)
 	}
 	maps.DeleteFunc(l.unknown, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	if len(l.unknown) == 0 {

@@ -56,6 +56,10 @@ type Reconciler struct {
 	// beat is when the goroutine that enforces began its last turn, 0 before Run and
 	// after it; listed is when Discovery last answered. Both in nanoseconds.
 	beat, listed atomic.Int64
+	// watches is the number of directories that are watched; unwatched is set while the
+	// kernel refuses to watch more of them.
+	watches   atomic.Int64
+	unwatched atomic.Bool
 
 	mu sync.Mutex // Held while everything is decided.
 	// pods are the cgroups of those that were listed, by UID.
@@ -121,6 +125,13 @@ func (r *Reconciler) Sync(ctx context.Context) (cgroup.Report, error) {
 // Refused returns how many cgroups, counted in each round, were not the pod's or
 // the container's own.
 func (r *Reconciler) Refused() uint64 { return r.refused.Load() }
+
+// Watches returns the number of directories that Run watches, which count against the
+// limit of the user (fs.inotify.max_user_watches). It reports whether these are all: if the
+// kernel refuses more, changes in the others are found at the next resync.
+func (r *Reconciler) Watches() (n int, all bool) {
+	return int(r.watches.Load()), !r.unwatched.Load()
+}
 
 // patience is how many times Config.Resync something may be late that happens once
 // in that time.

@@ -154,7 +154,7 @@ func (n *node) make(name string) (pod, container string) {
 }
 
 // run runs a reconciler until the test ends.
-func (n *node) run(change func(*standalone.Config)) {
+func (n *node) run(change func(*standalone.Config)) *standalone.Reconciler {
 	n.Helper()
 	cfg := standalone.Config{
 		Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout,
@@ -174,6 +174,7 @@ func (n *node) run(change func(*standalone.Config)) {
 		cancel()
 		all.Wait()
 	})
+	return r
 }
 
 // shares is the file of the CPU's shares, and what it has for some.
@@ -318,6 +319,24 @@ func TestReconcilerAfterARestart(t *testing.T) {
 
 // Hints that the kernel drops are made up for by looking at everything.
 func TestReconcilerAfterAnOverflow(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose func(n *node, pod, container string)
+	}{
+		{"a write is lost", func(n *node, _, container string) {
+			file, _ := n.shares(0)
+			n.tree.Write(container, file, "77")
+		}},
+		{"a cgroup is removed and made again, as that of a static pod", func(n *node, pod, _ string) {
+			n.tree.Remove(pod)
+			n.make("a")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { afterAnOverflow(t, c.lose) })
+	}
+}
+
+func afterAnOverflow(t *testing.T, lose func(n *node, pod, container string)) {
 	n := newNode(t)
 	podCgroup, container := n.make("a")
 	n.list(pod("a", "cpu_shares 300"))
@@ -362,9 +381,14 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 	for i := range queue + 4096 {
 		n.tree.Write(podCgroup, []string{file, other}[i%2], []string{"300", "0"}[i%2])
 	}
-	n.tree.Write(container, file, "77") // Lost.
+	lose(n, podCgroup, container)
 	releaseOnce()
 	n.within(soon, container, 300)
+	// What comes next is found by its event again.
+	for _, cgroup := range []string{podCgroup, container} {
+		n.tree.Write(cgroup, file, "77")
+		n.within(soon, cgroup, 300)
+	}
 }
 
 // Another writer who insists has his way after a while, of that one field, and is
