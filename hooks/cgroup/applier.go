@@ -227,7 +227,8 @@ func (a *Applier) Close() error {
 //   - A missing resctrl group is made, and stays: to remove it would move the tasks that
 //     others have put there.
 //   - On v1 a quota and a period that change together may lift the quota to -1
-//     in between, which the kernel takes everywhere.
+//     in between, which the kernel takes everywhere. If a later write is refused, the
+//     earlier ones of the field are undone. The end of ctx does not come between them.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
 	dirs := newDirectories(0)
 	defer dirs.close()

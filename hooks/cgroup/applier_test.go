@@ -590,7 +590,7 @@ func TestRealCgroupErrors(t *testing.T) {
 		want *cgroup.FileError
 	}{
 		{"a limit beyond the parent's", hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
-			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
+			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Bound: "cpu/" + pod + "/cpu.cfs_quota_us is 100000 with a period of 100000", Err: syscall.EINVAL}},
 		{"a cpuset beyond the parent's", hookmsg.Resources{CPUSetCPUs: new("0")},
 			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCPUSetCPUs, Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
 		{"a file that this kernel does not have", hookmsg.Resources{CPUBvt: new(int64(2))},

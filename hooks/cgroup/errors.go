@@ -62,12 +62,19 @@ type FileError struct {
 	File string
 	// Value is the value that was not written.
 	Value string
+	// Bound is the file that bounds the value, with its text, such as
+	// "cpu/pod/cpu.cfs_burst_us is 20000". It is empty if none was found.
+	Bound string
 	Err   error
 }
 
 func (e *FileError) Error() string {
 	if e.Op == "write" {
-		return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err)
+		bound := ""
+		if e.Bound != "" {
+			bound = " (" + e.Bound + ")"
+		}
+		return fmt.Sprintf("write %q to %s: %v%s", e.Value, e.File, e.Err, bound)
 	}
 	return fmt.Sprintf("%s %s: %v", e.Op, e.File, e.Err)
 }
