@@ -246,6 +246,9 @@ func (h *Handler) podCgroup(pod hookmsg.PodMeta) string {
 // the container's own.
 func (h *Handler) Refused() uint64 { return h.refused.Load() }
 
+// Timeout returns how long an answer may take.
+func (h *Handler) Timeout() time.Duration { return h.cfg.Timeout }
+
 // WithTimeout returns a context that ends early enough for an answer.
 func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := h.cfg.Timeout
