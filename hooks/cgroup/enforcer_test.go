@@ -996,3 +996,34 @@ func TestEnforceFollowsAParent(t *testing.T) {
 		}
 	}
 }
+
+// A file that is not there is looked for again by passes over everything: on cgroup v2 a
+// controller comes back with the kernel's values.
+func TestEnforceLooksAgainForAController(t *testing.T) {
+	tree := cgrouptest.New(t)
+	if !tree.V2 {
+		t.Skip("cgroup v1 has no controllers to turn off")
+	}
+	pod := tree.Make("pod")
+	var state cgroup.State
+	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(300)), MemoryLimitBytes: new(int64(1 << 30)), CPUBvt: new(int64(1))})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: time.Nanosecond, RetryAtMost: time.Nanosecond})
+	want := strconv.FormatInt(cgroup.WeightQuadratic.Weight(300), 10)
+	first := e.Enforce(t.Context())
+	for i := range 3 {
+		if got := tree.Read(pod, "cpu.weight"); got != want {
+			t.Fatalf("round %d: cpu.weight is %s, want %s", i, got, want)
+		}
+		tree.Write(tree.Root, "cgroup.subtree_control", "-cpu")
+		if off := e.Enforce(t.Context()); off.Err == nil || cgroup.CauseOf(off.Err) != "unsupported" || off.LeftRefused != first.LeftRefused+1 {
+			t.Errorf("without the controller: error %v, %d are refused", off.Err, off.LeftRefused)
+		}
+		if off := e.Enforce(t.Context()); off.Err != nil || len(off.Changes) != 0 {
+			t.Errorf("without the controller, once more: error %v, changes %v", off.Err, off.Changes)
+		}
+		tree.Write(tree.Root, "cgroup.subtree_control", "+cpu")
+		if on := e.Enforce(t.Context()); on.Err != nil || len(on.Changes) != 1 {
+			t.Errorf("with it again: error %v, changes %v", on.Err, on.Changes)
+		}
+	}
+}

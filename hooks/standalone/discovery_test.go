@@ -30,7 +30,11 @@ items:
       env: [{name: A, value: "1"}, {name: SECRET, valueFrom: {secretKeyRef: {name: s, key: k}}}]
       resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1500m, memory: 2Gi}}
     - name: waiting
+    ephemeralContainers: [{name: debugger, image: busybox, env: [{name: B, value: "2"}]}, {name: over}]
   status:
+    ephemeralContainerStatuses:
+    - {name: debugger, containerID: "containerd://e1", state: {running: {}}}
+    - {name: over, containerID: "containerd://e2", state: {terminated: {}}}
     initContainerStatuses:
     - {name: init, containerID: "containerd://i1", state: {terminated: {exitCode: 0}}}
     - {name: sidecar, containerID: "containerd://i2", state: {running: {}}}
@@ -56,6 +60,7 @@ var wantPods = []standalone.Pod{
 		Containers: []standalone.Container{
 			{Name: "sidecar", ID: "i2", Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 			{Name: "nginx", ID: "c1", Envs: []hookmsg.Env{{Name: "A", Value: "1"}}, Resources: &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
+			{Name: "debugger", ID: "e1", Envs: []hookmsg.Env{{Name: "B", Value: "2"}}, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 		},
 	},
 	{

@@ -119,6 +119,10 @@ func (l *loop) onEvent(event fsnotify.Event) {
 	switch {
 	case !watched && !ok:
 	case event.Has(fsnotify.Write) && !watched:
+		if filepath.Base(event.Name) == "cgroup.subtree_control" {
+			l.onControllers(above.cgroup)
+			return
+		}
 		l.dirty[above.cgroup] = true
 	case event.Has(fsnotify.Create) && !watched:
 		// cgroupfs makes files with their directory: what is created later is a
@@ -135,6 +139,17 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		l.watcher.removed(event.Name)
 		l.cfg.Enforcer.Forget(cgroup)
 		delete(l.unknown, cgroup)
+	}
+}
+
+// onControllers follows the cgroups in one that turns controllers on or off for them, with
+// their files: on cgroup v2, the kubelet and systemd do. No event tells of the files.
+func (l *loop) onControllers(above string) {
+	for _, w := range l.watcher.watched {
+		if path.Dir(w.cgroup) == above {
+			l.cfg.Enforcer.Forget(w.cgroup)
+			l.dirty[w.cgroup] = true
+		}
 	}
 }
 

@@ -84,8 +84,8 @@ func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
 }
 
 // PodOf converts a Pod object. Its containers are those that the status has an
-// identifier for and that have not ended; their environment is as far as the
-// spec has it in plain text.
+// identifier for and that have not ended, ephemeral ones among them; their environment is
+// as far as the spec has it in plain text.
 //
 // The UID is the object's, by which the kubelet names the cgroup. That of a static
 // pod is the hash of its configuration, as the kubelet's list has it. The mirror
@@ -109,12 +109,16 @@ func PodOf(pod *corev1.Pod) Pod {
 		p.Resources = podResources(pod)
 	}
 	statuses := map[string]*corev1.ContainerStatus{}
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			statuses[list[i].Name] = &list[i]
 		}
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+	var ephemeral []corev1.Container
+	for i := range pod.Spec.EphemeralContainers {
+		ephemeral = append(ephemeral, corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers, ephemeral} {
 		for i := range list {
 			c := &list[i]
 			status := statuses[c.Name]

@@ -86,3 +86,27 @@ func TestReconcilerWatchesNoCgroupsThatAreGone(t *testing.T) {
 	}
 	settle("without pods", len(n.enforcer.Applier().Hierarchies())*3)
 }
+
+// A controller of cgroup v2 is turned off for a moment, by the kubelet or systemd, and takes
+// its files and their values with it. Off and on again are found by their event.
+func TestReconcilerPutsBackWhatAControllerHad(t *testing.T) {
+	n := newNode(t)
+	if !n.tree.V2 {
+		t.Skip("cgroup v1 has no controllers to turn off")
+	}
+	pods, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	n.run(nil)
+	n.within(soon, container, 300)
+	for range 3 {
+		n.tree.Write(pods, "cgroup.subtree_control", "-cpu")
+		// It is found to be off.
+		for start := time.Now(); n.enforcer.Enforce(t.Context()).LeftRefused == 0; time.Sleep(time.Millisecond) {
+			if time.Since(start) > soon {
+				t.Fatal("nothing is refused without the controller")
+			}
+		}
+		n.tree.Write(pods, "cgroup.subtree_control", "+cpu")
+		n.within(soon, container, 300)
+	}
+}
