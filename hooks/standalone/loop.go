@@ -28,6 +28,8 @@ type loop struct {
 	quiet time.Time
 	// known are the cgroups of what runs, unknown those that have come since.
 	known, unknown map[string]bool
+	// unlimited are those without the quota that the spec of their pod has.
+	unlimited map[string]bool
 	// rediscover is how long to wait until Discovery may know the unknown ones, 0 while
 	// it is asked; waited is how long the last wait was.
 	rediscover, waited time.Duration
@@ -124,6 +126,9 @@ func (l *loop) onEvent(event fsnotify.Event) {
 			return
 		}
 		l.dirty[above.cgroup] = true
+		if name := filepath.Base(event.Name); l.unlimited[above.cgroup] && (name == "cpu.cfs_quota_us" || name == "cpu.max") {
+			l.demand() // It has the kubelet's quota now.
+		}
 	case event.Has(fsnotify.Create) && !watched:
 		// cgroupfs makes files with their directory: what is created later is a
 		// cgroup.
@@ -196,6 +201,10 @@ func (l *loop) onCgroup(cgroup string, list bool) {
 func (l *loop) onSync(o outcome) {
 	if o.err != nil && l.ctx.Err() == nil {
 		l.cfg.Logger.Warn("reconcile", slog.Any("err", o.err))
+	}
+	l.unlimited = make(map[string]bool, len(o.unlimited))
+	for _, cgroup := range o.unlimited {
+		l.unlimited[cgroup] = true
 	}
 	l.known = make(map[string]bool, len(o.cgroups))
 	for _, cgroup := range o.cgroups {

@@ -70,7 +70,9 @@ type Reconciler struct {
 type outcome struct {
 	// cgroups are those of what runs, known also those that need no watch.
 	cgroups []string
-	err     error
+	// unlimited are those without the quota that the spec of their pod has.
+	unlimited []string
+	err       error
 }
 
 // New checks the configuration. A plugin that declares that it reads what the Discovery
@@ -178,11 +180,20 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	listed := err == nil
 	errs := []error{err}
 	// ask asks about a cgroup what an event would ask about it.
-	ask := func(req *hookmsg.Request, path string, inferred bool) {
+	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
 		o.cgroups = append(o.cgroups, path)
 		if req.Level != hookmsg.LevelQOS {
-			known := r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
-				f.Parent, f.Cgroup = req.CgroupParent, path
+			subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+			var found *hookmsg.Resources
+			if derived {
+				found = r.find(subject, path, req.Resources)
+				req.Resources = inForce(req.Resources, found)
+				if q := req.Resources; q != nil && q.CFSQuotaUS != nil && *q.CFSQuotaUS < 0 {
+					o.unlimited = append(o.unlimited, path)
+				}
+			}
+			known := r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
+				f.Parent, f.Cgroup, f.Found = req.CgroupParent, path, found
 				f.List(req.Resources, begun, inferred)
 			})
 			req.Resources = known.Asked
@@ -209,7 +220,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false)
+		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false)
 	}
 	// refuse reports one that is left alone: those of others are decided on.
 	refuse := func(err error) bool {
@@ -233,7 +244,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
-		ask(p.request(cgroup, nil), cgroup, false)
+		ask(p.request(cgroup, nil), cgroup, false, p.Derived)
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -241,7 +252,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
 			}
 			if !refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
-				ask(p.request(cgroup, c), container, c.Inferred)
+				ask(p.request(cgroup, c), container, c.Inferred, p.Derived)
 			}
 		}
 	}
@@ -252,6 +263,23 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	o.err = errors.Join(append(errs, ctx.Err())...)
 	return o
+}
+
+// find returns the quota and the period that a cgroup had before any of them was decided. It
+// looks at the cgroup once, and again while there is no quota where the kubelet is to ask
+// for one: a cgroup that has just been made has none yet.
+func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resources) *hookmsg.Resources {
+	before := r.cfg.State.Facts().Get(of).Found
+	if before != nil && (asked == nil || asked.CFSQuotaUS == nil || *before.CFSQuotaUS >= 0) {
+		return before
+	}
+	if decided, _ := r.cfg.State.Get(cgroup); decided.Resources.Fields()&limitFields != 0 {
+		return before
+	}
+	if found := r.cfg.Enforcer.Applier().Limits(cgroup); found.CFSQuotaUS != nil && found.CFSPeriodUS != nil {
+		return found
+	}
+	return before
 }
 
 // forgetGone drops what is known of pods and containers that have ended. listed are the

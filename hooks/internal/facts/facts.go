@@ -27,6 +27,9 @@ type Facts struct {
 	// for a container, or that were decided on a pod's cgroup. A nil field is not known,
 	// as after a restart.
 	Told *hookmsg.Resources
+	// Found has the quota and the period that the cgroup had before any of them was decided.
+	// It is nil before the cgroup was looked at.
+	Found *hookmsg.Resources
 	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
