@@ -72,7 +72,8 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	plugins, errPlugins := cfg.plugins(artifacts)
 	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, cgroup.Cgroupfs, cgroup.Systemd)
 	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, cgroup.WeightQuadratic, cgroup.WeightLinear)
-	if err := errors.Join(errArtifacts, errPlugins, errDriver, errWeight); err != nil {
+	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
+	if err := errors.Join(errArtifacts, errPlugins, errDriver, errWeight, errKubelet); err != nil {
 		return nil, err
 	}
 	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
@@ -94,7 +95,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if root == "" {
 		root = "/sys/fs/cgroup"
 	}
-	if a.applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
+	if a.applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Weight: weight, KubeletWeight: kubeletWeight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
 		return nil, err
 	}
 	if a.enforcer, err = cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &a.state, Applier: a.applier, DryRun: cfg.DryRun, Logger: logger, Observer: decisions}); err != nil {

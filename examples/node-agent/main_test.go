@@ -286,7 +286,7 @@ func TestMetricsAndProbes(t *testing.T) {
 func TestTheConfigurationReportsEveryMistake(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	text := `
-cgroup: {driver: docker, weight: cubic}
+cgroup: {driver: docker, weight: cubic, kubeletWeight: cubic}
 plugins:
 - {name: a, file: a.wasm, stages: [Lunch], levels: [Node], failurePolicy: Panic, selector: {qosClasses: [Best]}}
 - {name: b, oci: 'ghcr.io/Acme:'}
@@ -302,7 +302,7 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 	}
 	_, err = newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	for _, want := range []string{
-		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
+		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `cgroup.kubeletWeight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
 		`level "Node" is none of QOS, Pod, Container`, `failurePolicy is "Panic", want Fail, Ignore or KeepLast`, `QoS class "Best" is none of Guaranteed`,
 		`plugin "b": reference "ghcr.io/Acme:": tag is empty`, `plugin "c": file and oci exclude one another`, "cacheBytes is -1, less than 0",
 		`registry "https://ghcr.io/": host is a name`, "caFile: open none.pem", "trust[0]: allOf and anyOf are empty", `repository "ghcr.io/*/x": want a name`,

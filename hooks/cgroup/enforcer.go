@@ -361,7 +361,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			k.resources = d.Resources
 			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
 		}
-		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
+		targets = append(targets, Target{Cgroup: d.Cgroup, Level: d.Level, Resources: d.Resources})
 	}
 	skip := func(cgroup string, field hookmsg.Fields, file string) bool {
 		k := e.cgroups[cgroup]

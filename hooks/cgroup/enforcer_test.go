@@ -897,7 +897,7 @@ func TestDiffering(t *testing.T) {
 		CFSQuotaUS: new(int64(40_000)), CFSPeriodUS: new(int64(100_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0,1"), MemoryLimitBytes: new(int64(-1)),
 		Unified: map[string]string{"io.weight": "default 5"},
 	}
-	if got := applier.Differing("c", same); got != nil {
+	if got := applier.Differing(cgroup.Target{Cgroup: "c", Resources: same}); got != nil {
 		t.Errorf("of what it has, it has otherwise %+v", got)
 	}
 	limits := &hookmsg.Resources{CFSQuotaUS: same.CFSQuotaUS, CFSPeriodUS: same.CFSPeriodUS, MemoryLimitBytes: same.MemoryLimitBytes}
@@ -907,12 +907,12 @@ func TestDiffering(t *testing.T) {
 	if diff := cmp.Diff(new(hookmsg.Resources), applier.Limits("../c")); diff != "" {
 		t.Errorf("of a cgroup that is not below the root: %s", diff)
 	}
-	if got := applier.Differing("nowhere", same); got != nil {
+	if got := applier.Differing(cgroup.Target{Cgroup: "nowhere", Resources: same}); got != nil {
 		t.Errorf("a cgroup that is not there has otherwise %+v", got)
 	}
 	// memory.high is not there.
 	other := &hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0"), MemoryHighBytes: new(int64(4096))}
-	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, applier.Differing("c", other)); diff != "" {
+	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, applier.Differing(cgroup.Target{Cgroup: "c", Resources: other})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -32,6 +32,7 @@ type plan struct {
 
 	// The target that is planned, and the field of it.
 	cgroup string
+	level  hookmsg.Level
 	depth  int
 	field  hookmsg.Fields
 	closed map[string]bool // The controllers whose directory cannot be opened.
@@ -161,7 +162,7 @@ func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup str
 		if t.Resources == nil {
 			continue
 		}
-		p.cgroup, p.depth = t.Cgroup, strings.Count(t.Cgroup, "/")
+		p.cgroup, p.level, p.depth = t.Cgroup, t.Level, strings.Count(t.Cgroup, "/")
 		p.closed, p.files = map[string]bool{}, map[string]bool{}
 		p.resources(t.Resources)
 	}
@@ -228,7 +229,7 @@ func (p *plan) resources(r *hookmsg.Resources) {
 		case hookmsg.FieldCPUShares:
 			shares := *r.CPUShares
 			if v2 {
-				shares = p.applier.weight.Weight(shares)
+				shares = p.applier.conversion(p.level).Weight(shares)
 			}
 			p.number(file, shares)
 		case limitFields:

@@ -43,7 +43,7 @@ func (s *State) Put(t Target) (changed bool) {
 			return false
 		}
 		delete(s.cgroups, t.Cgroup)
-	case has && old.PodUID == t.PodUID && old.Resources.Equal(t.Resources):
+	case has && old.PodUID == t.PodUID && old.Level == t.Level && old.Resources.Equal(t.Resources):
 		return false
 	default:
 		if s.cgroups == nil {

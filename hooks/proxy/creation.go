@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
@@ -104,7 +103,7 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 				if cgroup == "" {
 					return nil
 				}
-				return h.cfg.Enforcer.Applier().Differing(cgroup, r)
+				return h.cfg.Enforcer.Applier().Differing(target(cgroup, req, r))
 			}
 			switch {
 			case asks == nil:
@@ -209,7 +208,7 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 		return
 	}
 	h.recordTold(&req, req.Resources, d.Resources)
-	h.cfg.State.Put(cgroup.Target{Cgroup: req.CgroupParent, PodUID: req.Pod.UID, Resources: d.Resources})
+	h.cfg.State.Put(target(req.CgroupParent, &req, d.Resources))
 }
 
 // exceeding returns the limits of a container that are above those that its pod is known

@@ -267,10 +267,15 @@ func (h *Handler) put(ctx context.Context, req *hookmsg.Request, path string, r 
 	if req.Level == hookmsg.LevelContainer {
 		r = h.creation(req).promised.Overlay(r)
 	}
-	h.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: r})
+	h.cfg.State.Put(target(path, req, r))
 	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { c.promised = nil })
 	}
+}
+
+// target returns the target of resources for the subject of a request.
+func target(path string, req *hookmsg.Request, r *hookmsg.Resources) cgroup.Target {
+	return cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: r}
 }
 
 // around returns a cgroup with those that bound it or are bound by it: the pod's for a

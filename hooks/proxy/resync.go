@@ -38,7 +38,7 @@ func (h *Handler) Resync(ctx context.Context) {
 				h.cfg.Logger.Warn("resync", slog.Any("err", err)) // What was decided before stays.
 				continue
 			}
-			h.cfg.State.Put(cgroup.Target{Cgroup: path, Resources: d.Resources})
+			h.cfg.State.Put(cgroup.Target{Cgroup: path, Level: hookmsg.LevelQOS, Resources: d.Resources})
 		}
 		h.cfg.Enforcer.Enforce(ctx)
 	})
@@ -141,7 +141,7 @@ func (h *Handler) inferAsked(podUID string) {
 	for _, u := range updates {
 		desired, _ := h.cfg.State.Get(u.cgroup)
 		// A field that has the decided value was written here.
-		written := h.cfg.Enforcer.Applier().Differing(u.cgroup, desired.Resources)
+		written := h.cfg.Enforcer.Applier().Differing(target(u.cgroup, u.req, desired.Resources))
 		limits := h.cfg.Enforcer.Applier().Limits(u.cgroup)
 		if own := without(desired.Resources, written); own != nil {
 			limits = without(limits, own)

@@ -216,7 +216,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if req.Level == hookmsg.LevelPod {
 			r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID}, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: d.Resources})
+		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources})
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)

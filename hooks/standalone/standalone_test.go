@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -186,17 +187,20 @@ func (n *node) shares(shares int64) (file, value string) {
 }
 
 // within waits until a cgroup has some shares and returns how long that took.
-func (n *node) within(limit time.Duration, cgroup string, shares int64) time.Duration {
+func (n *node) within(limit time.Duration, cgroupPath string, shares int64) time.Duration {
 	n.Helper()
 	file, want := n.shares(shares)
+	if n.tree.V2 && !strings.HasPrefix(path.Base(path.Dir(cgroupPath)), "pod") {
+		want = strconv.FormatInt(cgroup.WeightLinear.Weight(shares), 10) // No container's.
+	}
 	start := time.Now()
 	for {
-		b, err := os.ReadFile(n.tree.Path(cgroup, file))
+		b, err := os.ReadFile(n.tree.Path(cgroupPath, file))
 		took := time.Since(start)
 		if got := strings.TrimSpace(string(b)); err == nil && got == want {
 			return took
 		} else if took > limit {
-			n.Fatalf("after %s, %s of %s is %q (%v), want %s", took, file, cgroup, got, err, want)
+			n.Fatalf("after %s, %s of %s is %q (%v), want %s", took, file, cgroupPath, got, err, want)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -453,7 +457,7 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
 	podCgroup, _ := n.make("a")
 	// Another mode has decided, and did not come to write it.
-	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
+	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Level: hookmsg.LevelPod, Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
 	n.within(soon, podCgroup, 300)
 }
 
