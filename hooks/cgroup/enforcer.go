@@ -364,6 +364,9 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		targets = append(targets, Target{Cgroup: d.Cgroup, Level: d.Level, Resources: d.Resources})
 	}
 	skip := func(cgroup string, field hookmsg.Fields, file string) bool {
+		if e.state.holds(cgroup, field) {
+			return true
+		}
 		k := e.cgroups[cgroup]
 		for _, key := range [...]fileKey{{field, file}, {field, ""}} {
 			if r := k.records[key]; r != nil && r.leftAlone(now) {

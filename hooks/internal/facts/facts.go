@@ -195,6 +195,41 @@ func (s *Store) Get(of Subject) Facts {
 	return Facts{}
 }
 
+// Sum returns the sums of the quotas and the memory limits that the kubelet asks for the
+// containers of a pod. A sum is nil if a container is known without its amount, or if none
+// is known; the quotas have one period.
+func (s *Store) Sum(podUID string) *hookmsg.Resources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var quota, memory, period int64
+	some, quotas, memories := false, true, true
+	for id, f := range s.pods[podUID] {
+		if id == "" {
+			continue
+		}
+		some = true
+		asked := orNone(f.Asked)
+		if q, p := asked.CFSQuotaUS, asked.CFSPeriodUS; q == nil || *q <= 0 || p == nil || period != 0 && *p != period {
+			quotas = false
+		} else {
+			quota, period = quota+*q, *p
+		}
+		if m := asked.MemoryLimitBytes; m == nil || *m <= 0 {
+			memories = false
+		} else {
+			memory += *m
+		}
+	}
+	sum := new(hookmsg.Resources)
+	if some && quotas {
+		sum.CFSQuotaUS, sum.CFSPeriodUS = &quota, &period
+	}
+	if some && memories {
+		sum.MemoryLimitBytes = &memory
+	}
+	return sum
+}
+
 // Learn changes what is known of a pod or a container, and returns it. Of a pod
 // without a UID nothing is kept.
 func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
