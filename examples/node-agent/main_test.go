@@ -168,6 +168,24 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the agent ended with %v", err)
 	}
+
+	// Its decisions are taken back before it is removed.
+	if err := run(t.Context(), []string{"-config", file, "-restore"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"besteffort/cpu.bvt_warp_ns":      "0",
+		"besteffort/pode/cpu.bvt_warp_ns": "0",
+		"burstable/podb/bc/cpu.max":       "120000 100000",
+		"burstable/podb/cpu.max":          "120000 100000",
+		"besteffort/pode/ec/cpu.max":      "max 100000",
+		"besteffort/pode/ec/memory.max":   "max",
+		"besteffort/pode/ec/cpu.weight":   "1",
+	} {
+		if b, err := os.ReadFile(filepath.Join(root, "kubepods", name)); err != nil || strings.TrimSpace(string(b)) != want {
+			t.Errorf("restored, %s is %q, error %v, want %s", name, b, err, want)
+		}
+	}
 }
 
 // get returns the status and the body of an answer.

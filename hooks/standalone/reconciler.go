@@ -179,6 +179,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
+	var back []cgroup.Target // What plugins do not decide any more.
 	// ask asks about a cgroup what an event would ask about it.
 	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
 		o.cgroups = append(o.cgroups, path)
@@ -208,7 +209,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if ctx.Err() != nil {
 			return
 		}
-		d, err := r.cfg.Engine.Decide(ctx, req)
+		d, owned, err := r.cfg.Engine.DecideOwned(ctx, req)
 		if err != nil {
 			errs = append(errs, err) // What was decided before stays.
 			return
@@ -216,7 +217,11 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if req.Level == hookmsg.LevelPod {
 			r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID}, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
+		before, _ := r.cfg.State.Get(path)
 		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources})
+		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
+			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: undecided(req.Resources, req.Level, dropped)})
+		}
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
@@ -255,6 +260,9 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				ask(p.request(cgroup, c), container, c.Inferred, p.Derived)
 			}
 		}
+	}
+	if _, err := r.giveBack(ctx, back); err != nil {
+		errs = append(errs, fmt.Errorf("give back what is not decided any more: %w", err))
 	}
 	slices.Sort(o.cgroups)
 	if listed {
