@@ -72,7 +72,8 @@ type PluginConfig struct {
 	// hook.proto: "cpu_shares", "unified[io.weight]", "container_envs[GOGC]". Two
 	// plugins that own one field and may be asked about the same request are a
 	// mistake of the configuration. Once any are given, a decision that sets
-	// another field is an error; so is one that sets a field of another plugin's.
+	// another field is an error; so is one that sets a field of another plugin's. The
+	// standalone mode gives an owned field back that the plugin does not set any more.
 	Owns []string
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
