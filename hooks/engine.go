@@ -72,7 +72,8 @@ type PluginConfig struct {
 	// hook.proto: "cpu_shares", "unified[io.weight]", "container_envs[GOGC]". Two
 	// plugins that own one field and may be asked about the same request are a
 	// mistake of the configuration. Once any are given, a decision that sets
-	// another field is an error; so is one that sets a field of another plugin's.
+	// another field is an error; so is one that sets a field of another plugin's. The
+	// standalone mode gives an owned field back that the plugin does not set any more.
 	Owns []string
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
@@ -270,6 +271,14 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 // For one plugin: 0 allocs after a hit in the cache of its instance, 1 after a miss:
 // TestDecideAllocations.
 func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, err error) {
+	decision, _, err = e.DecideOwned(ctx, req)
+	return decision, err
+}
+
+// DecideOwned is Decide that also returns the fields owned by the plugins that have
+// answered. One of them that the decision does not set, a plugin has chosen not to set;
+// of any other field nothing is known.
+func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, owned hookmsg.Fields, err error) {
 	if e.observer != nil {
 		start := time.Now()
 		defer func() { e.observer.Decided(ctx, req, time.Since(start), decision, err) }()
@@ -291,6 +300,9 @@ func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (decision *ho
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 			b.offer(req, parts, d, err)
 		}
+		if err == nil && !p.dryRun {
+			owned |= p.owns.whole
+		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
 			e.ignored(ctx, p, req, err)
 			d, err = p.keep(ctx, req, parts), nil
@@ -302,12 +314,20 @@ func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (decision *ho
 			parts = append(parts, part{p.Name(), d})
 		case err == nil:
 		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
-			return nil, fmt.Errorf("decide %s: %w", describe(req), err)
+			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), err)
 		default:
 			e.ignored(ctx, p, req, err)
 		}
 	}
-	return merge(parts), nil
+	return merge(parts), owned, nil
+}
+
+// Owned returns the fields that plugins own, also those that do not write.
+func (e *Engine) Owned() (owned hookmsg.Fields) {
+	for _, p := range e.plugins {
+		owned |= p.owns.whole
+	}
+	return owned
 }
 
 func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, err error) {

@@ -53,6 +53,11 @@ func (a *agent) count(name, help, mode string, value func() uint64) {
 	}, func() float64 { return float64(value()) }))
 }
 
+// gauge registers a gauge of a mode.
+func (a *agent) gauge(name, help, mode string, value func() float64) {
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"mode": mode}}, value))
+}
+
 // newAgent loads the plugins and makes the modes, without starting any.
 func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, err error) {
 	a := new(agent)
@@ -67,7 +72,8 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	plugins, errPlugins := cfg.plugins(artifacts)
 	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, cgroup.Cgroupfs, cgroup.Systemd)
 	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, cgroup.WeightQuadratic, cgroup.WeightLinear)
-	if err := errors.Join(errArtifacts, errPlugins, errDriver, errWeight); err != nil {
+	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
+	if err := errors.Join(errArtifacts, errPlugins, errDriver, errWeight, errKubelet); err != nil {
 		return nil, err
 	}
 	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
@@ -89,7 +95,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if root == "" {
 		root = "/sys/fs/cgroup"
 	}
-	if a.applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Weight: weight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
+	if a.applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Weight: weight, KubeletWeight: kubeletWeight, Proc: cfg.Cgroup.Proc, Resctrl: cfg.Cgroup.Resctrl}); err != nil {
 		return nil, err
 	}
 	if a.enforcer, err = cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &a.state, Applier: a.applier, DryRun: cfg.DryRun, Logger: logger, Observer: decisions}); err != nil {
@@ -133,6 +139,16 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 		}
 		a.modes = append(a.modes, m)
 		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "standalone", m.Refused)
+		a.gauge("kubewasm_agent_inotify_watches", "Directories of cgroups that are watched; each counts against fs.inotify.max_user_watches.", "standalone", func() float64 {
+			n, _ := m.Watches()
+			return float64(n)
+		})
+		a.gauge("kubewasm_agent_inotify_full", "1 while the kernel refuses to watch more cgroups, whose changes are found at the next resync.", "standalone", func() float64 {
+			if _, all := m.Watches(); all {
+				return 0
+			}
+			return 1
+		})
 	}
 	if n := cfg.NRI; n != nil {
 		m, err := nri.New(nri.Config{

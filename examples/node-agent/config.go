@@ -38,9 +38,13 @@ type config struct {
 		// KubeletRoot is the kubelet's cgroupRoot.
 		KubeletRoot string `json:"kubeletRoot"`
 		Scope       string `json:"scope"`
-		// Weight is how the runtime converts shares: quadratic or linear.
+		// Weight is how the runtime converts the shares of containers: quadratic, which is the
+		// default (runc 1.3.2, crun 1.23 and later), or linear.
 		Weight string `json:"weight"`
-		Proc   string `json:"proc"`
+		// KubeletWeight is how the kubelet converts those of pods and QoS classes: linear, which
+		// is the default (all releases up to 1.37), or quadratic.
+		KubeletWeight string `json:"kubeletWeight"`
+		Proc          string `json:"proc"`
 		// Resctrl is where the kernel's resctrl file system is.
 		Resctrl string `json:"resctrl"`
 	} `json:"cgroup"`

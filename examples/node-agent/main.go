@@ -3,6 +3,10 @@
 // keeps the cgroups at what was decided.
 //
 //	node-agent -config /etc/kubewasm/agent.yaml
+//	node-agent -config /etc/kubewasm/agent.yaml -restore
+//
+// The second form undoes what the plugins of the configuration have decided on, before they
+// or the agent are removed from a node: stop the agent first.
 //
 // deploy has a configuration with four plugins, a systemd unit and a DaemonSet.
 package main
@@ -18,6 +22,9 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
 
 func main() {
@@ -37,6 +44,7 @@ func run(ctx context.Context, args []string) error {
 	file := flags.String("config", "/etc/kubewasm/agent.yaml", "the configuration `file`")
 	check := flags.Bool("check", false, "load the configuration and the plugins, and say what is wrong")
 	dryRun := flags.Bool("dry-run", false, "log what would be written, and write nothing")
+	restore := flags.Bool("restore", false, "write what the kubelet asks for to the fields that the plugins own, and end; stop the agent before")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -54,7 +62,30 @@ func run(ctx context.Context, args []string) error {
 	if *check {
 		return nil
 	}
+	if *restore {
+		return a.restore(ctx)
+	}
 	return a.run(ctx)
+}
+
+// restore gives back what the plugins have decided.
+func (a *agent) restore(ctx context.Context) error {
+	for _, mode := range a.modes {
+		m, ok := mode.(*standalone.Reconciler)
+		if !ok {
+			continue
+		}
+		owned := a.engine.Owned()
+		changes, err := m.Restore(ctx, owned)
+		for _, c := range changes {
+			fmt.Println(c)
+		}
+		if kept := owned & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
+			fmt.Printf("not undone: %s\n", kept)
+		}
+		return err
+	}
+	return errors.New("restore: the configuration has no standalone mode, whose list of pods is needed")
 }
 
 // run runs the modes until ctx ends or one of them fails.

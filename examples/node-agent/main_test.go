@@ -168,6 +168,24 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the agent ended with %v", err)
 	}
+
+	// Its decisions are taken back before it is removed.
+	if err := run(t.Context(), []string{"-config", file, "-restore"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"besteffort/cpu.bvt_warp_ns":      "0",
+		"besteffort/pode/cpu.bvt_warp_ns": "0",
+		"burstable/podb/bc/cpu.max":       "120000 100000",
+		"burstable/podb/cpu.max":          "120000 100000",
+		"besteffort/pode/ec/cpu.max":      "max 100000",
+		"besteffort/pode/ec/memory.max":   "max",
+		"besteffort/pode/ec/cpu.weight":   "1",
+	} {
+		if b, err := os.ReadFile(filepath.Join(root, "kubepods", name)); err != nil || strings.TrimSpace(string(b)) != want {
+			t.Errorf("restored, %s is %q, error %v, want %s", name, b, err, want)
+		}
+	}
 }
 
 // get returns the status and the body of an answer.
@@ -255,6 +273,8 @@ func TestMetricsAndProbes(t *testing.T) {
 				`kubewasm_plugin_disabled{plugin="identity"} 0`,
 				`kubewasm_agent_ready `+map[bool]string{true: "1", false: "0"}[test.unready == ""],
 				`kubewasm_agent_foreign_cgroups_total{mode="standalone"} 0`,
+				`kubewasm_agent_inotify_watches{mode="standalone"} 9`,
+				`kubewasm_agent_inotify_full{mode="standalone"} 0`,
 			))
 			for _, class := range []string{"burstable", "besteffort"} {
 				// os.WriteFile empties the file first, which may be seen as another drift.
@@ -284,7 +304,7 @@ func TestMetricsAndProbes(t *testing.T) {
 func TestTheConfigurationReportsEveryMistake(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	text := `
-cgroup: {driver: docker, weight: cubic}
+cgroup: {driver: docker, weight: cubic, kubeletWeight: cubic}
 plugins:
 - {name: a, file: a.wasm, stages: [Lunch], levels: [Node], failurePolicy: Panic, selector: {qosClasses: [Best]}}
 - {name: b, oci: 'ghcr.io/Acme:'}
@@ -300,7 +320,7 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 	}
 	_, err = newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	for _, want := range []string{
-		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
+		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `cgroup.kubeletWeight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
 		`level "Node" is none of QOS, Pod, Container`, `failurePolicy is "Panic", want Fail, Ignore or KeepLast`, `QoS class "Best" is none of Guaranteed`,
 		`plugin "b": reference "ghcr.io/Acme:": tag is empty`, `plugin "c": file and oci exclude one another`, "cacheBytes is -1, less than 0",
 		`registry "https://ghcr.io/": host is a name`, "caFile: open none.pem", "trust[0]: allOf and anyOf are empty", `repository "ghcr.io/*/x": want a name`,

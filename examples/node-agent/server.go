@@ -23,6 +23,8 @@ import (
 //
 //	kubewasm_agent_ready                        1 while each mode serves
 //	kubewasm_agent_connections_total      mode  connections to the container runtime
+//	kubewasm_agent_inotify_watches        mode  directories of cgroups that are watched
+//	kubewasm_agent_inotify_full           mode  1 while the kernel refuses to watch more
 //	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups that were not the claimant's own
 //
 // There is no authentication, and no name of a pod is in its answers.

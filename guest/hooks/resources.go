@@ -58,7 +58,8 @@ func (r *Resources) SetCPUShares(shares int64) { r.setNumber(fieldCPUShares, sha
 func (r *Resources) CFSQuota() (us int64, ok bool) { return r.number(fieldCFSQuota) }
 
 // SetCFSQuota sets the CPU time of each period, in microseconds: at least 1000,
-// or [Unlimited].
+// or [Unlimited]. The period is that of the request, which a kubelet may be configured to:
+// scale the quota to [Resources.CFSPeriod], or decide the period as well.
 func (r *Resources) SetCFSQuota(us int64) { r.setNumber(fieldCFSQuota, us) }
 
 // CFSPeriod returns the period of the quota, in microseconds.

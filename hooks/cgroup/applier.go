@@ -19,8 +19,9 @@ import (
 // remain.
 type Applier struct {
 	version Version
-	weight  WeightConversion
-	path    string
+	// weight is that of containers, kubeletWeight that of pods and QoS classes.
+	weight, kubeletWeight WeightConversion
+	path                  string
 	// root is the hierarchy, or the directory of several.
 	root *os.Root
 	// controllers are the hierarchies of cgroup v1 in root; nil if root is the only one.
@@ -42,8 +43,12 @@ type ApplierConfig struct {
 	Root string
 	// Version is the version of the hierarchy. Default: the one that Root looks like.
 	Version Version
-	// Weight is how cpu.shares become cpu.weight on cgroup v2.
+	// Weight is how cpu.shares become cpu.weight on cgroup v2 for containers, whose cgroups
+	// are the runtime's. Default [WeightQuadratic].
 	Weight WeightConversion
+	// KubeletWeight is that for pods and QoS classes, whose cgroups are the kubelet's.
+	// Default [WeightLinear].
+	KubeletWeight WeightConversion
 	// Proc is the proc file system, for oom_score_adj. It must be the node's if the
 	// program has a PID namespace of its own. Default /proc.
 	Proc string
@@ -79,6 +84,10 @@ type Target struct {
 	// PodUID is that of the pod that the cgroup is of, or lies in; empty for a QoS
 	// class. Only a [State] looks at it.
 	PodUID string
+	// Level is that of the cgroup: the kubelet, which makes those of pods and QoS classes,
+	// converts cpu_shares otherwise than runtimes do for containers. The zero value is a
+	// container.
+	Level hookmsg.Level
 	// Resources are the values; files of nil fields stay as they are.
 	Resources *hookmsg.Resources
 }
@@ -122,7 +131,7 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup root: %w%s", err, elsewhere)
 	}
-	a := &Applier{version: cfg.Version, weight: cfg.Weight, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
+	a := &Applier{version: cfg.Version, weight: cmp.Or(cfg.Weight, WeightQuadratic), kubeletWeight: cmp.Or(cfg.KubeletWeight, WeightLinear), path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
 	if a.version == 0 {
 		if a.version, err = detect(root); err != nil {
 			root.Close()
@@ -227,7 +236,8 @@ func (a *Applier) Close() error {
 //   - A missing resctrl group is made, and stays: to remove it would move the tasks that
 //     others have put there.
 //   - On v1 a quota and a period that change together may lift the quota to -1
-//     in between, which the kernel takes everywhere.
+//     in between, which the kernel takes everywhere. If a later write is refused, the
+//     earlier ones of the field are undone. The end of ctx does not come between them.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
 	dirs := newDirectories(0)
 	defer dirs.close()

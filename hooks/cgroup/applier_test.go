@@ -580,6 +580,49 @@ func TestApplyToRealCgroups(t *testing.T) {
 	}
 }
 
+// What the kubelet has made of shares for pods and QoS classes, and the runtime for containers,
+// is what is decided by the same shares.
+func TestWeightsByLevel(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		runtime, kubelet    cgroup.WeightConversion
+		class, pod, web, db string // The weights of 1024 shares.
+	}{
+		{"a kubelet up to 1.37 and a runtime of today", 0, 0, "39", "39", "100", "100"},
+		{"an older runtime", cgroup.WeightLinear, 0, "39", "39", "39", "39"},
+		{"a kubelet that converts as the runtime", 0, cgroup.WeightQuadratic, "100", "100", "100", "100"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			for file, text := range map[string]string{
+				"cgroup.controllers": "cpu", "kubepods/burstable/cpu.weight": c.class, "kubepods/burstable/poda/cpu.weight": c.pod,
+				"kubepods/burstable/poda/web/cpu.weight": c.web, "kubepods/burstable/poda/db/cpu.weight": c.db,
+			} {
+				file = filepath.Join(root, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a := applier(t, cgroup.ApplierConfig{Root: root, Weight: c.runtime, KubeletWeight: c.kubelet})
+			shares := &hookmsg.Resources{CPUShares: new(int64(1024))}
+			targets := []cgroup.Target{
+				{Cgroup: "kubepods/burstable", Level: hookmsg.LevelQOS, Resources: shares},
+				{Cgroup: "kubepods/burstable/poda", Level: hookmsg.LevelPod, Resources: shares},
+				{Cgroup: "kubepods/burstable/poda/web", Level: hookmsg.LevelContainer, Resources: shares},
+				{Cgroup: "kubepods/burstable/poda/db", Resources: shares},
+			}
+			if changes, err := a.Apply(t.Context(), targets...); err != nil || len(changes) != 0 {
+				t.Errorf("changes are %v, error %v", changes, err)
+			}
+			for _, target := range targets {
+				if got := a.Differing(target); got != nil {
+					t.Errorf("%s differs in %s", target.Cgroup, got.Fields())
+				}
+			}
+		})
+	}
+}
+
 // The kernel's answers reach the caller, with the file and the value.
 func TestRealCgroupErrors(t *testing.T) {
 	pod := subtree(t, "cpu", "cpuset")
@@ -590,7 +633,7 @@ func TestRealCgroupErrors(t *testing.T) {
 		want *cgroup.FileError
 	}{
 		{"a limit beyond the parent's", hookmsg.Resources{CFSQuotaUS: new(int64(300_000))},
-			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Err: syscall.EINVAL}},
+			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCFSQuota, Op: "write", File: "cpu/" + pod + "/web/cpu.cfs_quota_us", Value: "300000", Bound: "cpu/" + pod + "/cpu.cfs_quota_us is 100000 with a period of 100000", Err: syscall.EINVAL}},
 		{"a cpuset beyond the parent's", hookmsg.Resources{CPUSetCPUs: new("0")},
 			&cgroup.FileError{Cgroup: pod + "/web", Field: hookmsg.FieldCPUSetCPUs, Op: "write", File: "cpuset/" + pod + "/web/cpuset.cpus", Value: "0", Err: syscall.EACCES}},
 		{"a file that this kernel does not have", hookmsg.Resources{CPUBvt: new(int64(2))},

@@ -13,5 +13,5 @@ func TestOnCgroup2(t *testing.T) {
 	if os.Getenv(cgroup2vm.GuestDir) != "" {
 		t.Skip("this is the virtual machine")
 	}
-	cgroup2vm.Run(t, ".", "^Test(Enforce|State)")
+	cgroup2vm.Run(t, ".", "^Test(Enforce|State|AProcess)")
 }

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -146,7 +147,7 @@ func (p *plan) coreSchedGroup(group string) {
 		return
 	}
 	cores := &p.applier.cores
-	for _, t := range threads {
+	for i, t := range threads.numbers {
 		thread, err := strconv.Atoi(t)
 		if err != nil {
 			continue // It was one before.
@@ -160,10 +161,12 @@ func (p *plan) coreSchedGroup(group string) {
 			return
 		case !has:
 			p.outside(s, path, "", group, func() error {
-				if err := cores.join(group, thread); err != nil && !errors.Is(err, syscall.ESRCH) {
-					return coreSchedError("write", path, group, err)
-				}
-				return nil
+				return threads.ifStill(i, func(*os.Root) error {
+					if err := cores.join(group, thread); err != nil && !errors.Is(err, syscall.ESRCH) {
+						return coreSchedError("write", path, group, err)
+					}
+					return nil
+				})
 			})
 		}
 	}

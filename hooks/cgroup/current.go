@@ -18,13 +18,13 @@ func (a *Applier) Exists(cgroup string) bool {
 	return a.controllers == nil && err == nil
 }
 
-// Differing returns the fields of resources of which a cgroup has another value, nil if
+// Differing returns the fields of a target of which its cgroup has another value, nil if
 // there are none. A field that cannot be compared, such as any of a cgroup that is not
 // there, is left out.
-func (a *Applier) Differing(cgroup string, r *hookmsg.Resources) *hookmsg.Resources {
+func (a *Applier) Differing(t Target) *hookmsg.Resources {
 	dirs := newDirectories(0)
 	defer dirs.close()
-	p := a.plan([]Target{{Cgroup: cgroup, Resources: r}}, dirs, nil)
+	p := a.plan([]Target{t}, dirs, nil)
 	var fields hookmsg.Fields
 	for _, s := range p.steps {
 		fields |= s.Field
@@ -33,7 +33,7 @@ func (a *Applier) Differing(cgroup string, r *hookmsg.Resources) *hookmsg.Resour
 		_, field, _ := whose(err)
 		fields &^= field
 	}
-	return r.Select(fields)
+	return t.Resources.Select(fields)
 }
 
 // Limits returns the quota, the period and the memory limit that a cgroup has, nil for

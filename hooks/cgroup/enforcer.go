@@ -361,9 +361,12 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			k.resources = d.Resources
 			k.processes = d.Resources.OOMScoreAdj != nil || d.Resources.CoreSchedGroup != nil || d.Resources.ResctrlGroup != nil
 		}
-		targets = append(targets, Target{Cgroup: d.Cgroup, Resources: d.Resources})
+		targets = append(targets, Target{Cgroup: d.Cgroup, Level: d.Level, Resources: d.Resources})
 	}
 	skip := func(cgroup string, field hookmsg.Fields, file string) bool {
+		if e.state.holds(cgroup, field) {
+			return true
+		}
 		k := e.cgroups[cgroup]
 		for _, key := range [...]fileKey{{field, file}, {field, ""}} {
 			if r := k.records[key]; r != nil && r.leftAlone(now) {
@@ -612,7 +615,7 @@ func (e *Enforcer) leftAlone(report *Report) {
 	for _, k := range e.cgroups {
 		for _, r := range k.records {
 			switch {
-			case !r.leftAlone(now):
+			case !r.leftAlone(now) && r.state != hopeless:
 			case r.state == yielding:
 				report.LeftToOthers++
 			default:

@@ -897,7 +897,7 @@ func TestDiffering(t *testing.T) {
 		CFSQuotaUS: new(int64(40_000)), CFSPeriodUS: new(int64(100_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0,1"), MemoryLimitBytes: new(int64(-1)),
 		Unified: map[string]string{"io.weight": "default 5"},
 	}
-	if got := applier.Differing("c", same); got != nil {
+	if got := applier.Differing(cgroup.Target{Cgroup: "c", Resources: same}); got != nil {
 		t.Errorf("of what it has, it has otherwise %+v", got)
 	}
 	limits := &hookmsg.Resources{CFSQuotaUS: same.CFSQuotaUS, CFSPeriodUS: same.CFSPeriodUS, MemoryLimitBytes: same.MemoryLimitBytes}
@@ -907,12 +907,12 @@ func TestDiffering(t *testing.T) {
 	if diff := cmp.Diff(new(hookmsg.Resources), applier.Limits("../c")); diff != "" {
 		t.Errorf("of a cgroup that is not below the root: %s", diff)
 	}
-	if got := applier.Differing("nowhere", same); got != nil {
+	if got := applier.Differing(cgroup.Target{Cgroup: "nowhere", Resources: same}); got != nil {
 		t.Errorf("a cgroup that is not there has otherwise %+v", got)
 	}
 	// memory.high is not there.
 	other := &hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUShares: new(int64(512)), CPUSetCPUs: new("0"), MemoryHighBytes: new(int64(4096))}
-	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, applier.Differing("c", other)); diff != "" {
+	if diff := cmp.Diff(&hookmsg.Resources{CFSQuotaUS: new(int64(60_000)), CPUSetCPUs: new("0")}, applier.Differing(cgroup.Target{Cgroup: "c", Resources: other})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -993,6 +993,37 @@ func TestEnforceFollowsAParent(t *testing.T) {
 		report := e.Enforce(t.Context())
 		if got := read(t, root, "cpuset/pod/web/cpuset.cpus")["cpuset/pod/web/cpuset.cpus"]; report.Err != nil || report.Repairs != 1 || got != cpus {
 			t.Errorf("the CPUs are %s, want %s: %+v", got, cpus, report)
+		}
+	}
+}
+
+// A file that is not there is looked for again by passes over everything: on cgroup v2 a
+// controller comes back with the kernel's values.
+func TestEnforceLooksAgainForAController(t *testing.T) {
+	tree := cgrouptest.New(t)
+	if !tree.V2 {
+		t.Skip("cgroup v1 has no controllers to turn off")
+	}
+	pod := tree.Make("pod")
+	var state cgroup.State
+	put(&state, pod, hookmsg.Resources{CPUShares: new(int64(300)), MemoryLimitBytes: new(int64(1 << 30)), CPUBvt: new(int64(1))})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{RetryAfter: time.Nanosecond, RetryAtMost: time.Nanosecond})
+	want := strconv.FormatInt(cgroup.WeightQuadratic.Weight(300), 10)
+	first := e.Enforce(t.Context())
+	for i := range 3 {
+		if got := tree.Read(pod, "cpu.weight"); got != want {
+			t.Fatalf("round %d: cpu.weight is %s, want %s", i, got, want)
+		}
+		tree.Write(tree.Root, "cgroup.subtree_control", "-cpu")
+		if off := e.Enforce(t.Context()); off.Err == nil || cgroup.CauseOf(off.Err) != "unsupported" || off.LeftRefused != first.LeftRefused+1 {
+			t.Errorf("without the controller: error %v, %d are refused", off.Err, off.LeftRefused)
+		}
+		if off := e.Enforce(t.Context()); off.Err != nil || len(off.Changes) != 0 {
+			t.Errorf("without the controller, once more: error %v, changes %v", off.Err, off.Changes)
+		}
+		tree.Write(tree.Root, "cgroup.subtree_control", "+cpu")
+		if on := e.Enforce(t.Context()); on.Err != nil || len(on.Changes) != 1 {
+			t.Errorf("with it again: error %v, changes %v", on.Err, on.Changes)
 		}
 	}
 }

@@ -62,12 +62,19 @@ type FileError struct {
 	File string
 	// Value is the value that was not written.
 	Value string
+	// Bound is the file that bounds the value, with its text, such as
+	// "cpu/pod/cpu.cfs_burst_us is 20000". It is empty if none was found.
+	Bound string
 	Err   error
 }
 
 func (e *FileError) Error() string {
 	if e.Op == "write" {
-		return fmt.Sprintf("write %q to %s: %v", e.Value, e.File, e.Err)
+		bound := ""
+		if e.Bound != "" {
+			bound = " (" + e.Bound + ")"
+		}
+		return fmt.Sprintf("write %q to %s: %v%s", e.Value, e.File, e.Err, bound)
 	}
 	return fmt.Sprintf("%s %s: %v", e.Op, e.File, e.Err)
 }
@@ -94,7 +101,8 @@ const (
 	// until it comes back.
 	causeGone = "gone"
 	// causeUnsupported is a file that a cgroup does not have: the kernel or the version
-	// of cgroups has no such field. Another attempt is in vain.
+	// of cgroups has no such field, or the controller is off on cgroup v2. Another attempt is
+	// in vain until it is turned on.
 	causeUnsupported = "unsupported"
 	// causeBusy (EBUSY) is a parent's cpuset below its children's, or a limit below the
 	// usage: the obstacle may go.
@@ -117,7 +125,8 @@ func Causes() []string {
 // CauseOf returns what an error of [Applier.Apply] means, in a word or two:
 //
 //   - "gone": the cgroup does not exist.
-//   - "unsupported": the kernel or its version of cgroups has no such file.
+//   - "unsupported": the kernel or its version of cgroups has no such file, or the
+//     controller is off.
 //   - "busy": a child or the usage is in the way.
 //   - "beyond the parent": the parent's cpuset is narrower.
 //   - "invalid": the kernel does not take the value here.

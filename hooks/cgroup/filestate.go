@@ -25,7 +25,9 @@ const (
 	// refused is a file whose value the kernel refused. It is left alone until a time
 	// that is further away after each refusal, or until a cgroup above or below changes.
 	refused
-	// hopeless is a file that cannot take the value: it is left alone.
+	// hopeless is a file that cannot take the value, or is not there. It is left alone as a
+	// refused one, but nothing ends its wait, and only passes over everything try it again:
+	// a controller of cgroup v2 may be turned on.
 	hopeless
 	// yielding is a file that is left to another writer until a time.
 	yielding
@@ -87,8 +89,7 @@ type transition struct {
 }
 
 // transitions are by state and event. The wait of a yielding file survives it, so that
-// the next one lasts longer. Other resources for a cgroup drop the records of its files,
-// which is the way out of hopeless.
+// the next one lasts longer. Other resources for a cgroup drop the records of its files.
 var transitions = [fileStates][fileEvents]transition{
 	settled: {
 		onPass: {settled, nothing}, onMatch: {settled, forgetText}, onReadBack: {readBack, countLook}, onChanging: {unsettled, nothing},
@@ -113,7 +114,7 @@ var transitions = [fileStates][fileEvents]transition{
 	hopeless: {
 		onPass: {hopeless, nothing}, onMatch: {settled, forgetText | forgetWait}, onReadBack: {readBack, forgetWait | countLook}, onChanging: {unsettled, forgetWait},
 		onRefusal: {refused, backOff}, onHopeless: {hopeless, backOff}, onContention: {yielding, giveWay},
-		onExpiry: {hopeless, nothing}, onRelated: {hopeless, nothing},
+		onExpiry: {settled, forgetWait}, onRelated: {hopeless, nothing},
 	},
 	yielding: {
 		onPass: {yielding, nothing}, onMatch: {settled, forgetText}, onReadBack: {readBack, countLook}, onChanging: {unsettled, nothing},
@@ -187,7 +188,7 @@ func (r *fileRecord) on(event fileEvent, now time.Time, bounds *waits, text stri
 
 // leftAlone reports whether the file is not looked at for now.
 func (r *fileRecord) leftAlone(now time.Time) bool {
-	return r.state == hopeless || r.hasDeadline() && now.Before(r.until)
+	return r.state.isWaiting() && now.Before(r.until)
 }
 
 // hasDeadline reports whether the file is tried again at a time.
@@ -205,6 +206,8 @@ func (r *fileRecord) due(now time.Time, everything bool) bool {
 		return everything || r.looks < enoughLooks
 	case refused, yielding:
 		return !now.Before(r.until)
+	case hopeless:
+		return everything && !now.Before(r.until)
 	}
 	return false
 }

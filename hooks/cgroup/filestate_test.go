@@ -18,7 +18,7 @@ settled    .         .+        readBack+  unsettled   refused+  hopeless+  yield
 unsettled  settled   settled+  readBack+  .           refused+  hopeless+  yielding+  .         .
 readBack   .         settled+  .+         unsettled   refused+  hopeless+  yielding+  .         .
 refused    .         settled+  readBack+  unsettled+  .+        hopeless+  yielding+  settled+  .+
-hopeless   .         settled+  readBack+  unsettled+  refused+  .+         yielding+  .         .
+hopeless   .         settled+  readBack+  unsettled+  refused+  .+         yielding+  settled+  .
 yielding   .         settled+  readBack+  unsettled   refused+  hopeless+  .+         settled   .
 `
 	got := [][]string{{"pass", "match", "readBack", "changing", "refusal", "hopeless", "contention", "expiry", "related"}}
@@ -68,8 +68,8 @@ func TestFileRecord(t *testing.T) {
 			{onRefusal, "", "refused 1s, left alone"}, {onRelated, "", "refused 1s, due"}, {onRefusal, "", "refused 2s, left alone"},
 		}},
 		{"a refusal that went is forgotten", []step{{onRefusal, "", "refused 1s, left alone"}, {onExpiry, "", "settled"}}},
-		{"a hopeless file stays so", []step{
-			{onHopeless, "", "hopeless 1s, left alone"}, {onRelated, "", "hopeless 1s, left alone"}, {onExpiry, "", "hopeless 1s, left alone"},
+		{"a hopeless file is not tried again after a related change, and settles if it is there later", []step{
+			{onHopeless, "", "hopeless 1s, left alone"}, {onHopeless, "", "hopeless 2s, left alone"}, {onRelated, "", "hopeless 2s, left alone"}, {onExpiry, "", "settled"},
 		}},
 		{"a second contention yields longer, up to the bound", []step{
 			{onContention, "", "yielding 30s, left alone"}, {onExpiry, "", "settled 30s"}, {onContention, "", "yielding 1m0s, left alone"},

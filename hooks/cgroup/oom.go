@@ -20,8 +20,8 @@ func (p *plan) oomScoreAdj(want int64) {
 		return
 	}
 	to := strconv.FormatInt(want, 10)
-	for _, pid := range pids {
-		path := filepath.Join(p.applier.proc, pid, "oom_score_adj")
+	for i, pid := range pids.numbers {
+		path := filepath.Join(p.applier.proc, pid, oomScoreAdj)
 		b, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // It has ended.
@@ -31,10 +31,14 @@ func (p *plan) oomScoreAdj(want int64) {
 			continue
 		}
 		if from := strings.TrimSpace(string(b)); from != to {
-			p.outside(s, path, from, to, func() error { return writeOOMScoreAdj(path, to) })
+			p.outside(s, path, from, to, func() error {
+				return pids.ifStill(i, func(process *os.Root) error { return writeOOMScoreAdj(process, path, to) })
+			})
 		}
 	}
 }
+
+const oomScoreAdj = "oom_score_adj"
 
 // The files that list the processes and the threads of a cgroup.
 const procsFile, threadsV1, threadsV2 = "cgroup.procs", "tasks", "cgroup.threads"
@@ -47,9 +51,9 @@ func (p *plan) threadsFile() string {
 	return threadsV1
 }
 
-// processes returns the setting of a file that lists processes or threads, and what it
-// lists; the setting is nil if it is left alone or cannot be read, which is noted.
-func (p *plan) processes(file string) (*setting, []string) {
+// processes returns the setting of a file that lists processes or threads, and the list;
+// the setting is nil if it is left alone or cannot be read, which is noted.
+func (p *plan) processes(file string) (*setting, *roll) {
 	// Whichever hierarchy there is: a container's processes are in the same
 	// cgroup of each.
 	controller := ""
@@ -78,12 +82,80 @@ func (p *plan) processes(file string) (*setting, []string) {
 			return nil, nil
 		}
 	}
-	return s, numbers
+	r := &roll{proc: p.applier.proc, dir: s.dir, file: file, numbers: numbers}
+	p.rolls = append(p.rolls, r)
+	return s, r
 }
 
-// writeOOMScoreAdj writes a process's score. One that has ended needs none.
-func writeOOMScoreAdj(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+// roll lists the processes or threads of a cgroup. By the time of a write, a number may be
+// that of another process, so the list is read again before each few of them.
+type roll struct {
+	proc    string
+	dir     *directory
+	file    string
+	numbers []string
+	// from and to bound the numbers that were read again; members are those still listed,
+	// with their directories in proc, nil if there are none.
+	from, to int
+	members  map[string]*os.Root
+}
+
+// rollBatch is how many processes one further read of their list is for.
+const rollBatch = 32
+
+// ifStill calls write for the number at i if the cgroup still lists it.
+//
+// A directory of proc stands for one process, even after its number is another's. It is
+// opened before the list is read, so if its process is alive then, the list means that one.
+func (r *roll) ifStill(i int, write func(process *os.Root) error) error {
+	if i < r.from || i >= r.to {
+		r.readAgain(i)
+	}
+	process, is := r.members[r.numbers[i]]
+	if !is {
+		return nil // It has ended, or moved to another cgroup.
+	}
+	return write(process)
+}
+
+// readAgain opens the directories of the next processes, and reads the list again.
+func (r *roll) readAgain(from int) {
+	r.close()
+	r.from, r.to, r.members = from, min(from+rollBatch, len(r.numbers)), map[string]*os.Root{}
+	opened := map[string]*os.Root{}
+	for _, n := range r.numbers[r.from:r.to] {
+		opened[n], _ = os.OpenRoot(filepath.Join(r.proc, n))
+	}
+	list, _ := r.dir.read(r.file, maxThreads, nil) // No list is that of a cgroup without processes.
+	for n := range strings.FieldsSeq(list) {
+		if dir, ok := opened[n]; ok {
+			r.members[n] = dir
+			delete(opened, n)
+		}
+	}
+	for _, dir := range opened {
+		if dir != nil {
+			dir.Close()
+		}
+	}
+}
+
+func (r *roll) close() {
+	for _, dir := range r.members {
+		if dir != nil {
+			dir.Close()
+		}
+	}
+	r.members, r.from, r.to = nil, 0, 0
+}
+
+// writeOOMScoreAdj writes a process's score by its directory, which is nil if the process has
+// ended. That one needs none.
+func writeOOMScoreAdj(process *os.Root, path, value string) error {
+	if process == nil {
+		return nil
+	}
+	f, err := process.OpenFile(oomScoreAdj, os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString(value)
 		err = errors.Join(err, f.Close())

@@ -28,9 +28,11 @@ type plan struct {
 	left  []step // Those that ctx has ended before.
 	errs  []error
 	reads []reading
+	rolls []*roll
 
 	// The target that is planned, and the field of it.
 	cgroup string
+	level  hookmsg.Level
 	depth  int
 	field  hookmsg.Fields
 	closed map[string]bool // The controllers whose directory cannot be opened.
@@ -53,6 +55,8 @@ type step struct {
 	depth  int
 	// do writes, nil for a file of the cgroup.
 	do func() error
+	// done is set after the write, and cleared if it is undone.
+	done bool
 }
 
 // setting is a field of a cgroup, or a few that share a file. Its later steps build on
@@ -61,34 +65,69 @@ type setting struct {
 	dir    *directory
 	cgroup string
 	field  hookmsg.Fields
-	// planned is set if it has steps, failed if one of them failed.
-	planned, failed bool
+	// planned is set if it has steps, begun if one of them was tried, failed if one failed.
+	planned, begun, failed bool
 }
 
-// run does the steps and returns those that succeeded.
+// run does the steps and returns those that succeeded. If a step of a setting fails, the
+// ones before it are undone: the first may have lifted a limit that the last was to set.
 func (p *plan) run(ctx context.Context) (done []Change, err error) {
+	defer func() {
+		for _, r := range p.rolls {
+			r.close()
+		}
+	}()
+	var ended error
 	for i := range p.steps {
 		s := &p.steps[i]
-		if err := ctx.Err(); err != nil {
-			p.errs = append(p.errs, fmt.Errorf("apply: %w", err))
-			p.left = p.steps[i:]
-			break
+		if ended == nil {
+			if ended = ctx.Err(); ended != nil {
+				p.errs = append(p.errs, fmt.Errorf("apply: %w", ended))
+			}
+		}
+		if ended != nil && !s.setting.begun { // One that is half done would stay so.
+			p.left = append(p.left, *s)
+			continue
 		}
 		if s.setting.failed {
 			continue
 		}
+		s.setting.begun = true
 		write := s.do
 		if write == nil {
 			write = func() error { return s.setting.dir.write(path.Base(s.File), s.To) }
 		}
 		if err := write(); err != nil {
 			s.setting.failed = true
+			p.explain(s, err)
 			p.failField(err, s.Cgroup, s.Field)
+			p.undo(p.steps[:i], s.setting)
 			continue
 		}
-		done = append(done, s.Change)
+		s.done = true
+	}
+	for i := range p.steps {
+		if p.steps[i].done {
+			done = append(done, p.steps[i].Change)
+		}
 	}
 	return done, errors.Join(p.errs...)
+}
+
+// undo takes back the steps of a setting whose files are the cgroup's, the last one first.
+func (p *plan) undo(steps []step, of *setting) {
+	for i := range slices.Backward(steps) {
+		s := &steps[i]
+		if s.setting != of || !s.done || s.do != nil {
+			continue
+		}
+		if err := of.dir.write(path.Base(s.File), s.From); err != nil {
+			p.explain(&step{Change: Change{File: s.File, To: s.From}, setting: of}, err)
+			p.failField(fmt.Errorf("undo: %w", err), s.Cgroup, s.Field)
+			return // What is before was lifted for it.
+		}
+		s.done = false
+	}
 }
 
 // changes returns what run would do.
@@ -123,7 +162,7 @@ func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup str
 		if t.Resources == nil {
 			continue
 		}
-		p.cgroup, p.depth = t.Cgroup, strings.Count(t.Cgroup, "/")
+		p.cgroup, p.level, p.depth = t.Cgroup, t.Level, strings.Count(t.Cgroup, "/")
 		p.closed, p.files = map[string]bool{}, map[string]bool{}
 		p.resources(t.Resources)
 	}
@@ -165,6 +204,9 @@ var fieldFiles = [...]struct {
 	{hookmsg.FieldUnified, "", ""}, // Those that it names.
 }
 
+// The files of limitFields, on cgroup v1 and v2.
+const quotaFile, periodFile, maxFileV2 = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.max"
+
 // limitFields are the fields that make up one limit.
 const limitFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod
 
@@ -187,7 +229,7 @@ func (p *plan) resources(r *hookmsg.Resources) {
 		case hookmsg.FieldCPUShares:
 			shares := *r.CPUShares
 			if v2 {
-				shares = p.applier.weight.Weight(shares)
+				shares = p.applier.conversion(p.level).Weight(shares)
 			}
 			p.number(file, shares)
 		case limitFields:
@@ -433,7 +475,7 @@ func (p *plan) parents(file string) (string, error) {
 
 // cpuMax plans cpu.max of cgroup v2, "quota period". A nil one stays as it is.
 func (p *plan) cpuMax(quota, period *int64) {
-	const file = "cpu.max"
+	const file = maxFileV2
 	s, from := p.read(file)
 	if s == nil {
 		return
@@ -470,7 +512,6 @@ func parseCPUMax(s string) (quota, period int64, ok bool) {
 // On the way from the old limit to the new one it must not leave the range
 // between them, or the parent's or a child's limit may be in the way.
 func (p *plan) quotaAndPeriod(quota, period *int64) {
-	const quotaFile, periodFile = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 	s, fromQuota := p.read(quotaFile)
 	if s == nil {
 		return
@@ -552,7 +593,34 @@ func (p *plan) unified(file, value string) {
 		fail(errors.New("another field writes the file"))
 		return
 	}
-	if s, from := p.read(file); s != nil && from != strings.TrimSpace(value) {
-		p.write(s, file, from, value, true)
+	s, from := p.read(file)
+	if s == nil || from == strings.TrimSpace(value) {
+		return
 	}
+	p.write(s, file, from, value, true)
+	if file == memswFile {
+		p.memsw(from, value)
+	}
+}
+
+// memswFile is the limit of memory and swap on cgroup v1, which the kernel wants to be no
+// less than that of memory at any time.
+const memswFile = "memory.memsw.limit_in_bytes"
+
+// memsw orders the last step, a write of memswFile: it grows before and shrinks after the
+// limit of memory.
+func (p *plan) memsw(from, to string) {
+	end := len(p.steps) - 1
+	s := p.steps[end]
+	have, ok := parseBytes(from)
+	want, ok2 := parseBytes(strings.TrimSpace(to))
+	if !ok || !ok2 {
+		return // In another notation.
+	}
+	s.widens = orInf(want) > orInf(have)
+	limit := slices.IndexFunc(p.steps[:end], func(s step) bool { return s.Cgroup == p.cgroup && s.Field == hookmsg.FieldMemoryLimit })
+	if !s.widens || limit < 0 {
+		limit = end
+	}
+	p.steps = slices.Insert(p.steps[:end], limit, s)
 }

@@ -182,14 +182,16 @@ func (p *plan) resctrl(group string, schemata *string) {
 			in[task] = true
 		}
 	}
-	for _, thread := range threads {
+	for i, thread := range threads.numbers {
 		if !in[thread] {
 			p.outside(s, path(resctrlTasks), "", thread, func() error {
-				err := p.applier.writeResctrl(group, resctrlTasks, thread+"\n", os.O_APPEND)
-				if errors.Is(err, syscall.ESRCH) {
-					return nil // It has ended.
-				}
-				return err
+				return threads.ifStill(i, func(*os.Root) error {
+					err := p.applier.writeResctrl(group, resctrlTasks, thread+"\n", os.O_APPEND)
+					if errors.Is(err, syscall.ESRCH) {
+						return nil // It has ended.
+					}
+					return err
+				})
 			})
 		}
 	}

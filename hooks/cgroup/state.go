@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
@@ -22,6 +23,8 @@ type State struct {
 
 	mu      sync.Mutex
 	cgroups map[string]Target
+	// held are fields of cgroups that are left alone for now.
+	held map[string]hookmsg.Fields
 	// version is the number of changes so far.
 	version uint64
 }
@@ -43,7 +46,7 @@ func (s *State) Put(t Target) (changed bool) {
 			return false
 		}
 		delete(s.cgroups, t.Cgroup)
-	case has && old.PodUID == t.PodUID && old.Resources.Equal(t.Resources):
+	case has && old.PodUID == t.PodUID && old.Level == t.Level && old.Resources.Equal(t.Resources):
 		return false
 	default:
 		if s.cgroups == nil {
@@ -53,6 +56,32 @@ func (s *State) Put(t Target) (changed bool) {
 	}
 	s.version++
 	return true
+}
+
+// Hold leaves fields of a cgroup alone until Release, whatever is desired: another writer is
+// about to change them, and the values are to be seen.
+func (s *State) Hold(cgroup string, fields hookmsg.Fields) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = map[string]hookmsg.Fields{}
+	}
+	s.held[cgroup] = fields
+}
+
+// Release ends Hold. An [Enforcer] takes the fields up after [Enforcer.Forget], or with other
+// resources.
+func (s *State) Release(cgroup string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, cgroup)
+}
+
+// holds reports whether one of the fields of a cgroup is left alone.
+func (s *State) holds(cgroup string, field hookmsg.Fields) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[cgroup]&field != 0
 }
 
 // Get returns the desired state of a cgroup; ok is false if there is none.

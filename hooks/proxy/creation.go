@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
@@ -104,7 +103,7 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 				if cgroup == "" {
 					return nil
 				}
-				return h.cfg.Enforcer.Applier().Differing(cgroup, r)
+				return h.cfg.Enforcer.Applier().Differing(target(cgroup, req, r))
 			}
 			switch {
 			case asks == nil:
@@ -190,13 +189,19 @@ func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Fact
 	return adopted
 }
 
-// makeRoom decides again on a pod that is known to have less than one of its containers
-// asks for. The kernel would refuse the container's update, and not every kubelet and
-// runtime announce the pod's own.
+// makeRoom decides again on a pod whose own update is not announced:
+//
+//   - The pod is known to have less than one of its containers asks for. The kernel would
+//     refuse the container's update, and not every kubelet and runtime announce the pod's.
+//   - The containers now ask for exactly what the pod was given instead of what it asked
+//     for. The kubelet, which reads that from the pod's cgroup, sees nothing to update.
 func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	subject := facts.Subject{PodUID: container.Pod.UID}
-	pod := h.cfg.State.Facts().Get(subject).Asked
-	limits := exceeding(container.Resources, pod)
+	pod := h.cfg.State.Facts().Get(subject)
+	limits := exceeding(container.Resources, pod.Asked)
+	if limits == nil {
+		limits = reached(h.cfg.State.Facts().Sum(container.Pod.UID), pod.Asked, pod.Told)
+	}
 	if limits == nil || container.CgroupParent == "" {
 		return
 	}
@@ -209,7 +214,29 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 		return
 	}
 	h.recordTold(&req, req.Resources, d.Resources)
-	h.cfg.State.Put(cgroup.Target{Cgroup: req.CgroupParent, PodUID: req.Pod.UID, Resources: d.Resources})
+	h.cfg.State.Put(target(req.CgroupParent, &req, d.Resources))
+}
+
+// reached returns the limits that are told to a pod instead of those that it asked for, and
+// are the sums of its containers; nil if there are none.
+func reached(sum, asked, told *hookmsg.Resources) *hookmsg.Resources {
+	if asked == nil || told == nil {
+		return nil
+	}
+	is := func(sum, asked, told *int64) bool {
+		return sum != nil && asked != nil && told != nil && *sum == *told && *sum != *asked
+	}
+	var r hookmsg.Resources
+	if is(sum.MemoryLimitBytes, asked.MemoryLimitBytes, told.MemoryLimitBytes) {
+		r.MemoryLimitBytes = sum.MemoryLimitBytes
+	}
+	if p := asked.CFSPeriodUS; is(sum.CFSQuotaUS, asked.CFSQuotaUS, told.CFSQuotaUS) && (p == nil || *p == *sum.CFSPeriodUS) {
+		r.CFSQuotaUS, r.CFSPeriodUS = sum.CFSQuotaUS, sum.CFSPeriodUS
+	}
+	if r.Fields() == 0 {
+		return nil
+	}
+	return &r
 }
 
 // exceeding returns the limits of a container that are above those that its pod is known

@@ -60,9 +60,8 @@ type Handler struct {
 	mu sync.Mutex
 	// creations are by the UID of the pod.
 	creations map[string]map[created]creation
-	// looks are the pods whose cgroups are enforced again, by UID, with how often they
-	// were since the last event.
-	looks map[string]int
+	// looks are the pods whose cgroups are enforced again, by UID.
+	looks map[string]*look
 	// unstated are the updates, by the UID of the pod, that did not state what the
 	// kubelet asks for.
 	unstated map[string]map[created]update
@@ -97,7 +96,7 @@ func New(cfg Config) (*Handler, error) {
 		cfg.Supports &^= hookmsg.FieldUnified
 	}
 	h := &Handler{
-		cfg: cfg, requested: make(chan struct{}, 1), closed: make(chan struct{}), creations: map[string]map[created]creation{}, looks: map[string]int{},
+		cfg: cfg, requested: make(chan struct{}, 1), closed: make(chan struct{}), creations: map[string]map[created]creation{}, looks: map[string]*look{},
 		unstated: map[string]map[created]update{},
 	}
 	h.end = sync.OnceFunc(func() { close(h.closed) })
@@ -144,6 +143,9 @@ func answered(stage hookmsg.Stage) bool {
 func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup string) (*hookmsg.Decision, error) {
 	defer h.answering.begin(req.Stage)()
 	req, cgroup = h.checked(req, cgroup)
+	if req.Stage == hookmsg.PreUpdateContainerResources {
+		h.inferAsked(req.Pod.UID) // From the update before, which the runtime has written.
+	}
 	req, asks := h.withFacts(req, cgroup)
 	if req.Stage == hookmsg.PreRunPodSandbox {
 		defer h.Resync(ctx)
@@ -246,6 +248,9 @@ func (h *Handler) podCgroup(pod hookmsg.PodMeta) string {
 // the container's own.
 func (h *Handler) Refused() uint64 { return h.refused.Load() }
 
+// Timeout returns how long an answer may take.
+func (h *Handler) Timeout() time.Duration { return h.cfg.Timeout }
+
 // WithTimeout returns a context that ends early enough for an answer.
 func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := h.cfg.Timeout
@@ -264,10 +269,15 @@ func (h *Handler) put(ctx context.Context, req *hookmsg.Request, path string, r 
 	if req.Level == hookmsg.LevelContainer {
 		r = h.creation(req).promised.Overlay(r)
 	}
-	h.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: r})
+	h.cfg.State.Put(target(path, req, r))
 	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { c.promised = nil })
 	}
+}
+
+// target returns the target of resources for the subject of a request.
+func target(path string, req *hookmsg.Request, r *hookmsg.Resources) cgroup.Target {
+	return cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: r}
 }
 
 // around returns a cgroup with those that bound it or are bound by it: the pod's for a
@@ -296,7 +306,10 @@ func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
 	if req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { *c = creation{} })
 		h.mu.Lock()
-		delete(h.unstated[req.Pod.UID], createdOf(req.Container))
+		if u, ok := h.unstated[req.Pod.UID][createdOf(req.Container)]; ok {
+			h.cfg.State.Release(u.cgroup)
+			delete(h.unstated[req.Pod.UID], createdOf(req.Container))
+		}
 		h.mu.Unlock()
 		if req.Container.ID != "" {
 			h.cfg.State.Facts().Forget(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID})
@@ -313,7 +326,7 @@ func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
 func (h *Handler) forgetPod(uid string) {
 	h.mu.Lock()
 	delete(h.creations, uid)
-	delete(h.unstated, uid)
+	h.restate(uid)
 	h.mu.Unlock()
 	h.cfg.State.RemovePod(uid)
 	h.cfg.Engine.Forget(uid)

@@ -257,7 +257,7 @@ func TestAPodThatComesBringsAboutItsClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.handler.Wait()
-		for class, want := range map[string]string{"": "100", "/burstable": "2", "/besteffort": "100"} {
+		for class, want := range map[string]string{"": "100", "/burstable": "1", "/besteffort": "100"} {
 			if got := a.read("kubepods" + class + "/cpu.weight"); got != want {
 				t.Errorf("the weight of kubepods%s is %s, want %s", class, got, want)
 			}

@@ -38,7 +38,7 @@ func (h *Handler) Resync(ctx context.Context) {
 				h.cfg.Logger.Warn("resync", slog.Any("err", err)) // What was decided before stays.
 				continue
 			}
-			h.cfg.State.Put(cgroup.Target{Cgroup: path, Resources: d.Resources})
+			h.cfg.State.Put(cgroup.Target{Cgroup: path, Level: hookmsg.LevelQOS, Resources: d.Resources})
 		}
 		h.cfg.Enforcer.Enforce(ctx)
 	})
@@ -88,27 +88,40 @@ func (h *Handler) LookAgain(podUID string) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, looking := h.looks[podUID]
-	h.looks[podUID] = 0
-	if looking {
+	if l := h.looks[podUID]; l != nil {
+		l.done = 0
+		select {
+		case l.again <- struct{}{}:
+		default:
+		}
 		return
 	}
+	l := &look{again: make(chan struct{}, 1)}
+	h.looks[podUID] = l
 	h.background.Go(func() {
 		for {
 			h.mu.Lock()
-			n := h.looks[podUID]
+			n := l.done
 			if n == len(lookAfter) {
 				delete(h.looks, podUID)
-				delete(h.unstated, podUID)
+				h.restate(podUID)
 				h.mu.Unlock()
+				if cgroups := h.cfg.State.Pod(podUID); len(cgroups) != 0 {
+					h.cfg.Enforcer.Enforce(context.Background(), cgroups...)
+				}
 				return
 			}
-			h.looks[podUID] = n + 1
+			l.done = n + 1
 			h.mu.Unlock()
+			wait := time.NewTimer(lookAfter[n])
 			select {
 			case <-h.closed:
+				wait.Stop()
 				return
-			case <-time.After(lookAfter[n]):
+			case <-l.again: // Another event: the first interval again.
+				wait.Stop()
+				continue
+			case <-wait.C:
 			}
 			h.inferAsked(podUID)
 			if cgroups := h.cfg.State.Pod(podUID); len(cgroups) != 0 {
@@ -118,10 +131,29 @@ func (h *Handler) LookAgain(podUID string) {
 	})
 }
 
+// look is the series of looks at a pod.
+type look struct {
+	// done is the number of looks since the last event, which again tells of.
+	done  int
+	again chan struct{}
+}
+
+// restate ends the waits for updates of a pod that did not state what the kubelet asks for.
+// h.mu is held.
+func (h *Handler) restate(podUID string) {
+	for _, u := range h.unstated[podUID] {
+		h.cfg.State.Release(u.cgroup)
+		h.cfg.Enforcer.Forget(u.cgroup)
+	}
+	delete(h.unstated, podUID)
+}
+
 // watchUnstated begins to look for what an update writes that does not state what the
 // kubelet asks for: a runtime proxy that has lost a container passes the kubelet's update
-// on to the runtime, and an empty one to the hooks.
+// on to the runtime, and an empty one to the hooks. Nothing is put back in these limits
+// before it is seen.
 func (h *Handler) watchUnstated(req *hookmsg.Request, cgroup string) {
+	h.cfg.State.Hold(cgroup, unstatedFields)
 	limits := h.cfg.Enforcer.Applier().Limits(cgroup)
 	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) { f.Told = f.Told.Overlay(limits) })
 	h.mu.Lock()
@@ -132,6 +164,9 @@ func (h *Handler) watchUnstated(req *hookmsg.Request, cgroup string) {
 	h.unstated[req.Pod.UID][createdOf(req.Container)] = update{req, cgroup}
 }
 
+// unstatedFields are those of [cgroup.Applier.Limits].
+const unstatedFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldMemoryLimit
+
 // inferAsked takes the limits that such updates have written to the containers of a pod
 // as what the kubelet asks for, and decides on them.
 func (h *Handler) inferAsked(podUID string) {
@@ -141,7 +176,7 @@ func (h *Handler) inferAsked(podUID string) {
 	for _, u := range updates {
 		desired, _ := h.cfg.State.Get(u.cgroup)
 		// A field that has the decided value was written here.
-		written := h.cfg.Enforcer.Applier().Differing(u.cgroup, desired.Resources)
+		written := h.cfg.Enforcer.Applier().Differing(target(u.cgroup, u.req, desired.Resources))
 		limits := h.cfg.Enforcer.Applier().Limits(u.cgroup)
 		if own := without(desired.Resources, written); own != nil {
 			limits = without(limits, own)
@@ -156,6 +191,8 @@ func (h *Handler) inferAsked(podUID string) {
 		if req.Resources == before {
 			continue
 		}
+		h.cfg.State.Release(u.cgroup)
+		h.cfg.Enforcer.Forget(u.cgroup)
 		ctx, cancel := context.WithTimeout(context.Background(), h.cfg.Timeout)
 		d, err := h.cfg.Engine.Decide(ctx, &req)
 		if err != nil {

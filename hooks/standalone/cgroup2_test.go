@@ -22,5 +22,5 @@ func TestOnCgroup2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cgroup2vm.Run(t, ".", "^TestReconciler(Brings|Finds|Decides|AfterARestart|GivesWay|While|Without)", guest)
+	cgroup2vm.Run(t, ".", "^TestReconciler(Watches|Sees|PutsBack|Brings|Finds|Decides|AfterARestart|Gives|While|Without)", guest)
 }

@@ -68,6 +68,7 @@ type object struct {
 	Spec struct {
 		InitContainers []container                  `json:"initContainers"`
 		Containers     []container                  `json:"containers"`
+		Ephemeral      []container                  `json:"ephemeralContainers"`
 		Overhead       corev1.ResourceList          `json:"overhead"`
 		Resources      *corev1.ResourceRequirements `json:"resources"`
 	} `json:"spec"`
@@ -77,6 +78,7 @@ type object struct {
 		QOSClass              corev1.PodQOSClass       `json:"qosClass"`
 		InitContainerStatuses []corev1.ContainerStatus `json:"initContainerStatuses"`
 		ContainerStatuses     []corev1.ContainerStatus `json:"containerStatuses"`
+		EphemeralStatuses     []corev1.ContainerStatus `json:"ephemeralContainerStatuses"`
 	} `json:"status"`
 }
 
@@ -96,16 +98,20 @@ func (o *object) pod() *corev1.Pod {
 		}
 		return of
 	}
+	var ephemeral []corev1.EphemeralContainer
+	for _, c := range containers(o.Spec.Ephemeral) {
+		ephemeral = append(ephemeral, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon(c)})
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), Overhead: o.Spec.Overhead, Resources: o.Spec.Resources,
+			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), EphemeralContainers: ephemeral, Overhead: o.Spec.Overhead, Resources: o.Spec.Resources,
 		},
 		Status: corev1.PodStatus{
 			Phase: o.Status.Phase, QOSClass: o.Status.QOSClass, Conditions: o.Status.Conditions,
-			InitContainerStatuses: o.Status.InitContainerStatuses, ContainerStatuses: o.Status.ContainerStatuses,
+			InitContainerStatuses: o.Status.InitContainerStatuses, ContainerStatuses: o.Status.ContainerStatuses, EphemeralContainerStatuses: o.Status.EphemeralStatuses,
 		},
 	}
 }

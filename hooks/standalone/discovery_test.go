@@ -30,7 +30,11 @@ items:
       env: [{name: A, value: "1"}, {name: SECRET, valueFrom: {secretKeyRef: {name: s, key: k}}}]
       resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1500m, memory: 2Gi}}
     - name: waiting
+    ephemeralContainers: [{name: debugger, image: busybox, env: [{name: B, value: "2"}]}, {name: over}]
   status:
+    ephemeralContainerStatuses:
+    - {name: debugger, containerID: "containerd://e1", state: {running: {}}}
+    - {name: over, containerID: "containerd://e2", state: {terminated: {}}}
     initContainerStatuses:
     - {name: init, containerID: "containerd://i1", state: {terminated: {exitCode: 0}}}
     - {name: sidecar, containerID: "containerd://i2", state: {running: {}}}
@@ -52,17 +56,18 @@ func n(v int64) *int64 { return &v }
 var wantPods = []standalone.Pod{
 	{
 		Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"tier": "front"}, Annotations: map[string]string{"a": "b"},
-		QOSClass: hookmsg.QOSBurstable, Resources: &hookmsg.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
+		QOSClass: hookmsg.QOSBurstable, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
 		Containers: []standalone.Container{
 			{Name: "sidecar", ID: "i2", Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 			{Name: "nginx", ID: "c1", Envs: []hookmsg.Env{{Name: "A", Value: "1"}}, Resources: &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
+			{Name: "debugger", ID: "e1", Envs: []hookmsg.Env{{Name: "B", Value: "2"}}, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 		},
 	},
 	{
 		Namespace: "kube-system", Name: "static", UID: "0123abcd", Annotations: map[string]string{"kubernetes.io/config.hash": "0123abcd", "kubernetes.io/config.source": "file"},
-		QOSClass: hookmsg.QOSGuaranteed, Resources: &hookmsg.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
+		QOSClass: hookmsg.QOSGuaranteed, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(2048), CFSQuotaUS: n(200_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(1 << 30)},
 	},
-	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: hookmsg.QOSBestEffort, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
+	{Namespace: "shop", Name: "batch", UID: "u4", QOSClass: hookmsg.QOSBestEffort, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 }
 
 func write(t testing.TB, text string) (path string) {

@@ -18,6 +18,9 @@
 // Inotify only wakes it. After an event of a file or a cgroup it reads before it writes.
 // When events are lost, and at every Config.Resync, it compares everything.
 //
+// A field that a plugin owns and does not set any more is given back, see
+// [Reconciler.Restore].
+//
 // A pod's cgroup is the one that the kubelet makes for its UID. A pod that Discovery lists
 // with another cgroup is an error and left alone.
 //

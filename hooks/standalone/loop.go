@@ -28,6 +28,8 @@ type loop struct {
 	quiet time.Time
 	// known are the cgroups of what runs, unknown those that have come since.
 	known, unknown map[string]bool
+	// unlimited are those without the quota that the spec of their pod has.
+	unlimited map[string]bool
 	// rediscover is how long to wait until Discovery may know the unknown ones, 0 while
 	// it is asked; waited is how long the last wait was.
 	rediscover, waited time.Duration
@@ -37,21 +39,22 @@ func (l *loop) run() {
 	beat := func() { l.beat.Store(time.Now().UnixNano()) }
 	beat()
 	defer l.beat.Store(0)
+	defer l.watches.Store(0)
 	open := func() {
 		if err := l.watcher.open(); err != nil {
 			l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("err", err))
 		}
 	}
 	open()
-	for class := range l.classes {
-		l.onCgroup(class)
-	}
+	l.look()
 	l.demand()
 	resync := time.NewTicker(l.cfg.Resync)
 	defer resync.Stop()
 	settle, again, retry := stopped(), stopped(), stopped()
 	for {
 		beat()
+		l.watches.Store(int64(len(l.watcher.watched)))
+		l.unwatched.Store(l.watcher.full || l.watcher.inotify == nil)
 		if next, ok := l.cfg.Enforcer.Next(); ok {
 			retry.Reset(time.Until(next))
 		}
@@ -77,10 +80,12 @@ func (l *loop) run() {
 		case err := <-l.watcher.errors:
 			// After an overflow it is not known what was lost.
 			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("err", err))
+			l.look()
 			l.demand()
 			l.enforce(true)
 		case <-resync.C:
 			open()
+			l.look()
 			l.demand()
 			l.enforce(true)
 		case <-again.C:
@@ -107,15 +112,23 @@ func stopped() *time.Timer {
 
 // onEvent follows an event of a directory or a file.
 func (l *loop) onEvent(event fsnotify.Event) {
-	cgroup, watched := l.watcher.watched[event.Name]
+	own, watched := l.watcher.watched[event.Name]
 	above, ok := l.watcher.watched[filepath.Dir(event.Name)]
+	cgroup := own.cgroup
 	if !watched {
-		cgroup = path.Join(above, filepath.Base(event.Name)) // Or a file.
+		cgroup = path.Join(above.cgroup, filepath.Base(event.Name)) // Or a file.
 	}
 	switch {
 	case !watched && !ok:
 	case event.Has(fsnotify.Write) && !watched:
-		l.dirty[above] = true
+		if filepath.Base(event.Name) == "cgroup.subtree_control" {
+			l.onControllers(above.cgroup)
+			return
+		}
+		l.dirty[above.cgroup] = true
+		if name := filepath.Base(event.Name); l.unlimited[above.cgroup] && (name == "cpu.cfs_quota_us" || name == "cpu.max") {
+			l.demand() // It has the kubelet's quota now.
+		}
 	case event.Has(fsnotify.Create) && !watched:
 		// cgroupfs makes files with their directory: what is created later is a
 		// cgroup.
@@ -123,21 +136,46 @@ func (l *loop) onEvent(event fsnotify.Event) {
 			return
 		}
 		l.cfg.Enforcer.Forget(cgroup)
-		l.onCgroup(cgroup)
+		l.onCgroup(cgroup, false)
 	case event.Has(fsnotify.Remove | fsnotify.Rename):
+		if watched && own.current(event.Name) {
+			return // It was another of that path.
+		}
 		l.watcher.removed(event.Name)
 		l.cfg.Enforcer.Forget(cgroup)
 		delete(l.unknown, cgroup)
 	}
 }
 
-// onCgroup follows a cgroup that is there, and those in it. If nothing is known of it,
-// Discovery is asked: now, and soon again.
+// onControllers follows the cgroups in one that turns controllers on or off for them, with
+// their files: on cgroup v2, the kubelet and systemd do. No event tells of the files.
+func (l *loop) onControllers(above string) {
+	for _, w := range l.watcher.watched {
+		if path.Dir(w.cgroup) == above {
+			l.cfg.Enforcer.Forget(w.cgroup)
+			l.dirty[w.cgroup] = true
+		}
+	}
+}
+
+// look follows the cgroups that are there, whatever the events were.
+func (l *loop) look() {
+	for _, cgroup := range l.watcher.sweep() {
+		l.cfg.Enforcer.Forget(cgroup)
+		delete(l.unknown, cgroup)
+	}
+	for class := range l.classes {
+		l.onCgroup(class, true)
+	}
+}
+
+// onCgroup follows a cgroup that is there, and those in it: if it was not watched before, or
+// if list is set. If nothing is known of it, Discovery is asked: now, and soon again.
 //
 // A pod's or a container's cgroup lies right in that of a QoS class, or in one that
 // does. What a container makes in its own is not decided on, and would cost watches and
 // rounds of discovery as fast as it makes them.
-func (l *loop) onCgroup(cgroup string) {
+func (l *loop) onCgroup(cgroup string, list bool) {
 	above := path.Dir(cgroup)
 	switch {
 	case l.classes[above] || l.classes[path.Dir(above)]:
@@ -150,12 +188,12 @@ func (l *loop) onCgroup(cgroup string) {
 	case !l.classes[cgroup]:
 		return
 	}
-	children, err := l.watcher.add(cgroup)
+	children, err := l.watcher.add(cgroup, list)
 	if err != nil {
 		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("err", err))
 	}
 	for _, child := range children {
-		l.onCgroup(child)
+		l.onCgroup(child, list)
 	}
 }
 
@@ -164,13 +202,17 @@ func (l *loop) onSync(o outcome) {
 	if o.err != nil && l.ctx.Err() == nil {
 		l.cfg.Logger.Warn("reconcile", slog.Any("err", o.err))
 	}
+	l.unlimited = make(map[string]bool, len(o.unlimited))
+	for _, cgroup := range o.unlimited {
+		l.unlimited[cgroup] = true
+	}
 	l.known = make(map[string]bool, len(o.cgroups))
 	for _, cgroup := range o.cgroups {
 		l.known[cgroup] = true
 		delete(l.unknown, cgroup)
 	}
 	for _, cgroup := range o.cgroups {
-		l.onCgroup(cgroup)
+		l.onCgroup(cgroup, false)
 	}
 	maps.DeleteFunc(l.unknown, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	if len(l.unknown) == 0 {

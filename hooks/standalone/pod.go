@@ -37,7 +37,11 @@ type Pod struct {
 	// UID. A reconciler checks it against the UID, and derives the class from it.
 	Cgroup string
 	// Resources are what the kubelet asks for; nil fields are not known.
-	Resources  *hookmsg.Resources
+	Resources *hookmsg.Resources
+	// Derived is set if Resources, and those of the containers, are computed from the spec
+	// as a kubelet does by default. Its period, and whether it sets quotas, are then taken
+	// from the cgroups.
+	Derived    bool
 	Containers []Container
 }
 
@@ -84,8 +88,8 @@ func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
 }
 
 // PodOf converts a Pod object. Its containers are those that the status has an
-// identifier for and that have not ended; their environment is as far as the
-// spec has it in plain text.
+// identifier for and that have not ended, ephemeral ones among them; their environment is
+// as far as the spec has it in plain text.
 //
 // The UID is the object's, by which the kubelet names the cgroup. That of a static
 // pod is the hash of its configuration, as the kubelet's list has it. The mirror
@@ -95,11 +99,11 @@ func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
 // The resources are those that the kubelet derives from the spec: see
 // ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes. While
 // a resize of the pod is pending they are not known, since the kubelet does not ask for
-// what the spec has then.
+// what the spec has then. They are [Pod.Derived].
 func PodOf(pod *corev1.Pod) Pod {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
-		QOSClass: qosClass(pod),
+		QOSClass: qosClass(pod), Derived: true,
 	}
 	// A resize in place that is deferred or infeasible.
 	pending := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -109,12 +113,16 @@ func PodOf(pod *corev1.Pod) Pod {
 		p.Resources = podResources(pod)
 	}
 	statuses := map[string]*corev1.ContainerStatus{}
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
 		for i := range list {
 			statuses[list[i].Name] = &list[i]
 		}
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+	var ephemeral []corev1.Container
+	for i := range pod.Spec.EphemeralContainers {
+		ephemeral = append(ephemeral, corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers, ephemeral} {
 		for i := range list {
 			c := &list[i]
 			status := statuses[c.Name]
@@ -264,4 +272,28 @@ func podResources(pod *corev1.Pod) *hookmsg.Resources {
 		r.MemoryLimitBytes = &memory
 	}
 	return r
+}
+
+// limitFields are the fields whose values depend on the kubelet's cpuCFSQuotaPeriod and
+// cpuCFSQuota, and on its CPU manager.
+const limitFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod
+
+// inForce returns derived resources with the period, and without the quota, that the kubelet
+// and the runtime have given the cgroup. The quota is scaled to the period.
+func inForce(derived, found *hookmsg.Resources) *hookmsg.Resources {
+	if derived == nil || found == nil || derived.CFSPeriodUS == nil {
+		return derived
+	}
+	r := *derived
+	if p := found.CFSPeriodUS; p != nil && *p > 0 && *p != *r.CFSPeriodUS {
+		if q := r.CFSQuotaUS; q != nil && *q > 0 {
+			r.CFSQuotaUS = new(max(*q/(*r.CFSPeriodUS)*(*p)+*q%(*r.CFSPeriodUS)*(*p)/(*r.CFSPeriodUS), minQuota))
+		}
+		r.CFSPeriodUS = p
+	}
+	// cpuCFSQuota is off, or the container has its CPUs alone.
+	if q := found.CFSQuotaUS; q != nil && *q < 0 && r.CFSQuotaUS != nil {
+		r.CFSQuotaUS = q
+	}
+	return &r
 }

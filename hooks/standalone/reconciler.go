@@ -56,6 +56,10 @@ type Reconciler struct {
 	// beat is when the goroutine that enforces began its last turn, 0 before Run and
 	// after it; listed is when Discovery last answered. Both in nanoseconds.
 	beat, listed atomic.Int64
+	// watches is the number of directories that are watched; unwatched is set while the
+	// kernel refuses to watch more of them.
+	watches   atomic.Int64
+	unwatched atomic.Bool
 
 	mu sync.Mutex // Held while everything is decided.
 	// pods are the cgroups of those that were listed, by UID.
@@ -66,7 +70,9 @@ type Reconciler struct {
 type outcome struct {
 	// cgroups are those of what runs, known also those that need no watch.
 	cgroups []string
-	err     error
+	// unlimited are those without the quota that the spec of their pod has.
+	unlimited []string
+	err       error
 }
 
 // New checks the configuration. A plugin that declares that it reads what the Discovery
@@ -122,6 +128,13 @@ func (r *Reconciler) Sync(ctx context.Context) (cgroup.Report, error) {
 // the container's own.
 func (r *Reconciler) Refused() uint64 { return r.refused.Load() }
 
+// Watches returns the number of directories that Run watches, which count against the
+// limit of the user (fs.inotify.max_user_watches). It reports whether these are all: if the
+// kernel refuses more, changes in the others are found at the next resync.
+func (r *Reconciler) Watches() (n int, all bool) {
+	return int(r.watches.Load()), !r.unwatched.Load()
+}
+
 // patience is how many times Config.Resync something may be late that happens once
 // in that time.
 const patience = 3
@@ -166,12 +179,22 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
+	var back []cgroup.Target // What plugins do not decide any more.
 	// ask asks about a cgroup what an event would ask about it.
-	ask := func(req *hookmsg.Request, path string, inferred bool) {
+	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
 		o.cgroups = append(o.cgroups, path)
 		if req.Level != hookmsg.LevelQOS {
-			known := r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
-				f.Parent, f.Cgroup = req.CgroupParent, path
+			subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+			var found *hookmsg.Resources
+			if derived {
+				found = r.find(subject, path, req.Resources)
+				req.Resources = inForce(req.Resources, found)
+				if q := req.Resources; q != nil && q.CFSQuotaUS != nil && *q.CFSQuotaUS < 0 {
+					o.unlimited = append(o.unlimited, path)
+				}
+			}
+			known := r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
+				f.Parent, f.Cgroup, f.Found = req.CgroupParent, path, found
 				f.List(req.Resources, begun, inferred)
 			})
 			req.Resources = known.Asked
@@ -186,7 +209,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if ctx.Err() != nil {
 			return
 		}
-		d, err := r.cfg.Engine.Decide(ctx, req)
+		d, owned, err := r.cfg.Engine.DecideOwned(ctx, req)
 		if err != nil {
 			errs = append(errs, err) // What was decided before stays.
 			return
@@ -194,11 +217,15 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if req.Level == hookmsg.LevelPod {
 			r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID}, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Resources: d.Resources})
+		before, _ := r.cfg.State.Get(path)
+		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources})
+		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
+			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: undecided(req.Resources, req.Level, dropped)})
+		}
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false)
+		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false)
 	}
 	// refuse reports one that is left alone: those of others are decided on.
 	refuse := func(err error) bool {
@@ -222,7 +249,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
-		ask(p.request(cgroup, nil), cgroup, false)
+		ask(p.request(cgroup, nil), cgroup, false, p.Derived)
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -230,9 +257,12 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
 			}
 			if !refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
-				ask(p.request(cgroup, c), container, c.Inferred)
+				ask(p.request(cgroup, c), container, c.Inferred, p.Derived)
 			}
 		}
+	}
+	if _, err := r.giveBack(ctx, back); err != nil {
+		errs = append(errs, fmt.Errorf("give back what is not decided any more: %w", err))
 	}
 	slices.Sort(o.cgroups)
 	if listed {
@@ -241,6 +271,23 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	o.err = errors.Join(append(errs, ctx.Err())...)
 	return o
+}
+
+// find returns the quota and the period that a cgroup had before any of them was decided. It
+// looks at the cgroup once, and again while there is no quota where the kubelet is to ask
+// for one: a cgroup that has just been made has none yet.
+func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resources) *hookmsg.Resources {
+	before := r.cfg.State.Facts().Get(of).Found
+	if before != nil && (asked == nil || asked.CFSQuotaUS == nil || *before.CFSQuotaUS >= 0) {
+		return before
+	}
+	if decided, _ := r.cfg.State.Get(cgroup); decided.Resources.Fields()&limitFields != 0 {
+		return before
+	}
+	if found := r.cfg.Enforcer.Applier().Limits(cgroup); found.CFSQuotaUS != nil && found.CFSPeriodUS != nil {
+		return found
+	}
+	return before
 }
 
 // forgetGone drops what is known of pods and containers that have ended. listed are the

@@ -1,13 +1,19 @@
 package standalone_test
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -93,6 +99,75 @@ containers: [{name: a, resources: {limits: {cpu: 500m, memory: 1Mi}}}]`,
 	pods, err := standalone.File(write(t, `{kind: Pod, metadata: {uid: u}, spec: {resources: {limits: {cpu: "1", memory: 1Mi}}, containers: [{name: a}]}}`)).Pods(t.Context())
 	if err != nil || len(pods) != 1 || pods[0].QOSClass != hookmsg.QOSGuaranteed {
 		t.Errorf("got %v, error %v", pods, err)
+	}
+}
+
+// The period, and whether there are quotas at all, are the kubelet's configuration: plugins
+// see what it and the runtime have written, whatever the spec would make by default.
+func TestReconcilerSeesTheLimitsOfTheKubelet(t *testing.T) {
+	const script = "divide_quota 2\ncpu_shares 300"
+	for _, c := range []struct {
+		name string
+		// The quota and the period of the pod and of its container, and what they become.
+		pod, container, wantPod, wantContainer [2]int64
+		// late is set if they are written after the cgroups were found.
+		late bool
+	}{
+		{"a kubelet as it is by default", [2]int64{200_000, 100_000}, [2]int64{200_000, 100_000}, [2]int64{100_000, 100_000}, [2]int64{100_000, 100_000}, false},
+		{"cpuCFSQuotaPeriod is 10 ms", [2]int64{20_000, 10_000}, [2]int64{20_000, 10_000}, [2]int64{10_000, 10_000}, [2]int64{10_000, 10_000}, false},
+		{"CPUs of the container's own, by the static CPU manager", [2]int64{-1, 100_000}, [2]int64{-1, 100_000}, [2]int64{-1, 100_000}, [2]int64{-1, 100_000}, false},
+		{"cpuCFSQuota is off", [2]int64{-1, 10_000}, [2]int64{-1, 10_000}, [2]int64{-1, 10_000}, [2]int64{-1, 10_000}, false},
+		{"a pod of two containers, one with CPUs of its own", [2]int64{-1, 100_000}, [2]int64{200_000, 100_000}, [2]int64{-1, 100_000}, [2]int64{100_000, 100_000}, false},
+		{"cgroups that are found before the kubelet has written to them", [2]int64{20_000, 10_000}, [2]int64{20_000, 10_000}, [2]int64{10_000, 10_000}, [2]int64{10_000, 10_000}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNode(t)
+			podCgroup, container := n.make("a")
+			limit := func(cgroup string, l [2]int64) {
+				if n.tree.V2 {
+					quota := strconv.FormatInt(l[0], 10)
+					if l[0] < 0 {
+						quota = "max"
+					}
+					n.tree.Write(cgroup, "cpu.max", fmt.Sprintf("%s %d", quota, l[1]))
+					return
+				}
+				n.tree.Write(cgroup, "cpu.cfs_period_us", strconv.FormatInt(l[1], 10))
+				n.tree.Write(cgroup, "cpu.cfs_quota_us", strconv.FormatInt(l[0], 10))
+			}
+			p := pod("a", script)
+			limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+			p.Spec.Containers[0].Resources.Limits = limits
+			n.list(p)
+			if c.late {
+				n.run(nil)
+				n.within(soon, container, 300)
+			}
+			limit(podCgroup, c.pod)
+			limit(container, c.container)
+			if !c.late {
+				n.run(nil)
+				n.within(soon, container, 300)
+			}
+			got := func(cgroup string) (l [2]int64) {
+				r := n.enforcer.Applier().Limits(cgroup)
+				return [2]int64{*r.CFSQuotaUS, *r.CFSPeriodUS}
+			}
+			for start := time.Now(); got(podCgroup) != c.wantPod || got(container) != c.wantContainer; time.Sleep(time.Millisecond) {
+				if time.Since(start) > soon {
+					t.Fatalf("the pod has %v and the container %v, want %v and %v", got(podCgroup), got(container), c.wantPod, c.wantContainer)
+				}
+			}
+			// A second agent, without a memory, decides the same.
+			n.restart(cgroup.EnforcerConfig{})
+			r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report, err := r.Sync(t.Context()); err != nil || len(report.Changes) != 0 {
+				t.Errorf("after a restart, changes are %v, error %v", report.Changes, err)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -154,7 +155,7 @@ func (n *node) make(name string) (pod, container string) {
 }
 
 // run runs a reconciler until the test ends.
-func (n *node) run(change func(*standalone.Config)) {
+func (n *node) run(change func(*standalone.Config)) *standalone.Reconciler {
 	n.Helper()
 	cfg := standalone.Config{
 		Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout,
@@ -174,6 +175,7 @@ func (n *node) run(change func(*standalone.Config)) {
 		cancel()
 		all.Wait()
 	})
+	return r
 }
 
 // shares is the file of the CPU's shares, and what it has for some.
@@ -185,17 +187,20 @@ func (n *node) shares(shares int64) (file, value string) {
 }
 
 // within waits until a cgroup has some shares and returns how long that took.
-func (n *node) within(limit time.Duration, cgroup string, shares int64) time.Duration {
+func (n *node) within(limit time.Duration, cgroupPath string, shares int64) time.Duration {
 	n.Helper()
 	file, want := n.shares(shares)
+	if n.tree.V2 && !strings.HasPrefix(path.Base(path.Dir(cgroupPath)), "pod") {
+		want = strconv.FormatInt(cgroup.WeightLinear.Weight(shares), 10) // No container's.
+	}
 	start := time.Now()
 	for {
-		b, err := os.ReadFile(n.tree.Path(cgroup, file))
+		b, err := os.ReadFile(n.tree.Path(cgroupPath, file))
 		took := time.Since(start)
 		if got := strings.TrimSpace(string(b)); err == nil && got == want {
 			return took
 		} else if took > limit {
-			n.Fatalf("after %s, %s of %s is %q (%v), want %s", took, file, cgroup, got, err, want)
+			n.Fatalf("after %s, %s of %s is %q (%v), want %s", took, file, cgroupPath, got, err, want)
 		}
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -318,6 +323,24 @@ func TestReconcilerAfterARestart(t *testing.T) {
 
 // Hints that the kernel drops are made up for by looking at everything.
 func TestReconcilerAfterAnOverflow(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		lose func(n *node, pod, container string)
+	}{
+		{"a write is lost", func(n *node, _, container string) {
+			file, _ := n.shares(0)
+			n.tree.Write(container, file, "77")
+		}},
+		{"a cgroup is removed and made again, as that of a static pod", func(n *node, pod, _ string) {
+			n.tree.Remove(pod)
+			n.make("a")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { afterAnOverflow(t, c.lose) })
+	}
+}
+
+func afterAnOverflow(t *testing.T, lose func(n *node, pod, container string)) {
 	n := newNode(t)
 	podCgroup, container := n.make("a")
 	n.list(pod("a", "cpu_shares 300"))
@@ -362,9 +385,14 @@ func TestReconcilerAfterAnOverflow(t *testing.T) {
 	for i := range queue + 4096 {
 		n.tree.Write(podCgroup, []string{file, other}[i%2], []string{"300", "0"}[i%2])
 	}
-	n.tree.Write(container, file, "77") // Lost.
+	lose(n, podCgroup, container)
 	releaseOnce()
 	n.within(soon, container, 300)
+	// What comes next is found by its event again.
+	for _, cgroup := range []string{podCgroup, container} {
+		n.tree.Write(cgroup, file, "77")
+		n.within(soon, cgroup, 300)
+	}
 }
 
 // Another writer who insists has his way after a while, of that one field, and is
@@ -429,7 +457,7 @@ func TestReconcilerWithoutHints(t *testing.T) {
 	n.run(func(c *standalone.Config) { c.Resync = 20 * time.Millisecond })
 	podCgroup, _ := n.make("a")
 	// Another mode has decided, and did not come to write it.
-	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
+	n.state.Put(cgroup.Target{Cgroup: podCgroup, PodUID: "a", Level: hookmsg.LevelPod, Resources: &hookmsg.Resources{CPUShares: new(int64(300))}})
 	n.within(soon, podCgroup, 300)
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -18,17 +19,30 @@ type watcher struct {
 	errors  <-chan error
 	// hierarchies are the directories in which the paths of cgroups begin.
 	hierarchies []string
-	// watched are the cgroups that are watched, by directory.
-	watched map[string]string
+	// watched are the directories that are watched.
+	watched map[string]watch
 	// full is set while the kernel has no room for more watches.
 	full bool
+}
+
+// watch is a directory that is watched.
+type watch struct {
+	cgroup string
+	// info is the directory of the path just before the watch was added.
+	info fs.FileInfo
+}
+
+// current reports whether a directory is still the one that is watched by its path.
+func (w *watch) current(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && os.SameFile(info, w.info)
 }
 
 // readAhead is the number of events that are read ahead of the kernel's queue.
 const readAhead = 1024
 
 func newWatcher(hierarchies []string) *watcher {
-	return &watcher{hierarchies: hierarchies, watched: map[string]string{}}
+	return &watcher{hierarchies: hierarchies, watched: map[string]watch{}}
 }
 
 // newInotify is replaced by a test.
@@ -52,24 +66,31 @@ func (w *watcher) close() {
 	}
 }
 
-// add watches a cgroup in each hierarchy. If it was not watched before, add returns the
-// cgroups in it, of which no event tells. The error is one that will not go by itself; a
-// cgroup that is not there is none.
-func (w *watcher) add(cgroup string) (children []string, err error) {
+// add watches a cgroup in each hierarchy. It returns the cgroups in it, of which no event
+// tells, if it was not watched before or if list is set. The error is one that will not go by
+// itself; a cgroup that is not there is none.
+func (w *watcher) add(cgroup string, list bool) (children []string, err error) {
 	for _, h := range w.hierarchies {
 		dir := h + "/" + cgroup
-		if _, ok := w.watched[dir]; ok || w.full || w.inotify == nil {
+		if _, ok := w.watched[dir]; !ok {
+			if w.full || w.inotify == nil {
+				continue
+			}
+			info, err := os.Lstat(dir)
+			if err == nil {
+				err = w.inotify.Add(dir)
+			}
+			switch {
+			case err == nil:
+				w.watched[dir] = watch{cgroup, info}
+			case errors.Is(err, fs.ErrNotExist):
+				continue
+			default:
+				w.full = true // ENOSPC: the user's limit of watches.
+				return children, err
+			}
+		} else if !list {
 			continue
-		}
-		err := w.inotify.Add(dir)
-		switch {
-		case err == nil:
-			w.watched[dir] = cgroup
-		case errors.Is(err, fs.ErrNotExist):
-			continue
-		default:
-			w.full = true // ENOSPC: the user's limit of watches.
-			return children, err
 		}
 		if children != nil {
 			continue // The hierarchies have the same cgroups.
@@ -87,10 +108,26 @@ func (w *watcher) add(cgroup string) (children []string, err error) {
 	return children, nil
 }
 
-// removed drops a directory that is gone. The kernel has dropped its watch.
+// removed ends the watch of a directory that is gone. The kernel does so for most file
+// systems; on cgroupfs it keeps the watch, which counts against the user's limit.
 func (w *watcher) removed(dir string) {
 	if _, ok := w.watched[dir]; ok {
+		w.inotify.Remove(dir) // An error is that of a watch that has ended.
 		delete(w.watched, dir)
 		w.full = false
 	}
+}
+
+// sweep ends the watches of directories that are gone, also if others have their paths by
+// now, and returns their cgroups. It makes up for events that were lost.
+func (w *watcher) sweep() (gone []string) {
+	for dir, watched := range w.watched {
+		if watched.current(dir) {
+			continue
+		}
+		w.removed(dir)
+		gone = append(gone, watched.cgroup)
+	}
+	slices.Sort(gone)
+	return slices.Compact(gone)
 }

@@ -126,6 +126,7 @@ func (b *batch) Decide(req *hooks.Request, d *hooks.Decision) error {
 			quota = max((quota*100+b.RatioPercent-1)/b.RatioPercent, minQuota)
 		}
 		d.SetCFSQuota(quota)
+		d.SetCFSPeriod(period) // The kubelet's may be another.
 	}
 	if unlimited[2] {
 		d.SetMemoryLimit(hooks.Unlimited)

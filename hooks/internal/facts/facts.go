@@ -27,6 +27,9 @@ type Facts struct {
 	// for a container, or that were decided on a pod's cgroup. A nil field is not known,
 	// as after a restart.
 	Told *hookmsg.Resources
+	// Found has the quota and the period that the cgroup had before any of them was decided.
+	// It is nil before the cgroup was looked at.
+	Found *hookmsg.Resources
 	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
@@ -190,6 +193,41 @@ func (s *Store) Get(of Subject) Facts {
 		return *f
 	}
 	return Facts{}
+}
+
+// Sum returns the sums of the quotas and the memory limits that the kubelet asks for the
+// containers of a pod. A sum is nil if a container is known without its amount, or if none
+// is known; the quotas have one period.
+func (s *Store) Sum(podUID string) *hookmsg.Resources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var quota, memory, period int64
+	some, quotas, memories := false, true, true
+	for id, f := range s.pods[podUID] {
+		if id == "" {
+			continue
+		}
+		some = true
+		asked := orNone(f.Asked)
+		if q, p := asked.CFSQuotaUS, asked.CFSPeriodUS; q == nil || *q <= 0 || p == nil || period != 0 && *p != period {
+			quotas = false
+		} else {
+			quota, period = quota+*q, *p
+		}
+		if m := asked.MemoryLimitBytes; m == nil || *m <= 0 {
+			memories = false
+		} else {
+			memory += *m
+		}
+	}
+	sum := new(hookmsg.Resources)
+	if some && quotas {
+		sum.CFSQuotaUS, sum.CFSPeriodUS = &quota, &period
+	}
+	if some && memories {
+		sum.MemoryLimitBytes = &memory
+	}
+	return sum
 }
 
 // Learn changes what is known of a pod or a container, and returns it. Of a pod

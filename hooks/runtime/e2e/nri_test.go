@@ -113,6 +113,15 @@ func (n *node) cpu(shares, quota int64) map[string]string {
 	return map[string]string{"cpu.weight": strconv.FormatInt(cgroup.WeightQuadratic.Weight(shares), 10), "cpu.max": limit + " 100000"}
 }
 
+// podCPU is cpu for the cgroup of a pod, which the kubelet has made.
+func (n *node) podCPU(shares, quota int64) map[string]string {
+	files := n.cpu(shares, quota)
+	if n.Tree.V2 {
+		files["cpu.weight"] = strconv.FormatInt(cgroup.WeightLinear.Weight(shares), 10)
+	}
+	return files
+}
+
 // differs returns how files of a cgroup differ from what they should have.
 func (n *node) differs(cgroup string, want map[string]string) string {
 	n.Helper()
@@ -196,7 +205,7 @@ func TestContainerd(t *testing.T) {
 	// from the kubelet does not undo it.
 	stop := n.connect()
 	n.until("what runs is decided on", func() bool { return n.differs(earlyCgroup, n.cpu(77, 20_000)) == "" })
-	n.check(early, map[string]string{n.file("cpu.shares", "cpu.weight"): n.cpu(300, -1)[n.file("cpu.shares", "cpu.weight")]})
+	n.check(early, map[string]string{n.file("cpu.shares", "cpu.weight"): n.podCPU(300, -1)[n.file("cpu.shares", "cpu.weight")]})
 	n.until("the runtime knows", func() bool {
 		status, err := n.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: earlyID})
 		return err == nil && status.Status.Resources.Linux.CpuShares == 77
@@ -221,7 +230,7 @@ func TestContainerd(t *testing.T) {
 	t.Run("a creation", func(t *testing.T) {
 		n.check(path, n.cpu(77, 75_000))
 		n.check(path, rest)
-		n.check(web, n.cpu(300, 200_000))
+		n.check(web, n.podCPU(300, 200_000))
 		for file, want := range map[string]string{"oom_score_adj": "123\n", "environ": "C=4\x00"} {
 			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 			if err != nil || !strings.Contains(string(b), want) {

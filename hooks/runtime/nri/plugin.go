@@ -133,7 +133,8 @@ func (p *Plugin) Healthy() error { return p.handler.Healthy() }
 var ErrClosed = errors.New("the runtime that started the plugin has closed its connection")
 
 // Run warms the guests, connects and answers until ctx ends, and returns its
-// error. It connects again whenever the connection ends. It may be called once.
+// error. Before it returns, it answers the requests that the runtime has sent by then. It
+// connects again whenever the connection ends. It may be called once.
 //
 // In a process that the runtime started from its plugin directory there is one
 // connection, and Run returns [ErrClosed] when that ends: a runtime that is started
@@ -206,9 +207,16 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// serve answers on one connection.
+// lastAnswers is how many times the time of an answer a connection is served on for what
+// the runtime has asked when the plugin ends: one event may wait for another.
+const lastAnswers = 2
+
+// serve answers on one connection. When ctx ends, it answers what the runtime has asked
+// before it closes the connection: NRI goes on without a plugin that has gone, and the
+// container of the request would start undecided.
 func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ending := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer conn.Close()
 	options := []stub.Option{
@@ -226,12 +234,20 @@ func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	}
 	e := &events{p: p}
 	defer e.end()
-	s, err := stub.New(e, options...)
+	s, err := stub.New(e, append(options, stub.WithTTRPCOptions(nil, e.traffic.options()))...)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
+	defer context.AfterFunc(ending, func() {
+		if e.configured.Load() {
+			last, stop := context.WithTimeout(ctx, lastAnswers*p.handler.Timeout())
+			defer stop()
+			e.traffic.settle(last)
+		}
+		cancel(context.Cause(ending))
+	})()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
@@ -251,6 +267,7 @@ func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 type events struct {
 	p          *Plugin
 	configured atomic.Bool
+	traffic    traffic
 	// ended is guarded by Plugin.mu.
 	ended bool
 }

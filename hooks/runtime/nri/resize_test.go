@@ -276,7 +276,10 @@ func TestAPodIsResizedInPlace(t *testing.T) {
 		{name: "it shrinks", steps: []step{resize(60_000), have(30_000, 30_000)}},
 		{name: "it shrinks to less than it has", steps: []step{resize(20_000), have(10_000, 10_000)}},
 		// Which the kubelet takes for the quota that the pod has already.
-		{name: "it shrinks to what it has", steps: []step{resize(40_000), have(40_000, 20_000), resize(50_000), have(25_000, 25_000)}},
+		{name: "it shrinks to what it has", steps: []step{resize(40_000), have(20_000, 20_000), resize(50_000), have(25_000, 25_000)}},
+		{name: "it is resized again while the first resize is followed", steps: []step{
+			resize(160_000), have(80_000, 80_000), resize(120_000), have(60_000, 60_000), resize(40_000), have(20_000, 20_000),
+		}},
 		{name: "it grows and shrinks", steps: []step{
 			resize(160_000), have(80_000, 80_000), resize(60_000), have(30_000, 30_000), resize(200_000), have(100_000, 100_000), resize(80_000), have(40_000, 40_000),
 		}},

@@ -221,6 +221,13 @@ func TestAQuotaIsDividedOnce(t *testing.T) {
 	type step func(*koordinator)
 	update := func(r *pb.LinuxContainerResources) step { return func(k *koordinator) { k.update("c1", r) } }
 	has := func(quota string) step { return func(k *koordinator) { k.has("c1", quota) } }
+	// enforced is an update of which an event is seen before anything else looks.
+	enforced := func(r *pb.LinuxContainerResources) step {
+		return func(k *koordinator) {
+			k.update("c1", r)
+			k.agent.Enforcer.Enforce(k.Context())
+		}
+	}
 	restart, proxy := step((*koordinator).restartAgent), step((*koordinator).restartProxy)
 	// discover is what the standalone mode learns from the kubelet.
 	discover := func(quota int64) step {
@@ -242,23 +249,26 @@ func TestAQuotaIsDividedOnce(t *testing.T) {
 	}
 	agent := newAgent(t)
 	for name, steps := range map[string][]step{
-		"the CPU manager pins it":                    {update(pin("0")), has("40000"), update(pin("0-1")), has("40000"), update(pin("0")), has("40000")},
-		"it is resized":                              {update(cpu(60_000)), has("30000"), update(pin("0")), has("30000")},
-		"it is resized and back":                     {update(cpu(60_000)), has("30000"), update(cpu(80_000)), has("40000"), update(pin("0")), has("40000")},
-		"it is resized to what it has":               {update(cpu(40_000)), has("40000"), update(pin("0")), has("40000"), update(cpu(50_000)), has("25000")},
-		"it is resized to what it has, as is listed": {discover(80_000), update(cpu(40_000)), discover(40_000), has("20000"), update(pin("0")), has("20000")},
-		"it is started again":                        {func(k *koordinator) { k.start("c1") }, has("40000"), update(pin("0")), has("40000")},
-		"the agent is restarted":                     {restart, has("40000"), update(pin("0")), has("40000"), update(pin("0-1")), has("40000")},
-		"the agent is restarted before a resize":     {restart, update(cpu(60_000)), has("30000"), update(pin("0")), has("30000"), update(cpu(80_000)), has("40000")},
-		"the agent is restarted after a resize":      {update(cpu(60_000)), restart, update(pin("0")), has("30000"), update(cpu(80_000)), has("40000")},
-		"the agent is restarted each time":           {restart, update(pin("0")), restart, update(pin("0-1")), has("40000"), restart, update(cpu(60_000)), restart, update(pin("0")), has("30000")},
-		"the agent is restarted and lists what runs": {restart, discover(80_000), has("40000"), update(pin("0")), has("40000"), update(cpu(60_000)), has("30000")},
-		"the proxy is restarted":                     {proxy, update(pin("0")), has("40000"), func(k *koordinator) { k.start("c1") }, has("40000")},
-		"the proxy is restarted before a resize":     {proxy, update(cpu(60_000)), has("30000"), update(pin("0")), has("30000"), update(cpu(80_000)), has("40000")},
-		"the proxy is restarted after a resize":      {update(cpu(60_000)), proxy, update(pin("0")), has("30000"), update(cpu(60_000)), has("30000")},
-		"both are restarted":                         {proxy, restart, update(pin("0")), has("40000"), discover(80_000), has("40000"), update(pin("0-1")), has("40000")},
-		"both are restarted before a resize":         {proxy, restart, update(cpu(60_000)), has("30000"), restart, update(pin("0")), has("30000")},
-		"both are restarted and what runs is listed": {restart, proxy, discover(80_000), update(cpu(80_000)), has("40000")},
+		"the CPU manager pins it":                                   {update(pin("0")), has("40000"), update(pin("0-1")), has("40000"), update(pin("0")), has("40000")},
+		"it is resized":                                             {update(cpu(60_000)), has("30000"), update(pin("0")), has("30000")},
+		"it is resized and back":                                    {update(cpu(60_000)), has("30000"), update(cpu(80_000)), has("40000"), update(pin("0")), has("40000")},
+		"it is resized to what it has":                              {update(cpu(40_000)), has("40000"), update(pin("0")), has("40000"), update(cpu(50_000)), has("25000")},
+		"it is resized to what it has, as is listed":                {discover(80_000), update(cpu(40_000)), discover(40_000), has("20000"), update(pin("0")), has("20000")},
+		"it is started again":                                       {func(k *koordinator) { k.start("c1") }, has("40000"), update(pin("0")), has("40000")},
+		"the agent is restarted":                                    {restart, has("40000"), update(pin("0")), has("40000"), update(pin("0-1")), has("40000")},
+		"the agent is restarted before a resize":                    {restart, update(cpu(60_000)), has("30000"), update(pin("0")), has("30000"), update(cpu(80_000)), has("40000")},
+		"the agent is restarted after a resize":                     {update(cpu(60_000)), restart, update(pin("0")), has("30000"), update(cpu(80_000)), has("40000")},
+		"the agent is restarted each time":                          {restart, update(pin("0")), restart, update(pin("0-1")), has("40000"), restart, update(cpu(60_000)), restart, update(pin("0")), has("30000")},
+		"the agent is restarted and lists what runs":                {restart, discover(80_000), has("40000"), update(pin("0")), has("40000"), update(cpu(60_000)), has("30000")},
+		"the proxy is restarted":                                    {proxy, update(pin("0")), has("40000"), func(k *koordinator) { k.start("c1") }, has("40000")},
+		"the proxy is restarted before a resize":                    {proxy, update(cpu(60_000)), has("30000"), update(pin("0")), has("30000"), update(cpu(80_000)), has("40000")},
+		"the proxy is restarted after a resize":                     {update(cpu(60_000)), proxy, update(pin("0")), has("30000"), update(cpu(60_000)), has("30000")},
+		"the proxy is restarted before two resizes":                 {proxy, update(cpu(60_000)), update(cpu(50_000)), has("25000")},
+		"the proxy is restarted, and a resize is followed by a pin": {proxy, update(cpu(60_000)), update(pin("0")), has("30000"), update(cpu(50_000)), update(pin("0-1")), has("25000")},
+		"the proxy is restarted beside a node that is enforced":     {proxy, enforced(cpu(60_000)), has("30000"), enforced(cpu(50_000)), has("25000")},
+		"both are restarted":                                        {proxy, restart, update(pin("0")), has("40000"), discover(80_000), has("40000"), update(pin("0-1")), has("40000")},
+		"both are restarted before a resize":                        {proxy, restart, update(cpu(60_000)), has("30000"), restart, update(pin("0")), has("30000")},
+		"both are restarted and what runs is listed":                {restart, proxy, discover(80_000), update(cpu(80_000)), has("40000")},
 		"another container of its name takes its place": {func(k *koordinator) {
 			k.create("nginx", "c2", cpu(60_000))
 			k.stopContainer("c1") // Late.

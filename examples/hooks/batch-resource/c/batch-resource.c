@@ -61,6 +61,7 @@ KW_HOOK(request) {
   kw_decide_cpu_shares(between(LEAST_SHARES, sum[0] * 1024 / 1000, MOST_SHARES));
   int64_t quota = UNLIMITED;
   if (!unlimited[1] && cfs_quota) {
+    kw_decide_cfs_period_us(PERIOD); // The kubelet's may be another.
     quota = between(LEAST_QUOTA, sum[1] * PERIOD / 1000, INT64_MAX);
     if (ratio_percent > 100) quota = between(LEAST_QUOTA, (quota * 100 + ratio_percent - 1) / ratio_percent, INT64_MAX);
   }

@@ -77,6 +77,7 @@ impl Hook for Batch {
         d.resources.cpu_shares = Some((requests.0 * 1024 / 1000).clamp(MIN_SHARES, MAX_SHARES));
         let mut quota = UNLIMITED;
         if !limits.1 && self.cfs_quota {
+            d.resources.cfs_period_us = Some(PERIOD); // The kubelet's may be another.
             quota = (limits.0 * PERIOD / 1000).max(MIN_QUOTA);
             if self.ratio_percent > 100 {
                 quota = ((quota * 100 + self.ratio_percent - 1) / self.ratio_percent).max(MIN_QUOTA);

@@ -61,6 +61,7 @@ class Batch {
     d.setCpuShares(min<i64>(max<i64>(sums[0].total * 1024 / 1000, 2), 262144));
     let quota = UNLIMITED;
     if (!sums[1].unlimited && this.cfsQuota) {
+      d.setCfsPeriod(PERIOD); // The kubelet's may be another.
       quota = max(sums[1].total * PERIOD / 1000, LEAST_QUOTA);
       if (this.ratioPercent > 100) quota = max((quota * 100 + this.ratioPercent - 1) / this.ratioPercent, LEAST_QUOTA);
     }

@@ -1,0 +1,126 @@
+package standalone
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+)
+
+// Restorable are the fields that can be given back: those that the kubelet asks for, and
+// those that the kernel has a default of. The OOM score, the groups of core scheduling and
+// resctrl, and unified files stay as they are.
+const Restorable = askedFields | hookmsg.FieldCPUIdle | hookmsg.FieldCPUBvt | hookmsg.FieldCPUBurst | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
+	hookmsg.FieldMemoryHigh | hookmsg.FieldMemoryLow | hookmsg.FieldMemoryMin | hookmsg.FieldNetClsClassID
+
+const askedFields = limitFields | hookmsg.FieldCPUShares | hookmsg.FieldMemoryLimit
+
+// undecided returns the values that fields have without a decision: those that the kubelet
+// asks for, or those of a new cgroup. Fields of which neither is known are left out.
+func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fields) *hookmsg.Resources {
+	const none = -1
+	r := &hookmsg.Resources{
+		CPUIdle: new(int64), CPUBvt: new(int64), CPUBurstUS: new(int64), MemoryMinBytes: new(int64), MemoryLowBytes: new(int64), MemoryHighBytes: new(int64(none)),
+		NetClsClassID: new(int64), CPUSetCPUs: new(string), CPUSetMems: new(string),
+	}
+	if asked.Fields() != 0 {
+		r.CPUShares, r.CFSPeriodUS = asked.CPUShares, asked.CFSPeriodUS
+		r.CFSQuotaUS, r.MemoryLimitBytes = new(int64(none)), new(int64(none))
+		if asked.CFSQuotaUS != nil {
+			r.CFSQuotaUS = asked.CFSQuotaUS
+		}
+		if asked.MemoryLimitBytes != nil {
+			r.MemoryLimitBytes = asked.MemoryLimitBytes
+		}
+	}
+	if level == hookmsg.LevelQOS {
+		fields &^= hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems // Those of all below.
+	}
+	return r.Select(fields)
+}
+
+// giveBack writes the resources of targets that are not decided on any more. A cgroup that
+// is gone, or has no such file, is no error.
+func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]cgroup.Change, error) {
+	if r.cfg.Enforcer.DryRun() {
+		changes, err := r.cfg.Enforcer.Applier().DryRun(ctx, targets...)
+		return changes, restoreError(err)
+	}
+	changes, err := r.cfg.Enforcer.Applier().Apply(ctx, targets...)
+	if len(changes) != 0 && ctx.Err() == nil {
+		// On cgroup v1 a list takes the parent's, which may have changed now.
+		var more []cgroup.Change
+		more, err = r.cfg.Enforcer.Applier().Apply(ctx, targets...)
+		changes = append(changes, more...)
+	}
+	for _, c := range changes {
+		r.cfg.Logger.Info("gave back what is not decided any more", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+	}
+	return changes, restoreError(err)
+}
+
+// restoreError leaves the errors out that are none of a restoration.
+func restoreError(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	return errors.Join(slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(err error) bool {
+		cause := cgroup.CauseOf(err)
+		return cause == "unsupported" || cause == "gone"
+	})...)
+}
+
+// Restore gives fields of all that runs back: it writes what the kubelet asks for, and the
+// kernel's defaults, without asking any plugin. Do it after the plugins or the program have
+// been removed from the node; while Run is running, it puts its decisions back.
+//
+// Only [Restorable] fields are given back, and only of cgroups that the Discovery lists. A
+// quota of none stays: a kubelet whose CPU manager is static has asked for it as well. A
+// file that the kernel does not have is no error.
+func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields) ([]cgroup.Change, error) {
+	pods, err := r.cfg.Discovery.Pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var targets []cgroup.Target
+	var errs []error
+	restore := func(path, podUID string, asked *hookmsg.Resources, level hookmsg.Level, derived bool) {
+		if derived {
+			asked = inForce(asked, r.cfg.Enforcer.Applier().Limits(path))
+		}
+		targets = append(targets, cgroup.Target{Cgroup: path, PodUID: podUID, Level: level, Resources: undecided(asked, level, fields)})
+	}
+	for i := range pods {
+		p := &pods[i]
+		path := p.Cgroup
+		if path == "" {
+			path = r.cfg.Layout.Pod(p.QOSClass, p.UID)
+		}
+		if _, err := r.cfg.Layout.CheckPod(p.meta(), path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		restore(path, p.UID, p.Resources, hookmsg.LevelPod, p.Derived)
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			container := c.Cgroup
+			if container == "" {
+				container = r.cfg.Layout.Container(path, c.ID)
+			}
+			if err := r.cfg.Layout.CheckContainer(p.meta(), path, c.meta(), container); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			restore(container, p.UID, c.Resources, hookmsg.LevelContainer, p.Derived)
+		}
+	}
+	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
+		restore(r.cfg.Layout.QOS(class), "", nil, hookmsg.LevelQOS, false)
+	}
+	changes, err := r.giveBack(ctx, targets)
+	return changes, errors.Join(append(errs, err)...)
+}
