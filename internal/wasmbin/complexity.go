@@ -78,11 +78,11 @@ func (w weight) and(other weight) weight {
 // What the compiler allocates in bytes, which is more than it has at a time: no estimate says
 // when Go's garbage collector runs. TestComplexityOfFamilies compares their sum.
 const (
-	bytesBlock    = 3_000
+	bytesBlock    = 3_200
 	bytesLive     = 30  // A value that is live in a block.
 	bytesKnown    = 48  // An address in a block whose accesses before have made sure that it lies in the memory.
-	bytesMeeting  = 480 // A local that is read after ways met, for each such place.
-	bytesEdge     = 250 // The same, for each of these ways.
+	bytesMeeting  = 250 // A local that is read after ways met, for each such place.
+	bytesEdge     = 400 // The same, for each of these ways.
 	bytesCheck    = 150 // The same, if none of these ways sets it.
 	bytesReload   = 290 // A global that can change, for each call.
 	bytesPassed   = 160 // A value that a branch passes.
@@ -243,10 +243,12 @@ func (c *complexity) close(l *label) {
 	case l.branches == 1:
 		c.depth, c.chain = l.least+1, l.ways
 	default:
+		c.merge()
 		c.depth, c.chain = l.least+1, 0
 		c.ways += l.ways
 		c.edges += l.branches
 	}
+	c.straight++
 }
 
 // merge notes a place where ways meet.
@@ -466,7 +468,7 @@ func looksUp(op int) bool {
 
 const (
 	memoryNone   = 50 // Locals, drop, nop, end: what only moves values of the compiler.
-	memoryOther  = 600
+	memoryOther  = 850
 	memoryKnown  = 1_300 // Loads and stores whose address is known to lie in the memory.
 	memoryCall   = 2_000 // Calls, ref.func.
 	memoryAccess = 5_000 // Loads, stores, accesses of tables.

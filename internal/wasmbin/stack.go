@@ -292,10 +292,7 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			height = top.below + top.params
 			x.block(weightElse, height)
 		case OpEnd:
-			switch {
-			case !top.loop:
-				x.merge()
-			case top.branches > 0:
+			if top.loop && top.branches > 0 {
 				x.again(&top.label, top.below+top.params)
 				reload(1)
 			}
