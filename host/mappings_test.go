@@ -17,7 +17,7 @@ func TestMappingsAreTakenFromWhatIsLeft(t *testing.T) {
 		refused     bool
 	}{
 		{"a new process", 100, 426, 53, false},
-		{"a process that has a third", most / 3, 426, 26, false},
+		{"a process that has a third", most / 3, 426, 6, false},
 		{"a process that has half", most / 2, 0, 0, false},
 		{"a process that has all but the reserve", most - most/8, 0, 0, true},
 	} {
