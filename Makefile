@@ -147,6 +147,7 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 	done
 
 .PHONY: nightly
-nightly: fuzz ## Run the fuzz targets, libFuzzer for 10 minutes, and 100,000 rewritten modules, which needs wasm-opt.
+nightly: fuzz ## Run the fuzz targets, libFuzzer for 10 minutes, large modules for the estimate of the compiler's memory, and 100,000 rewritten modules, which needs wasm-opt.
 	KUBEWASM_LANGUAGES=1 KUBEWASM_FUZZTIME=600 go test ./guest/c -timeout 30m -run TestReadersUnderLibFuzzer
+	go test ./internal/wasmbin -run TestComplexityOfFamilies -timeout 1h -v -families 3
 	go test ./internal/wasmbin -run TestDifferential -timeout 5h -v -differential 100000 -differential.seed $$(date +%Y%m%d000000)

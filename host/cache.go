@@ -34,6 +34,8 @@ const defaultCacheBytes = 1 << 30
 type moduleCache struct {
 	dir string // Empty without a cache.
 	max int64
+	// copies is RuntimeConfig.CacheCopy.
+	copies bool
 }
 
 // modulesDir is the directory of the files within that of RuntimeConfig.CacheDir.
@@ -41,7 +43,7 @@ const modulesDir = "kubewasm-modules"
 
 // newModuleCache makes the directory of the cache, unless it is there.
 func newModuleCache(dir string, max int64) (moduleCache, error) {
-	c := moduleCache{filepath.Join(dir, modulesDir), max}
+	c := moduleCache{dir: filepath.Join(dir, modulesDir), max: max}
 	for _, dir := range []string{dir, c.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return c, fmt.Errorf("make compilation cache: %w", err)

@@ -168,6 +168,9 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 	}
 	defer func() { <-c.owner.compiling }()
 	c.begun.Store(true)
+	if c.err = c.owner.mappings.take(moduleMappings); c.err != nil {
+		return
+	}
 	// wazero checks the module that it reads, but a panic in it must not end the
 	// process.
 	defer func() {
@@ -182,7 +185,9 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 	cache := c.owner.shared
 	if c.owner.modules.dir != "" {
 		c.cache, c.files = newEngineCache()
-		cache = c.cache
+		if cache = c.cache; c.files != nil {
+			c.files.copies = c.owner.modules.copies
+		}
 	}
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
 		WithCompilationCache(cache).
@@ -338,26 +343,20 @@ func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (
 	return nil
 }
 
-// A mapping of machine code is one for each pieceBytes, and the mappings of all modules are at
-// most a third of the 65,530 that a process has by default. Later modules have one each.
-const maxPieces = 65_530 / 3
-
-var (
-	// pieceBytes is 24 KB, or what whole pages have at least.
-	pieceBytes = roundUp(24<<10, os.Getpagesize())
-	// pieces counts those mappings.
-	pieces atomic.Int64
-)
+// pieceBytes is the least that a piece of machine code has: 24 KB, or what whole pages have at
+// least.
+var pieceBytes = roundUp(24<<10, os.Getpagesize())
 
 // roundUp returns the multiple of unit that is n or the next larger number.
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// split splits the mapping of the machine code, if there may be so many.
+// split splits the mapping of the machine code into as many pieces as the process has mappings
+// for.
 func (c *compiled) split() {
-	n := int64(len(c.code) / pieceBytes)
-	if pieces.Add(n) > maxPieces || !splitMapping(c.code) {
-		pieces.Add(-n)
-		return
+	piece, n := c.owner.mappings.split(len(c.code))
+	if n > 0 && !splitMapping(c.code, piece) {
+		c.owner.mappings.join(n)
+		n = 0
 	}
 	c.pieces = n
 }
@@ -397,7 +396,7 @@ func (c *compiled) free() {
 	}
 	if c.pieces != 0 {
 		joinMapping(c.code) // It stays until wazero's finalizer unmaps it.
-		pieces.Add(-c.pieces)
+		c.owner.mappings.join(c.pieces)
 	}
 	// Only open files can cause an error, and a guest has none.
 	_ = c.wasm.Close(context.Background())

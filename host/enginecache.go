@@ -28,6 +28,8 @@ type engineCache struct {
 	added []byte
 	// reader is the last one that Get has returned.
 	reader *codeReader
+	// copies is set if machine code is not mapped.
+	copies bool
 }
 
 // engineKey is wazero's name of the machine code for a module. The features of the processor that
@@ -66,7 +68,7 @@ func (e *engineCache) Get(key engineKey) (content io.ReadCloser, ok bool, err er
 	if err != nil {
 		return nil, false, err
 	}
-	e.reader = &codeReader{cachedModule: m, before: slices.Concat(header, m.code.before), after: m.code.after}
+	e.reader = &codeReader{cachedModule: m, copies: e.copies, before: slices.Concat(header, m.code.before), after: m.code.after}
 	return e.reader, true, nil
 }
 
@@ -141,6 +143,7 @@ func parseSerialized(b []byte) (s serialized, ok bool) {
 type codeReader struct {
 	*cachedModule
 	before, after []byte
+	copies        bool
 	// done is how much of the machine code was read. memory is where wazero has it, if it was
 	// read or mapped at once.
 	done   int
@@ -158,8 +161,10 @@ func (r *codeReader) Read(p []byte) (n int, err error) {
 	case r.done < r.codeSize:
 		if r.done == 0 && len(p) == r.codeSize {
 			r.memory = p
-			if r.mapped, err = mapCode(p, r.file, r.codeAt); err != nil {
-				return 0, err
+			if !r.copies {
+				if r.mapped, err = mapCode(p, r.file, r.codeAt); err != nil {
+					return 0, err
+				}
 			}
 			if r.mapped {
 				r.done = len(p)

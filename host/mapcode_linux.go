@@ -32,13 +32,13 @@ func mapCode(code []byte, file *os.File, at int64) (mapped bool, err error) {
 // unmapCode gives back the memory for machine code.
 func unmapCode(code []byte) { _ = unix.Munmap(code) }
 
-// splitMapping makes a mapping of a file one for each pieceBytes: the kernel does not merge
+// splitMapping makes a mapping of a file one for each piece of it, of so many bytes: the kernel does not merge
 // those of which only one is in a core dump. A page fault maps up to 64 KiB around it, but
 // nothing of another mapping. It reports whether it could, and takes them back if not: a process
 // that has no mappings left ends when Go's heap needs one.
-func splitMapping(mapped []byte) bool {
-	for at := pieceBytes; at < len(mapped); at += 2 * pieceBytes {
-		if unix.Madvise(mapped[at:min(at+pieceBytes, len(mapped))], unix.MADV_DONTDUMP) != nil {
+func splitMapping(mapped []byte, piece int) bool {
+	for at := piece; at < len(mapped); at += 2 * piece {
+		if unix.Madvise(mapped[at:min(at+piece, len(mapped))], unix.MADV_DONTDUMP) != nil {
 			joinMapping(mapped)
 			return false
 		}

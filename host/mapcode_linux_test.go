@@ -205,7 +205,7 @@ func TestSplitLeavesMappings(t *testing.T) {
 	needsMadvise(t)
 	code, file := mapFile(t, parts*pieceBytes)
 	count := func() int { return mappingsOf(t, file) }
-	if !splitMapping(code) || count() != parts {
+	if !splitMapping(code, pieceBytes) || count() != parts {
 		t.Fatalf("%d mappings, want %d", count(), parts)
 	}
 	if joinMapping(code); count() != 1 {
@@ -235,7 +235,7 @@ func TestSplitLeavesMappings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if splitMapping(code) {
+	if splitMapping(code, pieceBytes) {
 		t.Error("the mapping was split")
 	}
 	if got := count(); got > 2 { // The kernel leaves the place where it has failed.

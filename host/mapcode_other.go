@@ -16,6 +16,6 @@ func mappable(string) error { return errors.ErrUnsupported }
 
 func dropPages([]byte) {}
 
-func splitMapping([]byte) bool { return false }
+func splitMapping([]byte, int) bool { return false }
 
 func joinMapping([]byte) {}

@@ -28,6 +28,9 @@ func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 // one. Every failure must occur here: wazero panics when an allocator returns
 // nothing.
 func (v *version) newMemory() (*snapmem.Memory, error) {
+	if err := v.plugin.runtime.mappings.take(instanceMappings); err != nil {
+		return nil, fmt.Errorf("plugin %q: instantiate: %w", v.plugin.cfg.Name, err)
+	}
 	least, most := uint64(v.compiled.info.Memory.Min)*pageSize, v.limits.MemoryBytes/pageSize*pageSize
 	if m := v.compiled.info.Memory; m.HasMax {
 		most = min(most, uint64(m.Max)*pageSize)

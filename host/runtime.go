@@ -28,6 +28,8 @@ type Runtime struct {
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
 	goPass bool
 	memory snapmem.Allocator
+	// mappings are those of the process.
+	mappings *mappings
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 
@@ -60,6 +62,16 @@ type RuntimeConfig struct {
 	// used for the longest time are removed when a module was compiled. A Go guest takes
 	// about 10 MB. 0 means 1 GiB.
 	CacheBytes int64
+	// CacheCopy copies machine code from the files of CacheDir into memory instead of mapping
+	// it. What is overwritten in place in a file that is mapped, by a restore or by a damaged
+	// disk, is what the process executes next: it crashes, and a process with privileges may
+	// do worse. A Go guest takes about 10 MB of memory more than mapped, whose pages are
+	// resident only as far as they run.
+	CacheCopy bool
+	// CacheError, unless it is nil, is called with why CacheDir cannot be used, and the Runtime
+	// has no cache then: a program starts, and compiles its modules each time. If it is nil,
+	// [NewRuntime] fails.
+	CacheError func(error)
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
 	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
 	// an instance that does not fit is an [ErrMemory] unless the plugin has others to wait
@@ -111,6 +123,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
 		engine:    wazero.NewRuntimeConfig(),
 		goPass:    !cfg.DisableGoPass,
+		mappings:  processMappings(),
 	}
 	if rt.idleAfter = cmp.Or(cfg.IdleAfter, defaultIdleAfter); rt.idleAfter < 0 {
 		rt.idleAfter = math.MaxInt64
@@ -122,7 +135,13 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		return nil, fmt.Errorf("make runtime: CacheBytes is %d, less than 0", cfg.CacheBytes)
 	}
 	if cfg.CacheDir != "" {
-		if rt.modules, err = newModuleCache(cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)); err != nil {
+		switch rt.modules, err = newModuleCache(cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)); {
+		case err == nil:
+			rt.modules.copies = cfg.CacheCopy
+		case cfg.CacheError != nil:
+			rt.modules = moduleCache{}
+			cfg.CacheError(err)
+		default:
 			return nil, err
 		}
 	}
@@ -137,7 +156,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, goPass: rt.goPass, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, goPass: rt.goPass, mappings: rt.mappings, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 

@@ -37,6 +37,10 @@ type Auditor struct {
 	last    atomic.Pointer[Result]
 }
 
+// ErrState is the error of [New] if Config.StateFile cannot be used. Without it a run asks
+// everything.
+var ErrState = errors.New("the state of audits cannot be used")
+
 // Config says what an Auditor has.
 type Config struct {
 	// Engine has the policies. Required.
@@ -104,7 +108,7 @@ func New(cfg Config) (*Auditor, error) {
 	if cfg.StateFile != "" && len(errs) == 0 {
 		s, j, lost, err := openState(cfg.StateFile)
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("%w: %w", ErrState, err))
 		} else if a.state, a.journal = s, j; lost > 0 {
 			a.log(slog.LevelWarn, "the end of the state of the last audit is lost", "file", cfg.StateFile, "bytes", lost)
 		}

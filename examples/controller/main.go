@@ -70,7 +70,10 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	}
 	// A policy takes three requests in each of its intervals.
 	config.QPS, config.Burst = 100, 200
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir})
+	rt, err := host.NewRuntime(host.RuntimeConfig{
+		CacheDir:   o.cacheDir,
+		CacheError: func(err error) { logger.Error("the controller runs without its cache", "err", err) },
+	})
 	if err != nil {
 		return err
 	}

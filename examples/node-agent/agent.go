@@ -79,7 +79,12 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
 		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook: there is nothing to do")
 	}
-	if a.runtime, err = host.NewRuntime(host.RuntimeConfig{CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes}); err != nil {
+	// The agent is root on its node: it executes no page of a file that changes under it.
+	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
+		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true,
+		CacheError: func(err error) { logger.Error("the agent runs without its cache", slog.Any("err", err)) },
+	})
+	if err != nil {
 		return nil, err
 	}
 	guests, decisions := hostmetrics.New(a.runtime), hookmetrics.New(&a.state)

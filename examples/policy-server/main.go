@@ -86,7 +86,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	if err := errors.Join(guestsErr, modulesErr, checkPolicies(o.policies)); err != nil {
 		return err
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(o.downloadDir, "compiled"), MemoryBytes: o.memoryBytes})
+	rt, err := host.NewRuntime(host.RuntimeConfig{
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), MemoryBytes: o.memoryBytes,
+		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
+	})
 	if err != nil {
 		return err
 	}
@@ -95,7 +98,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	hostname := getenv("HOSTNAME")
 	calls, registry := hostmetrics.New(rt), prometheus.NewRegistry()
 	registry.MustRegister(calls, ocimetrics.New(modules.client), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	telemetry, err := newTelemetry(ctx, o, registry, calls, hostname)
+	telemetry, err := newTelemetry(ctx, o, registry, calls, hostname, logger)
 	if err != nil {
 		return err
 	}

@@ -46,12 +46,13 @@ var _ policyserver.Observer = (*telemetry)(nil)
 const serviceName = "kubewarden-policy-server"
 
 // newTelemetry returns a telemetry whose metrics registry has, and which sends them and spans
-// if the settings say so.
-func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry, guests *hostmetrics.Collector, hostname string) (*telemetry, error) {
+// if the settings say so. What cannot be sent is logged, and keeps no policy from being asked.
+func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry, guests *hostmetrics.Collector, hostname string, logger *slog.Logger) (*telemetry, error) {
 	t := &telemetry{guests: guests, host: hostname, free: time.AfterFunc(freeDelay, debug.FreeOSMemory)}
 	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", serviceName)), resource.Environment())
 	if err != nil {
-		return nil, fmt.Errorf("telemetry: %w", err)
+		logger.Error("telemetry lacks the attributes of the environment", "err", err)
+		about = resource.NewSchemaless(attribute.String("service.name", serviceName))
 	}
 	local, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
 	if err != nil {
@@ -59,11 +60,11 @@ func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry
 	}
 	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithReader(local)}
 	if o.metrics {
-		exporter, err := otlpmetricgrpc.New(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("telemetry: %w", err)
+		if exporter, err := otlpmetricgrpc.New(ctx); err != nil {
+			logger.Error("metrics are not sent", "err", err)
+		} else {
+			options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
 		}
-		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
 	}
 	provider := sdkmetric.NewMeterProvider(options...)
 	t.shutdown = append(t.shutdown, provider.Shutdown)
@@ -76,13 +77,13 @@ func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	if o.logFormat == "otlp" {
-		exporter, err := otlptracegrpc.New(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("telemetry: %w", err)
+		if exporter, err := otlptracegrpc.New(ctx); err != nil {
+			logger.Error("spans are not sent", "err", err)
+		} else {
+			provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(exporter))
+			t.shutdown = append(t.shutdown, provider.Shutdown)
+			t.tracer = provider.Tracer(serviceName)
 		}
-		provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(exporter))
-		t.shutdown = append(t.shutdown, provider.Shutdown)
-		t.tracer = provider.Tracer(serviceName)
 	}
 	return t, nil
 }

@@ -46,8 +46,12 @@ func run() (int, error) {
 	if dir, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(dir, "kubewasm", "compiled")
 	}
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	// The chart has a volume of 512 MiB for it.
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache, CacheBytes: 384 << 20})
+	rt, err := host.NewRuntime(host.RuntimeConfig{
+		CacheDir: cache, CacheBytes: 384 << 20,
+		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
+	})
 	if err != nil {
 		return 1, err
 	}
@@ -56,7 +60,6 @@ func run() (int, error) {
 	// Served with the scheduler's own metrics.
 	metrics := hostmetrics.New(rt)
 	legacyregistry.RawMustRegister(metrics)
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 
 	registries, err := oci.ReadConfig(os.Getenv("KUBEWASM_REGISTRIES"))
 	if err != nil {

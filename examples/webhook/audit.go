@@ -64,6 +64,8 @@ func (o *auditOptions) check() error {
 // auditing audits at times.
 type auditing struct {
 	*auditOptions
+	config   *rest.Config
+	engine   *admission.Engine
 	auditor  *audit.Auditor
 	reporter *audit.Reporter
 	metrics  *auditmetrics.Metrics
@@ -74,33 +76,41 @@ type auditing struct {
 }
 
 // newAuditing returns what audits the cluster of config by the policies of engine.
-func newAuditing(ctx context.Context, o *auditOptions, config *rest.Config, engine *admission.Engine, ready func() error, logger *slog.Logger) (*auditing, error) {
-	if config == nil {
-		return nil, errors.New("-audit-interval needs a cluster: -kubeconfig, outside of one")
-	}
+func newAuditing(o *auditOptions, config *rest.Config, engine *admission.Engine, ready func() error, logger *slog.Logger) *auditing {
 	config = rest.CopyConfig(config)
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(o.qps), max(1, int(2*o.qps)))
-	a := &auditing{auditOptions: o, metrics: auditmetrics.New(), ready: ready, logger: logger}
-	var err error
-	if a.client, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	return &auditing{auditOptions: o, config: config, engine: engine, metrics: auditmetrics.New(), ready: ready, logger: logger}
+}
+
+// begin makes what audits need of the cluster and of their file.
+func (a *auditing) begin(ctx context.Context) (err error) {
+	if a.client, err = kubernetes.NewForConfig(a.config); err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
 	}
-	if o.withReports {
+	if a.withReports {
 		reports := audit.ReportConfig{}
-		if o.ownerRole != "" {
-			role, err := a.client.RbacV1().ClusterRoles().Get(ctx, o.ownerRole, metav1.GetOptions{})
+		if a.ownerRole != "" {
+			role, err := a.client.RbacV1().ClusterRoles().Get(ctx, a.ownerRole, metav1.GetOptions{})
 			if err != nil {
-				return nil, fmt.Errorf("get the owner of reports: %w", err)
+				return fmt.Errorf("get the owner of reports: %w", err)
 			}
 			reports.Owner = &metav1.OwnerReference{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: role.Name, UID: role.UID}
 		}
-		if a.reporter, err = audit.NewReporter(config, reports); err != nil {
-			return nil, err
+		if a.reporter, err = audit.NewReporter(a.config, reports); err != nil {
+			return err
 		}
 	}
-	a.auditor, err = audit.New(audit.Config{Engine: engine, Client: config, SkipNamespaces: o.skip, StateFile: o.state, Logger: logger})
-	return a, err
+	cfg := audit.Config{Engine: a.engine, Client: a.config, SkipNamespaces: a.skip, StateFile: a.state, Logger: a.logger}
+	if a.auditor, err = audit.New(cfg); errors.Is(err, audit.ErrState) {
+		a.logger.Error("audits keep no state: each asks everything after a restart", "err", err)
+		cfg.StateFile = ""
+		a.auditor, err = audit.New(cfg)
+	}
+	return err
 }
+
+// retryBegin is how long audits that cannot begin wait before they try again.
+const retryBegin = 30 * time.Second
 
 // The times of the Lease are those of Kubernetes' own components.
 const (
@@ -109,8 +119,21 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// run audits until ctx ends: whenever this server holds the Lease, if there is one.
+// run audits until ctx ends: whenever this server holds the Lease, if there is one. Whatever
+// keeps audits from beginning is tried again, and keeps no request from being answered.
 func (a *auditing) run(ctx context.Context) {
+	for {
+		err := a.begin(ctx)
+		if err == nil {
+			break
+		}
+		a.logger.Error("audits cannot begin", "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryBegin):
+		}
+	}
 	defer func() {
 		if err := a.auditor.Close(); err != nil {
 			a.logger.Error("end of audits", "err", err)

@@ -61,6 +61,7 @@ type options struct {
 	tokens                                        tokenOptions
 	audits                                        auditOptions
 	memoryBytes                                   uint64
+	cacheCopy                                     bool
 	bodyBytes, cacheBytes                         int64
 	answers                                       capabilities.Bounds
 	interval                                      time.Duration
@@ -80,6 +81,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
+	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "copy machine code from that directory into memory instead of mapping its files, which nothing may overwrite in place")
 	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "the most `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
 	flags.Func("api-clients", "`names` of client certificates for the management API, with commas; needs -client-ca. Without these or a token there is no such API", func(names string) error {
@@ -126,7 +128,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, MemoryBytes: o.memoryBytes})
+	rt, err := host.NewRuntime(host.RuntimeConfig{
+		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
+	})
 	if err != nil {
 		return err
 	}
@@ -192,10 +197,10 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	if o.audits.interval != 0 {
-		audits, err := newAuditing(ctx, &o.audits, cluster, engine, manager.Ready, logger)
-		if err != nil {
-			return err
+		if cluster == nil {
+			return errors.New("-audit-interval needs a cluster: -kubeconfig, outside of one")
 		}
+		audits := newAuditing(&o.audits, cluster, engine, manager.Ready, logger)
 		registry.MustRegister(audits.metrics)
 		auditing, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})

@@ -313,12 +313,14 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	describeState(ch)
 	describeRecordings(ch)
+	describeMappings(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	open := collectState(ch, c.runtime.Plugins())
 	collectRecordings(ch, c.runtime)
+	collectMappings(ch, c.runtime)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeClosed(open)

@@ -33,6 +33,11 @@
 //	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
 //
+// What the process has, where the system limits it:
+//
+//	kubewasm_memory_mappings                                          memory mappings
+//	kubewasm_memory_mappings_limit                                    how many there may be
+//
 // The result of a call is one of
 //
 //	ok        the guest returned, whatever its answer

@@ -306,6 +306,9 @@ func (s *Shadow) change(cfg *host.Config) {
 	if len(s.cfg.GuestConfig) != 0 {
 		cfg.GuestConfig = s.cfg.GuestConfig
 	}
+	// How long a module may take to compile is allowed for that one: the candidate has what is
+	// configured, and more only with a digest of its own.
+	limits.Compile = cfg.Limits.Compile
 	cfg.Limits = limits
 	cfg.Limits.Instances = 1
 	// A call takes longer by as much as the candidate's share is smaller.

@@ -25,32 +25,68 @@ const (
 	// by another estimate. It keeps all that it knows of a function until that is
 	// compiled. The worst of a Go guest of 18 MB takes a quarter.
 	maxFunctionMemory = 400 << 20
-
-	// The weights of what branches: about how many blocks the compiler makes of it.
-	weightLoop   = 10 // With the check of the fuel at its head.
-	weightIf     = 4
-	weightElse   = 2
-	weightTrap   = 6  // unreachable: a way out of its own
-	weightBulk   = 16 // With the check of the fuel after it.
-	weightPieces = 26 // The same, and the choice whether to do it in pieces.
-	weightCall   = 12 // One that is charged for the stack.
-	weightBranch = 4  // A conditional one; its other way goes on in a block of its own.
-	weightLeave  = 2  // br, return
-	weightBlock  = 2
-	weightTarget = 1 // of br_table
+	// littleHeld is how many bytes a function may leave behind that do not count: the
+	// compiler keeps the lists of a function for the next one, and makes them longer, so all
+	// that count have maxFunctionMemory together.
+	littleHeld = 2 << 20
 
 	// What a value costs that is one of several where ways meet, what it costs
 	// for each other such value, and what it costs to be carried by a br_table,
 	// which has a block for each target then.
 	costMeeting   = 500
 	costMeetings  = 2
+	costCheck     = 100 // The same where a check of the rewriter ends.
 	costStep      = 2   // A block on the way from a branch to the entry, twice.
 	costLook      = 10  // A block on the way from the use of a value to its definition.
 	costLive      = 400 // A value that is live across a call.
 	costCarried   = 5_000
 	costPassed    = 200    // A parameter or result of a function, a call or a block.
+	costReload    = 300    // A global that can change, for each call.
 	costTrapping  = 20_000 // A division, a conversion or an access of a table that can trap.
 	maxComplexity = 1 << 60
+)
+
+// weight is how many blocks the compiler makes of an instruction that branches, with the
+// checks that the rewriter adds to it: for the estimate of the time, and for that of the
+// memory, where as many values as are live are kept for each.
+type weight struct{ steps, blocks uint64 }
+
+var (
+	weightLoop   = weight{10, 2}
+	weightTurn   = weight{0, 7} // The check of the fuel at the head of a loop that something branches to.
+	weightIf     = weight{4, 3}
+	weightElse   = weight{2, 1}
+	weightTrap   = weight{6, 1}   // unreachable: a way out of its own
+	weightBulk   = weight{16, 9}  // With the check of the fuel after it.
+	weightPieces = weight{26, 15} // The same, and the choice whether to do it in pieces.
+	weightCall   = weight{12, 4}  // One that is charged for the stack.
+	weightBranch = weight{4, 2}   // A conditional one; its other way goes on in a block of its own.
+	weightLeave  = weight{2, 1}   // br, return
+	weightBlock  = weight{2, 1}
+	weightTarget = weight{1, 1} // of br_table
+	weightTry    = weight{4, 9}
+)
+
+// times returns the weight of n such instructions.
+func (w weight) times(n int) weight { return weight{w.steps * uint64(n), w.blocks * uint64(n)} }
+
+// and returns the sum of two weights.
+func (w weight) and(other weight) weight {
+	return weight{w.steps + other.steps, w.blocks + other.blocks}
+}
+
+// What the compiler allocates in bytes, which is more than it has at a time: no estimate says
+// when Go's garbage collector runs. TestComplexityOfFamilies compares their sum.
+const (
+	bytesBlock    = 3_200
+	bytesLive     = 30  // A value that is live in a block.
+	bytesKnown    = 48  // An address in a block whose accesses before have made sure that it lies in the memory.
+	bytesMeeting  = 250 // A local that is read after ways met, for each such place.
+	bytesEdge     = 400 // The same, for each of these ways.
+	bytesCheck    = 150 // The same, if none of these ways sets it.
+	bytesReload   = 290 // A global that can change, for each call.
+	bytesPassed   = 160 // A value that a branch passes.
+	bytesArgument = 600 // A parameter or a result of a call.
 )
 
 // complexity collects what one function takes.
@@ -61,11 +97,19 @@ type complexity struct {
 	carried  uint64
 	passed   uint64
 	merges   uint64 // where ways meet
+	edges    uint64 // ways that meet there
+	checks   uint64 // where ways meet that set nothing
 	meeting  uint64 // locals that are read after such a place
 	calls    uint64
 	across   uint64 // locals that are read after a call
 	below    uint64 // operands below calls, added up
-	memory   uint64 // bytes that the compiler needs
+	memory   uint64 // bytes that the compiler needs for instructions
+	blocks   uint64
+	live     uint64 // operands at the begin of each block, added up
+	known    uint64 // addresses that are known to lie in the memory, here at most
+	knowns   uint64 // the same at the begin of each block, added up
+	reads    uint64 // locals and globals that are read
+	reloads  uint64 // globals that are read again after calls
 	trapping uint64 // rare instructions that are slow to compile since they can trap
 
 	// Of the place that is looked at: depth is the weight of the blocks that
@@ -74,15 +118,17 @@ type complexity struct {
 	depth, chain uint64
 	dead         bool
 
-	epoch  uint32 // counts the places where ways met
-	locals []localState
+	epoch    uint32 // counts the places where ways met
+	straight uint32 // counts the beginnings of straight code, from 1
+	locals   []localState
 }
 
 // localState says when a local was last set, and whether it was counted already.
 type localState struct {
-	epoch       uint32
-	calls       uint64
-	met, across bool
+	epoch             uint32
+	calls             uint64
+	known             uint32 // the straight code in which it was an address
+	met, across, read bool
 }
 
 // begin begins a function with so many locals.
@@ -93,7 +139,7 @@ func (c *complexity) begin(locals int) {
 	}
 	state = state[:locals]
 	clear(state)
-	*c = complexity{locals: state}
+	*c = complexity{locals: state, straight: 1}
 }
 
 // label is where the branches to a block lead: to its end, or to the head of a
@@ -103,16 +149,18 @@ type label struct {
 	dead  bool   // No way leads to the block.
 	chain uint64 // at its begin
 	depth uint64
+	known uint64
 	bare  bool // an if, as long as it has no else
 
 	branches uint64 // How many lead here,
 	ways     uint64 // how long their chains are together,
-	least    uint64 // and the least depth of them.
+	least    uint64 // and the least depth of them,
+	knows    uint64 // and the fewest addresses that are known.
 }
 
 // open begins a block, after the branch that an `if` itself is.
 func (c *complexity) open(loop, conditional bool) label {
-	l := label{loop: loop, bare: conditional, dead: c.dead, depth: c.depth, chain: c.chain, least: math.MaxUint64}
+	l := label{loop: loop, bare: conditional, dead: c.dead, depth: c.depth, chain: c.chain, known: c.known, least: math.MaxUint64, knows: math.MaxUint64}
 	switch {
 	case loop:
 		c.chain = 0
@@ -122,29 +170,58 @@ func (c *complexity) open(loop, conditional bool) label {
 	return l
 }
 
-// block notes blocks of the compiler that go on where the last one ended.
-func (c *complexity) block(weight uint64) {
-	c.steps = min(c.steps+weight*c.depth+weight*weight/2, maxComplexity)
-	c.depth += weight
+// block notes blocks of the compiler that go on where the last one ended, with so many
+// operands.
+func (c *complexity) block(w weight, operands int) {
+	c.steps = min(c.steps+w.steps*c.depth+w.steps*w.steps/2, maxComplexity)
+	c.depth += w.steps
+	c.blocks += w.blocks
+	c.live += w.blocks * uint64(operands)
+	c.knowns += w.blocks * c.known
+}
+
+// again notes the blocks at the head of a loop that something branches to, with so many
+// operands there.
+func (c *complexity) again(l *label, operands int) {
+	c.known -= min(c.known, l.known) // None is known after the check.
+	c.live += weightTurn.blocks * uint64(operands)
+	c.knowns += l.known
+	c.blocks += weightTurn.blocks
+}
+
+// address notes an access of the memory. The compiler notes the address if it is not that of
+// an access before: as far as is seen here, that of the same local in straight code.
+func (c *complexity) address(local int64) {
+	if local >= 0 && local < int64(len(c.locals)) {
+		l := &c.locals[local]
+		if l.known == c.straight {
+			c.memory -= memoryAccess - memoryKnown
+			return
+		}
+		l.known = c.straight
+	}
+	c.known++
 }
 
 // branch notes a way from here to a label.
 func (c *complexity) branch(l *label) {
 	if !c.dead {
-		l.from(c.depth, c.chain)
+		l.from(c.depth, c.chain, c.known)
 	}
 }
 
-func (l *label) from(depth, chain uint64) {
+func (l *label) from(depth, chain, known uint64) {
 	l.branches++
 	l.ways += chain + 1
 	l.least = min(l.least, depth)
+	l.knows = min(l.knows, known)
 }
 
 // otherwise ends the first arm of an if.
 func (c *complexity) otherwise(l *label) {
 	c.branch(l)
-	c.depth, c.chain, c.dead, l.bare = l.depth, l.chain+1, l.dead, false
+	c.depth, c.chain, c.known, c.dead, l.bare = l.depth, l.chain+1, l.known, l.dead, false
+	c.straight++
 }
 
 // close ends a block. What dominates its end dominates each way that leads there,
@@ -152,26 +229,45 @@ func (c *complexity) otherwise(l *label) {
 func (c *complexity) close(l *label) {
 	if l.loop {
 		c.ways += l.ways
+		c.edges += l.branches + 1
 		return
 	}
 	c.branch(l)
 	if l.bare && !l.dead {
-		l.from(l.depth, l.chain)
+		l.from(l.depth, l.chain, 0) // The compiler takes nothing for known in an arm that is not there.
 	}
+	c.known = l.knows
 	switch c.dead = l.branches == 0; {
 	case c.dead:
-		c.depth, c.chain = l.depth, l.chain
+		c.depth, c.chain, c.known = l.depth, l.chain, l.known
 	case l.branches == 1:
 		c.depth, c.chain = l.least+1, l.ways
 	default:
+		c.merge()
 		c.depth, c.chain = l.least+1, 0
 		c.ways += l.ways
+		c.edges += l.branches
 	}
+	c.straight++
 }
 
+// merge notes a place where ways meet.
 func (c *complexity) merge() {
 	c.merges++
 	c.epoch++
+	c.straight++
+}
+
+// check notes the blocks of an instruction to which the rewriter adds so many checks. Ways meet
+// after each, none of which sets a local. The check is an if with one arm, so no address is
+// known after it.
+func (c *complexity) check(w weight, operands int, checks uint64) {
+	c.block(weight{w.steps, 1}, operands)
+	c.known = 0
+	c.block(weight{0, w.blocks - 1}, operands)
+	c.checks += checks
+	c.epoch++
+	c.straight++
 }
 
 // call notes a call with so many operands below its own.
@@ -188,6 +284,10 @@ func (c *complexity) get(local uint32) {
 		return
 	}
 	l := &c.locals[local]
+	if !l.read {
+		l.read = true
+		c.reads++
+	}
 	if !l.met && l.epoch != c.epoch {
 		l.met = true
 		c.meeting++
@@ -200,25 +300,52 @@ func (c *complexity) get(local uint32) {
 
 func (c *complexity) set(local uint32) {
 	if uint64(local) < uint64(len(c.locals)) {
-		c.locals[local].epoch, c.locals[local].calls = c.epoch, c.calls
+		l := &c.locals[local]
+		l.epoch, l.calls, l.known = c.epoch, c.calls, 0
 	}
 }
 
-// total is the estimate for the function.
+// total is the estimate of the time for the function.
 func (c *complexity) total() uint64 {
-	sum := uint64(0)
-	for _, product := range [][3]uint64{
+	return sumOf([][3]uint64{
 		{c.steps, costStep, 1},
 		{c.meeting * c.meeting, c.merges, costMeetings},
 		{c.meeting, c.merges, costMeeting},
+		{c.meeting, c.checks, costCheck},
 		{c.meeting, c.ways, costLook},
 		{c.looks, costLook, 1},
 		{c.across, c.calls, costLive},
 		{c.below, costLive, 1},
 		{c.carried, costCarried, 1},
 		{c.passed, costPassed, 1},
+		{c.reloads, costReload, 1},
 		{c.trapping, costTrapping, 1},
-	} {
+	})
+}
+
+// held is the estimate of the bytes that the compiler keeps of a function for the next one, as
+// many as the two need at most: lists of values.
+func (c *complexity) held() uint64 {
+	return sumOf([][3]uint64{
+		{c.live, bytesLive, 1},
+		{c.blocks, c.reads, bytesLive},
+		{c.knowns, bytesKnown, 1},
+		{c.meeting, c.merges, bytesMeeting},
+		{c.meeting, c.edges, bytesEdge},
+		{c.meeting, c.checks, bytesCheck},
+		{c.reloads, bytesReload, 1},
+		{c.carried + c.passed, bytesPassed, 1},
+	})
+}
+
+// bytes is the estimate of the memory for the function.
+func (c *complexity) bytes() uint64 {
+	return sumOf([][3]uint64{{c.memory, 1, 1}, {c.blocks, bytesBlock, 1}, {c.held(), 1, 1}})
+}
+
+// sumOf adds up products.
+func sumOf(products [][3]uint64) (sum uint64) {
+	for _, product := range products {
 		p := uint64(1)
 		for _, f := range product {
 			if f != 0 && p > maxComplexity/f {
@@ -231,14 +358,34 @@ func (c *complexity) total() uint64 {
 	return min(sum, maxComplexity)
 }
 
-// checkComplexity refuses a module whose functions take too long together; it
-// names the one that takes longest.
+// checkComplexity refuses a module whose functions take too much memory or too long together;
+// it names the one that takes most.
 func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
+	if rw.tooComplex(of) == nil {
+		return nil
+	}
+	// Each call counted as if it were charged for the stack.
+	if err := rw.countCharges(plan, of); err != nil {
+		return err
+	}
+	return rw.tooComplex(of)
+}
+
+// tooComplex returns the error of a module whose functions take too much.
+func (rw *rewriter) tooComplex(of []complexity) error {
+	held := uint64(0)
 	for i := range of {
-		if n := of[i].memory; n > maxFunctionMemory {
-			return fmt.Errorf("%w: function %d would take the compiler about %d MB of memory, possible are %d",
+		if n := of[i].bytes(); n > maxFunctionMemory {
+			return fmt.Errorf("%w: function %d, with the values that are live where it branches, would take the compiler about %d MB of memory, possible are %d",
 				ErrTooComplex, i+int(rw.yield), n>>20, maxFunctionMemory>>20)
 		}
+		if n := of[i].held(); n > littleHeld {
+			held += n
+		}
+	}
+	if held > maxFunctionMemory {
+		return fmt.Errorf("%w: the lists of values that are live in its functions would take the compiler about %d MB of memory together, possible are %d",
+			ErrTooComplex, held>>20, maxFunctionMemory>>20)
 	}
 	size := 0
 	for i := range rw.Codes {
@@ -249,13 +396,6 @@ func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 		limit, function = uint64(t), uint64(t)
 	}
 	sum, worst, at := complexityOf(of)
-	if sum > limit || worst > function {
-		// Each call counted as if it were charged for the stack.
-		if err := rw.countCharges(plan, of); err != nil {
-			return err
-		}
-		sum, worst, at = complexityOf(of)
-	}
 	const what = "%w: beyond what any %s of %d bytes takes, this one would take the compiler about %d ms, possible are %d; function %d, with its branches, the values that they carry and its parameters, takes %d"
 	if sum > limit {
 		return fmt.Errorf(what, ErrTooSlow, "code", size, sum/1_000_000, limit/1_000_000, at+int(rw.yield), worst/1_000_000)
@@ -269,7 +409,7 @@ func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 // countCharges estimates the functions anew, with the calls that are charged
 // instead of all.
 func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
-	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield, charged: make([]uint32, len(rw.Codes))}
+	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(), charged: make([]uint32, len(rw.Codes))}
 	for i := range rw.Codes {
 		if plan.starts[i] == plan.starts[i+1] {
 			continue
@@ -285,14 +425,25 @@ func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
 	return nil
 }
 
-// memoryOf estimates the bytes that the compiler needs for an instruction: what was
-// measured is between half of it and all. What can trap is made of several blocks.
+// mutableGlobals returns how many globals can change, with the fuel and the stack.
+func (rw *rewriter) mutableGlobals() uint64 {
+	n := uint64(2)
+	for i := range rw.spaces[ExternGlobal] {
+		if rw.spaces[ExternGlobal][i].Global.Mutable {
+			n++
+		}
+	}
+	return n
+}
+
+// memoryOf estimates the bytes that the compiler allocates for an instruction, beyond those
+// for blocks and values: what was measured is between half of it and all.
 func memoryOf(op int) uint64 {
 	if op < len(memories) {
 		return uint64(memories[op])
 	}
-	if op>>8 == prefixVec && (op&0xff <= 0x0b || op&0xff >= 0x54 && op&0xff <= 0x5d) {
-		return memoryAccess // The loads and stores.
+	if op>>8 == prefixAtomic && op&0xff != 0x03 || op>>8 == prefixVec && (op&0xff <= 0x0b || op&0xff >= 0x54 && op&0xff <= 0x5d) {
+		return memoryAccess // The loads and stores, which take an address as these do.
 	}
 	return memoryOther
 }
@@ -316,7 +467,9 @@ func looksUp(op int) bool {
 }
 
 const (
-	memoryOther  = 350
+	memoryNone   = 50 // Locals, drop, nop, end: what only moves values of the compiler.
+	memoryOther  = 850
+	memoryKnown  = 1_300 // Loads and stores whose address is known to lie in the memory.
 	memoryCall   = 2_000 // Calls, ref.func.
 	memoryAccess = 5_000 // Loads, stores, accesses of tables.
 	memoryDivide = 5_500
@@ -332,6 +485,7 @@ var memories = func() (t [256]uint16) {
 		first, last byte
 		bytes       uint16
 	}{
+		{OpNop, OpNop, memoryNone}, {OpEnd, OpEnd, memoryNone}, {OpDrop, OpDrop, memoryNone}, {OpLocalGet, OpLocalTee, memoryNone},
 		{0x10, 0x15, memoryCall}, {0xd2, 0xd2, memoryCall},
 		{0x25, 0x26, memoryAccess}, {0x28, 0x3e, memoryAccess},
 		{0x6d, 0x70, memoryDivide}, {0x7f, 0x82, memoryDivide},

@@ -25,7 +25,6 @@ func bombs() map[string]bomb {
 	none, one := types(), types(I32)
 	repeat := func(n int, parts ...any) []byte { return bytes.Repeat(asm(parts...), n) }
 	wide := func(n int) []ValType { return slices.Repeat(types(I64), n) }
-	local := func(op byte, i int) []byte { return appendUvarint([]byte{op}, uint64(i)) }
 	eachLocal := func(n int, f func(i int) []byte) (out []byte) {
 		for i := range n {
 			out = append(out, f(i+1)...)
@@ -62,6 +61,34 @@ func bombs() map[string]bomb {
 			m.fn("", one, one, none, repeat(n, get(0), 0x28, 0, 0), repeat(n, get(0), OpCall, 1, 0x1a), repeat(n-1, OpI32Add))
 			m.fn("", one, one, none, get(0))
 		}, 1_000, 3_000},
+		"operands below branches": {func(m *module, n int) {
+			m.fn("", one, types(I64), types(I64, I64), each(n, distinct), repeat(n/2, OpBlock, 0x40, get(0), OpBrIf, 0, OpEnd), repeat(n-1, OpI64Add))
+		}, 2_000, 5_000},
+		"operands below loops": {func(m *module, n int) {
+			m.fn("", one, types(I64), types(I64, I64), each(n, distinct), repeat(n/10, OpLoop, 0x40, get(0), OpBrIf, 0, OpEnd), repeat(n-1, OpI64Add))
+		}, 3_000, 6_000},
+		"operands in many functions": {func(m *module, n int) {
+			for range n {
+				m.fn("", one, types(I64), types(I64, I64), each(1_000, distinct), repeat(200, OpBlock, 0x40, get(0), OpBrIf, 0, OpEnd), repeat(999, OpI64Add))
+			}
+		}, 15, 40},
+		"addresses before branches": {func(m *module, n int) {
+			memory(m)
+			m.fn("", one, none, none, each(n, func(i int) []byte { return asm(get(0), i32c(int32(i)), OpI32Add, 0x28, 0, 0, 0x1a) }), repeat(n/2, OpBlock, 0x40, get(0), OpBrIf, 0, OpEnd))
+		}, 2_000, 4_000},
+		"globals that calls may change": {func(m *module, n int) {
+			m.Globals = slices.Repeat([]Global{{GlobalType{I64, true}, asm(i64c(0), OpEnd)}}, 1_000)
+			m.fn("", none, none, none, repeat(n, OpCall, 1))
+			m.fn("", none, none, none)
+		}, 500, 1_500},
+		"calls that pass 1,000 on": {func(m *module, n int) {
+			m.fn("", wide(1_000), wide(1_000), none, eachLocal(1_000, func(i int) []byte { return local(OpLocalGet, i-1) }))
+			m.fn("", wide(1_000), wide(1_000), none, eachLocal(1_000, func(i int) []byte { return local(OpLocalGet, i-1) }), repeat(n, OpCall, 0))
+		}, 200, 1_000},
+		"blocks that pass 1,000 on": {func(m *module, n int) {
+			typ := appendVarint(nil, int64(m.typ(wide(1_000), wide(1_000))))
+			m.fn("", append(types(I32), wide(999)...), wide(1_000), types(I64), eachLocal(1_000, func(i int) []byte { return local(OpLocalGet, i) }), repeat(n, OpBlock, typ, get(0), OpBrIf, 0, OpEnd))
+		}, 300, 2_000},
 		"locals that outlive calls": {func(m *module, n int) {
 			m.fn("", one, none, slices.Repeat(one, n), eachLocal(n, func(i int) []byte { return asm(get(0), local(OpLocalSet, i)) }), repeat(n, OpCall, 1), eachLocal(n, func(i int) []byte { return asm(local(OpLocalGet, i), 0x1a) }))
 			m.fn("", none, none, none)

@@ -30,6 +30,7 @@ const (
 	OpLocalTee           = 0x22
 	OpGlobalGet          = 0x23
 	OpGlobalSet          = 0x24
+	OpTableGet           = 0x25
 	OpTableSet           = 0x26
 	OpI32Load            = 0x28
 	OpI64Load            = 0x29

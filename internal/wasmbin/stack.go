@@ -57,7 +57,7 @@ func (rw *rewriter) measure() (*stackPlan, []complexity, error) {
 		imports: rw.yield, taken: make([]uint32, n), starts: make([]uint32, n+1),
 		frames: make([]uint32, n), tails: make([]bool, n),
 	}
-	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield}
+	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals()}
 	complexities := make([]complexity, n)
 	seen := make([]uint32, n) // where in callees, from 1
 	for i := range rw.Codes {
@@ -167,6 +167,8 @@ type surveyor struct {
 	scanner   scanner
 	blocks    []blockHeight
 	callees   []uint32
+	// mutable is how many globals can change, with those that the rewriter adds.
+	mutable uint64
 
 	// imports is how many functions are imported, to which calls are never charged.
 	imports uint32
@@ -231,6 +233,7 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 	}
 	call := func(t FuncType) {
 		x.passed += uint64(len(t.Params) + len(t.Results))
+		x.memory += bytesArgument * uint64(len(t.Params)+len(t.Results))
 		x.call(max(height-len(t.Params), 0))
 		most = max(most, height+len(t.Results)) // What is passed still lies on top.
 		height += len(t.Results) - len(t.Params)
@@ -242,9 +245,15 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 		}
 		return t
 	}
+	reload := func(times int) { x.reloads += m.mutable * uint64(times) }
+	reload(1)               // After the check at the entry.
+	var before [2]operation // The last one, and the one before.
 	for s.next() && len(m.blocks) > 0 {
 		top := &m.blocks[len(m.blocks)-1]
 		x.memory += memoryOf(s.op)
+		if memoryOf(s.op) == memoryAccess && s.op != OpTableGet && s.op != OpTableSet {
+			x.address(addressOf(s.op, before))
+		}
 		if traps(s.op) {
 			x.trapping++
 		}
@@ -256,16 +265,17 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			switch s.op {
 			case OpIf:
 				height--
-				x.block(weightIf)
+				x.block(weightIf, height)
 			case OpLoop:
-				x.block(weightLoop)
+				x.block(weightLoop, height)
 				x.merge()
 			case OpTryTable:
 				branch(s.to...)
-				x.block(weightBranch + weightTarget*uint64(len(s.to)))
+				x.block(weightTry.and(weightTarget.times(len(s.to))), height)
+				reload(1 + len(s.to))
 				x.carried += carry(s.to...)
 			default:
-				x.block(weightBlock)
+				x.block(weightBlock, height)
 			}
 			b := blockHeight{label: x.open(s.op == OpLoop, s.op == OpIf)}
 			if s.block >= 0 {
@@ -279,11 +289,12 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			m.blocks = append(m.blocks, b)
 		case OpElse:
 			x.otherwise(&top.label)
-			x.block(weightElse)
 			height = top.below + top.params
+			x.block(weightElse, height)
 		case OpEnd:
-			if !top.loop {
-				x.merge()
+			if top.loop && top.branches > 0 {
+				x.again(&top.label, top.below+top.params)
+				reload(1)
 			}
 			x.close(&top.label)
 			height = top.below + top.results
@@ -293,26 +304,29 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			if uint64(s.imm) < uint64(len(m.functions)) {
 				t = typeOf(m.functions[s.imm])
 			}
+			reload(1)
 			if m.isCharged(s.imm) {
-				x.block(weightCall)
+				x.check(weightCall, height, 1)
+				reload(1)
 			}
 			call(t)
 			m.callees = append(m.callees, s.imm)
 		case OpCallIndirect, OpCallRef:
 			height--
-			x.block(weightCall)
+			x.check(weightCall, height, 1)
+			reload(2)
 			call(typeOf(s.imm))
 		case OpReturnCall, OpReturnCallIndirect, OpReturnCallRef:
 			tail = true
 			x.dead = true
 		case OpBrIf, OpBrOnNull, OpBrOnNonNull:
 			branch(s.imm)
-			x.block(weightBranch)
+			x.block(weightBranch, height)
 			x.chain++
 			x.passed += carry(s.imm)
 			height += heightOf(s.op)
 		case OpBr, OpReturn:
-			x.block(weightLeave)
+			x.block(weightLeave, height)
 			if s.op == OpReturn {
 				s.imm = uint32(len(m.blocks) - 1)
 			}
@@ -321,23 +335,28 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			x.passed += carry(s.imm)
 		case OpBrTable:
 			branch(s.to...)
-			x.block(weightTarget * uint64(len(s.to)))
+			x.block(weightTarget.times(len(s.to)), height)
 			x.dead = true
 			if n := carry(s.to...); n > uint64(len(s.to)) { // One value for each is nothing.
 				x.carried += n
 			}
 			height--
 		case OpUnreachable:
-			x.block(weightTrap)
+			x.block(weightTrap, height)
 			x.dead = true
 		case OpMemoryCopy, OpMemoryFill, OpMemoryInit:
-			x.block(weightPieces)
+			x.check(weightPieces, height, 3)
+			reload(2)
 			height += heightOf(s.op)
 		case OpMemoryGrow, OpTableCopy, OpTableFill, OpTableInit, OpTableGrow:
-			x.block(weightBulk)
+			x.check(weightBulk, height, 2)
+			reload(1)
 			height += heightOf(s.op)
 		case OpLocalGet:
 			x.get(s.imm)
+			height++
+		case OpGlobalGet:
+			x.reads++
 			height++
 		case OpLocalSet, OpLocalTee:
 			x.set(s.imm)
@@ -349,12 +368,37 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			height += heightOf(s.op)
 		}
 		height = max(height, 0) // Dead code, whose height means nothing.
+		before[1], before[0] = before[0], operation{s.op, s.imm}
 	}
 	slots := localSlots*(uint64(len(own.Params))+c.NumLocals) + uint64(len(own.Results)+most)
 	if vectors {
 		slots *= 2
 	}
 	return uint32(min(frameBytes+slots*slotBytes, maxFrameBytes)), tail, s.err
+}
+
+// operation is an instruction with its first index.
+type operation struct {
+	op  int
+	imm uint32
+}
+
+// addressOf returns the local that has the address of an access of the memory, after the
+// instructions before it, or -1 if that cannot be seen from them.
+func addressOf(op int, before [2]operation) int64 {
+	at := before[0]
+	if op >= OpI32Store && op <= OpI64Store32 {
+		switch {
+		case at.op == OpLocalGet, at.op == OpGlobalGet, at.op == OpI32Const, at.op == OpI64Const:
+			at = before[1] // What is stored is on top.
+		default:
+			return -1
+		}
+	}
+	if at.op == OpLocalGet || at.op == OpLocalTee {
+		return int64(at.imm)
+	}
+	return -1
 }
 
 // heightOf returns how many operands an instruction leaves more than it takes.

@@ -53,7 +53,10 @@ func run(ctx context.Context, plugins, configs values, in io.Reader, out io.Writ
 	if dir, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(dir, "kubewasm", "compiled")
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache})
+	rt, err := host.NewRuntime(host.RuntimeConfig{
+		CacheDir:   cache,
+		CacheError: func(err error) { log.Println("without a cache of compiled modules:", err) },
+	})
 	if err != nil {
 		return err
 	}
