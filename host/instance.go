@@ -67,6 +67,8 @@ type Instance struct {
 	reason, lastReason string
 	// logged counts the bytes that the call has logged and printed.
 	logged int
+	// kept is what Keep has counted in the call, in bytes.
+	kept   int
 	output output
 	// failed is the error of a nested call that did not return. The guest's
 	// memory may then be half written, even if the panic was recovered.
@@ -177,7 +179,7 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
 	}
-	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
+	i.ctx.parent, i.calling, i.reason, i.logged, i.kept = ctx, name, "", 0, 0
 	i.meter.begin(i.version.limits.Fuel)
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
@@ -384,6 +386,15 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 		i.Abort(err)
 	}
 	return data
+}
+
+// Keep counts n bytes that a host function keeps until the call ends, and ends the call beyond
+// Limits.KeptBytes. Call it before the bytes are allocated, with a negative n for those that
+// are dropped earlier.
+func (i *Instance) Keep(n int) {
+	if i.kept += n; i.kept > i.version.limits.KeptBytes {
+		i.Abort(fmt.Errorf("the host would keep %d bytes for the call, more than limits.keptBytes, %d", i.kept, i.version.limits.KeptBytes))
+	}
 }
 
 // Abort ends the call that runs: Call returns a *[TrapError] that wraps an

@@ -55,6 +55,10 @@ type Limits struct {
 	// ResultBytes is the longest result that a guest may hand to the host.
 	// Default 8 MiB; package admission has its own.
 	ResultBytes int `json:"resultBytes,omitempty"`
+	// KeptBytes bounds what the host keeps for one call until it ends, over all host
+	// functions: questions, answers, lists and results. See [Instance.Keep]. Default
+	// 64 MiB, or twice ResultBytes if that is more.
+	KeptBytes int `json:"keptBytes,omitempty"`
 }
 
 // DefaultLimits returns the limits of a plugin without any. Compile is 0: its default
@@ -70,6 +74,7 @@ func DefaultLimits() Limits {
 		HeldInstances: 256,
 		OutputBytes:   16 << 10,
 		ResultBytes:   8 << 20,
+		KeptBytes:     64 << 20,
 	}
 }
 
@@ -81,8 +86,8 @@ const defaultCompile = time.Minute
 
 const pageSize = 64 << 10
 
-// or returns the limits with those that are zero taken from another set.
-func (l Limits) or(other Limits) Limits {
+// Or returns the limits with those that are zero taken from another set.
+func (l Limits) Or(other Limits) Limits {
 	return Limits{
 		MemoryBytes:   cmp.Or(l.MemoryBytes, other.MemoryBytes),
 		Fuel:          cmp.Or(l.Fuel, other.Fuel),
@@ -94,6 +99,7 @@ func (l Limits) or(other Limits) Limits {
 		HeldInstances: cmp.Or(l.HeldInstances, other.HeldInstances),
 		OutputBytes:   cmp.Or(l.OutputBytes, other.OutputBytes),
 		ResultBytes:   cmp.Or(l.ResultBytes, other.ResultBytes),
+		KeptBytes:     cmp.Or(l.KeptBytes, other.KeptBytes),
 	}
 }
 
@@ -102,7 +108,11 @@ func (l Limits) or(other Limits) Limits {
 const maxMemoryBytes = 4<<30 - pageSize
 
 func (l Limits) withDefaults() Limits {
-	l = l.or(DefaultLimits())
+	kept := l.KeptBytes
+	l = l.Or(DefaultLimits())
+	if kept == 0 {
+		l.KeptBytes = max(l.KeptBytes, 2*min(l.ResultBytes, math.MaxInt/2))
+	}
 	l.MemoryBytes = min(l.MemoryBytes, maxMemoryBytes)
 	return l
 }
@@ -132,6 +142,7 @@ func (l Limits) check(what string) (errs []error) {
 		{"heldInstances", l.HeldInstances, l.HeldInstances < 0},
 		{"outputBytes", l.OutputBytes, l.OutputBytes < 0},
 		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},
+		{"keptBytes", l.KeptBytes, l.KeptBytes < 0},
 	} {
 		if limit.bad {
 			errs = append(errs, fmt.Errorf("%s.%s is %v, less than 0", what, limit.name, limit.is))

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"iter"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,12 +65,16 @@ type lookedUp struct {
 	pods []*objects.Object
 }
 
+// lookedUpBytes is the size of a node's place in call.looked.
+const lookedUpBytes = 2 * int(unsafe.Sizeof(lookedUp{})+unsafe.Sizeof(abi.Ref(0)))
+
 // look gives the guest a node for the rest of the call.
-func (c *call) look(object *objects.Object, info NodeInfo) {
+func (c *call) look(inst *host.Instance, object *objects.Object, info NodeInfo) {
 	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
 		return // It has it.
 	}
 	if _, ok := c.looked[object.Ref]; !ok {
+		inst.Keep(lookedUpBytes)
 		if c.looked == nil {
 			c.looked = make(map[abi.Ref]lookedUp, length(c.nodes))
 		}

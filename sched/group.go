@@ -131,7 +131,7 @@ func (p *Plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	if p.handle == nil || i.call.try == nil {
 		inst.Abort(errNoHandle)
 	}
-	uids := texts(inst, inst.Read(uint32(stack[0]), uint32(stack[1])), "UID")
+	uids := texts(inst, inst.Read(uint32(stack[0]), uint32(stack[1])), "UID", 0)
 	question := fmt.Sprintf("%q", uids)
 	b := remember(inst, question, func() []byte {
 		b, err := p.try(i.call.try, uids)
