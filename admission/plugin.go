@@ -311,7 +311,7 @@ func (p *Plugin) forget() {
 
 func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
 func (p *Plugin) matcher() *matcher    { return p.match }
-func (p *Plugin) logger() *slog.Logger { return p.cfg.Logger }
+func (p *Plugin) logger() *slog.Logger { return p.guest.CallLogger() }
 
 func (p *Plugin) validates() bool {
 	if len(p.cfg.Converts) != 0 {

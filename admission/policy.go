@@ -204,7 +204,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 	return v
 }
 
-// logger is a policy that has a log.
+// logger is a policy that has a log for lines that requests can repeat.
 type logger interface{ logger() *slog.Logger }
 
 // panicked is the verdict of a policy at which the host has panicked with r: a fault

@@ -301,7 +301,7 @@ func (i DialectInstance) Text(ptr uint32) []byte {
 }
 
 // MayLog reports whether the host may write n bytes more to its log for the guest: the
-// limit for one call is Limits.OutputBytes. A host function that logs calls MayLog
+// limits are Limits.OutputBytes for one call and Limits.LogBytes. A host function that logs calls MayLog
 // first, and drops the line if it returns false. The log reports once that lines were
 // dropped.
 func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }

@@ -233,7 +233,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 			if b := i.plugin.breaker; b != nil {
 				b.failed()
 			}
-			if l := i.plugin.cfg.Logger; l != nil {
+			if l := i.plugin.callLogger; l != nil {
 				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
 			}
 		}
@@ -425,20 +425,25 @@ func (i *Instance) log(level slog.Level, msg string) {
 func (i *Instance) Logged() bool { return i.logged != 0 }
 
 // mayLog reports whether the host may write n bytes more to its log for the guest, and
-// counts them: the limit for one call is Limits.OutputBytes. The log reports once that
-// lines were dropped.
+// counts them: the limit for one call is Limits.OutputBytes, and for the calls of a minute
+// Limits.LogBytes. The log reports once that lines were dropped.
 func (i *Instance) mayLog(n int) bool {
-	limit := i.version.limits.OutputBytes
+	p, limit := i.plugin, i.version.limits.OutputBytes
 	if i.logged > limit {
+		p.lines.Drop()
 		return false
 	}
-	if i.logged += min(n, limit) + 1; i.logged <= limit {
-		return true
+	if i.logged += min(n, limit) + 1; i.logged > limit {
+		if p.lines.Drop(); p.callLogger != nil {
+			p.callLogger.Warn("the guest logs more than limits.outputBytes in one call; the rest is dropped", "plugin", p.cfg.Name, "function", i.calling)
+		}
+		return false
 	}
-	if l := i.plugin.cfg.Logger; l != nil {
-		l.Warn("the guest logs more than limits.outputBytes in one call; the rest is dropped", "plugin", i.plugin.cfg.Name, "function", i.calling)
+	ok, first := p.lines.Take(n)
+	if l := p.cfg.Logger; first && l != nil {
+		l.Warn("the guest logs more than limits.logBytes in a minute; lines are dropped", "plugin", p.cfg.Name, "function", i.calling, "dropped", p.lines.Dropped())
 	}
-	return false
+	return ok
 }
 
 // output keeps the first bytes that a guest prints in a call.

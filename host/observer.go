@@ -144,6 +144,9 @@ type Stats struct {
 	Retired int
 	// MemoryBytes is the linear memory of a new instance, in bytes.
 	MemoryBytes uint64
+	// LogDropped is the number of lines that were dropped of what the guest logs, and of what
+	// the host logs about its calls; see [Limits].LogBytes.
+	LogDropped uint64
 	// Disabled reports whether the plugin is out of service, see [CircuitBreaker].
 	Disabled bool
 }
@@ -151,7 +154,7 @@ type Stats struct {
 // Stats returns the state of the plugin.
 func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
-	s := Stats{Disabled: p.breaker != nil && p.breaker.open()}
+	s := Stats{LogDropped: p.lines.Dropped() + p.calls.Dropped(), Disabled: p.breaker != nil && p.breaker.open()}
 	if v.snapshot != nil {
 		s.MemoryBytes = v.snapshot.size
 	}

@@ -40,7 +40,7 @@ func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName stri
 		return
 	}
 	if err := p.tell(c, f, pod, nodeName); err != nil {
-		p.logger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
+		p.callLogger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
 	}
 }
 

@@ -75,6 +75,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	if err != nil {
 		return nil, err
 	}
+	if p.callLogger = guest.CallLogger(); p.callLogger == nil {
+		p.callLogger = p.logger // It drops everything.
+	}
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
 	offered := p.functions
 	if p.peer = guest.Dialect() != ""; p.peer {
@@ -142,7 +145,9 @@ type Plugin struct {
 	policy    host.FailurePolicy
 	cache     resultCache
 	logger    *slog.Logger
-	observer  host.Observer
+	// callLogger is for lines about single calls.
+	callLogger *slog.Logger
+	observer   host.Observer
 
 	objects *objects.Store
 	infos   nodeInfos

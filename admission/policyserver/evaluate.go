@@ -78,7 +78,7 @@ func (s *Server) answer(ctx context.Context, p *served, origin string, uid types
 		e.Response = rejection(uid, http.StatusInternalServerError, p.err.Error())
 		if p.declared.mode() == monitor && origin != originAudit {
 			// It must not be in the way of anything, least of all as long as it is broken.
-			s.log(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
+			s.logCall(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
 			e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{"policy " + p.id + " cannot be asked, and only monitors"}}
 		}
 	default:
@@ -117,7 +117,7 @@ func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.Admiss
 }
 
 func (s *Server) failure(p *served, uid types.UID, err error) admission.Evaluation {
-	s.log(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
+	s.logCall(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
 	v := admission.Evaluation{Code: http.StatusInternalServerError, Message: "internal server error: " + err.Error()}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, host.ErrFuel) {
 		v.Message = tookTooLong
@@ -173,7 +173,7 @@ func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *
 	if r.Patch != nil {
 		attrs = append(attrs, "patch", string(r.Patch[:min(len(r.Patch), loggedPatchBytes)]))
 	}
-	s.log(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
+	s.logCall(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
 }
 
 func rejection(uid types.UID, code int32, message string) *admissionv1.AdmissionResponse {

@@ -115,7 +115,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 func (s *Server) guarded(ctx context.Context, p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log(slog.LevelError, "policy server panicked", "policy", p.id, "uid", uid, "panic", r, "stack", string(debug.Stack()))
+			s.logCall(slog.LevelError, "policy server panicked", "policy", p.id, "uid", uid, "panic", r, "stack", string(debug.Stack()))
 			response = rejection(uid, http.StatusInternalServerError, "internal server error: the server panicked")
 		}
 	}()

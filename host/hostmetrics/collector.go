@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Collector counts what the plugins of a runtime do. It is safe for use by
@@ -34,6 +35,9 @@ type Collector struct {
 	// vectors above or remove some.
 	mu sync.Mutex
 }
+
+var linesDropped = prometheus.NewDesc("kubewasm_log_lines_dropped_total",
+	"Lines that the process has not logged, since guests, users or clients had caused too many of them.", nil, nil)
 
 var (
 	_ host.ShadowObserver  = (*Collector)(nil)
@@ -313,12 +317,14 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	describeState(ch)
 	describeRecordings(ch)
+	ch <- linesDropped
 }
 
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	open := collectState(ch, c.runtime.Plugins())
 	collectRecordings(ch, c.runtime)
+	ch <- prometheus.MustNewConstMetric(linesDropped, prometheus.CounterValue, float64(lograte.AllDropped()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeClosed(open)

@@ -31,7 +31,12 @@
 //	kubewasm_plugin_waiting_callers        plugin                     callers that wait for one
 //	kubewasm_plugin_retired_versions       plugin                     replaced versions that still serve calls
 //	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
+//	kubewasm_plugin_log_lines_dropped_total  plugin                   lines of it that were not logged
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
+//
+// Of the process:
+//
+//	kubewasm_log_lines_dropped_total                                  lines that were not logged, those of plugins included
 //
 // The result of a call is one of
 //

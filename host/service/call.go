@@ -42,8 +42,8 @@ func (p *Plugin) ignores(ctx context.Context, method int, err error) bool {
 	if p.policy != host.Ignore || ctx.Err() != nil {
 		return false
 	}
-	if p.logger != nil {
-		p.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a plugin",
+	if p.callLogger != nil {
+		p.callLogger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a plugin",
 			slog.String("plugin", p.name), slog.String("function", p.method(method)), slog.Any("err", err))
 	}
 	return true
