@@ -65,7 +65,7 @@
 // # Cardinality
 //
 // No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 49
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 50
 // series, and 29 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.
