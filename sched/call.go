@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"context"
 	"iter"
 	"unsafe"
 
@@ -108,9 +109,9 @@ func all(nodes Nodes) iter.Seq[NodeInfo] {
 }
 
 // invoke calls a function of the guest, in whatever dialect it is.
-func (p *Plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
+func (p *Plugin) invoke(ctx context.Context, inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
 	if !p.peer {
-		return inst.Call(p.ctx, f, args...)
+		return inst.Call(ctx, f, args...)
 	}
 	c := &i.call
 	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Scores: c.scores}
@@ -123,7 +124,7 @@ func (p *Plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args .
 	if c.statuses != nil {
 		i.peer.Statuses = sortedStatuses(c.statuses)
 	}
-	result, err := inst.Dialect().CallExport(p.ctx, wasmextension.Export(f))
+	result, err := inst.Dialect().CallExport(ctx, wasmextension.Export(f))
 	if err != nil {
 		return 0, err
 	}

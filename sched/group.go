@@ -19,18 +19,22 @@ import (
 
 // inGroup runs f for a group. args is what the guest may ask about.
 func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
+	if status, over := p.over(c, f, neutral); over {
+		return status
+	}
 	h := c.history.Load()
 	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
 	if err != nil {
-		return p.failed(f, err, neutral)
+		return p.failedIn(c, f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.snapshot = true
-	result, err := p.invoke(inst, i, f, uint64(h.ref))
+	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref))
 	if err != nil {
-		return p.failed(f, err, neutral)
+		return p.failedIn(c, f, err, neutral)
 	}
+	c.life.charge(f, inst.FuelUsed())
 	if s := status(abi.Code(result), inst); s != nil {
 		return s
 	}

@@ -22,6 +22,7 @@ type Collector struct {
 	callDuration  *prometheus.HistogramVec
 	callFuel      *prometheus.CounterVec
 	cacheHits     *prometheus.CounterVec
+	skipped       *prometheus.CounterVec
 	refusals      *prometheus.CounterVec
 	restarts      *prometheus.CounterVec
 	builds        *prometheus.CounterVec
@@ -41,6 +42,7 @@ var linesDropped = prometheus.NewDesc("kubewasm_log_lines_dropped_total",
 
 var (
 	_ host.ShadowObserver  = (*Collector)(nil)
+	_ host.SkipObserver    = (*Collector)(nil)
 	_ prometheus.Collector = (*Collector)(nil)
 )
 
@@ -66,6 +68,7 @@ type function struct {
 	duration prometheus.Observer
 	fuel     prometheus.Counter
 	hits     prometheus.Counter
+	skipped  prometheus.Counter
 }
 
 // The bounds of the histograms, in seconds: two in each power of ten, which
@@ -106,6 +109,10 @@ func New(rt *host.Runtime) *Collector {
 		cacheHits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_cache_hits_total",
 			Help: "Results that were taken from the cache of a plugin, without a call of the guest.",
+		}, []string{"plugin", "function"}),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_calls_skipped_total",
+			Help: "Calls that were not made, since the guest had failed before in the scheduling cycle or event, or about the Pod.",
 		}, []string{"plugin", "function"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_acquire_failures_total",
@@ -148,6 +155,9 @@ func (c *Collector) Called(_ context.Context, call host.CallEvent) {
 func (c *Collector) CacheHits(plugin, function string, n uint64) {
 	c.function(plugin, function).hits.Add(float64(n))
 }
+
+// Skipped implements [host.SkipObserver].
+func (c *Collector) Skipped(plugin, function string) { c.function(plugin, function).skipped.Inc() }
 
 // Built implements [host.Observer].
 func (c *Collector) Built(_ context.Context, b host.BuildEvent) {
@@ -228,6 +238,7 @@ func (c *Collector) function(pluginName, name string) *function {
 		duration: c.callDuration.WithLabelValues(label, name),
 		fuel:     c.callFuel.WithLabelValues(label, name),
 		hits:     c.cacheHits.WithLabelValues(label, name),
+		skipped:  c.skipped.WithLabelValues(label, name),
 	}
 	for r, result := range callLabels {
 		f.calls[r] = c.calls.WithLabelValues(label, name, result)
@@ -307,7 +318,7 @@ type vector interface {
 }
 
 func (c *Collector) vectors() []vector {
-	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.refusals, c.restarts, c.builds, c.buildDuration, c.shadows}
+	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.skipped, c.refusals, c.restarts, c.builds, c.buildDuration, c.shadows}
 }
 
 // Describe implements prometheus.Collector.

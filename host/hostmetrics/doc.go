@@ -17,6 +17,7 @@
 //	kubewasm_cache_hits_total              plugin, function           results that the scheduler adapter had, without a call
 //	kubewasm_acquire_failures_total        plugin, reason             callers that got no instance
 //	kubewasm_instance_restarts_total       plugin, how                instances that began anew
+//	kubewasm_calls_skipped_total           plugin, function           calls that were not made after a failure
 //	kubewasm_builds_total                  plugin, kind, result       versions that were built, or not
 //	kubewasm_build_duration_seconds        plugin                     how long that took
 //	kubewasm_shadow_calls_total            plugin, result             calls that a shadow was to repeat
@@ -66,7 +67,7 @@
 //
 // No label holds what a guest says. Plugins are named by the configuration,
 // functions by the ABI, and a plugin has one digest at a time. A plugin has 50
-// series, and 29 for each of its functions that was called. All results of a
+// series, and 30 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.
 //
