@@ -110,23 +110,20 @@ type onePolicy struct {
 
 // Validate implements [Validator].
 func (o *onePolicy) Validate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	return o.ask(request, Policy.validates, func(policies []Policy) *admissionv1.AdmissionResponse {
-		return validate(ctx, request, policies)
-	})
+	return o.ask(ctx, request, Policy.validates, validate)
 }
 
 // Mutate implements [Mutator].
 func (o *onePolicy) Mutate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	return o.ask(request, Policy.mutates, func(policies []Policy) *admissionv1.AdmissionResponse {
-		return mutate(ctx, request, policies)
-	})
+	return o.ask(ctx, request, Policy.mutates, mutate)
 }
 
 // ask asks the policies of the name that can be asked: beside a policy there may be one
 // that [Uncovered] returns.
-func (o *onePolicy) ask(request *admissionv1.AdmissionRequest, can func(Policy) bool, decide func([]Policy) *admissionv1.AdmissionResponse) *admissionv1.AdmissionResponse {
+func (o *onePolicy) ask(ctx context.Context, request *admissionv1.AdmissionRequest, can func(Policy) bool,
+	decide func(context.Context, *admissionv1.AdmissionRequest, []Policy, *swap.Version[*policySet]) *admissionv1.AdmissionResponse,
+) *admissionv1.AdmissionResponse {
 	version := o.engine.current.Acquire()
-	defer version.Release()
 	s := version.Value
 	known := false
 	var asked []Policy
@@ -140,11 +137,13 @@ func (o *onePolicy) ask(request *admissionv1.AdmissionRequest, can func(Policy) 
 	}
 	switch {
 	case !known:
+		version.Release()
 		return internalError(request.UID, "there is no policy "+o.name)
 	case len(asked) == 0:
+		version.Release()
 		return internalError(request.UID, "policy "+o.name+" cannot be asked for this")
 	}
-	return decide(asked)
+	return decide(ctx, request, asked, version)
 }
 
 // Validate asks every policy that validates and whose rules match, all at the same
@@ -166,15 +165,17 @@ func (o *onePolicy) ask(request *admissionv1.AdmissionRequest, can func(Policy) 
 // TestAllowAllocatesTheAnswerOnly.
 func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	version := e.current.Acquire()
-	defer version.Release()
-	return validate(ctx, request, version.Value.validators)
+	return validate(ctx, request, version.Value.validators, version)
 }
 
-func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
+// validate asks policies of a version, which it releases.
+func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *swap.Version[*policySet]) *admissionv1.AdmissionResponse {
 	req := policy.NewRequest(request)
 	defer req.Free()
-	if len(policies) == 1 {
-		v, matches := askPolicy(ctx, policies[0], req, false)
+	shared, monitored := share(policies, version)
+	defer shared.Release()
+	if len(policies) == 1 && !monitored {
+		v, matches := askPolicy(ctx, policies[0], req, false, nil)
 		if !matches || v.failure == nil && v.Allowed && v.Result == nil {
 			return &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
 		}
@@ -182,18 +183,31 @@ func validate(ctx context.Context, request *admissionv1.AdmissionRequest, polici
 	}
 	verdicts := make([]policyVerdict, len(policies))
 	askOne := func(i int) {
-		if v, matches := askPolicy(ctx, policies[i], req, false); matches {
+		if v, matches := askPolicy(ctx, policies[i], req, false, nil); matches {
 			verdicts[i] = policyVerdict{policies[i], v}
 		}
 	}
+	var monitoring []*monitoring
 	var wg sync.WaitGroup
-	for i := range policies {
-		if i == len(policies)-1 {
-			askOne(i)
-			break
+	last := -1
+	for i, p := range policies {
+		if p.rules().Mode == Monitor {
+			monitoring = append(monitoring, askBeside(ctx, shared, p, req, false, i))
+			continue
 		}
-		wg.Go(func() { askOne(i) })
+		if before := last; before >= 0 {
+			wg.Go(func() { askOne(before) })
+		}
+		last = i // The last one is asked on this goroutine.
+	}
+	if last >= 0 {
+		askOne(last)
 	}
 	wg.Wait()
+	for _, m := range monitoring {
+		if v, ok := m.wait(ctx); ok {
+			verdicts[m.place] = v
+		}
+	}
 	return answer(request, slices.DeleteFunc(verdicts, func(v policyVerdict) bool { return v.policy == nil }))
 }

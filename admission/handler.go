@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Handler serves a [Validator] or a [Mutator] as an admission webhook of
@@ -119,6 +120,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The request refers to the body.
 	defer body.Release()
+	ctx = httpserve.WithBody(ctx, body)
 	if h.Converter != nil {
 		h.serveConversion(ctx, w, body.Bytes)
 		return
@@ -151,9 +153,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var jsonContent = []string{"application/json"}
 
+// lines is the budget of what handlers log, which clients can repeat. A Handler may be made for
+// one request.
+var lines = lograte.New(lograte.DefaultBytes)
+
 func (h *Handler) log(msg string, args ...any) {
-	if h.Logger != nil {
-		h.Logger.Error(msg, args...)
+	if l := lograte.Logger(h.Logger, lines); l != nil {
+		l.Error(msg, args...)
 	}
 }
 
@@ -161,16 +167,12 @@ func (h *Handler) log(msg string, args ...any) {
 // what was announced.
 func (h *Handler) tooLong(e *httpserve.BodyError, length, limit int64) string {
 	if h.Converter != nil {
-		if h.Logger != nil {
-			h.Logger.Error("conversion review is too long", "bytes", length, "limit", limit, "err", e)
-		}
+		h.log("conversion review is too long", "bytes", length, "limit", limit, "err", e)
 		return fmt.Sprintf("the conversion review is too long: %s; make the objects smaller, list fewer at a time, or raise the webhook's limits for reviews", e)
 	}
 	about := subjectOf(e.Beginning)
-	if h.Logger != nil {
-		h.Logger.Error("review is too long", "uid", about.uid, "kind", about.kind, "namespace", about.namespace, "name", about.name,
-			"operation", about.operation, "bytes", length, "limit", limit, "err", e)
-	}
+	h.log("review is too long", "uid", about.uid, "kind", about.kind, "namespace", about.namespace, "name", about.name,
+		"operation", about.operation, "bytes", length, "limit", limit, "err", e)
 	return fmt.Sprintf("the review of %s is too long: %s; make the object smaller, or raise the webhook's limits for reviews", about, e)
 }
 

@@ -56,10 +56,12 @@ var ofRequest = []host.Import{
 	}),
 	host.FromGuest(abi.KindAdmission.Module(), "patch", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
+		inst.Keep(len(data) - len(c.Patch) - len(c.Mutant))
 		c.Patch, c.Mutant = append([]byte{}, data...), nil
 	}),
 	host.FromGuest(abi.KindAdmission.Module(), "mutated_object", func(inst *host.Instance, data []byte) {
 		c := mutation(inst)
+		inst.Keep(len(data) - len(c.Patch) - len(c.Mutant))
 		c.Patch, c.Mutant = nil, append([]byte{}, data...)
 	}),
 	host.ToGuest(abi.KindAdmission.Module(), "desired_api_version", func(inst *host.Instance) []byte {

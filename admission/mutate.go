@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/swap"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
@@ -23,17 +24,25 @@ import (
 // apply is a failure of its policy. The rest is as for [Engine.Validate].
 func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	version := e.current.Acquire()
-	defer version.Release()
-	return mutate(ctx, request, version.Value.mutators)
+	return mutate(ctx, request, version.Value.mutators, version)
 }
 
-func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy) *admissionv1.AdmissionResponse {
+// mutate asks policies of a version, which it releases.
+func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *swap.Version[*policySet]) *admissionv1.AdmissionResponse {
+	shared, _ := share(policies, version)
+	defer shared.Release()
+	ctx = withHalf(ctx, policies)
+	var monitoring []*monitoring
 	var patches patches
 	verdicts := make([]policyVerdict, 0, len(policies))
 	req := policy.NewRequest(request)
 	defer func() { req.Free() }()
 	for _, p := range policies {
-		v, matches := askPolicy(ctx, p, req, true)
+		if p.rules().Mode == Monitor {
+			monitoring = append(monitoring, askBeside(ctx, shared, p, req, true, 0))
+			continue
+		}
+		v, matches := askPolicy(ctx, p, req, true, nil)
 		if !matches {
 			continue
 		}
@@ -53,6 +62,11 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 		verdicts = append(verdicts, policyVerdict{p, v})
 		if v.failure != nil && p.rules().FailurePolicy != host.Ignore || v.failure == nil && !v.Allowed {
 			break
+		}
+	}
+	for _, m := range monitoring {
+		if v, ok := m.wait(ctx); ok {
+			verdicts = append(verdicts, v)
 		}
 	}
 	response := answer(request, verdicts)

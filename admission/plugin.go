@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/opa"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/stellar"
@@ -29,6 +30,7 @@ type Plugin struct {
 	guest     *host.Plugin
 	cfg       PluginConfig
 	match     *matcher
+	monitors  late.Policy
 	functions abi.Mask
 	// dialect is what the guest speaks, nil for our own ABI.
 	dialect *policy.Dialect
@@ -309,9 +311,10 @@ func (p *Plugin) forget() {
 	p.caller.Close()
 }
 
-func (p *Plugin) rules() *PolicyRules  { return &p.cfg.PolicyRules }
-func (p *Plugin) matcher() *matcher    { return p.match }
-func (p *Plugin) logger() *slog.Logger { return p.cfg.Logger }
+func (p *Plugin) rules() *PolicyRules   { return &p.cfg.PolicyRules }
+func (p *Plugin) matcher() *matcher     { return p.match }
+func (p *Plugin) monitor() *late.Policy { return &p.monitors }
+func (p *Plugin) logger() *slog.Logger  { return p.guest.CallLogger() }
 
 func (p *Plugin) validates() bool {
 	if len(p.cfg.Converts) != 0 {

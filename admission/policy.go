@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -22,6 +23,8 @@ type Policy interface {
 
 	rules() *PolicyRules
 	matcher() *matcher
+	// monitor is used if the policy only monitors.
+	monitor() *late.Policy
 	// validates and mutates report what the policy is asked for.
 	validates() bool
 	mutates() bool
@@ -45,7 +48,9 @@ type PolicyRules struct {
 	// FailurePolicy says what becomes of a request on which the policy fails: it
 	// trapped, was not done in time, answered by no rule of the ABI, or reported itself
 	// that it could not decide. A denial is not a failure. With [host.Fail] the request
-	// is denied with 500 and the reason, with [host.Ignore] allowed with a warning.
+	// is denied with 500 and the reason, with [host.Ignore] allowed with a warning. A policy
+	// with Ignore may take a quarter of the time that the request has left, and all mutators
+	// with Ignore together half of it: the others must not fail for its sake.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Observer is told of every verdict; nil costs nothing.
 	Observer Observer `json:"-"`
@@ -82,7 +87,12 @@ const (
 	Protect Mode = "Protect"
 	// Monitor is the mode in which the policy is asked, logged and counted, and
 	// every request is allowed unchanged: for a policy that is to be tried out.
-	// Its warnings and audit annotations are kept.
+	// Its warnings and audit annotations are kept if they are there when the request is
+	// answered. It waits for them a hundredth of its time, and not at all if the policy took
+	// longer the last time. The request must not be changed afterwards. What comes
+	// later is logged and counted all the same, but of a policy that is always slow for
+	// some requests only: half of the processors work on such calls at most, and 64 of them,
+	// 8 of one policy, outlive their requests.
 	Monitor Mode = "Monitor"
 )
 
@@ -90,8 +100,8 @@ const (
 //
 // # Notes
 //
-//   - Decided runs on the goroutine of the request, and several at the same
-//     time: it must be quick and safe for that.
+//   - Decided runs on the goroutine of the request, or of a policy that monitors, after
+//     the request even, and several at the same time: it must be quick and safe for that.
 type Observer interface {
 	Decided(ctx context.Context, d Decision)
 }
@@ -107,6 +117,9 @@ type Decision struct {
 	Mode       Mode
 	// Verdict is the verdict of the policy, whether it counts or not.
 	Verdict Outcome
+	// Late reports whether the request was answered before the verdict was there, as it may be
+	// for a policy that monitors.
+	Late bool
 	// Patched reports whether the policy changed the object.
 	Patched bool
 	// Duration is how long it took, the wait for an instance included.
@@ -123,6 +136,9 @@ const (
 	Allowed Outcome = "allow"
 	Denied  Outcome = "deny"
 	Failed  Outcome = "error"
+	// Dropped is no verdict: a policy that monitors was not asked, or not to the end, since too
+	// many requests were answered before it was done with them.
+	Dropped Outcome = "dropped"
 )
 
 // verdict is that of one policy about a request.
@@ -150,7 +166,9 @@ type policyVerdict struct {
 // about which that is not known has failed, and so has one at which this package, an
 // Observer or a NamespaceLabels panics: policies are asked on goroutines of their own,
 // where net/http recovers nothing.
-func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool) (v verdict, matches bool) {
+//
+// Requests do not wait for call, which is nil unless the policy monitors.
+func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool, call *late.Call) (v verdict, matches bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			v, matches = panicked(p, r), true
@@ -162,6 +180,11 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 		start = time.Now()
 	}
 	var err error
+	if rules.FailurePolicy == host.Ignore && rules.Mode != Monitor {
+		var cancel context.CancelFunc
+		ctx, cancel = shareOf(ctx)
+		defer cancel()
+	}
 	matches = true
 	if m := p.matcher(); m != nil {
 		matches, err = m.matches(ctx, req.AdmissionRequest)
@@ -175,19 +198,23 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 		v = p.decide(ctx, req, mutating)
 	}
 	if rules.Observer != nil || rules.Mode == Monitor {
-		v = observed(ctx, p, req, mutating, start, v)
+		v = observed(ctx, p, req, mutating, start, v, call)
 	}
 	return v, true
 }
 
 // observed tells the Observer of a verdict, and returns what it counts for: that of a
 // policy that monitors is logged and dropped.
-func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool, start time.Time, v verdict) verdict {
+func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool, start time.Time, v verdict, call *late.Call) verdict {
 	rules := p.rules()
+	if call != nil && call.Dropped() {
+		dropped(ctx, p, mutating)
+		return verdict{Verdict: policy.Verdict{Allowed: true}}
+	}
 	if rules.Observer != nil {
 		d := Decision{
 			Policy: p.Name(), Mutating: mutating, Mode: cmp.Or(rules.Mode, Protect), Verdict: Denied,
-			Patched: v.failure == nil && v.Allowed && v.Mutates(), Duration: time.Since(start), Err: v.failure,
+			Patched: v.failure == nil && v.Allowed && v.Mutates(), Duration: time.Since(start), Err: v.failure, Late: call != nil && call.Late(),
 		}
 		switch {
 		case v.failure != nil:
@@ -204,7 +231,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 	return v
 }
 
-// logger is a policy that has a log.
+// logger is a policy that has a log for lines that requests can repeat.
 type logger interface{ logger() *slog.Logger }
 
 // panicked is the verdict of a policy at which the host has panicked with r: a fault

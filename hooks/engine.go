@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Engine asks the plugins of a node agent. It is safe for use by several goroutines; the
@@ -104,7 +105,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	if err != nil {
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
-	e := &Engine{logger: cfg.Logger, observer: cfg.Observer}
+	e := &Engine{logger: lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)), observer: cfg.Observer}
 	e.changed.Store(new(make(chan struct{})))
 	e.requests.New = func() any { return new(encoding) }
 	errs := make([]error, len(plugins))

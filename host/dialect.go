@@ -301,7 +301,7 @@ func (i DialectInstance) Text(ptr uint32) []byte {
 }
 
 // MayLog reports whether the host may write n bytes more to its log for the guest: the
-// limit for one call is Limits.OutputBytes. A host function that logs calls MayLog
+// limits are Limits.OutputBytes for one call and Limits.LogBytes. A host function that logs calls MayLog
 // first, and drops the line if it returns false. The log reports once that lines were
 // dropped.
 func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
@@ -375,16 +375,13 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 
 // WriteStdin appends data to the standard input of the program that runs, for host
 // functions that answer there. data is copied, and the guest pays fuel for that.
-// If the unread input exceeds the limit of the guest's memory, the call ends with
-// an [ABIError].
+// Until it is read it counts as kept, see [Instance.Keep].
 func (i DialectInstance) WriteStdin(data []byte) {
 	if !i.program.running {
 		return
 	}
-	n := len(i.program.stdin) + len(data)
-	if uint64(n) > i.version.limits.MemoryBytes {
-		i.Abort(fmt.Errorf("standard input has %d bytes that were not read, more than %d", n, i.version.limits.MemoryBytes))
-	}
+	i.Keep(len(data))
+	i.program.appended += len(data)
 	if !i.program.fed { // The bytes that Run was given are not ours to append to.
 		i.program.stdin, i.program.fed = slices.Clip(i.program.stdin), true
 	}
@@ -406,6 +403,17 @@ type program struct {
 	fed     bool   // stdin is a slice of the host's own.
 	stdout  []byte
 	running bool
+	// appended is the number of bytes of stdin that WriteStdin has added.
+	appended int
+}
+
+// read takes n bytes from standard input.
+func (p *program) read(inst *Instance, n int) {
+	p.stdin = p.stdin[n:]
+	if read := p.appended - len(p.stdin); read > 0 {
+		p.appended -= read
+		inst.Keep(-read)
+	}
 }
 
 // startFunctions returns the functions that start an instance.

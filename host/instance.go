@@ -67,6 +67,8 @@ type Instance struct {
 	reason, lastReason string
 	// logged counts the bytes that the call has logged and printed.
 	logged int
+	// kept is what Keep has counted in the call, in bytes.
+	kept   int
 	output output
 	// failed is the error of a nested call that did not return. The guest's
 	// memory may then be half written, even if the panic was recovered.
@@ -177,7 +179,7 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
 	}
-	i.ctx.parent, i.calling, i.reason, i.logged = ctx, name, "", 0
+	i.ctx.parent, i.calling, i.reason, i.logged, i.kept = ctx, name, "", 0, 0
 	i.meter.begin(i.version.limits.Fuel)
 	if i.plugin.cfg.Observer != nil {
 		start = time.Now()
@@ -231,7 +233,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 			if b := i.plugin.breaker; b != nil {
 				b.failed()
 			}
-			if l := i.plugin.cfg.Logger; l != nil {
+			if l := i.plugin.callLogger; l != nil {
 				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
 			}
 		}
@@ -386,6 +388,15 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 	return data
 }
 
+// Keep counts n bytes that a host function keeps until the call ends, and ends the call beyond
+// Limits.KeptBytes. Call it before the bytes are allocated, with a negative n for those that
+// are dropped earlier.
+func (i *Instance) Keep(n int) {
+	if i.kept += n; i.kept > i.version.limits.KeptBytes {
+		i.Abort(fmt.Errorf("the host would keep %d bytes for the call, more than limits.keptBytes, %d", i.kept, i.version.limits.KeptBytes))
+	}
+}
+
 // Abort ends the call that runs: Call returns a *[TrapError] that wraps an
 // *[ABIError] with err. It does not return, and may be used in host functions
 // only.
@@ -414,20 +425,25 @@ func (i *Instance) log(level slog.Level, msg string) {
 func (i *Instance) Logged() bool { return i.logged != 0 }
 
 // mayLog reports whether the host may write n bytes more to its log for the guest, and
-// counts them: the limit for one call is Limits.OutputBytes. The log reports once that
-// lines were dropped.
+// counts them: the limit for one call is Limits.OutputBytes, and for the calls of a minute
+// Limits.LogBytes. The log reports once that lines were dropped.
 func (i *Instance) mayLog(n int) bool {
-	limit := i.version.limits.OutputBytes
+	p, limit := i.plugin, i.version.limits.OutputBytes
 	if i.logged > limit {
+		p.lines.Drop()
 		return false
 	}
-	if i.logged += min(n, limit) + 1; i.logged <= limit {
-		return true
+	if i.logged += min(n, limit) + 1; i.logged > limit {
+		if p.lines.Drop(); p.callLogger != nil {
+			p.callLogger.Warn("the guest logs more than limits.outputBytes in one call; the rest is dropped", "plugin", p.cfg.Name, "function", i.calling)
+		}
+		return false
 	}
-	if l := i.plugin.cfg.Logger; l != nil {
-		l.Warn("the guest logs more than limits.outputBytes in one call; the rest is dropped", "plugin", i.plugin.cfg.Name, "function", i.calling)
+	ok, first := p.lines.Take(n)
+	if l := p.cfg.Logger; first && l != nil {
+		l.Warn("the guest logs more than limits.logBytes in a minute; lines are dropped", "plugin", p.cfg.Name, "function", i.calling, "dropped", p.lines.Dropped())
 	}
-	return false
+	return ok
 }
 
 // output keeps the first bytes that a guest prints in a call.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"runtime"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Limits bound what one plugin may use. A zero field means the default.
@@ -55,6 +57,15 @@ type Limits struct {
 	// ResultBytes is the longest result that a guest may hand to the host.
 	// Default 8 MiB; package admission has its own.
 	ResultBytes int `json:"resultBytes,omitempty"`
+	// LogBytes bounds the lines of the plugin in the host's log, in bytes per minute: those
+	// that the guest logs and prints, and as many again that the host writes about single
+	// calls, such as traps. The rest is dropped and counted, see [Stats], and the log
+	// reports that once a minute. All versions of the plugin share it. Default 1 MiB.
+	LogBytes int `json:"logBytes,omitempty"`
+	// KeptBytes bounds what the host keeps for one call until it ends, over all host
+	// functions: questions, answers, lists and results. See [Instance.Keep]. Default
+	// 64 MiB, or twice ResultBytes if that is more.
+	KeptBytes int `json:"keptBytes,omitempty"`
 }
 
 // DefaultLimits returns the limits of a plugin without any. Compile is 0: its default
@@ -70,6 +81,8 @@ func DefaultLimits() Limits {
 		HeldInstances: 256,
 		OutputBytes:   16 << 10,
 		ResultBytes:   8 << 20,
+		LogBytes:      lograte.DefaultBytes,
+		KeptBytes:     64 << 20,
 	}
 }
 
@@ -81,8 +94,8 @@ const defaultCompile = time.Minute
 
 const pageSize = 64 << 10
 
-// or returns the limits with those that are zero taken from another set.
-func (l Limits) or(other Limits) Limits {
+// Or returns the limits with those that are zero taken from another set.
+func (l Limits) Or(other Limits) Limits {
 	return Limits{
 		MemoryBytes:   cmp.Or(l.MemoryBytes, other.MemoryBytes),
 		Fuel:          cmp.Or(l.Fuel, other.Fuel),
@@ -94,6 +107,8 @@ func (l Limits) or(other Limits) Limits {
 		HeldInstances: cmp.Or(l.HeldInstances, other.HeldInstances),
 		OutputBytes:   cmp.Or(l.OutputBytes, other.OutputBytes),
 		ResultBytes:   cmp.Or(l.ResultBytes, other.ResultBytes),
+		LogBytes:      cmp.Or(l.LogBytes, other.LogBytes),
+		KeptBytes:     cmp.Or(l.KeptBytes, other.KeptBytes),
 	}
 }
 
@@ -102,7 +117,11 @@ func (l Limits) or(other Limits) Limits {
 const maxMemoryBytes = 4<<30 - pageSize
 
 func (l Limits) withDefaults() Limits {
-	l = l.or(DefaultLimits())
+	kept := l.KeptBytes
+	l = l.Or(DefaultLimits())
+	if kept == 0 {
+		l.KeptBytes = max(l.KeptBytes, 2*min(l.ResultBytes, math.MaxInt/2))
+	}
 	l.MemoryBytes = min(l.MemoryBytes, maxMemoryBytes)
 	return l
 }
@@ -132,6 +151,8 @@ func (l Limits) check(what string) (errs []error) {
 		{"heldInstances", l.HeldInstances, l.HeldInstances < 0},
 		{"outputBytes", l.OutputBytes, l.OutputBytes < 0},
 		{"resultBytes", l.ResultBytes, l.ResultBytes < 0},
+		{"logBytes", l.LogBytes, l.LogBytes < 0},
+		{"keptBytes", l.KeptBytes, l.KeptBytes < 0},
 	} {
 		if limit.bad {
 			errs = append(errs, fmt.Errorf("%s.%s is %v, less than 0", what, limit.name, limit.is))

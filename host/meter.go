@@ -151,9 +151,22 @@ func (i *Instance) look() {
 		}
 	}
 	slice := min(m.slice-spent, m.left)
+	if b, ok := i.ctx.parent.(Budget); ok {
+		if err := b.Spend(slice); err != nil {
+			panic(err)
+		}
+	}
 	m.left -= slice
 	m.granted += slice
 	m.set(spent + slice)
+}
+
+// Budget is a context of calls that share fuel beyond the limits of each.
+type Budget interface {
+	context.Context
+	// Spend is called by several goroutines, each about every millisecond that a guest works
+	// under the context, with the fuel that the guest gets next. An error ends the call.
+	Spend(fuel int64) error
 }
 
 // meet binds the instance to its module when the start section runs, which is

@@ -42,6 +42,14 @@ type ShadowObserver interface {
 	Shadowed(plugin, result string)
 }
 
+// SkipObserver is an [Observer] that is also told of calls that an adapter did not make.
+type SkipObserver interface {
+	Observer
+	// Skipped is called for a call of a function that was not made, since the guest had failed
+	// before in the same scheduling cycle or event, or about the same object.
+	Skipped(plugin, function string)
+}
+
 // Observers returns an Observer that calls each of observers, in their order.
 // Nil ones are skipped; if there is no other, the result is nil, which costs
 // nothing.
@@ -79,6 +87,14 @@ func (l observerList) Shadowed(plugin, result string) {
 	for _, o := range l {
 		if s, ok := o.(ShadowObserver); ok {
 			s.Shadowed(plugin, result)
+		}
+	}
+}
+
+func (l observerList) Skipped(plugin, function string) {
+	for _, o := range l {
+		if s, ok := o.(SkipObserver); ok {
+			s.Skipped(plugin, function)
 		}
 	}
 }
@@ -144,6 +160,9 @@ type Stats struct {
 	Retired int
 	// MemoryBytes is the linear memory of a new instance, in bytes.
 	MemoryBytes uint64
+	// LogDropped is the number of lines that were dropped of what the guest logs, and of what
+	// the host logs about its calls; see [Limits].LogBytes.
+	LogDropped uint64
 	// Disabled reports whether the plugin is out of service, see [CircuitBreaker].
 	Disabled bool
 }
@@ -151,7 +170,7 @@ type Stats struct {
 // Stats returns the state of the plugin.
 func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
-	s := Stats{Disabled: p.breaker != nil && p.breaker.open()}
+	s := Stats{LogDropped: p.lines.Dropped() + p.calls.Dropped(), Disabled: p.breaker != nil && p.breaker.open()}
 	if v.snapshot != nil {
 		s.MemoryBytes = v.snapshot.size
 	}

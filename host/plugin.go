@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Plugin is a module that is ready to be called, and that another version may
@@ -21,6 +23,10 @@ type Plugin struct {
 	runtime *Runtime
 	// breaker is nil if the plugin is never disabled.
 	breaker *breaker
+	// lines is the budget of what the guest logs, and calls that of callLogger, which is for
+	// lines of the host about calls and nil without a logger.
+	lines, calls *lograte.Budget
+	callLogger   *slog.Logger
 	// tapes is nil if calls are not recorded; stopRecording ends the use of it.
 	tapes         record.Tapes
 	stopRecording func() error
@@ -50,6 +56,9 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		return nil, err
 	}
 	p := &Plugin{cfg: cfg, adapter: adapter, runtime: rt}
+	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
+	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
+	p.callLogger = lograte.Logger(cfg.Logger, p.calls)
 	if cfg.CircuitBreaker.After != 0 {
 		p.breaker = &breaker{cfg: cfg.CircuitBreaker}
 	}
@@ -79,6 +88,10 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 
 // Name returns the plugin's name.
 func (p *Plugin) Name() string { return p.cfg.Name }
+
+// CallLogger returns a logger for lines about single calls, which users and guests can repeat as
+// often as they like: Config.Logger within Limits.LogBytes, nil if that is nil.
+func (p *Plugin) CallLogger() *slog.Logger { return p.callLogger }
 
 // Functions returns the functions that the guest implements, none if it is of a
 // [Dialect]. They are the same for every version.

@@ -111,9 +111,9 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string, s
 	}
 	v := &version{plugin: p, digest: digest, about: about, dialect: d, limits: p.cfg.Limits}
 	if v.dialect != nil {
-		v.limits = v.limits.or(v.dialect.Defaults)
+		v.limits = v.limits.Or(v.dialect.Defaults)
 	}
-	v.limits = v.limits.or(p.adapter.Defaults).withDefaults()
+	v.limits = v.limits.Or(p.adapter.Defaults).withDefaults()
 	if p.cfg.SHA256 != "" {
 		v.limits.Compile = cmp.Or(v.limits.Compile, defaultCompile)
 	}

@@ -286,6 +286,7 @@ func (i *Instance) print(fd uint32, data []byte) {
 	if limit := i.version.limits.ResultBytes; len(data) > limit-len(i.program.stdout) {
 		i.Abort(fmt.Errorf("the program writes more than the limit of %d bytes", limit))
 	}
+	i.Keep(len(data))
 	i.program.stdout = append(i.program.stdout, data...)
 }
 

@@ -77,7 +77,7 @@ func fdRead(inst *Instance, args []uint64) uint64 {
 			return wasiFault
 		}
 		n := copy(buf, inst.program.stdin)
-		inst.program.stdin = inst.program.stdin[n:]
+		inst.program.read(inst, n)
 		inst.meter.chargeBytes(n)
 		read += uint32(n)
 		if n < len(buf) {

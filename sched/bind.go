@@ -40,12 +40,16 @@ func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName stri
 		return
 	}
 	if err := p.tell(c, f, pod, nodeName); err != nil {
-		p.logger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
+		p.callLogger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
 	}
 }
 
 func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
 	object := p.objects.Pod(pod)
+	if first := c.life.failure.Load(); first != nil && replayed.Has(first.function) {
+		p.skipped(f)
+		return nil // It was not told of the Pod, or would fail again.
+	}
 	h := c.history.Load()
 	inst, i, err := p.acquire(c, h, len(h.steps), binding)
 	if err != nil {
@@ -53,7 +57,7 @@ func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	}
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod, nodeName: nodeName}
-	_, err = p.invoke(inst, i, f, uint64(h.ref), uint64(object.Ref))
+	_, err = p.invoke(p.ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
 	return err
 }
 

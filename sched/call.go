@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"context"
 	"iter"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,12 +66,16 @@ type lookedUp struct {
 	pods []*objects.Object
 }
 
+// lookedUpBytes is the size of a node's place in call.looked.
+const lookedUpBytes = 2 * int(unsafe.Sizeof(lookedUp{})+unsafe.Sizeof(abi.Ref(0)))
+
 // look gives the guest a node for the rest of the call.
-func (c *call) look(object *objects.Object, info NodeInfo) {
+func (c *call) look(inst *host.Instance, object *objects.Object, info NodeInfo) {
 	if c.node != nil && c.info != nil && c.node.Ref == object.Ref {
 		return // It has it.
 	}
 	if _, ok := c.looked[object.Ref]; !ok {
+		inst.Keep(lookedUpBytes)
 		if c.looked == nil {
 			c.looked = make(map[abi.Ref]lookedUp, length(c.nodes))
 		}
@@ -103,9 +109,9 @@ func all(nodes Nodes) iter.Seq[NodeInfo] {
 }
 
 // invoke calls a function of the guest, in whatever dialect it is.
-func (p *Plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
+func (p *Plugin) invoke(ctx context.Context, inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
 	if !p.peer {
-		return inst.Call(p.ctx, f, args...)
+		return inst.Call(ctx, f, args...)
 	}
 	c := &i.call
 	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Scores: c.scores}
@@ -118,7 +124,7 @@ func (p *Plugin) invoke(inst *host.Instance, i *instance, f abi.Function, args .
 	if c.statuses != nil {
 		i.peer.Statuses = sortedStatuses(c.statuses)
 	}
-	result, err := inst.Dialect().CallExport(p.ctx, wasmextension.Export(f))
+	result, err := inst.Dialect().CallExport(ctx, wasmextension.Export(f))
 	if err != nil {
 		return 0, err
 	}

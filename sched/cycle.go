@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -25,6 +26,9 @@ type Cycle struct {
 	history atomic.Pointer[history]
 	// clone is set if the cycle was cloned from another.
 	clone bool
+	// life is that of the cycle and its clones: own of the first.
+	life *life
+	own  life
 	// instances are those of the cycle and its clones, nil if there is nothing to replay.
 	instances *cycleInstances
 	// peer is nil unless the guest is of package wasmextension.
@@ -83,7 +87,7 @@ func (c *Cycle) For(pod *corev1.Pod) bool {
 // preemption tries out the removal of different Pods on clones, on several goroutines.
 func (c *Cycle) Clone() *Cycle {
 	h := c.history.Load()
-	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone := &Cycle{life: c.life, pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
 	} else {
@@ -122,6 +126,8 @@ func (c *cycleCounter) next(clone bool) abi.Ref {
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
+	c.life = &c.own
+	c.own.Context, c.own.limit = p.ctx, p.cycleFuel
 	if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 		c.recorded = b.begin(p, pod)
 	}
@@ -181,11 +187,11 @@ func (p *Plugin) seenOf(i *instance, ref abi.Ref) *seen {
 // replay runs the first n steps of a cycle, as far as the instance has not seen
 // them. Their results are those of the first run, which the framework has
 // already.
-func (p *Plugin) replay(inst *host.Instance, i *instance, h *history, n int, phase phase) error {
+func (p *Plugin) replay(ctx context.Context, inst *host.Instance, i *instance, h *history, n int, phase phase) error {
 	s := p.seenOf(i, h.ref)
 	if s.ref != h.ref {
 		var err error
-		if *s, err = p.cloned(inst, i, h, phase); err != nil {
+		if *s, err = p.cloned(ctx, inst, i, h, phase); err != nil {
 			return err
 		}
 	}
@@ -199,7 +205,7 @@ func (p *Plugin) replay(inst *host.Instance, i *instance, h *history, n int, pha
 		if phase == binding {
 			i.call.nodes, i.call.snapshot = nil, false
 		}
-		if _, err := st.run(p, inst, i, h.ref); err != nil {
+		if _, err := st.run(ctx, p, inst, i, h.ref); err != nil {
 			return fmt.Errorf("replay %s: %w", st.function, err)
 		}
 	}
@@ -209,7 +215,7 @@ func (p *Plugin) replay(inst *host.Instance, i *instance, h *history, n int, pha
 // cloned makes the guest copy the state of the cycle from that which it was cloned from,
 // and returns how much the instance has seen of it then: nothing if there is no other, or
 // the guest cannot copy it.
-func (p *Plugin) cloned(inst *host.Instance, i *instance, h *history, phase phase) (seen, error) {
+func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h *history, phase phase) (seen, error) {
 	none := seen{ref: h.ref}
 	if h.base == nil || !inst.Implements(abi.CloneCycle) {
 		return none, nil
@@ -223,11 +229,11 @@ func (p *Plugin) cloned(inst *host.Instance, i *instance, h *history, phase phas
 	if from.ref.Slot() == h.ref.Slot() {
 		return none, nil
 	}
-	if err := p.replay(inst, i, from, len(from.steps), phase); err != nil {
+	if err := p.replay(ctx, inst, i, from, len(from.steps), phase); err != nil {
 		return none, err
 	}
 	i.call = call{replay: true}
-	result, err := inst.Call(p.ctx, abi.CloneCycle, uint64(h.ref), uint64(from.ref))
+	result, err := inst.Call(ctx, abi.CloneCycle, uint64(h.ref), uint64(from.ref))
 	switch code := abi.Code(int32(result)); {
 	case err != nil:
 		return none, fmt.Errorf("clone: %w", err)
@@ -245,27 +251,31 @@ func (s *step) call() call {
 }
 
 // run calls the guest.
-func (s *step) run(p *Plugin, inst *host.Instance, i *instance, ref abi.Ref) (uint64, error) {
+func (s *step) run(ctx context.Context, p *Plugin, inst *host.Instance, i *instance, ref abi.Ref) (uint64, error) {
 	if s.function == abi.AddPod || s.function == abi.RemovePod {
-		return p.invoke(inst, i, s.function, uint64(ref), uint64(s.pod.Ref), uint64(s.other.Ref), uint64(s.node.Ref))
+		return p.invoke(ctx, inst, i, s.function, uint64(ref), uint64(s.pod.Ref), uint64(s.other.Ref), uint64(s.node.Ref))
 	}
-	return p.invoke(inst, i, s.function, uint64(ref), uint64(s.pod.Ref))
+	return p.invoke(ctx, inst, i, s.function, uint64(ref), uint64(s.pod.Ref))
 }
 
 // runStep runs a step for the first time, in the scheduling phase. then, if not nil,
 // reads what the guest left in the instance.
 func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
+	if status, over := p.over(c, s.function, nil); over {
+		return status
+	}
 	h := p.addStep(c, s)
 	inst, i, err := p.acquire(c, h, len(h.steps)-1, scheduling)
 	if err != nil {
-		return p.failed(s.function, err, nil)
+		return p.failedIn(c, s.function, err, nil)
 	}
 	defer p.leave(inst, i)
 	i.call = s.call()
-	result, err := s.run(p, inst, i, h.ref)
+	result, err := s.run(c.life, p, inst, i, h.ref)
 	if err != nil {
-		return p.failed(s.function, err, nil)
+		return p.failedIn(c, s.function, err, nil)
 	}
+	c.life.charge(s.function, inst.FuelUsed())
 	if c.instances != nil && !c.clone {
 		c.instances.replay.Add(inst.FuelUsed())
 	}

@@ -19,18 +19,22 @@ import (
 
 // inGroup runs f for a group. args is what the guest may ask about.
 func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
+	if status, over := p.over(c, f, neutral); over {
+		return status
+	}
 	h := c.history.Load()
 	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
 	if err != nil {
-		return p.failed(f, err, neutral)
+		return p.failedIn(c, f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.snapshot = true
-	result, err := p.invoke(inst, i, f, uint64(h.ref))
+	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref))
 	if err != nil {
-		return p.failed(f, err, neutral)
+		return p.failedIn(c, f, err, neutral)
 	}
+	c.life.charge(f, inst.FuelUsed())
 	if s := status(abi.Code(result), inst); s != nil {
 		return s
 	}
@@ -131,7 +135,7 @@ func (p *Plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	if p.handle == nil || i.call.try == nil {
 		inst.Abort(errNoHandle)
 	}
-	uids := texts(inst, inst.Read(uint32(stack[0]), uint32(stack[1])), "UID")
+	uids := texts(inst, inst.Read(uint32(stack[0]), uint32(stack[1])), "UID", 0)
 	question := fmt.Sprintf("%q", uids)
 	b := remember(inst, question, func() []byte {
 		b, err := p.try(i.call.try, uids)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,12 +50,15 @@ func (p *Plugin) handleImports() []host.Import {
 		return im
 	}
 	read := func(inst *host.Instance, stack []uint64) string {
-		return string(inst.Read(uint32(stack[0]), uint32(stack[1])))
+		return string(lookup.ReadQuestion(inst, stack[0], stack[1]))
 	}
 	pair, pairs, one := []abi.ValueType{i32, i32}, []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}
 	list := []host.Import{
 		granted(GrantEvents, "event", pair, nil, func(inst *host.Instance, stack []uint64) {
-			e, err := schedmsg.ParseEvent([]byte(read(inst, stack)))
+			if n := uint32(stack[1]); n > maxEventBytes {
+				inst.Abort(fmt.Errorf("an event has %d bytes, more than %d", n, maxEventBytes))
+			}
+			e, err := schedmsg.ParseEvent(inst.Read(uint32(stack[0]), uint32(stack[1])))
 			if err != nil {
 				inst.Abort(err)
 			}
@@ -64,8 +68,11 @@ func (p *Plugin) handleImports() []host.Import {
 			b := remember(inst, "", func() []byte {
 				b := []byte{}
 				for w := range p.handle.WaitingPods() {
+					n := len(b)
 					b = schedmsg.AppendWaitingPod(b, w.GetPod(), w.GetPendingPlugins())
+					inst.Keep(len(b) - n)
 				}
+				inst.Keep(-len(b)) // remember counts all of it.
 				return b
 			})
 			stack[0] = uint64(inst.Write(uint32(stack[0]), uint32(stack[1]), b))
@@ -116,7 +123,9 @@ func remember(inst *host.Instance, question string, answer func() []byte) []byte
 	key := inst.HostCall() + "\x00" + question
 	b, ok := c.answers[key]
 	if !ok {
+		inst.Keep(len(key) + answerBytes)
 		b = answer()
+		inst.Keep(len(b))
 		if c.answers == nil {
 			c.answers = map[string][]byte{}
 		}
@@ -124,6 +133,12 @@ func remember(inst *host.Instance, question string, answer func() []byte) []byte
 	}
 	return b
 }
+
+// answerBytes is the size of the place of an answer in a map, without its texts.
+const answerBytes = 128
+
+// maxEventBytes is the length of the longest event. An API server takes notes of 1 KiB.
+const maxEventBytes = 16 << 10
 
 // report hands an event to the scheduler's recorder. A replay reports nothing.
 func (p *Plugin) report(c *call, e *schedmsg.Event) {
@@ -228,6 +243,7 @@ func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1
 		return nil, err
 	}
 	inst.Spend(sortWork * int64(len(objects)))
+	inst.Keep(int(unsafe.Sizeof(metav1.Object(nil))) * len(objects))
 	list := make([]metav1.Object, len(objects))
 	for i, object := range objects {
 		if list[i], err = meta.Accessor(object); err != nil {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -138,25 +139,27 @@ func (p *Plugin) imports() []host.Import {
 		writes("result_scores", scored, resultScores),
 		writes("result_node_names", abi.MaskOf(abi.PreFilter), resultNodeNames),
 		writes("result_cluster_events", abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {
+			inst.Keep(len(data)) // An event has as many bytes here.
 			var err error
 			if c.events, err = parseEvents(data); err != nil {
 				inst.Abort(err)
 			}
 		}),
-		writes("result_nominated_node_name", abi.MaskOf(abi.PostFilter), func(_ *host.Instance, c *call, data []byte) {
+		writes("result_nominated_node_name", abi.MaskOf(abi.PostFilter), func(inst *host.Instance, c *call, data []byte) {
+			inst.Keep(len(data) - len(c.nominated))
 			c.nominated = string(data)
 		}),
 		writes("result_sign_fragments", abi.MaskOf(abi.SignPod), resultSignFragments),
 		writes("result_pods", abi.MaskOf(abi.PreQueueingHint), resultPods),
 		writes("result_nominations", abi.MaskOf(abi.PodGroupPostFilter), func(inst *host.Instance, c *call, data []byte) {
 			var err error
-			if c.nominations, err = schedmsg.ParseNominations(data); err != nil {
+			if c.nominations, err = schedmsg.ParseNominations(data, inst.Keep); err != nil {
 				inst.Abort(err)
 			}
 		}),
 		writes("result_placements", abi.MaskOf(abi.GeneratePlacements), func(inst *host.Instance, c *call, data []byte) {
 			var err error
-			if c.placements, err = schedmsg.ParsePlacements(data); err != nil {
+			if c.placements, err = schedmsg.ParsePlacements(data, inst.Keep); err != nil {
 				inst.Abort(err)
 			}
 		}),
@@ -238,7 +241,7 @@ func (p *Plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
 			continue // It has no name either.
 		}
 		object := p.objects.Node(node)
-		i.call.look(object, info)
+		i.call.look(inst, object, info)
 		b = binary.LittleEndian.AppendUint64(b, uint64(object.Ref))
 	}
 	return b
@@ -250,17 +253,20 @@ func resultScores(inst *host.Instance, c *call, data []byte) {
 	if len(data) != 8*n {
 		inst.Abort(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), n))
 	}
+	inst.Keep(len(data))
 	c.normalized = make([]int64, 0, n)
 	for ; len(data) > 0; data = data[8:] {
 		c.normalized = append(c.normalized, int64(binary.LittleEndian.Uint64(data)))
 	}
 }
 
-// texts takes a list of texts apart that have a NUL after each. They are copies.
-func texts(inst *host.Instance, data []byte, what string) []string {
+// texts takes a list of texts apart that have a NUL after each. They are copies. each is the
+// size of what the caller keeps for a text beside its bytes.
+func texts(inst *host.Instance, data []byte, what string, each uintptr) []string {
 	if len(data) == 0 {
 		return []string{}
 	}
+	inst.Keep(len(data) + bytes.Count(data, []byte{0})*int(each+unsafe.Sizeof("")))
 	if data[len(data)-1] != 0 {
 		inst.Abort(errors.New("the last " + what + " does not end with a NUL"))
 	}
@@ -270,13 +276,13 @@ func texts(inst *host.Instance, data []byte, what string) []string {
 // resultNodeNames takes the nodes that PreFilter narrows the cycle down to.
 func resultNodeNames(inst *host.Instance, c *call, data []byte) {
 	if !c.replay {
-		c.nodeNames = texts(inst, data, "name")
+		c.nodeNames = texts(inst, data, "name", 0)
 	}
 }
 
 // resultPods takes the namespaces and names of Pods in turn.
 func resultPods(inst *host.Instance, c *call, data []byte) {
-	list := texts(inst, data, "name")
+	list := texts(inst, data, "name", unsafe.Sizeof(types.NamespacedName{})/2)
 	if len(list)%2 != 0 {
 		inst.Abort(fmt.Errorf("%d texts are not pairs of a namespace and a name", len(list)))
 	}
@@ -288,7 +294,7 @@ func resultPods(inst *host.Instance, c *call, data []byte) {
 
 // resultSignFragments takes keys and JSON values in turn.
 func resultSignFragments(inst *host.Instance, c *call, data []byte) {
-	list := texts(inst, data, "value")
+	list := texts(inst, data, "value", unsafe.Sizeof(SignFragment{})/2)
 	if len(list)%2 != 0 {
 		inst.Abort(fmt.Errorf("%d texts are not pairs of a key and a value", len(list)))
 	}

@@ -48,8 +48,9 @@ type lastPart struct {
 // acquire takes an instance that has seen the first n steps of h, the history of a cycle, for
 // a call in phase. Hand it to leave in the end.
 func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
+	within := p.context(c, phase)
 	if c.peer != nil {
-		inst, err = p.held(c, phase)
+		inst, err = p.held(within, c, phase)
 	}
 	var shared *cycleInstance
 	switch e := c.instances; {
@@ -57,14 +58,14 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 	case p.trials.Load() != 0:
 		// The only instance that is left may be the one that waits for the trial: wait for
 		// trialWait at most, and for none of the cycle's.
-		ctx, cancel := context.WithTimeout(p.ctx, trialWait)
+		ctx, cancel := context.WithTimeout(within, trialWait)
 		defer cancel()
 		inst, err = c.pinned.pin.Acquire(ctx, nil)
 	case e != nil && (e.spent.Load() == 0 || e.replay.Load() >= minReplay):
 		// The first call is one of those: its fuel is not known yet.
-		inst, shared, err = e.acquire(p.ctx, c.pinned.pin, p.instances)
+		inst, shared, err = e.acquire(within, c.pinned.pin, p.instances)
 	default:
-		inst, err = c.pinned.pin.Acquire(p.ctx, nil)
+		inst, err = c.pinned.pin.Acquire(within, nil)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +73,7 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 	i = inst.State().(*instance)
 	i.shared = shared
 	if s := p.seenOf(i, h.ref); s.ref != h.ref || s.steps < n {
-		if err := p.replay(inst, i, h, n, phase); err != nil {
+		if err := p.replay(within, inst, i, h, n, phase); err != nil {
 			p.leave(inst, i)
 			return nil, nil, err
 		}

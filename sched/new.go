@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/lookup"
@@ -68,6 +70,15 @@ type PluginConfig struct {
 	// results depend on more, such as the number of calls. The fields are logged at level
 	// debug, and results that were shared are counted, see [host.Observer].
 	DisableResultSharing bool `json:"disableResultSharing,omitempty"`
+	// CycleFuel is how much fuel all calls of one scheduling cycle may use, preemption
+	// included: when it is used up the cycle has failed. Default [DefaultCycleFuel], about
+	// half a second; a cycle over 5,000 nodes takes a twentieth. After the first failure of a
+	// cycle its guest is not asked again in it.
+	CycleFuel int64 `json:"cycleFuel,omitempty"`
+	// QueueTimeout is how long a call may take that holds the scheduling queue up: hints,
+	// PreEnqueue, SignPod and Less, each with its wait for an instance. Default
+	// [DefaultQueueTimeout]. All hints of one event may take some 50 ms.
+	QueueTimeout record.Duration `json:"queueTimeout,omitzero"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
 	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
@@ -209,6 +220,8 @@ func (c *PluginConfig) validate() error {
 	mistake(c.LogSeverity < 0 || c.LogSeverity > 3, "logSeverity is %d, want 0 to 3", c.LogSeverity)
 	mistake(c.Follow && c.URL != "", "follow needs a file or oci: what a url holds is fixed by its sha256")
 	mistake(c.Follow && c.SHA256 != "", "follow and sha256 exclude one another")
+	mistake(c.CycleFuel < 0, "cycleFuel is %d, less than 0", c.CycleFuel)
+	mistake(c.QueueTimeout < 0, "queueTimeout is %s, less than 0", time.Duration(c.QueueTimeout))
 	if err := c.FailurePolicy.Check(); err != nil {
 		errs = append(errs, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -108,6 +109,7 @@ func (p *Plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	}
 	first := len(c.pods)
 	i.podsOn = p.framework.AppendPods(i.podsOn[:0], info)
+	inst.Keep(int(unsafe.Sizeof((*objects.Object)(nil)))*len(i.podsOn) + lookedUpBytes)
 	for _, pod := range i.podsOn {
 		c.pods = append(c.pods, p.objects.Pod(pod))
 	}
@@ -132,7 +134,7 @@ func (p *Plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	}
 	object := p.objects.Node(info.Node())
 	stack[0] = uint64(object.Ref)
-	c.look(object, info)
+	c.look(inst, object, info)
 }
 
 // findNode looks among the nodes of the call, then in the snapshot.

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -43,6 +45,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		logger:    cfg.Logger,
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
+		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(time.Duration(cfg.QueueTimeout), DefaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -74,6 +77,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {
 		return nil, err
+	}
+	if p.callLogger = guest.CallLogger(); p.callLogger == nil {
+		p.callLogger = p.logger // It drops everything.
 	}
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
 	offered := p.functions
@@ -141,8 +147,15 @@ type Plugin struct {
 	ctx       context.Context
 	policy    host.FailurePolicy
 	cache     resultCache
-	logger    *slog.Logger
-	observer  host.Observer
+	// cycleFuel and queueTimeout are those of the configuration. queue guards questions about
+	// events, and pods those about Pods in the queue.
+	cycleFuel    int64
+	queueTimeout time.Duration
+	queue, pods  queueGuard
+	logger       *slog.Logger
+	// callLogger is for lines about single calls.
+	callLogger *slog.Logger
+	observer   host.Observer
 
 	objects *objects.Store
 	infos   nodeInfos
@@ -207,15 +220,27 @@ func (p *Plugin) outside() {
 // onPod runs f for a Pod outside of a cycle.
 func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then func(*instance) *Status) *Status {
 	p.outside()
+	if err := p.pods.knows(pod); err != nil {
+		p.skipped(f)
+		if p.policy == host.Ignore {
+			return neutral
+		}
+		return errorStatus(fmt.Errorf("plugin %q: %w", p.guest.Name(), err))
+	}
+	ctx := p.inQueue()
+	defer ctx.stop()
 	object := p.objects.Pod(pod)
-	inst, err := p.guest.Acquire(p.ctx)
+	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
+		p.slow(f, p.pods.told(pod, err), err)
 		return p.failed(f, err, neutral)
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
+	ctx.restart(p.queueTimeout)
 	i.call = call{pod: object, of: pod}
-	result, err := p.invoke(inst, i, f, uint64(object.Ref))
+	result, err := p.invoke(ctx, inst, i, f, uint64(object.Ref))
+	p.slow(f, p.pods.told(pod, err), err)
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}

@@ -84,15 +84,18 @@ func (p *Plugin) Less(a, b Queued) bool {
 // compare asks the guest: a number below 0 if a comes first, above 0 if b does.
 func (p *Plugin) compare(a, b Queued) (int, error) {
 	p.outside()
+	ctx := p.inQueue()
+	defer ctx.stop()
 	x, y := p.objects.Pod(a.Pod), p.objects.Pod(b.Pod)
-	inst, err := p.guest.Acquire(p.ctx)
+	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
 		return 0, err
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
+	ctx.restart(p.queueTimeout)
 	i.call = call{pod: x, other: y}
-	order, err := inst.Call(p.ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()))
+	order, err := inst.Call(ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()))
 	return int(int32(uint32(order))), err
 }
 
@@ -203,8 +206,8 @@ func (p *Plugin) EventsToRegister() []Event {
 // answer the Pod is tried: it would be stuck otherwise.
 func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, err error) {
 	object := p.objects.Pod(pod)
-	err = p.onEvent(call{pod: object, of: pod}, oldObj, newObj, func(inst *host.Instance, c *call) error {
-		result, err := inst.Call(p.ctx, abi.QueueingHint, uint64(uint32(n)), uint64(object.Ref), refOf(c.other), refOf(c.node))
+	err = p.onEvent(abi.QueueingHint, call{pod: object, of: pod}, oldObj, newObj, func(ctx context.Context, inst *host.Instance, c *call) error {
+		result, err := inst.Call(ctx, abi.QueueingHint, uint64(uint32(n)), uint64(object.Ref), refOf(c.other), refOf(c.node))
 		if err != nil {
 			return err
 		}
@@ -212,14 +215,17 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 		queue = answer != 0
 		return status(code, inst).AsError()
 	})
+	if errors.Is(err, errNotAsked) {
+		return true, nil // The framework logs an error for each Pod.
+	}
 	return queue || err != nil, err
 }
 
 // preHint asks the guest which Pods it is to be asked about after an event. If it does not
 // answer it is asked about all.
 func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName, all bool, err error) {
-	err = p.onEvent(call{}, oldObj, newObj, func(inst *host.Instance, c *call) error {
-		result, err := inst.Call(p.ctx, abi.PreQueueingHint, uint64(uint32(n)), refOf(c.other), refOf(c.node))
+	err = p.onEvent(abi.PreQueueingHint, call{}, oldObj, newObj, func(ctx context.Context, inst *host.Instance, c *call) error {
+		result, err := inst.Call(ctx, abi.PreQueueingHint, uint64(uint32(n)), refOf(c.other), refOf(c.node))
 		if err != nil {
 			return err
 		}
@@ -229,11 +235,38 @@ func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName
 	if err != nil {
 		pods = nil
 	}
+	if errors.Is(err, errNotAsked) {
+		err = nil
+	}
 	return pods, pods == nil, err
 }
 
-// onEvent calls ask with an instance that has the objects of an event.
-func (p *Plugin) onEvent(args call, oldObj, newObj any, ask func(*host.Instance, *call) error) (err error) {
+// errNotAsked is the error of a hint for which the guest is not asked.
+var errNotAsked = errors.New("the guest is not asked about the event, since it has failed")
+
+// slow logs that the guest is not asked for a while.
+func (p *Plugin) slow(f abi.Function, paused bool, err error) {
+	if paused {
+		p.logger.Error("calls that hold the scheduling queue up keep failing: the guest is not asked for a while", "plugin", p.guest.Name(), "function", f.String(), "pause", pause.String(), "err", err)
+	}
+}
+
+// onEvent calls ask with an instance that has the objects of an event, unless the guest has failed
+// on the event before.
+func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func(context.Context, *host.Instance, *call) error) (err error) {
+	if !p.queue.asks(objectOf(oldObj), objectOf(newObj)) {
+		p.skipped(f)
+		return errNotAsked
+	}
+	var fuel int64
+	answered := false
+	defer func() {
+		failure := err
+		if answered {
+			failure = nil // The guest has reported an error itself.
+		}
+		p.slow(f, p.queue.asked(fuel, failure), err)
+	}()
 	p.outside()
 	if args.other, err = p.eventObject(objects.OldEventObject, oldObj); err != nil {
 		return err
@@ -241,14 +274,30 @@ func (p *Plugin) onEvent(args call, oldObj, newObj any, ask func(*host.Instance,
 	if args.node, err = p.eventObject(objects.NewEventObject, newObj); err != nil {
 		return err
 	}
-	inst, err := p.guest.Acquire(p.ctx)
+	ctx := p.inQueue()
+	defer ctx.stop()
+	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
+	ctx.restart(p.queueTimeout)
 	i.call = args
-	return ask(inst, &i.call)
+	err = ask(ctx, inst, &i.call)
+	fuel = inst.FuelUsed()
+	var trap *host.TrapError
+	answered = err != nil && !errors.As(err, &trap) && ctx.Err() == nil
+	return err
+}
+
+// objectOf returns the object of an event, nil if there is none.
+func objectOf(obj any) metav1.Object {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	object, _ := obj.(metav1.Object)
+	return object
 }
 
 func refOf(o *objects.Object) uint64 {
@@ -260,11 +309,8 @@ func refOf(o *objects.Object) uint64 {
 
 // eventObject encodes an object of a cluster event, nil if there is none.
 func (p *Plugin) eventObject(side objects.EventSide, obj any) (*objects.Object, error) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	object, ok := obj.(metav1.Object)
-	if !ok || object == nil {
+	object := objectOf(obj)
+	if object == nil {
 		return nil, nil
 	}
 	return p.objects.Transient(side, object)

@@ -157,10 +157,14 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if hit != nil {
 		return hit.value, hit.status
 	}
+	if c.life.failure.Load() != nil {
+		status, _ := p.over(c, f, nil)
+		return 0, status
+	}
 	h := c.history.Load()
 	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
 	if err != nil {
-		return 0, p.failed(f, err, nil)
+		return 0, p.failedIn(c, f, err, nil)
 	}
 	args := &i.call
 	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, c.of, object, nodeInfo, true, false
@@ -168,11 +172,14 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if key.class == nil {
 		version = uint64(nodeInfo.GetGeneration())
 	}
-	result, err := p.invoke(inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
+	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
 	var s *Status
 	if err != nil {
-		result, s = 0, p.failed(f, err, nil)
+		result, s = 0, p.failedIn(c, f, err, nil)
 	} else {
+		if fuel := inst.FuelUsed(); fuel > cheapCall {
+			c.life.charge(f, fuel)
+		}
 		if uint32(result) != 0 {
 			s = status(abi.Code(result), inst)
 		}
@@ -211,6 +218,9 @@ func (p *Plugin) NormalizeScore(c *Cycle, scores Scores) *Status {
 // beside it. then, if not nil, reads what the guest returned and left in the
 // instance; a status of its own counts instead of the guest's.
 func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
+	if status, over := p.over(c, f, neutral); over {
+		return status
+	}
 	if settles.Has(f) {
 		p.settle(c)
 	}
@@ -222,14 +232,17 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 	h := c.history.Load()
 	inst, i, err := p.acquire(c, h, len(h.steps), phase)
 	if err != nil {
-		return p.failed(f, err, neutral)
+		return p.failedIn(c, f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.pod, i.call.of, i.call.snapshot = object, pod, phase == scheduling
-	result, err := p.invoke(inst, i, f, uint64(h.ref), uint64(object.Ref))
+	result, err := p.invoke(p.context(c, phase), inst, i, f, uint64(h.ref), uint64(object.Ref))
 	if err != nil {
-		return p.failed(f, err, neutral)
+		return p.failedIn(c, f, err, neutral)
+	}
+	if phase == scheduling {
+		c.life.charge(f, inst.FuelUsed())
 	}
 	if then != nil {
 		if s := then(i, result); s != nil {

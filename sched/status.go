@@ -88,7 +88,7 @@ func errorStatus(err error, reasons ...string) *Status {
 // is the status of a plugin that has nothing to say.
 func (p *Plugin) failed(f abi.Function, err error, neutral *Status) *Status {
 	if p.policy == host.Ignore {
-		p.logger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
+		p.callLogger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
 		return neutral
 	}
 	var trap *host.TrapError

@@ -113,20 +113,15 @@ func (s peerScheduler) Logs(severity int32) bool {
 	return severity >= s.p.peers.severity && severity < int32(len(levels)) && s.p.peers.logger.Enabled(context.Background(), levels[severity])
 }
 
+// maxAttributes is how many attributes of a line are kept, as by package host.
+const maxAttributes = 64
+
 func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, texts []string) {
-	size := len(msg)
-	for _, text := range texts {
-		size += len(text)
-	}
-	// What a guest logs in a call is bounded, as in our own ABI.
-	if !inst.Dialect().MayLog(size) {
-		return
-	}
 	attributes := [2]slog.Attr{slog.String("function", inst.Calling())}
 	if len(texts) > 0 {
 		// In a group, so that a guest cannot pass for another plugin.
 		group := make([]slog.Attr, 0, (len(texts)+1)/2)
-		for ; len(texts) > 1; texts = texts[2:] {
+		for texts = texts[:min(len(texts), 2*maxAttributes)]; len(texts) > 1; texts = texts[2:] {
 			group = append(group, slog.String(texts[0], texts[1]))
 		}
 		if len(texts) > 0 {

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -52,13 +53,13 @@ var settles = abi.MaskOf(abi.Reserve, abi.Permit, abi.PreBind, abi.Bind)
 
 // held takes the instance that is held for a cycle of a guest of package wasmextension. It is
 // nil if there is none, which is no error.
-func (p *Plugin) held(c *Cycle, phase phase) (*host.Instance, error) {
+func (p *Plugin) held(ctx context.Context, c *Cycle, phase phase) (*host.Instance, error) {
 	for {
 		hold, err := p.holdOf(c, phase)
 		if hold == nil || err != nil {
 			return nil, err
 		}
-		inst, err := hold.Acquire(p.ctx)
+		inst, err := hold.Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@
 // What it has:
 //
 //	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  verdicts of policies
+//	kubewasm_admission_late_verdicts_total       policy, webhook, verdict        those that came after the answer
 //	kubewasm_admission_patches_total             policy                          changes of objects
 //	kubewasm_admission_verdict_duration_seconds  policy, webhook                 how long they took
 //	kubewasm_admission_requests_total            webhook, code                   requests to a handler
@@ -47,11 +48,11 @@ import (
 
 // Metrics counts verdicts and requests. It is safe for use by several goroutines.
 type Metrics struct {
-	verdicts, patches, requests *prometheus.CounterVec
-	verdictTime, requestTime    *prometheus.HistogramVec
-	panics                      prometheus.Counter
-	bodyBytes                   prometheus.GaugeFunc
-	bodies                      atomic.Pointer[admission.Bodies]
+	verdicts, patches, requests, late *prometheus.CounterVec
+	verdictTime, requestTime          *prometheus.HistogramVec
+	panics                            prometheus.Counter
+	bodyBytes                         prometheus.GaugeFunc
+	bodies                            atomic.Pointer[admission.Bodies]
 }
 
 // buckets reach from the verdict of a small guest to the longest timeout of a
@@ -68,6 +69,7 @@ func New() *Metrics {
 	}
 	m := &Metrics{
 		verdicts:    counter("verdicts_total", "Verdicts of policies.", "policy", "webhook", "mode", "verdict"),
+		late:        counter("late_verdicts_total", "Verdicts of policies that monitor that came after the answer. Those of a policy that was not asked, or not to the end, have the verdict dropped.", "policy", "webhook", "verdict"),
 		patches:     counter("patches_total", "Changes of objects by policies.", "policy"),
 		requests:    counter("requests_total", "Requests to the webhook by the HTTP code of the answer.", "webhook", "code"),
 		verdictTime: histogram("verdict_duration_seconds", "How long policies took.", "policy", "webhook"),
@@ -87,7 +89,7 @@ func New() *Metrics {
 func (m *Metrics) ShowBodies(b *admission.Bodies) { m.bodies.Store(b) }
 
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.verdicts, m.patches, m.requests, m.verdictTime, m.requestTime, m.panics, m.bodyBytes}
+	return []prometheus.Collector{m.verdicts, m.late, m.patches, m.requests, m.verdictTime, m.requestTime, m.panics, m.bodyBytes}
 }
 
 // Describe implements prometheus.Collector.
@@ -114,6 +116,12 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 		webhook = "convert"
 	}
 	m.verdicts.WithLabelValues(d.Policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
+	if d.Late {
+		m.late.WithLabelValues(d.Policy, webhook, string(d.Verdict)).Inc()
+	}
+	if d.Verdict == admission.Dropped {
+		return
+	}
 	m.verdictTime.WithLabelValues(d.Policy, webhook).Observe(d.Duration.Seconds())
 	if d.Patched {
 		m.patches.WithLabelValues(d.Policy).Inc()
@@ -124,6 +132,7 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 func (m *Metrics) Forget(policy string) {
 	labels := prometheus.Labels{"policy": policy}
 	m.verdicts.DeletePartialMatch(labels)
+	m.late.DeletePartialMatch(labels)
 	m.patches.DeletePartialMatch(labels)
 	m.verdictTime.DeletePartialMatch(labels)
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/internal/late"
+	"github.com/kubewasm/kubewasm/admission/internal/swap"
 	"github.com/kubewasm/kubewasm/host"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
@@ -48,6 +50,9 @@ type Evaluated struct {
 	Initialization error
 	// Response is what is answered.
 	Response *admissionv1.AdmissionResponse
+	// Late reports whether the request was answered before, as it may be for a policy that
+	// monitors, and Dropped whether the policy was then not asked, or not to the end.
+	Late, Dropped bool
 	// Start is when the evaluation began, Duration how long it took with the wait for its
 	// turn.
 	Start    time.Time
@@ -68,7 +73,7 @@ const (
 )
 
 // answer asks a policy about a request, or about raw if request is nil.
-func (s *Server) answer(ctx context.Context, p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) *admissionv1.AdmissionResponse {
+func (s *Server) answer(ctx context.Context, version swap.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) *admissionv1.AdmissionResponse {
 	e := &Evaluated{Policy: p.id, Mode: p.declared.mode(), Origin: origin, Request: request, Accepted: true, Start: time.Now()}
 	switch {
 	case request != nil && request.Namespace != "" && request.Namespace == s.cfg.AcceptNamespace:
@@ -78,19 +83,73 @@ func (s *Server) answer(ctx context.Context, p *served, origin string, uid types
 		e.Response = rejection(uid, http.StatusInternalServerError, p.err.Error())
 		if p.declared.mode() == monitor && origin != originAudit {
 			// It must not be in the way of anything, least of all as long as it is broken.
-			s.log(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
+			s.logCall(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
 			e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{"policy " + p.id + " cannot be asked, and only monitors"}}
 		}
+	case p.declared.mode() == monitor && origin != originAudit:
+		return s.beside(ctx, version, p, e, uid, raw)
 	default:
-		v := s.ask(ctx, p, request, raw, uid)
-		e.Accepted, e.Mutated, e.Code = v.Allowed, v.Patch != nil, v.Code
-		e.Response = s.respond(p, origin, uid, request, v)
+		s.evaluate(ctx, p, e, uid, raw)
 	}
+	return s.evaluated(ctx, e)
+}
+
+func (s *Server) evaluate(ctx context.Context, p *served, e *Evaluated, uid types.UID, raw json.RawMessage) {
+	v := s.ask(ctx, p, e.Request, raw, uid)
+	e.Accepted, e.Mutated, e.Code = v.Allowed, v.Patch != nil, v.Code
+	e.Response = s.respond(p, e.Origin, uid, e.Request, v)
+}
+
+// evaluated tells the Observer of an evaluation that has ended.
+func (s *Server) evaluated(ctx context.Context, e *Evaluated) *admissionv1.AdmissionResponse {
 	e.Duration = time.Since(e.Start)
 	if s.cfg.Observer != nil {
 		s.cfg.Observer.Evaluated(ctx, e)
 	}
 	return e.Response
+}
+
+// beside asks a policy that only monitors. The request does not wait for one that is slow, and is
+// allowed.
+func (s *Server) beside(ctx context.Context, version swap.Shared[map[string]*served], p *served, e *Evaluated, uid types.UID, raw json.RawMessage) *admissionv1.AdmissionResponse {
+	allowed := &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
+	bytes := len(raw)
+	if r := e.Request; r != nil {
+		bytes = len(r.Object.Raw) + len(r.OldObject.Raw) + len(r.Options.Raw)
+	}
+	drop := func(ctx context.Context) {
+		e.Accepted, e.Mutated, e.Code, e.Late, e.Dropped, e.Response = true, false, 0, true, true, allowed
+		s.evaluated(ctx, e)
+	}
+	version.Hold()
+	// The observer of a request that is answered knows its values, and not its end.
+	outlived := context.WithoutCancel(ctx)
+	call := p.monitors.Start(ctx, int64(bytes), func(ctx context.Context, c *late.Call) {
+		defer version.Release()
+		defer func() {
+			if r := recover(); r != nil {
+				s.panicked(p, uid, r)
+				e.Response = allowed
+			}
+		}()
+		if s.evaluate(ctx, p, e, uid, raw); c.Dropped() {
+			drop(outlived)
+			return
+		}
+		e.Late = c.Late()
+		s.evaluated(outlived, e)
+	}, func() {
+		defer version.Release()
+		drop(outlived)
+	})
+	switch {
+	case call == nil:
+		version.Release()
+		drop(ctx)
+	case call.Wait(ctx):
+		return e.Response
+	}
+	return allowed
 }
 
 // ask returns the verdict of a policy. One that fails denies, with what Kubewarden's server
@@ -117,7 +176,7 @@ func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.Admiss
 }
 
 func (s *Server) failure(p *served, uid types.UID, err error) admission.Evaluation {
-	s.log(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
+	s.logCall(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
 	v := admission.Evaluation{Code: http.StatusInternalServerError, Message: "internal server error: " + err.Error()}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, host.ErrFuel) {
 		v.Message = tookTooLong
@@ -173,7 +232,7 @@ func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *
 	if r.Patch != nil {
 		attrs = append(attrs, "patch", string(r.Patch[:min(len(r.Patch), loggedPatchBytes)]))
 	}
-	s.log(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
+	s.logCall(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
 }
 
 func rejection(uid types.UID, code int32, message string) *admissionv1.AdmissionResponse {

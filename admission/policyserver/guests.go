@@ -113,14 +113,9 @@ const maxEvaluation = admission.MaxTimeout
 // of returns what a policy may use that may take timeout.
 func (g *Guests) of(id string, timeout time.Duration) Guest {
 	own, all := g.Policies[id], g.Guest
-	a, b := own.Limits, all.Limits
 	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...), Reset: cmp.Or(own.Reset, all.Reset, host.ResetPerCall)}
-	guest.Limits = host.Limits{
-		MemoryBytes: cmp.Or(a.MemoryBytes, b.MemoryBytes), Fuel: cmp.Or(a.Fuel, b.Fuel), StackBytes: cmp.Or(a.StackBytes, b.StackBytes),
-		BuildTimeout: cmp.Or(a.BuildTimeout, b.BuildTimeout), Compile: cmp.Or(a.Compile, b.Compile), Instances: cmp.Or(a.Instances, b.Instances),
-		HeldInstances: cmp.Or(a.HeldInstances, b.HeldInstances), OutputBytes: cmp.Or(a.OutputBytes, b.OutputBytes), ResultBytes: cmp.Or(a.ResultBytes, b.ResultBytes),
-		Timeout: timeout,
-	}
+	guest.Limits = own.Limits.Or(all.Limits)
+	guest.Limits.Timeout = timeout
 	if guest.Limits.Fuel == 0 {
 		// About a second for each of the default.
 		seconds := max(1, math.Ceil(timeout.Seconds()))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/swap"
 )
 
 // Handler returns what serves the paths of the package comment. It is for a server with TLS:
@@ -67,9 +68,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	id := r.PathValue("id")
-	version := s.serving.Acquire()
+	acquired := s.serving.Acquire()
+	version := acquired.Share()
 	defer version.Release()
-	p := version.Value[id]
+	p := acquired.Value[id]
 	if p == nil {
 		if err := s.Ready(); err != nil {
 			refuse(w, http.StatusServiceUnavailable, err.Error())
@@ -86,6 +88,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	}
 	// The request refers to the body.
 	defer body.Release()
+	ctx = httpserve.WithBody(ctx, body)
 	var uid types.UID
 	var request *admissionv1.AdmissionRequest
 	var raw json.RawMessage
@@ -103,7 +106,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 		refuse(w, code, err.Error())
 		return
 	}
-	response := s.guarded(ctx, p, origin, uid, request, raw)
+	response := s.guarded(ctx, version, p, origin, uid, request, raw)
 	if origin == originRaw {
 		reply(w, http.StatusOK, rawReview{response})
 		return
@@ -112,14 +115,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 }
 
 // guarded is answer, whose faults deny the request.
-func (s *Server) guarded(ctx context.Context, p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) (response *admissionv1.AdmissionResponse) {
+func (s *Server) guarded(ctx context.Context, version swap.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log(slog.LevelError, "policy server panicked", "policy", p.id, "uid", uid, "panic", r, "stack", string(debug.Stack()))
+			s.panicked(p, uid, r)
 			response = rejection(uid, http.StatusInternalServerError, "internal server error: the server panicked")
 		}
 	}()
-	return s.answer(ctx, p, origin, uid, request, raw)
+	return s.answer(ctx, version, p, origin, uid, request, raw)
+}
+
+// panicked logs a fault of ours.
+func (s *Server) panicked(p *served, uid types.UID, r any) {
+	s.logCall(slog.LevelError, "policy server panicked", "policy", p.id, "uid", uid, "panic", r, "stack", string(debug.Stack()))
 }
 
 // rawReview is the answer to a raw request.

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
+	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/settled"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -30,6 +31,8 @@ type served struct {
 	policy admission.Policy
 	loaded Policy
 	since  time.Time
+	// monitors is used while the mode is monitor.
+	monitors *late.Policy
 	// err is why what is declared could not be loaded, nil if it was.
 	err error
 	// sources are those of the modules of what is declared. A client of registries tells of
@@ -173,7 +176,7 @@ func (s *Server) load(ctx context.Context, f *File, ids []string) error {
 // install puts what came of loading a policy into service.
 func (s *Server) install(id string, declared Policy, policy admission.Policy, sources []host.Source, err error) {
 	s.mu.Lock()
-	next := &served{id: id, declared: declared, policy: policy, loaded: declared, since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now()}
+	next := &served{id: id, monitors: new(late.Policy), declared: declared, policy: policy, loaded: declared, since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now()}
 	old := s.table[id]
 	var gone admission.Policy
 	switch {

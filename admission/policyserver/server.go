@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Server serves the policies of a policies.yml. It is safe for use by several goroutines.
@@ -19,6 +20,8 @@ type Server struct {
 	cfg Config
 	// workers has room for the evaluations that run; nil for any number.
 	workers chan struct{}
+	// lines is the budget of what is logged about requests.
+	lines *lograte.Budget
 
 	// serving is what requests see.
 	serving swap.Value[map[string]*served]
@@ -106,12 +109,19 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Bodies == nil {
 		cfg.Bodies = admission.NewBodies(admission.BodyLimits{})
 	}
-	s := &Server{cfg: cfg, table: map[string]*served{}}
+	s := &Server{cfg: cfg, table: map[string]*served{}, lines: lograte.New(lograte.DefaultBytes)}
 	if cfg.Workers > 0 {
 		s.workers = make(chan struct{}, cfg.Workers)
 	}
 	s.serving.Replace(map[string]*served{})
 	return s, nil
+}
+
+// logCall logs a line about a request, which users can repeat.
+func (s *Server) logCall(level slog.Level, msg string, args ...any) {
+	if l := lograte.Logger(s.cfg.Logger, s.lines); l != nil {
+		l.Log(context.Background(), level, msg, args...)
+	}
 }
 
 func (s *Server) log(level slog.Level, msg string, args ...any) {

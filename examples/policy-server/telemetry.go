@@ -130,6 +130,9 @@ func (t *telemetry) Evaluated(ctx context.Context, e *policyserver.Evaluated) {
 			labels = append(labels, attribute.String("resource_namespace", r.Namespace))
 		}
 	}
+	if e.Dropped { // The policy was not asked, or not to the end.
+		labels = append(labels, attribute.Bool("dropped", true))
+	}
 	if e.Code != 0 {
 		labels = append(labels, attribute.Int64("error_code", int64(e.Code)))
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Enforcer keeps the cgroups at the resources of a [State]. It is safe for use by several
@@ -31,6 +32,7 @@ type Enforcer struct {
 
 	mu      sync.Mutex
 	dirs    *directories
+	lines   *lograte.Budget
 	cgroups map[string]*enforced
 	// all are the targets of the state at version.
 	all     []Target
@@ -102,6 +104,8 @@ type enforced struct {
 	files     []keptFile
 	// records are those of files of which more is known than their text.
 	records map[fileKey]*fileRecord
+	// lines is the budget of lines about the cgroup, nil before the first.
+	lines *lograte.Budget
 	// processes is set if something is written for processes: new ones need it, too.
 	processes bool
 }
@@ -177,7 +181,7 @@ func NewEnforcer(cfg EnforcerConfig) (*Enforcer, error) {
 	return &Enforcer{
 		waits: waits{bounds{cfg.RetryAfter, cfg.RetryAtMost}, bounds{cfg.Contention.Backoff, cfg.Contention.MaxBackoff}},
 		state: cfg.State, applier: cfg.Applier, cfg: cfg, cgroups: map[string]*enforced{},
-		dirs: newDirectories(cfg.KeepFiles),
+		dirs: newDirectories(cfg.KeepFiles), lines: lograte.New(logBytes),
 	}, nil
 }
 
@@ -379,7 +383,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 	if e.cfg.DryRun {
 		report.Changes = p.changes()
 		for _, c := range report.Changes {
-			e.log(ctx, slog.LevelInfo, "would write", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+			e.log(ctx, c.Cgroup, slog.LevelInfo, "would write", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 		}
 	} else {
 		// The errors are looked at one by one.
@@ -405,7 +409,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 	}
 	for _, c := range report.Drifted {
 		report.Repairs++
-		e.log(ctx, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		e.log(ctx, c.Cgroup, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 		e.contend(ctx, c, now, report)
 	}
 	if len(report.Changes) != 0 && e.waiting != 0 {
@@ -480,7 +484,7 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 	for _, err := range p.errs {
 		if e.refuse(err, now, report) {
 			errs = append(errs, err)
-			e.log(ctx, slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
+			e.log(ctx, "", slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
 		}
 	}
 	report.Err = errors.Join(errs...)
@@ -572,7 +576,7 @@ func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report 
 	e.on(k, key, onContention, now, "")
 	contended := Contended{Change: c, Repairs: repairs, For: r.wait}
 	report.Contended = append(report.Contended, contended)
-	e.log(ctx, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
+	e.log(ctx, c.Cgroup, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
 }
 
 // retryRelated ends the waits of refused files in cgroups above and below those that
@@ -625,8 +629,24 @@ func (e *Enforcer) leftAlone(report *Report) {
 	}
 }
 
-func (e *Enforcer) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
-	if e.cfg.Logger != nil {
-		e.cfg.Logger.LogAttrs(ctx, level, msg, attrs...)
+// logBytes is how much is logged in a minute about all cgroups, and cgroupLogBytes how much about
+// one: a container that changes its own files again and again does not hide the others.
+const (
+	logBytes       = 64 << 10
+	cgroupLogBytes = 4 << 10
+)
+
+// log logs a line about a cgroup, or about none. Metrics count what lines are left out of.
+func (e *Enforcer) log(ctx context.Context, cgroup string, level slog.Level, msg string, attrs ...slog.Attr) {
+	if e.cfg.Logger == nil {
+		return
 	}
+	budgets := []*lograte.Budget{e.lines}
+	if k := e.cgroups[cgroup]; k != nil {
+		if k.lines == nil {
+			k.lines = lograte.New(cgroupLogBytes)
+		}
+		budgets = []*lograte.Budget{k.lines, e.lines}
+	}
+	lograte.Logger(e.cfg.Logger, budgets...).LogAttrs(ctx, level, msg, attrs...)
 }

@@ -1027,3 +1027,39 @@ func TestEnforceLooksAgainForAController(t *testing.T) {
 		}
 	}
 }
+
+// TestLinesAboutRepairs holds that a container that changes its files again and again fills no log,
+// and does not hide what happens to another.
+func TestLinesAboutRepairs(t *testing.T) {
+	tree := cgrouptest.New(t)
+	hostile, other := tree.Make("hostile"), tree.Make("other")
+	shares := "cpu.shares"
+	if tree.V2 {
+		shares = "cpu.weight"
+	}
+	var state cgroup.State
+	var log strings.Builder
+	put(&state, hostile, hookmsg.Resources{CPUShares: new(int64(512))})
+	put(&state, other, hookmsg.Resources{CPUShares: new(int64(512))})
+	e := enforcer(t, &state, cgrouptest.Mount, cgroup.EnforcerConfig{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Contention: cgroup.Contention{Repairs: math.MaxInt},
+	})
+	e.Enforce(t.Context())
+	const repairs = 2_000
+	for range repairs {
+		tree.Write(hostile, shares, "77")
+		if report := e.Enforce(t.Context(), hostile); report.Repairs != 1 {
+			t.Fatalf("a repair: %+v", report)
+		}
+	}
+	tree.Write(other, shares, "77")
+	e.Enforce(t.Context(), other)
+	if log.Len() > 16<<10 {
+		t.Errorf("%d repairs are %d bytes of log", repairs, log.Len())
+	}
+	for line, most := range map[string]int{other + "/" + shares: 2, "lines are dropped": 2} {
+		if got := strings.Count(log.String(), line); got == 0 || got > most {
+			t.Errorf("the log has %d lines with %q:\n%s", got, line, log.String())
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Config configures a Handler.
@@ -92,6 +93,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
 	if cfg.Enforcer.Applier().Version() == cgroup.V1 {
 		cfg.Supports &^= hookmsg.FieldUnified
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Collector counts what the plugins of a runtime do. It is safe for use by
@@ -21,6 +22,7 @@ type Collector struct {
 	callDuration  *prometheus.HistogramVec
 	callFuel      *prometheus.CounterVec
 	cacheHits     *prometheus.CounterVec
+	skipped       *prometheus.CounterVec
 	refusals      *prometheus.CounterVec
 	restarts      *prometheus.CounterVec
 	builds        *prometheus.CounterVec
@@ -35,8 +37,12 @@ type Collector struct {
 	mu sync.Mutex
 }
 
+var linesDropped = prometheus.NewDesc("kubewasm_log_lines_dropped_total",
+	"Lines that the process has not logged, since guests, users or clients had caused too many of them.", nil, nil)
+
 var (
 	_ host.ShadowObserver  = (*Collector)(nil)
+	_ host.SkipObserver    = (*Collector)(nil)
 	_ prometheus.Collector = (*Collector)(nil)
 )
 
@@ -62,6 +68,7 @@ type function struct {
 	duration prometheus.Observer
 	fuel     prometheus.Counter
 	hits     prometheus.Counter
+	skipped  prometheus.Counter
 }
 
 // The bounds of the histograms, in seconds: two in each power of ten, which
@@ -102,6 +109,10 @@ func New(rt *host.Runtime) *Collector {
 		cacheHits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_cache_hits_total",
 			Help: "Results that were taken from the cache of a plugin, without a call of the guest.",
+		}, []string{"plugin", "function"}),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubewasm_calls_skipped_total",
+			Help: "Calls that were not made, since the guest had failed before in the scheduling cycle or event, or about the Pod.",
 		}, []string{"plugin", "function"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_acquire_failures_total",
@@ -144,6 +155,9 @@ func (c *Collector) Called(_ context.Context, call host.CallEvent) {
 func (c *Collector) CacheHits(plugin, function string, n uint64) {
 	c.function(plugin, function).hits.Add(float64(n))
 }
+
+// Skipped implements [host.SkipObserver].
+func (c *Collector) Skipped(plugin, function string) { c.function(plugin, function).skipped.Inc() }
 
 // Built implements [host.Observer].
 func (c *Collector) Built(_ context.Context, b host.BuildEvent) {
@@ -224,6 +238,7 @@ func (c *Collector) function(pluginName, name string) *function {
 		duration: c.callDuration.WithLabelValues(label, name),
 		fuel:     c.callFuel.WithLabelValues(label, name),
 		hits:     c.cacheHits.WithLabelValues(label, name),
+		skipped:  c.skipped.WithLabelValues(label, name),
 	}
 	for r, result := range callLabels {
 		f.calls[r] = c.calls.WithLabelValues(label, name, result)
@@ -303,7 +318,7 @@ type vector interface {
 }
 
 func (c *Collector) vectors() []vector {
-	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.refusals, c.restarts, c.builds, c.buildDuration, c.shadows}
+	return []vector{c.calls, c.callDuration, c.callFuel, c.cacheHits, c.skipped, c.refusals, c.restarts, c.builds, c.buildDuration, c.shadows}
 }
 
 // Describe implements prometheus.Collector.
@@ -314,6 +329,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	describeState(ch)
 	describeRecordings(ch)
 	describeMappings(ch)
+	ch <- linesDropped
 }
 
 // Collect implements prometheus.Collector.
@@ -321,6 +337,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	open := collectState(ch, c.runtime.Plugins())
 	collectRecordings(ch, c.runtime)
 	collectMappings(ch, c.runtime)
+	ch <- prometheus.MustNewConstMetric(linesDropped, prometheus.CounterValue, float64(lograte.AllDropped()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeClosed(open)

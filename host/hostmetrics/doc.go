@@ -17,6 +17,7 @@
 //	kubewasm_cache_hits_total              plugin, function           results that the scheduler adapter had, without a call
 //	kubewasm_acquire_failures_total        plugin, reason             callers that got no instance
 //	kubewasm_instance_restarts_total       plugin, how                instances that began anew
+//	kubewasm_calls_skipped_total           plugin, function           calls that were not made after a failure
 //	kubewasm_builds_total                  plugin, kind, result       versions that were built, or not
 //	kubewasm_build_duration_seconds        plugin                     how long that took
 //	kubewasm_shadow_calls_total            plugin, result             calls that a shadow was to repeat
@@ -31,12 +32,14 @@
 //	kubewasm_plugin_waiting_callers        plugin                     callers that wait for one
 //	kubewasm_plugin_retired_versions       plugin                     replaced versions that still serve calls
 //	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
+//	kubewasm_plugin_log_lines_dropped_total  plugin                   lines of it that were not logged
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
 //
-// What the process has, where the system limits it:
+// Of the process:
 //
-//	kubewasm_memory_mappings                                          memory mappings
+//	kubewasm_memory_mappings                                          memory mappings, where the system limits them
 //	kubewasm_memory_mappings_limit                                    how many there may be
+//	kubewasm_log_lines_dropped_total                                  lines that were not logged, those of plugins included
 //
 // The result of a call is one of
 //
@@ -65,8 +68,8 @@
 // # Cardinality
 //
 // No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 49
-// series, and 29 for each of its functions that was called. All results of a
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 50
+// series, and 30 for each of its functions that was called. All results of a
 // function appear with its first call, as 0, since rate and increase do not see
 // the step from no series to 1.
 //

@@ -9,11 +9,19 @@ import (
 // stateGauge is a number that is read from a plugin when it is asked for.
 type stateGauge struct {
 	desc  *prometheus.Desc
+	kind  prometheus.ValueType
 	value func(host.Stats) float64
 }
 
 func newStateGauge(name, help string, value func(host.Stats) float64) stateGauge {
-	return stateGauge{desc: prometheus.NewDesc("kubewasm_plugin_"+name, help, []string{"plugin"}, nil), value: value}
+	return stateGauge{desc: prometheus.NewDesc("kubewasm_plugin_"+name, help, []string{"plugin"}, nil), kind: prometheus.GaugeValue, value: value}
+}
+
+// newStateCounter returns a number that never falls while the plugin is open.
+func newStateCounter(name, help string, value func(host.Stats) float64) stateGauge {
+	g := newStateGauge(name, help, value)
+	g.kind = prometheus.CounterValue
+	return g
 }
 
 var (
@@ -35,6 +43,8 @@ var (
 			func(s host.Stats) float64 { return float64(s.Retired) }),
 		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if it is not known.",
 			func(s host.Stats) float64 { return float64(s.MemoryBytes) }),
+		newStateCounter("log_lines_dropped_total", "Lines that were dropped of what the guest logs, and of what the host logs about its calls, by limits.outputBytes and limits.logBytes.",
+			func(s host.Stats) float64 { return float64(s.LogDropped) }),
 		newStateGauge("disabled", "Whether the plugin is out of service since it kept failing.",
 			func(s host.Stats) float64 {
 				if s.Disabled {
@@ -71,7 +81,7 @@ func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin) map[strin
 	}
 	for label, s := range stats {
 		for _, g := range stateGauges {
-			ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.value(s), label)
+			ch <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(s), label)
 		}
 	}
 	return stats
@@ -87,6 +97,7 @@ func together(a, b host.Stats) host.Stats {
 		Held:        a.Held + b.Held,
 		Retired:     a.Retired + b.Retired,
 		MemoryBytes: max(a.MemoryBytes, b.MemoryBytes),
+		LogDropped:  a.LogDropped + b.LogDropped,
 		Disabled:    a.Disabled || b.Disabled,
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Client fetches modules from registries and layouts. It is safe for use by several
@@ -57,6 +58,7 @@ func New(cfg Config) (*Client, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure registries: %w", err)
 	}
+	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Policies' questions can repeat it.
 	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[string]weak.Pointer[source]{}, newest: map[string]accepted{}}
 	c.http = &transport{
 		hosts: hosts, others: newTransport(&tls.Config{MinVersion: tls.VersionTLS12}),

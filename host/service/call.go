@@ -42,8 +42,8 @@ func (p *Plugin) ignores(ctx context.Context, method int, err error) bool {
 	if p.policy != host.Ignore || ctx.Err() != nil {
 		return false
 	}
-	if p.logger != nil {
-		p.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a plugin",
+	if p.callLogger != nil {
+		p.callLogger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a plugin",
 			slog.String("plugin", p.name), slog.String("function", p.method(method)), slog.Any("err", err))
 	}
 	return true
@@ -118,6 +118,7 @@ func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) (
 // call is what an instance works on. It is used again for the next call.
 type call struct {
 	plugin *Plugin
+	inst   *host.Instance
 	// request and response are the messages of the call, answer the last one of a host
 	// function. part is a part of an object.
 	request, response, answer, part []byte
@@ -139,6 +140,9 @@ type passed struct {
 	of  unsafe.Pointer
 }
 
+// passedBytes is the size of an object's place in call.objects and in call.places.
+const passedBytes = 2 * int(unsafe.Sizeof(passed{})+unsafe.Sizeof(abi.Ref(0)))
+
 // fewObjects is how many objects are looked through one by one.
 const fewObjects = 16
 
@@ -148,6 +152,7 @@ const maxBuffer = 256 << 10
 // begin begins a call on an instance.
 func begin(inst *host.Instance) *call {
 	c := inst.State().(*call)
+	c.inst = inst
 	c.response, c.answer = c.response[:0], c.answer[:0]
 	return c
 }
@@ -175,6 +180,9 @@ func (c *call) Ref(t reflect.Type, of unsafe.Pointer) (abi.Ref, error) {
 	o, err := c.kind.Object(of)
 	if err != nil {
 		return 0, err
+	}
+	if c.inst.Calling() != "" { // A host service has answered with it.
+		c.inst.Keep(passedBytes)
 	}
 	c.objects = append(c.objects, passed{o, t, of})
 	if c.places != nil {

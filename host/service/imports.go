@@ -35,6 +35,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 		host.ToGuest(abi.KindService.Module(), "answer", func(inst *host.Instance) []byte { return state(inst).answer }),
 		host.FromGuest(abi.KindService.Module(), "response", func(inst *host.Instance, data []byte) {
 			c := state(inst)
+			inst.Keep(len(data) - len(c.response))
 			c.response = append(c.response[:0], data...)
 		}),
 		host.FromGuest(abi.KindService.Module(), "serve", func(inst *host.Instance, data []byte) {
@@ -105,6 +106,7 @@ func (m *HostMethod) function(service string) host.Import {
 		Func: func(inst *host.Instance, stack []uint64) {
 			c := inst.State().(*call)
 			request := inst.Read(uint32(stack[0]), uint32(stack[1])) // Lent, and parsed at once.
+			had := len(c.answer)
 			answer, err := m.call(inst.Context(), request, c, c.answer[:0])
 			if errors.As(err, new(*requestError)) {
 				inst.Abort(err)
@@ -113,6 +115,7 @@ func (m *HostMethod) function(service string) host.Import {
 			if c.answer = answer; err != nil {
 				c.answer, code = append(c.answer[:0], err.Error()...), abi.Error
 			}
+			inst.Keep(len(c.answer) - had)
 			stack[0] = abi.Pack(uint32(len(c.answer)), code)
 		},
 	}

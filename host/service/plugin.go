@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
 	"github.com/kubewasm/kubewasm/internal/codec"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 	"github.com/kubewasm/kubewasm/internal/nativeservice"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
@@ -54,7 +55,7 @@ type Plugin struct {
 	definition *Definition
 	schema     *serviceschema.Schema
 	policy     host.FailurePolicy
-	logger     *slog.Logger
+	callLogger *slog.Logger
 	// native is set in tests that run the plugin in this process.
 	native *native
 
@@ -70,7 +71,7 @@ type Plugin struct {
 // have the extension point, or has another one of that name.
 func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, hosts ...HostService) (*Plugin, error) {
 	p := &Plugin{
-		name: cfg.Name, definition: d, policy: cfg.FailurePolicy, logger: cfg.Logger,
+		name: cfg.Name, definition: d, policy: cfg.FailurePolicy,
 		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{}, reads: cfg.Reads,
 	}
 	if err := errors.Join(cfg.FailurePolicy.Check(), checkReads(cfg.Reads, d, hosts)); err != nil {
@@ -82,12 +83,14 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 	}
 	if source, ok := cfg.Source.(nativeservice.Source); ok {
 		p.native = &native{source: source, hosts: hosts}
+		p.callLogger = lograte.Logger(cfg.Logger, lograte.New(cfg.Limits.Or(host.DefaultLimits()).LogBytes))
 		return p, nil
 	}
 	p.Plugin, err = rt.Load(ctx, cfg.Config, p.adapter(hosts))
 	if err != nil {
 		return nil, err
 	}
+	p.callLogger = p.Plugin.CallLogger()
 	return p, nil
 }
 

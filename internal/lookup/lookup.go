@@ -48,6 +48,7 @@ type Source[O Object] interface {
 type Last struct {
 	question string
 	answer   []byte
+	kept     int // What the call has paid for the answer.
 }
 
 // The limits of questions and answers. A page has about this size, or one object.
@@ -110,7 +111,8 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 			if err != nil {
 				return nil, err
 			}
-			last.question, last.answer = question, b
+			inst.Keep(len(b) - last.kept)
+			last.question, last.answer, last.kept = question, b, len(b)
 			return b, nil
 		}),
 	}

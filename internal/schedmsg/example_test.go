@@ -17,7 +17,7 @@ func ExampleParseNominations() {
 	}
 	message := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), pod)
 
-	nominations, err := schedmsg.ParseNominations(message)
+	nominations, err := schedmsg.ParseNominations(message, func(int) {})
 	fmt.Println(nominations, err)
 	// Output: map[shop/web-0:node-7] <nil>
 }

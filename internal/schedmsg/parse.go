@@ -3,6 +3,7 @@ package schedmsg
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,9 +21,10 @@ type Placement struct {
 	NodeNames []string
 }
 
-// ParsePlacements decodes the message Placements, and copies what it keeps of b. The
-// error wraps [wire.ErrMalformed].
-func ParsePlacements(b []byte) ([]Placement, error) {
+// ParsePlacements decodes the message Placements, and copies what it keeps of b. keep is called
+// with the size of each part before it is allocated. The error wraps [wire.ErrMalformed].
+func ParsePlacements(b []byte, keep func(int)) ([]Placement, error) {
+	keep(len(b))
 	var placements []Placement
 	c := wire.NewCursor(b)
 	for c.Next() {
@@ -36,6 +38,7 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 			case 1:
 				p.Name = m.String("name")
 			case 2:
+				keep(int(unsafe.Sizeof("")))
 				p.NodeNames = append(p.NodeNames, m.String("node_names"))
 			}
 		}
@@ -43,6 +46,7 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 		if len(placements) == maxEntries {
 			return nil, fmt.Errorf("read placements: %w: more than %d", wire.ErrMalformed, maxEntries)
 		}
+		keep(int(unsafe.Sizeof(p)))
 		placements = append(placements, p)
 	}
 	if err := c.Err(); err != nil {
@@ -52,8 +56,10 @@ func ParsePlacements(b []byte) ([]Placement, error) {
 }
 
 // ParseNominations decodes the message Nominations to the node of each Pod, and copies
-// what it keeps of b. The error wraps [wire.ErrMalformed].
-func ParseNominations(b []byte) (map[types.NamespacedName]string, error) {
+// what it keeps of b. keep is called with the size of each part before it is allocated. The
+// error wraps [wire.ErrMalformed].
+func ParseNominations(b []byte, keep func(int)) (map[types.NamespacedName]string, error) {
+	keep(len(b))
 	nominations := map[types.NamespacedName]string{}
 	c := wire.NewCursor(b)
 	for c.Next() {
@@ -77,6 +83,7 @@ func ParseNominations(b []byte) (map[types.NamespacedName]string, error) {
 		if len(nominations) == maxEntries {
 			return nil, fmt.Errorf("read nominations: %w: more than %d", wire.ErrMalformed, maxEntries)
 		}
+		keep(2 * int(unsafe.Sizeof(pod)+unsafe.Sizeof(node)))
 		nominations[pod] = node
 	}
 	if err := c.Err(); err != nil {

@@ -76,7 +76,7 @@ func TestParsePlacements(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := schedmsg.ParsePlacements([]byte(test.bytes))
+			got, err := schedmsg.ParsePlacements([]byte(test.bytes), func(int) {})
 			if errors.Is(err, wire.ErrMalformed) != test.bad {
 				t.Fatalf("got error %v, want one: %v", err, test.bad)
 			}
@@ -92,7 +92,7 @@ func TestParseNominationsRefusesVeryMany(t *testing.T) {
 	for i := range 1<<16 + 1 {
 		many.WriteString(message(1, message(2, fmt.Sprint(i))))
 	}
-	if got, err := schedmsg.ParseNominations([]byte(many.String())); !errors.Is(err, wire.ErrMalformed) {
+	if got, err := schedmsg.ParseNominations([]byte(many.String()), func(int) {}); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("%d nominations, error %v", len(got), err)
 	}
 }
@@ -120,8 +120,8 @@ func TestParseEvent(t *testing.T) {
 // The bytes that are parsed are a guest's memory: nothing may point to them.
 func TestParsedMessagesAreCopies(t *testing.T) {
 	parse := func(placements, nominations, event []byte) []any {
-		p, err := schedmsg.ParsePlacements(placements)
-		n, err2 := schedmsg.ParseNominations(nominations)
+		p, err := schedmsg.ParsePlacements(placements, func(int) {})
+		n, err2 := schedmsg.ParseNominations(nominations, func(int) {})
 		e, err3 := schedmsg.ParseEvent(event)
 		if err := errors.Join(err, err2, err3); err != nil {
 			t.Fatal(err)
@@ -150,10 +150,10 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(message(1, message(1, "rack", 2, "n1"))))
 	f.Add([]byte(message(1, "Warning", 2, "NoRoom", 5, message(1, "Pod"))))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if placements, err := schedmsg.ParsePlacements(b); err != nil && placements != nil {
+		if placements, err := schedmsg.ParsePlacements(b, func(int) {}); err != nil && placements != nil {
 			t.Error("placements and an error")
 		}
-		if nominations, err := schedmsg.ParseNominations(b); err != nil && nominations != nil {
+		if nominations, err := schedmsg.ParseNominations(b, func(int) {}); err != nil && nominations != nil {
 			t.Error("nominations and an error")
 		}
 		if e, err := schedmsg.ParseEvent(b); (e == nil) == (err == nil) {

@@ -23,15 +23,21 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 			put(inst, uint32(stack[0]), e.operation)
 			put(inst, uint32(stack[1]), e.payload)
 		}),
-		function("__guest_response", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) { e.response = read(inst, stack) }),
-		function("__guest_error", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) { e.failure = read(inst, stack) }),
+		function("__guest_response", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) {
+			e.response = replace(inst, e.response, stack)
+		}),
+		function("__guest_error", 2, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) {
+			e.failure = replace(inst, e.failure, stack)
+		}),
 		function("__host_call", 8, 1, func(inst host.DialectInstance, e *exchange, stack []uint64) {
 			answer, err := capabilities.answer(inst, stack)
 			if err != nil {
+				inst.Keep(-len(e.hostResponse))
 				e.hostResponse, e.hostError = nil, []byte(err.Error())
 				stack[0] = 0
 				return
 			}
+			inst.Keep(len(answer) - len(e.hostResponse))
 			e.hostResponse, e.hostError = answer, nil
 			stack[0] = 1
 		}),
@@ -94,6 +100,12 @@ const maxNameBytes = 1 << 10
 // read copies the bytes that a pointer and a length stand for.
 func read(inst host.DialectInstance, stack []uint64) []byte {
 	return append([]byte{}, inst.Read(uint32(stack[0]), uint32(stack[1]))...)
+}
+
+// replace is read for bytes that take the place of old.
+func replace(inst host.DialectInstance, old []byte, stack []uint64) []byte {
+	inst.Keep(int(uint32(stack[1])) - len(old))
+	return read(inst, stack)
 }
 
 // text is read for a string.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"sync"
+	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
@@ -18,6 +19,8 @@ type Request struct {
 	// of an API server. AdmissionRequest has its uid then, and Raw for its object.
 	Raw []byte
 
+	// users is how many have the request.
+	users  atomic.Int32
 	mu     sync.Mutex
 	bodies []body
 	proto  protobuf
@@ -47,12 +50,19 @@ const keepEnvelope = 64 << 10
 func NewRequest(request *admissionv1.AdmissionRequest) *Request {
 	r := requests.Get().(*Request)
 	r.AdmissionRequest = request
+	r.users.Store(1)
 	r.Envelope = admissionmsg.AppendRequest(r.Envelope[:0], request)
 	return r
 }
 
-// Free gives the buffers of the request back. It is not used after it.
+// Hold keeps the request for another user, who frees it as well.
+func (r *Request) Hold() { r.users.Add(1) }
+
+// Free ends the use of the request. The last one gives its buffers back.
 func (r *Request) Free() {
+	if r.users.Add(-1) != 0 {
+		return
+	}
 	if cap(r.Envelope) > keepEnvelope {
 		return
 	}

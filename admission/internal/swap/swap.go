@@ -41,6 +41,30 @@ func (v *Value[T]) Acquire() *Version[T] {
 // Release ends the use of a version that Acquire returned.
 func (v *Version[T]) Release() { v.users.RUnlock() }
 
+// Shared is a version that several hold for one that has acquired it: a request, and what outlives
+// it.
+type Shared[T any] struct {
+	version *Version[T]
+	// more is how many hold it beside the first; nil if there can be none.
+	more *atomic.Int32
+}
+
+// Alone returns the version of a caller that holds it alone.
+func (v *Version[T]) Alone() Shared[T] { return Shared[T]{version: v} }
+
+// Share returns the version of a caller that lets others hold it. Each calls Release once.
+func (v *Version[T]) Share() Shared[T] { return Shared[T]{v, new(atomic.Int32)} }
+
+// Hold counts another holder.
+func (s Shared[T]) Hold() { s.more.Add(1) }
+
+// Release ends the use of one holder.
+func (s Shared[T]) Release() {
+	if s.more == nil || s.more.Add(-1) < 0 {
+		s.version.Release()
+	}
+}
+
 // Load returns the value that is in use, for callers that need none of its resources.
 func (v *Value[T]) Load() T { return v.current.Load().Value }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
+	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
 // Config configures a Plugin.
@@ -103,6 +104,7 @@ func New(cfg Config) (*Plugin, error) {
 	if p.logger == nil {
 		p.logger = slog.New(slog.DiscardHandler)
 	}
+	p.logger = lograte.Logger(p.logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
 	return p, nil
 }
 

@@ -1,10 +1,12 @@
 package wasmextension
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
@@ -31,7 +34,9 @@ func (e *environment) imports(first bool) []host.Import {
 	writes := func(name string, put func(inst *host.Instance, c *Call, data []byte)) host.Import {
 		return host.FromGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
 	}
-	reason := func(_ *host.Instance, c *Call, data []byte) { c.Reason = strings.ToValidUTF8(string(data), "\uFFFD") }
+	reason := func(inst *host.Instance, c *Call, data []byte) {
+		c.Reason = strings.ToValidUTF8(string(data[:min(len(data), inst.Limits().OutputBytes)]), "\uFFFD")
+	}
 	granted := func(grant string, im host.Import) host.Import {
 		im.Grant = grant
 		return im
@@ -79,12 +84,16 @@ func (e *environment) imports(first bool) []host.Import {
 		}},
 		writes("result.cluster_events", func(inst *host.Instance, c *Call, data []byte) {
 			var err error
+			inst.Keep(len(data)) // An event has as many bytes here.
 			if c.Events, err = parseEvents(data); err != nil {
 				inst.Abort(err)
 			}
 		}),
-		writes("result.node_names", func(_ *host.Instance, c *Call, data []byte) { c.NodeNames = texts(data) }),
-		writes("result.nominated_node_name", func(_ *host.Instance, c *Call, data []byte) { c.Nominated = string(data) }),
+		writes("result.node_names", func(inst *host.Instance, c *Call, data []byte) { c.NodeNames = texts(inst, data) }),
+		writes("result.nominated_node_name", func(inst *host.Instance, c *Call, data []byte) {
+			inst.Keep(len(data) - len(c.Nominated))
+			c.Nominated = string(data)
+		}),
 		writes("result.status_reason", reason),
 		writes("result.normalized_score_list", normalized),
 		granted(e.grants.Events, writes("handle.eventrecorder.eventf", func(inst *host.Instance, _ *Call, data []byte) { e.eventf(inst, data) })),
@@ -138,8 +147,9 @@ func (e *environment) log(values bool) func(*host.Instance, []uint64) {
 		if values {
 			kvs = inst.Read(uint32(stack[3]), uint32(stack[4]))
 		}
-		if e.Logs(severity) {
-			e.Log(inst, severity, strings.TrimSuffix(string(msg), "\n"), texts(kvs))
+		// What a guest logs in a call is bounded, as in our own ABI.
+		if e.Logs(severity) && inst.Dialect().MayLog(len(msg)+len(kvs)) {
+			e.Log(inst, severity, strings.TrimSuffix(string(msg), "\n"), texts(inst, kvs))
 		}
 	}
 }
@@ -169,10 +179,11 @@ func marshal(inst *host.Instance, v any) []byte {
 }
 
 // texts takes texts apart that have a NUL after each. They are copies.
-func texts(data []byte) []string {
+func texts(inst *host.Instance, data []byte) []string {
 	if len(data) == 0 {
 		return nil
 	}
+	inst.Keep(len(data) + (1+bytes.Count(data, []byte{0}))*int(unsafe.Sizeof("")))
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 }
 
@@ -186,12 +197,17 @@ func (e *environment) nodeList(inst *host.Instance) []byte {
 	return b
 }
 
+// scoreBytes is how much of a map a byte of its JSON takes at most: an entry takes some 60 bytes,
+// and "a":1, has six.
+const scoreBytes = 10
+
 // normalized takes the scores by the names of their nodes, and brings them into
 // the order that they had: a map has none.
 func normalized(inst *host.Instance, c *Call, data []byte) {
 	if len(data) == 0 {
 		return
 	}
+	inst.Keep(len(data) * scoreBytes)
 	var scores map[string]int64
 	if err := json.Unmarshal(data, &scores); err != nil {
 		inst.Abort(err)
@@ -273,12 +289,18 @@ var Defaults = []Event{
 	{abi.EventPersistentVolume, abi.ActionAll}, {abi.EventPersistentVolumeClaim, abi.ActionAll}, {abi.EventStorageClass, abi.ActionAll},
 }
 
+// maxEventBytes is the length of the longest event. An API server takes notes of 1 KiB.
+const maxEventBytes = 16 << 10
+
 // eventf reports an event.
 func (e *environment) eventf(inst *host.Instance, data []byte) {
 	type reference struct{ Kind, APIVersion, Name, Namespace, UID, ResourceVersion string }
 	var m struct {
 		RegardingReference, RelatedReference reference
 		Eventtype, Reason, Action, Note      string
+	}
+	if len(data) > maxEventBytes {
+		inst.Abort(fmt.Errorf("an event has %d bytes, more than %d", len(data), maxEventBytes))
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
 		inst.Abort(err)
@@ -299,7 +321,7 @@ func (e *environment) eventf(inst *host.Instance, data []byte) {
 
 // waiting returns the Pod that waits under the UID that a guest names.
 func (e *environment) waiting(inst *host.Instance, stack []uint64) WaitingPod {
-	return e.WaitingPod(inst, types.UID(inst.Read(uint32(stack[0]), uint32(stack[1]))))
+	return e.WaitingPod(inst, types.UID(lookup.ReadQuestion(inst, stack[0], stack[1])))
 }
 
 // rejectWaitingPod writes 1 if a Pod was waiting, 0 otherwise, in 64 bits.

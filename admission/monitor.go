@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/kubewasm/kubewasm/admission/internal/late"
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// share returns a version for a request that asks policies, and reports whether any of them only
+// monitors: such a policy may hold the version longer than the request.
+func share(policies []Policy, version *swap.Version[*policySet]) (shared swap.Shared[*policySet], monitored bool) {
+	for _, p := range policies {
+		if p.rules().Mode == Monitor {
+			return version.Share(), true
+		}
+	}
+	return version.Alone(), false
+}
+
+// monitoring is a policy that is asked beside a request.
+type monitoring struct {
+	policy Policy
+	// place is that of the policy in the order of the engine.
+	place   int
+	call    *late.Call // nil if it was dropped.
+	verdict verdict
+	matches bool
+}
+
+// askBeside asks a policy that only monitors about a request, which may be answered before.
+func askBeside(ctx context.Context, shared swap.Shared[*policySet], p Policy, req *policy.Request, mutating bool, place int) *monitoring {
+	m := &monitoring{policy: p, place: place}
+	req.Hold()
+	shared.Hold()
+	was := ctx
+	end := func() {
+		req.Free()
+		shared.Release()
+	}
+	m.call = p.monitor().Start(ctx, requestBytes(req.AdmissionRequest), func(ctx context.Context, c *late.Call) {
+		defer end()
+		m.verdict, m.matches = askPolicy(ctx, p, req, mutating, c)
+	}, func() {
+		defer end()
+		dropped(context.WithoutCancel(was), p, mutating)
+	})
+	if m.call == nil {
+		end()
+		dropped(ctx, p, mutating)
+	}
+	return m
+}
+
+// wait returns the verdict if it is there in time and the policy was asked.
+func (m *monitoring) wait(ctx context.Context) (policyVerdict, bool) {
+	if m.call == nil {
+		return policyVerdict{}, false
+	}
+	if !m.call.Wait(ctx) {
+		return policyVerdict{}, false
+	}
+	return policyVerdict{m.policy, m.verdict}, m.matches
+}
+
+// requestBytes returns about how much memory a request has.
+func requestBytes(r *admissionv1.AdmissionRequest) int64 {
+	return int64(len(r.Object.Raw) + len(r.OldObject.Raw) + len(r.Options.Raw))
+}
+
+// dropped tells the Observer that a policy that monitors has not been asked about a request.
+func dropped(ctx context.Context, p Policy, mutating bool) {
+	if o := p.rules().Observer; o != nil {
+		o.Decided(ctx, Decision{Policy: p.Name(), Mutating: mutating, Mode: Monitor, Verdict: Dropped, Late: true})
+	}
+	if l, ok := p.(logger); ok && l.logger() != nil {
+		l.logger().Log(ctx, slog.LevelDebug, "policy that monitors is too slow, and was not asked about all requests", "policy", p.Name())
+	}
+}
+
+// ignoreShare is the share of the time a request has left that a policy with [host.Ignore] may
+// take.
+const ignoreShare = 4
+
+// halfKey is the key of the time, in a context, after which no policy with [host.Ignore] may take
+// any.
+type halfKey struct{}
+
+// withHalf returns a context with half of the time of a request, for policies that are asked one
+// after the other.
+func withHalf(ctx context.Context, policies []Policy) context.Context {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx
+	}
+	for _, p := range policies {
+		if p.rules().FailurePolicy == host.Ignore {
+			now := time.Now()
+			return context.WithValue(ctx, halfKey{}, now.Add(deadline.Sub(now)/2))
+		}
+	}
+	return ctx
+}
+
+// shareOf returns the context for a policy whose failure is ignored.
+func shareOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	now := time.Now()
+	end := now.Add(deadline.Sub(now) / ignoreShare)
+	if half, ok := ctx.Value(halfKey{}).(time.Time); ok && half.Before(end) {
+		end = half
+	}
+	return context.WithDeadline(ctx, end)
+}

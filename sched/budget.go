@@ -1,0 +1,341 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// The framework calls a plugin once for each node, each candidate and each pending Pod, so the
+// limits of a call bound nothing by themselves. A scheduling cycle has a budget of fuel for all its
+// calls and remembers its first failure; what runs under the lock of the scheduling queue has a
+// deadline of its own, and a failure counts for the rest of its event.
+
+// DefaultCycleFuel is the default of PluginConfig.CycleFuel: about half a second of a guest's work.
+const DefaultCycleFuel = 1_000_000_000
+
+// cheapCall is the fuel of a call of Filter or Score, some 30 us, below which it is not counted:
+// goroutines would wait for the counter.
+const cheapCall = 1 << 16
+
+// countedCall is the fuel of a call at most that is counted at its end. What it used beyond was
+// counted by Spend.
+const countedCall = 2_000_000
+
+// life is what a cycle and its clones have together: the budget and the first failure. It is the
+// context of the calls in the scheduling cycle, and ends with that failure. It implements
+// [host.Budget].
+type life struct {
+	context.Context
+	limit   int64
+	spent   atomic.Int64
+	failure atomic.Pointer[failure]
+
+	mu   sync.Mutex
+	done chan struct{} // nil before somebody waits.
+}
+
+// failure is a call of a cycle that failed.
+type failure struct {
+	function abi.Function
+	err      error
+}
+
+// errCycleFailed ends what goes on in a cycle after its first failure.
+var errCycleFailed = fmt.Errorf("another call of the scheduling cycle has failed: %w", context.Canceled)
+
+// Err implements context.Context.
+func (l *life) Err() error {
+	if l.failure.Load() != nil {
+		return errCycleFailed
+	}
+	return nil
+}
+
+// Done implements context.Context.
+func (l *life) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.failure.Load() != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// fail notes a failure, and reports whether it is the first.
+func (l *life) fail(f abi.Function, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.failure.CompareAndSwap(nil, &failure{f, err}) {
+		return false
+	}
+	if l.done != nil {
+		close(l.done)
+	}
+	return true
+}
+
+// Spend implements host.Budget.
+func (l *life) Spend(fuel int64) error {
+	if l.spent.Add(fuel) > l.limit {
+		return l.overspent()
+	}
+	return nil
+}
+
+func (l *life) overspent() error {
+	return fmt.Errorf("%w: cycleFuel of %d for all calls of a scheduling cycle", host.ErrFuel, l.limit)
+}
+
+// charge counts a call that has ended. When it has used the budget up the cycle has failed.
+func (l *life) charge(f abi.Function, fuel int64) {
+	if l.spent.Add(min(fuel, countedCall)) > l.limit {
+		l.fail(f, l.overspent())
+	}
+}
+
+// context returns the context of calls in a phase of a cycle.
+func (p *Plugin) context(c *Cycle, phase phase) context.Context {
+	if phase == binding {
+		return p.ctx // The scheduler does not wait for it.
+	}
+	return c.life
+}
+
+// replayed are the functions that a guest is shown again on another instance: after a failure of
+// one, each further call would repeat it.
+var replayed = abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod, abi.Reserve)
+
+// placed are the functions, beside those of binding, for which it does not count that a node was
+// not filtered or scored.
+var placed = binds | abi.MaskOf(abi.PreBindPreFlight)
+
+// failedIn decides what becomes of a call of a cycle whose guest did not answer.
+func (p *Plugin) failedIn(c *Cycle, f abi.Function, err error, neutral *Status) *Status {
+	if c.life.fail(f, err) {
+		return p.failed(f, err, neutral)
+	}
+	if placed.Has(f) && !replayed.Has(c.life.failure.Load().function) {
+		return p.failed(f, err, neutral) // It was asked in spite of the first one.
+	}
+	status, _ := p.over(c, f, neutral)
+	return status
+}
+
+// over returns the status of a call that is not made since the cycle has failed, and reports
+// whether it has.
+func (p *Plugin) over(c *Cycle, f abi.Function, neutral *Status) (*Status, bool) {
+	first := c.life.failure.Load()
+	if first == nil || placed.Has(f) && !replayed.Has(first.function) {
+		return nil, false
+	}
+	p.skipped(f)
+	if p.policy == host.Ignore {
+		return neutral, true
+	}
+	return errorStatus(fmt.Errorf("%s has failed in this scheduling cycle: %w", first.function, first.err)), true
+}
+
+// skipped counts a call that was not made.
+func (p *Plugin) skipped(f abi.Function) {
+	if o, ok := p.observer.(host.SkipObserver); ok {
+		o.Skipped(p.guest.Name(), f.String())
+	}
+}
+
+// DefaultQueueTimeout is the default of PluginConfig.QueueTimeout.
+const DefaultQueueTimeout = 10 * time.Millisecond
+
+const (
+	// eventFuel is the fuel of all hints for one event, some 50 ms of work.
+	eventFuel = 100_000_000
+	// sameEvent is how long a failure counts for an event that has no objects to tell it by.
+	sameEvent = time.Second
+	// pauseAfter is how many failures there may be at once, and pause the time that makes up for
+	// one. In between the guest is not asked. A success makes up for none: most questions are
+	// about Pods on which the guest does not fail.
+	pauseAfter = 5
+	pause      = time.Second
+	// poisonTime is how long a Pod is not asked about again on which the guest has failed, and
+	// maxPoison how many of them are remembered.
+	poisonTime = 10 * time.Second
+	maxPoison  = 1 << 10
+)
+
+// queueGuard keeps a guest from holding the scheduling queue up.
+type queueGuard struct {
+	mu sync.Mutex
+	// oldObj and newObj are those of the last event, of which begun is the time. fuel is what
+	// hints have used for it, and over is set if no more are asked.
+	oldObj, newObj metav1.Object
+	begun          time.Time
+	fuel           int64
+	over           bool
+	// failures are those that no pause has made up for yet, at the time since. paused is set
+	// while the log knows of it.
+	failures int
+	since    time.Time
+	paused   bool
+	// poison are Pods on which the guest has failed, with the error and the end of it.
+	poison map[types.UID]poison
+}
+
+type poison struct {
+	until time.Time
+	err   error
+}
+
+// asks reports whether the guest is asked about an event, or why not. The objects are nil for a
+// question that is about none.
+func (g *queueGuard) asks(oldObj, newObj metav1.Object) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.failures == 0 && !g.over && g.oldObj == oldObj && g.newObj == newObj {
+		return true // Nearly always so.
+	}
+	now := time.Now()
+	if g.oldObj != oldObj || g.newObj != newObj || oldObj == nil && newObj == nil && now.Sub(g.begun) > sameEvent {
+		g.oldObj, g.newObj, g.begun, g.fuel, g.over = oldObj, newObj, now, 0, false
+	}
+	return !g.over && g.mayTry(now)
+}
+
+// mayTry reports whether the guest may be asked in spite of its failures. g.mu is held.
+func (g *queueGuard) mayTry(now time.Time) bool {
+	if g.failures == 0 {
+		return true
+	}
+	if n := now.Sub(g.since) / pause; n > 0 {
+		g.failures, g.since = max(0, g.failures-int(min(n, pauseAfter))), g.since.Add(n*pause)
+	}
+	if g.failures == 0 {
+		g.paused = false
+	}
+	return g.failures < pauseAfter
+}
+
+// asked notes the end of a question about an event. It reports whether the log must be told that
+// the guest is not asked for a while.
+func (g *queueGuard) asked(fuel int64, err error) (paused bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.fuel += fuel; err == nil && g.fuel <= eventFuel {
+		return false
+	}
+	g.over = true
+	return g.failed()
+}
+
+// failed counts a failure, and reports whether the log must be told that the guest is not asked for
+// a while. g.mu is held.
+func (g *queueGuard) failed() bool {
+	if g.failures == 0 {
+		g.since = time.Now()
+	}
+	g.failures++
+	paused := g.failures >= pauseAfter && !g.paused
+	g.paused = g.paused || paused
+	return paused
+}
+
+// knows returns why the guest is not asked about a Pod, nil if it is.
+func (g *queueGuard) knows(pod *corev1.Pod) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if p, ok := g.poison[pod.UID]; ok {
+		if now.Before(p.until) {
+			return fmt.Errorf("it is not asked about the Pod for a while: %w", p.err)
+		}
+		delete(g.poison, pod.UID)
+	}
+	if !g.mayTry(now) {
+		return errPaused
+	}
+	return nil
+}
+
+var errPaused = fmt.Errorf("it fails more often than once in %s, and is not asked for so long", pause)
+
+// told notes the end of a question about a Pod.
+func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err == nil {
+		return false
+	}
+	if g.poison == nil || len(g.poison) >= maxPoison {
+		g.poison = map[types.UID]poison{}
+	}
+	g.poison[pod.UID] = poison{time.Now().Add(poisonTime), err}
+	return g.failed()
+}
+
+// until is a context that ends at a time, for calls that nearly always end before: it has a timer
+// only if somebody waits.
+type until struct {
+	context.Context
+	deadline time.Time
+
+	mu    sync.Mutex
+	done  chan struct{}
+	timer *time.Timer
+}
+
+// untils are those that are not in use.
+var untils = sync.Pool{New: func() any { return new(until) }}
+
+// inQueue returns the context of a call under the lock of the scheduling queue. End it with stop.
+func (p *Plugin) inQueue() *until {
+	u := untils.Get().(*until)
+	u.Context, u.deadline = p.ctx, time.Now().Add(p.queueTimeout)
+	return u
+}
+
+// restart gives the call as much time as the wait for its instance had: on a busy machine that
+// alone may take most of it.
+func (u *until) restart(timeout time.Duration) { u.deadline = time.Now().Add(timeout) }
+
+// Deadline implements context.Context.
+func (u *until) Deadline() (time.Time, bool) { return u.deadline, true }
+
+// Err implements context.Context.
+func (u *until) Err() error {
+	if time.Now().Before(u.deadline) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Done implements context.Context.
+func (u *until) Done() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done == nil {
+		done := make(chan struct{})
+		u.done, u.timer = done, time.AfterFunc(time.Until(u.deadline), func() { close(done) })
+	}
+	return u.done
+}
+
+// stop ends the use of the context. One that had a timer is not used again.
+func (u *until) stop() {
+	if u.timer != nil {
+		u.timer.Stop()
+		return
+	}
+	u.Context = nil
+	untils.Put(u)
+}

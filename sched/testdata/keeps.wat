@@ -1,0 +1,37 @@
+;; A scheduler guest that has the host keep as much as it can in one call. Its configuration is
+;; three numbers of 32 bits: what it does, how often, and with how many bytes.
+(module
+  (import "kubewasm" "config" (func $config (param i32 i32) (result i32)))
+  (import "k8s.io/scheduler" "waiting_pod" (func $waiting_pod (param i32 i32 i32 i32) (result i32)))
+  (import "k8s.io/scheduler" "waiting_pods" (func $waiting_pods (param i32 i32) (result i32)))
+  (import "k8s.io/scheduler" "allow_waiting_pod" (func $allow (param i32 i32) (result i32)))
+  (import "k8s.io/scheduler" "event" (func $event (param i32 i32)))
+  (import "k8s.io/scheduler" "result_node_names" (func $names (param i32 i32)))
+  (import "k8s.io/api" "get_object" (func $get (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 160)
+  (data (i32.const 4096) "v1/configmaps\00shop\00n")
+  (func (export "_initialize") (drop (call $config (i32.const 16) (i32.const 12))))
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 144)) ;; filter, prefilter
+  (func $does (param i32) (result i32) (i32.eq (i32.load (i32.const 16)) (local.get 0)))
+  (func $keep (local $n i32) (local $bytes i32)
+    (local.set $n (i32.load (i32.const 20)))
+    (local.set $bytes (i32.load (i32.const 24)))
+    (if (i32.eqz (local.get $n)) (then (return)))
+    (loop $next
+      ;; Another question each time.
+      (i32.store (i32.const 65536) (local.get $n))
+      (i32.store (i32.const 4116) (i32.or (local.get $n) (i32.const 0x20202020)))
+      (if (call $does (i32.const 1)) (then (drop (call $waiting_pod (i32.const 65536) (local.get $bytes) (i32.const 0) (i32.const 0)))))
+      (if (call $does (i32.const 2)) (then (drop (call $waiting_pods (i32.const 0) (i32.const 0)))))
+      (if (call $does (i32.const 3)) (then (drop (call $allow (i32.const 65536) (local.get $bytes)))))
+      (if (call $does (i32.const 4)) (then (call $event (i32.const 65536) (local.get $bytes))))
+      (if (call $does (i32.const 5)) (then (call $names (i32.const 131072) (local.get $bytes))))
+      (if (call $does (i32.const 6)) (then (drop (call $get (i32.const 4096) (i32.const 24) (i32.const 0) (i32.const 0)))))
+      (local.set $n (i32.sub (local.get $n) (i32.const 1)))
+      (br_if $next (local.get $n))))
+  (func (export "prefilter") (param i64 i64) (result i32)
+    (if (call $does (i32.const 5)) (then (call $keep)))
+    (i32.const 0))
+  (func (export "filter") (param i64 i64 i64) (result i32)
+    (if (i32.eqz (call $does (i32.const 5))) (then (call $keep)))
+    (i32.const 0)))
