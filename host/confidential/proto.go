@@ -41,6 +41,9 @@ const (
 	HookRequest
 )
 
+// Sealed reports whether all messages of the shape are.
+func (s Shape) Sealed() bool { return s <= Unnamed || s >= SecretObject && s <= TokenRequest }
+
 // ShapeOf returns the shape of the objects of a kind.
 func (r *Rule) ShapeOf(group, kind string) Shape {
 	switch {

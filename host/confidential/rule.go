@@ -35,6 +35,9 @@ func (r *Rule) Check() (errs []error) {
 	return errs
 }
 
+// AnyGroup stands for the group of a kind that is not known.
+const AnyGroup = "*"
+
 // Seals reports whether objects of a kind are sealed.
 func (r *Rule) Seals(group, kind string) bool {
 	return isBuiltin(kind) || r.names(group, kind)
@@ -44,7 +47,7 @@ func (r *Rule) Seals(group, kind string) bool {
 func (r *Rule) names(group, kind string) bool {
 	return r != nil && slices.ContainsFunc(r.Kinds, func(k string) bool {
 		name, of, grouped := strings.Cut(k, ".")
-		return name == kind && (!grouped || of == group)
+		return name == kind && (!grouped || of == group || group == AnyGroup)
 	})
 }
 
