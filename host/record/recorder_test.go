@@ -516,12 +516,12 @@ func FuzzRead(f *testing.F) {
 	f.Add(data[len(magic):], false, uint16(0))
 	body := appendCall(nil, &Call{Function: "filter", Events: []Event{{Kind: Write, Args: []uint64{1, 2, 3}, Data: []byte("data")}}}, appendData[[]byte])
 	f.Add(body, true, uint16(0))
-	f.Add([]byte{byte(Confidential), 0}, true, uint16(60000))
-	f.Add([]byte{byte(Put), 0, 41, 0}, true, uint16(60000))
+	f.Add([]byte{byte(Confidential), 0}, true, uint16(2000))
+	f.Add([]byte{byte(Put), 0, 41, 0}, true, uint16(2000))
 	f.Fuzz(func(t *testing.T, data []byte, call bool, repeated uint16) {
 		switch {
-		case call && repeated != 0: // The same events over and over.
-			data = framed(bytes.Repeat(data[:min(len(data), 64)], int(repeated)), bytes.Repeat([]byte("b"), 20))
+		case call && repeated%2048 != 0: // The same events over and over.
+			data = framed(bytes.Repeat(data[:min(len(data), 64)], int(repeated%2048)), bytes.Repeat([]byte("b"), 20))
 		case call: // With checksums that hold.
 			c, err := decodeCall(data, nil)
 			if err == nil {
@@ -646,7 +646,7 @@ func planted(value string) map[string]struct {
 // of the value may be in the file.
 func checkEchoes(t *testing.T, value, kind string, script []byte) {
 	object := planted(value)[kind]
-	r := newRecorder(t, Config{})
+	r := &Recorder{cfg: Config{}.withDefaults(), queue: make(chan item, 1)} // Nothing writes.
 	tape, _ := r.Version(echoing).Tape()
 	text := []byte(value)
 	for n := range 2 {
@@ -662,26 +662,20 @@ func checkEchoes(t *testing.T, value, kind string, script []byte) {
 			echo(tape, step, text[at:])
 		}
 		tape.End(Trapped, 0, 1, "bad "+value, append([]byte("printed "), text...))
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	files, err := segments(r.cfg.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file.name)
+		c, err := decodeCall((<-r.queue).body, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.Version = tape.version.version
+		r.redact(c, tape)
+		data := appendCall(nil, c, appendData[[]byte])
 		for i := 0; i+8 <= len(value); i++ {
 			if piece := value[i : i+8]; strings.Trim(piece, "x1") != "" && bytes.Contains(data, []byte(piece)) {
-				t.Fatalf("%s: the file has %q of %q after the steps %d: %q", kind, piece, value, script, data)
+				t.Fatalf("%s: call %d has %q of %q after the steps %d: %q", kind, n, piece, value, script, data)
 			}
 		}
 	}
-	if tape.Next() != (r.Stats().Dropped == 0 && !tape.stain.Heavy()) {
+	if tape.Next() == tape.stain.Heavy() {
 		t.Errorf("%s: the sequence goes on: %t", kind, tape.Next())
 	}
 }
