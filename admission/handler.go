@@ -119,6 +119,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// The request refers to the body.
 	defer body.Release()
+	ctx = httpserve.WithBody(ctx, body)
 	if h.Converter != nil {
 		h.serveConversion(ctx, w, body.Bytes)
 		return

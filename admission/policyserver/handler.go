@@ -86,6 +86,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	}
 	// The request refers to the body.
 	defer body.Release()
+	ctx = httpserve.WithBody(ctx, body)
 	var uid types.UID
 	var request *admissionv1.AdmissionRequest
 	var raw json.RawMessage

@@ -48,8 +48,8 @@ func (r *Rule) document(data []byte, s *Stain, mask bool) bool {
 // mayHave reports whether data may have something confidential. An escape may hide a name.
 func (r *Rule) mayHave(data []byte) bool {
 	has := func(text string) bool { return bytes.Contains(data, []byte(text)) }
-	return r.own() || has("Secret") || has("Token") || has(`\u00`) || has("stringData") ||
-		has(`"data"`) && (has(`"type"`) || has(`"op"`)) || has("/data") || r.environment() && has("env")
+	return r.Extended() || has("Secret") || has("Token") || has(`\u00`) || has("stringData") ||
+		has(`"data"`) && (has(`"type"`) || has(`"op"`)) || has("/data") || r.Environment() && has("env")
 }
 
 // maxDepth is how deep JSON is looked through. What lies deeper is sealed. maxTexts is how deep
@@ -123,7 +123,7 @@ func (r *Rule) manifest(text string, s *Stain, texts int) bool {
 		return true
 	}
 	found := has(secretKind) && (has("data") || has("Data")) || (has(tokenReviewKind) || has(tokenRequestKind)) && has("token") ||
-		r.environment() && (has("env:") || has(`env"`)) && has("value")
+		r.Environment() && (has("env:") || has(`env"`)) && has("value")
 	if r != nil {
 		for _, kind := range r.Kinds {
 			name, _, _ := strings.Cut(kind, ".")
@@ -170,7 +170,7 @@ func (w *walker) object(v json.Value, of object, depth int) {
 			w.value(value, object{self.group, strings.TrimSuffix(self.kind, "List")}, depth+1)
 		case reviewed.kind != "" && (key == "object" || key == "oldObject"):
 			w.value(value, reviewed, depth+1)
-		case key == "env" && w.rule.environment() && value.Kind() == json.KindArray:
+		case key == "env" && w.rule.Environment() && value.Kind() == json.KindArray:
 			w.environment(value, depth+1)
 		default:
 			w.value(value, object{}, depth+1)

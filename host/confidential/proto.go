@@ -3,6 +3,7 @@ package confidential
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -37,6 +38,8 @@ const (
 	DaemonSet
 	Job
 	CronJob
+	// Text is a text alone, such as the value of an annotation.
+	Text
 	// HookRequest is kubewasm.hooks.v1.Request.
 	HookRequest
 )
@@ -54,6 +57,24 @@ func (r *Rule) ShapeOf(group, kind string) Shape {
 	}
 	if shape, ok := shapeOfKind[kind]; ok {
 		return shape
+	}
+	return Other
+}
+
+// ShapeOfResource returns the shape of the objects of a resource, which is named as in a URL of the
+// API: "v1/secrets".
+func (r *Rule) ShapeOfResource(resource string) Shape {
+	plural := resource[strings.LastIndexByte(resource, '/')+1:]
+	for kind, shape := range shapeOfKind {
+		if strings.ToLower(kind)+"s" == plural && !r.names(AnyGroup, kind) && (r == nil || len(r.Fields) == 0 || isBuiltin(kind)) {
+			return shape
+		}
+	}
+	switch {
+	case r.SealsResource(resource):
+		return Whole
+	case r != nil && len(r.Fields) != 0:
+		return Unnamed
 	}
 	return Other
 }
@@ -118,6 +139,7 @@ var shapes = map[Shape]message{
 	DaemonSet:             objectWith(2, message{2: {message: template}}),
 	Job:                   objectWith(2, jobSpec),
 	CronJob:               objectWith(2, message{5: {message: message{1: {message: metadata}, 2: {message: jobSpec}}}}),
+	Text:                  {},
 	HookRequest: {
 		5: {message: entry(text), name: "pod_labels", keyed: true}, 6: {message: entry(text), name: "pod_annotations", keyed: true},
 		7: {message: entry(text), name: "container_annotations", keyed: true}, 11: {message: entry(variable), name: "container_envs", keyed: true},
@@ -175,6 +197,8 @@ func (m *messages) object(shape Shape, part uint32, data []byte) {
 	switch {
 	case !known:
 		m.seal(data)
+	case shape == Text:
+		m.texts(data, 0)
 	case part == 0:
 		m.message(description, data)
 	case described:
@@ -222,7 +246,7 @@ func (m *messages) field(of field, value []byte) {
 	case of.class == sealed:
 		m.seal(value)
 	case of.class == variable:
-		if len(value) != 0 && m.rule.environment() {
+		if len(value) != 0 && m.rule.Environment() {
 			m.found = true
 			m.stain.Add(string(value))
 			Mask(value)

@@ -35,6 +35,11 @@ func (r *Rule) Check() (errs []error) {
 	return errs
 }
 
+// Plus returns a rule that has both.
+func (r Rule) Plus(s Rule) Rule {
+	return Rule{slices.Concat(r.Kinds, s.Kinds), slices.Concat(r.Fields, s.Fields), r.PlainEnvironment || s.PlainEnvironment}
+}
+
 // AnyGroup stands for the group of a kind that is not known.
 const AnyGroup = "*"
 
@@ -65,11 +70,11 @@ func isBuiltin(kind string) bool {
 // field reports whether the rule names a field.
 func (r *Rule) field(name string) bool { return r != nil && slices.Contains(r.Fields, name) }
 
-// environment reports whether values of environment variables are confidential.
-func (r *Rule) environment() bool { return r == nil || !r.PlainEnvironment }
+// Environment reports whether values of environment variables are confidential.
+func (r *Rule) Environment() bool { return r == nil || !r.PlainEnvironment }
 
-// own reports whether the rule names anything itself.
-func (r *Rule) own() bool { return r != nil && len(r.Kinds)+len(r.Fields) != 0 }
+// Extended reports whether the rule seals kinds or fields of its own.
+func (r *Rule) Extended() bool { return r != nil && len(r.Kinds)+len(r.Fields) != 0 }
 
 // SealsResource reports whether the objects of a resource are sealed, which is named as in a URL
 // of the API: "v1/secrets".

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
 )
 
@@ -401,7 +402,7 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 		}
 		inst.Abort(err)
 	case record.Confidential:
-		inst.Confidential()
+		inst.Confidential(confidential.Shape(arg(0)), uint32(arg(1)), arg(2) != 0)
 	}
 }
 

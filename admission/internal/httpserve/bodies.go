@@ -41,7 +41,7 @@ const (
 )
 
 // Bodies reads the bodies of requests into memory that is bounded over all of them.
-// Memory is counted until the request is answered. A body has as much as it
+// Memory is counted until the request is answered, and longer if somebody keeps it, see [Keep]. A body has as much as it
 // announces, but 128 KiB at most until these have come. It is safe for use by several
 // goroutines.
 type Bodies struct {
@@ -52,6 +52,8 @@ type Bodies struct {
 	mu sync.Mutex
 	// shares has those that are not 0.
 	shares map[party]share
+	// kept is the memory of what outlives its request, see [Keep].
+	kept int64
 	// freed is closed when memory is given back; nil if no body waits for that.
 	freed chan struct{}
 }
@@ -94,6 +96,45 @@ func (b *Bodies) Held() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.shares[party{scope: ofAll}].held
+}
+
+type bodyKey struct{}
+
+// WithBody returns a context for what is done about a request with a body.
+func WithBody(ctx context.Context, b *Body) context.Context {
+	return context.WithValue(ctx, bodyKey{}, b)
+}
+
+// keptShare is the share of all memory that may outlive its requests.
+const keptShare = 8
+
+// Keep counts the memory of the request's body, and as many bytes more as somebody has made of it,
+// for one who keeps them longer than the request takes, until free is called. It reports whether
+// there was room: an eighth of all memory is for that. It does not wait. A context without a body
+// has room for everything.
+func Keep(ctx context.Context, more int64) (free func(), ok bool) {
+	b, _ := ctx.Value(bodyKey{}).(*Body)
+	if b == nil {
+		return func() {}, true
+	}
+	all, n := b.bodies, int64(cap(b.Bytes))+more
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	p := party{scope: ofAll}
+	s, most := all.shares[p], all.limits.Bytes
+	// It counts as a body that has begun: that half of the memory is for others stays true.
+	if all.kept+n > most/keptShare || s.held+n > most || s.begun+n > most/2 {
+		return nil, false
+	}
+	all.kept += n
+	all.give(p, share{n, n})
+	return sync.OnceFunc(func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		all.kept -= n
+		all.give(p, share{-n, -n})
+		all.wake()
+	}), true
 }
 
 // BodyError is why a body was not read.
@@ -375,11 +416,7 @@ func (b *Body) add(more share) *BodyError {
 		}
 	}
 	for _, p := range b.parties {
-		s := all.shares[p]
-		s.held, s.begun = s.held+more.held, s.begun+more.begun
-		if all.shares[p] = s; s == (share{}) {
-			delete(all.shares, p)
-		}
+		all.give(p, more)
 	}
 	b.mine.held, b.mine.begun = b.mine.held+more.held, b.mine.begun+more.begun
 	return nil
@@ -403,8 +440,22 @@ func (b *Body) free(less share) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	b.add(share{-less.held, -less.begun})
-	if all.freed != nil {
-		close(all.freed)
-		all.freed = nil
+	all.wake()
+}
+
+// give adds to the share of a party. The lock is held.
+func (b *Bodies) give(p party, more share) {
+	s := b.shares[p]
+	s.held, s.begun = s.held+more.held, s.begun+more.begun
+	if b.shares[p] = s; s == (share{}) {
+		delete(b.shares, p)
+	}
+}
+
+// wake has those look again who wait for memory. The lock is held.
+func (b *Bodies) wake() {
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
 	}
 }
