@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -375,6 +376,23 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 		i.Abort(err)
 	}
 	return n
+}
+
+// WriteLength is [Instance.Write] for an answer of n bytes that is longer than limit, and whose
+// bytes the caller does not have.
+func (i *Instance) WriteLength(buf, limit uint32, n uint64) uint32 {
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	_, err := abi.Write(memory, buf, limit, nil)
+	if n > math.MaxInt32 || n <= uint64(limit) {
+		err = errors.Join(err, fmt.Errorf("an answer of %d bytes, for a buffer of %d, has no bytes", n, limit))
+	}
+	if i.tape != nil {
+		i.tape.Bytes(record.Write, nil, uint64(buf), uint64(limit), n)
+	}
+	if err != nil {
+		i.Abort(err)
+	}
+	return uint32(n)
 }
 
 // Read returns bytes of the guest's memory, which are lent: they are valid until the
