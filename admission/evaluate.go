@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Evaluation is what one policy says about a request, for a server that makes an answer of
@@ -41,6 +42,16 @@ type Evaluation struct {
 	// Err is why there is no verdict. It is a failure, and not a denial: the fields before it
 	// say nothing then.
 	Err error
+	// Sealed reports whether the policy has looked up something that is confidential as a whole,
+	// such as a Secret.
+	Sealed bool
+}
+
+// Stain returns what a policy has seen of confidential values, by the rule of the plugin. Its Text
+// is what may be kept of Message, Patch or Err after the request is answered: in a log, a report or
+// a trace. A raw request is the Object of request.
+func (e *Evaluation) Stain(p Policy, request *admissionv1.AdmissionRequest) *confidential.Stain {
+	return stainOf(p, &policy.Request{AdmissionRequest: request}, &verdict{sealed: e.Sealed})
 }
 
 // Evaluate asks one policy about a request, whatever the mode and the failure policy of its
@@ -70,7 +81,7 @@ func EvaluateRaw(ctx context.Context, p Policy, uid types.UID, request json.RawM
 func evaluate(ctx context.Context, p Policy, req *policy.Request, mutate bool) (e Evaluation) {
 	defer func() {
 		if r := recover(); r != nil {
-			e = Evaluation{Err: panicked(p, r).failure}
+			e = Evaluation{Err: panicked(p, r).failure, Sealed: true}
 		}
 	}()
 	if req.Raw == nil {
@@ -84,9 +95,9 @@ func evaluate(ctx context.Context, p Policy, req *policy.Request, mutate bool) (
 	}
 	v := p.decide(ctx, req, p.mutates() && (mutate || !p.validates()))
 	if v.failure != nil {
-		return Evaluation{Err: v.failure}
+		return Evaluation{Err: v.failure, Sealed: v.sealed}
 	}
-	e = Evaluation{Allowed: v.Allowed, Message: v.Message, Code: int32(v.Code), Volatile: v.volatile}
+	e = Evaluation{Allowed: v.Allowed, Message: v.Message, Code: int32(v.Code), Volatile: v.volatile, Sealed: v.sealed}
 	if !v.Allowed {
 		e.Causes = fieldCauses(v.Result)
 		for _, c := range v.causes {
@@ -105,7 +116,7 @@ func evaluate(ctx context.Context, p Policy, req *policy.Request, mutate bool) (
 	}
 	if v.Allowed && v.Mutates() {
 		if e.Patch, _, v.failure = changes(ctx, req.AdmissionRequest, &v.Verdict); v.failure != nil {
-			return Evaluation{Err: fmt.Errorf("policy %q: %w", p.Name(), v.failure)}
+			return Evaluation{Err: fmt.Errorf("policy %q: %w", p.Name(), v.failure), Sealed: v.sealed}
 		}
 	}
 	return e

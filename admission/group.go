@@ -118,6 +118,7 @@ func (g *Group) logger() *slog.Logger {
 func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict {
 	answers := make([]*verdict, len(g.members))
 	var failure error
+	sealed := false
 	allowed := g.expression.Eval(func(i int) bool {
 		if failure != nil {
 			return false
@@ -126,17 +127,19 @@ func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict
 			v := g.members[i].decide(ctx, req, false)
 			if _, mutates := errors.AsType[*mutationError](v.failure); mutates {
 				// It allows another object than the one that was asked about.
-				v = verdict{Verdict: policy.Verdict{Message: "mutation is not allowed inside of policy group"}}
+				v = verdict{sealed: v.sealed, Verdict: policy.Verdict{Message: "mutation is not allowed inside of policy group"}}
 			}
 			answers[i] = &v
-			failure = v.failure
+			failure, sealed = v.failure, sealed || v.sealed
 		}
 		return answers[i].Allowed
 	})
 	if failure != nil {
-		return failed(fmt.Errorf("group %q: %w", g.cfg.Name, failure))
+		v := failed(fmt.Errorf("group %q: %w", g.cfg.Name, failure))
+		v.sealed = sealed
+		return v
 	}
-	v := verdict{Verdict: policy.Verdict{Allowed: allowed, Message: g.cfg.Message}}
+	v := verdict{sealed: sealed, Verdict: policy.Verdict{Allowed: allowed, Message: g.cfg.Message}}
 	var merged resultMerger
 	for i, name := range g.expression.Names() {
 		a := answers[i]

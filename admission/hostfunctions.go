@@ -28,8 +28,14 @@ func (p *Plugin) hostFunctions() []host.Import {
 // guest reads as nothing.
 var ofRequest = []host.Import{
 	host.ToGuest(abi.KindAdmission.Module(), "request", func(inst *host.Instance) []byte { return asked(inst).Envelope }),
-	host.ToGuest(abi.KindAdmission.Module(), "object", func(inst *host.Instance) []byte { return asked(inst).Object.Raw }),
-	host.ToGuest(abi.KindAdmission.Module(), "old_object", func(inst *host.Instance) []byte { return asked(inst).OldObject.Raw }),
+	host.ToGuest(abi.KindAdmission.Module(), "object", func(inst *host.Instance) []byte {
+		confide(inst)
+		return asked(inst).Object.Raw
+	}),
+	host.ToGuest(abi.KindAdmission.Module(), "old_object", func(inst *host.Instance) []byte {
+		confide(inst)
+		return asked(inst).OldObject.Raw
+	}),
 	host.ToGuest(abi.KindAdmission.Module(), "options", func(inst *host.Instance) []byte { return asked(inst).Options.Raw }),
 	host.ToGuest(abi.KindAdmission.Module(), "object_proto", func(inst *host.Instance) []byte {
 		object, _ := protoOf(inst)
@@ -75,10 +81,10 @@ var none = &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest)}
 // asked returns the request of the call that runs.
 func asked(inst *host.Instance) *policy.Request { return cmp.Or(policy.CallOf(inst).Request, none) }
 
-// confide has a recording mask the objects of a request about Secrets.
+// confide says what the objects of the request are, of which the guest gets one next.
 func confide(inst *host.Instance) {
-	if r := asked(inst); r.Kind.Group == "" && r.Kind.Kind == "Secret" {
-		inst.Confidential()
+	if r := asked(inst); r != none {
+		inst.Confidential(inst.Rule().ShapeOf(r.Kind.Group, r.Kind.Kind), 0, false)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/stellar"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
@@ -45,6 +46,9 @@ type Plugin struct {
 	// volatile reports whether the guest may know more than its requests, whatever a call of
 	// it does.
 	volatile bool
+	// seals is set if an object that is confidential as a whole may be in the data of a policy in
+	// Rego.
+	seals bool
 
 	runtime    *host.Runtime
 	background background
@@ -156,6 +160,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	p := &Plugin{cfg: cfg, match: match, runtime: rt, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
 	p.inventory = newInventory(cfg.Cluster, cfg.ContextAwareResources)
 	for _, k := range cfg.ContextAwareResources {
+		p.seals = p.seals || p.inventory != nil && cfg.Confidential.Seals(k.GroupVersionKind().Group, k.Kind)
 		if cfg.Cluster != nil {
 			p.holds = append(p.holds, cfg.Cluster.Hold(k.GroupVersionKind()))
 		}
@@ -169,6 +174,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		Defaults:   host.Limits{ResultBytes: defaultResultBytes},
 		ResetGrown: true,
 		NewState:   func() any { return new(policy.Call) },
+		Confidential: func(inst *host.Instance, s *confidential.Stain) {
+			if req := policy.CallOf(inst).Request; req != nil {
+				p.findConfidential(req, s)
+			}
+		},
 		Probe: func(ctx context.Context, inst *host.Instance) error {
 			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
 				return d.Check(ctx, inst.Dialect(), cfg.GuestConfig)
@@ -189,6 +199,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		return nil, err
 	}
 	p.guest, p.functions = guest, guest.Functions()
+	p.seals = p.seals && guest.Dialect() == opa.Name // Others say what they look up.
 	if guest.Dialect() != "" {
 		p.dialect = dialectOf(dialects, guest.Module())
 	}
@@ -341,10 +352,12 @@ func (p *Plugin) mutates() bool {
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
 func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
 	if !p.background.none() {
-		if sampled, any := p.background.sample(); any {
+		if sampled, any := p.background.sample(bytesOf(req)); any {
 			told := new(policy.Answers)
 			ctx = policy.WithAnswers(ctx, told)
-			defer func() { offer(sampled, told, repeat(req, mutating, v, told)) }()
+			defer func() {
+				offer(ctx, sampled, told, bytesOf(req), bytesOfVerdict(&v), p.repeat(req, mutating, v, told))
+			}()
 		}
 	}
 	// Here it is known whose call it was, also if the plugin is a group's.
@@ -368,11 +381,13 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 	}
 	switch {
 	case err != nil:
-		return failed(err)
+		v = failed(err)
 	case v.Allowed && v.Mutates() && !p.cfg.AllowedToMutate:
-		return failed(&mutationError{p.Name()})
+		v = failed(&mutationError{p.Name()})
+	default:
+		v.volatile = v.volatile || p.volatile
 	}
-	v.volatile = v.volatile || p.volatile
+	v.sealed = inst.Confided() || p.seals
 	return v
 }
 
@@ -385,7 +400,9 @@ func (e *mutationError) Error() string {
 
 // foreign asks a guest of another ABI.
 func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *policy.Request) (verdict, error) {
-	defer policy.CallOf(inst).Reset()
+	c := policy.CallOf(inst)
+	c.Request = req
+	defer c.Reset()
 	v, err := p.dialect.Ask(ctx, inst.Dialect(), p.cfg.GuestConfig, req)
 	if n := resultBytes(&v); err == nil && n > maxResultBytes {
 		return verdict{}, fmt.Errorf("plugin %q: its message, warnings and annotations have %d bytes, more than %d", p.Name(), n, maxResultBytes)

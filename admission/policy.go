@@ -150,6 +150,8 @@ type verdict struct {
 	failure error
 	// volatile reports whether the same request may get another verdict later.
 	volatile bool
+	// sealed is set if the guest has looked up something that is confidential as a whole.
+	sealed bool
 }
 
 type memberCause struct{ name, message string }
@@ -252,18 +254,19 @@ func logMonitored(ctx context.Context, p Policy, req *policy.Request, v *verdict
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
 		return
 	}
+	stain := stainOf(p, req, v)
 	attrs := []any{"policy", p.Name(), "uid", req.UID, "kind", req.Kind.Kind, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation}
 	switch {
 	case v.failure != nil:
-		l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", v.failure)...)
+		l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", stain.Text(v.failure.Error()))...)
 	case !v.Allowed:
-		l.logger().InfoContext(ctx, "policy would have denied the request", append(attrs, "message", messageOf(v))...)
+		l.logger().InfoContext(ctx, "policy would have denied the request", append(attrs, "message", stain.Text(messageOf(v)))...)
 	default:
 		patch, _, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
 		if err != nil {
-			l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", err)...)
+			l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", stain.Text(err.Error()))...)
 		} else if patch != nil {
-			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", string(patch[:min(len(patch), loggedPatchBytes)]))...)
+			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", cut(stain.Text(string(patch)), loggedPatchBytes))...)
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
@@ -77,42 +79,63 @@ func (b *background) close(ctx context.Context) error {
 // none reports whether there are no copies, which is nearly always so.
 func (b *background) none() bool { return b.shadow.Shadow() == nil && b.profile.Shadow() == nil }
 
-// sample returns the shadow and the profile as far as they sample the next call.
-func (b *background) sample() (sampled [2]*shadow.Shadow, any bool) {
+// sample returns the shadow and the profile as far as they sample the next call, which is about
+// so many bytes of objects.
+func (b *background) sample(bytes int) (sampled [2]*shadow.Shadow, any bool) {
 	for i, s := range [...]*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
-		if s.Sampled() && s.Room() {
+		if s.Sampled() && s.Room(int64(bytes)) {
 			sampled[i], any = s, true
 		}
 	}
 	return sampled, any
 }
 
-// offer hands a call to the shadows that have sampled it.
-func offer(sampled [2]*shadow.Shadow, told *policy.Answers, call shadow.Call) {
+// offer hands a call to the shadows that have sampled it. It keeps the body of its request, which
+// counts among the bodies as long as it does; bytes is what it keeps of objects, and made how much
+// of that is not the body's.
+func offer(ctx context.Context, sampled [2]*shadow.Shadow, told *policy.Answers, bytes, made int, call shadow.Call) {
 	for _, s := range sampled {
-		switch {
-		case s == nil:
-		case told.TooMany:
-			s.Drop()
-		default:
-			s.Offer(call)
+		if s == nil {
+			continue
 		}
+		if told.TooMany {
+			s.Drop()
+			continue
+		}
+		free, ok := httpserve.Keep(ctx, int64(made+told.Bytes()))
+		if !ok {
+			s.Drop()
+			continue
+		}
+		s.Offer(call, int64(bytes+made+told.Bytes()), free)
 	}
+}
+
+// bytesOf returns how many bytes a request keeps.
+func bytesOf(req *policy.Request) int {
+	return len(req.Envelope) + len(req.Object.Raw) + len(req.OldObject.Raw) + len(req.Options.Raw) + len(req.Raw)
+}
+
+// bytesOfVerdict returns how many bytes a verdict keeps.
+func bytesOfVerdict(v *verdict) int {
+	return len(v.Patch) + len(v.Object) + resultBytes(&v.Verdict)
 }
 
 // convertSampled converts an object, and has the shadows convert it that sample the call. The
 // object is not changed afterwards.
 func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired string) ([]byte, error) {
-	sampled, any := p.background.sample()
+	sampled, any := p.background.sample(len(object))
 	if !any {
 		return p.convertChecked(ctx, object, desired)
 	}
 	var told policy.Answers
 	converted, failure := p.convertChecked(policy.WithAnswers(ctx, &told), object, desired)
-	offer(sampled, &told, func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
+	offer(ctx, sampled, &told, len(object), len(converted), func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		told := told.Repeat()
 		got, err := c.(*Plugin).convertChecked(policy.WithAnswers(ctx, told), object, desired)
-		o := shadow.Outcome{Serving: outcomeOf(failure), Detail: fmt.Sprintf("%s to %s", subjectOfObject(object), desired)}
+		o := shadow.Outcome{Serving: outcomeOf(failure), Subject: fmt.Sprintf("%s to %s", subjectOfObject(object), desired), Stain: new(confidential.Stain)}
+		p.cfg.Confidential.Find("", "", object, o.Stain)
+		told.Find(&p.cfg.Confidential, o.Stain)
 		switch {
 		case told.Unknown != "":
 			o.Asked = told.Unknown
@@ -131,7 +154,7 @@ func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired stri
 			if patch == nil {
 				return shadow.Outcome{}
 			}
-			o.Detail += ": " + string(patch)
+			o.Detail = string(patch)
 		}
 		o.Candidate = outcomeOf(err)
 		return o
@@ -148,7 +171,7 @@ func outcomeOf(err error) string {
 
 // repeat returns what asks a candidate the same. It keeps the request, which is not changed after
 // the engine was called with it.
-func repeat(req *policy.Request, mutating bool, serving verdict, told *policy.Answers) shadow.Call {
+func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, told *policy.Answers) shadow.Call {
 	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
@@ -157,7 +180,9 @@ func repeat(req *policy.Request, mutating bool, serving verdict, told *policy.An
 		req.Raw = raw
 		told := told.Repeat()
 		v := candidate.decide(policy.WithAnswers(ctx, told), req, mutating)
-		o := shadow.Outcome{Detail: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
+		o := shadow.Outcome{Subject: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
+		o.Stain = stainOf(p, req, &verdict{sealed: serving.sealed || v.sealed})
+		told.Find(&p.cfg.Confidential, o.Stain)
 		was, wasText := answerOf(ctx, req, &serving)
 		is, isText := answerOf(ctx, req, &v)
 		switch {
@@ -169,7 +194,7 @@ func repeat(req *policy.Request, mutating bool, serving verdict, told *policy.An
 			return shadow.Outcome{}
 		default:
 			o.Serving, o.Candidate = was, is
-			o.Detail += fmt.Sprintf(": %s%s -> %s%s", was, wasText, is, isText)
+			o.Detail = fmt.Sprintf("%s%s -> %s%s", was, wasText, is, isText)
 		}
 		return o
 	}

@@ -315,7 +315,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			parts = append(parts, part{p.Name(), d})
 		case err == nil:
 		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
-			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), err)
+			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(req, err))
 		default:
 			e.ignored(ctx, p, req, err)
 		}
@@ -337,7 +337,7 @@ func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, e
 	}
 	if e.logger != nil {
 		e.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a runtime hook",
-			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("err", err))
+			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("err", p.quiet(req, err)))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
@@ -85,7 +86,7 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (e
 		Defaults:   host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
 		ResetGrown: true,
 		NewState:   func() any { return new(exchange) },
-		Probe:      p.probe,
+		Probe:      p.probe, Confidential: confide,
 	})
 	return err
 }
@@ -184,6 +185,7 @@ type exchange struct {
 
 var imports = []host.Import{
 	host.ToGuest(abi.KindHook.Module(), "request", func(inst *host.Instance) []byte {
+		inst.Confidential(confidential.HookRequest, 0, false)
 		return inst.State().(*exchange).request
 	}),
 	host.FromGuest(abi.KindHook.Module(), "decision", func(inst *host.Instance, data []byte) {

@@ -1,11 +1,15 @@
 package hooks_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
@@ -51,4 +55,37 @@ func TestARecordingOfDecisionsReplays(t *testing.T) {
 		modules = append(modules, module)
 	}
 	replaying.Verify(t, runtime, dir, calls*9/10, modules...)
+}
+
+// The environment of a container has data of Secrets, which the kubelet has resolved.
+func TestTheEnvironmentIsNotRecorded(t *testing.T) {
+	const password = "hunter2-very-secret"
+	dir := t.TempDir()
+	p := plugin(t, "a", scripted)
+	p.Record = &record.Config{Path: dir}
+	e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{p}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := script(map[string]string{"a": "cpu_shares 512", "kept": `{"kind":"Secret","data":{"p":"` + password + `"}}`})
+	req.ContainerEnvs = []hookmsg.Env{{Name: "DSN", Value: "postgres://u:" + password + "@db"}}
+	if _, err := e.Decide(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the recording has %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(data, []byte(password)) || !bytes.Contains(data, []byte("cpu_shares 512")) {
+			t.Errorf("the recording has %q", data)
+		}
+	}
 }

@@ -114,15 +114,29 @@ func (b *background) close(ctx context.Context) error {
 // it.
 func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Decision, err error) {
 	var call shadow.Call
+	var bytes int64
 	for _, s := range []*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
-		if !s.Sampled() || !s.Room() {
+		if !s.Sampled() || !s.Room(0) {
 			continue
 		}
 		if call == nil {
-			call = repeat(hookwire.AppendRequest(nil, req), slices.Clone(earlier), d, err)
+			encoded := hookwire.AppendRequest(nil, req)
+			call, bytes = repeat(encoded, slices.Clone(earlier), d, err), int64(len(encoded))
+			for _, p := range earlier {
+				bytes += decisionBytes(p.decision)
+			}
+			bytes += decisionBytes(d)
 		}
-		s.Offer(call)
+		s.Offer(call, bytes, nil)
 	}
+}
+
+// decisionBytes returns about how many bytes a decision keeps.
+func decisionBytes(d *hookmsg.Decision) int64 {
+	if d == nil {
+		return 0
+	}
+	return int64(len(hookwire.AppendDecision(nil, d)))
 }
 
 // repeat returns what asks a candidate the same.
@@ -133,18 +147,19 @@ func repeat(encoded []byte, earlier []part, d *hookmsg.Decision, failure error) 
 		if err != nil {
 			return shadow.Outcome{Err: err}
 		}
+		stain := stainOf(&p.cfg.Confidential, encoded)
 		was := kindOf(d, failure)
 		got, err := p.decide(ctx, &encoding{}, req, earlier)
 		is := kindOf(got, err)
 		switch {
 		case err != nil && failure == nil:
-			return shadow.Outcome{Serving: was, Err: err, Detail: describe(req)}
+			return shadow.Outcome{Serving: was, Err: err, Subject: describe(req), Stain: stain}
 		case err != nil, failure == nil && reflect.DeepEqual(d.Select(d.Fields()), got.Select(got.Fields())):
 			return shadow.Outcome{} // Two versions fail with different words.
 		}
 		before, _ := json.Marshal(d) // For people to read.
 		after, _ := json.Marshal(got)
-		return shadow.Outcome{Serving: was, Candidate: is, Detail: fmt.Sprintf("%s: %s -> %s", describe(req), before, after)}
+		return shadow.Outcome{Serving: was, Candidate: is, Subject: describe(req), Detail: fmt.Sprintf("%s -> %s", before, after), Stain: stain}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Adapter describes what a component offers to its guests: the kind of extension, the
@@ -38,6 +39,10 @@ type Adapter struct {
 	// Outside is where the grants for time and random numbers get them; nil means the
 	// system.
 	Outside Outside
+	// Confidential notes what the call that runs has been given of confidential values, as far as
+	// it did not come by [Instance.Confidential]. It is called when the guest logs something or
+	// traps, and once in a call at most. nil notes nothing.
+	Confidential func(inst *Instance, s *confidential.Stain)
 	// ResetGrown is set if no call needs what earlier ones have left in the guest's memory. With
 	// [ResetOnError] an instance is then reset as well when it has served 16 calls and its memory
 	// has grown by 256 KiB since the snapshot. That is cheaper than a guest's garbage collector.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
@@ -53,6 +54,9 @@ type Config struct {
 	// CircuitBreaker configures when a plugin that keeps failing is taken out of
 	// service.
 	CircuitBreaker CircuitBreaker `json:"circuitBreaker,omitzero"`
+	// Confidential says what is confidential beside Secrets, tokens and the environment of
+	// containers. Nothing of it is in recordings, logs and whatever else outlives a call.
+	Confidential confidential.Rule `json:"confidential,omitzero"`
 	// Record says where the calls of the plugin are recorded; nil records none.
 	Record *record.Config `json:"record,omitempty"`
 	// Recorder is what calls are recorded to in the place of Record.
@@ -159,6 +163,7 @@ func (c *Config) validate(known []string) (errs []error) {
 	if r := c.CircuitBreaker.Ratio; !(r >= 0 && r < 1) {
 		errs = append(errs, fmt.Errorf("circuitBreaker.ratio is %g, want at least 0 and less than 1", r))
 	}
+	errs = append(errs, c.Confidential.Check()...)
 	if c.Record != nil {
 		errs = append(errs, c.Record.Check()...)
 		if c.Recorder != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
@@ -73,6 +75,10 @@ type Instance struct {
 	// failed is the error of a nested call that did not return. The guest's
 	// memory may then be half written, even if the panic was recovered.
 	failed error
+	// stain is what the call has seen of confidential values, and found is set once the adapter
+	// was asked for its part.
+	stain confidential.Stain
+	found bool
 	// tape takes the calls down, nil if they are not recorded. used is set by the first call
 	// after the start or a reset, and skip counts releases until the next try to record.
 	tape *record.Tape
@@ -185,6 +191,9 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 		start = time.Now()
 	}
 	i.broken, i.used, i.nested, i.failed = true, true, 0, nil
+	if i.found || !i.stain.Clean() {
+		i.stain, i.found = confidential.Stain{}, false
+	}
 	if i.tape != nil {
 		i.beginRecording(kind, name, n)
 		i.results = results
@@ -227,14 +236,15 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		err = nil
 		i.unwind()
 	}
+	var trap *TrapError
 	if err != nil {
-		trap := newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
+		trap = newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
 		if !errors.Is(err, context.Canceled) { // The caller's fault, not the plugin's.
 			if b := i.plugin.breaker; b != nil {
 				b.failed()
 			}
 			if l := i.plugin.callLogger; l != nil {
-				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", trap.Reason, "stack", trap.Frames(maxLoggedFrames))
+				l.Log(ctx, slog.LevelError, "the guest trapped", "plugin", trap.Plugin, "function", name, "reason", i.Stain().Text(trap.Reason), "stack", trap.Frames(maxLoggedFrames))
 			}
 		}
 		err = trap
@@ -246,6 +256,10 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if i.tape != nil {
 		i.endRecording(err)
+	}
+	if trap != nil { // Errors are logged, and reach others than the caller.
+		stain := i.Stain()
+		trap.Reason, trap.Output = stain.Text(trap.Reason), stain.Text(trap.Output)
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
 		observer.Called(ctx, CallEvent{
@@ -366,6 +380,23 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	return n
 }
 
+// WriteLength is [Instance.Write] for an answer of n bytes that is longer than limit, and whose
+// bytes the caller does not have.
+func (i *Instance) WriteLength(buf, limit uint32, n uint64) uint32 {
+	memory, _ := i.memory.Read(0, i.memory.Size())
+	_, err := abi.Write(memory, buf, limit, nil)
+	if n > math.MaxInt32 || n <= uint64(limit) {
+		err = errors.Join(err, fmt.Errorf("an answer of %d bytes, for a buffer of %d, has no bytes", n, limit))
+	}
+	if i.tape != nil {
+		i.tape.Bytes(record.Write, nil, uint64(buf), uint64(limit), n)
+	}
+	if err != nil {
+		i.Abort(err)
+	}
+	return uint32(n)
+}
+
 // Read returns bytes of the guest's memory, which are lent: they are valid until the
 // guest runs again, and no longer than to Release. Bytes outside of its memory, or
 // more of them than Limits.ResultBytes, are a violation of the ABI.
@@ -415,7 +446,7 @@ func (i *Instance) Abort(err error) {
 // call.
 func (i *Instance) log(level slog.Level, msg string) {
 	if l := i.plugin.cfg.Logger; l != nil && l.Enabled(i.ctx.parent, level) && i.mayLog(len(msg)) {
-		msg, attributes := splitLine(msg)
+		msg, attributes := splitLine(i.Stain().Text(msg))
 		l.Log(i.ctx.parent, level, msg, append([]any{"plugin", i.plugin.cfg.Name, "function", i.calling}, attributes...)...)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime"
 
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
 )
 
@@ -75,10 +76,14 @@ func (rt *Runtime) Recorders() map[string]record.Stats {
 func (v *version) describe() record.Version {
 	cfg := &v.plugin.cfg
 	limits, _ := json.Marshal(v.limits) // It has numbers and texts only.
+	var rule *confidential.Rule
+	if r := &cfg.Confidential; r.Extended() || r.PlainEnvironment {
+		rule = r
+	}
 	r := record.Version{
 		Plugin: cfg.Name, SHA256: v.digest, Kind: v.plugin.adapter.Kind, Config: cfg.GuestConfig, Args: cfg.Args,
 		Grants: cfg.Grants, Limits: limits, Reset: string(cfg.Reset), Engine: rewritingVersion,
-		GoPass: v.plugin.runtime.goPass, Arch: runtime.GOARCH, ABI: 1,
+		GoPass: v.plugin.runtime.goPass, Confidential: rule, Arch: runtime.GOARCH, ABI: 1,
 	}
 	if d := v.dialect; d != nil {
 		r.Dialect, r.Start, r.Command, r.DefineMemory = d.Name, d.Start, d.Command, d.DefineMemory
@@ -157,12 +162,54 @@ func (i *Instance) recordWrite(buf, limit uint32, data []byte) {
 	i.tape.Bytes(record.Write, data, uint64(buf), uint64(limit), uint64(n))
 }
 
-// Confidential says that the bytes which the host function that runs hands over are those of
-// a Secret in protobuf: a recording masks them. In JSON it finds Secrets by itself.
-func (i *Instance) Confidential() {
-	if i.tape != nil {
-		i.tape.Confidential()
+// Confidential says that the bytes which the host function that runs hands over are a message of
+// a shape, or a part of it, by the number of the field, or a list of such messages. In JSON a
+// recording finds by itself what is confidential, as long as it has its kind.
+func (i *Instance) Confidential(shape confidential.Shape, part uint32, list bool) {
+	if shape.Sealed() {
+		i.stain.Seal()
 	}
+	if i.tape != nil {
+		i.tape.Confidential(shape, part, list)
+	}
+}
+
+// Confided reports whether the call that runs, or ended last, was given something that is sealed,
+// by [Instance.Confidential].
+func (i *Instance) Confided() bool { return i.stain.Sealed() }
+
+// ConfidentialObject is [Instance.Confidential] about an object of a kind without a group, or one
+// of its fields. It takes some nanoseconds unless the call is recorded.
+func (i *Instance) ConfidentialObject(object interface{ Kind() string }, part uint32) {
+	rule := i.Rule()
+	if kind := object.Kind(); i.tape != nil || rule.Extended() || rule.Seals(confidential.AnyGroup, kind) {
+		i.Confidential(rule.ShapeOf(confidential.AnyGroup, kind), part, false)
+	}
+}
+
+// ConfidentialText says that the bytes which the host function that runs hands over are the value
+// of a label or of an annotation of an object.
+func (i *Instance) ConfidentialText(object interface{ Kind() string }) {
+	rule := i.Rule()
+	switch kind := object.Kind(); {
+	case rule.Seals(confidential.AnyGroup, kind):
+		i.Confidential(confidential.Whole, 0, false)
+	case i.tape != nil:
+		i.Confidential(confidential.Text, 0, false)
+	}
+}
+
+// Rule returns the plugin's rule of what is confidential.
+func (i *Instance) Rule() *confidential.Rule { return &i.plugin.cfg.Confidential }
+
+// Stain returns what the call that runs has seen of confidential values. What the guest says is
+// logged by its Text.
+func (i *Instance) Stain() *confidential.Stain {
+	if f := i.plugin.adapter.Confidential; f != nil && !i.found {
+		i.found = true
+		f(i, &i.stain)
+	}
+	return &i.stain
 }
 
 // Fresh returns a new instance that does not belong to the pool, as one is before its first

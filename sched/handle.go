@@ -86,6 +86,7 @@ func (p *Plugin) handleImports() []host.Import {
 				}
 				return p.objects.Pod(w.GetPod()).Bytes()
 			})
+			inst.Confidential(inst.Rule().ShapeOf("", "Pod"), 0, false)
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		}),
 		granted(GrantWaitingPods, "allow_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {

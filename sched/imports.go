@@ -84,6 +84,8 @@ func (p *Plugin) imports() []host.Import {
 			Memory:  0b110,
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
+				inst.ConfidentialObject(object, 0)
+				inst.ConfidentialObject(object, 0)
 				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
 			},
 		},
@@ -94,6 +96,7 @@ func (p *Plugin) imports() []host.Import {
 			Memory:  0b11000,
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
+				inst.ConfidentialObject(object, uint32(stack[1]))
 				last := &inst.State().(*instance).part
 				if number, fields := uint32(stack[1]), stack[2]; last.of != object || last.number != number || last.fields != fields {
 					*last = lastPart{object, number, fields, object.AppendPart(last.bytes[:0], number, fields)}
@@ -109,6 +112,7 @@ func (p *Plugin) imports() []host.Import {
 			Func: func(inst *host.Instance, stack []uint64) {
 				object := p.object(inst, abi.Ref(stack[0]))
 				b := inst.Read(uint32(stack[2]), uint32(stack[3]))
+				inst.ConfidentialText(object)
 				// The key is lent like b.
 				value, ok := object.Entry(uint32(stack[1]), unsafe.String(unsafe.SliceData(b), len(b)))
 				// The buffer is checked in any case.
@@ -316,5 +320,6 @@ func (p *Plugin) podGroupPod(inst *host.Instance, stack []uint64) {
 		inst.Abort(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))
 	}
 	object := p.objects.Pod(pods[n])
+	inst.ConfidentialObject(object, 0)
 	stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object.Bytes()))
 }

@@ -63,7 +63,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		Dialects: wasmextension.Dialects(peerScheduler{p}, wasmextension.Grants{Events: GrantEvents, WaitingPods: GrantWaitingPods}),
 		Defaults: defaults,
 		Probe:    p.declaring(cfg.Reads, p.probe),
-		NewState: func() any { return &instance{} },
+		NewState: func() any { return &instance{} }, Confidential: confide,
 	}
 	guestCfg, err := cfg.guest()
 	if err = errors.Join(mistakes, err); err != nil {

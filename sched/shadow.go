@@ -109,12 +109,17 @@ const maxRecorded = 100
 
 // recordedCycle is what a plugin was asked in a cycle, and its answers.
 type recordedCycle struct {
-	pod     *corev1.Pod
-	shadows []*shadow.Shadow
-	freeze  func(NodeInfo) NodeInfo
+	pod       *corev1.Pod
+	shadows   []*shadow.Shadow
+	framework *Framework
 
-	mu              sync.Mutex
-	over            bool
+	mu   sync.Mutex
+	over bool
+	// bytes is about the memory of what is recorded, and most what that may be. A cycle that has
+	// more is full, and keeps nothing.
+	bytes, most     int64
+	full            bool
+	pods            []*corev1.Pod
 	calls           []recordedCall
 	filters, scores int
 	frozen          map[NodeInfo]NodeInfo
@@ -134,14 +139,16 @@ type recordedCall struct {
 // that is sampled. The scheduler begins a cycle when the one before has chosen its node.
 func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
 	var sampled []*shadow.Shadow
+	var most int64
 	for _, s := range []*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
-		if pod != nil && s.Sampled() && s.Room() {
+		if pod != nil && s.Sampled() && s.Room(0) {
 			sampled = append(sampled, s)
+			most = max(most, s.Config().QueueBytes)
 		}
 	}
 	var r *recordedCycle
 	if sampled != nil {
-		r = &recordedCycle{pod: pod, shadows: sampled, freeze: p.framework.Freeze, frozen: map[NodeInfo]NodeInfo{}}
+		r = &recordedCycle{pod: pod, shadows: sampled, framework: &p.framework, frozen: map[NodeInfo]NodeInfo{}, most: most}
 	}
 	b.mu.Lock()
 	last := b.last
@@ -153,7 +160,11 @@ func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
 		last.frozen = nil
 		last.mu.Unlock()
 		for _, s := range last.shadows {
-			s.Offer(last.repeat)
+			if last.full {
+				s.Drop()
+				continue
+			}
+			s.Offer(last.repeat, last.bytes, nil)
 		}
 	}
 	return r
@@ -162,11 +173,47 @@ func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
 // keep returns a node as it is now. r.mu is held.
 func (r *recordedCycle) keep(n NodeInfo) NodeInfo {
 	f := r.frozen[n]
-	if f == nil {
-		f = r.freeze(n)
-		r.frozen[n] = f
+	if f != nil || r.full {
+		return f
 	}
+	if r.bytes += r.nodeBytes(n); r.bytes > r.most {
+		r.full, r.over = true, true
+		r.calls, r.frozen, r.pods = nil, nil, nil
+		return nil
+	}
+	f = r.framework.Freeze(n)
+	r.frozen[n] = f
 	return f
+}
+
+const (
+	// copyBytes is about what a copy of a node's information has of its own, and what the Node has
+	// beside its texts.
+	copyBytes = 2 << 10
+	// podBytes and imageBytes are about what the copy keeps for each Pod and each name of an image.
+	podBytes, imageBytes = 512, 128
+	// callBytes is more than a call has beside nodes and texts.
+	callBytes = 256
+)
+
+// nodeBytes returns about how much memory a copy of a node keeps. The objects may be replaced in
+// the scheduler as long as it does.
+func (r *recordedCycle) nodeBytes(n NodeInfo) int64 {
+	size := copyBytes
+	if node := n.Node(); node != nil {
+		for _, texts := range []map[string]string{node.Labels, node.Annotations} {
+			for key, value := range texts {
+				size += len(key) + len(value)
+			}
+		}
+		for i := range node.Status.Images {
+			for _, name := range node.Status.Images[i].Names {
+				size += imageBytes + len(name)
+			}
+		}
+	}
+	r.pods = r.framework.AppendPods(r.pods[:0], n)
+	return int64(size + podBytes*len(r.pods))
 }
 
 // list records PreFilter or PreScore. looked says that the guest has looked at nodes.
@@ -181,8 +228,15 @@ func (r *recordedCycle) list(f abi.Function, nodes Nodes, looked bool, names []s
 		kept := make(frozenNodes, 0, length(nodes))
 		for n := range all(nodes) {
 			kept = append(kept, r.keep(n))
+			if r.full {
+				return
+			}
 		}
 		c.nodes = kept
+	}
+	r.bytes += callBytes
+	for _, name := range names {
+		r.bytes += int64(len(name))
 	}
 	r.calls = append(r.calls, c)
 }
@@ -199,52 +253,57 @@ func (r *recordedCycle) node(f abi.Function, n NodeInfo, score int64, status *St
 		return
 	}
 	*count++
-	r.calls = append(r.calls, recordedCall{function: f, node: r.keep(n), score: score, status: status})
+	kept := r.keep(n)
+	if r.full {
+		return
+	}
+	r.bytes += callBytes
+	r.calls = append(r.calls, recordedCall{function: f, node: kept, score: score, status: status})
 }
 
 // repeat asks a candidate the same, and compares up to the first difference.
 func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shadow.Outcome) {
 	p := of.(*candidate)
 	p.handle.begin(r)
-	name := r.pod.Namespace + "/" + r.pod.Name
+	name, stain := r.pod.Namespace+"/"+r.pod.Name, p.stainOf(r.pod)
 	c := p.Begin(r.pod)
 	for i := range r.calls {
 		if err := ctx.Err(); err != nil {
-			return shadow.Outcome{Err: err}
+			return shadow.Outcome{Err: err, Stain: stain}
 		}
 		was := &r.calls[i]
 		is := recordedCall{function: was.function}
-		detail := name
+		subject := name
 		switch was.function {
 		case abi.PreFilter:
 			is.names, is.status = p.PreFilter(c, p.handle.orAsk(was.nodes))
 			c.nodes = nil // Only a guest may look at them.
 		case abi.Filter:
 			is.status = p.Filter(c, was.node)
-			detail += " on " + was.node.Node().Name
+			subject += " on " + was.node.Node().Name
 		case abi.PreScore:
 			is.status = p.PreScore(c, p.handle.orAsk(was.nodes))
 		case abi.Score:
 			is.score, is.status = p.Score(c, was.node)
-			detail += " on " + was.node.Node().Name
+			subject += " on " + was.node.Node().Name
 		}
 		kind := func(c *recordedCall) string { return c.function.String() + " " + c.status.Code().String() }
-		o = shadow.Outcome{Serving: kind(was), Candidate: kind(&is)}
+		o = shadow.Outcome{Serving: kind(was), Candidate: kind(&is), Subject: subject, Stain: stain}
 		switch {
 		case p.handle.asked.Load():
-			return shadow.Outcome{Serving: o.Serving, Asked: was.function.String() + " looks at what the serving version did not", Detail: detail}
+			return shadow.Outcome{Serving: o.Serving, Asked: was.function.String() + " looks at what the serving version did not", Subject: subject, Stain: stain}
 		case is.status.Code() == abi.Error && was.status.Code() != abi.Error:
-			return shadow.Outcome{Serving: o.Serving, Err: is.status.AsError(), Detail: detail}
+			return shadow.Outcome{Serving: o.Serving, Err: is.status.AsError(), Subject: subject, Stain: stain}
 		case is.status.Code() == abi.Error:
 			return shadow.Outcome{} // Two versions fail with different words.
 		case was.status.Code() != is.status.Code() || was.status.Message() != is.status.Message():
-			o.Detail = fmt.Sprintf("%s: %q -> %q", detail, was.status.Message(), is.status.Message())
+			o.Detail = fmt.Sprintf("%q -> %q", was.status.Message(), is.status.Message())
 			return o
 		case was.score != is.score:
-			o.Detail = fmt.Sprintf("%s: score %d -> %d", detail, was.score, is.score)
+			o.Detail = fmt.Sprintf("score %d -> %d", was.score, is.score)
 			return o
 		case !slices.Equal(was.names, is.names):
-			o.Detail = fmt.Sprintf("%s: nodes %q -> %q", detail, was.names, is.names)
+			o.Detail = fmt.Sprintf("nodes %q -> %q", was.names, is.names)
 			return o
 		}
 	}

@@ -117,15 +117,20 @@ func (s peerScheduler) Logs(severity int32) bool {
 const maxAttributes = 64
 
 func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, texts []string) {
+	stain := inst.Stain()
+	msg = stain.Text(msg)
+	if stain.Sealed() {
+		texts = nil
+	}
 	attributes := [2]slog.Attr{slog.String("function", inst.Calling())}
 	if len(texts) > 0 {
 		// In a group, so that a guest cannot pass for another plugin.
 		group := make([]slog.Attr, 0, (len(texts)+1)/2)
 		for texts = texts[:min(len(texts), 2*maxAttributes)]; len(texts) > 1; texts = texts[2:] {
-			group = append(group, slog.String(texts[0], texts[1]))
+			group = append(group, slog.String(stain.Text(texts[0]), stain.Text(texts[1])))
 		}
 		if len(texts) > 0 {
-			group = append(group, slog.String("!BADKEY", texts[0])) //nolint:sloglint // The key is slog's own.
+			group = append(group, slog.String("!BADKEY", stain.Text(texts[0]))) //nolint:sloglint // The key is slog's own.
 		}
 		attributes[1] = slog.Attr{Key: "guest", Value: slog.GroupValue(group...)}
 	}

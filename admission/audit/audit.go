@@ -178,6 +178,10 @@ type run struct {
 	items []item
 }
 
+// findingsVersion is another one whenever findings of earlier runs may say what they should not:
+// those before it repeated what is confidential.
+const findingsVersion = "2"
+
 // begin returns a run, and what ends it.
 func (a *Auditor) begin(s *state, rulesRequired bool) (*run, func()) {
 	policies, release := a.cfg.Engine.Hold()
@@ -185,7 +189,7 @@ func (a *Auditor) begin(s *state, rulesRequired bool) (*run, func()) {
 	r := &run{Auditor: a, number: a.runs, state: s, start: time.Now()}
 	for _, policy := range policies {
 		p := &asked{Description: admission.Describe(policy), policy: policy}
-		p.version = digestOf(p.Version, a.cfg.User.Username, a.cfg.User.UID, fmt.Sprint(a.cfg.User.Groups, a.cfg.User.Extra))
+		p.version = digestOf(p.Version, a.cfg.User.Username, a.cfg.User.UID, fmt.Sprint(a.cfg.User.Groups, a.cfg.User.Extra), findingsVersion)
 		if p.Unavailable != nil {
 			p.failure = p.Unavailable
 		} else if p.skipped = p.auditable(rulesRequired); p.skipped == nil {
@@ -521,6 +525,7 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 		// Evaluate knows the rules of the configuration, and not those that a module declares.
 		e.Err = fmt.Errorf("policy %q: %w", p.Name, err)
 	}
+	text := func(text string) string { return e.Stain(p.policy, request).Text(text) }
 	f := finding{policy: p.id, uid: o.uid, since: r.start.Unix(), again: volatile}
 	switch {
 	case e.Err != nil && ctx.Err() != nil:
@@ -530,8 +535,9 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 		return answer{kind: unasked}
 	case e.Err != nil:
 		p.failures.Add(1)
-		p.last.Store(&e.Err)
-		f.outcome, f.again, f.message = Failed, true, shorten(e.Err.Error())
+		err := errors.New(text(e.Err.Error()))
+		p.last.Store(&err)
+		f.outcome, f.again, f.message = Failed, true, shorten(err.Error())
 		return answer{finds, f}
 	}
 	p.answers.Add(1)
@@ -539,9 +545,9 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 	case e.Unmatched:
 		return answer{kind: unmatched}
 	case !e.Allowed:
-		f.outcome, f.code, f.message = Denied, e.Code, shorten(cmp.Or(e.Message, causes(&e), "no reason given"))
+		f.outcome, f.code, f.message = Denied, e.Code, shorten(text(cmp.Or(e.Message, causes(&e), "no reason given")))
 	case e.Patch != nil:
-		f.outcome, f.message = Patched, shorten("the policy would "+summaryOf(e.Patch))
+		f.outcome, f.message = Patched, shorten("the policy would "+text(summaryOf(e.Patch)))
 	case volatile:
 		return answer{kind: passesOnce}
 	default:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -53,6 +55,9 @@ type Evaluated struct {
 	// Late reports whether the request was answered before, as it may be for a policy that
 	// monitors, and Dropped whether the policy was then not asked, or not to the end.
 	Late, Dropped bool
+	// Stain returns what the policy has seen of confidential values, see
+	// [admission.Evaluation.Stain]: its Text is what may be kept of a text of Response.
+	Stain func() *confidential.Stain
 	// Start is when the evaluation began, Duration how long it took with the wait for its
 	// turn.
 	Start    time.Time
@@ -74,7 +79,7 @@ const (
 
 // answer asks a policy about a request, or about raw if request is nil.
 func (s *Server) answer(ctx context.Context, version swap.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) *admissionv1.AdmissionResponse {
-	e := &Evaluated{Policy: p.id, Mode: p.declared.mode(), Origin: origin, Request: request, Accepted: true, Start: time.Now()}
+	e := &Evaluated{Policy: p.id, Mode: p.declared.mode(), Origin: origin, Request: request, Accepted: true, Start: time.Now(), Stain: func() *confidential.Stain { return new(confidential.Stain) }}
 	switch {
 	case request != nil && request.Namespace != "" && request.Namespace == s.cfg.AcceptNamespace:
 		e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
@@ -95,9 +100,9 @@ func (s *Server) answer(ctx context.Context, version swap.Shared[map[string]*ser
 }
 
 func (s *Server) evaluate(ctx context.Context, p *served, e *Evaluated, uid types.UID, raw json.RawMessage) {
-	v := s.ask(ctx, p, e.Request, raw, uid)
-	e.Accepted, e.Mutated, e.Code = v.Allowed, v.Patch != nil, v.Code
-	e.Response = s.respond(p, e.Origin, uid, e.Request, v)
+	v, stain := s.ask(ctx, p, e.Request, raw, uid)
+	e.Accepted, e.Mutated, e.Code, e.Stain = v.Allowed, v.Patch != nil, v.Code, stain
+	e.Response = s.respond(p, e.Origin, uid, e.Request, &v, stain)
 }
 
 // evaluated tells the Observer of an evaluation that has ended.
@@ -154,38 +159,46 @@ func (s *Server) beside(ctx context.Context, version swap.Shared[map[string]*ser
 
 // ask returns the verdict of a policy. One that fails denies, with what Kubewarden's server
 // says then.
-func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.AdmissionRequest, raw json.RawMessage, uid types.UID) admission.Evaluation {
+func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.AdmissionRequest, raw json.RawMessage, uid types.UID) (v admission.Evaluation, stain func() *confidential.Stain) {
+	about := request
+	if about == nil {
+		about = &admissionv1.AdmissionRequest{}
+		about.Object.Raw = raw
+	}
+	stain = sync.OnceValue(func() *confidential.Stain { return v.Stain(p.policy, about) })
 	if s.workers != nil {
 		select {
 		case s.workers <- struct{}{}:
 			defer func() { <-s.workers }()
 		case <-ctx.Done():
-			return s.failure(p, uid, fmt.Errorf("wait for a worker: %w", ctx.Err()))
+			v.Err = fmt.Errorf("wait for a worker: %w", ctx.Err())
+			s.fail(p, uid, &v, stain)
+			return v, stain
 		}
 	}
-	var v admission.Evaluation
 	if request != nil {
 		v = admission.Evaluate(ctx, p.policy, request, p.declared.AllowedToMutate)
 	} else {
 		v = admission.EvaluateRaw(ctx, p.policy, uid, raw)
 	}
 	if v.Err != nil {
-		return s.failure(p, uid, v.Err)
+		s.fail(p, uid, &v, stain)
 	}
-	return v
+	return v, stain
 }
 
-func (s *Server) failure(p *served, uid types.UID, err error) admission.Evaluation {
-	s.logCall(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
-	v := admission.Evaluation{Code: http.StatusInternalServerError, Message: "internal server error: " + err.Error()}
+// fail makes the verdict of a policy that has failed a denial.
+func (s *Server) fail(p *served, uid types.UID, v *admission.Evaluation, stain func() *confidential.Stain) {
+	err := v.Err
+	s.logCall(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", stain().Text(err.Error()))
+	v.Code, v.Message = http.StatusInternalServerError, "internal server error: "+err.Error()
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, host.ErrFuel) {
 		v.Message = tookTooLong
 	}
-	return v
 }
 
 // respond makes an answer of a verdict, by the mode and the message of the policy.
-func (s *Server) respond(p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, v admission.Evaluation) *admissionv1.AdmissionResponse {
+func (s *Server) respond(p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, v *admission.Evaluation, stain func() *confidential.Stain) *admissionv1.AdmissionResponse {
 	r := &admissionv1.AdmissionResponse{UID: uid, Allowed: v.Allowed, Warnings: v.Warnings, AuditAnnotations: v.AuditAnnotations}
 	if v.Patch != nil {
 		patchType := admissionv1.PatchTypeJSONPatch
@@ -199,7 +212,7 @@ func (s *Server) respond(p *served, origin string, uid types.UID, request *admis
 	}
 	d := &p.declared
 	if d.mode() == monitor {
-		s.monitored(p, request, r)
+		s.monitored(p, request, r, stain)
 		r.Allowed, r.Patch, r.PatchType, r.Result = true, nil, nil, nil
 		return r
 	}
@@ -218,7 +231,7 @@ func (s *Server) respond(p *served, origin string, uid types.UID, request *admis
 const loggedPatchBytes = 16 << 10
 
 // monitored logs what a policy would have done.
-func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *admissionv1.AdmissionResponse) {
+func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *admissionv1.AdmissionResponse, stain func() *confidential.Stain) {
 	if r.Allowed && r.Patch == nil {
 		return
 	}
@@ -227,10 +240,11 @@ func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *
 		attrs = append(attrs, "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "operation", request.Operation)
 	}
 	if r.Result != nil {
-		attrs = append(attrs, "message", r.Result.Message, "code", r.Result.Code)
+		attrs = append(attrs, "message", stain().Text(r.Result.Message), "code", r.Result.Code)
 	}
 	if r.Patch != nil {
-		attrs = append(attrs, "patch", string(r.Patch[:min(len(r.Patch), loggedPatchBytes)]))
+		patch := stain().Text(string(r.Patch))
+		attrs = append(attrs, "patch", strings.ToValidUTF8(patch[:min(len(patch), loggedPatchBytes)], ""))
 	}
 	s.logCall(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
 }

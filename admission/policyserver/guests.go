@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -45,6 +46,9 @@ type Guest struct {
 	// Reset is when an instance is reset. Default [host.ResetPerCall]: no evaluation sees what
 	// an earlier one left in memory, as in Kubewarden's server.
 	Reset host.ResetPolicy `json:"reset,omitempty"`
+	// Confidential is what is confidential beside Secrets, tokens and the environment of
+	// containers, as in [host.Config]. That of a policy adds to that for all.
+	Confidential confidential.Rule `json:"confidential,omitzero"`
 	// Repositories and HostNames are what the policy may ask about if it may ask for artifacts
 	// and addresses, as in [capabilities.Scope]; nil is all.
 	Repositories []string `json:"repositories,omitempty"`
@@ -89,7 +93,7 @@ func checkGrants(what string, hostCapabilities []string, guest Guest) error {
 			s.HostNames = nil
 		}
 	}
-	if err := s.Check(); err != nil {
+	if err := errors.Join(append(guest.Confidential.Check(), s.Check())...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
@@ -116,6 +120,7 @@ func (g *Guests) of(id string, timeout time.Duration) Guest {
 	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...), Reset: cmp.Or(own.Reset, all.Reset, host.ResetPerCall)}
 	guest.Limits = own.Limits.Or(all.Limits)
 	guest.Limits.Timeout = timeout
+	guest.Confidential = all.Confidential.Plus(own.Confidential)
 	if guest.Limits.Fuel == 0 {
 		// About a second for each of the default.
 		seconds := max(1, math.Ceil(timeout.Seconds()))

@@ -160,7 +160,7 @@ func (t *telemetry) trace(ctx context.Context, e *policyserver.Evaluated) {
 		if s.Code != 0 {
 			attributes = append(attributes, attribute.Int64("response_code", int64(s.Code)))
 		}
-		attributes = append(attributes, attribute.String("response_message", s.Message))
+		attributes = append(attributes, attribute.String("response_message", e.Stain().Text(s.Message)))
 	}
 	_, span := t.tracer.Start(ctx, spanNames[e.Origin], trace.WithTimestamp(e.Start), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
 	span.End(trace.WithTimestamp(e.Start.Add(e.Duration)))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Call is a call of a guest: what crossed the boundary in it, in order.
@@ -75,8 +76,8 @@ const (
 type Marks byte
 
 const (
-	// Secret says that data of a Secret crossed in the sequence, up to this call or in it:
-	// they are masked, and so is what the guest said since.
+	// Secret says that something confidential crossed in the sequence, up to this call or in
+	// it, see package confidential: it is masked, and so is what may repeat it.
 	Secret Marks = 1 << iota
 	// Redacted says that the operator's redaction changed the call, or an earlier one of the
 	// sequence.
@@ -136,8 +137,9 @@ const (
 	Value
 	// Random are random numbers that the guest got.
 	Random
-	// Confidential says that the bytes which the host function hands over are those of a
-	// Secret in protobuf.
+	// Confidential says what the bytes are that the host function hands over: Args are a
+	// confidential.Shape, the part of such a message or 0, and 1 if they are a list of such
+	// messages.
 	Confidential
 
 	endOfCall
@@ -203,6 +205,8 @@ type Version struct {
 	DefineMemory bool     `json:"defineMemory,omitempty"`
 	Imports      []Import `json:"imports,omitempty"`
 	Exports      []Export `json:"exports,omitempty"`
+	// Confidential is the rule by which the recording masks what is confidential.
+	Confidential *confidential.Rule `json:"confidential,omitempty"`
 	// Engine is the version of the rewriting that counts fuel, and GoPass whether it
 	// optimised the code of Go's compiler.
 	Engine int  `json:"engine"`
@@ -215,6 +219,13 @@ type Version struct {
 	id uint64
 }
 
+// A call may have so many bytes, and so many events: a guest that calls the host in an endless
+// loop has more. What a reader allocates for a call is bounded by them, and by what is there.
+const (
+	maxCallBytes = 64 << 20
+	maxEvents    = 1 << 20
+)
+
 // errMalformed is the error of bytes that are no call.
 var errMalformed = errors.New("malformed call")
 
@@ -223,6 +234,12 @@ type decoder struct {
 	b    []byte
 	bad  bool
 	blob func(id uint64, length int) ([]byte, bool)
+	// counting is set in the first pass over a call, which counts numbers, and total is the
+	// bytes of data so far. room is for the numbers in the second one.
+	counting bool
+	count    int
+	total    uint64
+	room     []uint64
 }
 
 func (d *decoder) fail() {
@@ -259,25 +276,34 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
+// numbers reads numbers into room that numbers, which was counted before.
 func (d *decoder) numbers() []uint64 {
 	n := int(d.byte())
-	if n > len(d.b) || n == 0 {
-		if n > len(d.b) {
-			d.fail()
+	if n == 0 || d.bad {
+		return nil
+	}
+	if d.counting {
+		d.count += n
+		for range n {
+			d.uvarint()
 		}
 		return nil
 	}
-	list := make([]uint64, n)
-	for i := range list {
-		list[i] = d.uvarint()
+	first := len(d.room)
+	for range n {
+		d.room = append(d.room, d.uvarint())
 	}
-	return list
+	return d.room[first:len(d.room):len(d.room)]
 }
 
 // data reads bytes, which are lent from d.b or from a blob.
 func (d *decoder) data() []byte {
 	v := d.uvarint()
 	length := v >> 1
+	if d.total += min(length, maxCallBytes+1); d.total > maxCallBytes {
+		d.fail() // Bytes that are stored once may be there as often as they like.
+		return nil
+	}
 	if v&1 != 0 {
 		if d.blob == nil || length > math.MaxInt32 {
 			d.fail()
@@ -302,43 +328,78 @@ func (d *decoder) data() []byte {
 	return b
 }
 
-// decodeCall reads the body of a call. Bytes are lent from b, or from blobs.
+// decodeCall reads the body of a call. Bytes are lent from b, or from blobs. Everything is counted
+// before anything is allocated.
 func decodeCall(b []byte, blob func(id uint64, length int) ([]byte, bool)) (*Call, error) {
-	d := &decoder{b: b, blob: blob}
-	c := &Call{Kind: CallKind(d.byte()), Function: string(d.data()), Args: d.numbers(), Start: time.Unix(0, d.varint())}
+	events := 0
+	counted := &decoder{b: b, blob: blob, counting: true}
+	if err := counted.call(&Call{}, func(*Event) error {
+		if events++; events > maxEvents {
+			return fmt.Errorf("%w: it has more than %d events", errMalformed, maxEvents)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	c := &Call{}
+	if events != 0 {
+		c.Events = make([]Event, 0, events)
+	}
+	d := &decoder{b: b, blob: blob, room: make([]uint64, 0, counted.count)}
+	err := d.call(c, func(e *Event) error {
+		c.Events = append(c.Events, *e)
+		return nil
+	})
+	return c, err
+}
+
+// call reads a call, and gives its events to add.
+func (d *decoder) call(c *Call, add func(e *Event) error) error {
+	c.Kind = CallKind(d.byte())
+	function := d.data()
+	c.Args, c.Start = d.numbers(), time.Unix(0, d.varint())
+	var e Event
 	for !d.bad {
-		e := Event{Kind: EventKind(d.byte())}
+		e = Event{Kind: EventKind(d.byte())}
 		if e.Kind == endOfCall {
 			c.End, c.Result, c.Fuel, c.Duration = End(d.byte()), d.uvarint(), d.varint(), time.Duration(d.varint())
-			c.Trap, c.Output = string(d.data()), d.data()
+			if trap := d.data(); !d.counting {
+				c.Trap = string(trap)
+			}
+			c.Output = d.data()
 			break
 		}
 		if e.Kind == 0 || e.Kind > endOfCall {
-			return nil, fmt.Errorf("%w: no event has the kind %d", errMalformed, e.Kind)
+			return fmt.Errorf("%w: no event has the kind %d", errMalformed, e.Kind)
 		}
 		switch e.Kind {
 		case Host, Invoke:
 			index := d.uvarint()
 			if index > maxIndex {
-				return nil, fmt.Errorf("%w: index %d", errMalformed, index)
+				return fmt.Errorf("%w: index %d", errMalformed, index)
 			}
 			e.Index, e.Args = int(index), d.numbers()
-		case HostReturned, Invoked, Charge, Spend, Value:
+		case HostReturned, Invoked, Charge, Spend, Value, Confidential:
 			e.Args = d.numbers()
 		case Read, Write, Put, Text:
 			e.Args, e.Data = d.numbers(), d.data()
 		case Input, Output, Argument, Abort, Random:
 			e.Data = d.data()
 		}
-		c.Events = append(c.Events, e)
+		if err := add(&e); err != nil {
+			return err
+		}
 	}
 	if d.bad {
-		return nil, fmt.Errorf("%w: it ends early", errMalformed)
+		return fmt.Errorf("%w: it ends early", errMalformed)
 	}
 	if c.Kind > ByStart || c.End > Stopped {
-		return nil, fmt.Errorf("%w: kind %d, end %d", errMalformed, c.Kind, c.End)
+		return fmt.Errorf("%w: kind %d, end %d", errMalformed, c.Kind, c.End)
 	}
-	return c, nil
+	if !d.counting {
+		c.Function = string(function)
+	}
+	return nil
 }
 
 // maxIndex is more than the imports and exports that a module may have.
@@ -368,7 +429,7 @@ func appendCall(b []byte, c *Call, data func(b, data []byte) []byte) []byte {
 		switch e.Kind {
 		case Host, Invoke:
 			b = appendNumbers(binary.AppendUvarint(b, uint64(e.Index)), e.Args)
-		case HostReturned, Invoked, Charge, Spend, Value:
+		case HostReturned, Invoked, Charge, Spend, Value, Confidential:
 			b = appendNumbers(b, e.Args)
 		case Read, Write, Put, Text:
 			b = data(appendNumbers(b, e.Args), e.Data)

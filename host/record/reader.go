@@ -91,6 +91,9 @@ func Open(path string) (*Recording, error) {
 	known := map[versionKey]*Version{}
 	sequences := map[sequenceKey]*Sequence{}
 	for _, f := range files {
+		if f.size > maxFileBytes {
+			return nil, fmt.Errorf("open recording: %s has %d bytes, more than %d", f.name, f.size, maxFileBytes)
+		}
 		data, err := os.ReadFile(f.name)
 		if err != nil {
 			return nil, fmt.Errorf("open recording: %w", err)
@@ -102,6 +105,13 @@ func Open(path string) (*Recording, error) {
 	}
 	return r, nil
 }
+
+const (
+	// maxFileBytes is more than a segment has: it ends with the call that fills it.
+	maxFileBytes = maxSegmentBytes + 4*maxCallBytes
+	// maxObjects is more than a version has of objects in JSON, its imports and exports.
+	maxObjects = 1 << 14
+)
 
 // versionKey and sequenceKey are versions and sequences in all segments of a recording.
 type (
@@ -179,6 +189,9 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 		key := versionKey{s.run, id}
 		if known[key] == nil {
 			v := &Version{id: id}
+			if n := bytes.Count(d.b, []byte("{")); n > maxObjects {
+				return fmt.Errorf("version: it has %d objects, more than %d", n, maxObjects)
+			}
 			if err := json.Unmarshal(d.b, v); err != nil {
 				return fmt.Errorf("version: %w", err)
 			}

@@ -20,7 +20,8 @@ type Recorder struct {
 	cfg   Config
 	run   string
 	queue chan item
-	// queued is the number of bytes in queue.
+	// queued is the number of bytes of calls that run, wait, or are kept for a later call which
+	// decides whether they are written.
 	queued atomic.Int64
 	// congested is set from a call that was dropped until half of the queue is free.
 	congested atomic.Bool
@@ -51,15 +52,19 @@ type Recorder struct {
 // held are the calls of a sequence that wait for one which is to be kept.
 type held struct {
 	items []item
-	seen  int
+	seen  int64
+	// lost is set if some of them had to make room: the sequence cannot be written any more.
+	lost bool
 }
 
-// item is a call on its way to the disk. The body is the queue's.
+// item is a call on its way to the disk. The body is the queue's, which has counted held bytes
+// for it.
 type item struct {
 	tape   *Tape
 	number uint64
 	marks  Marks
 	body   []byte
+	held   int64
 }
 
 const maxQueued = 8 << 10
@@ -97,6 +102,8 @@ type Stats struct {
 	// Recorded is the number of calls that were written, Dropped of those that found no room
 	// in the queue.
 	Recorded, Dropped uint64
+	// Queued is the number of bytes in memory, of calls that run or wait.
+	Queued int64
 	// Bytes is the number of bytes that were written, Segments of files that were begun,
 	// Removed of files that were removed for the limits of size and age.
 	Bytes, Segments, Removed uint64
@@ -108,7 +115,7 @@ type Stats struct {
 // Plus returns the sum of the numbers of two recorders.
 func (s Stats) Plus(t Stats) Stats {
 	return Stats{
-		Recorded: s.Recorded + t.Recorded, Dropped: s.Dropped + t.Dropped, Bytes: s.Bytes + t.Bytes, Segments: s.Segments + t.Segments,
+		Recorded: s.Recorded + t.Recorded, Dropped: s.Dropped + t.Dropped, Queued: s.Queued + t.Queued, Bytes: s.Bytes + t.Bytes, Segments: s.Segments + t.Segments,
 		Removed: s.Removed + t.Removed, Failures: s.Failures + t.Failures, Err: errors.Join(s.Err, t.Err),
 	}
 }
@@ -116,7 +123,7 @@ func (s Stats) Plus(t Stats) Stats {
 // Stats returns the numbers of the recorder.
 func (r *Recorder) Stats() Stats {
 	s := Stats{
-		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Bytes: r.bytes.Load(),
+		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Queued: r.queued.Load(), Bytes: r.bytes.Load(),
 		Segments: r.segments.Load(), Removed: r.removed.Load(), Failures: r.failures.Load(),
 	}
 	if err := r.lastError.Load(); err != nil {
@@ -197,24 +204,30 @@ func (v *VersionTape) Start() *Tape {
 
 // send passes a call on, and reports whether there was room for it.
 func (r *Recorder) send(i item) bool {
-	n := int64(len(i.body))
-	if r.queued.Add(n) > r.cfg.QueueBytes {
-		r.queued.Add(-n)
-		return r.drop()
-	}
+	i.tape.sent.Add(1)
 	select {
 	case r.queue <- i:
 		return true
 	default:
-		r.queued.Add(-n)
-		return r.drop()
+		i.tape.sent.Add(-1)
+		return false
 	}
 }
 
-func (r *Recorder) drop() bool {
+// hold counts bytes as those of the queue, and reports whether there was room for them.
+func (r *Recorder) hold(n int64) bool {
+	if r.queued.Add(n) > r.cfg.QueueBytes {
+		r.queued.Add(-n)
+		return false
+	}
+	return true
+}
+
+func (r *Recorder) free(n int64) { r.queued.Add(-n) }
+
+func (r *Recorder) drop() {
 	r.dropped.Add(1)
 	r.congested.Store(true)
-	return false
 }
 
 // write writes calls until the recorder is closed.
@@ -252,6 +265,9 @@ func (r *Recorder) write() {
 			r.failed(r.ring.close())
 			return
 		}
+		if r.queued.Load() >= r.cfg.QueueBytes/2 {
+			r.evict()
+		}
 		if r.queued.Load() < r.cfg.QueueBytes/2 && len(r.queue) < maxQueued/2 {
 			r.congested.Store(false)
 		}
@@ -260,7 +276,6 @@ func (r *Recorder) write() {
 
 // take takes a call from the queue.
 func (r *Recorder) take(i item) {
-	r.queued.Add(-int64(len(i.body)))
 	if r.cfg.Only == "" {
 		r.put(i)
 		return
@@ -272,6 +287,9 @@ func (r *Recorder) take(i item) {
 	}
 	h.seen++
 	switch {
+	case h.lost:
+		r.forget(i)
+		r.dropped.Add(1)
 	case i.tape.kept:
 		r.put(i)
 	case r.wanted(i):
@@ -297,21 +315,48 @@ func (r *Recorder) wanted(i item) bool {
 	return v == Failed || v == Denied && r.cfg.Only == Denials
 }
 
+// forget drops a call.
+func (r *Recorder) forget(i item) {
+	release(i.body)
+	r.free(i.held)
+}
+
 // sweep forgets the sequences that have ended.
 func (r *Recorder) sweep() {
 	for t, h := range r.pending {
-		if t.closed.Load() && len(r.queue) == 0 {
+		if t.closed.Load() && h.seen == t.sent.Load() {
 			for _, i := range h.items {
-				release(i.body)
+				r.forget(i)
 			}
 			delete(r.pending, t)
 		}
 	}
 }
 
+// evict makes room: sequences that have ended are forgotten and, if that is not enough, the calls
+// of others so far.
+func (r *Recorder) evict() {
+	r.sweep()
+	for t, h := range r.pending {
+		if r.queued.Load() < r.cfg.QueueBytes/2 {
+			return
+		}
+		if len(h.items) == 0 {
+			continue
+		}
+		t.ended.Store(true)
+		h.lost = true
+		for _, i := range h.items {
+			r.forget(i)
+			r.dropped.Add(1)
+		}
+		h.items = nil
+	}
+}
+
 // put adds a call to the batch.
 func (r *Recorder) put(i item) {
-	defer release(i.body)
+	defer r.forget(i)
 	c, err := decodeCall(i.body, nil)
 	if err != nil {
 		r.failed(fmt.Errorf("record: %w", err)) // It cannot be: this package has written it.

@@ -2,16 +2,21 @@ package record
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // answering is a version whose guest is asked by one function.
@@ -345,7 +350,7 @@ func TestDataOfSecretsAreNeverWritten(t *testing.T) {
 			tape.Begin(ByFunction, "filter", nil)
 			tape.Host(0, []uint64{1, 2, 3}, []abi.ValueType{abi.I64, abi.I32, abi.I32})
 			if strings.Contains(test.name, "protobuf") {
-				tape.Confidential()
+				tape.Confidential(confidential.SecretObject, 0, false)
 			}
 			tape.Bytes(Write, []byte(test.data), 2, 3, uint64(len(test.data)))
 			tape.Result(HostReturned, []uint64{0}, []abi.ValueType{abi.I32})
@@ -388,19 +393,6 @@ func TestDataOfSecretsAreNeverWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoSecretIsLeftAsItIs(t *testing.T) {
-	for _, data := range []string{
-		`{"kind":"Pod","spec":{"volumes":[{"secret":{"secretName":"s"}}]}}`,
-		`{"kind":"ConfigMap","data":{"note":"the Secret is elsewhere"}}`,
-		`{"request":{"kind":{"kind":"Pod"},"object":{"kind":"Pod"}}}`,
-	} {
-		b := []byte(data)
-		if maskSecrets(b) || string(b) != data {
-			t.Errorf("%s became %s", data, b)
-		}
-	}
-}
-
 func TestTheOperatorRedacts(t *testing.T) {
 	r := newRecorder(t, Config{Redact: func(_ *Version, c *Call) {
 		for i := range c.Events {
@@ -430,8 +422,82 @@ func TestTheOperatorRedacts(t *testing.T) {
 	}
 }
 
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Reading may take so many times the bytes of a recording, and some for a small one.
+const (
+	mostTimes = 64
+	mostOnce  = 1 << 20
+)
+
+// everything reads all of a recording.
+func everything(data []byte) (calls, events int, err error) {
+	for _, s := range parse(data).Sequences() {
+		for c, callErr := range s.Calls() {
+			if callErr != nil {
+				err = callErr
+				break
+			}
+			calls, events = calls+1, events+len(c.Events)
+		}
+	}
+	return calls, events, err
+}
+
+// framed returns a recording with one call, whose body has the given events, after blobs.
+func framed(events []byte, blobs ...[]byte) []byte {
+	b := append([]byte(magic), appendFrame(nil, frameVersion, func(b []byte) []byte { return append(b, 1, '{', '}') })...)
+	for _, blob := range blobs {
+		b = appendFrame(b, frameBlob, func(b []byte) []byte { return append(append(b, make([]byte, sha256.Size)...), blob...) })
+	}
+	return appendFrame(b, frameCall, func(b []byte) []byte {
+		b = append(b, 1, 1, 0, 0) // Version, sequence, number, marks.
+		b = append(b, 0, 0, 0, 0) // Kind, function, arguments, start.
+		return append(append(b, events...), byte(endOfCall), 0, 0, 0, 0, 0, 0)
+	})
+}
+
+// A recording of somebody else's takes no more memory than a multiple of its bytes.
+func TestReadingIsBounded(t *testing.T) {
+	const n = 4 << 20
+	blob := bytes.Repeat([]byte("b"), maxCallBytes/4)
+	reference := binary.AppendUvarint([]byte{byte(Put), 0}, uint64(len(blob))<<1|1)
+	object := `{"imports":[` + strings.Repeat(`{},`, n) + `{}]}`
+	for _, test := range []struct {
+		name string
+		data []byte
+		want error
+	}{
+		{"events without content", framed(bytes.Repeat([]byte{byte(Confidential), 0}, n)), errMalformed},
+		{"as many events as there may be", framed(bytes.Repeat([]byte{byte(Confidential), 0}, maxEvents)), nil},
+		{"events of many numbers", framed(bytes.Repeat(append([]byte{byte(Charge), 255}, make([]byte, 255)...), n/257)), nil},
+		{"one blob over and over", framed(bytes.Repeat(append(reference, 0), 1000), blob), errMalformed},
+		{"a call without an end", framed(bytes.Repeat([]byte{byte(Host), 0, 0}, 1000))[:3000], nil},
+		{"a version of many objects", append([]byte(magic), appendFrame(nil, frameVersion, func(b []byte) []byte { return append(append(b, 1), object...) })...), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var calls int
+			var err error
+			got := allocated(func() { calls, _, err = everything(test.data) })
+			if limit := uint64(mostTimes*len(test.data) + mostOnce); got > limit {
+				t.Errorf("%d bytes take %d, more than %d", len(test.data), got, limit)
+			}
+			if !errors.Is(err, test.want) {
+				t.Errorf("%d calls, error %v, want %v", calls, err, test.want)
+			}
+		})
+	}
+}
+
 // FuzzRead: whatever the bytes are, reading them neither panics nor takes more memory than
-// they have.
+// some times what they have.
 func FuzzRead(f *testing.F) {
 	r := newRecorder(f, Config{})
 	tape, _ := r.Version(answering).Tape()
@@ -447,11 +513,16 @@ func FuzzRead(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(data[len(magic):], false)
+	f.Add(data[len(magic):], false, uint16(0))
 	body := appendCall(nil, &Call{Function: "filter", Events: []Event{{Kind: Write, Args: []uint64{1, 2, 3}, Data: []byte("data")}}}, appendData[[]byte])
-	f.Add(body, true)
-	f.Fuzz(func(t *testing.T, data []byte, call bool) {
-		if call { // With checksums that hold.
+	f.Add(body, true, uint16(0))
+	f.Add([]byte{byte(Confidential), 0}, true, uint16(2000))
+	f.Add([]byte{byte(Put), 0, 41, 0}, true, uint16(2000))
+	f.Fuzz(func(t *testing.T, data []byte, call bool, repeated uint16) {
+		switch {
+		case call && repeated%2048 != 0: // The same events over and over.
+			data = framed(bytes.Repeat(data[:min(len(data), 64)], int(repeated%2048)), bytes.Repeat([]byte("b"), 20))
+		case call: // With checksums that hold.
 			c, err := decodeCall(data, nil)
 			if err == nil {
 				c.Version = &answering
@@ -467,27 +538,179 @@ func FuzzRead(f *testing.F) {
 			}
 			whole := append([]byte(magic), appendFrame(nil, frameVersion, func(b []byte) []byte { return append(b, 1, '{', '}') })...)
 			data = appendFrame(whole, frameCall, func(b []byte) []byte { return append(append(b, 1, 1, 0, 0), data...) })
-		} else {
+		default:
 			data = append([]byte(magic), data...)
 		}
-		recording := parse(data)
-		for _, s := range recording.Sequences() {
-			for range s.Calls() {
-			}
+		if got, limit := allocated(func() { _, _, _ = everything(data) }), uint64(mostTimes*len(data)+mostOnce); got > limit {
+			t.Errorf("%d bytes take %d, more than %d", len(data), got, limit)
 		}
 	})
 }
 
-// FuzzMask: JSON keeps its length, and stays JSON.
+// echoing is a version whose guest is asked by functions of the host's own, and calls others.
+var echoing = Version{Plugin: "echo", SHA256: strings.Repeat("cd", 32), Kind: abi.KindAdmission, Imports: []Import{
+	{Module: abi.KindAdmission.Module(), Name: "object", Memory: 0b11},
+	{Module: "shop.example.com", Name: "format", Memory: 0b1111},
+	{Module: abi.ModuleObjects, Name: "get_object", Memory: 0b1111},
+	{Module: abi.KindAdmission.Module(), Name: "object_proto", Memory: 0b11},
+}}
+
+// hand hands an object to the guest, in JSON or as a message of a shape.
+func hand(tape *Tape, object []byte, shape confidential.Shape) {
+	pair := []abi.ValueType{abi.I32, abi.I32}
+	index := 0
+	if shape != 0 {
+		index = 3
+	}
+	tape.Host(index, []uint64{1, 2}, pair)
+	if shape != 0 {
+		tape.Confidential(shape, 0, false)
+	}
+	tape.Bytes(Write, object, 1, 2, uint64(len(object)))
+	tape.Result(HostReturned, []uint64{uint64(len(object))}, pair[:1])
+}
+
+// echo says text to the host, in a way that script chooses, and has the host repeat it.
+func echo(tape *Tape, script byte, text []byte) {
+	four := []abi.ValueType{abi.I32, abi.I32, abi.I32, abi.I32}
+	quoted, _ := json.Marshal(string(text))
+	answers := [][]byte{text, quoted, append([]byte("no object is called "), text...), append(append([]byte(`{"a":`), quoted...), '}'), append(append([]byte(`{`), quoted...), ":1}"...)}
+	answer := answers[int(script>>4)%len(answers)]
+	index := 1 + int(script&1)
+	switch script >> 1 & 7 {
+	case 0: // A function that is asked, and answers.
+		tape.Host(index, []uint64{1, 2, 3, 4}, four)
+		tape.Bytes(Read, text, 1, uint64(len(text)))
+		tape.Bytes(Write, answer, 3, 4, uint64(len(answer)))
+		tape.Result(HostReturned, []uint64{0}, four[:1])
+	case 1: // One that answers later.
+		tape.Host(index, []uint64{1, 2, 3, 4}, four)
+		tape.Bytes(Put, answer, 3)
+		tape.Result(HostReturned, []uint64{0}, four[:1])
+	case 2: // Values of the guest that the host dumps and gives back within a function.
+		tape.Host(index, []uint64{1, 2, 3, 4}, four)
+		tape.Invoke(0, []uint64{7})
+		tape.Result(Invoked, []uint64{8}, four[:1])
+		tape.Bytes(Text, text, 8)
+		tape.Invoke(0, []uint64{uint64(len(answer))})
+		tape.Result(Invoked, []uint64{9}, four[:1])
+		tape.Bytes(Put, answer, 9)
+		tape.Result(HostReturned, []uint64{9}, four[:1])
+	case 3: // Standard output and input.
+		tape.Host(index, []uint64{1, 2, 3, 4}, four)
+		tape.Data(Input, answer)
+		tape.Result(HostReturned, []uint64{0}, four[:1])
+		tape.Data(Output, text)
+	case 4:
+		tape.Host(index, []uint64{1, 2, 3, 4}, four)
+		tape.Bytes(Read, text, 1, uint64(len(text)))
+		tape.Data(Abort, answer)
+	case 5: // A function of the project's own that is asked.
+		tape.Host(2, []uint64{1, 2, 3, 4}, four)
+		tape.Bytes(Read, text, 1, uint64(len(text)))
+		tape.Bytes(Write, answer, 3, 4, uint64(len(answer)))
+		tape.Result(HostReturned, []uint64{0}, four[:1])
+	case 6:
+		tape.Bytes(Text, text, 8)
+	case 7:
+		tape.Host(index, []uint64{1, 2, 3, 4}, four)
+		tape.Data(Argument, answer)
+		tape.Result(HostReturned, []uint64{0}, four[:1])
+	}
+}
+
+// planted are the objects that have a value which is confidential.
+func planted(value string) map[string]struct {
+	object []byte
+	shape  confidential.Shape
+} {
+	type planted = struct {
+		object []byte
+		shape  confidential.Shape
+	}
+	quoted, _ := json.Marshal(value)
+	field := func(n byte, data string) string {
+		return string(append(binary.AppendUvarint([]byte{n<<3 | 2}, uint64(len(data))), data...))
+	}
+	return map[string]planted{
+		"a Secret":                {[]byte(`{"kind":"Secret","stringData":{"p":` + string(quoted) + `}}`), 0},
+		"a token":                 {[]byte(`{"kind":"TokenReview","spec":{"token":` + string(quoted) + `}}`), 0},
+		"an environment":          {[]byte(`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":` + string(quoted) + `}]}]}}`), 0},
+		"a Secret in protobuf":    {[]byte(field(4, field(1, "p")+field(2, value))), confidential.SecretObject},
+		"a request of a hook":     {[]byte(field(11, field(1, "P")+field(2, value))), confidential.HookRequest},
+		"an annotation of a hook": {[]byte(field(6, field(1, "a")+field(2, `{"kind":"Secret","data":{"p":`+string(quoted)+`}}`))), confidential.HookRequest},
+	}
+}
+
+// checkEchoes records a guest that is given a value, and repeats it in every way. No eight bytes
+// of the value may be in the file.
+func checkEchoes(t *testing.T, value, kind string, script []byte) {
+	object := planted(value)[kind]
+	r := &Recorder{cfg: Config{}.withDefaults(), queue: make(chan item, 1)} // Nothing writes.
+	tape, _ := r.Version(echoing).Tape()
+	text := []byte(value)
+	for n := range 2 {
+		tape.Begin(ByFunction, "validate", nil)
+		if n == 0 {
+			hand(tape, object.object, object.shape)
+		}
+		for i, step := range script {
+			at := 0
+			if n != 0 {
+				at = i % len(text) // Part of it.
+			}
+			echo(tape, step, text[at:])
+		}
+		tape.End(Trapped, 0, 1, "bad "+value, append([]byte("printed "), text...))
+		c, err := decodeCall((<-r.queue).body, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Version = tape.version.version
+		r.redact(c, tape)
+		data := appendCall(nil, c, appendData[[]byte])
+		for i := 0; i+8 <= len(value); i++ {
+			if piece := value[i : i+8]; strings.Trim(piece, "x1") != "" && bytes.Contains(data, []byte(piece)) {
+				t.Fatalf("%s: call %d has %q of %q after the steps %d: %q", kind, n, piece, value, script, data)
+			}
+		}
+	}
+	if tape.Next() == tape.stain.Heavy() {
+		t.Errorf("%s: the sequence goes on: %t", kind, tape.Next())
+	}
+}
+
+func TestWhatAGuestRepeatsIsMasked(t *testing.T) {
+	var script []byte
+	for step := range 80 {
+		script = append(script, byte(step))
+	}
+	for kind := range planted("") {
+		for _, value := range []string{"hunter2-very-secret", "12345678901234", `a "quoted" \ value`, "[[[[[[[[]]]]]]]]", "====================="} {
+			checkEchoes(t, value, kind, script)
+		}
+	}
+}
+
+// FuzzMask: nothing that a guest or the host repeats of a confidential value is in the file, in
+// whatever way and order.
 func FuzzMask(f *testing.F) {
-	f.Add([]byte(`{"kind":"Secret","data":{"p":"x"}}`))
-	f.Add([]byte(`[{"data":{"a":1},"type":"x"}]`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		valid := json.Valid(data)
-		b := bytes.Clone(data)
-		maskSecrets(b)
-		if len(b) != len(data) || valid && !json.Valid(b) && len(data) < 150 {
-			t.Errorf("%q became %q", data, b)
+	f.Add("hunter2-very-secret", []byte{0, 2, 4, 6, 8, 10, 12, 14})
+	f.Add("aHVudGVyMmh1bnRlcjI=", []byte{1, 17, 33, 49, 65})
+	f.Fuzz(func(t *testing.T, value string, script []byte) {
+		value = strings.ToValidUTF8(value[:min(len(value), 256)], "")
+		if len(value) < 8 {
+			return
+		}
+		// What the format itself has is no leak.
+		clean := fmt.Sprint(magic, echoing, Version{}, `{"kind":"Secret","stringData":{"p":{"spec":{"token":TokenReview"Pod"containers":[{"env":[{"name":"P","value":"data"}]}]}}`, "no object is called printed bad validate")
+		for i := 0; i+8 <= len(value); i++ {
+			if strings.Contains(clean, value[i:i+8]) {
+				return
+			}
+		}
+		for kind := range planted("") {
+			checkEchoes(t, value, kind, script[:min(len(script), 16)])
 		}
 	})
 }

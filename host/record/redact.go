@@ -2,50 +2,28 @@ package record
 
 import (
 	"bytes"
-	"slices"
-	"strings"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Mask overwrites data with the letter x.
-func Mask(data []byte) {
-	for i := range data {
-		data[i] = 'x'
-	}
-}
+func Mask(data []byte) { confidential.Mask(data) }
 
-// redact masks the data of Secrets in a call. What the guest says from then on is masked as a
-// whole, since it may repeat them, and its instance is reset as soon as possible.
+// redact masks what is confidential in a call, and what may repeat it: what the guest says, and
+// what the host answers to that. It calls the operator's Redact then.
 func (r *Recorder) redact(c *Call, t *Tape) {
-	found := false
-	for i := range c.Events {
-		e := &c.Events[i]
-		if e.ToGuest() && maskSecrets(e.Data) {
-			found = true
-		}
-	}
-	if maskConfidential(c) {
-		found = true
-	}
-	if found {
+	stain := &t.stain
+	if maskGiven(c, stain) {
 		t.stained |= Secret
-		t.ended.Store(true)
-		c.Marks |= Secret
 	}
-	if t.stained&Secret != 0 {
-		for i := range c.Events {
-			if e := &c.Events[i]; e.FromGuest() || e.Kind == Abort {
-				Mask(e.Data)
-			}
+	if !stain.Clean() {
+		maskRepeated(c, stain)
+		if stain.Heavy() {
+			t.ended.Store(true) // An instance that is reset knows nothing any more.
 		}
-		trap := []byte(c.Trap)
-		Mask(trap)
-		c.Trap = string(trap)
-		Mask(c.Output)
 	}
+	c.Marks |= t.stained
 	if r.cfg.Redact == nil {
 		return
 	}
@@ -71,247 +49,113 @@ func (r *Recorder) redact(c *Call, t *Tape) {
 	}
 }
 
-// maskSecrets masks the data of the Secrets in JSON, wherever in it they are, and reports
-// whether there were any.
-func maskSecrets(data []byte) bool {
-	start := bytes.TrimLeft(data, " \t\r\n")
-	if len(start) == 0 || start[0] != '{' && start[0] != '[' || !mayHaveSecret(data) {
-		return false
+// given are the host functions of this project's own ABI and of others that hand over what the
+// host has, and repeat nothing of what the guest has said. All others may do so, also in a later
+// call than that in which they were told.
+var given = func() map[[2]string]bool {
+	list := map[[2]string]bool{
+		{abi.KindCommon.Module(), "config"}: true, {"wapc", "__guest_request"}: true, {"env", "read_input"}: true,
+		{abi.KindHook.Module(), "request"}: true, {abi.KindService.Module(), "request"}: true,
 	}
-	if !json.Valid(data) {
-		// It may be a part of JSON, or JSON that the guest reads otherwise.
-		Mask(data)
-		return true
+	for module, names := range map[string][]string{
+		abi.ModuleObjects:          {"object", "object_part"},
+		abi.KindAdmission.Module(): {"request", "object", "old_object", "options", "object_proto", "old_object_proto", "desired_api_version"},
+		abi.KindScheduler.Module(): {"node_scores", "node_names", "node_refs", "node_name", "node_info", "node_images", "node_pods", "pod_group"},
+	} {
+		for _, name := range names {
+			list[[2]string{module, name}] = true
+		}
 	}
-	return maskValue(data, false, 0)
+	return list
+}()
+
+// frame is a host function that runs, or an export that the host has called.
+type frame struct {
+	host bool
+	// given is set if what the function hands over is the host's own.
+	given bool
+	// message is what the function has said of its bytes, nil if nothing.
+	message *Event
 }
 
-// mayHaveSecret reports whether JSON may have a Secret. An escape may hide the name.
-func mayHaveSecret(data []byte) bool {
-	return bytes.Contains(data, []byte("Secret")) || bytes.Contains(data, []byte(`\u00`)) ||
-		bytes.Contains(data, []byte(`"stringData"`)) || bytes.Contains(data, []byte(`"data"`)) && bytes.Contains(data, []byte(`"type"`))
+// frames are the functions that run at an event.
+type frames []frame
+
+// next takes an event, and returns the host function that it is in, nil outside of all.
+func (f *frames) next(v *Version, e *Event) *frame {
+	switch e.Kind {
+	case Host:
+		known := false
+		if e.Index < len(v.Imports) {
+			im := &v.Imports[e.Index]
+			known = given[[2]string{im.Module, im.Name}]
+		}
+		*f = append(*f, frame{host: true, given: known})
+	case Invoke:
+		*f = append(*f, frame{})
+	case HostReturned, Invoked:
+		if n := len(*f); n != 0 {
+			*f = (*f)[:n-1]
+		}
+	}
+	n := len(*f)
+	if n == 0 || !(*f)[n-1].host {
+		return nil
+	}
+	top := &(*f)[n-1]
+	switch e.Kind {
+	case Read, Text:
+		top.given = false // It answers a question, which it may repeat.
+	case Confidential:
+		top.given, top.message = true, e // An object of the host's.
+	}
+	return top
 }
 
-// maxDepth is how deep JSON is looked through. What lies deeper is masked.
-const maxDepth = 200
-
-// maskValue masks the Secrets in a value. secret is set if the value is one itself.
-func maskValue(v json.Value, secret bool, depth int) (found bool) {
-	if depth > maxDepth {
-		Mask(v)
-		return true
-	}
-	switch v.Kind() {
-	case json.KindArray:
-		for e := json.Array(v); e.Next(); {
-			found = maskValue(e.Value(), secret, depth+1) || found
-		}
-	case json.KindString:
-		// A Secret in a text: an annotation that kubectl keeps, a manifest in a ConfigMap.
-		if text := v.String(); strings.Contains(text, "Secret") && strings.Contains(text, "kind") && (strings.Contains(text, "data") || strings.Contains(text, "Data")) {
-			maskText(v)
-			return true
-		}
-	case json.KindObject:
-		return maskObject(v, secret, depth)
-	}
-	return found
-}
-
-// maskObject masks the Secrets in an object.
-func maskObject(v json.Value, secret bool, depth int) (found bool) {
-	var kind string
-	var named, typed, data, reviewed bool
-	for o := json.Object(v); o.Next(); {
-		switch o.Key() {
-		case "kind":
-			value := o.Value()
-			if text, ok := value.Text(); ok {
-				kind, named = text, true
-			} else if value.Kind() == json.KindObject { // That of an AdmissionRequest.
-				for k := json.Object(value); k.Next(); {
-					if text, ok := k.Value().Text(); ok && k.Key() == "kind" && text == "Secret" {
-						reviewed = true
-					}
-				}
-			}
-		case "type":
-			typed = o.Value().Kind() == json.KindString
-		case "data", "stringData":
-			data = data || o.Value().Kind() == json.KindObject
-		}
-	}
-	// The items of a list have no kind.
-	secret = secret && !named || kind == "Secret" || !named && typed && data
-	for o := json.Object(v); o.Next(); {
-		value := o.Value()
-		switch key := o.Key(); {
-		case secret && (key == "data" || key == "stringData"):
-			found = maskAll(value) || found
-		case kind == "SecretList" && key == "items", reviewed && (key == "object" || key == "oldObject"):
-			found = maskValue(value, true, depth+1) || found
-		case secret && key == "metadata":
-			found = maskKept(value) || found
-		default:
-			found = maskValue(value, false, depth+1) || found
-		}
-	}
-	return found
-}
-
-// lastApplied is the annotation in which kubectl keeps an object as a text.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
-// maskKept masks the annotation of a Secret in which kubectl keeps it.
-func maskKept(metadata json.Value) (found bool) {
-	for m := json.Object(metadata); m.Next(); {
-		if m.Key() != "annotations" {
-			continue
-		}
-		for a := json.Object(m.Value()); a.Next(); {
-			if a.Key() == lastApplied {
-				maskText(a.Value())
-				found = true
-			}
-		}
-	}
-	return found
-}
-
-// maskAll masks every text and number in a value.
-func maskAll(v json.Value) (found bool) {
-	switch v.Kind() {
-	case json.KindObject:
-		for o := json.Object(v); o.Next(); {
-			found = maskAll(o.Value()) || found
-		}
-	case json.KindArray:
-		for e := json.Array(v); e.Next(); {
-			found = maskAll(e.Value()) || found
-		}
-	case json.KindString:
-		maskText(v)
-		found = true
-	case json.KindNumber:
-		for i := range v {
-			if v[i] >= '0' && v[i] <= '9' {
-				v[i] = '1'
-			}
-		}
-		found = true
-	}
-	return found
-}
-
-// maskText masks a string between its quotes. It stays base64, if it was.
-func maskText(v json.Value) {
-	start, end := bytes.IndexByte(v, '"'), bytes.LastIndexByte(v, '"')
-	for i := start + 1; i < end; i++ {
-		if v[i] != '=' {
-			v[i] = 'x'
-		}
-	}
-}
-
-// maskConfidential masks Secrets in protobuf: what host functions hand over that were told
-// so, and what get_object and list_objects answer about them.
-func maskConfidential(c *Call) (found bool) {
-	var host *Event
-	confidential, asked := false, false
+// maskGiven masks confidential values where they stand in what the host hands over, and reports
+// whether there are any.
+func maskGiven(c *Call, stain *confidential.Stain) (found bool) {
+	rule := c.Version.Confidential
+	var f frames
 	for i := range c.Events {
 		e := &c.Events[i]
-		switch e.Kind {
-		case Host:
-			host, confidential, asked = e, false, false
-		case Confidential:
-			confidential = true
-		case Read:
-			if host != nil && host.Index < len(c.Version.Imports) {
-				name := c.Version.Imports[host.Index].Name
-				asked = (name == "get_object" || name == "list_objects") && strings.HasPrefix(string(e.Data), "v1/secrets\x00")
+		top := f.next(c.Version, e)
+		if !e.ToGuest() || e.Kind == Random || len(e.Data) == 0 {
+			continue
+		}
+		if top != nil && top.message != nil && len(top.message.Args) == 3 {
+			args := top.message.Args
+			if rule.MaskMessage(confidential.Shape(args[0]), uint32(args[1]), args[2] != 0, e.Data, stain) {
+				found = true
 			}
-		case Write, Put:
-			if len(e.Data) == 0 || !confidential && !asked {
-				continue
-			}
+			continue
+		}
+		if rule.Mask(e.Data, stain) {
 			found = true
-			if t := bytes.TrimLeft(e.Data, " \n"); len(t) != 0 && t[0] == '{' {
-				maskValue(e.Data, true, 0)
-				continue
-			}
-			name := ""
-			if host != nil && host.Index < len(c.Version.Imports) {
-				name = c.Version.Imports[host.Index].Name
-			}
-			switch name {
-			case "object", "object_proto", "old_object_proto", "get_object":
-				maskProto(e.Data, false)
-			case "list_objects":
-				maskProto(e.Data, true)
-			default: // A part of one.
-				Mask(e.Data)
-			}
 		}
 	}
 	return found
 }
 
-// maskProto masks what a Secret in protobuf holds, or the Secrets in field 1 of a list. What
-// is malformed is masked as a whole.
-func maskProto(data []byte, list bool) {
-	ok := fields(data, func(n protowire.Number, value []byte) {
+// maskRepeated masks what the guest says, and what the host may have from it.
+func maskRepeated(c *Call, stain *confidential.Stain) {
+	marked := false
+	var f frames
+	for i := range c.Events {
+		e := &c.Events[i]
+		top := f.next(c.Version, e)
 		switch {
-		case list && n == 1:
-			if len(value) != 0 && value[0] == '{' {
-				maskValue(value, true, 0)
-			} else {
-				maskProto(value, false)
-			}
-		case list:
-		case n == 1: // metadata
-			fields(value, func(n protowire.Number, entry []byte) {
-				if n == 12 && bytes.Contains(entry, []byte(lastApplied)) {
-					fields(entry, maskEntry)
-				}
-			})
-		case n == 2 || n == 4: // data, stringData
-			fields(value, maskEntry)
+		case e.FromGuest() || e.Kind == Abort:
+			marked = stain.Mask(e.Data) || marked
+		case e.ToGuest() && e.Kind != Random && top != nil && !top.given:
+			marked = stain.MaskAnswer(e.Data) || marked
 		}
-	})
-	if !ok {
-		Mask(data)
 	}
-}
-
-// maskEntry masks the value of an entry of a map.
-func maskEntry(n protowire.Number, value []byte) {
-	if n == 2 {
-		Mask(value)
+	trap := []byte(c.Trap)
+	if stain.Mask(trap) {
+		c.Trap, marked = string(trap), true
 	}
-}
-
-// fields calls f with the fields of a message that are bytes, and reports whether the message
-// is well-formed.
-func fields(data []byte, f func(n protowire.Number, value []byte)) bool {
-	for len(data) > 0 {
-		n, kind, size := protowire.ConsumeTag(data)
-		if size < 0 {
-			return false
-		}
-		data = data[size:]
-		if kind == protowire.BytesType {
-			value, size := protowire.ConsumeBytes(data)
-			if size < 0 {
-				return false
-			}
-			f(n, slices.Clip(value))
-			data = data[size:]
-			continue
-		}
-		if size = protowire.ConsumeFieldValue(n, kind, data); size < 0 {
-			return false
-		}
-		data = data[size:]
+	if marked = stain.Mask(c.Output) || marked; marked {
+		c.Marks |= Secret
 	}
-	return true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Tape takes the calls of one instance down, from when it began or was reset. Package host
@@ -21,7 +22,9 @@ type Tape struct {
 	bytes    int
 	epoch    uint32
 	buf      []byte
-	start    time.Time
+	// events is how many the call that runs has, and held the bytes that the queue keeps for it.
+	events, held int
+	start        time.Time
 	// over is set once no call of the sequence can be recorded any more, and ended by the
 	// goroutine that writes, which asks for the end of the sequence.
 	over  bool
@@ -32,11 +35,15 @@ type Tape struct {
 	closed  atomic.Bool
 	kept    bool
 	stained Marks
+	// sent is how many calls are handed over.
+	sent atomic.Int64
+	// stain is what the instance knows, for the goroutine that writes.
+	stain confidential.Stain
 }
 
 // Begin begins a call.
 func (t *Tape) Begin(kind CallKind, function string, args []uint64) {
-	if t.over {
+	if t.events = 0; t.over {
 		return
 	}
 	if t.buf == nil {
@@ -51,7 +58,7 @@ func (t *Tape) Begin(kind CallKind, function string, args []uint64) {
 // Host begins a call of the host function with that index. Of parameters of 32 bits the other
 // half may be anything.
 func (t *Tape) Host(index int, params []uint64, types []abi.ValueType) {
-	if !t.room() {
+	if !t.room(len(params), 0) {
 		return
 	}
 	b := binary.AppendUvarint(append(t.buf, byte(Host)), uint64(index))
@@ -76,7 +83,7 @@ const f32 abi.ValueType = 0x7d
 // Result records the end of a host function or of an export within a call, with its result, if
 // it has one, on the stack.
 func (t *Tape) Result(kind EventKind, stack []uint64, types []abi.ValueType) {
-	if !t.room() {
+	if !t.room(1, 0) {
 		return
 	}
 	b := append(t.buf, byte(kind), byte(len(types)))
@@ -88,7 +95,7 @@ func (t *Tape) Result(kind EventKind, stack []uint64, types []abi.ValueType) {
 
 // Invoke begins a call of the export with that index within the call.
 func (t *Tape) Invoke(index int, args []uint64) {
-	if !t.room() {
+	if !t.room(len(args), 0) {
 		return
 	}
 	t.buf = appendNumbers(binary.AppendUvarint(append(t.buf, byte(Invoke)), uint64(index)), args)
@@ -96,7 +103,7 @@ func (t *Tape) Invoke(index int, args []uint64) {
 
 // Numbers records an event of numbers: Charge, Spend or Value.
 func (t *Tape) Numbers(kind EventKind, args ...uint64) {
-	if !t.room() {
+	if !t.room(len(args), 0) {
 		return
 	}
 	t.buf = appendNumbers(append(t.buf, byte(kind)), args)
@@ -104,7 +111,7 @@ func (t *Tape) Numbers(kind EventKind, args ...uint64) {
 
 // Bytes records an event of numbers and bytes, which are copied: Read, Write, Put or Text.
 func (t *Tape) Bytes(kind EventKind, data []byte, args ...uint64) {
-	if !t.room() {
+	if !t.room(len(args), len(data)) {
 		return
 	}
 	t.buf = appendData(appendNumbers(append(t.buf, byte(kind)), args), data)
@@ -112,37 +119,65 @@ func (t *Tape) Bytes(kind EventKind, data []byte, args ...uint64) {
 
 // Data records an event of bytes, which are copied: Input, Output, Argument, Abort or Random.
 func (t *Tape) Data(kind EventKind, data []byte) {
-	if !t.room() {
+	if !t.room(0, len(data)) {
 		return
 	}
 	t.buf = appendData(append(t.buf, byte(kind)), data)
 }
 
-// maxCallBytes is how much one call may have. A guest that calls the host in an endless loop
-// has more.
-const maxCallBytes = 64 << 20
+// eventBytes is more than an event takes beside its numbers and its bytes.
+const eventBytes = 32
 
-// room reports whether another event is recorded. If the call has become too large, the sequence
-// ends before it.
-func (t *Tape) room() bool {
+// room reports whether another event is recorded, of n numbers and so many bytes. If the call has
+// become too large, or the queue has no room for it, the sequence ends before it.
+func (t *Tape) room(n, bytes int) bool {
 	if t.over {
 		return false
 	}
-	if len(t.buf) <= maxCallBytes {
+	t.events++
+	if size := len(t.buf) + eventBytes + n*binary.MaxVarintLen64 + bytes; size <= maxCallBytes && t.events <= maxEvents && t.hold(size) {
 		return true
 	}
-	t.over, t.buf = true, nil
-	if r := t.version.recorder; r != nil {
-		r.dropped.Add(1)
+	t.giveUp()
+	return false
+}
+
+// hold has the queue keep room for so many bytes of the call that runs: what a call holds while it
+// runs counts as what waits to be written does.
+func (t *Tape) hold(size int) bool {
+	r := t.version.recorder
+	if r == nil || size <= t.held {
+		return true
+	}
+	for _, want := range [...]int{max(size, 2*t.held, 1<<10), size} { // A buffer grows as much.
+		if r.hold(int64(want - t.held)) {
+			t.held = want
+			return true
+		}
 	}
 	return false
 }
 
-// Confidential records that what the host function hands over is of a Secret.
-func (t *Tape) Confidential() {
-	if t.room() {
-		t.buf = append(t.buf, byte(Confidential))
+// giveUp ends the sequence before the call that runs.
+func (t *Tape) giveUp() {
+	t.over, t.buf = true, nil
+	if r := t.version.recorder; r != nil {
+		r.free(int64(t.held))
+		t.held = 0
+		r.drop()
 	}
+}
+
+// Confidential records what it is that the host function hands over.
+func (t *Tape) Confidential(shape confidential.Shape, part uint32, list bool) {
+	if !t.room(3, 0) {
+		return
+	}
+	args := [3]uint64{uint64(shape), uint64(part)}
+	if list {
+		args[2] = 1
+	}
+	t.buf = appendNumbers(append(t.buf, byte(Confidential)), args[:])
 }
 
 // Refused records that the guest's memory could not grow.
@@ -151,6 +186,10 @@ func (t *Tape) Refused() { t.marks |= Refused }
 // End ends a call and passes it on.
 func (t *Tape) End(end End, result uint64, fuel int64, trap string, output []byte) {
 	if t.over {
+		return
+	}
+	if !t.hold(len(t.buf) + 2*eventBytes + len(trap) + len(output)) {
+		t.giveUp()
 		return
 	}
 	b := append(t.buf, byte(endOfCall), byte(end))
@@ -170,11 +209,11 @@ func (t *Tape) End(end End, result uint64, fuel int64, trap string, output []byt
 		t.buf = nil
 		return
 	}
-	if !r.send(item{tape: t, number: uint64(number), marks: t.marks, body: t.buf}) {
-		t.over = true
+	if !r.send(item{tape: t, number: uint64(number), marks: t.marks, body: t.buf, held: int64(t.held)}) {
+		t.giveUp()
 		return
 	}
-	t.buf = nil
+	t.buf, t.held = nil, 0
 }
 
 // Next reports whether the sequence goes on. If it does not, the instance must be reset and
@@ -189,12 +228,16 @@ func (t *Tape) Next() bool {
 
 // Close ends the sequence.
 func (t *Tape) Close() {
-	t.closed.Store(true)
 	t.over = true
 	if t.buf != nil {
 		release(t.buf)
 		t.buf = nil
 	}
+	if r := t.version.recorder; r != nil {
+		r.free(int64(t.held))
+		t.held = 0
+	}
+	t.closed.Store(true)
 }
 
 // buffers keeps the buffers of calls.

@@ -3,9 +3,11 @@ package replay
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
 )
 
@@ -26,12 +29,11 @@ type script struct {
 	// scopes are those of the guest's functions that run, the innermost last.
 	scopes []*scope
 	top    *scope
-	// known are the answers of the sequence by their questions.
-	known map[string]*node
+	// known are the answers of the sequence by the digests of their questions.
+	known map[questionKey]*node
 	// moved are addresses of the recording that are others in this module.
 	moved map[uint64]uint64
 	last  uint64
-	zeros []byte
 
 	// stops is set if the recorded call was stopped for its time.
 	stops bool
@@ -75,7 +77,7 @@ func (s *script) begin(p *Player, events []record.Event) {
 
 // forget forgets the answers of another sequence.
 func (s *script) forget() {
-	s.known, s.moved = map[string]*node{}, map[uint64]uint64{}
+	s.known, s.moved = map[questionKey]*node{}, map[uint64]uint64{}
 }
 
 // parse reads events as far as the end of the function that contains them.
@@ -146,17 +148,42 @@ func answered(n *node) bool {
 
 // question returns what a host function was asked: its index, the parameters that are no
 // addresses, and the bytes that it read. ok is false if it asked nothing: it took something.
-func (s *script) question(n *node) (key string, ok bool) {
-	b := s.scalars(nil, n.Index, n.Args)
+func (s *script) question(n *node) (key questionKey, ok bool) {
+	q := newQuestion(s.scalars(nil, n.Index, n.Args))
 	for _, c := range n.children {
 		switch c.Kind {
 		case record.Read, record.Text:
-			b = append(binary.AppendUvarint(b, uint64(len(c.Data))), c.Data...)
+			q.add(c.Data)
 		case record.Invoke:
-			return "", false
+			return key, false
 		}
 	}
-	return string(b), true
+	return q.key(), true
+}
+
+// questionKey is the digest of a question. Bytes that the recording has once may be in as many
+// questions as it likes.
+type questionKey [sha256.Size]byte
+
+type question struct{ hash hash.Hash }
+
+// newQuestion begins a question with the numbers that it has.
+func newQuestion(scalars []byte) question {
+	q := question{sha256.New()}
+	q.add(scalars)
+	return q
+}
+
+// add adds bytes that are passed.
+func (q question) add(data []byte) {
+	var length [binary.MaxVarintLen64]byte
+	q.hash.Write(binary.AppendUvarint(length[:0], uint64(len(data))))
+	q.hash.Write(data)
+}
+
+func (q question) key() (k questionKey) {
+	q.hash.Sum(k[:0])
+	return k
 }
 
 // scalars appends the parameters of a host function that are no addresses.
@@ -245,14 +272,15 @@ func effect(n *node) bool {
 
 // find returns the answer to a question from another call of the sequence.
 func (s *script) find(inst *host.Instance, index int, params []uint64) *node {
-	key := s.scalars(nil, index, params)
-	if n := s.known[string(key)]; n != nil {
+	scalars := s.scalars(nil, index, params)
+	if n := s.known[newQuestion(scalars).key()]; n != nil {
 		return n
 	}
 	// With what the guest passes in its memory.
 	if data, ok := s.passed(inst, index, params); ok {
-		key = append(binary.AppendUvarint(key, uint64(len(data))), data...)
-		return s.known[string(key)]
+		q := newQuestion(scalars)
+		q.add(data)
+		return s.known[q.key()]
 	}
 	return nil
 }
@@ -337,9 +365,6 @@ func (s *script) move(v uint64) uint64 {
 	return v
 }
 
-// maxZeros is the longest answer that was too long for its buffer.
-const maxZeros = 256 << 20
-
 // step does what the host did.
 func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 	d := inst.Dialect()
@@ -356,16 +381,11 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 		buf, limit := s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1)
 		data := c.Data
 		if uint64(len(data)) != arg(2) {
-			if arg(2) > maxZeros {
-				inst.Abort(fmt.Errorf("the recording has an answer of %d bytes, more than %d", arg(2), maxZeros))
-			}
 			if uint64(limit) >= arg(2) {
 				s.unknown(inst, "the bytes of an answer that did not fit into the buffer")
 			}
-			if uint64(len(s.zeros)) < arg(2) {
-				s.zeros = make([]byte, arg(2))
-			}
-			data = s.zeros[:arg(2)]
+			inst.WriteLength(buf, limit, arg(2))
+			return
 		}
 		inst.Write(buf, limit, data)
 	case record.Put:
@@ -401,7 +421,7 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 		}
 		inst.Abort(err)
 	case record.Confidential:
-		inst.Confidential()
+		inst.Confidential(confidential.Shape(arg(0)), uint32(arg(1)), arg(2) != 0)
 	}
 }
 

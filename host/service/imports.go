@@ -51,7 +51,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{i64, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b110,
 			Func: func(inst *host.Instance, stack []uint64) {
-				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(inst, stack[0]).Bytes()))
+				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(inst, stack[0], 0).Bytes()))
 			},
 		},
 		{
@@ -59,7 +59,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 			Params: []abi.ValueType{i64, i32, i64, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b11000,
 			Func: func(inst *host.Instance, stack []uint64) {
 				c := state(inst)
-				c.part = object(inst, stack[0]).AppendPart(c.part[:0], uint32(stack[1]), stack[2])
+				c.part = object(inst, stack[0], uint32(stack[1])).AppendPart(c.part[:0], uint32(stack[1]), stack[2])
 				stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), c.part))
 			},
 		},
@@ -67,8 +67,9 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 			Module: abi.ModuleObjects, Name: "object_entry",
 			Params: []abi.ValueType{i64, i32, i32, i32, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b111100,
 			Func: func(inst *host.Instance, stack []uint64) {
-				o := object(inst, stack[0])
+				o := found(inst, stack[0])
 				key := inst.Read(uint32(stack[2]), uint32(stack[3]))
+				inst.ConfidentialText(o)
 				value, ok := o.Entry(uint32(stack[1]), unsafe.String(unsafe.SliceData(key), len(key))) // Lent.
 				// The buffer is checked in any case.
 				n := inst.Write(uint32(stack[4]), uint32(stack[5]), unsafe.Slice(unsafe.StringData(value), len(value)))
@@ -86,14 +87,18 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 	return list
 }
 
-// object returns an object that the guest may ask for.
-func object(inst *host.Instance, ref uint64) *objects.Object {
+// object returns an object that the guest may ask for, which it gets as a whole or a part of.
+func object(inst *host.Instance, ref uint64, part uint32) *objects.Object {
+	o := found(inst, ref)
+	inst.ConfidentialObject(o, part)
+	return o
+}
+
+// found returns an object that the guest may ask for.
+func found(inst *host.Instance, ref uint64) *objects.Object {
 	o := inst.State().(*call).object(abi.Ref(ref))
 	if o == nil {
 		inst.Abort(fmt.Errorf("ref %#x names no object of the call", ref))
-	}
-	if o.Secret() {
-		inst.Confidential()
 	}
 	return o
 }

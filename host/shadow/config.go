@@ -33,6 +33,10 @@ type Config struct {
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
 	// Queue is how many calls may wait. Further ones are dropped and counted. Default 16.
 	Queue int `json:"queue,omitempty"`
+	// QueueBytes is how much memory the calls that wait may keep. Further ones are dropped and
+	// counted. Default 32 MiB, the longest review of an API server. A webhook also keeps less than
+	// an eighth of its memory for reviews.
+	QueueBytes int64 `json:"queueBytes,omitempty"`
 	// Examples is how many differences of each group are logged and kept. Default 3.
 	Examples int `json:"examples,omitempty"`
 	// Failures is how many calls in a row may fail on the candidate before it is stopped.
@@ -77,6 +81,7 @@ func (c *Config) Check(what string) (errs []error) {
 	fail(!(c.CPU >= 0 && c.CPU <= 1), "cpu is %g, want more than 0 and at most 1", c.CPU)
 	fail(c.MemoryBytes != 0 && c.MemoryBytes < minMemory, "memoryBytes is %d, less than %d", c.MemoryBytes, minMemory)
 	fail(c.Queue < 0, "queue is %d, less than 0", c.Queue)
+	fail(c.QueueBytes < 0, "queueBytes is %d, less than 0", c.QueueBytes)
 	fail(c.Examples < 0, "examples is %d, less than 0", c.Examples)
 	fail(c.Failures < 0, "failures is %d, less than 0", c.Failures)
 	fail(c.Promote.Calls < 0, "promote.calls is %d, less than 0", c.Promote.Calls)
@@ -93,6 +98,7 @@ func (c Config) withDefaults() Config {
 	c.CPU = cmp.Or(c.CPU, 0.1)
 	c.MemoryBytes = cmp.Or(c.MemoryBytes, 128<<20)
 	c.Queue = cmp.Or(c.Queue, 16)
+	c.QueueBytes = cmp.Or(c.QueueBytes, 32<<20)
 	c.Examples = cmp.Or(c.Examples, 3)
 	c.Failures = cmp.Or(c.Failures, 10)
 	return c

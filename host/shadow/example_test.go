@@ -57,11 +57,11 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if s.Sampled() && s.Room() {
+		if s.Sampled() && s.Room(8) {
 			s.Offer(func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 				is, err := c.(component).ask(ctx, 0)
 				return shadow.Outcome{Serving: fmt.Sprint(was), Candidate: fmt.Sprint(is), Err: err}
-			})
+			}, 8, nil)
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/profile"
 )
 
@@ -41,18 +42,37 @@ type Options struct {
 	Observer host.Observer
 }
 
-// Outcome is what came of a call on the candidate.
+// Outcome is what came of a call on the candidate. It is logged and kept, so that nothing in it may
+// be confidential but what Stain masks.
 type Outcome struct {
 	// Serving and Candidate are the kinds of both answers, "allow" or "deny" for example.
 	// They, or Detail, tell how the answers differ; without a difference all are empty.
 	Serving, Candidate string
-	// Detail is an example of the difference: what was asked, and both answers.
+	// Subject is what was asked: an operation on an object, by its name.
+	Subject string
+	// Detail is an example of the difference: both answers.
 	Detail string
 	// Asked is a question of the candidate that the serving version did not ask, so that there
 	// is no answer to it. What the candidate answers without does not count.
 	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
+	// Stain is what the call has seen of confidential values: Detail, Asked and Err may repeat
+	// them. nil is nothing.
+	Stain *confidential.Stain
+}
+
+// text returns a text of the guests as it may outlive the call.
+func (o *Outcome) text(text string) string {
+	if o.Stain == nil {
+		return text
+	}
+	return o.Stain.Text(text)
+}
+
+// join returns what is there of the texts.
+func join(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ": ")
 }
 
 // Call asks the candidate what the serving version was asked, and compares the answers. It is
@@ -87,6 +107,8 @@ type Status struct {
 	Asked    uint64 `json:"asked"`
 	Failed   uint64 `json:"failed"`
 	Dropped  uint64 `json:"dropped"`
+	// Held is how many bytes the calls keep that wait, or are repeated.
+	Held int64 `json:"held,omitempty"`
 	// Groups are the differences, those with the most calls first.
 	Groups []Group `json:"groups,omitempty"`
 }
@@ -102,9 +124,13 @@ type Group struct {
 // Shadow asks a candidate. It is safe for use by several goroutines. A nil Shadow samples
 // nothing.
 type Shadow struct {
-	cfg      Config
-	opts     Options
-	queue    chan Call
+	cfg   Config
+	opts  Options
+	queue chan offered
+	// held is how many bytes calls that wait or are made keep, and over is set once no more are
+	// taken from the queue.
+	held     atomic.Int64
+	over     atomic.Bool
 	cancel   context.CancelFunc
 	done     chan struct{}
 	throttle *throttle
@@ -146,7 +172,7 @@ func Begin(cfg Config, opts Options) (*Shadow, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Shadow{
-		cfg: cfg, opts: opts, queue: make(chan Call, cfg.Queue), cancel: cancel, done: make(chan struct{}),
+		cfg: cfg, opts: opts, queue: make(chan offered, cfg.Queue), cancel: cancel, done: make(chan struct{}),
 		throttle: newThrottle(cfg.CPU), groups: map[string]*Group{}, since: time.Now(), source: source,
 		status: Status{State: Loading, Since: time.Now()},
 	}
@@ -178,18 +204,58 @@ func (s *Shadow) Sampled() bool {
 
 // Offer hands over a call that was sampled. It does not wait: a call for which there is no room
 // is dropped.
-func (s *Shadow) Offer(c Call) {
+//
+// bytes is the memory that the call keeps. free is called when it keeps no more, also if there is
+// no room; nil is not called.
+func (s *Shadow) Offer(c Call, bytes int64, free func()) {
+	o := offered{c, bytes, free}
+	if s.held.Add(bytes) > s.cfg.QueueBytes {
+		s.forget(o)
+		s.Drop()
+		return
+	}
 	select {
-	case s.queue <- c:
+	case s.queue <- o:
+		if s.over.Load() {
+			s.drain()
+		}
 	default:
+		s.forget(o)
 		s.Drop()
 	}
 }
 
-// Room reports whether the queue has room, for a caller to whom the copy of a call is dear. If
-// not, the call counts as dropped.
-func (s *Shadow) Room() bool {
-	if len(s.queue) < cap(s.queue) {
+// offered is a call that waits.
+type offered struct {
+	call  Call
+	bytes int64
+	free  func()
+}
+
+// forget gives back what a call keeps.
+func (s *Shadow) forget(o offered) {
+	s.held.Add(-o.bytes)
+	if o.free != nil {
+		o.free()
+	}
+}
+
+// drain forgets the calls that wait.
+func (s *Shadow) drain() {
+	for {
+		select {
+		case o := <-s.queue:
+			s.forget(o)
+		default:
+			return
+		}
+	}
+}
+
+// Room reports whether the queue has room for a call that keeps so many bytes, for a caller to whom
+// the copy of a call is dear. If not, the call counts as dropped.
+func (s *Shadow) Room(bytes int64) bool {
+	if len(s.queue) < cap(s.queue) && s.held.Load()+bytes <= s.cfg.QueueBytes {
 		return true
 	}
 	s.Drop()
@@ -210,7 +276,7 @@ func (s *Shadow) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.status
-	status.Dropped = s.dropped.Load()
+	status.Dropped, status.Held = s.dropped.Load(), s.held.Load()
 	for _, g := range s.groups {
 		group := *g
 		group.Examples = slices.Clone(g.Examples)
@@ -321,6 +387,10 @@ func (s *Shadow) change(cfg *host.Config) {
 // run loads the candidate and makes the calls.
 func (s *Shadow) run(ctx context.Context) {
 	defer close(s.done)
+	defer func() {
+		s.over.Store(true)
+		s.drain()
+	}()
 	rt := s.opts.Runtime.Beside(s.cfg.MemoryBytes)
 	defer func() {
 		err := rt.Close(context.WithoutCancel(ctx))
@@ -353,12 +423,13 @@ func (s *Shadow) run(ctx context.Context) {
 	s.mu.Unlock()
 	s.sample()
 	for n := 1; ; n++ {
-		call := s.next(ctx)
-		if call == nil {
+		o, ok := s.next(ctx)
+		if !ok {
 			return
 		}
 		s.throttle.Begin()
-		outcome := s.call(ctx, candidate, call)
+		outcome := s.call(ctx, candidate, o.call)
+		s.forget(o)
 		if ctx.Err() != nil {
 			return
 		}
@@ -378,17 +449,17 @@ func (s *Shadow) run(ctx context.Context) {
 // would cost that as much as the rest of handing over a call, and often its processor.
 const pollTime = 50 * time.Millisecond
 
-// next returns the next call, nil when ctx ends.
-func (s *Shadow) next(ctx context.Context) Call {
+// next returns the next call; ok is false when ctx ends.
+func (s *Shadow) next(ctx context.Context) (o offered, ok bool) {
 	for ctx.Err() == nil {
 		select {
-		case call := <-s.queue:
-			return call
+		case o := <-s.queue:
+			return o, true
 		default:
 			_ = s.throttle.Sleep(ctx, pollTime) // The loop ends with ctx.
 		}
 	}
-	return nil
+	return offered{}, false
 }
 
 // sleep sleeps, at most until ctx ends.
@@ -414,10 +485,17 @@ func (s *Shadow) sample() {
 func (s *Shadow) call(ctx context.Context, candidate Candidate, call Call) (o Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
-			o = Outcome{Err: fmt.Errorf("host panicked: %v", r)}
+			o = Outcome{Err: fmt.Errorf("host panicked: %v", r), Stain: sealed()}
 		}
 	}()
 	return call(ctx, candidate)
+}
+
+// sealed is the stain of a call of which nothing is known.
+func sealed() *confidential.Stain {
+	s := new(confidential.Stain)
+	s.Seal()
+	return s
 }
 
 // observe tells the Observer the result of a call, if it is to know.
@@ -437,12 +515,12 @@ func (s *Shadow) take(o Outcome) {
 		result = "asked"
 		s.status.Asked++
 		s.failing = 0
-		change, o.Detail = o.Serving+" -> asked something else", strings.Join([]string{o.Detail, o.Asked}, ": ")
+		change, o.Detail = o.Serving+" -> asked something else", join(o.Detail, o.Asked)
 	case o.Err != nil:
 		result = "failed"
 		s.status.Failed++
 		s.failing++
-		change, o.Detail = o.Serving+" -> failure", strings.Join([]string{o.Detail, o.Err.Error()}, ": ")
+		change, o.Detail = o.Serving+" -> failure", join(o.Detail, o.Err.Error())
 	case o.Serving != o.Candidate || o.Detail != "":
 		result = "different"
 		s.status.Compared++
@@ -468,6 +546,7 @@ func (s *Shadow) take(o Outcome) {
 		}
 		g.Calls++
 		if len(g.Examples) < s.cfg.Examples {
+			o.Detail = join(o.Subject, o.text(o.Detail))
 			o.Detail = strings.ToValidUTF8(o.Detail[:min(len(o.Detail), maxExample)], "\uFFFD")
 			g.Examples = append(g.Examples, o.Detail)
 			logged = true
@@ -484,7 +563,7 @@ func (s *Shadow) take(o Outcome) {
 	}
 	switch {
 	case failing >= s.cfg.Failures && s.profiler == nil:
-		s.end(Stopped, fmt.Sprintf("%d calls in a row have failed, the last: %v", failing, o.Err))
+		s.end(Stopped, fmt.Sprintf("%d calls in a row have failed, the last: %s", failing, o.text(o.Err.Error())))
 	case promote:
 		if err := s.Promote(context.Background()); err != nil {
 			s.log(slog.LevelError, "the shadow is not promoted", "err", err)

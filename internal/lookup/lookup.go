@@ -77,10 +77,13 @@ func Imports[O Object](module string, source Source[O]) []host.Import {
 			Module: module, Name: name, Grant: Grant,
 			Params: []abi.ValueType{i32, i32, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b1111,
 			Func: func(inst *host.Instance, stack []uint64) {
-				b, err := answer(inst, string(ReadQuestion(inst, stack[0], stack[1])))
+				question := string(ReadQuestion(inst, stack[0], stack[1]))
+				b, err := answer(inst, question)
 				if err != nil {
 					inst.Abort(err)
 				}
+				resource, _, _ := strings.Cut(question, "\x00")
+				inst.Confidential(inst.Rule().ShapeOfResource(resource), 0, name == "list_objects")
 				stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 			},
 		}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"unsafe"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -20,6 +19,8 @@ import (
 type Kind struct {
 	store *Store
 	typ   reflect.Type
+	// name is that of the type.
+	name string
 	// parts is for objects that are read by parts.
 	byParts bool
 	parts   kind[podKey, codec.Any]
@@ -53,7 +54,7 @@ func IsObject(t reflect.Type) bool {
 func (s *Store) Kind(t reflect.Type, fields *codec.Encoder[codec.Any]) *Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &Kind{store: s, typ: t, named: map[podKey]*whole{}}
+	k := &Kind{store: s, typ: t, name: t.Name(), named: map[podKey]*whole{}}
 	if k.byParts = fields != nil; k.byParts {
 		k.parts.reads.store = s
 		k.parts.declare(fields)
@@ -86,13 +87,11 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 		}
 		o = k.arrive(name, (*codec.Any)(of), encoded)
 	}
-	if k.typ == secretType {
-		o.secret.Store(true)
+	if o.kind.Load() == nil {
+		o.kind.Store(&k.name)
 	}
 	return o, nil
 }
-
-var secretType = reflect.TypeFor[corev1.Secret]()
 
 // encodeWhole returns the bytes of an object: in protobuf if it has any, else in JSON.
 func encodeWhole(o object) ([]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/codec"
@@ -20,8 +21,8 @@ type Object struct {
 	Class atomic.Value
 	// identified is set when a field was read by which no two Nodes are equal.
 	identified atomic.Bool
-	// secret is set if it is a Secret.
-	secret atomic.Bool
+	// kind is the name of the type, if it is neither Pod nor Node; nil if that is not known.
+	kind atomic.Pointer[string]
 	source
 }
 
@@ -40,8 +41,19 @@ type source interface {
 // this object, which is one that is encoded when a guest asks.
 func (o *Object) Identified() bool { return o.identified.Load() }
 
-// Secret reports whether the object is a Secret.
-func (o *Object) Secret() bool { return o.secret.Load() }
+// Kind returns the kind of the object without its group, empty if it is not known.
+func (o *Object) Kind() string {
+	switch o.source.(type) {
+	case *version[corev1.Pod]:
+		return "Pod"
+	case *version[corev1.Node]:
+		return "Node"
+	}
+	if kind := o.kind.Load(); kind != nil {
+		return *kind
+	}
+	return ""
+}
 
 // version is an Object that is encoded when a guest asks.
 type version[T any] struct {

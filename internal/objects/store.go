@@ -2,6 +2,7 @@ package objects
 
 import (
 	"hash/maphash"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -325,6 +326,9 @@ func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error)
 	}
 	o := FromBytes(b)
 	o.Ref = place.next()
+	if t := reflect.TypeOf(object); t.Kind() == reflect.Pointer {
+		o.kind.Store(new(t.Elem().Name()))
+	}
 	return o, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Cluster is what policies may look up; see admission.Cluster.
@@ -49,6 +50,10 @@ type budget struct {
 	wait func() (context.Context, context.CancelFunc)
 	// asked counts those questions in a request.
 	asked *int
+	// about is the kind of the objects that were asked for, if any were.
+	about schema.GroupVersionKind
+	// stain returns what the call has seen of confidential values.
+	stain func() *confidential.Stain
 }
 
 // maxAsked is how many questions a policy may ask of others in a request.
@@ -168,8 +173,20 @@ func (c *Capabilities) log(b *budget, payload []byte) ([]byte, error) {
 	}
 	delete(event, "level")
 	delete(event, "message")
-	if len(event) != 0 {
-		attrs = append(attrs, "data", event)
+	switch stain := b.stain(); {
+	case stain.Clean():
+		if len(event) != 0 {
+			attrs = append(attrs, "data", event)
+		}
+	case len(event) != 0:
+		text, err := json.Marshal(event)
+		if err != nil {
+			return nil, fmt.Errorf("log: %w", err)
+		}
+		attrs = append(attrs, "data", stain.Text(string(text)))
+		fallthrough
+	default:
+		message = stain.Text(message)
 	}
 	c.Logger.Log(b.ctx, levels[level], message, attrs...)
 	return []byte{}, nil
@@ -204,6 +221,7 @@ func (c *Capabilities) parse(b *budget, payload []byte, q *lookup) (schema.Group
 	if c.Cluster == nil {
 		return kind, errors.New("the host has no cluster to look at")
 	}
+	b.about = kind
 	return kind, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // imports are the functions of waPC. Those that hand bytes over write them
@@ -30,7 +31,8 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 			e.failure = replace(inst, e.failure, stack)
 		}),
 		function("__host_call", 8, 1, func(inst host.DialectInstance, e *exchange, stack []uint64) {
-			answer, err := capabilities.answer(inst, stack)
+			answer, shape, err := capabilities.answer(inst, stack)
+			e.shape = shape
 			if err != nil {
 				inst.Keep(-len(e.hostResponse))
 				e.hostResponse, e.hostError = nil, []byte(err.Error())
@@ -43,13 +45,16 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 		}),
 		function("__host_response_len", 0, 1, func(_ host.DialectInstance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostResponse)) }),
 		function("__host_response", 1, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) {
+			if e.shape != nil {
+				inst.Confidential(*e.shape, 0, false)
+			}
 			put(inst, uint32(stack[0]), e.hostResponse)
 		}),
 		function("__host_error_len", 0, 1, func(_ host.DialectInstance, e *exchange, stack []uint64) { stack[0] = uint64(len(e.hostError)) }),
 		function("__host_error", 1, 0, func(inst host.DialectInstance, e *exchange, stack []uint64) { put(inst, uint32(stack[0]), e.hostError) }),
 		function("__console_log", 2, 0, func(inst host.DialectInstance, _ *exchange, stack []uint64) {
 			if msg := text(inst, stack); logger != nil && inst.MayLog(len(msg)) {
-				logger.Info(msg, "plugin", plugin)
+				logger.Info(inst.Stain().Text(msg), "plugin", plugin)
 			}
 		}),
 	}
@@ -60,10 +65,12 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 // returns 1 if the call failed, the other way round than waPC's.
 func programImports(capabilities *Capabilities) []host.Import {
 	call := func(inst *host.Instance, stack []uint64) {
-		answer, err := capabilities.answer(inst.Dialect(), stack)
+		answer, shape, err := capabilities.answer(inst.Dialect(), stack)
 		stack[0] = 0
 		if err != nil {
 			answer, stack[0] = []byte(err.Error()), 1
+		} else if shape != nil {
+			inst.Confidential(*shape, 0, false)
 		}
 		inst.Dialect().WriteStdin(answer)
 	}
@@ -75,23 +82,27 @@ func programImports(capabilities *Capabilities) []host.Import {
 }
 
 // answer does what a policy asks for by a binding, a namespace, an operation and a
-// payload, each a pointer and a length.
-func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) ([]byte, error) {
+// payload, each a pointer and a length. shape is that of the objects in the answer, nil if it has
+// none.
+func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) (answer []byte, shape *confidential.Shape, err error) {
 	for i := 1; i < 6; i += 2 {
 		if n := uint32(stack[i]); n > maxNameBytes {
-			return nil, fmt.Errorf("a name of the call has %d bytes, more than %d", n, maxNameBytes)
+			return nil, nil, fmt.Errorf("a name of the call has %d bytes, more than %d", n, maxNameBytes)
 		}
 	}
 	binding, namespace, operation := text(inst, stack), text(inst, stack[2:]), text(inst, stack[4:])
 	b := &budget{
 		ctx: inst.Context(), spend: inst.Spend, log: inst.MayLog, limit: inst.Limits().ResultBytes,
-		wait: inst.Waiting, asked: &policy.CallOf(inst.Instance).Asked,
+		wait: inst.Waiting, asked: &policy.CallOf(inst.Instance).Asked, stain: inst.Stain,
 	}
-	answer, err := c.call(b, binding, namespace, operation, read(inst, stack[6:]))
+	answer, err = c.call(b, binding, namespace, operation, read(inst, stack[6:]))
 	if err == nil && len(answer) > b.limit {
-		return nil, errTooLong
+		return nil, nil, errTooLong
 	}
-	return answer, err
+	if kind := b.about; err == nil && kind.Kind != "" {
+		shape = new(inst.Rule().ShapeOf(kind.Group, kind.Kind))
+	}
+	return answer, shape, err
 }
 
 // maxNameBytes is how long the names may be that say what is asked for.

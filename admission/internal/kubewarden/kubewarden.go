@@ -22,6 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
@@ -133,6 +134,8 @@ type exchange struct {
 	failure            []byte
 	// The answer to the last call of the host.
 	hostResponse, hostError []byte
+	// shape is that of the objects in it, nil if it has none.
+	shape *confidential.Shape
 }
 
 func exchangeOf(inst host.DialectInstance) *exchange {

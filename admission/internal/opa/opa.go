@@ -87,7 +87,7 @@ func New(cfg *Config) *policy.Dialect {
 		}},
 		{Module: module, Name: "opa_println", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			if text := cString(inst.Dialect(), uint32(stack[0])); logger != nil && inst.Dialect().MayLog(len(text)) {
-				logger.Info(text, "plugin", plugin)
+				logger.Info(inst.Stain().Text(text), "plugin", plugin)
 			}
 		}},
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
 // Answers are what a guest was told of the world beyond its request in a call: objects of the
@@ -33,7 +35,22 @@ const maxAnswerBytes = 1 << 20
 var ErrUnknown = errors.New("a shadow knows what the serving version has asked, and asks nothing itself")
 
 // Repeat returns the answers for a candidate.
-func (a *Answers) Repeat() *Answers { return &Answers{given: a.given, repeated: true} }
+func (a *Answers) Repeat() *Answers { return &Answers{given: a.given, bytes: a.bytes, repeated: true} }
+
+// Bytes returns how many bytes of questions and answers are kept.
+func (a *Answers) Bytes() int { return a.bytes }
+
+// Find notes the confidential values in the answers.
+func (a *Answers) Find(rule *confidential.Rule, s *confidential.Stain) {
+	for _, known := range a.given {
+		if s.Sealed() {
+			return
+		}
+		if b, ok := known.value.([]byte); ok {
+			rule.Find("", "", b, s)
+		}
+	}
+}
 
 type answersKey struct{}
 

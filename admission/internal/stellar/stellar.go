@@ -86,7 +86,7 @@ func New(plugin string, logger *slog.Logger) *policy.Dialect {
 				}},
 				host.FromGuest(module, "log_message", func(inst *host.Instance, data []byte) {
 					if logger != nil && inst.Dialect().MayLog(len(data)) {
-						logger.Debug(strings.ToValidUTF8(string(data), "\uFFFD"), "plugin", plugin)
+						logger.Debug(inst.Stain().Text(strings.ToValidUTF8(string(data), "\uFFFD")), "plugin", plugin)
 					}
 				}),
 			},

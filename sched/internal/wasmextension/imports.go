@@ -47,8 +47,8 @@ func (e *environment) imports(first bool) []host.Import {
 		{Module: moduleLog, Name: "logs", Params: i32s(5), Memory: 0b11110, Func: e.log(true)},
 		{Module: moduleLog, Name: "severity", Results: i32s(1), Func: func(_ *host.Instance, stack []uint64) { stack[0] = uint64(uint32(e.Severity())) }},
 		reads("get_config", func(*host.Instance, *Call) []byte { return e.Config() }),
-		reads("currentPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Pod) }),
-		reads("targetPod", func(_ *host.Instance, c *Call) []byte { return bytesOf(c.Target) }),
+		reads("currentPod", func(inst *host.Instance, c *Call) []byte { return bytesOf(inst, c.Pod) }),
+		reads("targetPod", func(inst *host.Instance, c *Call) []byte { return bytesOf(inst, c.Target) }),
 		reads("currentNodeName", func(_ *host.Instance, c *Call) []byte { return []byte(c.NodeName) }),
 		reads("filteredNodeList", func(inst *host.Instance, c *Call) []byte {
 			names := make([]string, 0, len(c.Nodes))
@@ -106,8 +106,8 @@ func (e *environment) imports(first bool) []host.Import {
 	}
 	if first {
 		return append(list,
-			host.ToGuest(abi.ModuleObjects, "pod", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Pod) }),
-			host.ToGuest(abi.ModuleObjects, "node", func(inst *host.Instance) []byte { return bytesOf(e.Call(inst).Node) }),
+			host.ToGuest(abi.ModuleObjects, "pod", func(inst *host.Instance) []byte { return bytesOf(inst, e.Call(inst).Pod) }),
+			host.ToGuest(abi.ModuleObjects, "node", func(inst *host.Instance) []byte { return bytesOf(inst, e.Call(inst).Node) }),
 			writes("status_reason", reason),
 		)
 	}
@@ -162,10 +162,11 @@ func i32s(n int) []abi.ValueType {
 	return list
 }
 
-func bytesOf(o *objects.Object) []byte {
+func bytesOf(inst *host.Instance, o *objects.Object) []byte {
 	if o == nil {
 		return nil
 	}
+	inst.ConfidentialObject(o, 0)
 	return o.Bytes()
 }
 

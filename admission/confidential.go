@@ -1,0 +1,55 @@
+package admission
+
+import (
+	"strings"
+
+	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/host/confidential"
+)
+
+// finder is a policy with a rule of what is confidential.
+type finder interface {
+	findConfidential(req *policy.Request, s *confidential.Stain)
+}
+
+// stainOf returns what a policy has seen of confidential values when it came to a verdict.
+func stainOf(p Policy, req *policy.Request, v *verdict) *confidential.Stain {
+	s := new(confidential.Stain)
+	if v.sealed {
+		s.Seal()
+	}
+	if f, ok := p.(finder); ok {
+		f.findConfidential(req, s)
+	} else {
+		findConfidential(nil, req, s)
+	}
+	return s
+}
+
+func (p *Plugin) findConfidential(req *policy.Request, s *confidential.Stain) {
+	findConfidential(&p.cfg.Confidential, req, s)
+}
+
+func (g *Group) findConfidential(req *policy.Request, s *confidential.Stain) {
+	for _, p := range g.members {
+		p.findConfidential(req, s)
+	}
+}
+
+// findConfidential notes the confidential values in the objects of a request.
+func findConfidential(rule *confidential.Rule, req *policy.Request, s *confidential.Stain) {
+	kind := &req.Kind
+	for _, object := range [][]byte{req.Object.Raw, req.OldObject.Raw, req.Raw} {
+		if len(object) != 0 && !s.Sealed() {
+			rule.Find(kind.Group, kind.Kind, object, s)
+		}
+	}
+}
+
+// cut returns at most n bytes of a text.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "")
+}

@@ -1,0 +1,363 @@
+package confidential_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/host/confidential"
+	"github.com/kubewasm/kubewasm/internal/hookwire"
+)
+
+const password = "aHVudGVyMg=="
+
+func TestValuesThatAreConfidentialAreMasked(t *testing.T) {
+	kept := `{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"data\":{\"p\":\"` + password + `\"}}`
+	with := func(kind, annotation string) string {
+		return `{"apiVersion":"v1","kind":"` + kind + `","metadata":{"name":"s","annotations":{"` + annotation + `":"` + kept + `"}},"type":"Opaque","data":{"p":"QUFBQQ=="}}`
+	}
+	env := `{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"` + password + `"}]}]}}`
+	quoted, err := json.Marshal(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &confidential.Rule{Kinds: []string{"Vault", "Key.example.com"}, Fields: []string{"pin"}}
+	for _, test := range []struct {
+		name, data string
+		rule       *confidential.Rule
+		sealed     bool
+	}{
+		{"an annotation of kapp on a Secret", with("Secret", "kapp.k14s.io/original"), nil, true},
+		{"an annotation of one's own on a Secret", with("Secret", "example.com/previous"), nil, true},
+		{"an annotation of a Secret in other words", strings.Replace(with("Secret", "a"), kept, password, 1), nil, true},
+		{"the annotation on a ConfigMap", with("ConfigMap", "example.com/previous"), nil, true},
+		{"a Secret in a list", `{"kind":"List","items":[` + with("Secret", "kapp.k14s.io/original") + `]}`, nil, true},
+		{"a list of Secrets without kinds", `{"kind":"SecretList","items":[{"metadata":{"annotations":{"a":"` + password + `"}}}]}`, nil, true},
+		{"an old object", `{"request":{"kind":{"group":"","version":"v1","kind":"Secret"},"oldObject":` + with("Secret", "a") + `}}`, nil, true},
+		{"an event of a watch", `{"type":"ADDED","object":{"kind":"Secret","data":{"p":"` + password + `"}}}`, nil, true},
+		{"a kind that is there twice", `{"kind":"Secret","kind":"Pod","data":{"p":"` + password + `"}}`, nil, true},
+		{"stringData without a kind", `{"stringData":{"p":"` + password + `"}}`, nil, true},
+		{"a patch of stringData", `[{"op":"add","path":"/stringData/p","value":"` + password + `"}]`, nil, true},
+		{"a manifest in YAML", `{"kind":"ConfigMap","data":{"m":"apiVersion: v1\nkind: Secret\nstringData:\n  p: ` + password + `\n"}}`, nil, true},
+		{"a TokenReview", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"` + password + `"}}`, nil, true},
+		{"a TokenRequest", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"` + password + `"}}`, nil, true},
+		{"a review of a TokenReview", `{"request":{"kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenReview"},"object":{"spec":{"token":"` + password + `"}}}}`, nil, true},
+		{"a bare string of JSON", `"{\"kind\":\"Secret\",\"data\":{\"p\":\"` + password + `\"}}"`, nil, true},
+		{"malformed JSON", `{"kind":"Secret","data":{"p":"` + password, nil, true},
+		{"the environment of a Pod", env, nil, false},
+		{"the environment of a custom resource", `{"kind":"App","spec":{"template":{"env":[{"name":"P","value":"` + password + `"}]}}}`, nil, false},
+		{"an environment in an annotation of kubectl", `{"kind":"Pod","metadata":{"annotations":{"a":` + string(quoted) + `}}}`, nil, false},
+		{"an environment in YAML", `{"kind":"ConfigMap","data":{"m":"kind: Pod\nspec:\n  containers:\n  - env:\n    - name: P\n      value: ` + password + `\n"}}`, nil, true},
+		{"a kind of the rule", `{"apiVersion":"a/v1","kind":"Vault","spec":{"p":["` + password + `"]}}`, own, true},
+		{"a kind of the rule with its group", `{"apiVersion":"example.com/v1","kind":"Key","spec":{"p":"` + password + `"}}`, own, true},
+		{"an annotation of a kind of the rule", `{"apiVersion":"a/v1","kind":"Vault","metadata":{"annotations":{"p":"` + password + `"}}}`, own, true},
+		{"a field of the rule", `{"kind":"App","spec":{"pin":{"is":"` + password + `"}}}`, own, true},
+		{"a field of the rule in a text", `{"kind":"ConfigMap","data":{"m":"kind: App\nspec:\n  pin: ` + password + `\n"}}`, own, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var found, masked confidential.Stain
+			test.rule.Find("", "", []byte(test.data), &found)
+			b := []byte(test.data)
+			if !test.rule.Mask(b, &masked) {
+				t.Error("nothing was found")
+			}
+			if strings.Contains(string(b), password) || len(b) != len(test.data) {
+				t.Errorf("it became %s", b)
+			}
+			if json.Valid([]byte(test.data)) && !json.Valid(b) {
+				t.Errorf("it is no JSON any more: %s", b)
+			}
+			if found.Sealed() != test.sealed || masked.Sealed() != test.sealed {
+				t.Errorf("sealed is %t, and %t when masked, want %t", found.Sealed(), masked.Sealed(), test.sealed)
+			}
+			if text := found.Text("it is " + password + "."); strings.Contains(text, password) {
+				t.Errorf("the text became %q", text)
+			}
+		})
+	}
+}
+
+func TestOtherValuesAreLeftAsTheyAre(t *testing.T) {
+	plain := &confidential.Rule{PlainEnvironment: true}
+	for data, rule := range map[string]*confidential.Rule{
+		`{"kind":"Pod","spec":{"volumes":[{"secret":{"secretName":"s"}}]}}`:                                            nil,
+		`{"kind":"ConfigMap","data":{"note":"the Secret is elsewhere"}}`:                                               nil,
+		`{"request":{"kind":{"kind":"Pod"},"object":{"kind":"Pod"}}}`:                                                  nil,
+		`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","valueFrom":{"fieldRef":{"fieldPath":"a"}}}]}]}}`:     nil,
+		`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"a value"}]}]}}`:                              plain,
+		`{"kind":"CustomResourceDefinition","spec":{"env":{"type":"array","items":{"properties":{"value":{}}}}}}`:      nil,
+		`{"apiVersion":"a/v1","kind":"Key","spec":{"p":"a value"}}`:                                                    {Kinds: []string{"Key.example.com"}},
+		`{"kind":"TokenReview","spec":{"audiences":["a"]},"status":{"authenticated":true,"user":{"username":"jane"}}}`: nil,
+	} {
+		var stain confidential.Stain
+		b := []byte(data)
+		if rule.Mask(b, &stain) || string(b) != data || !stain.Clean() {
+			t.Errorf("%s became %s, stain is clean: %t", data, b, stain.Clean())
+		}
+	}
+}
+
+// podSpec has a password in each place of an environment.
+func podSpec() corev1.PodSpec {
+	env := []corev1.EnvVar{{Name: "P", Value: password}, {Name: "Q", ValueFrom: &corev1.EnvVarSource{}}}
+	return corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "c", Env: env}}, InitContainers: []corev1.Container{{Name: "i", Env: env}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Env: env}}},
+	}
+}
+
+// The numbers of fields are those of k8s.io/api.
+func TestMessagesAreMasked(t *testing.T) {
+	template := corev1.PodTemplateSpec{Spec: podSpec()}
+	applied := `{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"` + password + `"}]}]}}`
+	meta := metav1.ObjectMeta{Name: "n", Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": applied}}
+	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": password}}, Data: map[string][]byte{"p": []byte(password)}, StringData: map[string]string{"q": password}}
+	for _, object := range []interface{ Marshal() ([]byte, error) }{
+		&secret,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: password}},
+		&authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: password}},
+		&corev1.Pod{ObjectMeta: meta, Spec: podSpec()},
+		&corev1.PodTemplate{ObjectMeta: meta, Template: template},
+		&corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Template: &template}},
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: template}},
+		&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Template: template}},
+		&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Template: template}},
+		&appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: template}},
+		&batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Template: template}},
+		&batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{ObjectMeta: meta, Spec: batchv1.JobSpec{Template: template}}}},
+		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"m": "kind: Secret\nstringData:\n  p: " + password}},
+		&corev1.Service{ObjectMeta: meta},
+	} {
+		kind := reflect.TypeOf(object).Elem().Name()
+		t.Run(kind, func(t *testing.T) {
+			message, err := object.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rule *confidential.Rule
+			shape := rule.ShapeOf("", kind)
+			list := append([]byte{1<<3 | 2}, append(varint(len(message)), message...)...)
+			for name, data := range map[string][]byte{"alone": bytes.Clone(message), "in a list": list} {
+				var stain confidential.Stain
+				length := len(data)
+				if !rule.MaskMessage(shape, 0, name == "in a list", data, &stain) || bytes.Contains(data, []byte(password)) || len(data) != length {
+					t.Errorf("%s: it became %q", name, data)
+				}
+				if text := stain.Text("it is " + password); strings.Contains(text, password) {
+					t.Errorf("%s: the text became %q", name, text)
+				}
+			}
+			masked := reflect.New(reflect.TypeOf(object).Elem()).Interface().(interface{ Unmarshal([]byte) error })
+			var stain confidential.Stain
+			rule.MaskMessage(shape, 0, false, message, &stain)
+			if err := masked.Unmarshal(message); err != nil {
+				t.Errorf("it is malformed: %v", err)
+			}
+			whole, err := object.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			own := &confidential.Rule{Kinds: []string{kind}}
+			if own.MaskMessage(own.ShapeOf("", kind), 0, false, whole, &stain); bytes.Contains(whole, []byte(password)) || !stain.Sealed() {
+				t.Error("an object of a kind of the rule is not sealed")
+			}
+		})
+	}
+}
+
+func varint(n int) (b []byte) {
+	for ; n > 127; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}
+
+// A guest may read a part of a Pod alone.
+func TestPartsOfAMessageAreMasked(t *testing.T) {
+	spec := podSpec()
+	data, err := spec.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rule *confidential.Rule
+	var stain confidential.Stain
+	if !rule.MaskMessage(confidential.Pod, 2, false, data, &stain) || bytes.Contains(data, []byte(password)) {
+		t.Errorf("it became %q", data)
+	}
+}
+
+func TestMalformedMessagesAreSealed(t *testing.T) {
+	secret := corev1.Secret{Data: map[string][]byte{"p": []byte(password)}}
+	// A message whose first byte is a line feed and whose second one is a brace is no JSON.
+	secret.Name = strings.Repeat("n", 119)
+	message, err := secret.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= len(message); n++ {
+		var rule *confidential.Rule
+		var stain confidential.Stain
+		data := bytes.Clone(message[:n])
+		rule.MaskMessage(confidential.SecretObject, 0, false, data, &stain)
+		if bytes.Contains(data, []byte(password[:8])) {
+			t.Fatalf("%d bytes became %q", n, data)
+		}
+	}
+}
+
+func TestRequestsOfHooksAreMasked(t *testing.T) {
+	request := hookwire.AppendRequest(nil, &hookmsg.Request{
+		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
+		PodLabels:      map[string]string{"pin": "a1b2c3d4", "app": "web-frontend"},
+		PodAnnotations: map[string]string{"a": `{"kind":"Secret","data":{"p":"` + password + `"}}`},
+		ContainerEnvs:  []hookmsg.Env{{Name: "DSN", Value: "postgres://u:" + password + "@db"}},
+	})
+	for _, test := range []struct {
+		name   string
+		rule   *confidential.Rule
+		gone   []string
+		stays  []string
+		sealed bool
+	}{
+		{"by default", nil, []string{password}, []string{"web-frontend", "a1b2c3d4", "DSN"}, true},
+		{"with a field of the request", &confidential.Rule{Fields: []string{"pod_labels"}}, []string{password, "web-frontend", "a1b2c3d4"}, []string{"DSN"}, true},
+		{"with a key", &confidential.Rule{Fields: []string{"pin"}}, []string{password, "a1b2c3d4"}, []string{"web-frontend"}, true},
+		{"with the environment", &confidential.Rule{Fields: []string{"container_envs"}}, []string{password}, []string{"web-frontend"}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var stain confidential.Stain
+			data := bytes.Clone(request)
+			test.rule.MaskMessage(confidential.HookRequest, 0, false, data, &stain)
+			for _, text := range test.gone {
+				if bytes.Contains(data, []byte(text)) {
+					t.Errorf("%s is in %q", text, data)
+				}
+			}
+			for _, text := range test.stays {
+				if !bytes.Contains(data, []byte(text)) {
+					t.Errorf("%s is not in %q", text, data)
+				}
+			}
+			if stain.Sealed() != test.sealed {
+				t.Errorf("sealed is %t", stain.Sealed())
+			}
+		})
+	}
+}
+
+// Of a value that is not sealed, no eight bytes are found in a text, wherever they stand.
+func TestATextRepeatsNoPartOfAValue(t *testing.T) {
+	const value = "postgres://shop:correct horse battery@db/orders"
+	var stain confidential.Stain
+	stain.Add(value)
+	stain.Add("short")
+	for i := range len(value) {
+		for n := 8; i+n <= len(value); n++ {
+			text := stain.Text(fmt.Sprintf("the value <%s> is bad (short)", value[i:i+n]))
+			for j := 0; j+8 <= len(value); j++ {
+				if strings.Contains(text, value[j:j+8]) {
+					t.Fatalf("%q has %q", text, value[j:j+8])
+				}
+			}
+			if !strings.HasPrefix(text, "the value <") || !strings.HasSuffix(text, "> is bad (xxxxx)") {
+				t.Fatalf("the text became %q", text)
+			}
+		}
+	}
+	if text := stain.Text("the image is not allowed"); text != "the image is not allowed" {
+		t.Errorf("a text became %q", text)
+	}
+}
+
+// Too much to remember seals, and takes no more memory.
+func TestAStainIsBounded(t *testing.T) {
+	for name, size := range map[string]int{"long values": 1 << 10, "short values": 6} {
+		var stain confidential.Stain
+		n := 0
+		for ; !stain.Sealed() && n < 1<<20; n++ {
+			stain.Add(fmt.Sprintf("%0*d", size, n))
+		}
+		if !stain.Sealed() {
+			t.Errorf("%s: %d are not too many", name, n)
+		}
+		if got := stain.Text("a text"); got != confidential.Withheld {
+			t.Errorf("%s: the text is %q", name, got)
+		}
+	}
+}
+
+func TestRuleReportsEveryMistake(t *testing.T) {
+	rule := confidential.Rule{Kinds: []string{"", "a/B", ".x", "Key.example.com"}, Fields: []string{"", "pin"}}
+	if errs := rule.Check(); len(errs) != 4 {
+		t.Errorf("%d mistakes are reported: %v", len(errs), errs)
+	}
+}
+
+func TestResourcesThatAreSealed(t *testing.T) {
+	rule := &confidential.Rule{Kinds: []string{"Key.example.com", "NetworkPolicy", "Certificate"}}
+	for resource, want := range map[string]bool{
+		"v1/secrets": true, "v1/configmaps": false, "example.com/v1/keys": true, "other.com/v1/keys": false, "networking.k8s.io/v1/networkpolicies": true,
+		"cert-manager.io/v1/certificates": true, "cert-manager.io/v1/certificaterequests": false,
+	} {
+		if got := rule.SealsResource(resource); got != want {
+			t.Errorf("%s is sealed: %t, want %t", resource, got, want)
+		}
+	}
+}
+
+// FuzzRule: JSON keeps its length and stays JSON, a planted value is gone, and no bytes make the
+// rule panic.
+func FuzzRule(f *testing.F) {
+	f.Add([]byte(`{"kind":"Secret","data":{"p":"@"}}`), "a planted value", uint8(0))
+	f.Add([]byte(`[{"data":{"a":1},"type":"x"}]`), "12345678", uint8(1))
+	f.Add([]byte(`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"@"}]}]}}`), "hunter2hunter2", uint8(2))
+	f.Add([]byte("\x0a{\x12\x07\x0a\x01a\x12\x02bc"), "a planted value", uint8(3))
+	f.Fuzz(func(t *testing.T, data []byte, planted string, shape uint8) {
+		rule := &confidential.Rule{Kinds: []string{"Vault"}, Fields: []string{"pin"}}
+		valid := json.Valid(data)
+		b := bytes.Clone(data)
+		var stain, found confidential.Stain
+		rule.Mask(b, &stain)
+		rule.Find("", "", data, &found)
+		if len(b) != len(data) || valid && !json.Valid(b) {
+			t.Errorf("%q became %q", data, b)
+		}
+		if stain.Sealed() != found.Sealed() || stain.Clean() != found.Clean() {
+			t.Errorf("%q: masked, it is sealed %t and clean %t; found, %t and %t", data, stain.Sealed(), stain.Clean(), found.Sealed(), found.Clean())
+		}
+		b = bytes.Clone(data)
+		rule.MaskMessage(confidential.Shape(shape), uint32(shape)>>5, shape&16 != 0, b, &stain)
+		if len(b) != len(data) {
+			t.Errorf("%q became %q", data, b)
+		}
+		planted = base64.StdEncoding.EncodeToString([]byte(planted))
+		if len(planted) < 8 || strings.Trim(planted, "x=") == "" {
+			return
+		}
+		for _, document := range []string{
+			fmt.Sprintf(`{"a":[{"kind":"Secret","%s":{"k":%q}}]}`, []string{"data", "stringData"}[shape%2], planted),
+			fmt.Sprintf(`{"kind":"Pod","spec":{"containers":[{"env":[{"value":%q,"name":"a"}]}]}}`, planted),
+			fmt.Sprintf(`{"kind":"Vault","status":[%q]}`, planted), fmt.Sprintf(`[{"x":{"pin":%q}}]`, planted),
+		} {
+			b := []byte(document)
+			var stain confidential.Stain
+			if rule.Mask(b, &stain); bytes.Contains(b, []byte(planted)) {
+				t.Errorf("%s became %s", document, b)
+			}
+			if text := stain.Text("it is " + planted); strings.Contains(text, planted) {
+				t.Errorf("%s: the text is %q", document, text)
+			}
+		}
+	})
+}

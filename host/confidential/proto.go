@@ -1,0 +1,329 @@
+package confidential
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubewasm/kubewasm/internal/json"
+)
+
+// Shape says what a message in protobuf is, which does not say so itself. Numbers of shapes are
+// in recordings.
+type Shape uint64
+
+// The shapes.
+const (
+	// Whole is a message that is sealed as a whole.
+	Whole Shape = iota
+	// Unnamed is a message that is sealed as a whole since the fields of a Rule have no names in it.
+	Unnamed
+	// Other is a message in which only texts are looked at, such as an object without
+	// environment variables.
+	Other
+	// SecretObject is core/v1 Secret, TokenReview and TokenRequest those of authentication/v1.
+	SecretObject
+	TokenReview
+	TokenRequest
+	// Pod is core/v1 Pod, and PodTemplate and ReplicationController of core/v1.
+	Pod
+	PodTemplate
+	ReplicationController
+	// Deployment is Deployment, ReplicaSet or StatefulSet of apps/v1.
+	Deployment
+	// DaemonSet is that of apps/v1, Job and CronJob are those of batch/v1.
+	DaemonSet
+	Job
+	CronJob
+	// Text is a text alone, such as the value of an annotation.
+	Text
+	// HookRequest is kubewasm.hooks.v1.Request.
+	HookRequest
+)
+
+// Sealed reports whether all messages of the shape are.
+func (s Shape) Sealed() bool { return s <= Unnamed || s >= SecretObject && s <= TokenRequest }
+
+// ShapeOf returns the shape of the objects of a kind.
+func (r *Rule) ShapeOf(group, kind string) Shape {
+	switch {
+	case r.names(group, kind):
+		return Whole
+	case r != nil && len(r.Fields) != 0:
+		return Unnamed
+	}
+	if shape, ok := shapeOfKind[kind]; ok {
+		return shape
+	}
+	return Other
+}
+
+// ShapeOfResource returns the shape of the objects of a resource, which is named as in a URL of the
+// API: "v1/secrets".
+func (r *Rule) ShapeOfResource(resource string) Shape {
+	plural := resource[strings.LastIndexByte(resource, '/')+1:]
+	for kind, shape := range shapeOfKind {
+		if strings.ToLower(kind)+"s" == plural && !r.names(AnyGroup, kind) && (r == nil || len(r.Fields) == 0 || isBuiltin(kind)) {
+			return shape
+		}
+	}
+	switch {
+	case r.SealsResource(resource):
+		return Whole
+	case r != nil && len(r.Fields) != 0:
+		return Unnamed
+	}
+	return Other
+}
+
+var shapeOfKind = map[string]Shape{
+	secretKind: SecretObject, tokenReviewKind: TokenReview, tokenRequestKind: TokenRequest,
+	"Pod": Pod, "PodTemplate": PodTemplate, "ReplicationController": ReplicationController,
+	"Deployment": Deployment, "ReplicaSet": Deployment, "StatefulSet": Deployment,
+	"DaemonSet": DaemonSet, "Job": Job, "CronJob": CronJob,
+}
+
+// class is what becomes of a field.
+type class uint8
+
+const (
+	// text is looked at for manifests.
+	text class = iota
+	sealed
+	// variable is the value of an environment variable.
+	variable
+)
+
+// message describes the fields of a message that matter, by their numbers.
+type message map[protowire.Number]field
+
+// field is a field: a message, or bytes of a class. name is that by which a Rule seals it, and
+// keyed is set if its values are entries of a map.
+type field struct {
+	message message
+	class   class
+	name    string
+	keyed   bool
+}
+
+// entry is an entry of a map whose values have a class.
+func entry(c class) message { return message{2: {class: c}} }
+
+var (
+	metadata = message{12: {message: entry(text)}}
+	// sealedMetadata has annotations in which others keep the object.
+	sealedMetadata = message{12: {message: entry(sealed)}}
+	container      = message{7: {message: message{2: {class: variable}}}}
+	podSpec        = message{2: {message: container}, 20: {message: container}, 34: {message: message{1: {message: container}}}}
+	template       = message{1: {message: metadata}, 2: {message: podSpec}}
+	jobSpec        = message{6: {message: template}}
+)
+
+// objectWith returns the description of an object whose field n is a message.
+func objectWith(n protowire.Number, spec message) message {
+	return message{1: {message: metadata}, n: {message: spec}}
+}
+
+var shapes = map[Shape]message{
+	Other:                 {1: {message: metadata}},
+	SecretObject:          {1: {message: sealedMetadata}, 2: {message: entry(sealed)}, 4: {message: entry(sealed)}},
+	TokenReview:           objectWith(2, message{1: {class: sealed}}),
+	TokenRequest:          objectWith(3, message{1: {class: sealed}}),
+	Pod:                   objectWith(2, podSpec),
+	PodTemplate:           objectWith(2, template),
+	ReplicationController: objectWith(2, message{3: {message: template}}),
+	Deployment:            objectWith(2, message{3: {message: template}}),
+	DaemonSet:             objectWith(2, message{2: {message: template}}),
+	Job:                   objectWith(2, jobSpec),
+	CronJob:               objectWith(2, message{5: {message: message{1: {message: metadata}, 2: {message: jobSpec}}}}),
+	Text:                  {},
+	HookRequest: {
+		5: {message: entry(text), name: "pod_labels", keyed: true}, 6: {message: entry(text), name: "pod_annotations", keyed: true},
+		7: {message: entry(text), name: "container_annotations", keyed: true}, 11: {message: entry(variable), name: "container_envs", keyed: true},
+	},
+}
+
+// MaskMessage masks confidential values in a message of a shape, or in JSON of such an object, and
+// notes them in s. part is the number of the field whose message data are, 0 for all. A list has
+// the messages in its field 1. What is malformed is sealed. It reports whether it has found any.
+func (r *Rule) MaskMessage(shape Shape, part uint32, list bool, data []byte, s *Stain) bool {
+	m := messages{rule: r, stain: s}
+	if list {
+		if !fields(data, func(n protowire.Number, value []byte) {
+			if n == 1 {
+				m.object(shape, part, value)
+			}
+		}) {
+			m.seal(data)
+		}
+		return m.found
+	}
+	m.object(shape, part, data)
+	return m.found
+}
+
+// messages looks through messages.
+type messages struct {
+	rule  *Rule
+	stain *Stain
+	found bool
+}
+
+func (m *messages) seal(value []byte) {
+	if len(value) != 0 {
+		m.found = true
+		m.stain.Seal()
+		Mask(value)
+	}
+}
+
+// object looks through an object.
+func (m *messages) object(shape Shape, part uint32, data []byte) {
+	description, known := shapes[shape]
+	if json.Valid(data) { // Custom resources have no other form, and some hosts give all in it.
+		if shape == Whole {
+			m.seal(data)
+			return
+		}
+		w := walker{rule: m.rule, stain: m.stain, mask: true}
+		w.value(data, object{kind: kindOfShape(shape)}, 0)
+		m.found = m.found || w.found
+		return
+	}
+	of, described := description[protowire.Number(part)]
+	switch {
+	case !known:
+		m.seal(data)
+	case shape == Text:
+		m.texts(data, 0)
+	case part == 0:
+		m.message(description, data)
+	case described:
+		m.field(of, data)
+	default:
+		m.texts(data, 0)
+	}
+}
+
+func kindOfShape(shape Shape) string {
+	switch shape {
+	case SecretObject:
+		return secretKind
+	case TokenReview:
+		return tokenReviewKind
+	case TokenRequest:
+		return tokenRequestKind
+	}
+	return ""
+}
+
+// message looks through the fields of a message.
+func (m *messages) message(description message, data []byte) {
+	ok := fields(data, func(n protowire.Number, value []byte) {
+		if of, ok := description[n]; ok {
+			m.field(of, value)
+		} else {
+			m.texts(value, 0)
+		}
+	})
+	if !ok {
+		m.seal(data)
+	}
+}
+
+func (m *messages) field(of field, value []byte) {
+	switch {
+	case of.name != "" && m.rule.field(of.name):
+		m.entryOf(value, true)
+	case of.keyed:
+		m.entryOf(value, false)
+		m.message(of.message, value)
+	case of.message != nil:
+		m.message(of.message, value)
+	case of.class == sealed:
+		m.seal(value)
+	case of.class == variable:
+		if len(value) != 0 && m.rule.Environment() {
+			m.found = true
+			m.stain.Add(string(value))
+			Mask(value)
+		}
+	default:
+		m.texts(value, 0)
+	}
+}
+
+// entryOf seals the value of an entry of a map, if always is set or its key is a field of the
+// rule.
+func (m *messages) entryOf(entry []byte, always bool) {
+	key := ""
+	fields(entry, func(n protowire.Number, value []byte) {
+		switch {
+		case n == 1:
+			key = string(value)
+		case n == 2 && (always || m.rule.field(key)):
+			m.seal(value)
+		}
+	})
+}
+
+// maxNested is how deep messages are looked through for texts.
+const maxNested = 32
+
+// texts masks the texts in a value that are manifests.
+func (m *messages) texts(value []byte, depth int) {
+	if !m.rule.mayHave(value) {
+		return
+	}
+	if utf8.Valid(value) && !bytes.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' && c != '\r' }) {
+		if m.rule.manifest(string(value), m.stain, 0) {
+			m.found = true
+			Mask(value)
+			return
+		}
+	}
+	if depth >= maxNested {
+		m.seal(value)
+		return
+	}
+	fields(value, func(_ protowire.Number, value []byte) { m.texts(value, depth+1) })
+}
+
+// texts masks the texts of data, which are no JSON.
+func (r *Rule) texts(data []byte, s *Stain, mask bool) bool {
+	if !mask {
+		data = bytes.Clone(data)
+	}
+	m := messages{rule: r, stain: s}
+	m.texts(data, 0)
+	return m.found
+}
+
+// fields calls f with the fields of a message that are bytes, and reports whether the message
+// is well-formed.
+func fields(data []byte, f func(n protowire.Number, value []byte)) bool {
+	for len(data) > 0 {
+		n, kind, size := protowire.ConsumeTag(data)
+		if size < 0 {
+			return false
+		}
+		data = data[size:]
+		if kind == protowire.BytesType {
+			value, size := protowire.ConsumeBytes(data)
+			if size < 0 {
+				return false
+			}
+			f(n, slices.Clip(value))
+			data = data[size:]
+			continue
+		}
+		if size = protowire.ConsumeFieldValue(n, kind, data); size < 0 {
+			return false
+		}
+		data = data[size:]
+	}
+	return true
+}
