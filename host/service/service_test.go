@@ -222,7 +222,7 @@ func TestGuestsThatDoNotFit(t *testing.T) {
 		{"no schema", func(cfg *service.Config) { cfg.Source = host.Bytes(module(t, nil)) }, asked{}, []string{
 			"the module does not fit the service kubewasm.test.v1.Test of this host: it has no custom section kubewasm_schema, which kubewasm build adds",
 		}},
-		{"a schema that is none", func(cfg *service.Config) { cfg.Source = host.Bytes(module(t, []byte{0xff})) }, asked{}, []string{"does not fit", "schema: proto:"}},
+		{"a schema that is none", func(cfg *service.Config) { cfg.Source = host.Bytes(module(t, []byte{0xff})) }, asked{}, []string{"does not fit", "schema: unexpected EOF"}},
 		{"another service", func(cfg *service.Config) {
 			cfg.Source = host.Bytes(module(t, []byte(strings.ReplaceAll(string(testservice.Schema()), "kubewasm.test.v1", "kubewasm.test.v2"))))
 		}, asked{}, []string{"does not fit the service kubewasm.test.v1.Test", "it has the extension points kubewasm.test.v2.Test, kubewasm.test.v2.Values"}},
