@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -226,7 +227,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		i.unwind()
 	}
 	if err != nil {
-		trap := newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
+		trap := newTrapError(i.plugin.cfg.Name, name, cut.Text(i.output.bytes, i.output.limit), err)
 		if !errors.Is(err, context.Canceled) { // The caller's fault, not the plugin's.
 			if b := i.plugin.breaker; b != nil {
 				b.failed()
@@ -251,7 +252,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		})
 	}
 	if len(i.output.bytes) != 0 {
-		i.log(slog.LevelInfo, text(i.output.bytes, len(i.output.bytes)))
+		i.log(slog.LevelInfo, cut.Text(i.output.bytes, i.output.limit))
 		i.output.bytes = i.output.bytes[:0]
 	}
 	i.ctx.parent, i.calling = context.Background(), ""

@@ -43,6 +43,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Metrics counts verdicts and requests. It is safe for use by several goroutines.
@@ -113,16 +114,17 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 	case d.Converting:
 		webhook = "convert"
 	}
-	m.verdicts.WithLabelValues(d.Policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
-	m.verdictTime.WithLabelValues(d.Policy, webhook).Observe(d.Duration.Seconds())
+	policy := cut.Valid(d.Policy)
+	m.verdicts.WithLabelValues(policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
+	m.verdictTime.WithLabelValues(policy, webhook).Observe(d.Duration.Seconds())
 	if d.Patched {
-		m.patches.WithLabelValues(d.Policy).Inc()
+		m.patches.WithLabelValues(policy).Inc()
 	}
 }
 
 // Forget drops the series of a policy that is gone.
 func (m *Metrics) Forget(policy string) {
-	labels := prometheus.Labels{"policy": policy}
+	labels := prometheus.Labels{"policy": cut.Valid(policy)}
 	m.verdicts.DeletePartialMatch(labels)
 	m.patches.DeletePartialMatch(labels)
 	m.verdictTime.DeletePartialMatch(labels)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -171,7 +172,7 @@ func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *
 		attrs = append(attrs, "message", r.Result.Message, "code", r.Result.Code)
 	}
 	if r.Patch != nil {
-		attrs = append(attrs, "patch", string(r.Patch[:min(len(r.Patch), loggedPatchBytes)]))
+		attrs = append(attrs, "patch", cut.Text(r.Patch, loggedPatchBytes))
 	}
 	s.log(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
 }

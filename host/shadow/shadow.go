@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Candidate is a plugin that is asked in the background.
@@ -465,7 +466,7 @@ func (s *Shadow) take(o Outcome) {
 		}
 		g.Calls++
 		if len(g.Examples) < s.cfg.Examples {
-			o.Detail = strings.ToValidUTF8(o.Detail[:min(len(o.Detail), maxExample)], "\uFFFD")
+			o.Detail = cut.Text(o.Detail, maxExample)
 			g.Examples = append(g.Examples, o.Detail)
 			logged = true
 		}
