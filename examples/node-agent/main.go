@@ -18,6 +18,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func main() {
@@ -27,7 +29,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "node-agent:", err)
+		fmt.Fprintln(os.Stderr, "node-agent:", foreign.Lines(err.Error()))
 		os.Exit(1)
 	}
 }
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	cfg.DryRun = cfg.DryRun || *dryRun
-	a, err := newAgent(ctx, cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	a, err := newAgent(ctx, cfg, slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil)))
 	if err != nil {
 		return err
 	}
