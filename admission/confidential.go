@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"strings"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host/confidential"
@@ -44,12 +43,4 @@ func findConfidential(rule *confidential.Rule, req *policy.Request, s *confident
 			rule.Find(kind.Group, kind.Kind, object, s)
 		}
 	}
-}
-
-// cut returns at most n bytes of a text.
-func cut(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "")
 }

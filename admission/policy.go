@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Policy is what an [Engine] asks: a [Plugin] or a [Group].
@@ -266,7 +267,7 @@ func logMonitored(ctx context.Context, p Policy, req *policy.Request, v *verdict
 		if err != nil {
 			l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", stain.Text(err.Error()))...)
 		} else if patch != nil {
-			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", cut(stain.Text(string(patch)), loggedPatchBytes))...)
+			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", cut.Text(stain.Text(string(patch)), loggedPatchBytes))...)
 		}
 	}
 }

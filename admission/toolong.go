@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // subject is what a review is about, as far as its beginning tells.
@@ -77,7 +79,7 @@ func subjectOf(beginning []byte) subject {
 			levels = append(levels, level{path: path, object: token == '{'})
 		case string:
 			if to := wanted[path]; to != nil {
-				*to = oneLine(token[:min(len(token), maxSubjectText)])
+				*to = oneLine(cut.Text(token, maxSubjectText))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // What the API server does with warnings, by
@@ -36,7 +38,7 @@ const reservedRunes = 64
 func (w *warnings) add(text string) {
 	text = oneLine(text)
 	if utf8.RuneCountInString(text) > warningRunes {
-		text = string([]rune(text)[:warningRunes-1]) + "…"
+		text = cut.Runes(text, warningRunes-1) + "…"
 	}
 	if text == "" || w.seen[text] {
 		return

@@ -2,7 +2,8 @@ package hooks
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // DecisionError is an invalid decision of a guest: malformed, with
@@ -19,7 +20,7 @@ const maxErrorText = 4 << 10
 func (e *DecisionError) Error() string {
 	text := e.Err.Error()
 	if more := len(text) - maxErrorText; more > 0 {
-		text = fmt.Sprintf("%s… (%d bytes more)", strings.ToValidUTF8(text[:maxErrorText], ""), more)
+		text = fmt.Sprintf("%s (%d bytes more)", cut.Marked(text, maxErrorText), more)
 	}
 	return fmt.Sprintf("plugin %q: decision: %s", e.Plugin, text)
 }

@@ -20,7 +20,7 @@ import (
 // The configuration is the same in YAML:
 //
 //	decisionGrants:
-//	  env: ["NVIDIA_*"]
+//	  env: [NVIDIA_VISIBLE_DEVICES]
 //	  annotations: ["example.com/*"]
 //	  cdi: ["nvidia.com/gpu=*"]
 //	  mounts: [{source: "/var/lib/models/**", destination: "/models/**"}]
@@ -29,17 +29,18 @@ import (
 //
 // # Notes
 //
-//   - The pattern of a name is one name, or a beginning and a "*": "NVIDIA_*". It
+//   - The pattern of a name is one name, or a beginning and a "*": "SHOP_*". It
 //     never begins with "*".
 //   - The pattern of a path is absolute and clean. "*" stands for any characters
 //     but "/", and "/**" at the end for everything below a directory, not for the
 //     directory itself. The first name in it has no "*".
 type Grants struct {
-	// Env are the environment variables that the plugin may set. A pattern with
-	// "*" grants none that a loader, a shell or an interpreter acts upon
-	// (LD_PRELOAD, BASH_ENV, PATH, JAVA_TOOL_OPTIONS): those are granted by their
-	// own name. What else a runtime reads from the environment, as the NVIDIA
-	// runtime reads NVIDIA_VISIBLE_DEVICES, a pattern does grant.
+	// Env are the environment variables that the plugin may set: better names than
+	// patterns. A pattern with "*" grants none that is known to decide what a process
+	// runs, trusts or talks to (LD_PRELOAD, NODE_OPTIONS, SSL_CERT_FILE, HTTPS_PROXY):
+	// those are granted by their own name. No such list is complete. A pattern grants
+	// code if it covers a name that something in the container reads as such, and it
+	// grants names that a runtime reads, such as NVIDIA_VISIBLE_DEVICES.
 	Env []string `json:"env,omitempty"`
 	// Annotations are those that the plugin may set of a container. In a pattern the
 	// "*" comes after the "/". Keys that runtimes act upon are granted by their own
@@ -129,7 +130,7 @@ func (g *Grants) validate() (errs []error) {
 		case beginning == "" || strings.ContainsAny(beginning, "*=") || strings.ContainsFunc(beginning, isControl):
 			fail("env %q is not a name, or a beginning of names and a *", pattern)
 		case wild && steersProcess(beginning):
-			fail("env %q stands for variables that a loader or an interpreter acts upon: name each", pattern)
+			fail("env %q stands for variables that decide what a process runs, trusts or talks to: name each", pattern)
 		}
 	}
 	for _, pattern := range g.Annotations {
@@ -242,27 +243,6 @@ func matchPath(pattern, p string) bool {
 	return ok && err == nil
 }
 
-// steersProcess reports whether a variable, by its name or what it begins with,
-// tells a loader, a shell or an interpreter what to run.
-func steersProcess(name string) bool {
-	for _, beginning := range [...]string{
-		// ld.so(8), and what glibc takes out of the environment of a setuid program.
-		"LD_", "GLIBC_", "GCONV_", "MALLOC_",
-		"BASH_", "PYTHON", "PERL", "RUBY", "LUA_", "GIT_", "DOTNET_", "CORECLR_", "COR_", "PHP",
-	} {
-		if strings.HasPrefix(name, beginning) {
-			return true
-		}
-	}
-	switch name {
-	case "GETCONF_DIR", "HOSTALIASES", "LOCALDOMAIN", "LOCPATH", "NIS_PATH", "NLSPATH", "RESOLV_HOST_CONF", "RES_OPTIONS", "TMPDIR", "TZDIR",
-		"PATH", "HOME", "SHELL", "ENV", "IFS", "PS4", "SHELLOPTS", "BASHOPTS", "PROMPT_COMMAND", "EDITOR", "PAGER",
-		"CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "NODE_OPTIONS", "NODE_PATH", "OPENSSL_CONF", "SSL_CERT_FILE", "SSL_CERT_DIR":
-		return true
-	}
-	return false
-}
-
 // steersRuntime reports whether an annotation, by its key or what it begins with,
 // is one that a container runtime, a plugin of it or the kubelet may act upon:
 // seccomp and AppArmor profiles, runtime handlers, properties of systemd units.
@@ -309,7 +289,7 @@ func (g *Grants) env(name string) (reason string) {
 		return "env does not name it"
 	}
 	if steersProcess(name) {
-		return "a loader or an interpreter acts upon it, so env has to name it itself"
+		return "it decides what a process runs, trusts or talks to, so env has to name it itself"
 	}
 	return ""
 }

@@ -89,9 +89,9 @@ func TestDecideRefusesWhatIsNotGranted(t *testing.T) {
 		{name: "a CDI device", none: "annotation cdi.k8s.io/x nvidia.com/gpu=all", want: `decisionGrants {"cdi":["nvidia.com/gpu=all"]} would allow it`},
 		{name: "all that is refused is said", none: "env A 1\nenv B 2\nmount /a /b", want: "container_envs[A] = \"1\" is not granted: env does not name it; decisionGrants {\"env\":[\"A\"]} would allow it\ncontainer_envs[B]"},
 
-		{name: "a variable of the loader within a pattern", some: "env LD_PRELOAD /models/x.so", want: "a loader or an interpreter acts upon it, so env has to name it itself"},
-		{name: "the search path within a pattern", some: "env PATH /models", want: "a loader or an interpreter acts upon it"},
-		{name: "the interpreter's start within a pattern", some: "env PYTHONSTARTUP /models/x", want: "a loader or an interpreter acts upon it"},
+		{name: "a variable of the loader within a pattern", some: "env LD_PRELOAD /models/x.so", want: "it decides what a process runs, trusts or talks to, so env has to name it itself"},
+		{name: "the search path within a pattern", some: "env PATH /models", want: "it decides what a process runs, trusts or talks to"},
+		{name: "the interpreter's start within a pattern", some: "env PYTHONSTARTUP /models/x", want: "it decides what a process runs, trusts or talks to"},
 		{name: "the beginning of a pattern alone", some: "env NVIDIA 1", want: "env does not name it"},
 		{name: "a name that goes on", some: "env GOGCX 1", want: "env does not name it"},
 		{name: "a name in other letters", some: "env nvidia_x 1", want: "env does not name it"},
@@ -254,7 +254,7 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 		{name: "no variable", grants: hooks.Grants{Env: []string{""}}, want: `env "" is not a name`},
 		{name: "a variable with its value", grants: hooks.Grants{Env: []string{"A=1"}}, want: `env "A=1" is not a name`},
 		{name: "two stars", grants: hooks.Grants{Env: []string{"A*B*"}}, want: `env "A*B*" is not a name`},
-		{name: "the loader's variables", grants: hooks.Grants{Env: []string{"LD_*"}}, want: `env "LD_*" stands for variables that a loader or an interpreter acts upon: name each`},
+		{name: "the loader's variables", grants: hooks.Grants{Env: []string{"LD_*"}}, want: `env "LD_*" stands for variables that decide what a process runs, trusts or talks to: name each`},
 		{name: "any annotation", grants: hooks.Grants{Annotations: []string{"*"}}, want: `annotation "*" is not a key, or a domain with a / and a *`},
 		{name: "half a domain", grants: hooks.Grants{Annotations: []string{"example*"}}, want: `annotation "example*" is not a key`},
 		{name: "the annotations of CRI-O", grants: hooks.Grants{Annotations: []string{"x.crio.io/*"}}, want: `annotation "x.crio.io/*" stands for keys that a runtime acts upon: name each`},
@@ -278,7 +278,7 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 		{name: "a device elsewhere", grants: hooks.Grants{Devices: []string{"/tmp/sda"}}, want: `device "/tmp/sda" is not a path below /dev`},
 
 		{name: "it owns a variable", owns: []string{"container_envs[A]"}, want: `plugin "p": owns: container_envs[A] is not granted: env does not name it; decisionGrants {"env":["A"]} would allow it`},
-		{name: "it owns a variable of the loader", grants: modest(), owns: []string{"container_envs[LD_PRELOAD]"}, want: `owns: container_envs[LD_PRELOAD] is not granted: a loader`},
+		{name: "it owns a variable of the loader", grants: modest(), owns: []string{"container_envs[LD_PRELOAD]"}, want: `owns: container_envs[LD_PRELOAD] is not granted: it decides`},
 		{name: "it owns all variables", owns: []string{"container_envs"}, want: `owns: container_envs is not granted: the plugin may set none of it`},
 		{name: "it owns all mounts", owns: []string{"container_mounts"}, want: `owns: container_mounts is not granted`},
 		{name: "it owns a mount", grants: modest(), owns: []string{"container_mounts[/etc]"}, want: `owns: container_mounts[/etc] is not granted: mounts does not name the destination`},
@@ -317,7 +317,7 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 		fields []string
 		want   string
 	}{
-		{[]string{"container_envs[LD_PRELOAD]"}, "the module declares what it decides: container_envs[LD_PRELOAD] is not granted: a loader"},
+		{[]string{"container_envs[LD_PRELOAD]"}, "the module declares what it decides: container_envs[LD_PRELOAD] is not granted: it decides"},
 		{[]string{"container_mounts[/etc]"}, "the module declares what it decides: container_mounts[/etc] is not granted: mounts does not name the destination"},
 		{[]string{"env"}, `the module declares what it decides: "env" is no field of a decision`},
 		{[]string{"memory_limit_bytes", "container_annotations"}, ""},

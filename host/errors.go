@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/demangle"
 )
 
@@ -144,7 +145,7 @@ func (e *TrapError) Frames(n int) string {
 		}
 		end += next + 1
 	}
-	return text([]byte(e.Stack[:max(0, end-1)]), frameBytes*n)
+	return cut.Text(e.Stack[:max(0, end-1)], frameBytes*n)
 }
 
 // ABIError is the error of a guest that broke a rule of the ABI in a call to
@@ -192,7 +193,7 @@ func shorten(err error) error {
 	if len(s) <= maxErrorBytes {
 		return err
 	}
-	return errors.New(text([]byte(s), maxErrorBytes) + " ...")
+	return errors.New(cut.Marked(s, maxErrorBytes))
 }
 
 // maxStackBytes is how much of a stack trace is kept: some hundred functions.
@@ -207,9 +208,7 @@ const maxReadableFrames = 128
 func newTrapError(plugin, function, output string, err error) *TrapError {
 	reason, stack, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	reason = strings.TrimSuffix(reason, " (recovered by wazero)")
-	if len(stack) > maxStackBytes {
-		stack = stack[:maxStackBytes] // A guest chooses the names of its functions.
-	}
+	stack = cut.Text(stack, maxStackBytes) // A guest chooses the names of its functions.
 	lines := strings.Split(strings.TrimRight(stack, "\n"), "\n")
 	for i, line := range lines {
 		lines[i] = strings.TrimPrefix(line, "\t")

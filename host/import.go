@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Import is a function that a guest may import.
@@ -69,7 +68,7 @@ var commonImports = []Import{
 	}),
 	FromGuest(abi.KindCommon.Module(), "status_reason", func(inst *Instance, reason []byte) {
 		if inst.lastReason != string(reason) {
-			inst.lastReason = text(reason, inst.version.limits.OutputBytes)
+			inst.lastReason = cut.Text(reason, inst.version.limits.OutputBytes)
 		}
 		inst.reason = inst.lastReason
 	}),
@@ -78,7 +77,7 @@ var commonImports = []Import{
 		Params: []abi.ValueType{abi.I32, abi.I32, abi.I32}, Memory: 0b110,
 		Func: func(inst *Instance, stack []uint64) {
 			msg := inst.Read(uint32(stack[1]), uint32(stack[2]))
-			inst.log(slog.Level(int32(uint32(stack[0]))), text(msg, inst.version.limits.OutputBytes))
+			inst.log(slog.Level(int32(uint32(stack[0]))), cut.Text(msg, inst.version.limits.OutputBytes))
 		},
 	},
 	// The views of an SDK import it in every kind of plugin. A caller that has
@@ -95,17 +94,6 @@ func noObjects(name string, params ...abi.ValueType) Import {
 			inst.Abort(fmt.Errorf("ref %#x names no object: this host has none", stack[0]))
 		},
 	}
-}
-
-// text makes a string of a guest's bytes: at most limit of them, and UTF-8.
-func text(b []byte, limit int) string {
-	if len(b) > limit {
-		b = b[:limit]
-	}
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
 // importTable is the set of functions that one plugin may import.

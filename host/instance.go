@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -238,7 +239,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	var trap *TrapError
 	if err != nil {
-		trap = newTrapError(i.plugin.cfg.Name, name, text(i.output.bytes, len(i.output.bytes)), err)
+		trap = newTrapError(i.plugin.cfg.Name, name, cut.Text(i.output.bytes, i.output.limit), err)
 		if !errors.Is(err, context.Canceled) { // The caller's fault, not the plugin's.
 			if b := i.plugin.breaker; b != nil {
 				b.failed()
@@ -267,7 +268,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 		})
 	}
 	if len(i.output.bytes) != 0 {
-		i.log(slog.LevelInfo, text(i.output.bytes, len(i.output.bytes)))
+		i.log(slog.LevelInfo, cut.Text(i.output.bytes, i.output.limit))
 		i.output.bytes = i.output.bytes[:0]
 	}
 	i.ctx.parent, i.calling = context.Background(), ""

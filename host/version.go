@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -294,7 +295,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	if err != nil {
 		// A start section that traps has a stack, one that exits an exit code;
 		// what cannot be linked has neither.
-		trap := newTrapError(v.plugin.cfg.Name, "start", text(inst.output.bytes, len(inst.output.bytes)), err)
+		trap := newTrapError(v.plugin.cfg.Name, "start", cut.Text(inst.output.bytes, inst.output.limit), err)
 		if trap.Stack != "" || errors.As(err, new(*sys.ExitError)) {
 			return nil, trap
 		}

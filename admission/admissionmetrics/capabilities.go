@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Capabilities reads what a provider has counted when it is asked for metrics. It is safe for
@@ -39,7 +40,7 @@ func (c *Capabilities) Describe(ch chan<- *prometheus.Desc) {
 func (c *Capabilities) Collect(ch chan<- prometheus.Metric) {
 	s := c.provider.Stats()
 	for _, n := range s.Calls {
-		ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(n.Count), n.Policy, n.Operation, n.Result)
+		ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(n.Count), cut.Valid(n.Policy), n.Operation, n.Result)
 	}
 	for result, n := range map[string]uint64{"hit": s.Hits, "miss": s.Misses, "shared": s.Shared} {
 		ch <- prometheus.MustNewConstMetric(lookupsDesc, prometheus.CounterValue, float64(n), result)

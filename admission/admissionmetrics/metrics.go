@@ -44,6 +44,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Metrics counts verdicts and requests. It is safe for use by several goroutines.
@@ -115,22 +116,23 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 	case d.Converting:
 		webhook = "convert"
 	}
-	m.verdicts.WithLabelValues(d.Policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
+	policy := cut.Valid(d.Policy)
+	m.verdicts.WithLabelValues(policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
 	if d.Late {
-		m.late.WithLabelValues(d.Policy, webhook, string(d.Verdict)).Inc()
+		m.late.WithLabelValues(policy, webhook, string(d.Verdict)).Inc()
 	}
 	if d.Verdict == admission.Dropped {
 		return
 	}
-	m.verdictTime.WithLabelValues(d.Policy, webhook).Observe(d.Duration.Seconds())
+	m.verdictTime.WithLabelValues(policy, webhook).Observe(d.Duration.Seconds())
 	if d.Patched {
-		m.patches.WithLabelValues(d.Policy).Inc()
+		m.patches.WithLabelValues(policy).Inc()
 	}
 }
 
 // Forget drops the series of a policy that is gone.
 func (m *Metrics) Forget(policy string) {
-	labels := prometheus.Labels{"policy": policy}
+	labels := prometheus.Labels{"policy": cut.Valid(policy)}
 	m.verdicts.DeletePartialMatch(labels)
 	m.late.DeletePartialMatch(labels)
 	m.patches.DeletePartialMatch(labels)

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -235,9 +235,5 @@ func (r *run) forget(all []*target) {
 // shorten cuts a message to what a report has of it.
 func shorten(message string) string {
 	const most = 1 << 10
-	message = strings.ToValidUTF8(message, "\uFFFD")
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + " …"
+	return cut.Marked(message, most)
 }

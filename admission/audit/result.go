@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -251,7 +252,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 		fmt.Fprintln(table, "NAMESPACE\tKIND\tNAME\tPOLICY\tRESULT\tMESSAGE")
 		for i := range r.Findings {
 			f := &r.Findings[i]
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(f.Namespace, "-"), f.Kind, cmp.Or(f.Name, "-"), f.Policy, f.Outcome, oneLine(f.Message))
+			foreign.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(f.Namespace, "-"), f.Kind, cmp.Or(f.Name, "-"), f.Policy, f.Outcome, f.Message)
 		}
 		fmt.Fprintln(table)
 	}
@@ -262,17 +263,7 @@ func (r *Result) WriteTable(w io.Writer) error {
 	fmt.Fprintln(table, "POLICY\tMODE\tPASS\tFAIL\tWARN\tERROR\tNOTE")
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.Mode, p.Passed, p.Denied, p.Patched, p.Failed, oneLine(cmp.Or(p.Error, p.Skipped)))
+		foreign.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.Mode, p.Passed, p.Denied, p.Patched, p.Failed, cmp.Or(p.Error, p.Skipped))
 	}
 	return table.Flush()
-}
-
-// oneLine folds a text, which may be a guest's, into a line without control characters.
-func oneLine(text string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
-			return ' '
-		}
-		return c
-	}, text)
 }

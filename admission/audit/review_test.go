@@ -72,7 +72,7 @@ func TestWriteTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `NAMESPACE  KIND  NAME  POLICY  RESULT  MESSAGE
-shop       Pod   web   p       fail    no team [2J
+shop       Pod   web   p       fail    no\nteam\u001b[2J
 
 POLICY  MODE     PASS  FAIL  WARN  ERROR  NOTE
 p       Protect  0     1     0     0      

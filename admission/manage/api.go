@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -79,7 +80,9 @@ const (
 //
 // A client that is not authorized gets 401 before its body is read. Requests and
 // answers are JSON, whose names are as they stand here; a refusal is
-// {"error": "…"}. What loads a plugin:
+// {"error": "…"}. A body has the Content-Type application/json, or the answer is 415. A
+// request that changes something for a page of another origin, by Sec-Fetch-Site or
+// Origin, gets 403. What loads a plugin:
 //
 //	{"metadata": {"name": "…", "version": "1.0.0", "sha256": "…", "limits": {"timeoutMs": 500}},
 //	 "wasm_binary": "AGFzbQ…", "operations": ["CREATE"], "enabled": true, "fail_open": false}
@@ -88,7 +91,8 @@ const (
 // module itself. A request whose own Content-Encoding is gzip gets 415.
 //
 // Instead of wasm_binary, oci may name an artifact in a registry, which is fetched and
-// verified once, and kept like a module that was sent.
+// verified once, and kept like a module that was sent. An image layout is refused: it is a
+// directory of the server.
 //
 // And, beyond what the Stellar operator's API has: guestConfig, match, mode, order,
 // allowedToMutate, gatekeeper, contextAwareResources, hostCapabilities, repositories, hostNames
@@ -99,9 +103,14 @@ func (m *Manager) API(auth Auth) http.Handler {
 	if bodies == nil {
 		bodies = admission.NewBodies(admission.BodyLimits{Bytes: 2 * maxLoadBytes, Timeout: bodyTimeout})
 	}
-	mux := http.NewServeMux()
+	mux, origins := http.NewServeMux(), http.NewCrossOriginProtection()
 	handle := func(pattern string, f func(r *http.Request, body []byte) (int, any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := origins.Check(r); err != nil {
+				httpserve.DropBody(w)
+				answer(w, http.StatusForbidden, map[string]string{"error": err.Error()})
+				return
+			}
 			if !auth.allows(r) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
 				httpserve.DropBody(w)
@@ -112,6 +121,12 @@ func (m *Manager) API(auth Auth) http.Handler {
 				w.Header().Set("Accept-Encoding", "identity")
 				httpserve.DropBody(w)
 				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content encoding is %q, want none: compress wasm_binary instead", encoding)})
+				return
+			}
+			if contentType := r.Header.Get("Content-Type"); r.ContentLength != 0 && !isJSON(contentType) {
+				w.Header().Set("Accept", "application/json")
+				httpserve.DropBody(w)
+				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content type is %.100q, want application/json", contentType)})
 				return
 			}
 			request, refused := bodies.Read(r.Context(), w, r, maxLoadBytes)
@@ -164,6 +179,22 @@ func (m *Manager) API(auth Auth) http.Handler {
 	})
 	m.handleShadows(handle, status)
 	return mux
+}
+
+// isJSON reports whether a Content-Type is that of JSON. A page of another origin cannot send
+// it unasked.
+func isJSON(contentType string) bool {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == "application/json"
+}
+
+// checkRegistry returns an error for a reference of a client that names no artifact in a
+// registry: an image layout is a directory of the server, and errors tell what it has.
+func checkRegistry(reference string) error {
+	if scheme, _, _ := strings.Cut(strings.TrimSpace(reference), ":"); strings.EqualFold(scheme, "oci-layout") {
+		return errors.New("oci names an image layout, want an artifact in a registry")
+	}
+	return nil
 }
 
 func answer(w http.ResponseWriter, code int, body any) {
@@ -265,6 +296,9 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 	if body.OCI != "" {
 		if len(module) != 0 {
 			return errors.New("oci and wasm_binary are both there, want one")
+		}
+		if err := checkRegistry(body.OCI); err != nil {
+			return err
 		}
 		spec.Source = &Source{OCI: body.OCI}
 		module, source, err := m.fetch(ctx, &spec)

@@ -33,7 +33,7 @@ func TestAPIBoundsBodies(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		if _, err := io.WriteString(conn, "POST /plugins HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer "+token+"\r\nContent-Length: 140000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "POST /plugins HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer "+token+"\r\nContent-Type: application/json\r\nContent-Length: 140000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		return conn, bufio.NewReader(conn)
@@ -117,6 +117,53 @@ func TestAPITakesCompressedModules(t *testing.T) {
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(string(text), "compress wasm_binary instead") {
 		t.Errorf("answer is %s %s", resp.Status, text)
+	}
+}
+
+// TestAPIRefusesOtherOrigins holds that no page in a browser changes policies with the
+// credentials of whoever looks at it.
+func TestAPIRefusesOtherOrigins(t *testing.T) {
+	f := start(t, nil)
+	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
+	defer server.Close()
+	if err := f.Load(t.Context(), manage.PluginSpec{PluginConfig: admission.PluginConfig{Config: host.Config{Name: "p"}}}, says("p")); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, method, path, body string
+		headers                  map[string]string
+		want                     int
+	}{
+		{"another site", "POST", "/plugins/p/disable", "", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"another host of the site", "DELETE", "/plugins/p", "", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+		{"an old browser", "POST", "/plugins/p/disable", "", map[string]string{"Origin": "https://evil.example.com"}, 403},
+		{"a page without an origin", "POST", "/plugins/p/disable", "", map[string]string{"Origin": "null"}, 403},
+		{"a form", "POST", "/plugins/p/rollback", "{}", map[string]string{"Content-Type": "text/plain"}, 415},
+		{"another form", "POST", "/plugins/p/rollback", "{}", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, 415},
+		{"a body without a type", "POST", "/plugins/p/rollback", "{}", nil, 415},
+		{"a type that is none", "POST", "/plugins/p/rollback", "{}", map[string]string{"Content-Type": "application/json; charset"}, 415},
+		{"JSON with its charset", "POST", "/plugins/p/rollback", "{}", map[string]string{"Content-Type": "application/json; charset=utf-8"}, 404},
+		{"the API's own origin", "POST", "/plugins/p/disable", "", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200},
+		{"a program", "POST", "/plugins/p/enable", "", nil, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), test.method, server.URL+test.path, strings.NewReader(test.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer secret")
+			for key, value := range test.headers {
+				r.Header.Set(key, value)
+			}
+			resp, err := server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if text, _ := io.ReadAll(resp.Body); resp.StatusCode != test.want {
+				t.Errorf("answer is %s %s, want %d", resp.Status, text, test.want)
+			}
+		})
 	}
 }
 

@@ -32,6 +32,17 @@ func artifacts(t *testing.T) (client *oci.Client, ref oci.Reference, publish fun
 	}
 }
 
+// inRegistry is a reference of an artifact in a registry, which opening serves from a layout:
+// clients of the API name no layouts.
+const inRegistry = "registry.example.com/policies:1"
+
+// opening returns the source of references by a client, and of inRegistry as of ref.
+func opening(client *oci.Client, ref oci.Reference) func(string) host.Source {
+	return func(reference string) host.Source {
+		return client.Source(strings.Replace(reference, "registry.example.com/policies", ref.Name(), 1))
+	}
+}
+
 const podRules = `match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}`
 
 func TestPoliciesFollowTags(t *testing.T) {
@@ -80,23 +91,35 @@ func TestMistakesOfReferences(t *testing.T) {
 func TestAPILoadsFromARegistry(t *testing.T) {
 	registry, ref, publish := artifacts(t)
 	publish(says("one"))
-	f := start(t, func(c *manage.Config) { c.OCI = registry.Source })
+	f := start(t, func(c *manage.Config) { c.OCI = opening(registry, ref) })
 	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
 	defer server.Close()
 	api := &client{t, server.URL, "secret", server.Client()}
-	api.want("POST", "/plugins", `{"metadata": {"name": "p"}, "oci": "`+ref.String()+`", "operations": ["CREATE"]}`, 201, map[string]any{"status": "created"})
+	api.want("POST", "/plugins", `{"metadata": {"name": "p"}, "oci": "`+inRegistry+`", "operations": ["CREATE"]}`, 201, map[string]any{"status": "created"})
 	if got := f.ask("Pod"); got != "one" || f.List()[0].Digest != digest(says("one")) {
 		t.Errorf("message is %q, %+v", got, f.List())
 	}
 	for body, want := range map[string]string{
-		`{"metadata": {"name": "p"}, "oci": "` + ref.String() + `", "wasm_binary": "AGFzbQ==", "operations": ["CREATE"]}`:                   "oci and wasm_binary are both there",
-		`{"metadata": {"name": "p"}, "oci": "` + ref.Name() + `:2", "operations": ["CREATE"]}`:                                              "not found",
-		`{"metadata": {"name": "p"}, "oci": "ghcr.io/acme/zone:1", "operations": ["CREATE"]}`:                                               "nothing vouches for",
-		`{"metadata": {"name": "p", "sha256": "` + strings.Repeat("0", 64) + `"}, "oci": "` + ref.String() + `", "operations": ["CREATE"]}`: "sha256 of the module is",
+		`{"metadata": {"name": "p"}, "oci": "` + inRegistry + `", "wasm_binary": "AGFzbQ==", "operations": ["CREATE"]}`:                   "oci and wasm_binary are both there",
+		`{"metadata": {"name": "p"}, "oci": "registry.example.com/policies:2", "operations": ["CREATE"]}`:                                 "not found",
+		`{"metadata": {"name": "p"}, "oci": "ghcr.io/acme/zone:1", "operations": ["CREATE"]}`:                                             "nothing vouches for",
+		`{"metadata": {"name": "p", "sha256": "` + strings.Repeat("0", 64) + `"}, "oci": "` + inRegistry + `", "operations": ["CREATE"]}`: "sha256 of the module is",
 	} {
 		code, answer := api.do("POST", "/plugins", body)
 		if text, _ := answer["error"].(string); code != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %v, want 400 %s", body, code, answer, want)
+		}
+	}
+	// What an image layout at any path of the server holds is not the client's to know.
+	for _, path := range []string{ref.String(), "oci-layout:/etc", "OCI-Layout:/etc:1", " oci-layout:/nowhere:1"} {
+		for at, body := range map[string]string{
+			"/plugins":          `{"metadata": {"name": "p"}, "oci": "` + path + `", "operations": ["CREATE"]}`,
+			"/plugins/p/shadow": `{"oci": "` + path + `"}`,
+		} {
+			code, answer := api.do("POST", at, body)
+			if text, _ := answer["error"].(string); code != 400 || !strings.HasSuffix(text, "oci names an image layout, want an artifact in a registry") {
+				t.Errorf("%s: %d %v", body, code, answer)
+			}
 		}
 	}
 	if got := f.ask("Pod"); got != "one" {
@@ -158,7 +181,7 @@ func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
 			if reference == a.String() {
 				return keeper{registry.Source(reference).(layout), k}
 			}
-			return keeper{other.Source(reference).(layout), k}
+			return keeper{opening(other, b)(reference).(layout), k}
 		}
 	})
 	publishA(bad)
@@ -184,7 +207,7 @@ func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
 	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
 	defer server.Close()
 	publishB(says("by the API"))
-	(&client{t, server.URL, "secret", server.Client()}).want("POST", "/plugins", `{"metadata": {"name": "api"}, "oci": "`+b.String()+`", "operations": ["CREATE"]}`, 201, map[string]any{"status": "created"})
+	(&client{t, server.URL, "secret", server.Client()}).want("POST", "/plugins", `{"metadata": {"name": "api"}, "oci": "`+inRegistry+`", "operations": ["CREATE"]}`, 201, map[string]any{"status": "created"})
 	if !k.has(says("by the API")) {
 		t.Error("what the API loaded was not kept")
 	}

@@ -514,6 +514,9 @@ func (c *client) do(method, path string, body any) (int, map[string]any) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if len(data) != 0 {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}

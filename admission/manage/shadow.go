@@ -135,6 +135,9 @@ func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) 
 		if request.File != "" || request.URL != "" {
 			return 0, nil, errors.New("shadow: file and url are for configuration files: send wasm_binary, or name an artifact by oci")
 		}
+		if err := checkRegistry(request.OCI); err != nil {
+			return 0, nil, fmt.Errorf("shadow: %w", err)
+		}
 		if len(request.Module) != 0 {
 			module, err := unpack(request.Module)
 			if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -243,8 +244,7 @@ func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *
 		attrs = append(attrs, "message", stain().Text(r.Result.Message), "code", r.Result.Code)
 	}
 	if r.Patch != nil {
-		patch := stain().Text(string(r.Patch))
-		attrs = append(attrs, "patch", strings.ToValidUTF8(patch[:min(len(patch), loggedPatchBytes)], ""))
+		attrs = append(attrs, "patch", cut.Text(stain().Text(string(r.Patch)), loggedPatchBytes))
 	}
 	s.logCall(slog.LevelInfo, "policy evaluation (monitor mode)", attrs...)
 }

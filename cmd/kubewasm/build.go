@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -60,7 +61,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	if err := os.WriteFile(file, module, 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), strings.Join(r.Functions, ", "))
+	foreign.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), strings.Join(r.Functions, ", "))
 	if !*compiled {
 		return nil
 	}

@@ -12,6 +12,9 @@
 // and write "go tool kubewasm" instead of "kubewasm". Guests in Go need no other tool than
 // Go.
 //
+// Names and messages of modules, recordings, registries and clusters are printed with
+// escapes such as \n and \u001b in place of characters that a terminal acts upon.
+//
 // # Start a plugin
 //
 // Usage:

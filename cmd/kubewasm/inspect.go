@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func inspect(ctx context.Context, t *tool, args []string) error {
@@ -49,7 +51,7 @@ func inspect(ctx context.Context, t *tool, args []string) error {
 // print writes the examination as text.
 func (r *examination) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	line := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
+	line := func(name string, values ...any) { foreign.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
 	line("file", r.File)
 	line("size", r.Bytes, " bytes")
 	line("sha256", r.SHA256)
@@ -127,11 +129,11 @@ func (r *examination) print(out io.Writer) error {
 		if i.Optional {
 			grant += " (a fake without it)"
 		}
-		fmt.Fprintf(w, "%s.%s\t%s\t%s\n", i.Module, i.Name, i.Signature, grant)
+		foreign.Fprintf(w, "%s.%s\t%s\t%s\n", i.Module, i.Name, i.Signature, grant)
 	}
 	fmt.Fprintln(w, "\nEXPORT\tSIGNATURE")
 	for _, e := range r.Exports {
-		fmt.Fprintf(w, "%s\t%s\n", e.Name, e.Signature)
+		foreign.Fprintf(w, "%s\t%s\n", e.Name, e.Signature)
 	}
 	return w.Flush()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
@@ -63,6 +64,8 @@ func main() {
 // dispatch runs a command and returns the exit code: 0, 1 after an error, 2 after
 // errRefused.
 func dispatch(ctx context.Context, t *tool, args []string) int {
+	// Modules, recordings, registries and clusters choose much of what is printed.
+	t.out, t.err = foreign.NewWriter(t.out), foreign.NewWriter(t.err)
 	if len(args) == 0 {
 		overview(t.err)
 		return 1
@@ -87,7 +90,7 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 	case errors.Is(err, errFailed):
 		return 1
 	case errors.As(err, &usage):
-		fmt.Fprintf(t.err, "kubewasm: %v\nusage: %s\n\"kubewasm help %s\" prints the flags.\n", err, helpOf(c.name).usage, c.name)
+		foreign.Fprintf(t.err, "kubewasm: %v\nusage: %s\n\"kubewasm help %s\" prints the flags.\n", err, helpOf(c.name).usage, c.name)
 		return 1
 	default:
 		report(t.err, err)
@@ -101,16 +104,21 @@ func report(w io.Writer, err error) {
 	var compile *guestbuild.CompileError
 	if errors.As(err, &compile) {
 		fmt.Fprintln(w, compile.Output)
-		fmt.Fprintf(w, "kubewasm: %s does not compile\n", compile.Dir)
+		foreign.Fprintf(w, "kubewasm: %s does not compile\n", compile.Dir)
 		return
 	}
-	fmt.Fprintln(w, "kubewasm:", err)
+	fmt.Fprintln(w, "kubewasm:", foreign.Lines(err.Error()))
 	if errors.As(err, new(*failure)) {
 		return // Its text has the stack.
 	}
 	for _, line := range frames(err) {
 		fmt.Fprintln(w, line)
 	}
+}
+
+// warn prints a warning, which may have text of others.
+func (t *tool) warn(warning any) {
+	fmt.Fprintln(t.err, "kubewasm: warning:", foreign.Lines(fmt.Sprint(warning)))
 }
 
 // flags returns an empty set of flags for a command. doc.go describes the flags, so they
@@ -199,7 +207,7 @@ func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (na
 		return "", nil, err
 	}
 	name = ref.Name() + "@" + a.Digest
-	fmt.Fprintf(t.err, "kubewasm: %s is %s\n", name, by)
+	foreign.Fprintf(t.err, "kubewasm: %s is %s\n", name, by)
 	return name, a.Module, nil
 }
 
@@ -235,7 +243,7 @@ func (t *tool) check(ctx context.Context, dir string) error {
 	}
 	warnings, err := guestbuild.Check(ctx, dir)
 	for _, warning := range warnings {
-		fmt.Fprintln(t.err, "kubewasm: warning:", warning)
+		t.warn(warning)
 	}
 	return err
 }

@@ -259,7 +259,7 @@ func TestInspectNamesGrants(t *testing.T) {
 		t.Errorf("imports %+v, problems %q", got.Imports, got.Problems)
 	}
 	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/grants")
-	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\nrun gives what is missing by -grant waiting-pods\n"} {
+	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\n\trun gives what is missing by -grant waiting-pods\n"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
 		}

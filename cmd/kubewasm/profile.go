@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // profileModule is the command profile.
@@ -104,7 +105,7 @@ func (t *tool) profile(ctx context.Context, flags *flag.FlagSet, f *runFlags, pa
 	}
 	for _, err := range trial.failures {
 		// What a call spent that failed is in the profile, too.
-		fmt.Fprintln(t.err, "kubewasm: warning:", err)
+		t.warn(err)
 	}
 	return trial.cfg.Profiler.Profile(), nil
 }
@@ -141,11 +142,11 @@ func (t *tool) printProfile(p *profile.Profile, top int, asJSON bool) error {
 	if asJSON {
 		return t.json(c)
 	}
-	fmt.Fprintf(t.out, "%s: %d calls, %d fuel, memory grew by %d bytes\n", c.Plugin, c.Calls, c.Fuel, c.Bytes)
+	foreign.Fprintf(t.out, "%s: %d calls, %d fuel, memory grew by %d bytes\n", c.Plugin, c.Calls, c.Fuel, c.Bytes)
 	table := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "FLAT\tFLAT%\tCUM\tCUM%\tBYTES\t  FUNCTION")
 	for _, f := range c.Top {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%d\t  %s\n", f.Flat, share(f.Flat, c.Fuel), f.Cumulative, share(f.Cumulative, c.Fuel), f.Bytes, f.Function)
+		foreign.Fprintf(table, "%d\t%s\t%d\t%s\t%d\t  %s\n", f.Flat, share(f.Flat, c.Fuel), f.Cumulative, share(f.Cumulative, c.Fuel), f.Bytes, f.Function)
 	}
 	return table.Flush()
 }
@@ -176,7 +177,7 @@ func (t *tool) printDiff(before, after *profile.Profile, top int, asJSON bool, m
 		table := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "OLD\tNEW\tCHANGE\tBYTES\t  FUNCTION")
 		for _, f := range d.Functions {
-			fmt.Fprintf(table, "%d\t%d\t%+d\t%+d\t  %s\n", f.Old.Flat, f.New.Flat, f.New.Flat-f.Old.Flat, f.New.Bytes-f.Old.Bytes, f.Function)
+			foreign.Fprintf(table, "%d\t%d\t%+d\t%+d\t  %s\n", f.Old.Flat, f.New.Flat, f.New.Flat-f.Old.Flat, f.New.Bytes-f.Old.Bytes, f.Function)
 		}
 		if err := table.Flush(); err != nil {
 			return err

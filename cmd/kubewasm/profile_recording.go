@@ -19,7 +19,7 @@ func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *
 		return nil, err
 	}
 	for _, problem := range recording.Problems() {
-		fmt.Fprintln(t.err, "kubewasm: warning:", problem)
+		t.warn(problem)
 	}
 	_, module, err := t.module(ctx, argument, from)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // registryFlags are the flags of the commands that talk to registries.
@@ -174,7 +175,7 @@ func push(ctx context.Context, t *tool, args []string) error {
 			return err
 		}
 	}
-	fmt.Fprintln(t.out, refs[0].Name()+"@"+digest)
+	foreign.Fprintf(t.out, "%s@%s\n", refs[0].Name(), digest)
 	return nil
 }
 
@@ -246,7 +247,7 @@ func pull(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", *output, err)
 	}
-	fmt.Fprintf(t.out, "%s: %s@%s, %s, sha256 of the module is %s\n", *output, refs[0].Name(), a.Digest, by, about.Digest())
+	foreign.Fprintf(t.out, "%s: %s@%s, %s, sha256 of the module is %s\n", *output, refs[0].Name(), a.Digest, by, about.Digest())
 	return nil
 }
 
@@ -287,7 +288,7 @@ func copyArtifact(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(t.out, refs[1].Name()+"@"+digest)
+	foreign.Fprintf(t.out, "%s@%s\n", refs[1].Name(), digest)
 	return nil
 }
 
@@ -328,6 +329,6 @@ func sign(ctx context.Context, t *tool, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(t.out, refs[0].Name()+"@"+digest)
+	foreign.Fprintf(t.out, "%s@%s\n", refs[0].Name(), digest)
 	return nil
 }

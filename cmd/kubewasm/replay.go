@@ -9,6 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // replayReport is the result of a replay, in the forms that CI reads.
@@ -54,7 +55,7 @@ func replayCalls(ctx context.Context, t *tool, args []string) (err error) {
 		return err
 	}
 	for _, p := range recording.Problems() {
-		fmt.Fprintln(t.err, "kubewasm:", p)
+		fmt.Fprintln(t.err, "kubewasm:", foreign.Lines(fmt.Sprint(p)))
 	}
 	if n := recording.Dropped(); n != 0 {
 		fmt.Fprintf(t.err, "kubewasm: %d calls were dropped when the recording was made\n", n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
@@ -41,7 +42,7 @@ func (t *trial) admit(ctx context.Context) error {
 			return err
 		}
 		if !covered(t.matches, request) {
-			fmt.Fprintf(t.out, "%s\tnot asked\t\t\tthe module is for other requests\n", about(request))
+			foreign.Fprintf(t.out, "%s\tnot asked\t\t\tthe module is for other requests\n", about(request))
 			continue
 		}
 		if p.Mutates() {
@@ -88,9 +89,9 @@ func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admiss
 	case word == "mutated":
 		text = "nothing changes"
 	}
-	fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", about(request), word, t.cost(), text)
+	foreign.Fprintf(t.out, "%s\t%s\t"+t.cost()+"\t%s\n", about(request), word, text)
 	for _, warning := range response.Warnings {
-		fmt.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
+		foreign.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
 	}
 	return response.Allowed
 }

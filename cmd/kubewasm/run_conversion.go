@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -81,7 +82,7 @@ func (t *trial) convertEach(ctx context.Context, engine *admission.Engine, reque
 		} else {
 			text = string(converted[0])
 		}
-		fmt.Fprintf(t.out, "%s\t%s\t%s\t%s\n", describe(&objects.All[0]), word, t.cost(), text)
+		foreign.Fprintf(t.out, "%s\t%s\t"+t.cost()+"\t%s\n", describe(&objects.All[0]), word, text)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -50,10 +51,10 @@ func (t *trial) hook(ctx context.Context) error {
 			}
 			if err != nil {
 				t.refusals++
-				fmt.Fprintf(t.out, "%s\tfailed\t%s\t%v\n", about, t.cost(), err)
+				foreign.Fprintf(t.out, "%s\tfailed\t"+t.cost()+"\t%v\n", about, err)
 				continue
 			}
-			fmt.Fprintf(t.out, "%s\tdecided\t%s\t%s\n", about, t.cost(), decided(decision))
+			foreign.Fprintf(t.out, "%s\tdecided\t"+t.cost()+"\t%s\n", about, decided(decision))
 		}
 	}
 	b, err := json.Marshal(needs)

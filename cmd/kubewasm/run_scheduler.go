@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -72,7 +73,7 @@ func (t *trial) reportEvent(regarding, _ runtime.Object, eventType, reason, _, n
 	if m, err := meta.Accessor(regarding); err == nil {
 		about = m.GetNamespace() + "/" + m.GetName()
 	}
-	fmt.Fprintf(t.out, "%s\t(event)\t%s\t\t\t\t%s: %s\n", about, eventType, reason, note)
+	foreign.Fprintf(t.out, "%s\t(event)\t%s\t\t\t\t%s: %s\n", about, eventType, reason, note)
 }
 
 // cycle is the scheduling of one Pod.
@@ -167,7 +168,7 @@ func (s *scheduling) printCandidate(c *cycle, n *candidate) {
 	if n.scored {
 		score = fmt.Sprint(n.score)
 	}
-	fmt.Fprintf(s.out, "%s\t%s\t%s\t%s\t%s\t%s\n", c.name, n.name, n.status.Code(), score, cost(n.fuel, n.took), reason)
+	foreign.Fprintf(s.out, "%s\t%s\t%s\t%s\t"+cost(n.fuel, n.took)+"\t%s\n", c.name, n.name, n.status.Code(), score, reason)
 }
 
 // report prints the status of an extension point that is called once for a Pod, and
@@ -189,7 +190,7 @@ func (s *scheduling) print(c *cycle, point, verdict, reason string) {
 	if c.node != "" {
 		point += " on " + c.node
 	}
-	fmt.Fprintf(s.out, "%s\t(%s)\t%s\t\t%s\t%s\n", c.name, point, verdict, s.cost(), reason)
+	foreign.Fprintf(s.out, "%s\t(%s)\t%s\t\t"+s.cost()+"\t%s\n", c.name, point, verdict, reason)
 }
 
 // score gives the Nodes that passed their scores, by PreScore, Score and NormalizeScore.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/guest/guesttest/cases"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // errFailed is the error of a test that failed, which was printed.
@@ -61,7 +62,7 @@ func test(ctx context.Context, t *tool, args []string) error {
 		} else if !*verbose {
 			return
 		}
-		fmt.Fprintf(t.out, "--- %s: %s (%.2fs)\n", word, r.Name, r.Took.Seconds())
+		foreign.Fprintf(t.out, "--- %s: %s (%.2fs)\n", word, r.Name, r.Took.Seconds())
 		for _, failure := range r.Failures {
 			fmt.Fprintf(t.out, "    %s\n", strings.ReplaceAll(failure, "\n", "\n    "))
 		}
@@ -83,10 +84,10 @@ func test(ctx context.Context, t *tool, args []string) error {
 		}
 	}
 	if suite.Failures != 0 {
-		fmt.Fprintf(t.out, "FAIL\t%s\t%d of %d cases\t%ss\n", path, suite.Failures, suite.Tests, suite.Time)
+		foreign.Fprintf(t.out, "FAIL\t%s\t%d of %d cases\t%ss\n", path, suite.Failures, suite.Tests, suite.Time)
 		return errFailed
 	}
-	fmt.Fprintf(t.out, "ok\t%s\t%d cases\t%ss\n", path, suite.Tests, suite.Time)
+	foreign.Fprintf(t.out, "ok\t%s\t%d cases\t%ss\n", path, suite.Tests, suite.Time)
 	return nil
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // options are the flags.
@@ -54,10 +55,10 @@ func main() {
 	flag.DurationVar(&o.limits.Timeout, "guest-timeout", 5*time.Second, "the longest time of a call of a guest")
 	flag.Parse()
 	o.limits.Instances = o.workers
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	if err := run(ctrl.SetupSignalHandler(), o, logger); err != nil {
-		fmt.Fprintln(os.Stderr, "controller:", err)
+		fmt.Fprintln(os.Stderr, "controller:", foreign.Lines(err.Error()))
 		os.Exit(1)
 	}
 }

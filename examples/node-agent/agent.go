@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -199,7 +201,10 @@ func (a *agent) discovery(cfg *config, layout cgroup.Layout) (standalone.Discove
 	}
 	switch {
 	case s.Kubelet != nil:
-		return standalone.Kubelet(standalone.KubeletConfig{URL: s.Kubelet.URL, TokenFile: s.Kubelet.TokenFile, CAFile: s.Kubelet.CAFile, Insecure: s.Kubelet.Insecure})
+		return standalone.Kubelet(standalone.KubeletConfig{
+			URL: s.Kubelet.URL, TokenFile: s.Kubelet.TokenFile, CAFile: s.Kubelet.CAFile,
+			ServerName: cmp.Or(s.Kubelet.ServerName, os.Getenv("NODE_NAME")),
+		})
 	case s.CRI != "":
 		d, err := cri.New(cri.Config{Endpoint: s.CRI, Layout: layout})
 		if err == nil {

@@ -56,7 +56,9 @@ type config struct {
 			URL       string `json:"url"`
 			TokenFile string `json:"tokenFile"`
 			CAFile    string `json:"caFile"`
-			Insecure  bool   `json:"insecure"`
+			// ServerName is the name in the kubelet's certificate. Default is the variable
+			// NODE_NAME or, without it, the host of URL.
+			ServerName string `json:"serverName"`
 		} `json:"kubelet"`
 		CRI  string `json:"cri"`
 		File string `json:"file"`

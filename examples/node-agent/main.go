@@ -25,6 +25,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func main() {
@@ -34,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "node-agent:", err)
+		fmt.Fprintln(os.Stderr, "node-agent:", foreign.Lines(err.Error()))
 		os.Exit(1)
 	}
 }
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	cfg.DryRun = cfg.DryRun || *dryRun
-	a, err := newAgent(ctx, cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	a, err := newAgent(ctx, cfg, slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil)))
 	if err != nil {
 		return err
 	}

@@ -39,18 +39,19 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stderr)
+	err := run(ctx, os.Args[1:], os.Getenv, foreign.NewWriter(os.Stderr))
 	switch {
 	case errors.Is(err, errVersion):
 		fmt.Println("policy-server", version())
 	case err != nil:
 		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "policy-server:", err)
+			fmt.Fprintln(os.Stderr, "policy-server:", foreign.Lines(err.Error()))
 		}
 		stop()
 		os.Exit(1)

@@ -555,6 +555,8 @@ func TestSourceOfAModule(t *testing.T) {
 		"https://example.com/pod.wasm":                       "https://example.com/pod.wasm",
 		"http://example.com/pod.wasm":                        "error: scheme http is none of registry, https and file",
 		"pod":                                                `error: reference "pod`,
+		"registry://oci-layout:/var/lib/policies:1":          "error: a module names no image layout",
+		"oci-layout:/var/lib/policies":                       "error: a module names no image layout",
 	} {
 		source, err := a.source(module)
 		got := ""

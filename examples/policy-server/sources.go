@@ -172,8 +172,12 @@ func (a *artifacts) source(module string) (host.Source, error) {
 		if _, path, _ := strings.Cut(rest, "/"); !strings.ContainsAny(path, ":@") {
 			rest += ":latest"
 		}
-		if _, err := oci.ParseReference(rest); err != nil {
+		ref, err := oci.ParseReference(rest)
+		if err != nil {
 			return nil, err
+		}
+		if ref.Layout != "" {
+			return nil, errors.New("a module names no image layout, which is a directory of the server")
 		}
 		return a.client.Source(rest), nil
 	case "file", "https":

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/policyserver"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // telemetry counts and traces evaluations with the names and labels of Kubewarden's
@@ -34,6 +35,8 @@ type telemetry struct {
 	tracer trace.Tracer
 	host   string
 	guests *hostmetrics.Collector
+	// evaluated and loaded bound the label sets of evaluations and of failed loads.
+	evaluated, loaded series
 	// free gives memory back some time after the last policy was loaded.
 	free *time.Timer
 	// shutdown sends what was not sent yet.
@@ -58,7 +61,9 @@ func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithReader(local)}
+	// Beyond its limit the SDK counts everything in one series without labels, so alarms
+	// on a policy's denials stay silent. Type series has limits of its own.
+	options := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithReader(local), sdkmetric.WithCardinalityLimit(0)}
 	if o.metrics {
 		if exporter, err := otlpmetricgrpc.New(ctx); err != nil {
 			logger.Error("metrics are not sent", "err", err)
@@ -98,45 +103,46 @@ func (t *telemetry) close(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// maxErrorLabel is how much of an error a label has.
-const maxErrorLabel = 256
+// maxLabel is the most bytes of a label.
+const maxLabel = 256
 
-func errorLabel(err error) attribute.KeyValue {
-	text := err.Error()
-	return attribute.String("initialization_error", text[:min(len(text), maxErrorLabel)])
+// label returns a label with what a client, a tenant or a guest said.
+func label(key, value string) attribute.KeyValue {
+	return attribute.String(key, cut.Text(value, maxLabel))
 }
+
+func errorLabel(err error) attribute.KeyValue { return label("initialization_error", err.Error()) }
 
 // Evaluated implements [policyserver.Observer].
 func (t *telemetry) Evaluated(ctx context.Context, e *policyserver.Evaluated) {
 	if t.tracer != nil {
 		t.trace(ctx, e)
 	}
+	policy := []attribute.KeyValue{attribute.String("policy_name", e.Policy)}
 	if e.Initialization != nil {
-		t.evaluations.Add(ctx, 1, metric.WithAttributes(attribute.String("policy_name", e.Policy), errorLabel(e.Initialization)))
+		t.evaluations.Add(ctx, 1, metric.WithAttributeSet(t.evaluated.of(e.Policy, policy, []attribute.KeyValue{errorLabel(e.Initialization)})))
 		return
 	}
-	labels := []attribute.KeyValue{
-		attribute.String("policy_name", e.Policy), attribute.String("policy_mode", e.Mode),
-		attribute.Bool("accepted", e.Accepted), attribute.Bool("mutated", e.Mutated),
-	}
+	policy = append(policy, attribute.String("policy_mode", e.Mode), attribute.Bool("accepted", e.Accepted), attribute.Bool("mutated", e.Mutated))
+	var said []attribute.KeyValue
 	if r := e.Request; r != nil {
 		kind := ""
 		if r.RequestKind != nil {
 			kind = r.RequestKind.Kind
 		}
-		labels = append(labels, attribute.String("resource_kind", kind), attribute.String("resource_request_operation", string(r.Operation)),
-			attribute.String("request_origin", e.Origin))
+		policy = append(policy, attribute.String("request_origin", e.Origin))
+		said = append(said, label("resource_kind", kind), label("resource_request_operation", string(r.Operation)))
 		if r.Namespace != "" {
-			labels = append(labels, attribute.String("resource_namespace", r.Namespace))
+			said = append(said, label("resource_namespace", r.Namespace))
 		}
 	}
 	if e.Dropped { // The policy was not asked, or not to the end.
 		labels = append(labels, attribute.Bool("dropped", true))
 	}
 	if e.Code != 0 {
-		labels = append(labels, attribute.Int64("error_code", int64(e.Code)))
+		said = append(said, attribute.Int64("error_code", int64(e.Code)))
 	}
-	set := metric.WithAttributeSet(attribute.NewSet(labels...))
+	set := metric.WithAttributeSet(t.evaluated.of(e.Policy, policy, said))
 	t.evaluations.Add(ctx, 1, set)
 	t.latency.Record(ctx, e.Duration.Milliseconds(), set)
 }
@@ -174,7 +180,8 @@ const freeDelay = 2 * time.Second
 func (t *telemetry) Loaded(policy string, err error) {
 	t.free.Reset(freeDelay)
 	if err != nil {
-		t.initializationErrors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("policy_name", policy), errorLabel(err)))
+		name := []attribute.KeyValue{attribute.String("policy_name", policy)}
+		t.initializationErrors.Add(context.Background(), 1, metric.WithAttributeSet(t.loaded.of(policy, name, []attribute.KeyValue{errorLabel(err)})))
 	}
 }
 

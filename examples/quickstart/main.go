@@ -17,14 +17,15 @@ import (
 	"path/filepath"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+	if err := run(ctx, os.Args[1:], foreign.NewWriter(os.Stdout)); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "quickstart:", err)
+			fmt.Fprintln(os.Stderr, "quickstart:", foreign.Lines(err.Error()))
 		}
 		stop()
 		os.Exit(1)

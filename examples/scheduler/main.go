@@ -25,6 +25,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/sched"
 	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
 )
@@ -32,7 +33,7 @@ import (
 func main() {
 	code, err := run()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "scheduler:", err)
+		fmt.Fprintln(os.Stderr, "scheduler:", foreign.Lines(err.Error()))
 	}
 	os.Exit(code)
 }
@@ -46,7 +47,7 @@ func run() (int, error) {
 	if dir, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(dir, "kubewasm", "compiled")
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
 	// The chart has a volume of 512 MiB for it.
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: cache, CacheBytes: 384 << 20,

@@ -39,6 +39,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func main() {
@@ -46,7 +47,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "webhook:", err)
+			fmt.Fprintln(os.Stderr, "webhook:", foreign.Lines(err.Error()))
 		}
 		os.Exit(1)
 	}
@@ -127,7 +128,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	logger := slog.New(slog.NewJSONHandler(foreign.NewWriter(os.Stderr), nil))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },

@@ -43,7 +43,6 @@ package hookmetrics
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +51,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Metrics counts decisions and passes. It is safe for use by several goroutines.
@@ -130,7 +130,7 @@ func fieldLabel(f hookmsg.Fields) string {
 
 // pluginLabel returns the label of a plugin: one that is not UTF-8 makes Prometheus
 // panic.
-func pluginLabel(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+func pluginLabel(name string) string { return cut.Valid(name) }
 
 // Decided implements [hooks.Observer].
 func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error) {

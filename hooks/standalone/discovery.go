@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // File returns the Discovery of a file with a PodList or a Pod, JSON or YAML,
@@ -214,14 +217,16 @@ type KubeletConfig struct {
 	// URL is that of the endpoint. Default https://127.0.0.1:10250/pods.
 	URL string
 	// TokenFile holds the bearer token of a service account that may get
-	// nodes/proxy, read anew for each request since it is rotated. Empty sends
+	// nodes/pods, read anew for each request since it is rotated. Empty sends
 	// none.
 	TokenFile string
-	// CAFile holds the certificates that sign the kubelet's. Empty means the
-	// system's.
+	// CAFile holds the certificates that sign the kubelet's, or that certificate itself,
+	// read anew for each connection. Empty means the system's.
 	CAFile string
-	// Insecure takes any certificate: kubelets often sign their own.
-	Insecure bool
+	// ServerName is the name that the kubelet's certificate has to have. Default the host
+	// of URL. A kubelet's certificate has the name and the addresses of its node, and
+	// neither localhost nor 127.0.0.1.
+	ServerName string
 	// Timeout is how long an answer may take. Default 5 s.
 	Timeout time.Duration
 }
@@ -240,24 +245,48 @@ func Kubelet(cfg KubeletConfig) (Discovery, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	tlsConfig := &tls.Config{InsecureSkipVerify: cfg.Insecure}
 	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
-		if err != nil {
+		if _, err := readCAs(cfg.CAFile); err != nil {
 			return nil, fmt.Errorf("kubelet: %w", err)
-		}
-		tlsConfig.RootCAs = x509.NewCertPool()
-		if !tlsConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("kubelet: %s has no certificate", cfg.CAFile)
 		}
 	}
 	if _, err := http.NewRequest(http.MethodGet, cfg.URL, nil); err != nil {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = tlsConfig
 	transport.Proxy = nil // It is on this node.
+	transport.DialTLSContext = cfg.dial
 	return &kubelet{cfg: cfg, client: &http.Client{Transport: transport, Timeout: cfg.Timeout}}, nil
+}
+
+// readCAs reads certificates in PEM.
+func readCAs(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate", file)
+	}
+	return pool, nil
+}
+
+// dial connects to the kubelet, and verifies its certificate by what CAFile has now.
+func (c *KubeletConfig) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := tls.Dialer{Config: &tls.Config{ServerName: c.ServerName}}
+	if c.CAFile != "" {
+		var err error
+		if dialer.Config.RootCAs, err = readCAs(c.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := dialer.DialContext(ctx, network, addr)
+	var unverified *tls.CertificateVerificationError
+	if errors.As(err, &unverified) {
+		return nil, fmt.Errorf("%w: the CA file has to sign the kubelet's certificate or be it, and the server name to be a name in it", err)
+	}
+	return conn, err
 }
 
 type kubelet struct {
@@ -289,9 +318,9 @@ func (k *kubelet) Pods(ctx context.Context) (pods []Pod, err error) {
 	defer resp.Body.Close()
 	body := &limited{r: resp.Body, left: maxPods}
 	if resp.StatusCode != http.StatusOK {
-		why := make([]byte, 200)
+		why := make([]byte, 256)
 		n, _ := body.Read(why)
-		return nil, fmt.Errorf("%s: %s", resp.Status, why[:n])
+		return nil, fmt.Errorf("%s: %s", resp.Status, cut.Text(why[:n], 200))
 	}
 	return readPods(body)
 }

@@ -1,13 +1,21 @@
 package standalone_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
+	"log"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,7 +157,8 @@ func TestKubelet(t *testing.T) {
 		err  string
 	}{
 		{"with its certificate", standalone.KubeletConfig{TokenFile: token, CAFile: ca}, ""},
-		{"with any certificate", standalone.KubeletConfig{TokenFile: token, Insecure: true}, ""},
+		{"with another name in its certificate", standalone.KubeletConfig{TokenFile: token, CAFile: ca, ServerName: "example.com"}, ""},
+		{"with a name that its certificate does not have", standalone.KubeletConfig{TokenFile: token, CAFile: ca, ServerName: "node-1"}, "not node-1: the CA file has to sign"},
 		{"without a token", standalone.KubeletConfig{CAFile: ca}, "401 Unauthorized: Unauthorized"},
 		{"with the system's certificates", standalone.KubeletConfig{TokenFile: token}, "certificate"},
 		{"an answer that is cut off", standalone.KubeletConfig{TokenFile: cut, CAFile: ca}, "unexpected EOF"},
@@ -181,6 +190,51 @@ func TestKubelet(t *testing.T) {
 			t.Errorf("%+v is no mistake", cfg)
 		}
 	}
+}
+
+// TestKubeletIsSentNoTokenBeforeItsCertificateIsVerified holds that what listens at the
+// kubelet's port gets nothing of an agent that does not know its certificate.
+func TestKubeletIsSentNoTokenBeforeItsCertificateIsVerified(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	other := certificateOf(t, "node-1")
+	ca := write(t, other)
+	k, err := standalone.Kubelet(standalone.KubeletConfig{URL: server.URL, TokenFile: write(t, "secret"), CAFile: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Pods(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") || asked.Load() != 0 {
+		t.Errorf("got error %v, and the other was asked %d times", err, asked.Load())
+	}
+	// The kubelet has another certificate from now on, and the file follows.
+	pem := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, append([]byte(other), pem...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Pods(t.Context()); err == nil || asked.Load() != 1 {
+		t.Errorf("got error %v, want one about the answer alone; the kubelet was asked %d times", err, asked.Load())
+	}
+}
+
+// certificateOf returns a certificate of a name that signs itself, in PEM.
+func certificateOf(t *testing.T, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 func TestKubeletThatDoesNotEnd(t *testing.T) {

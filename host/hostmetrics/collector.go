@@ -3,13 +3,13 @@ package hostmetrics
 import (
 	"context"
 	"maps"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
@@ -309,7 +309,7 @@ func (c *Collector) removeClosed(open map[string]host.Stats) {
 
 // labelOf returns the label of a plugin. A label that is not UTF-8 makes
 // Prometheus panic, and a name may be anything.
-func labelOf(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+func labelOf(name string) string { return cut.Valid(name) }
 
 // vector is the part that counters and histograms share.
 type vector interface {

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // The series of recordings, by their directories.
@@ -23,7 +24,12 @@ func describeRecordings(ch chan<- *prometheus.Desc) {
 }
 
 func collectRecordings(ch chan<- prometheus.Metric, rt *host.Runtime) {
+	seen := map[string]bool{}
 	for path, s := range rt.Recorders() {
+		if path = cut.Valid(path); seen[path] {
+			continue // Two paths that differ in bytes that are not UTF-8.
+		}
+		seen[path] = true
 		counter := func(d *prometheus.Desc, n uint64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{path}, labels...)...)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/demangle"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -28,7 +29,7 @@ func NewSymbols(module []byte) *Symbols {
 	s := &Symbols{}
 	for i := range m.Imports {
 		if im := &m.Imports[i]; im.Kind == wasmbin.ExternFunc {
-			s.functions = append(s.functions, &Function{Name: cut(im.Module + "." + im.Name)})
+			s.functions = append(s.functions, &Function{Name: readable(im.Module + "." + im.Name)})
 		}
 	}
 	imports := len(s.functions)
@@ -38,13 +39,13 @@ func NewSymbols(module []byte) *Symbols {
 	own := s.functions[imports:]
 	for index, name := range m.FunctionNames() {
 		if i := int64(index) - int64(imports); i >= 0 && i < int64(len(own)) && name != "" {
-			own[i].Name = cut(demangle.Rust(name))
+			own[i].Name = readable(demangle.Rust(name))
 		}
 	}
 	for _, x := range m.Exports {
 		// An exported function without a name is called by that of the export.
 		if i := int64(x.Index) - int64(imports); x.Kind == wasmbin.ExternFunc && i >= 0 && i < int64(len(own)) && strings.HasPrefix(own[i].Name, unnamed) {
-			own[i].Name = cut(x.Name)
+			own[i].Name = readable(x.Name)
 		}
 	}
 	contain(func() {
@@ -66,9 +67,7 @@ func (s *Symbols) Function(index uint32) *Function {
 // maxNameBytes is how much of a name is kept.
 const maxNameBytes = 1 << 10
 
-func cut(name string) string {
-	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "\uFFFD")
-}
+func readable(name string) string { return cut.Text(name, maxNameBytes) }
 
 // contain runs f, of which packages of the standard library read what a guest chose.
 func contain(f func()) {
@@ -122,7 +121,7 @@ func named(table []byte, own []*Function) (ok bool) {
 				continue
 			}
 			file, line, _ := symbols.PCToLine(f.Entry)
-			found[int(index)] = &Function{Name: cut(f.Name), File: cut(file), Line: line}
+			found[int(index)] = &Function{Name: readable(f.Name), File: readable(file), Line: line}
 		}
 		for index, f := range found {
 			*own[index] = *f
@@ -177,10 +176,10 @@ func fromDWARF(m *wasmbin.Module, module []byte, own []*Function) {
 			}
 			d := described(data, e)
 			if d.name != "" && strings.HasPrefix(own[index].Name, unnamed) {
-				own[index].Name = cut(demangle.Rust(d.name))
+				own[index].Name = readable(demangle.Rust(d.name))
 			}
 			if own[index].Line = d.line; d.file > 0 && d.file < len(files) && files[d.file] != nil {
-				own[index].File = cut(files[d.file].Name)
+				own[index].File = readable(files[d.file].Name)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Comparison is what two modules answered to the calls of a recording.
@@ -414,22 +415,22 @@ func (a *answer) text(class Class, detail string) string {
 	switch class {
 	case Unrecorded:
 		if a.missing != "" {
-			return "asks " + cut(a.missing)
+			return "asks " + cut.Marked(a.missing, maxExample)
 		}
 	case Output:
 		out, ok := a.outputs[detail]
 		if !ok {
 			return "nothing"
 		}
-		return cut(printable(out))
+		return cut.Marked(printable(out), maxExample)
 	case Logs:
-		return cut(printable(a.logs))
+		return cut.Marked(printable(a.logs), maxExample)
 	}
 	switch {
 	case a.end == record.Stopped:
 		return "stopped for its time"
 	case a.end == record.Trapped || a.trap != "":
-		return cut("failed: " + a.trap)
+		return cut.Marked("failed: "+a.trap, maxExample)
 	}
 	text := a.verdict.String()
 	if class != Reason {
@@ -440,18 +441,7 @@ func (a *answer) text(class Class, detail string) string {
 	} else if out := a.outputs["result"]; class == Flipped && len(out) != 0 {
 		text += ": " + printable(out)
 	}
-	return cut(text)
-}
-
-func cut(s string) string {
-	if len(s) <= maxExample {
-		return s
-	}
-	end := maxExample
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return cut.Marked(text, maxExample)
 }
 
 // printable returns text as it is, and other bytes quoted.
@@ -459,7 +449,7 @@ func printable(b []byte) string {
 	if utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }) {
 		return string(b)
 	}
-	return fmt.Sprintf("%q", b[:min(len(b), maxExample)])
+	return fmt.Sprintf("%.*q", maxExample, b)
 }
 
 // about returns texts of what a guest was given in a call, by which a person knows the request.
@@ -475,7 +465,7 @@ func about(c *record.Call) string {
 			if len(word) < 4 || slices.Contains(words, string(word)) {
 				continue
 			}
-			words = append(words, string(word[:min(len(word), 120)]))
+			words = append(words, cut.Text(word, 120))
 			if length += len(word); length > 160 {
 				return strings.Join(words, " ")
 			}

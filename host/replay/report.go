@@ -7,6 +7,8 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // WriteText writes the comparison for a person.
@@ -41,7 +43,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "plugin\tfunction\tcalls\tfuel\t\t\ttime\t")
 	for _, u := range c.Functions {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", u.Plugin, u.Function, u.Calls, u.OldFuel, u.NewFuel, change(u.OldFuel, u.NewFuel),
+		foreign.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", u.Plugin, u.Function, u.Calls, u.OldFuel, u.NewFuel, change(u.OldFuel, u.NewFuel),
 			u.OldTime.Round(time.Microsecond), u.NewTime.Round(time.Microsecond))
 	}
 	if err := t.Flush(); err != nil {
@@ -64,7 +66,7 @@ type printer struct {
 	err error
 }
 
-func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+func (p *printer) printf(format string, args ...any) { foreign.Fprintf(p, format, args...) }
 
 func (p *printer) Write(b []byte) (int, error) {
 	if p.err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Candidate is a plugin that is asked in the background.
@@ -546,8 +547,7 @@ func (s *Shadow) take(o Outcome) {
 		}
 		g.Calls++
 		if len(g.Examples) < s.cfg.Examples {
-			o.Detail = join(o.Subject, o.text(o.Detail))
-			o.Detail = strings.ToValidUTF8(o.Detail[:min(len(o.Detail), maxExample)], "\uFFFD")
+			o.Detail = cut.Text(join(o.Subject, o.text(o.Detail)), maxExample)
 			g.Examples = append(g.Examples, o.Detail)
 			logged = true
 		}

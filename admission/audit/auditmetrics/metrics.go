@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission/audit"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Metrics counts runs. It is safe for use by several goroutines.
@@ -77,7 +78,7 @@ func (m *Metrics) Ran(result *audit.Result, err error) {
 	for i := range result.Policies {
 		p := &result.Policies[i]
 		for outcome, n := range map[audit.Outcome]int{audit.Denied: p.Denied, audit.Patched: p.Patched, audit.Failed: p.Failed} {
-			m.findings.WithLabelValues(p.Name, string(outcome)).Set(float64(n))
+			m.findings.WithLabelValues(cut.Valid(p.Name), string(outcome)).Set(float64(n))
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // The names of the dialects.
@@ -265,7 +266,7 @@ func call(ctx context.Context, inst host.DialectInstance, operation string, payl
 	answer, failure := e.response, e.failure
 	*e = exchange{}
 	if ok != 1 {
-		reason := strings.ToValidUTF8(string(failure[:min(len(failure), inst.Limits().OutputBytes)]), "\uFFFD")
+		reason := cut.Text(failure, inst.Limits().OutputBytes)
 		if reason == "" {
 			reason = "no reason given"
 		}
@@ -306,7 +307,7 @@ func checkSettings(answer []byte) error {
 	case out.Message == nil:
 		return errors.New("settings are not valid")
 	}
-	return fmt.Errorf("settings are not valid: %s", (*out.Message)[:min(len(*out.Message), maxMessageBytes)])
+	return fmt.Errorf("settings are not valid: %s", cut.Text(*out.Message, maxMessageBytes))
 }
 
 // response is the verdict of a policy.

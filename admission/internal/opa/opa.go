@@ -24,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -83,7 +84,7 @@ func New(cfg *Config) *policy.Dialect {
 	imports := []host.Import{
 		{Module: module, Name: "opa_abort", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			text := cString(inst.Dialect(), uint32(stack[0]))
-			inst.Abort(fmt.Errorf("the policy gave up: %s", text[:min(len(text), inst.Limits().OutputBytes)]))
+			inst.Abort(fmt.Errorf("the policy gave up: %s", cut.Text(text, inst.Limits().OutputBytes)))
 		}},
 		{Module: module, Name: "opa_println", Params: i32(1), Memory: 1, Func: func(inst *host.Instance, stack []uint64) {
 			if text := cString(inst.Dialect(), uint32(stack[0])); logger != nil && inst.Dialect().MayLog(len(text)) {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/kubewasm/kubewasm/examples/controller/scaler"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // decision is an answer of a guest that counts.
@@ -57,18 +57,7 @@ func bounded(replicas, low, high int32) (int32, string) {
 
 // short returns a text of a guest as one line of UTF-8 of at most n bytes.
 func short(text string, n int) string {
-	// A longer text is cut first: it may be a mebibyte.
-	if len(text) > 4*n {
-		text = text[:4*n]
-	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = cut.Text(text, 4*n) // It may be a mebibyte.
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if len(text) <= n {
-		return text
-	}
-	end := n - len("…")
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return cut.Marked(text, n)
 }

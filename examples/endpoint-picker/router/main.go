@@ -23,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // values are those of a flag that may be repeated.
@@ -42,8 +43,8 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, plugins, configs, os.Stdin, os.Stdout); err != nil {
-		log.Fatal(err)
+	if err := run(ctx, plugins, configs, os.Stdin, foreign.NewWriter(os.Stdout)); err != nil {
+		log.Fatal(foreign.Lines(err.Error()))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Collector reads the state of the sources of a client when it is asked for metrics. It is
@@ -39,7 +40,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	seen := map[string]bool{}
 	for _, s := range c.client.Sources() {
-		if seen[s.Reference] {
+		if s.Reference = cut.Valid(s.Reference); seen[s.Reference] {
 			continue // Two ways to write one reference; a series twice fails the scrape.
 		}
 		seen[s.Reference] = true
@@ -57,7 +58,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(checkedDesc, prometheus.GaugeValue, float64(s.Checked.UnixMilli())/1000, s.Reference)
 		}
 		if s.Digest != "" {
-			ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, s.Reference, s.Digest)
+			ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, s.Reference, cut.Valid(s.Digest))
 		}
 	}
 	ch <- prometheus.MustNewConstMetric(cacheDesc, prometheus.GaugeValue, float64(c.client.CacheBytes()))

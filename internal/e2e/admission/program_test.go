@@ -142,11 +142,11 @@ func (f *fixture) programWith(t *testing.T, args ...string) (addr string) {
 func (f *fixture) testProgram(t *testing.T) {
 	modules := func(word string) map[string][]byte { return map[string][]byte{"denier.wasm": denier(word)} }
 	configMaps := f.Client.CoreV1().ConfigMaps(installed)
-	configMap, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "modules"}, BinaryData: modules("cmap")}, metav1.CreateOptions{})
+	configMap, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "my-policy"}, BinaryData: modules("cmap")}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Client.CoreV1().Secrets(installed).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "modules"}, Data: modules("scrt")}, metav1.CreateOptions{}); err != nil {
+	if _, err := f.Client.CoreV1().Secrets(installed).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "my-policy"}, Data: modules("scrt")}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"guarded", "free"} {
@@ -159,10 +159,10 @@ func (f *fixture) testProgram(t *testing.T) {
 	replace(t, policies, fmt.Appendf(nil, `
 plugins:
 - name: of-configmap
-  source: {configMap: {namespace: %[1]s, name: modules, key: denier.wasm}}
+  source: {configMap: {namespace: %[1]s, name: my-policy, key: denier.wasm}}
   match: {namespaceSelector: {matchLabels: {guard: guarded}}, objectSelector: {matchLabels: {ask: configmap}}}
 - name: of-secret
-  source: {secret: {namespace: %[1]s, name: modules, key: denier.wasm}}
+  source: {secret: {namespace: %[1]s, name: my-policy, key: denier.wasm}}
   match: {objectSelector: {matchLabels: {ask: secret}}}
 - name: looks
   source: {file: %[2]q}

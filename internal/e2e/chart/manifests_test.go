@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,7 @@ type manifest struct {
 	serviceAccount *corev1.ServiceAccount
 	configMap      *corev1.ConfigMap
 	disruptions    *policyv1.PodDisruptionBudget
+	network        *networkingv1.NetworkPolicy
 	// roles and clusterRoles are by name, and bindings those to the service account.
 	roles        map[string]*rbacv1.Role
 	clusterRoles map[string]*rbacv1.ClusterRole
@@ -85,6 +87,8 @@ func read(t *testing.T, file string) *manifest {
 			m.configMap = o
 		case *policyv1.PodDisruptionBudget:
 			m.disruptions = o
+		case *networkingv1.NetworkPolicy:
+			m.network = o
 		case *rbacv1.Role:
 			m.roles[o.Name] = o
 		case *rbacv1.ClusterRole:
@@ -160,6 +164,11 @@ func (m *manifest) checkPods(t *testing.T) {
 	}
 	if m.disruptions != nil {
 		selectors["the PodDisruptionBudget"] = m.disruptions.Spec.Selector
+	}
+	if m.network == nil {
+		t.Error("the NetworkPolicy is missing")
+	} else {
+		selectors["the NetworkPolicy"] = &m.network.Spec.PodSelector
 	}
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		selectors["a topology spread constraint"] = c.LabelSelector

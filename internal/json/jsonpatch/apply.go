@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -93,12 +94,7 @@ func (e *OperationError) Error() string {
 }
 
 // short cuts a text of a patch for a message.
-func short(text string) string {
-	if len(text) > 200 {
-		return strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return text
-}
+func short(text string) string { return cut.Marked(text, 200) }
 
 func (e *OperationError) Unwrap() error { return e.Err }
 

@@ -93,7 +93,7 @@ func TestDependencies(t *testing.T) {
 			return strings.HasPrefix(path, "k8s.io/client-go") || path == module+"/sched" || path == module+"/internal/testkit/framework"
 		}},
 		// internal/json is shared with the host: it reads the same objects.
-		{"guests know no Kubernetes and no host", wasm, guests(t), either(kubernetes, ours("abi", "guest", "internal/json", "internal/nearest", "examples"))},
+		{"guests know no Kubernetes and no host", wasm, guests(t), either(kubernetes, ours("abi", "guest", "internal/cut", "internal/json", "internal/nearest", "examples"))},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+)
+
+// spoof is text that has a terminal clear its screen, change its title, hide what is there or
+// turn it around, or that looks like a line of the command's own. It is as long as the
+// placeholder in testdata/spoof.wat.
+const spoof = "x\x1b[2J\x1b]0;t\a\u009b2J\u202egpj\u2066\u200b\r\x7f\nFORGED\tline\vFORGED\fFORGED\u2028FORGED"
+
+// onATerminal fails a test if a terminal would act upon a text, or if a line of it is one that
+// others wrote.
+func onATerminal(t *testing.T, text string) {
+	t.Helper()
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("a terminal acts upon %q", text[max(0, i-100):min(len(text), i+100)])
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "FORGED") {
+			t.Errorf("a module wrote the line %q", line)
+		}
+	}
+}
+
+// spoofing returns the file of a module whose exports, functions, messages and metadata are the
+// spoof. metadata of that kind are no valid ones, so a part of them alone is.
+func spoofing(t *testing.T, name string) string {
+	t.Helper()
+	module, err := os.ReadFile("testdata/spoof.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	placeholder := []byte(strings.Repeat("Z", len(spoof)))
+	if n := bytes.Count(module, placeholder); n != 3 {
+		t.Fatalf("testdata/spoof.wasm has the placeholder %d times, want a message, the name of a function and that of an export", n)
+	}
+	module = bytes.ReplaceAll(module, placeholder, []byte(spoof))
+	contents, err := json.Marshal(map[string]any{"name": name, "version": "1\u202e2", "kinds": []string{"scheduler"}, "abi": 1, "sdk": "a\u2066b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if module, err = metadata.AddSection(module, abi.MetadataSection, contents); err != nil {
+		t.Fatal(err)
+	}
+	return file(t, "spoof.wasm", string(module))
+}
+
+// spoofed returns a recording of a plugin whose name and reasons are the spoof.
+func spoofed(t *testing.T, file string) string {
+	t.Helper()
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
+	path := filepath.Join(t.TempDir(), "recording")
+	p, err := rt.Load(t.Context(), host.Config{Name: spoof, Source: host.File(file), Record: &record.Config{Path: path}}, host.Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	inst.Release()
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestCommandsPrintNothingThatATerminalActsUpon runs each command on modules, recordings,
+// objects and names that others wrote.
+func TestCommandsPrintNothingThatATerminalActsUpon(t *testing.T) {
+	module, invalid := spoofing(t, "a\u202eb"), spoofing(t, spoof)
+	trusted, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The changed version gives another reason.
+	changed := file(t, "changed.wasm", strings.Replace(string(trusted), spoof, spoof[:len(spoof)-1]+"!", 1))
+	recording := spoofed(t, module)
+	text := func(format string) string {
+		quoted, err := json.Marshal(spoof)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(format, "SPOOF", string(quoted))
+	}
+	objects := file(t, "objects.yaml", text(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop, labels: {SPOOF: SPOOF}}, spec: {schedulerName: SPOOF, containers: [{name: SPOOF, image: SPOOF}]}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: SPOOF}}
+---
+{apiVersion: example.com/v1, kind: SPOOF, metadata: {name: SPOOF}}
+`))
+	policies := file(t, "policies.yaml", `
+plugins:
+- name: spoof
+  source: {file: `+module+`}
+  match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"]}]}
+`)
+	crd := file(t, "crd.yaml", text(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: SPOOF}, spec: {group: SPOOF, names: {kind: SPOOF, plural: SPOOF}, versions: [{name: SPOOF, schema: {openAPIV3Schema: {type: object, properties: {SPOOF: {type: SPOOF}}}}}]}}`))
+	cases := file(t, "cases.yaml", text(`{cases: [{name: SPOOF, pod: {metadata: {name: SPOOF}}, node: {metadata: {name: SPOOF}}, want: SPOOF}]}`))
+	private, _ := keyFiles(t)
+	layout := "oci-layout:" + filepath.Join(t.TempDir(), "layout") + ":1"
+	run := []string{}
+	for _, args := range [][]string{
+		{"inspect", module}, {"inspect", "-json", module}, {"inspect", invalid}, {"inspect", "-json", invalid},
+		{"run", "-log", "-f", objects, module}, {"run", "-f", file(t, spoof, "x"), module}, {"run", "-f", objects, "-grant", spoof, module},
+		{"profile", "-f", objects, module}, {"profile", "-json", "-f", objects, module}, {"profile", "-diff", "-f", objects, module, changed}, {"profile", recording, module},
+		{"replay", recording, module}, {"replay", recording, invalid},
+		{"replay", "-diff", module, changed, recording}, {"replay", "-diff", "-o", "json", module, changed, recording}, {"replay", "-diff", "-o", "junit", module, changed, recording},
+		{"audit", "-policies", policies, "-f", objects}, {"audit", "-policies", policies, "-f", objects, "-o", "json"}, {"audit", "-policies", policies, "-f", objects, "-o", "reports"},
+		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "-o", t.TempDir(), crd}, {"new", spoof}, {"version", spoof},
+		{"push", module, layout}, {"sign", "-key", private, layout}, {"inspect", layout}, {"pull", "-o", filepath.Join(t.TempDir(), spoof), layout},
+		{"copy", layout, "oci-layout:" + filepath.Join(t.TempDir(), "copy\u202e\x1b[2J") + ":1"}, {"pull", spoof}, {"pull", "registry.example.com/" + spoof + ":1"},
+		{spoof}, {"help", spoof}, {"inspect", "-" + spoof}, {"inspect", module, spoof},
+	} {
+		run = append(run, args[0])
+		t.Run(strings.Join(args[:min(len(args), 3)], " "), func(t *testing.T) {
+			_, out, stderr := kubewasm(t, args...)
+			if out+stderr == "" {
+				t.Error("nothing is printed")
+			}
+			onATerminal(t, out)
+			onATerminal(t, stderr)
+		})
+	}
+	for _, c := range commands {
+		if !slices.Contains(run, c.name) {
+			t.Errorf("the command %s was not run", c.name)
+		}
+	}
+}
+
+func TestWhatATerminalActsUponIsFound(t *testing.T) {
+	for name, r := range map[string]rune{"escape": '\x1b', "carriage return": '\r', "delete": '\x7f', "C1": '\u009b', "override": '\u202e', "isolate": '\u2066', "invisible": '\u200b', "line separator": '\u2028'} {
+		if unicode.IsPrint(r) || !strings.ContainsRune(spoof, r) {
+			t.Errorf("%s is not tried", name)
+		}
+	}
+}
