@@ -198,10 +198,10 @@ var (
 )
 
 // Verify implements [oci.Keyless].
-func (k *keyless) Verify(ctx context.Context, s *oci.Signature, id oci.Identity) error {
+func (k *keyless) Verify(ctx context.Context, s *oci.Signature, id oci.Identity) (oci.Verified, error) {
 	verifier, err := k.trusted(ctx)
 	if err != nil {
-		return err
+		return oci.Verified{}, err
 	}
 	return verifier.Verify(ctx, s, id)
 }

@@ -36,13 +36,14 @@ type Client struct {
 	mu sync.Mutex
 	// sources are those that are in use, by their references: a server whose plugins change
 	// must not keep every reference that it ever had.
-	sources map[string]weak.Pointer[source]
+	sources map[Reference]weak.Pointer[source]
 	// newest are the highest versions that were accepted, by references; for a client
 	// without a cache.
-	newest map[string]accepted
+	newest map[Reference]accepted
 }
 
-// maxNewest bounds Client.newest.
+// maxNewest bounds the references whose versions are remembered. Nothing is forgotten for
+// another one.
 const maxNewest = 10_000
 
 // New returns a Client. The error has every mistake of the configuration.
@@ -57,7 +58,7 @@ func New(cfg Config) (*Client, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("configure registries: %w", err)
 	}
-	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[string]weak.Pointer[source]{}, newest: map[string]accepted{}}
+	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[Reference]weak.Pointer[source]{}, newest: map[Reference]accepted{}}
 	c.http = &transport{
 		hosts: hosts, others: newTransport(&tls.Config{MinVersion: tls.VersionTLS12}),
 		sleep: sleep, now: time.Now, pause: map[string]time.Time{},
@@ -92,16 +93,17 @@ func userAgent() string {
 // [host.Keeper]: while the registry is away, a tag leads to what was loaded from it the last
 // time, and not to a later version that was refused.
 func (c *Client) Source(reference string) host.Source {
+	ref, err := ParseReference(reference)
+	if err != nil {
+		return &source{client: c, err: err}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.sources[reference].Value()
+	s := c.sources[ref].Value()
 	if s == nil {
-		s = &source{client: c, busy: make(chan struct{}, 1)}
-		if s.ref, s.err = ParseReference(reference); s.err != nil {
-			return s
-		}
-		c.sources[reference] = weak.Make(s)
-		runtime.AddCleanup(s, c.forget, reference)
+		s = &source{client: c, ref: ref, busy: make(chan struct{}, 1)}
+		c.sources[ref] = weak.Make(s)
+		runtime.AddCleanup(s, c.forget, ref)
 	}
 	if s.ref.Layout != "" {
 		return layoutSource{s}
@@ -110,11 +112,11 @@ func (c *Client) Source(reference string) host.Source {
 }
 
 // forget drops a source that is garbage, unless there is another one of its reference by now.
-func (c *Client) forget(reference string) {
+func (c *Client) forget(ref Reference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sources[reference].Value() == nil {
-		delete(c.sources, reference)
+	if c.sources[ref].Value() == nil {
+		delete(c.sources, ref)
 	}
 }
 
@@ -179,6 +181,9 @@ type reader struct {
 }
 
 func (c *Client) reader(ref Reference) (*reader, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
 	stores, err := c.stores(ref)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func (c *Client) Image(ctx context.Context, ref Reference) (image *Image, err er
 // the signatures are those of trust, whose repositories and downgrades do not count. An artifact
 // that has other signatures or none is a [TrustError].
 func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest string, signedBy []string, err error) {
-	trust.Repositories, trust.RefuseDowngrades = []string{ref.Name()}, false
+	trust.Repositories, trust.RefuseDowngrades = []string{"*"}, false
 	rules, err := rulesOf([]Trust{trust}, c.cfg.Keyless != nil)
 	if err == nil && trust.Unsigned {
 		err = errors.New("unsigned verifies nothing")

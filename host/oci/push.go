@@ -93,6 +93,9 @@ func (l *layoutTarget) put(ctx context.Context, desc ocispec.Descriptor, data []
 
 // target returns the store of a reference that is written to: the registry, never a mirror.
 func (c *Client) target(ref Reference) (target, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
 	if ref.Layout == "" {
 		return c.repository(ref.Registry, ref.Repository)
 	}

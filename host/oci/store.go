@@ -50,7 +50,7 @@ func (c *Client) repository(registryHost, name string) (*repository, error) {
 	if err := ref.ValidateRepository(); err != nil {
 		return nil, err
 	}
-	e := c.hosts[ref.Host()]
+	e := c.hosts[registryHost]
 	return &repository{&remote.Repository{
 		Client: c.auth, Reference: ref, PlainHTTP: e != nil && e.plainHTTP,
 		ManifestMediaTypes: manifestTypes, MaxMetadataBytes: maxManifestBytes, ReferrerListMaxPages: 4,
@@ -84,18 +84,40 @@ var errEnough = errors.New("enough")
 
 func (r *repository) referrers(ctx context.Context, desc ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
 	err = r.Referrers(ctx, desc, "", func(page []ocispec.Descriptor) error {
-		if all = append(all, page...); len(all) >= maxReferrers {
-			return errEnough
+		for _, desc := range page {
+			if len(all) == maxReferrers {
+				return errEnough
+			}
+			all = append(all, referrer(desc))
 		}
 		return nil
 	})
 	if errors.Is(err, errEnough) {
-		return all[:maxReferrers], nil
+		return all, nil
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, nil
 	}
 	return all, r.explain(err)
+}
+
+// maxTypeBytes is how long a media type is at most, by RFC 6838.
+const maxTypeBytes = 255
+
+// referrer returns of a descriptor what is kept: digest, size and types. The rest is of
+// somebody who may write to the repository, and as long as they like.
+func referrer(desc ocispec.Descriptor) ocispec.Descriptor {
+	kept := ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size}
+	if len(desc.MediaType) <= maxTypeBytes {
+		kept.MediaType = strings.Clone(desc.MediaType)
+	}
+	if len(desc.ArtifactType) <= maxTypeBytes {
+		kept.ArtifactType = strings.Clone(desc.ArtifactType)
+	}
+	if len(kept.Digest) > maxTypeBytes {
+		kept.Digest = "" // It is refused when it is read.
+	}
+	return kept
 }
 
 // answerError is the answer of a registry that is no success.

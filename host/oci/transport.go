@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
 // transport sends requests to registries. It refuses plain http to hosts that are not
@@ -78,10 +80,15 @@ func (e *PauseError) Error() string {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	e := t.hosts[req.URL.Host]
+	// A redirect leads anywhere, and spells it as it likes.
+	host, err := registryname.Host(req.URL.Host)
+	if err != nil {
+		return nil, fmt.Errorf("request to %.100q: %w", req.URL.Host, err)
+	}
+	e := t.hosts[host]
 	switch {
 	case req.URL.Scheme == "http" && (e == nil || !e.plainHTTP):
-		return nil, fmt.Errorf("plain http to %s: only a registry with plainHTTP is reached so", req.URL.Host)
+		return nil, fmt.Errorf("plain http to %s: only a registry with plainHTTP is reached so", host)
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
 		return nil, fmt.Errorf("scheme is %q, want https", req.URL.Scheme)
 	}
@@ -90,8 +97,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		base = e.transport
 	}
 	for attempt := 0; ; attempt++ {
-		if until, ok := t.paused(req.URL.Host); ok {
-			return nil, &PauseError{req.URL.Host, until}
+		if until, ok := t.paused(host); ok {
+			return nil, &PauseError{host, until}
 		}
 		resp, err := base.RoundTrip(req)
 		wait, again := t.again(req, resp, err, attempt)

@@ -176,3 +176,18 @@ func TestPlainHTTPIsByNameOnly(t *testing.T) {
 		t.Errorf("redirects without end: %v", err)
 	}
 }
+
+// A redirect and a reference spell a host as they like.
+func TestTransportKnowsHostsHoweverTheyAreSpelt(t *testing.T) {
+	tr, url, _ := testTransport(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusTooManyRequests) })
+	port := url[strings.LastIndex(url, ":"):]
+	tr.hosts = map[string]*endpoint{"localhost" + port: {plainHTTP: true, transport: http.DefaultTransport}}
+	for _, host := range []string{"localhost", "LOCALHOST", "localhost."} {
+		if status, err := get(t.Context(), tr, "http://"+host+port); status != http.StatusTooManyRequests || err != nil {
+			t.Errorf("%s: %d, %v", host, status, err)
+		}
+	}
+	if _, err := get(t.Context(), tr, "http://2130706433/"); err == nil || !strings.Contains(err.Error(), "want an IPv4 address") {
+		t.Errorf("an address as one number: %v, want an error", err)
+	}
+}
