@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
@@ -43,30 +45,53 @@ type Config struct {
 	// most, [host.MaxModuleBytes].
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 
-	// Credentials returns the credentials for a host, before DockerConfig is asked; the
-	// zero value if it has none. [PullSecrets] makes one from Secrets of Kubernetes.
-	Credentials func(ctx context.Context, host string) (Credential, error) `json:"-"`
+	// Reload returns the configuration anew before each fetch; [ReadConfig] sets it. Of what
+	// it returns, registries, trust, dockerConfig, timeoutSeconds and maxBytes count. A
+	// program that changes those of a Config clears Reload. nil reads the files alone that
+	// the configuration names.
+	Reload func() (Config, error) `json:"-"`
+	// Credentials returns the credentials for a repository, HOST/PATH, in the order in which
+	// they are tried; those of DockerConfig come after them. [PullSecrets] makes one from
+	// Secrets of Kubernetes.
+	Credentials func(ctx context.Context, repository string) ([]Credential, error) `json:"-"`
 	// Keyless verifies signatures by an identity; nil refuses rules that name one.
 	Keyless Keyless `json:"-"`
 	// Logger is told when the registry is away and the cache serves instead; nil drops it.
 	Logger *slog.Logger `json:"-"`
 }
 
-// ReadConfig reads a configuration file in YAML or JSON. The error names the file and has
-// every unknown field. No file, an empty name, is the zero Config.
+// ReadConfig reads a configuration file in YAML or JSON, which the client follows. The error
+// names the file and has every unknown field. No file, an empty name, is the zero Config.
 func ReadConfig(file string) (Config, error) {
-	var cfg Config
 	if file == "" {
+		return Config{}, nil
+	}
+	var mu sync.Mutex
+	var before []byte
+	var cfg Config
+	read := func() (Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		data, err := readFile(file)
+		if err != nil {
+			return Config{}, fmt.Errorf("read configuration of registries: %w", err)
+		}
+		if before != nil && bytes.Equal(data, before) {
+			return cfg, nil
+		}
+		var next Config
+		if err := strict.YAML(data, &next); err != nil {
+			return Config{}, fmt.Errorf("read configuration of registries: %s: %w", file, err)
+		}
+		cfg, before = next, append([]byte{}, data...)
 		return cfg, nil
 	}
-	data, err := os.ReadFile(file)
+	first, err := read()
 	if err != nil {
-		return cfg, fmt.Errorf("read configuration of registries: %w", err)
+		return first, err
 	}
-	if err := strict.YAML(data, &cfg); err != nil {
-		return cfg, fmt.Errorf("read configuration of registries: %s: %w", file, err)
-	}
-	return cfg, nil
+	first.Reload = read
+	return first, nil
 }
 
 // Registry says how a registry is reached.

@@ -102,7 +102,11 @@ func (s *source) Check(sha256 string) error {
 	if s.err != nil {
 		return fmt.Errorf("source oci: %w", s.err)
 	}
-	if sha256 == "" && s.ref.Digest == "" && s.client.rule(s.ref) == nil {
+	settings, err := s.client.files.current()
+	if err != nil {
+		return fmt.Errorf("source %s: %w", s, err)
+	}
+	if sha256 == "" && s.ref.Digest == "" && settings.rule(s.ref) == nil {
 		return fmt.Errorf("source %s: nothing vouches for what the tag leads to: want a digest as in NAME@sha256:…, sha256, or a rule for %s in trust", s, s.ref.Name())
 	}
 	return nil
@@ -124,7 +128,7 @@ func (s *source) FetchCompiled(ctx context.Context, platform string, sha256 []st
 		return nil, s.err
 	}
 	err = s.client.look(ctx, "fetch the compiled form of", s.ref, func(ctx context.Context, r *reader) error {
-		subject, _, err := r.root(ctx)
+		subject, _, err := r.root(ctx, 0)
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,8 @@ const (
 	// maxManifestBytes is what the distribution specification wants registries to take.
 	maxManifestBytes = 4 << 20
 	maxReferrers     = 64
+	// maxReferrersBytes is for one page of a list of referrers.
+	maxReferrersBytes = 1 << 20
 )
 
 // manifestTypes are the media types of manifests that are read.
@@ -45,14 +47,14 @@ var manifestTypes = []string{
 // repository is a store in a registry.
 type repository struct{ *remote.Repository }
 
-func (c *Client) repository(registryHost, name string) (*repository, error) {
+func (c *Client) repository(settings *settings, registryHost, name string) (*repository, error) {
 	ref := registry.Reference{Registry: registryHost, Repository: name}
 	if err := ref.ValidateRepository(); err != nil {
 		return nil, err
 	}
-	e := c.hosts[registryHost]
+	e := settings.hosts[registryHost]
 	return &repository{&remote.Repository{
-		Client: c.auth, Reference: ref, PlainHTTP: e != nil && e.plainHTTP,
+		Client: &authorizer{c, registryHost + "/" + name}, Reference: ref, PlainHTTP: e != nil && e.plainHTTP,
 		ManifestMediaTypes: manifestTypes, MaxMetadataBytes: maxManifestBytes, ReferrerListMaxPages: 4,
 	}}, nil
 }
@@ -83,7 +85,11 @@ func (r *repository) fetch(ctx context.Context, desc ocispec.Descriptor) (io.Rea
 var errEnough = errors.New("enough")
 
 func (r *repository) referrers(ctx context.Context, desc ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
-	err = r.Referrers(ctx, desc, "", func(page []ocispec.Descriptor) error {
+	lister := &remote.Repository{
+		Client: r.Client, Reference: r.Reference, PlainHTTP: r.PlainHTTP,
+		ManifestMediaTypes: manifestTypes, MaxMetadataBytes: maxReferrersBytes, ReferrerListMaxPages: 4,
+	}
+	err = lister.Referrers(ctx, desc, "", func(page []ocispec.Descriptor) error {
 		for _, desc := range page {
 			if len(all) == maxReferrers {
 				return errEnough
@@ -180,7 +186,7 @@ func away(err error) bool {
 }
 
 // stores returns the places that have an artifact, in the order in which they are asked.
-func (c *Client) stores(ref Reference) ([]store, error) {
+func (c *Client) stores(settings *settings, ref Reference) ([]store, error) {
 	if ref.Layout != "" {
 		l, err := openLayout(ref.Layout)
 		if err != nil {
@@ -189,20 +195,20 @@ func (c *Client) stores(ref Reference) ([]store, error) {
 		return []store{l}, nil
 	}
 	var all []store
-	if e := c.hosts[ref.Registry]; e != nil {
+	if e := settings.hosts[ref.Registry]; e != nil {
 		for _, m := range e.mirrors {
 			name := ref.Repository
 			if m.prefix != "" {
 				name = strings.Trim(m.prefix, "/") + "/" + name
 			}
-			r, err := c.repository(m.host, name)
+			r, err := c.repository(settings, m.host, name)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, r)
 		}
 	}
-	origin, err := c.repository(ref.Registry, ref.Repository)
+	origin, err := c.repository(settings, ref.Registry, ref.Repository)
 	if err != nil {
 		return nil, err
 	}

@@ -18,15 +18,15 @@ import (
 // transport sends requests to registries. It refuses plain http to hosts that are not
 // configured for it, and repeats what is likely to succeed the next time.
 type transport struct {
-	// hosts are the configured ones; others is for all that are not.
-	hosts  map[string]*endpoint
+	// hosts returns the configured ones; others is for all that are not.
+	hosts  func() map[string]*endpoint
 	others http.RoundTripper
 	// sleep waits for a time or until ctx ends.
 	sleep func(ctx context.Context, d time.Duration) error
 	now   func() time.Time
 
 	mu sync.Mutex
-	// pause is when a host that asked for it is spoken to again.
+	// pause is when a host that asked for it is spoken to again, for maxPauses hosts.
 	pause map[string]time.Time
 }
 
@@ -37,6 +37,8 @@ const (
 	firstBackoff = 250 * time.Millisecond
 	// maxPause is how long a registry may ask to be left alone.
 	maxPause = 15 * time.Minute
+	// maxPauses bounds the hosts that are left alone: those who ask choose them.
+	maxPauses = 1000
 )
 
 // newTransport returns the transport for hosts with this TLS configuration. Proxies are
@@ -85,7 +87,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("request to %.100q: %w", req.URL.Host, err)
 	}
-	e := t.hosts[host]
+	e := t.hosts()[host]
 	switch {
 	case req.URL.Scheme == "http" && (e == nil || !e.plainHTTP):
 		return nil, fmt.Errorf("plain http to %s: only a registry with plainHTTP is reached so", host)
@@ -101,7 +103,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, &PauseError{host, until}
 		}
 		resp, err := base.RoundTrip(req)
-		wait, again := t.again(req, resp, err, attempt)
+		wait, again := t.again(req, host, resp, err, attempt)
 		if !again {
 			return resp, err
 		}
@@ -139,8 +141,25 @@ func (t *transport) paused(host string) (time.Time, bool) {
 	return until, ok
 }
 
+// leave leaves a host alone for a time. If there are too many, the one goes whose time is over
+// first.
+func (t *transport) leave(host string, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.pause[host]; !ok && len(t.pause) >= maxPauses {
+		var first string
+		for other, at := range t.pause {
+			if first == "" || at.Before(t.pause[first]) {
+				first = other
+			}
+		}
+		delete(t.pause, first)
+	}
+	t.pause[host] = until
+}
+
 // again reports whether a request is sent once more, and after which time.
-func (t *transport) again(req *http.Request, resp *http.Response, err error, attempt int) (time.Duration, bool) {
+func (t *transport) again(req *http.Request, host string, resp *http.Response, err error, attempt int) (time.Duration, bool) {
 	ctx := req.Context()
 	if ctx.Err() != nil {
 		return 0, false
@@ -162,9 +181,7 @@ func (t *transport) again(req *http.Request, resp *http.Response, err error, att
 		wait = max(asked, firstBackoff)
 		deadline, bounded := ctx.Deadline()
 		if attempt+1 >= attempts || bounded && t.now().Add(wait).After(deadline) {
-			t.mu.Lock()
-			t.pause[req.URL.Host] = t.now().Add(min(wait, maxPause))
-			t.mu.Unlock()
+			t.leave(host, t.now().Add(min(wait, maxPause)))
 			return 0, false
 		}
 	case resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusInternalServerError,

