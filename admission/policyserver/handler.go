@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // Handler returns what serves the paths of the package comment. It is for a server with TLS:
@@ -72,7 +73,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	p := version.Value[id]
 	if p == nil {
 		if err := s.Ready(); err != nil {
-			refuse(w, http.StatusServiceUnavailable, err.Error())
+			refuse(w, http.StatusServiceUnavailable, foreign.Words(err))
 			return
 		}
 		refuse(w, http.StatusNotFound, "unknown policy: "+id)

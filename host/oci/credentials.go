@@ -17,6 +17,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/credentials"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
@@ -31,12 +32,12 @@ type Credential struct {
 func (c *Client) credentials(ctx context.Context, repository string) (list []Credential, err error) {
 	if c.cfg.Credentials != nil {
 		if list, err = c.cfg.Credentials(ctx, repository); err != nil {
-			return nil, fmt.Errorf("get credentials for %s: %w", repository, err)
+			return nil, noCredentials(repository, err)
 		}
 	}
 	more, err := c.dockerCredentials(ctx, repository)
 	if err != nil {
-		return nil, fmt.Errorf("get credentials for %s: %w", repository, err)
+		return nil, noCredentials(repository, err)
 	}
 	var unique []Credential
 	for _, credential := range append(list, more...) {
@@ -45,6 +46,11 @@ func (c *Client) credentials(ctx context.Context, repository string) (list []Cre
 		}
 	}
 	return unique, nil
+}
+
+// noCredentials returns an error whose reason, with names of Secrets and files, is the operator's.
+func noCredentials(repository string, err error) error {
+	return foreign.Wrap("the credentials for the registry cannot be read", fmt.Errorf("get credentials for %s: %w", repository, err))
 }
 
 // dockerCredentials returns the credentials of docker's configuration. The file is read each

@@ -126,7 +126,7 @@ func (c *Client) look(ctx context.Context, what string, ref Reference, f func(co
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
-	return fmt.Errorf("%s %s: %w", what, ref, err)
+	return about(what, ref, err)
 }
 
 // root returns what the reference leads to, a manifest or an index. beside is what will be held

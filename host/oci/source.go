@@ -79,6 +79,15 @@ func (c *Client) Sources() []SourceState {
 	return states
 }
 
+// HasRule reports whether a rule of Config.Trust is for a reference.
+func (c *Client) HasRule(ref Reference) (bool, error) {
+	if err := ref.check(); err != nil {
+		return false, err
+	}
+	settings, err := c.files.current()
+	return err == nil && settings.rule(ref) != nil, err
+}
+
 // CacheBytes returns the size of the blobs in the cache when it was last counted.
 func (c *Client) CacheBytes() int64 {
 	if c.cache == nil {

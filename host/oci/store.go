@@ -14,7 +14,10 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // store is a place that has artifacts: a repository, or a layout.
@@ -130,15 +133,25 @@ func referrer(desc ocispec.Descriptor) ocispec.Descriptor {
 type answerError struct {
 	store  string
 	status int
-	text   string
+	// text is what the registry wrote, for the log.
+	text string
 }
 
 func (e *answerError) Error() string {
-	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), e.text)
+	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), foreign.Redact(e.text))
 }
 
-// explain returns an error of oras without URLs, whose queries may be signatures, and with
-// little of what the registry wrote.
+// words returns the answer without what the registry wrote, and without the name of a mirror.
+func (e *answerError) words() string {
+	switch e.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Sprintf("the registry refuses access: %d %s", e.status, http.StatusText(e.status))
+	}
+	return fmt.Sprintf("the registry answered %d %s", e.status, http.StatusText(e.status))
+}
+
+// explain returns an error of oras with little of what the registry wrote, and with words for
+// those who may not see addresses and URLs.
 func (r *repository) explain(err error) error {
 	if err == nil {
 		return nil
@@ -148,15 +161,26 @@ func (r *repository) explain(err error) error {
 		if len(answer.Errors) != 0 {
 			text = fmt.Sprintf(": %.200q", answer.Errors[0].Code+": "+answer.Errors[0].Message)
 		}
-		return &answerError{r.String(), answer.StatusCode, text}
+		refused := &answerError{r.String(), answer.StatusCode, text}
+		return foreign.Wrap(refused.words(), refused)
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
-		return fmt.Errorf("%s: %w", r, errdef.ErrNotFound)
+		return foreign.Wrap("there is no such artifact", fmt.Errorf("%s: %w", r, errdef.ErrNotFound))
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry)
+		return foreign.Wrap("the registry speaks plain http", fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry))
 	}
-	return fmt.Errorf("%s: %w", r, withoutURL(err))
+	words := foreign.Network(err)
+	if own, ok := errors.AsType[*foreign.Error](err); ok {
+		words = foreign.Words(own)
+	} else if errors.Is(err, auth.ErrBasicCredentialNotFound) {
+		words = "the registry wants credentials, and there are none"
+	} else if paused := (*PauseError)(nil); errors.As(err, &paused) {
+		words = "the registry asked to be left alone for a time"
+	} else if words == "" || words == "the request failed" {
+		words = "the registry's answer cannot be used"
+	}
+	return foreign.Wrap(words, fmt.Errorf("%s: %w", r, withoutURL(err)))
 }
 
 // withoutURL returns what a failed request was refused for.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // tally counts the signatures of an artifact for a rule. It keeps nothing of them but who made
@@ -89,6 +90,27 @@ func (t *tally) names() (names []string, err error) {
 		return nil, fmt.Errorf("%d of %d signers have signed, want %d: %w", n, len(t.any), t.rule.minimum, errors.Join(missing...))
 	}
 	return names, nil
+}
+
+// wants returns who has not signed, without what signatures and libraries say.
+func (t *tally) wants() error {
+	if t.n == 0 {
+		return errors.New("it has no signature")
+	}
+	var missing []string
+	collect := func(signers []signer, votes []votes) {
+		for i := range signers {
+			if len(votes[i].by) == 0 {
+				missing = append(missing, fmt.Sprintf("%q", signers[i].Name))
+			}
+		}
+	}
+	if collect(t.rule.all, t.all); len(missing) == 0 {
+		if collect(t.rule.any, t.any); len(t.rule.any) != 0 {
+			return fmt.Errorf("%d of %d signers have signed, want %d", matched(t.any), len(t.any), t.rule.minimum)
+		}
+	}
+	return fmt.Errorf("none of %d signatures is by %s", t.n, strings.Join(missing, ", "))
 }
 
 // matched returns how many of the signers count at most if each counts with a key or identity

@@ -1,12 +1,14 @@
 package kubewarden
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // imports are the functions of waPC. Those that hand bytes over write them
@@ -83,9 +85,16 @@ func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) ([]byte
 	}
 	answer, err := c.call(b, binding, namespace, operation, read(inst, stack[6:]))
 	if err == nil && len(answer) > b.limit {
-		return nil, errTooLong
+		err = errTooLong
 	}
-	return answer, err
+	if err == nil {
+		return answer, nil
+	}
+	words := foreign.Words(err)
+	if text := err.Error(); text != words && c.Logger != nil && b.log(len(text)) {
+		c.Logger.Warn("host capability failed", "plugin", c.Plugin, "operation", namespace+"/"+operation, "err", err)
+	}
+	return nil, errors.New(words)
 }
 
 // maxNameBytes is how long the names may be that say what is asked for.

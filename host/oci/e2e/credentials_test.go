@@ -184,10 +184,12 @@ func hostileSignatures(t *testing.T, payload int) http.Handler {
 		case name == "1" || name == sum(root):
 			w.Header().Set("Content-Type", manifestType)
 			w.Header().Set("Docker-Content-Digest", sum(root))
+			w.Header().Set("Content-Length", fmt.Sprint(len(root)))
 			_, _ = w.Write(root)
 		case name != "" && (strings.HasSuffix(name, ".sig") || name == sum(signatures)):
 			w.Header().Set("Content-Type", manifestType)
 			w.Header().Set("Docker-Content-Digest", sum(signatures))
+			w.Header().Set("Content-Length", fmt.Sprint(len(signatures)))
 			_, _ = w.Write(signatures)
 		case strings.Contains(r.URL.Path, "/blobs/"):
 			for i := range 64 {
