@@ -128,8 +128,8 @@ func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
 	resp, err := s.client.Do(req)
 	if err != nil {
 		words := cmp.Or(foreign.Network(err), "the request failed")
-		if refused, ok := errors.AsType[*redirectError](err); ok {
-			words = refused.Error()
+		if own, ok := errors.AsType[*foreign.Error](err); ok {
+			words = foreign.Words(own)
 		}
 		// A *url.Error repeats the URL, query included.
 		if e, ok := errors.AsType[*url.Error](err); ok {
@@ -164,20 +164,17 @@ func (s *httpsSource) String() string {
 	return shown.String()
 }
 
-// redirectError is the error of a redirect that is not followed. Where it leads is the server's.
-type redirectError struct{ text string }
-
-func (e *redirectError) Error() string { return e.text }
-
 // checkRedirect returns the rules for redirects, followed by next unless that is
 // nil.
 func checkRedirect(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if req.URL.Scheme != "https" {
-			return &redirectError{fmt.Sprintf("redirect to scheme %q, want https", req.URL.Scheme)}
+			// Where it leads is the server's.
+			return foreign.Wrap(fmt.Sprintf("redirect to scheme %q, want https", req.URL.Scheme), fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host))
 		}
 		if len(via) > maxRedirects {
-			return &redirectError{fmt.Sprintf("more than %d redirects", maxRedirects)}
+			err := fmt.Errorf("more than %d redirects", maxRedirects)
+			return foreign.Wrap(err.Error(), err)
 		}
 		// Go sends the credentials of a URL to its own host only, but its query to
 		// the next one.
