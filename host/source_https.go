@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // HTTPSOptions bound a download. The zero value is the default.
@@ -114,7 +114,7 @@ func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
 	}
 	if err != nil {
 		// What the network says has addresses, and is for the log.
-		return nil, foreign.Wrap(fmt.Sprintf("get %s: %s", s, foreign.Words(err)), fmt.Errorf("get %s: %w", s, err))
+		return nil, publicerr.Wrap(fmt.Sprintf("get %s: %s", s, publicerr.Words(err)), fmt.Errorf("get %s: %w", s, err))
 	}
 	return module, nil
 }
@@ -127,15 +127,15 @@ func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
 	req := (&http.Request{Method: http.MethodGet, URL: s.url, Header: header}).WithContext(ctx)
 	resp, err := s.client.Do(req)
 	if err != nil {
-		words := cmp.Or(foreign.Network(err), "the request failed")
-		if own, ok := errors.AsType[*foreign.Error](err); ok {
-			words = foreign.Words(own)
+		words := cmp.Or(publicerr.Network(err), "the request failed")
+		if own, ok := errors.AsType[*publicerr.Error](err); ok {
+			words = publicerr.Words(own)
 		}
 		// A *url.Error repeats the URL, query included.
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
 		}
-		return nil, foreign.Wrap(words, err)
+		return nil, publicerr.Wrap(words, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -147,7 +147,7 @@ func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
 	}
 	module, err := io.ReadAll(io.LimitReader(resp.Body, s.maxBytes+1))
 	if err != nil {
-		return nil, foreign.Wrap(cmp.Or(foreign.Network(err), "the answer ended early"), err)
+		return nil, publicerr.Wrap(cmp.Or(publicerr.Network(err), "the answer ended early"), err)
 	}
 	if int64(len(module)) > s.maxBytes {
 		return nil, fmt.Errorf("content has more than %d bytes", s.maxBytes)
@@ -170,11 +170,11 @@ func checkRedirect(next func(*http.Request, []*http.Request) error) func(*http.R
 	return func(req *http.Request, via []*http.Request) error {
 		if req.URL.Scheme != "https" {
 			// Where it leads is the server's.
-			return foreign.Wrap(fmt.Sprintf("redirect to scheme %q, want https", req.URL.Scheme), fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host))
+			return publicerr.Wrap(fmt.Sprintf("redirect to scheme %q, want https", req.URL.Scheme), fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host))
 		}
 		if len(via) > maxRedirects {
 			err := fmt.Errorf("more than %d redirects", maxRedirects)
-			return foreign.Wrap(err.Error(), err)
+			return publicerr.Wrap(err.Error(), err)
 		}
 		// Go sends the credentials of a URL to its own host only, but its query to
 		// the next one.

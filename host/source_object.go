@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // ObjectGetter reads ConfigMaps or Secrets. A client-go clientset becomes one in
@@ -82,7 +82,7 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 	data, err := s.getter.Get(ctx, s.namespace, s.name)
 	if err != nil {
 		// The API server's text names its address, or who asks.
-		return nil, foreign.Wrap(fmt.Sprintf("get %s: it cannot be read", s), fmt.Errorf("get %s: %w", s, err))
+		return nil, publicerr.Wrap(fmt.Sprintf("get %s: it cannot be read", s), fmt.Errorf("get %s: %w", s, err))
 	}
 	value, ok := data[s.key]
 	if !ok {

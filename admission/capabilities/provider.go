@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Config says what a Provider has, and bounds it.
@@ -288,8 +288,8 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 		addresses, err := c.provider.cfg.Resolver.LookupHost(ctx, name)
 		if err != nil {
 			// The error names the server that was asked, its text does so as well.
-			words := cmp.Or(foreign.Network(err), "the host's address cannot be looked up")
-			return nil, foreign.Wrap(fmt.Sprintf("look up %s: %s", name, words), fmt.Errorf("look up %s: %w", name, err))
+			words := cmp.Or(publicerr.Network(err), "the host's address cannot be looked up")
+			return nil, publicerr.Wrap(fmt.Sprintf("look up %s: %s", name, words), fmt.Errorf("look up %s: %w", name, err))
 		}
 		return encode(addresses[:min(len(addresses), maxAddresses)]), nil
 	})

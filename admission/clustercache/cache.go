@@ -36,7 +36,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Cluster implements admission.Cluster. It is safe for use by several goroutines.
@@ -322,7 +322,7 @@ func (c *Cluster) Review(ctx context.Context, spec authorizationv1.SubjectAccess
 // refused returns an error of the API server, whose text names its address or who asks, with words
 // for policies and users.
 func refused(what string, err error) error {
-	words := foreign.Network(err)
+	words := publicerr.Network(err)
 	switch {
 	case meta.IsNoMatchError(err):
 		words = "the cluster has no such kind"
@@ -335,5 +335,5 @@ func refused(what string, err error) error {
 	case words == "":
 		words = "the API server could not be asked"
 	}
-	return foreign.Wrap(what+": "+words, fmt.Errorf("%s: %w", what, err))
+	return publicerr.Wrap(what+": "+words, fmt.Errorf("%s: %w", what, err))
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -76,7 +76,7 @@ func (s *Server) answer(ctx context.Context, p *served, origin string, uid types
 		e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
 	case p.policy == nil:
 		e.Initialization, e.Accepted, e.Code = p.err, false, http.StatusInternalServerError
-		e.Response = rejection(uid, http.StatusInternalServerError, foreign.Words(p.err))
+		e.Response = rejection(uid, http.StatusInternalServerError, publicerr.Words(p.err))
 		if p.declared.mode() == monitor && origin != originAudit {
 			// It must not be in the way of anything, least of all as long as it is broken.
 			s.log(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
@@ -119,7 +119,7 @@ func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.Admiss
 
 func (s *Server) failure(p *served, uid types.UID, err error) admission.Evaluation {
 	s.log(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", err)
-	v := admission.Evaluation{Code: http.StatusInternalServerError, Message: "internal server error: " + foreign.Words(err)}
+	v := admission.Evaluation{Code: http.StatusInternalServerError, Message: "internal server error: " + publicerr.Words(err)}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, host.ErrFuel) {
 		v.Message = tookTooLong
 	}

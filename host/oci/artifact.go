@@ -18,7 +18,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // The media types of modules, and of images that have one.
@@ -299,7 +299,7 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 		if errors.Is(why, errShort) {
 			words = errShort.Error()
 		}
-		return foreign.Wrap(fmt.Sprintf("read %s: %s", desc.Digest, words), fmt.Errorf("%s: read %s: %w", from, desc.Digest, why))
+		return publicerr.Wrap(fmt.Sprintf("read %s: %s", desc.Digest, words), fmt.Errorf("%s: read %s: %w", from, desc.Digest, why))
 	}
 	// The size is that of the descriptor: the sender may stop early.
 	var content bytes.Buffer
@@ -317,7 +317,7 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 	}
 	if got := sum(content.Bytes()); got != desc.Digest.String() {
 		err := &ContentError{Want: desc.Digest.String(), Got: got}
-		return nil, foreign.Wrap(err.Error(), fmt.Errorf("%s: %w", from, err))
+		return nil, publicerr.Wrap(err.Error(), fmt.Errorf("%s: %w", from, err))
 	}
 	return content.Bytes(), nil
 }

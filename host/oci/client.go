@@ -20,7 +20,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Client fetches modules from registries and layouts. It is safe for use by several
@@ -166,7 +166,7 @@ func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale 
 
 // about returns an error with what was attempted, in the words for users as well.
 func about(what string, ref Reference, err error) error {
-	return foreign.Wrap(fmt.Sprintf("%s %s: %s", what, ref, foreign.Words(err)), fmt.Errorf("%s %s: %w", what, ref, err))
+	return publicerr.Wrap(fmt.Sprintf("%s %s: %s", what, ref, publicerr.Words(err)), fmt.Errorf("%s %s: %w", what, ref, err))
 }
 
 // withTimeout bounds everything that a fetch needs.

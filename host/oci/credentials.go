@@ -17,7 +17,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/credentials"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
@@ -50,7 +50,7 @@ func (c *Client) credentials(ctx context.Context, repository string) (list []Cre
 
 // noCredentials returns an error whose reason, with names of Secrets and files, is the operator's.
 func noCredentials(repository string, err error) error {
-	return foreign.Wrap("the credentials for the registry cannot be read", fmt.Errorf("get credentials for %s: %w", repository, err))
+	return publicerr.Wrap("the credentials for the registry cannot be read", fmt.Errorf("get credentials for %s: %w", repository, err))
 }
 
 // dockerCredentials returns the credentials of docker's configuration. The file is read each

@@ -17,7 +17,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // store is a place that has artifacts: a repository, or a layout.
@@ -138,7 +138,7 @@ type answerError struct {
 }
 
 func (e *answerError) Error() string {
-	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), foreign.Redact(e.text))
+	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), publicerr.Redact(e.text))
 }
 
 // words returns the answer without what the registry wrote, and without the name of a mirror.
@@ -162,17 +162,17 @@ func (r *repository) explain(err error) error {
 			text = fmt.Sprintf(": %.200q", answer.Errors[0].Code+": "+answer.Errors[0].Message)
 		}
 		refused := &answerError{r.String(), answer.StatusCode, text}
-		return foreign.Wrap(refused.words(), refused)
+		return publicerr.Wrap(refused.words(), refused)
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
-		return foreign.Wrap("there is no such artifact", fmt.Errorf("%s: %w", r, errdef.ErrNotFound))
+		return publicerr.Wrap("there is no such artifact", fmt.Errorf("%s: %w", r, errdef.ErrNotFound))
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return foreign.Wrap("the registry speaks plain http", fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry))
+		return publicerr.Wrap("the registry speaks plain http", fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry))
 	}
-	words := foreign.Network(err)
-	if own, ok := errors.AsType[*foreign.Error](err); ok {
-		words = foreign.Words(own)
+	words := publicerr.Network(err)
+	if own, ok := errors.AsType[*publicerr.Error](err); ok {
+		words = publicerr.Words(own)
 	} else if errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		words = "the registry wants credentials, and there are none"
 	} else if paused := (*PauseError)(nil); errors.As(err, &paused) {
@@ -180,7 +180,7 @@ func (r *repository) explain(err error) error {
 	} else if words == "" || words == "the request failed" {
 		words = "the registry's answer cannot be used"
 	}
-	return foreign.Wrap(words, fmt.Errorf("%s: %w", r, withoutURL(err)))
+	return publicerr.Wrap(words, fmt.Errorf("%s: %w", r, withoutURL(err)))
 }
 
 // withoutURL returns what a failed request was refused for.

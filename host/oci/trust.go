@@ -12,7 +12,7 @@ import (
 	"github.com/blang/semver/v4"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
@@ -260,7 +260,7 @@ func (r *reader) verifyBy(ctx context.Context, rule *rule, desc ocispec.Descript
 		return nil, fmt.Errorf("read signatures of %s: %w", desc.Digest, problem)
 	}
 	refusal := &TrustError{r.ref.Name(), desc.Digest.String(), errors.Join(append([]error{err}, problems...)...)}
-	return nil, foreign.Wrap((&TrustError{refusal.Repository, refusal.Digest, t.wants()}).Error(), refusal)
+	return nil, publicerr.Wrap((&TrustError{refusal.Repository, refusal.Digest, t.wants()}).Error(), refusal)
 }
 
 // accepted is the highest version of a reference that was accepted.

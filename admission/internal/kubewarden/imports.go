@@ -8,7 +8,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // imports are the functions of waPC. Those that hand bytes over write them
@@ -90,7 +90,7 @@ func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) ([]byte
 	if err == nil {
 		return answer, nil
 	}
-	words := foreign.Words(err)
+	words := publicerr.Words(err)
 	if text := err.Error(); text != words && c.Logger != nil && b.log(len(text)) {
 		c.Logger.Warn("host capability failed", "plugin", c.Plugin, "operation", namespace+"/"+operation, "err", err)
 	}

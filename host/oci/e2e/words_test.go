@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/host/oci"
-	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // TestErrorsShowNoSignedURL has a storage behind a registry that answers otherwise than announced.
@@ -68,7 +68,7 @@ func TestErrorsShowNoSignedURL(t *testing.T) {
 					if text := err.Error() + log.String(); strings.Contains(text, "SECRET") {
 						t.Errorf("%s: %s", what, text)
 					}
-					if words := foreign.Words(err); strings.Contains(words, "SECRET") || strings.Contains(words, address) || strings.Contains(words, "bucket") || !strings.Contains(words, ref.String()) {
+					if words := publicerr.Words(err); strings.Contains(words, "SECRET") || strings.Contains(words, address) || strings.Contains(words, "bucket") || !strings.Contains(words, ref.String()) {
 						t.Errorf("%s: a user sees %q", what, words)
 					}
 				}

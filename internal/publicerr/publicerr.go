@@ -1,7 +1,7 @@
-// Package foreign keeps what libraries say in errors from those whom it is not for. An operator
+// Package publicerr keeps what libraries say in errors from those whom it is not for. An operator
 // reads it in the log, without queries and users of URLs. A user of the cluster and a policy get
 // words of our own: a library's may have signed URLs, addresses, and what a server wrote.
-package foreign
+package publicerr
 
 import (
 	"context"
