@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/admissionmsg"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // result is everything about a verdict beside its number, code and message.
@@ -32,11 +33,11 @@ func answer(request *admissionv1.AdmissionRequest, verdicts []policyVerdict) *ad
 		v, name := &verdicts[i].verdict, verdicts[i].policy.Name()
 		switch {
 		case v.failure != nil && verdicts[i].policy.rules().FailurePolicy == host.Ignore:
-			warnings.add(v.failure.Error() + " (ignored)")
+			warnings.add(publicerr.Words(v.failure) + " (ignored)")
 		case v.failure != nil:
 			// The failure names the plugin already.
 			broken = true
-			messages = append(messages, v.failure.Error())
+			messages = append(messages, publicerr.Words(v.failure))
 		case !v.Allowed:
 			if status == nil {
 				status = denial(v)

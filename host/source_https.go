@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // HTTPSOptions bound a download. The zero value is the default.
@@ -110,7 +113,8 @@ func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", s, err)
+		// What the network says has addresses, and is for the log.
+		return nil, publicerr.Wrap(fmt.Sprintf("get %s: %s", s, publicerr.Words(err)), fmt.Errorf("get %s: %w", s, err))
 	}
 	return module, nil
 }
@@ -123,22 +127,27 @@ func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
 	req := (&http.Request{Method: http.MethodGet, URL: s.url, Header: header}).WithContext(ctx)
 	resp, err := s.client.Do(req)
 	if err != nil {
+		words := cmp.Or(publicerr.Network(err), "the request failed")
+		if own, ok := errors.AsType[*publicerr.Error](err); ok {
+			words = publicerr.Words(own)
+		}
 		// A *url.Error repeats the URL, query included.
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
 		}
-		return nil, err
+		return nil, publicerr.Wrap(words, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status is %s, want 200 OK", resp.Status)
+		// The reason phrase is the server's.
+		return nil, fmt.Errorf("status is %d %s, want 200 OK", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	if resp.ContentLength > s.maxBytes {
 		return nil, fmt.Errorf("content length is %d bytes, more than %d", resp.ContentLength, s.maxBytes)
 	}
 	module, err := io.ReadAll(io.LimitReader(resp.Body, s.maxBytes+1))
 	if err != nil {
-		return nil, err
+		return nil, publicerr.Wrap(cmp.Or(publicerr.Network(err), "the answer ended early"), err)
 	}
 	if int64(len(module)) > s.maxBytes {
 		return nil, fmt.Errorf("content has more than %d bytes", s.maxBytes)
@@ -160,10 +169,12 @@ func (s *httpsSource) String() string {
 func checkRedirect(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if req.URL.Scheme != "https" {
-			return fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host)
+			// Where it leads is the server's.
+			return publicerr.Wrap(fmt.Sprintf("redirect to scheme %q, want https", req.URL.Scheme), fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host))
 		}
 		if len(via) > maxRedirects {
-			return fmt.Errorf("more than %d redirects", maxRedirects)
+			err := fmt.Errorf("more than %d redirects", maxRedirects)
+			return publicerr.Wrap(err.Error(), err)
 		}
 		// Go sends the credentials of a URL to its own host only, but its query to
 		// the next one.

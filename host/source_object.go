@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // ObjectGetter reads ConfigMaps or Secrets. A client-go clientset becomes one in
@@ -79,7 +81,8 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 	}
 	data, err := s.getter.Get(ctx, s.namespace, s.name)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", s, err)
+		// The API server's text names its address, or who asks.
+		return nil, publicerr.Wrap(fmt.Sprintf("get %s: it cannot be read", s), fmt.Errorf("get %s: %w", s, err))
 	}
 	value, ok := data[s.key]
 	if !ok {

@@ -1,17 +1,19 @@
 package capabilities
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Config says what a Provider has, and bounds it.
@@ -284,11 +286,10 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 	}
 	return c.ask(ctx, LookupHost, name, shortTTL, func(ctx context.Context) ([]byte, error) {
 		addresses, err := c.provider.cfg.Resolver.LookupHost(ctx, name)
-		if unknown, ok := errors.AsType[*net.DNSError](err); ok {
-			return nil, fmt.Errorf("look up %s: %s", name, unknown.Err) // Without the name server's address.
-		}
 		if err != nil {
-			return nil, err
+			// The error names the server that was asked, its text does so as well.
+			words := cmp.Or(publicerr.Network(err), "the host's address cannot be looked up")
+			return nil, publicerr.Wrap(fmt.Sprintf("look up %s: %s", name, words), fmt.Errorf("look up %s: %w", name, err))
 		}
 		return encode(addresses[:min(len(addresses), maxAddresses)]), nil
 	})

@@ -5,8 +5,9 @@ import "context"
 // Registry answers about artifacts in registries. Package admission/ociregistry has one. It is
 // safe for use by several goroutines.
 //
-// An error says why there is no answer, in words that a policy may see: it holds no
-// credentials. Every byte of an answer was compared with the digest that leads to it.
+// An error says why there is no answer. A policy sees words without addresses and without what a
+// registry wrote; the log has the rest. Every byte of an answer was compared with the digest that
+// leads to it.
 type Registry interface {
 	// Digest returns the digest of the manifest or index that an image names.
 	Digest(ctx context.Context, image Image) (digest string, err error)

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
 // Scope is what a policy may ask its host for. The zero value is nothing.
@@ -23,7 +25,7 @@ type Scope struct {
 	ContextAwareResources []Kind `json:"contextAwareResources,omitempty"`
 	// Repositories are those that the policy may ask about: "ghcr.io/acme/zone" for one,
 	// "ghcr.io/acme/*" for all below, "*" for all of all registries. The image "busybox" is in
-	// docker.io/library/busybox.
+	// docker.io/library/busybox. Registries have one spelling, as in references of package oci.
 	Repositories []string `json:"repositories,omitempty"`
 	// HostNames are those whose addresses the policy may ask for: "db.example.com" for one,
 	// "*.example.com" for all below, "*" for all.
@@ -82,21 +84,21 @@ func below(pattern, name string) bool {
 }
 
 var (
-	repositoryRE = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)+$`)
-	registryRE   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?$`)
-	hostNameRE   = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?(\.[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?)*$`)
+	pathRE     = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*$`)
+	hostNameRE = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?(\.[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?)*$`)
 )
 
-// isRegistry reports whether the first part of a name is a registry, as container runtimes
-// tell it from a repository of docker.io.
-func isRegistry(name string) bool {
-	return registryRE.MatchString(name) && (strings.ContainsAny(name, ".:") || name == "localhost")
-}
-
-// isRepository reports whether a name is a registry and a repository in it.
-func isRepository(name string) bool {
-	registry, _, _ := strings.Cut(name, "/")
-	return repositoryRE.MatchString(name) && isRegistry(registry)
+// patternOf returns the one spelling of a pattern of repositories, see package registryname.
+func patternOf(text string) (string, error) {
+	pattern, err := registryname.Pattern(text)
+	if err != nil || pattern == "*" {
+		return pattern, err
+	}
+	_, path, _ := strings.Cut(pattern, "/")
+	if path != "*" && !pathRE.MatchString(strings.TrimSuffix(path, "/*")) {
+		return "", errors.New("want lower-case names with slashes between them")
+	}
+	return pattern, nil
 }
 
 // Check returns everything that is wrong with s, joined; nil if a policy can have it.
@@ -112,14 +114,16 @@ func (s *Scope) Check() error {
 		}
 	}
 	errs = append(errs, checkKinds(s.ContextAwareResources)...)
-	for i, pattern := range s.Repositories {
-		parent, isParent := strings.CutSuffix(pattern, "/*")
+	var known []string
+	for _, text := range s.Repositories {
+		pattern, err := patternOf(text)
 		switch {
-		case slices.Contains(s.Repositories[:i], pattern):
-			fail("repositories: %.200q is there twice", pattern)
-		case pattern != "*" && !isRepository(parent) && (!isParent || !isRegistry(parent)):
-			fail("repositories: %.200q is no REGISTRY/REPOSITORY, no such name and /*, and not *", pattern)
+		case err != nil:
+			fail("repositories: %.200q is no REGISTRY/REPOSITORY, no such name and /*, and not *: %w", text, err)
+		case slices.Contains(known, pattern):
+			fail("repositories: %.200q is there twice", text)
 		}
+		known = append(known, pattern)
 	}
 	for i, pattern := range s.HostNames {
 		switch {
@@ -240,25 +244,23 @@ func ParseImage(text string) (Image, error) {
 		i.Tag = "latest"
 	}
 	registry, path, found := strings.Cut(i.Repository, "/")
-	if !found || !isRegistry(registry) {
-		registry, path = "docker.io", i.Repository
+	if !found || !registryname.Named(registry) {
+		registry, path = registryname.Docker, i.Repository
 	}
-	if registry == "index.docker.io" {
-		registry = "docker.io"
+	registry, err := registryname.Host(registry)
+	if err != nil || !pathRE.MatchString(path) {
+		return Image{}, errors.Join(fmt.Errorf("image %.200q is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]", text), err)
 	}
-	if registry == "docker.io" && !strings.Contains(path, "/") {
-		path = "library/" + path
-	}
-	if i.Repository = registry + "/" + path; !isRepository(i.Repository) {
-		return Image{}, fmt.Errorf("image %.200q is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]", text)
-	}
+	i.Repository = registry + "/" + registryname.Repository(registry, path)
 	return i, nil
 }
 
 // MayAsk returns a *[GrantError] unless the policy may ask about an image.
 func (s *Scope) MayAsk(i Image) error {
-	if slices.ContainsFunc(s.Repositories, func(pattern string) bool { return below(pattern, i.Repository) }) {
-		return nil
+	for _, text := range s.Repositories {
+		if pattern, err := patternOf(text); err == nil && below(pattern, i.Repository) {
+			return nil
+		}
 	}
 	return refuse("the policy may not ask about %s: the repositories of its configuration do not have it", i.Repository)
 }

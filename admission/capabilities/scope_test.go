@@ -111,6 +111,9 @@ func TestParseImage(t *testing.T) {
 		"acme/zone":                            "docker.io/acme/zone:latest",
 		"index.docker.io/acme/zone":            "docker.io/acme/zone:latest",
 		"docker.io/busybox":                    "docker.io/library/busybox:latest",
+		"GHCR.IO.:0443/acme/zone":              "ghcr.io/acme/zone:latest",
+		"ghcr.io:/acme/zone":                   "",
+		"ｇhcr.io/acme/zone":                    "",
 		"localhost/zone":                       "localhost/zone:latest",
 		"localhost:5000/zone:1":                "localhost:5000/zone:1",
 		"ghcr.io/acme/zone@" + digest:          "ghcr.io/acme/zone@" + digest,
@@ -140,10 +143,12 @@ func TestParseImage(t *testing.T) {
 }
 
 func TestMayAskAndHostName(t *testing.T) {
-	s := Scope{Repositories: []string{"ghcr.io/acme/*", "docker.io/library/busybox"}, HostNames: []string{"db.example.com", "*.example.org"}}
+	s := Scope{Repositories: []string{"ghcr.io/acme/*", "index.docker.io/busybox", "REGISTRY.example.com.:443/*"}, HostNames: []string{"db.example.com", "*.example.org"}}
 	for text, may := range map[string]bool{
 		"ghcr.io/acme/zone": true, "ghcr.io/acme/a/b": true, "busybox": true, "busybox:1": true, "busybox2": false,
-		"ghcr.io/acme2/zone": false, "ghcr.io/acme": false, "ghcr.io.evil.example/acme/zone": false, "GHCR.io/acme/zone": false,
+		"ghcr.io/acme2/zone": false, "ghcr.io/acme": false, "ghcr.io.evil.example/acme/zone": false,
+		"GHCR.io/acme/zone": true, "ghcr.io.:0443/acme/zone": true, "ghcr.io:444/acme/zone": false, "registry-1.docker.io/library/busybox": true,
+		"registry.example.com/zone": true, "registry.example.com:5000/zone": false,
 	} {
 		image, err := ParseImage(text)
 		if err != nil {

@@ -36,6 +36,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Cluster implements admission.Cluster. It is safe for use by several goroutines.
@@ -100,7 +101,10 @@ func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*me
 	c.mu.Unlock()
 	select {
 	case <-m.done:
-		return m.RESTMapping, m.err
+		if m.err != nil {
+			return nil, refused("look for the resource of "+gvk.Kind, m.err)
+		}
+		return m.RESTMapping, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("look for the resource of %s: %w", gvk.Kind, ctx.Err())
 	}
@@ -179,7 +183,7 @@ var errNotFilled = errors.New("the cache is not filled yet")
 func (c *Cluster) wait(ctx context.Context, r *resource, synced func() bool) error {
 	for !synced() {
 		if err := r.failed.Load(); err != nil {
-			return *err
+			return refused("list", *err)
 		}
 		select {
 		case <-ctx.Done():
@@ -272,7 +276,7 @@ func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namesp
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, refused("get "+gvk.Kind, err)
 	}
 	u.SetManagedFields(nil)
 	return json.Marshal(u)
@@ -310,7 +314,26 @@ func (c *Cluster) Review(ctx context.Context, spec authorizationv1.SubjectAccess
 	}
 	review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, err
+		return authorizationv1.SubjectAccessReviewStatus{}, refused("review access", err)
 	}
 	return review.Status, nil
+}
+
+// refused returns an error of the API server, whose text names its address or who asks, with words
+// for policies and users.
+func refused(what string, err error) error {
+	words := publicerr.Network(err)
+	switch {
+	case meta.IsNoMatchError(err):
+		words = "the cluster has no such kind"
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		words = "the server may not do that: its RBAC does not have it"
+	case apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
+		words = "the API server is busy"
+	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
+		words = "the API server answered " + string(apierrors.ReasonForError(err))
+	case words == "":
+		words = "the API server could not be asked"
+	}
+	return publicerr.Wrap(what+": "+words, fmt.Errorf("%s: %w", what, err))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Observer is told what becomes of requests and policies.
@@ -86,7 +87,7 @@ func (s *Server) answer(ctx context.Context, version swap.Shared[map[string]*ser
 		e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
 	case p.policy == nil:
 		e.Initialization, e.Accepted, e.Code = p.err, false, http.StatusInternalServerError
-		e.Response = rejection(uid, http.StatusInternalServerError, p.err.Error())
+		e.Response = rejection(uid, http.StatusInternalServerError, publicerr.Words(p.err))
 		if p.declared.mode() == monitor && origin != originAudit {
 			// It must not be in the way of anything, least of all as long as it is broken.
 			s.logCall(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
@@ -192,7 +193,7 @@ func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.Admiss
 func (s *Server) fail(p *served, uid types.UID, v *admission.Evaluation, stain func() *confidential.Stain) {
 	err := v.Err
 	s.logCall(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", stain().Text(err.Error()))
-	v.Code, v.Message = http.StatusInternalServerError, "internal server error: "+err.Error()
+	v.Code, v.Message = http.StatusInternalServerError, "internal server error: "+publicerr.Words(err)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, host.ErrFuel) {
 		v.Message = tookTooLong
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Handler returns what serves the paths of the package comment. It is for a server with TLS:
@@ -74,7 +75,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	p := acquired.Value[id]
 	if p == nil {
 		if err := s.Ready(); err != nil {
-			refuse(w, http.StatusServiceUnavailable, err.Error())
+			refuse(w, http.StatusServiceUnavailable, publicerr.Words(err))
 			return
 		}
 		refuse(w, http.StatusNotFound, "unknown policy: "+id)

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // TokenConfig says which bearer tokens show that a client of the admission webhooks is an
@@ -224,9 +225,9 @@ func (v *verifier) authenticate(r *http.Request, webhook string) (authenticated 
 	groups, err := v.verify(r.Context(), token, webhook)
 	switch {
 	case errors.Is(err, errNoKeys):
-		return nil, http.StatusServiceUnavailable, "the bearer token cannot be verified: " + err.Error()
+		return nil, http.StatusServiceUnavailable, "the bearer token cannot be verified: " + publicerr.Words(err)
 	case err != nil:
-		return nil, http.StatusUnauthorized, "the bearer token is refused: " + err.Error()
+		return nil, http.StatusUnauthorized, "the bearer token is refused: " + publicerr.Words(err)
 	}
 	return r.WithContext(context.WithValue(r.Context(), groupsKey{}, groups)), 0, ""
 }

@@ -51,6 +51,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Config says what a server serves. Zero fields have the defaults below.
@@ -271,7 +272,7 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {
 				httpserve.DropBody(w)
-				httpserve.WriteStatus(w, http.StatusServiceUnavailable, err.Error())
+				httpserve.WriteStatus(w, http.StatusServiceUnavailable, publicerr.Words(err))
 				return
 			}
 		}

@@ -38,6 +38,7 @@ func (r *registryFlags) client(change func(*oci.Config)) (*oci.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Reload = nil // The flags change what the file says, and count for one command.
 	for _, host := range r.plainHTTP {
 		i := slices.IndexFunc(cfg.Registries, func(r oci.Registry) bool { return r.Host == host })
 		if i < 0 {

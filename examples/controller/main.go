@@ -89,7 +89,6 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 		if sources.Registries, err = oci.New(registries); err != nil {
 			return err
 		}
-		sources.Trust = registries.Trust
 		metrics.Registry.MustRegister(ocimetrics.New(sources.Registries))
 	}
 	measured, err := clustermetrics.New(config)

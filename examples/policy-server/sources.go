@@ -1,7 +1,7 @@
 package main
 
 import (
-	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 
@@ -79,6 +80,7 @@ func (a *authority) pem() (string, error) {
 func (s *sources) registries() ([]oci.Registry, error) {
 	byHost := map[string]*oci.Registry{}
 	of := func(host string) *oci.Registry {
+		host = spelling(host)
 		if byHost[host] == nil {
 			byHost[host] = &oci.Registry{Host: host}
 		}
@@ -104,60 +106,115 @@ func (s *sources) registries() ([]oci.Registry, error) {
 	return registries, errors.Join(errs...)
 }
 
-// artifacts are where modules come from.
+// artifacts are where modules come from. The files of the settings are followed.
 type artifacts struct {
+	o      *options
 	client *oci.Client
-	// https are clients for hosts with CAs of their own.
+
+	mu sync.Mutex
+	// https are clients for hosts with CAs of their own, by the certificates.
 	https map[string]*http.Client
-	// verified reports whether modules need signatures, which only registries have.
-	verified bool
 }
 
 // newArtifacts returns where modules come from by the settings. Errors are the mistakes of all
 // files, joined.
 func newArtifacts(o *options, logger *slog.Logger) (*artifacts, error) {
-	s, sourcesErr := readSources(o.sources)
-	registries, registriesErr := s.registries()
-	trust, verificationErr := readVerification(o.verification)
+	a := &artifacts{o: o, https: map[string]*http.Client{}}
+	cfg, configErr := a.config()
 	keyless, keylessErr := newKeyless(o.trustRoot, o.trustRootCache)
-	cfg := oci.Config{
-		CacheDir: filepath.Join(o.downloadDir, "modules"), Registries: registries, Trust: []oci.Trust{trust},
-		DockerConfig: o.dockerConfig, Keyless: keyless, Logger: logger,
+	cfg.Keyless, cfg.Logger, cfg.Reload = keyless, logger, a.config
+	var clientErr error
+	if configErr == nil {
+		a.client, clientErr = oci.New(cfg)
 	}
-	if o.dockerConfig != "" {
+	if err := errors.Join(configErr, keylessErr, clientErr); err != nil {
+		return nil, err
+	}
+	if o.verification == "" {
+		logger.Warn("there is no verification-path: modules are taken without signatures")
+	}
+	return a, nil
+}
+
+// config returns what the files say now. Errors are the mistakes of all files, joined.
+func (a *artifacts) config() (oci.Config, error) {
+	s, sourcesErr := readSources(a.o.sources)
+	registries, registriesErr := s.registries()
+	trust, verificationErr := readVerification(a.o.verification)
+	cfg := oci.Config{
+		CacheDir: filepath.Join(a.o.downloadDir, "modules"), Registries: registries, Trust: []oci.Trust{trust}, DockerConfig: a.o.dockerConfig,
+	}
+	if a.o.dockerConfig != "" {
 		// Kubewarden's variable names the directory.
-		if info, err := os.Stat(o.dockerConfig); err == nil && info.IsDir() {
-			cfg.DockerConfig = filepath.Join(o.dockerConfig, "config.json")
+		if info, err := os.Stat(a.o.dockerConfig); err == nil && info.IsDir() {
+			cfg.DockerConfig = filepath.Join(a.o.dockerConfig, "config.json")
 		}
 	}
-	var client *oci.Client
-	err := errors.Join(sourcesErr, registriesErr, verificationErr, keylessErr)
-	if verificationErr == nil {
-		var clientErr error
-		client, clientErr = oci.New(cfg)
-		err = errors.Join(err, clientErr)
-	}
+	return cfg, errors.Join(sourcesErr, registriesErr, verificationErr)
+}
+
+// maxHTTPS bounds the clients that are kept, of which there is one for each bundle of CAs.
+const maxHTTPS = 64
+
+// clientOf returns the client for a host, nil for the default.
+func (a *artifacts) clientOf(host string) (*http.Client, error) {
+	s, err := readSources(a.o.sources)
 	if err != nil {
 		return nil, err
 	}
-	if trust.Unsigned {
-		logger.Warn("there is no verification-path: modules are taken without signatures")
+	registries, err := s.registries()
+	if err != nil {
+		return nil, err
 	}
-	a := &artifacts{client: client, https: map[string]*http.Client{}, verified: !trust.Unsigned}
-	for _, r := range registries {
-		if r.CA == "" {
-			continue
-		}
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		pool.AppendCertsFromPEM([]byte(r.CA)) // It was parsed.
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-		a.https[r.Host] = &http.Client{Transport: transport}
+	name := spelling(host)
+	i := slices.IndexFunc(registries, func(r oci.Registry) bool { return spelling(r.Host) == name })
+	if i < 0 || registries[i].CA == "" {
+		return nil, nil
 	}
-	return a, nil
+	ca := registries[i].CA
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if client := a.https[ca]; client != nil {
+		return client, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	pool.AppendCertsFromPEM([]byte(ca)) // It was parsed.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	if len(a.https) >= maxHTTPS {
+		clear(a.https)
+	}
+	a.https[ca] = &http.Client{Transport: transport}
+	return a.https[ca], nil
+}
+
+// spelling returns the one spelling of a host, or what is none as it is.
+func spelling(host string) string {
+	ref, err := oci.ParseReference(host + "/x/x:x")
+	if err != nil {
+		return host
+	}
+	return ref.Registry
+}
+
+// httpsSource is a module at a URL. How its server is reached is looked up for each download.
+type httpsSource struct {
+	host.Source
+	url       string
+	artifacts *artifacts
+}
+
+// Fetch implements [host.Source].
+func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(s.url, "https://"), "/")
+	client, err := s.artifacts.clientOf(name)
+	if err != nil {
+		return nil, err
+	}
+	return host.HTTPS(s.url, host.HTTPSOptions{Client: client}).Fetch(ctx)
 }
 
 // source returns the source of a module as policies.yml names it: a reference with or without
@@ -181,14 +238,13 @@ func (a *artifacts) source(module string) (host.Source, error) {
 		}
 		return a.client.Source(rest), nil
 	case "file", "https":
-		if a.verified {
+		if a.o.verification != "" {
 			return nil, fmt.Errorf("a module by %s has no signatures, which verification-path wants", scheme)
 		}
 		if scheme == "file" {
 			return host.File(rest), nil
 		}
-		name, _, _ := strings.Cut(rest, "/")
-		return host.HTTPS(module, host.HTTPSOptions{Client: cmp.Or(a.https[name], a.https[strings.TrimSuffix(name, ":443")])}), nil
+		return &httpsSource{Source: host.HTTPS(module, host.HTTPSOptions{}), url: module, artifacts: a}, nil
 	}
 	return nil, fmt.Errorf("scheme %s is none of registry, https and file", scheme)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,48 +149,73 @@ func (s *signature) signer() (oci.Signer, error) {
 }
 
 // keyless verifies identities by a trusted root that it gets when it is first needed: with a
-// network that is away, only modules without a key fail, and they are tried again.
+// network that is away, only modules without a key fail, and they are tried again. A root in a
+// file is read each time, and that of the public Sigstore is got anew each day.
 type keyless struct {
-	get func(ctx context.Context) (root.TrustedMaterial, error)
+	file string
+	get  func(ctx context.Context) (root.TrustedMaterial, error)
+	now  func() time.Time
 
 	mu       sync.Mutex
 	verifier *sigstore.Keyless
+	// sum is of the file that verifier was made of, and until is when the root is got anew.
+	sum   [sha256.Size]byte
+	until time.Time
 }
+
+// How long a root of the public Sigstore is used, and after which time one that cannot be got
+// is tried for again.
+const (
+	trustRootTime  = 24 * time.Hour
+	trustRootRetry = 10 * time.Minute
+)
 
 // newKeyless returns what verifies identities, by the trusted root in a ClientTrustConfig or, if
 // there is no such file, by that of the public Sigstore, which is kept in a directory.
 func newKeyless(file, cache string) (*keyless, error) {
+	k := &keyless{file: file, now: time.Now, get: func(ctx context.Context) (root.TrustedMaterial, error) {
+		return root.FetchTrustedRootWithOptions(tuf.DefaultOptions().WithCachePath(cache).WithContext(ctx))
+	}}
 	if file == "" {
-		return &keyless{get: func(ctx context.Context) (root.TrustedMaterial, error) {
-			return root.FetchTrustedRootWithOptions(tuf.DefaultOptions().WithCachePath(cache).WithContext(ctx))
-		}}, nil
+		return k, nil
 	}
-	text, err := os.ReadFile(file)
+	_, err := k.trusted(context.Background())
+	return k, err
+}
+
+// read makes the verifier of a ClientTrustConfig, unless the file has not changed.
+func (k *keyless) read() error {
+	text, err := os.ReadFile(k.file)
 	if err != nil {
-		return nil, fmt.Errorf("read sigstore-trust-config: %w", err)
+		return fmt.Errorf("read sigstore-trust-config: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	if k.verifier != nil && sum == k.sum {
+		return nil
 	}
 	var config struct {
 		TrustedRoot json.RawMessage `json:"trustedRoot"`
 		Snake       json.RawMessage `json:"trusted_root"`
 	}
 	if err := json.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("read sigstore-trust-config: %w", err)
+		return fmt.Errorf("read sigstore-trust-config: %w", err)
 	}
 	if config.TrustedRoot == nil {
 		config.TrustedRoot = config.Snake // A name of the same field in protobuf's JSON.
 	}
 	if config.TrustedRoot == nil {
-		return nil, errors.New("read sigstore-trust-config: trustedRoot is missing")
+		return errors.New("read sigstore-trust-config: trustedRoot is missing")
 	}
 	trusted, err := root.NewTrustedRootFromJSON(config.TrustedRoot)
 	if err != nil {
-		return nil, fmt.Errorf("read sigstore-trust-config: %w", err)
+		return fmt.Errorf("read sigstore-trust-config: %w", err)
 	}
 	verifier, err := sigstore.NewFromMaterial(trusted)
 	if err != nil {
-		return nil, fmt.Errorf("read sigstore-trust-config: %w", err)
+		return fmt.Errorf("read sigstore-trust-config: %w", err)
 	}
-	return &keyless{verifier: verifier}, nil
+	k.verifier, k.sum = verifier, sum
+	return nil
 }
 
 var (
@@ -198,10 +224,10 @@ var (
 )
 
 // Verify implements [oci.Keyless].
-func (k *keyless) Verify(ctx context.Context, s *oci.Signature, id oci.Identity) error {
+func (k *keyless) Verify(ctx context.Context, s *oci.Signature, id oci.Identity) (oci.Verified, error) {
 	verifier, err := k.trusted(ctx)
 	if err != nil {
-		return err
+		return oci.Verified{}, err
 	}
 	return verifier.Verify(ctx, s, id)
 }
@@ -215,17 +241,30 @@ func (k *keyless) SignedAt(ctx context.Context, s *oci.Signature) (time.Time, er
 	return verifier.SignedAt(ctx, s)
 }
 
-// trusted returns what verifies by the trusted root.
+// trusted returns what verifies by the trusted root. A file that cannot be read any more is an
+// error; a public Sigstore that is away leaves the root from before.
 func (k *keyless) trusted(ctx context.Context) (*sigstore.Keyless, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.verifier == nil {
-		trusted, err := k.get(ctx)
-		if err == nil {
-			k.verifier, err = sigstore.NewFromMaterial(trusted)
+	if k.file != "" {
+		if err := k.read(); err != nil {
+			return nil, err
 		}
-		if err != nil {
+		return k.verifier, nil
+	}
+	if now := k.now(); k.verifier == nil || !now.Before(k.until) {
+		trusted, err := k.get(ctx)
+		var verifier *sigstore.Keyless
+		if err == nil {
+			verifier, err = sigstore.NewFromMaterial(trusted)
+		}
+		switch {
+		case err == nil:
+			k.verifier, k.until = verifier, now.Add(trustRootTime)
+		case k.verifier == nil:
 			return nil, fmt.Errorf("get the trusted root of the public Sigstore: %w", err)
+		default:
+			k.until = now.Add(trustRootRetry)
 		}
 	}
 	return k.verifier, nil

@@ -17,6 +17,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // The media types of modules, and of images that have one.
@@ -290,6 +292,15 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 		return nil, err
 	}
 	defer body.Close()
+	// The place may be a mirror, whose name is the operator's.
+	read := func(format string, args ...any) error {
+		why := fmt.Errorf(format, args...)
+		words := why.Error()
+		if errors.Is(why, errShort) {
+			words = errShort.Error()
+		}
+		return publicerr.Wrap(fmt.Sprintf("read %s: %s", desc.Digest, words), fmt.Errorf("%s: read %s: %w", from, desc.Digest, why))
+	}
 	// The size is that of the descriptor: the sender may stop early.
 	var content bytes.Buffer
 	content.Grow(int(min(desc.Size, 1<<20)))
@@ -298,14 +309,15 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil && n < desc.Size:
-		return nil, fmt.Errorf("%s: read %s: %w after %d of %d bytes: %w", from, desc.Digest, errShort, n, desc.Size, withoutURL(err))
+		return nil, read("%w after %d of %d bytes: %w", errShort, n, desc.Size, withoutURL(err))
 	case n < desc.Size:
-		return nil, fmt.Errorf("%s: read %s: %w after %d of %d bytes", from, desc.Digest, errShort, n, desc.Size)
+		return nil, read("%w after %d of %d bytes", errShort, n, desc.Size)
 	case n > desc.Size:
-		return nil, fmt.Errorf("%s: read %s: it has more than the %d bytes of its descriptor", from, desc.Digest, desc.Size)
+		return nil, read("it has more than the %d bytes of its descriptor", desc.Size)
 	}
 	if got := sum(content.Bytes()); got != desc.Digest.String() {
-		return nil, fmt.Errorf("%s: %w", from, &ContentError{Want: desc.Digest.String(), Got: got})
+		err := &ContentError{Want: desc.Digest.String(), Got: got}
+		return nil, publicerr.Wrap(err.Error(), fmt.Errorf("%s: %w", from, err))
 	}
 	return content.Bytes(), nil
 }

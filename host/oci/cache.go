@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,12 +32,20 @@ type cache struct {
 // maxAnswerBytes is the size of some 14,000 answers.
 const maxAnswerBytes = 4 << 20
 
+// The directories of a cache. What acceptedDir has is never removed: it is what security
+// remembers, and whoever can fill the others must not make it forgotten.
+const (
+	blobsDir    = "blobs"
+	answersDir  = "answers"
+	acceptedDir = "accepted"
+)
+
 func openCache(dir string, limit int64) (*cache, error) {
 	if dir == "" {
 		return nil, nil
 	}
 	c := &cache{dir: dir, max: cmp.Or(limit, defaultCacheBytes)}
-	for _, sub := range []string{"blobs", "answers"} {
+	for _, sub := range []string{blobsDir, answersDir, acceptedDir} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("make cache: %w", err)
 		}
@@ -47,7 +57,7 @@ func openCache(dir string, limit int64) (*cache, error) {
 }
 
 func (c *cache) blob(digest string) string {
-	return filepath.Join(c.dir, "blobs", digest[len("sha256:"):])
+	return filepath.Join(c.dir, blobsDir, digest[len("sha256:"):])
 }
 
 // get returns a blob, nil if the cache does not have it. The digest is valid.
@@ -91,14 +101,18 @@ func (c *cache) put(digest string, data []byte) error {
 func (c *cache) trim() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, answersErr := diskcache.Trim(maxAnswerBytes, filepath.Join(c.dir, "answers"))
-	c.bytes, err = diskcache.Trim(c.max, filepath.Join(c.dir, "blobs"))
-	return errors.Join(err, answersErr)
+	_, answersErr := diskcache.Trim(maxAnswerBytes, filepath.Join(c.dir, answersDir))
+	// It has unfinished files that a process left behind.
+	_, acceptedErr := diskcache.Trim(math.MaxInt64, filepath.Join(c.dir, acceptedDir))
+	c.bytes, err = diskcache.Trim(c.max, filepath.Join(c.dir, blobsDir))
+	return errors.Join(err, answersErr, acceptedErr)
 }
 
-// answer returns what recall remembers under a key.
-func (c *cache) answer(key string) string {
-	return filepath.Join(c.dir, "answers", sum([]byte(key))[len("sha256:"):])
+// answer returns the file of what recall remembers under a key.
+func (c *cache) answer(key string) string { return c.file(answersDir, key) }
+
+func (c *cache) file(dir, key string) string {
+	return filepath.Join(c.dir, dir, sum([]byte(key))[len("sha256:"):])
 }
 
 // remember keeps a small answer of a registry under a key.
@@ -106,6 +120,11 @@ func (c *cache) remember(key string, value any) error {
 	if c == nil {
 		return nil
 	}
+	return write(c.answer(key), key, value)
+}
+
+// write makes a file of a value under a key.
+func write(name, key string, value any) error {
 	data, err := json.Marshal(struct {
 		Key   string
 		Value any
@@ -114,10 +133,10 @@ func (c *cache) remember(key string, value any) error {
 		return err
 	}
 	// What did not change is not written again.
-	if old, err := os.ReadFile(c.answer(key)); err == nil && string(old) == string(data) {
+	if old, err := os.ReadFile(name); err == nil && string(old) == string(data) {
 		return nil
 	}
-	return diskcache.Write(c.answer(key), data)
+	return diskcache.Write(name, data)
 }
 
 // recall reports whether an answer is remembered, and reads it into value.
@@ -126,16 +145,59 @@ func (c *cache) recall(key string, value any) bool {
 		return false
 	}
 	name := c.answer(key)
-	data, err := os.ReadFile(name)
-	if err != nil {
+	if load(name, key, value) != nil {
 		return false
 	}
 	if info, err := os.Stat(name); err == nil {
 		diskcache.Use(name, info)
 	}
+	return true
+}
+
+// load reads the value under a key from a file.
+func load(name, key string, value any) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
 	var kept struct {
 		Key   string
 		Value json.RawMessage
 	}
-	return json.Unmarshal(data, &kept) == nil && kept.Key == key && json.Unmarshal(kept.Value, value) == nil
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return err
+	}
+	if kept.Key != key {
+		return errors.New("it is of something else")
+	}
+	return json.Unmarshal(kept.Value, value)
+}
+
+// accept keeps what was accepted of a reference. It forgets nothing for that: beyond limit
+// references it is an error.
+func (c *cache) accept(key string, last accepted, limit int) error {
+	name := c.file(acceptedDir, key)
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		entries, err := os.ReadDir(filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		if len(entries) >= limit {
+			return fmt.Errorf("%s has %d files, and takes no more: remove those of references that are not used", filepath.Dir(name), len(entries))
+		}
+	}
+	return write(name, key, last)
+}
+
+// accepted returns what was accepted of a reference, the zero value if nothing was.
+func (c *cache) accepted(key string) (last accepted, err error) {
+	if c == nil {
+		return last, nil
+	}
+	name := c.file(acceptedDir, key)
+	if err := load(name, key, &last); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// A version that cannot be read must not be taken for none.
+		return accepted{}, fmt.Errorf("read what was accepted before: %s: %w", name, err)
+	}
+	return last, nil
 }

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"github.com/kubewasm/kubewasm/internal/diskcache"
 )
 
@@ -82,6 +85,45 @@ func TestCacheRemembersAnswers(t *testing.T) {
 	}
 	if c.recall("b", &got) {
 		t.Error("the answer to a was taken for that to b")
+	}
+}
+
+// Answers are of whoever serves them, and as many as they like. What was accepted is kept beside
+// them.
+func TestAcceptedVersionsOutliveAFloodOfAnswers(t *testing.T) {
+	c := newCache(t, 0)
+	want := accepted{Version: "1.10.0", Digest: "sha256:1"}
+	if err := c.accept("accepted x", want, maxNewest); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(c.file(acceptedDir, "accepted x"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		if err := c.remember(fmt.Sprint(i), strings.Repeat("x", maxAnswerBytes/4)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.put(sum([]byte("x")), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var answer string
+	if c.recall("0", &answer) {
+		t.Error("the flood fits into the cache: this test shows nothing")
+	}
+	again, err := openCache(c.dir, 0) // After a restart.
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.accepted("accepted x"); got != want || err != nil {
+		t.Errorf("accepted is %+v, %v, want %+v", got, err, want)
+	}
+	if err := os.WriteFile(c.file(acceptedDir, "accepted x"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := again.accepted("accepted x"); err == nil {
+		t.Errorf("of a damaged file came %+v, want an error", got)
 	}
 }
 
@@ -201,5 +243,20 @@ func TestCacheSurvivesKills(t *testing.T) {
 	}
 	if left := unfinished(); len(left) != 0 {
 		t.Errorf("unfinished files are still there: %v", left)
+	}
+}
+
+// Whoever may write to a repository writes annotations of any size into what refers to it.
+func TestReferrersKeepDigestSizeAndTypes(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	want := ocispec.Descriptor{Digest: digestOf(sum(nil)), Size: 7, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: mediaTypeBundle}
+	desc := want
+	desc.Annotations, desc.Data, desc.URLs = map[string]string{"a": long}, []byte(long), []string{long}
+	desc.Platform = &ocispec.Platform{OS: long}
+	if diff := cmp.Diff(want, referrer(desc)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := referrer(ocispec.Descriptor{Digest: digestOf(long), MediaType: long, ArtifactType: long}); len(got.Digest)+len(got.MediaType)+len(got.ArtifactType) != 0 {
+		t.Errorf("of types of a megabyte %d bytes are kept", len(got.Digest)+len(got.MediaType)+len(got.ArtifactType))
 	}
 }

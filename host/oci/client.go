@@ -2,7 +2,6 @@ package oci
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,59 +16,66 @@ import (
 	"weak"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/semaphore"
 	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lograte"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Client fetches modules from registries and layouts. It is safe for use by several
 // goroutines.
 type Client struct {
-	cfg   Config
-	hosts map[string]*endpoint
-	http  *transport
-	auth  *auth.Client
-	cache *cache
-	trust []rule
+	cfg    Config
+	files  followed
+	http   *transport
+	plain  *http.Client
+	tokens *tokens
+	cache  *cache
+	// questions is what answers to others may hold.
+	questions *semaphore.Weighted
 
 	mu sync.Mutex
 	// sources are those that are in use, by their references: a server whose plugins change
 	// must not keep every reference that it ever had.
-	sources map[string]weak.Pointer[source]
+	sources map[Reference]weak.Pointer[source]
 	// newest are the highest versions that were accepted, by references; for a client
 	// without a cache.
-	newest map[string]accepted
+	newest map[Reference]accepted
 }
 
-// maxNewest bounds Client.newest.
+// maxNewest bounds the references whose versions are remembered. Nothing is forgotten for
+// another one.
 const maxNewest = 10_000
 
 // New returns a Client. The error has every mistake of the configuration.
+//
+// The files that the configuration names are read again before each fetch, and so is the file
+// of [ReadConfig]: keys and certificates that are exchanged count without a restart, as kubelet
+// exchanges those of a mounted Secret. While one of them cannot be read or is malformed, a fetch
+// is an error.
 func New(cfg Config) (*Client, error) {
-	errs := cfg.check()
-	hosts, err := endpoints(cfg.Registries)
-	errs = append(errs, err)
-	trust, err := rulesOf(cfg.Trust, cfg.Keyless != nil)
-	errs = append(errs, err)
-	cache, err := openCache(cfg.CacheDir, cfg.CacheBytes)
-	errs = append(errs, err)
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("configure registries: %w", err)
-	}
 	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Policies' questions can repeat it.
-	c := &Client{cfg: cfg, hosts: hosts, cache: cache, trust: trust, sources: map[string]weak.Pointer[source]{}, newest: map[string]accepted{}}
+	c := &Client{cfg: cfg, sources: map[Reference]weak.Pointer[source]{}, newest: map[Reference]accepted{}}
+	c.files.cfg, c.questions = &c.cfg, semaphore.NewWeighted(maxQuestionsBytes)
+	// The program may have changed what it has read.
+	first, err := newSettings(&cfg, cfg.sum())
+	cache, cacheErr := openCache(cfg.CacheDir, cfg.CacheBytes)
+	if cacheErr != nil {
+		cacheErr = fmt.Errorf("configure registries: %w", cacheErr)
+	}
+	if err := errors.Join(err, cacheErr); err != nil {
+		return nil, err
+	}
+	c.files.now.Store(first)
+	c.cache = cache
 	c.http = &transport{
-		hosts: hosts, others: newTransport(&tls.Config{MinVersion: tls.VersionTLS12}),
+		hosts: func() map[string]*endpoint { return c.files.now.Load().hosts }, others: others(),
 		sleep: sleep, now: time.Now, pause: map[string]time.Time{},
 	}
-	c.auth = &auth.Client{
-		Client:     &http.Client{Transport: c.http, CheckRedirect: checkRedirect},
-		Header:     http.Header{"User-Agent": {userAgent()}},
-		Credential: c.credential,
-		Cache:      auth.NewCache(),
-	}
+	c.plain = &http.Client{Transport: c.http, CheckRedirect: checkRedirect}
+	c.tokens = newTokens(func() time.Time { return c.http.now() })
 	return c, nil
 }
 
@@ -94,16 +100,17 @@ func userAgent() string {
 // [host.Keeper]: while the registry is away, a tag leads to what was loaded from it the last
 // time, and not to a later version that was refused.
 func (c *Client) Source(reference string) host.Source {
+	ref, err := ParseReference(reference)
+	if err != nil {
+		return &source{client: c, err: err}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.sources[reference].Value()
+	s := c.sources[ref].Value()
 	if s == nil {
-		s = &source{client: c, busy: make(chan struct{}, 1)}
-		if s.ref, s.err = ParseReference(reference); s.err != nil {
-			return s
-		}
-		c.sources[reference] = weak.Make(s)
-		runtime.AddCleanup(s, c.forget, reference)
+		s = &source{client: c, ref: ref, busy: make(chan struct{}, 1)}
+		c.sources[ref] = weak.Make(s)
+		runtime.AddCleanup(s, c.forget, ref)
 	}
 	if s.ref.Layout != "" {
 		return layoutSource{s}
@@ -112,11 +119,11 @@ func (c *Client) Source(reference string) host.Source {
 }
 
 // forget drops a source that is garbage, unless there is another one of its reference by now.
-func (c *Client) forget(reference string) {
+func (c *Client) forget(ref Reference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sources[reference].Value() == nil {
-		delete(c.sources, reference)
+	if c.sources[ref].Value() == nil {
+		delete(c.sources, ref)
 	}
 }
 
@@ -156,21 +163,27 @@ func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale 
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
-	return nil, fmt.Errorf("fetch %s: %w", ref, err)
+	return nil, about("fetch", ref, err)
+}
+
+// about returns an error with what was attempted, in the words for users as well.
+func about(what string, ref Reference, err error) error {
+	return publicerr.Wrap(fmt.Sprintf("%s %s: %s", what, ref, publicerr.Words(err)), fmt.Errorf("%s %s: %w", what, ref, err))
 }
 
 // withTimeout bounds everything that a fetch needs.
 func (c *Client) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	d := c.cfg.timeout()
+	d := c.files.now.Load().timeout
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("not complete after %s: %w", d, context.DeadlineExceeded))
 }
 
 // reader reads what belongs to an artifact: from the cache, and else from the first store
 // that has it.
 type reader struct {
-	client *Client
-	ref    Reference
-	stores []store
+	client   *Client
+	settings *settings
+	ref      Reference
+	stores   []store
 	// cache keeps what is read; nil keeps nothing.
 	cache *cache
 	// remembered answers by what the cache has, since the registry is away.
@@ -178,14 +191,24 @@ type reader struct {
 	// answers are what the registry answered, kept once the artifact was loaded: one that is
 	// refused must not take the place of the last good one.
 	answers map[string]any
+	// questions and reserved bound what answers hold, see reserve.
+	questions *semaphore.Weighted
+	reserved  int64
 }
 
 func (c *Client) reader(ref Reference) (*reader, error) {
-	stores, err := c.stores(ref)
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
+	settings, err := c.files.current()
 	if err != nil {
 		return nil, err
 	}
-	return &reader{client: c, ref: ref, stores: stores, cache: c.cache, answers: map[string]any{}}, nil
+	stores, err := c.stores(settings, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{client: c, settings: settings, ref: ref, stores: stores, cache: c.cache, answers: map[string]any{}}, nil
 }
 
 // recall returns the artifact as the cache remembers it, since the registry is away for a
@@ -222,10 +245,10 @@ func (r *reader) load(ctx context.Context, unless string) (*fetched, error) {
 	if a.SignedBy, err = r.verify(ctx, desc, root); err != nil {
 		return nil, err
 	}
-	if err := a.module(ctx, root, r.client.cfg.maxBytes(), r.read); err != nil {
+	if err := a.module(ctx, root, r.settings.maxBytes, r.read); err != nil {
 		return nil, err
 	}
-	if err := r.client.accept(r.ref, a.Artifact); err != nil {
+	if err := r.client.accept(r.settings.rule(r.ref), r.ref, a.Artifact); err != nil {
 		return nil, err
 	}
 	digest := a.Digest
@@ -356,7 +379,7 @@ func (r *reader) compiled(ctx context.Context, subject ocispec.Descriptor, media
 		}
 		layer := manifest.Layers[0]
 		if slices.ContainsFunc(sha256, func(s string) bool { return strings.EqualFold("sha256:"+s, layer.Digest.String()) }) {
-			return r.read(ctx, layer, r.client.cfg.maxBytes())
+			return r.read(ctx, layer, r.settings.maxBytes)
 		}
 	}
 	return nil, fmt.Errorf("%w: no %s with a digest that is granted, among %d documents", fs.ErrNotExist, mediaType, len(referrers))

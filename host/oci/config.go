@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,9 +11,11 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/registryname"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -22,8 +25,9 @@ import (
 // takes what a digest names.
 type Config struct {
 	// CacheDir is a directory that keeps what was fetched, by its digest. Several processes
-	// may share it. With it, a component also starts while the registry is away. Empty
-	// keeps nothing.
+	// may share it. With it, a component also starts while the registry is away, and versions
+	// that RefuseDowngrades has accepted are remembered over restarts, whatever else the cache
+	// has to drop. Empty keeps nothing.
 	CacheDir string `json:"cacheDir,omitempty"`
 	// CacheBytes is the size of the cache at most. Default 1 GiB.
 	CacheBytes int64 `json:"cacheBytes,omitempty"`
@@ -41,35 +45,59 @@ type Config struct {
 	// most, [host.MaxModuleBytes].
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 
-	// Credentials returns the credentials for a host, before DockerConfig is asked; the
-	// zero value if it has none. [PullSecrets] makes one from Secrets of Kubernetes.
-	Credentials func(ctx context.Context, host string) (Credential, error) `json:"-"`
+	// Reload returns the configuration anew before each fetch; [ReadConfig] sets it. Of what
+	// it returns, registries, trust, dockerConfig, timeoutSeconds and maxBytes count. A
+	// program that changes those of a Config clears Reload. nil reads the files alone that
+	// the configuration names.
+	Reload func() (Config, error) `json:"-"`
+	// Credentials returns the credentials for a repository, HOST/PATH, in the order in which
+	// they are tried; those of DockerConfig come after them. [PullSecrets] makes one from
+	// Secrets of Kubernetes.
+	Credentials func(ctx context.Context, repository string) ([]Credential, error) `json:"-"`
 	// Keyless verifies signatures by an identity; nil refuses rules that name one.
 	Keyless Keyless `json:"-"`
 	// Logger is told when the registry is away and the cache serves instead; nil drops it.
 	Logger *slog.Logger `json:"-"`
 }
 
-// ReadConfig reads a configuration file in YAML or JSON. The error names the file and has
-// every unknown field. No file, an empty name, is the zero Config.
+// ReadConfig reads a configuration file in YAML or JSON, which the client follows. The error
+// names the file and has every unknown field. No file, an empty name, is the zero Config.
 func ReadConfig(file string) (Config, error) {
-	var cfg Config
 	if file == "" {
+		return Config{}, nil
+	}
+	var mu sync.Mutex
+	var before []byte
+	var cfg Config
+	read := func() (Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		data, err := readFile(file)
+		if err != nil {
+			return Config{}, fmt.Errorf("read configuration of registries: %w", err)
+		}
+		if before != nil && bytes.Equal(data, before) {
+			return cfg, nil
+		}
+		var next Config
+		if err := strict.YAML(data, &next); err != nil {
+			return Config{}, fmt.Errorf("read configuration of registries: %s: %w", file, err)
+		}
+		cfg, before = next, append([]byte{}, data...)
 		return cfg, nil
 	}
-	data, err := os.ReadFile(file)
+	first, err := read()
 	if err != nil {
-		return cfg, fmt.Errorf("read configuration of registries: %w", err)
+		return first, err
 	}
-	if err := strict.YAML(data, &cfg); err != nil {
-		return cfg, fmt.Errorf("read configuration of registries: %s: %w", file, err)
-	}
-	return cfg, nil
+	first.Reload = read
+	return first, nil
 }
 
 // Registry says how a registry is reached.
 type Registry struct {
-	// Host is its name, with its port if there is one.
+	// Host is its name, with its port if there is one. Its spelling is of no consequence,
+	// see [ParseReference].
 	Host string `json:"host"`
 	// Mirrors are asked before the registry, in their order: HOST[:PORT][/PREFIX]. The
 	// prefix stands before the repository. How a mirror is reached is said by a Registry
@@ -141,9 +169,6 @@ func (r *Registry) endpoint() (*endpoint, []error) {
 		errs = append(errs, fmt.Errorf("registry %q: "+format, append([]any{r.Host}, args...)...))
 	}
 	e := &endpoint{plainHTTP: r.PlainHTTP}
-	if r.Host == "" || strings.ContainsAny(r.Host, "/@") {
-		fail("host is a name with or without a port, without scheme and path")
-	}
 	for _, m := range r.Mirrors {
 		name, prefix, _ := strings.Cut(strings.TrimSuffix(m, "/"), "/")
 		ref, err := ParseReference(strings.TrimSuffix(name+"/"+prefix, "/") + "/x:x")
@@ -151,7 +176,7 @@ func (r *Registry) endpoint() (*endpoint, []error) {
 			fail("mirror %q is not HOST[:PORT][/PREFIX]", m)
 			continue
 		}
-		e.mirrors = append(e.mirrors, mirror{name, prefix})
+		e.mirrors = append(e.mirrors, mirror{ref.Registry, prefix})
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if r.CAFile != "" || r.CA != "" {
@@ -188,24 +213,21 @@ func (r *Registry) endpoint() (*endpoint, []error) {
 	return e, errs
 }
 
-// endpoints returns how registries are reached, by their hosts.
+// endpoints returns how registries are reached, by the one spelling of their hosts.
 func endpoints(registries []Registry) (map[string]*endpoint, error) {
 	byHost := map[string]*endpoint{}
 	var errs []error
 	for i := range registries {
 		r := &registries[i]
-		if byHost[r.Host] != nil {
-			errs = append(errs, fmt.Errorf("registry %q occurs twice", r.Host))
+		host, err := registryname.Host(r.Host)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("registry %q: host is a name with or without a port, without scheme and path: %w", r.Host, err))
+		} else if byHost[host] != nil {
+			errs = append(errs, fmt.Errorf("registry %q occurs twice", host))
 		}
 		e, mistakes := r.endpoint()
-		byHost[r.Host] = e
+		byHost[host] = e
 		errs = append(errs, mistakes...)
-	}
-	// The names of one registry: the first stands in references, the second in requests.
-	for a, b := range map[string]string{"docker.io": "registry-1.docker.io", "registry-1.docker.io": "docker.io"} {
-		if byHost[b] == nil && byHost[a] != nil {
-			byHost[b] = byHost[a]
-		}
 	}
 	return byHost, errors.Join(errs...)
 }

@@ -20,7 +20,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		Registries: []oci.Registry{
 			{Host: "https://ghcr.io/"},
 			{Host: "a.example.com", Mirrors: []string{"https://mirror", "ok.example.com/x"}, CAFile: noCertificate, CertFile: "x"},
-			{Host: "a.example.com", PlainHTTP: true, CAFile: "/does/not/exist"},
+			{Host: "A.example.com.:443", PlainHTTP: true, CAFile: "/does/not/exist"},
 		},
 		Trust: []oci.Trust{
 			{},

@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 )
 
 // minRSABits and maxRSABits are the sizes of RSA keys that are taken. To verify one signature
@@ -31,6 +30,8 @@ type publicKey struct {
 	key crypto.PublicKey
 	// hashes are those that tools sign with by such a key.
 	hashes []crypto.Hash
+	// id tells the key from others, whatever it is written as.
+	id string
 }
 
 // parseKey reads a public key in PEM.
@@ -59,7 +60,11 @@ func parseKey(data []byte) (*publicKey, error) {
 }
 
 func newPublicKey(key crypto.PublicKey) (*publicKey, error) {
-	k := &publicKey{key: key, hashes: []crypto.Hash{crypto.SHA256}}
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("key is a %T, want ECDSA, Ed25519 or RSA", key)
+	}
+	k := &publicKey{key: key, hashes: []crypto.Hash{crypto.SHA256}, id: "key " + sum(der)}
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:
 		switch key.Curve.Params().BitSize {
@@ -186,43 +191,39 @@ func (s *Signer) check(keyless bool) (signer, error) {
 	return checked, errors.Join(errs...)
 }
 
-// signed returns an error unless one of the signatures is the signer's. root is the manifest
-// that they are of.
-func (s *signer) signed(ctx context.Context, keyless Keyless, signatures []Signature, root []byte) error {
-	var reasons []error
-	for i := range signatures {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		claims, err := s.verify(ctx, keyless, &signatures[i], root)
-		if err == nil {
-			err = s.annotated(claims)
-		}
-		if err == nil {
-			return nil
-		}
-		same := func(reason error) bool { return reason.Error() == err.Error() }
-		if len(reasons) < 4 && !slices.ContainsFunc(reasons, same) {
-			reasons = append(reasons, err)
-		}
-	}
-	return fmt.Errorf("none of %d signatures is by %q: %w", len(signatures), s.Name, errors.Join(reasons...))
-}
-
-// verify returns what was signed with the digest.
-func (s *signer) verify(ctx context.Context, keyless Keyless, signature *Signature, root []byte) (map[string]any, error) {
+// signed returns by whom a signature is, or an error unless it is the signer's. root is the
+// manifest that it is of.
+func (s *signer) signed(ctx context.Context, keyless Keyless, signature *Signature, root []byte) (by string, err error) {
+	var claims map[string]any
 	if s.cert != nil {
 		if err := s.cert.verify(ctx, keyless, signature); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	if s.key != nil {
-		return signature.verify(s.key, root)
+		by = s.key.id
+		claims, err = signature.verify(s.key, root)
+	} else {
+		by, claims, err = s.verified(ctx, keyless, signature)
 	}
-	if err := keyless.Verify(ctx, signature, *s.Identity); err != nil {
-		return nil, err
+	if err == nil {
+		err = s.annotated(claims)
 	}
-	return signature.annotations()
+	return by, err
+}
+
+// verified is signed for an identity.
+func (s *signer) verified(ctx context.Context, keyless Keyless, signature *Signature) (by string, claims map[string]any, err error) {
+	verified, err := keyless.Verify(ctx, signature, *s.Identity)
+	if err != nil {
+		return "", nil, err
+	}
+	if signature.Bundle == nil {
+		claims, err = signature.claims()
+	} else {
+		claims = verified.Annotations
+	}
+	return "identity " + verified.Signer, claims, err
 }
 
 // annotated returns an error unless the annotations that the signer needs were signed.

@@ -210,7 +210,7 @@ func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor) (all
 		var manifest ocispec.Manifest
 		if json.Unmarshal(data, &manifest) == nil && manifest.Subject != nil && manifest.Subject.Digest == subject.Digest {
 			desc.ArtifactType = manifest.ArtifactType
-			all = append(all, desc)
+			all = append(all, referrer(desc))
 		}
 	}
 	return all, nil

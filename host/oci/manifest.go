@@ -28,7 +28,7 @@ func (c *Client) Resolve(ctx context.Context, ref Reference) (digest string, err
 func (c *Client) Manifest(ctx context.Context, ref Reference) (manifest []byte, digest string, err error) {
 	err = c.look(ctx, "read the manifest of", ref, func(ctx context.Context, r *reader) error {
 		var desc ocispec.Descriptor
-		desc, manifest, err = r.root(ctx)
+		desc, manifest, err = r.root(ctx, 0)
 		digest = desc.Digest.String()
 		return err
 	})
@@ -57,7 +57,7 @@ func (c *Client) Image(ctx context.Context, ref Reference) (image *Image, err er
 // the signatures are those of trust, whose repositories and downgrades do not count. An artifact
 // that has other signatures or none is a [TrustError].
 func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest string, signedBy []string, err error) {
-	trust.Repositories, trust.RefuseDowngrades = []string{ref.Name()}, false
+	trust.Repositories, trust.RefuseDowngrades = []string{"*"}, false
 	rules, err := rulesOf([]Trust{trust}, c.cfg.Keyless != nil)
 	if err == nil && trust.Unsigned {
 		err = errors.New("unsigned verifies nothing")
@@ -66,7 +66,7 @@ func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest
 		return "", nil, fmt.Errorf("verify %s: %w", ref, err)
 	}
 	err = c.look(ctx, "verify", ref, func(ctx context.Context, r *reader) error {
-		desc, root, err := r.root(ctx)
+		desc, root, err := r.root(ctx, signaturesBytes)
 		if err != nil {
 			return err
 		}
@@ -80,14 +80,45 @@ func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest
 	return digest, signedBy, nil
 }
 
+// The bounds of what questions hold, in bytes, with what is parsed of it. Those who ask are many,
+// and choose what they ask about.
+const (
+	// maxQuestionsBytes is for all questions of a client at a time. Others wait. The eight
+	// questions that one policy may have under way do not take all of it.
+	maxQuestionsBytes = 128 << 20
+	// resolveBytes is for a manifest whose digest a registry leaves to the client.
+	resolveBytes = maxManifestBytes
+	// signaturesBytes is for the signatures that a question looks at, one after the other.
+	signaturesBytes = max(resolveBytes, 2*maxSignatureManifestBytes) + 2*max(maxPayloadBytes, maxBundleBytes)
+	// configBytes is for the configuration of an image.
+	configBytes = 2 * maxManifestBytes
+)
+
+// reserve waits for a share of maxQuestionsBytes, which takes the place of the one before.
+func (r *reader) reserve(ctx context.Context, bytes int64) error {
+	if r.questions == nil {
+		return nil // A fetch is the operator's.
+	}
+	r.questions.Release(r.reserved)
+	r.reserved = 0
+	if err := r.questions.Acquire(ctx, bytes); err != nil {
+		return fmt.Errorf("wait for other questions: %w", context.Cause(ctx))
+	}
+	r.reserved = bytes
+	return nil
+}
+
 // look calls f with a reader that keeps nothing.
 func (c *Client) look(ctx context.Context, what string, ref Reference, f func(context.Context, *reader) error) error {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	r, err := c.reader(ref)
 	if err == nil {
-		r.cache = nil
-		err = f(ctx, r)
+		r.cache, r.questions = nil, c.questions
+		defer func() { c.questions.Release(r.reserved) }()
+		if err = r.reserve(ctx, resolveBytes); err == nil {
+			err = f(ctx, r)
+		}
 	}
 	if err == nil {
 		return nil
@@ -95,12 +126,16 @@ func (c *Client) look(ctx context.Context, what string, ref Reference, f func(co
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
-	return fmt.Errorf("%s %s: %w", what, ref, err)
+	return about(what, ref, err)
 }
 
-// root returns what the reference leads to, a manifest or an index.
-func (r *reader) root(ctx context.Context) (desc ocispec.Descriptor, data []byte, err error) {
+// root returns what the reference leads to, a manifest or an index. beside is what will be held
+// with it, in bytes.
+func (r *reader) root(ctx context.Context, beside int64) (desc ocispec.Descriptor, data []byte, err error) {
 	if desc, err = r.resolve(ctx, r.ref.wanted()); err != nil {
+		return desc, nil, err
+	}
+	if err := r.reserve(ctx, 2*desc.Size+beside); err != nil {
 		return desc, nil, err
 	}
 	if data, err = r.read(ctx, desc, maxManifestBytes); err != nil {
@@ -111,7 +146,7 @@ func (r *reader) root(ctx context.Context) (desc ocispec.Descriptor, data []byte
 }
 
 func (r *reader) image(ctx context.Context) (*Image, error) {
-	desc, data, err := r.root(ctx)
+	desc, data, err := r.root(ctx, configBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +157,13 @@ func (r *reader) image(ctx context.Context) (*Image, error) {
 		}
 		if desc, err = forPlatform(index.Manifests); err != nil {
 			return nil, fmt.Errorf("index: %w", err)
+		}
+		data, index = nil, ocispec.Index{}
+		if err := checkDescriptor(desc, maxManifestBytes); err != nil {
+			return nil, fmt.Errorf("index: %w", err)
+		}
+		if err := r.reserve(ctx, 2*desc.Size+configBytes); err != nil {
+			return nil, err
 		}
 		if data, err = r.read(ctx, desc, maxManifestBytes); err != nil {
 			return nil, err

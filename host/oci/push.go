@@ -93,8 +93,15 @@ func (l *layoutTarget) put(ctx context.Context, desc ocispec.Descriptor, data []
 
 // target returns the store of a reference that is written to: the registry, never a mirror.
 func (c *Client) target(ref Reference) (target, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
 	if ref.Layout == "" {
-		return c.repository(ref.Registry, ref.Repository)
+		settings, err := c.files.current()
+		if err != nil {
+			return nil, err
+		}
+		return c.repository(settings, ref.Registry, ref.Repository)
 	}
 	if info, err := os.Stat(ref.Layout); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%s is a file: write to a directory, and make a tar of it", ref.Name())
@@ -308,7 +315,7 @@ func (r *reader) copy(ctx context.Context, to target, desc ocispec.Descriptor, t
 		parts.Layers = append(parts.Layers, *parts.Config)
 	}
 	for _, part := range parts.Layers {
-		content, err := r.read(ctx, part, r.client.cfg.maxBytes())
+		content, err := r.read(ctx, part, r.settings.maxBytes)
 		if err != nil {
 			return err
 		}

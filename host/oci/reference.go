@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"oras.land/oras-go/v2/registry"
+
+	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
 // Reference names an artifact in a registry or in an OCI image layout.
@@ -16,7 +18,7 @@ type Reference struct {
 	// an artifact in a registry.
 	Layout string
 	// Registry is the host of the registry, with its port if there is one. Repository is
-	// the path in it.
+	// the path in it. Both have one spelling, in which [ParseReference] returns them.
 	Registry, Repository string
 	// Tag is the tag. It may be empty if there is a Digest, and in a layout of one artifact.
 	Tag string
@@ -27,6 +29,9 @@ type Reference struct {
 
 const layoutPrefix = "oci-layout:"
 
+// maxReferenceBytes is the length of a path, which is more than any registry takes.
+const maxReferenceBytes = 4 << 10
+
 var digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // ParseReference reads a reference in one of the forms
@@ -36,7 +41,14 @@ var digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 //
 // The scheme registry:// stands for oci://. A registry is always named, and so is a tag or
 // a digest in it. The error has all mistakes, and no part of a text that may be a password.
+//
+// A registry has one spelling: in lower case, without a dot at its end and without port 443.
+// docker.io stands for each of Docker's names, and docker.io/busybox for
+// docker.io/library/busybox.
 func ParseReference(text string) (Reference, error) {
+	if len(text) > maxReferenceBytes {
+		return Reference{}, fmt.Errorf("reference has %d bytes, more than %d", len(text), maxReferenceBytes)
+	}
 	if path, ok := strings.CutPrefix(text, layoutPrefix); ok {
 		return parseLayout(path)
 	}
@@ -51,21 +63,22 @@ func ParseReference(text string) (Reference, error) {
 	if strings.Contains(host, "@") {
 		return Reference{}, errors.New("reference has a user before its registry: credentials stand elsewhere")
 	}
-	ref := Reference{Registry: host}
+	var ref Reference
 	var errs []error
 	path, ref.Digest, errs = cutDigest(path)
 	ref.Repository, ref.Tag, _ = strings.Cut(path, ":")
 	if strings.HasSuffix(path, ":") {
 		errs = append(errs, errors.New("tag is empty"))
 	}
-	parsed := registry.Reference{Registry: ref.Registry, Repository: ref.Repository, Reference: ref.Tag}
-	switch {
-	case !strings.ContainsAny(host, ".:") && host != "localhost":
+	var hostErr error
+	switch ref.Registry, hostErr = registryname.Host(host); {
+	case !registryname.Named(host):
 		errs = append(errs, fmt.Errorf("registry is missing: %q is no host name", host))
-	case parsed.ValidateRegistry() != nil:
-		errs = append(errs, fmt.Errorf("registry %q is no host name", host))
+	case hostErr != nil:
+		errs = append(errs, fmt.Errorf("registry %q is no host name: %w", host, hostErr))
 	}
-	if parsed.ValidateRepository() != nil {
+	ref.Repository = registryname.Repository(ref.Registry, ref.Repository)
+	if (registry.Reference{Repository: ref.Repository}).ValidateRepository() != nil {
 		errs = append(errs, fmt.Errorf("repository is %q, want lower-case names with slashes between them", ref.Repository))
 	}
 	errs = append(errs, checkTag(ref.Tag)...)
@@ -89,8 +102,11 @@ func parseLayout(text string) (Reference, error) {
 			errs = append(errs, errors.New("tag is empty"))
 		}
 	}
-	if ref.Layout == "" {
+	switch {
+	case ref.Layout == "":
 		errs = append(errs, errors.New("path of the layout is missing"))
+	case ref.Tag == "" && strings.Contains(filepath.Base(ref.Layout), ":"):
+		errs = append(errs, errors.New("path of the layout ends in a name with a colon: it needs a tag"))
 	}
 	if len(errs) != 0 {
 		return Reference{}, fmt.Errorf("reference %q: %w", layoutPrefix+text, errors.Join(errs...))
@@ -134,6 +150,15 @@ func (r Reference) String() string {
 		s += "@" + r.Digest
 	}
 	return s
+}
+
+// check returns an error unless the reference is spelt as ParseReference returns it: rules of
+// trust, credentials and mirrors are found by that spelling.
+func (r Reference) check() error {
+	if parsed, err := ParseReference(r.String()); err != nil || parsed != r {
+		return errors.Join(fmt.Errorf("reference %.200q is not spelt as ParseReference returns it", r), err)
+	}
+	return nil
 }
 
 // wanted is what a store is asked for: the digest, if there is one.

@@ -18,6 +18,9 @@ func TestParseReference(t *testing.T) {
 		"registry://localhost:5000/zone:1":                 {Registry: "localhost:5000", Repository: "zone", Tag: "1"},
 		"localhost/zone@" + someDigest:                     {Registry: "localhost", Repository: "zone", Digest: someDigest},
 		"[::1]:5000/zone:1@" + someDigest:                  {Registry: "[::1]:5000", Repository: "zone", Tag: "1", Digest: someDigest},
+		"GHCR.IO.:0443/acme/zone:1.2":                      {Registry: "ghcr.io", Repository: "acme/zone", Tag: "1.2"},
+		"index.docker.io/acme/zone:1":                      {Registry: "docker.io", Repository: "acme/zone", Tag: "1"},
+		"registry-1.docker.io/zone:1":                      {Registry: "docker.io", Repository: "library/zone", Tag: "1"},
 		"oci-layout:/var/lib/plugins":                      {Layout: "/var/lib/plugins"},
 		"oci-layout:plugins.tar:1.2":                       {Layout: "plugins.tar", Tag: "1.2"},
 		"oci-layout:/a:b/plugins:1@" + someDigest:          {Layout: "/a:b/plugins", Tag: "1", Digest: someDigest},
@@ -53,6 +56,11 @@ func TestParseReferenceReportsMistakes(t *testing.T) {
 		{"oci-layout:/x:", []string{"tag is empty"}},
 		{"oci-layout:/x:a b", []string{`tag is "a b"`}},
 		{"ghcr.io/a/../b:1", []string{"repository is"}},
+		{"ghcr.io:/a:1", []string{`port is ""`}},
+		{"ｇhcr.io/a:1", []string{"want a name of ASCII letters"}},
+		{"2130706433.0/a:1", []string{"want an IPv4 address"}},
+		{"oci-layout:/a:b/", []string{"it needs a tag"}},
+		{"ghcr.io/" + strings.Repeat("a", 5000) + ":1", []string{"reference has 5010 bytes"}},
 	} {
 		_, err := oci.ParseReference(tt.text)
 		for _, want := range tt.want {
@@ -66,9 +74,14 @@ func TestParseReferenceReportsMistakes(t *testing.T) {
 	}
 }
 
+// FuzzParseReference holds that a reference has one spelling, and that another spelling of its
+// registry does not lead around the rule for it.
 func FuzzParseReference(f *testing.F) {
 	f.Add("ghcr.io/acme/zone:1.2@" + someDigest)
+	f.Add("GHCR.io.:443/acme/zone:1")
+	f.Add("registry-1.docker.io/zone:1")
 	f.Add("oci-layout:/a:b/plugins:1")
+	f.Add("oci-layout:/a:b/")
 	f.Add("[::1]:5000/zone:1")
 	f.Fuzz(func(t *testing.T, text string) {
 		ref, err := oci.ParseReference(text)
@@ -78,6 +91,25 @@ func FuzzParseReference(f *testing.F) {
 		again, err := oci.ParseReference(ref.String())
 		if err != nil || again != ref {
 			t.Fatalf("ParseReference(%q) is %+v, and of its String %+v, %v", text, ref, again, err)
+		}
+		if ref.Layout != "" {
+			return
+		}
+		for _, registry := range []string{strings.ToUpper(ref.Registry), ref.Registry + ":0443"} {
+			if strings.HasSuffix(registry, ":0443") && strings.Contains(ref.Registry, ":") {
+				continue // It has a port, or is an address in brackets.
+			}
+			other := strings.Replace(ref.String(), ref.Registry, registry, 1)
+			if same, err := oci.ParseReference(other); err != nil || same != ref {
+				t.Fatalf("ParseReference(%q) is %+v, and of %q %+v, %v", text, ref, other, same, err)
+			}
+		}
+		client, err := oci.New(oci.Config{Trust: []oci.Trust{{Repositories: []string{ref.Name()}, Unsigned: true}}})
+		if err != nil {
+			t.Fatalf("a rule for %s: %v", ref.Name(), err)
+		}
+		if err := client.Source(text).(interface{ Check(string) error }).Check(""); err != nil {
+			t.Fatalf("the rule for %s is none for %q: %v", ref.Name(), text, err)
 		}
 	})
 }

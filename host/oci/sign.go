@@ -83,11 +83,12 @@ func (c *Client) Sign(ctx context.Context, ref Reference, key crypto.Signer, opt
 		return fail(err)
 	}
 	// The registry itself decides, not a mirror or a cache.
-	r := &reader{client: c, ref: ref, stores: []store{to}, answers: map[string]any{}}
-	if ref.Layout != "" {
-		if r, err = c.reader(ref); err != nil {
-			return fail(err)
-		}
+	r, err := c.reader(ref)
+	if err != nil {
+		return fail(err)
+	}
+	if ref.Layout == "" {
+		r.stores, r.cache = []store{to}, nil
 	}
 	desc, err := r.resolve(ctx, ref.wanted())
 	if err != nil {

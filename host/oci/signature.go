@@ -46,10 +46,14 @@ const (
 )
 
 // The limits of what is read of signatures, which anybody who may write to the repository
-// can make.
+// can make. What is signed under a tag has some 300 bytes and the annotations, a bundle some 10
+// KB. Of 64 signatures under a tag with certificates, the manifest has half a megabyte.
 const (
-	maxSignatures     = 64
-	maxSignatureBytes = 1 << 20
+	maxSignatures             = 64
+	maxPayloadBytes           = 64 << 10
+	maxBundleBytes            = 128 << 10
+	maxBundleManifestBytes    = 64 << 10
+	maxSignatureManifestBytes = 1 << 20
 )
 
 var signatureTagRE = regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.(sig|att|sbom))?$`)
@@ -57,19 +61,20 @@ var signatureTagRE = regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.(sig|att|sbom))?
 // signatureTag returns the tag of the signatures of a manifest.
 func signatureTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// tagged returns the signatures under the tag of a manifest, and what was wrong with others.
-func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor) (found []Signature, problems []error) {
-	fail := func(err error) ([]Signature, []error) {
+// tagged calls f with the signatures under the tag of a manifest, one after the other, and
+// returns what was wrong with others.
+func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor, f func(*Signature)) (problems []error) {
+	fail := func(err error) []error {
 		if errors.Is(err, errdef.ErrNotFound) {
-			return nil, nil
+			return nil
 		}
-		return nil, []error{fmt.Errorf("signatures under a tag: %w", err)}
+		return []error{fmt.Errorf("signatures under a tag: %w", err)}
 	}
 	desc, err := r.resolve(ctx, signatureTag(subject.Digest.String()))
 	if err != nil {
 		return fail(err)
 	}
-	data, err := r.read(ctx, desc, maxManifestBytes)
+	data, err := r.read(ctx, desc, maxSignatureManifestBytes)
 	if err != nil {
 		return fail(err)
 	}
@@ -82,8 +87,7 @@ func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor) (found 
 			continue
 		}
 		if i == maxSignatures {
-			problems = append(problems, fmt.Errorf("signatures under a tag: there are more than %d", maxSignatures))
-			break
+			return append(problems, fmt.Errorf("signatures under a tag: there are more than %d", maxSignatures))
 		}
 		s := Signature{
 			Digest:      subject.Digest.String(),
@@ -95,24 +99,25 @@ func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor) (found 
 			problems = append(problems, fmt.Errorf("signature %s: it is not base64", layer.Digest))
 			continue
 		}
-		if s.Payload, err = r.read(ctx, layer, maxSignatureBytes); err != nil {
+		if s.Payload, err = r.read(ctx, layer, maxPayloadBytes); err != nil {
 			problems = append(problems, fmt.Errorf("signature %s: %w", layer.Digest, err))
 			continue
 		}
-		found = append(found, s)
+		f(&s)
 	}
-	return found, problems
+	return problems
 }
 
-// bundles returns the bundles that refer to a manifest, and what was wrong with others.
-func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor) (found []Signature, problems []error) {
+// bundles calls f with the bundles that refer to a manifest, one after the other, and returns
+// what was wrong with others.
+func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor, f func(*Signature)) (problems []error) {
 	referrers, err := r.referrers(ctx, subject)
 	if err != nil {
-		return nil, []error{fmt.Errorf("signatures that refer to it: %w", err)}
+		return []error{fmt.Errorf("signatures that refer to it: %w", err)}
 	}
 	for _, desc := range referrers {
 		// Some registries say the type of the configuration, and the manifest decides.
-		if !slices.Contains([]string{"", mediaTypeBundle, ocispec.MediaTypeEmptyJSON}, desc.ArtifactType) || len(found) == maxSignatures {
+		if !slices.Contains([]string{"", mediaTypeBundle, ocispec.MediaTypeEmptyJSON}, desc.ArtifactType) {
 			continue
 		}
 		bundle, err := r.bundle(ctx, desc, subject)
@@ -120,15 +125,15 @@ func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor) (found
 		case err != nil:
 			problems = append(problems, fmt.Errorf("signature %.80s: %w", desc.Digest, err))
 		case bundle != nil:
-			found = append(found, Signature{Digest: subject.Digest.String(), Bundle: bundle})
+			f(&Signature{Digest: subject.Digest.String(), Bundle: bundle})
 		}
 	}
-	return found, problems
+	return problems
 }
 
 // bundle returns the bundle of a referrer, nil if it is something else.
 func (r *reader) bundle(ctx context.Context, desc, subject ocispec.Descriptor) ([]byte, error) {
-	data, err := r.read(ctx, desc, maxManifestBytes)
+	data, err := r.read(ctx, desc, maxBundleManifestBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +150,7 @@ func (r *reader) bundle(ctx context.Context, desc, subject ocispec.Descriptor) (
 	if len(manifest.Layers) != 1 {
 		return nil, fmt.Errorf("it has %d layers, want one bundle", len(manifest.Layers))
 	}
-	return r.read(ctx, manifest.Layers[0], maxSignatureBytes)
+	return r.read(ctx, manifest.Layers[0], maxBundleBytes)
 }
 
 // simpleSigning is the text that is signed for the signature under a tag.
@@ -285,19 +290,4 @@ func (e *envelope) claims(digest string) (map[string]any, error) {
 		}
 	}
 	return nil, errors.New("what was signed is another artifact")
-}
-
-// annotations returns the annotations of a signature that was verified.
-func (s *Signature) annotations() (map[string]any, error) {
-	if s.Bundle == nil {
-		return s.claims()
-	}
-	var b bundle
-	if err := json.Unmarshal(s.Bundle, &b); err != nil {
-		return nil, fmt.Errorf("read bundle: %w", err)
-	}
-	if b.Envelope == nil {
-		return nil, nil
-	}
-	return b.Envelope.claims(s.Digest)
 }

@@ -79,6 +79,15 @@ func (c *Client) Sources() []SourceState {
 	return states
 }
 
+// HasRule reports whether a rule of Config.Trust is for a reference.
+func (c *Client) HasRule(ref Reference) (bool, error) {
+	if err := ref.check(); err != nil {
+		return false, err
+	}
+	settings, err := c.files.current()
+	return err == nil && settings.rule(ref) != nil, err
+}
+
 // CacheBytes returns the size of the blobs in the cache when it was last counted.
 func (c *Client) CacheBytes() int64 {
 	if c.cache == nil {
@@ -102,7 +111,11 @@ func (s *source) Check(sha256 string) error {
 	if s.err != nil {
 		return fmt.Errorf("source oci: %w", s.err)
 	}
-	if sha256 == "" && s.ref.Digest == "" && s.client.rule(s.ref) == nil {
+	settings, err := s.client.files.current()
+	if err != nil {
+		return fmt.Errorf("source %s: %w", s, err)
+	}
+	if sha256 == "" && s.ref.Digest == "" && settings.rule(s.ref) == nil {
 		return fmt.Errorf("source %s: nothing vouches for what the tag leads to: want a digest as in NAME@sha256:…, sha256, or a rule for %s in trust", s, s.ref.Name())
 	}
 	return nil
@@ -124,7 +137,7 @@ func (s *source) FetchCompiled(ctx context.Context, platform string, sha256 []st
 		return nil, s.err
 	}
 	err = s.client.look(ctx, "fetch the compiled form of", s.ref, func(ctx context.Context, r *reader) error {
-		subject, _, err := r.root(ctx)
+		subject, _, err := r.root(ctx, 0)
 		if err != nil {
 			return err
 		}

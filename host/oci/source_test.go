@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -45,17 +46,39 @@ func TestAClientForgetsSourcesThatAreGone(t *testing.T) {
 	runtime.KeepAlive(used)
 }
 
-// TestWhatIsRememberedOfVersionsIsBounded is about a client without a cache.
+// TestWhatIsRememberedOfVersionsIsBounded fills the memory of versions, with a cache and without.
 func TestWhatIsRememberedOfVersionsIsBounded(t *testing.T) {
-	client, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range maxNewest + 10 {
-		client.remember(Reference{Registry: "example.com", Repository: "zone", Tag: fmt.Sprint(i)}, accepted{Version: "1.0.0"})
-	}
-	if got := len(client.newest); got != maxNewest {
-		t.Errorf("it remembers %d versions, want %d", got, maxNewest)
+	for name, dir := range map[string]string{"without a cache": "", "with a cache": t.TempDir()} {
+		client, err := New(Config{CacheDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := func(i int) Reference {
+			return Reference{Registry: "example.com", Repository: "zone", Tag: fmt.Sprint(i)}
+		}
+		if err := client.remember(ref(0), accepted{Version: "1.0.0"}); err != nil {
+			t.Fatal(err)
+		}
+		if dir == "" {
+			for i := range maxNewest {
+				client.newest[ref(i)] = accepted{Version: "1.0.0"}
+			}
+		} else {
+			for i := 1; i < maxNewest; i++ {
+				if err := os.Link(client.cache.file(acceptedDir, acceptedKey(ref(0))), client.cache.file(acceptedDir, acceptedKey(ref(i)))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := client.remember(ref(maxNewest), accepted{Version: "1.0.0"}); err == nil {
+			t.Errorf("%s: %d versions are remembered, want an error beyond %d", name, maxNewest+1, maxNewest)
+		}
+		if last, err := client.last(ref(0)); err != nil || last.Version != "1.0.0" {
+			t.Errorf("%s: of the first reference %+v is known, %v, want 1.0.0", name, last, err)
+		}
+		if err := client.remember(ref(0), accepted{Version: "1.1.0"}); err != nil {
+			t.Errorf("%s: a known reference: %v", name, err)
+		}
 	}
 }
 

@@ -14,7 +14,10 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // store is a place that has artifacts: a repository, or a layout.
@@ -35,6 +38,8 @@ const (
 	// maxManifestBytes is what the distribution specification wants registries to take.
 	maxManifestBytes = 4 << 20
 	maxReferrers     = 64
+	// maxReferrersBytes is for one page of a list of referrers.
+	maxReferrersBytes = 1 << 20
 )
 
 // manifestTypes are the media types of manifests that are read.
@@ -45,14 +50,14 @@ var manifestTypes = []string{
 // repository is a store in a registry.
 type repository struct{ *remote.Repository }
 
-func (c *Client) repository(registryHost, name string) (*repository, error) {
+func (c *Client) repository(settings *settings, registryHost, name string) (*repository, error) {
 	ref := registry.Reference{Registry: registryHost, Repository: name}
 	if err := ref.ValidateRepository(); err != nil {
 		return nil, err
 	}
-	e := c.hosts[ref.Host()]
+	e := settings.hosts[registryHost]
 	return &repository{&remote.Repository{
-		Client: c.auth, Reference: ref, PlainHTTP: e != nil && e.plainHTTP,
+		Client: &authorizer{c, registryHost + "/" + name}, Reference: ref, PlainHTTP: e != nil && e.plainHTTP,
 		ManifestMediaTypes: manifestTypes, MaxMetadataBytes: maxManifestBytes, ReferrerListMaxPages: 4,
 	}}, nil
 }
@@ -83,14 +88,21 @@ func (r *repository) fetch(ctx context.Context, desc ocispec.Descriptor) (io.Rea
 var errEnough = errors.New("enough")
 
 func (r *repository) referrers(ctx context.Context, desc ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
-	err = r.Referrers(ctx, desc, "", func(page []ocispec.Descriptor) error {
-		if all = append(all, page...); len(all) >= maxReferrers {
-			return errEnough
+	lister := &remote.Repository{
+		Client: r.Client, Reference: r.Reference, PlainHTTP: r.PlainHTTP,
+		ManifestMediaTypes: manifestTypes, MaxMetadataBytes: maxReferrersBytes, ReferrerListMaxPages: 4,
+	}
+	err = lister.Referrers(ctx, desc, "", func(page []ocispec.Descriptor) error {
+		for _, desc := range page {
+			if len(all) == maxReferrers {
+				return errEnough
+			}
+			all = append(all, referrer(desc))
 		}
 		return nil
 	})
 	if errors.Is(err, errEnough) {
-		return all[:maxReferrers], nil
+		return all, nil
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, nil
@@ -98,19 +110,48 @@ func (r *repository) referrers(ctx context.Context, desc ocispec.Descriptor) (al
 	return all, r.explain(err)
 }
 
+// maxTypeBytes is how long a media type is at most, by RFC 6838.
+const maxTypeBytes = 255
+
+// referrer returns of a descriptor what is kept: digest, size and types. The rest is of
+// somebody who may write to the repository, and as long as they like.
+func referrer(desc ocispec.Descriptor) ocispec.Descriptor {
+	kept := ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size}
+	if len(desc.MediaType) <= maxTypeBytes {
+		kept.MediaType = strings.Clone(desc.MediaType)
+	}
+	if len(desc.ArtifactType) <= maxTypeBytes {
+		kept.ArtifactType = strings.Clone(desc.ArtifactType)
+	}
+	if len(kept.Digest) > maxTypeBytes {
+		kept.Digest = "" // It is refused when it is read.
+	}
+	return kept
+}
+
 // answerError is the answer of a registry that is no success.
 type answerError struct {
 	store  string
 	status int
-	text   string
+	// text is what the registry wrote, for the log.
+	text string
 }
 
 func (e *answerError) Error() string {
-	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), e.text)
+	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), publicerr.Redact(e.text))
 }
 
-// explain returns an error of oras without URLs, whose queries may be signatures, and with
-// little of what the registry wrote.
+// words returns the answer without what the registry wrote, and without the name of a mirror.
+func (e *answerError) words() string {
+	switch e.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Sprintf("the registry refuses access: %d %s", e.status, http.StatusText(e.status))
+	}
+	return fmt.Sprintf("the registry answered %d %s", e.status, http.StatusText(e.status))
+}
+
+// explain returns an error of oras with little of what the registry wrote, and with words for
+// those who may not see addresses and URLs.
 func (r *repository) explain(err error) error {
 	if err == nil {
 		return nil
@@ -120,15 +161,26 @@ func (r *repository) explain(err error) error {
 		if len(answer.Errors) != 0 {
 			text = fmt.Sprintf(": %.200q", answer.Errors[0].Code+": "+answer.Errors[0].Message)
 		}
-		return &answerError{r.String(), answer.StatusCode, text}
+		refused := &answerError{r.String(), answer.StatusCode, text}
+		return publicerr.Wrap(refused.words(), refused)
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
-		return fmt.Errorf("%s: %w", r, errdef.ErrNotFound)
+		return publicerr.Wrap("there is no such artifact", fmt.Errorf("%s: %w", r, errdef.ErrNotFound))
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry)
+		return publicerr.Wrap("the registry speaks plain http", fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry))
 	}
-	return fmt.Errorf("%s: %w", r, withoutURL(err))
+	words := publicerr.Network(err)
+	if own, ok := errors.AsType[*publicerr.Error](err); ok {
+		words = publicerr.Words(own)
+	} else if errors.Is(err, auth.ErrBasicCredentialNotFound) {
+		words = "the registry wants credentials, and there are none"
+	} else if paused := (*PauseError)(nil); errors.As(err, &paused) {
+		words = "the registry asked to be left alone for a time"
+	} else if words == "" || words == "the request failed" {
+		words = "the registry's answer cannot be used"
+	}
+	return publicerr.Wrap(words, fmt.Errorf("%s: %w", r, withoutURL(err)))
 }
 
 // withoutURL returns what a failed request was refused for.
@@ -158,7 +210,7 @@ func away(err error) bool {
 }
 
 // stores returns the places that have an artifact, in the order in which they are asked.
-func (c *Client) stores(ref Reference) ([]store, error) {
+func (c *Client) stores(settings *settings, ref Reference) ([]store, error) {
 	if ref.Layout != "" {
 		l, err := openLayout(ref.Layout)
 		if err != nil {
@@ -167,20 +219,20 @@ func (c *Client) stores(ref Reference) ([]store, error) {
 		return []store{l}, nil
 	}
 	var all []store
-	if e := c.hosts[ref.Registry]; e != nil {
+	if e := settings.hosts[ref.Registry]; e != nil {
 		for _, m := range e.mirrors {
 			name := ref.Repository
 			if m.prefix != "" {
 				name = strings.Trim(m.prefix, "/") + "/" + name
 			}
-			r, err := c.repository(m.host, name)
+			r, err := c.repository(settings, m.host, name)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, r)
 		}
 	}
-	origin, err := c.repository(ref.Registry, ref.Repository)
+	origin, err := c.repository(settings, ref.Registry, ref.Repository)
 	if err != nil {
 		return nil, err
 	}

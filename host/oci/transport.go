@@ -11,20 +11,22 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
 // transport sends requests to registries. It refuses plain http to hosts that are not
 // configured for it, and repeats what is likely to succeed the next time.
 type transport struct {
-	// hosts are the configured ones; others is for all that are not.
-	hosts  map[string]*endpoint
+	// hosts returns the configured ones; others is for all that are not.
+	hosts  func() map[string]*endpoint
 	others http.RoundTripper
 	// sleep waits for a time or until ctx ends.
 	sleep func(ctx context.Context, d time.Duration) error
 	now   func() time.Time
 
 	mu sync.Mutex
-	// pause is when a host that asked for it is spoken to again.
+	// pause is when a host that asked for it is spoken to again, for maxPauses hosts.
 	pause map[string]time.Time
 }
 
@@ -35,6 +37,8 @@ const (
 	firstBackoff = 250 * time.Millisecond
 	// maxPause is how long a registry may ask to be left alone.
 	maxPause = 15 * time.Minute
+	// maxPauses bounds the hosts that are left alone: those who ask choose them.
+	maxPauses = 1000
 )
 
 // newTransport returns the transport for hosts with this TLS configuration. Proxies are
@@ -78,10 +82,15 @@ func (e *PauseError) Error() string {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	e := t.hosts[req.URL.Host]
+	// A redirect leads anywhere, and spells it as it likes.
+	host, err := registryname.Host(req.URL.Host)
+	if err != nil {
+		return nil, fmt.Errorf("request to %.100q: %w", req.URL.Host, err)
+	}
+	e := t.hosts()[host]
 	switch {
 	case req.URL.Scheme == "http" && (e == nil || !e.plainHTTP):
-		return nil, fmt.Errorf("plain http to %s: only a registry with plainHTTP is reached so", req.URL.Host)
+		return nil, fmt.Errorf("plain http to %s: only a registry with plainHTTP is reached so", host)
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
 		return nil, fmt.Errorf("scheme is %q, want https", req.URL.Scheme)
 	}
@@ -90,11 +99,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		base = e.transport
 	}
 	for attempt := 0; ; attempt++ {
-		if until, ok := t.paused(req.URL.Host); ok {
-			return nil, &PauseError{req.URL.Host, until}
+		if until, ok := t.paused(host); ok {
+			return nil, &PauseError{host, until}
 		}
 		resp, err := base.RoundTrip(req)
-		wait, again := t.again(req, resp, err, attempt)
+		wait, again := t.again(req, host, resp, err, attempt)
 		if !again {
 			return resp, err
 		}
@@ -132,8 +141,25 @@ func (t *transport) paused(host string) (time.Time, bool) {
 	return until, ok
 }
 
+// leave leaves a host alone for a time. If there are too many, the one goes whose time is over
+// first.
+func (t *transport) leave(host string, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.pause[host]; !ok && len(t.pause) >= maxPauses {
+		var first string
+		for other, at := range t.pause {
+			if first == "" || at.Before(t.pause[first]) {
+				first = other
+			}
+		}
+		delete(t.pause, first)
+	}
+	t.pause[host] = until
+}
+
 // again reports whether a request is sent once more, and after which time.
-func (t *transport) again(req *http.Request, resp *http.Response, err error, attempt int) (time.Duration, bool) {
+func (t *transport) again(req *http.Request, host string, resp *http.Response, err error, attempt int) (time.Duration, bool) {
 	ctx := req.Context()
 	if ctx.Err() != nil {
 		return 0, false
@@ -155,9 +181,7 @@ func (t *transport) again(req *http.Request, resp *http.Response, err error, att
 		wait = max(asked, firstBackoff)
 		deadline, bounded := ctx.Deadline()
 		if attempt+1 >= attempts || bounded && t.now().Add(wait).After(deadline) {
-			t.mu.Lock()
-			t.pause[req.URL.Host] = t.now().Add(min(wait, maxPause))
-			t.mu.Unlock()
+			t.leave(host, t.now().Add(min(wait, maxPause)))
 			return 0, false
 		}
 	case resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode == http.StatusInternalServerError,

@@ -26,8 +26,10 @@ func testTransport(t *testing.T, answer func(w http.ResponseWriter, r *http.Requ
 	waited = new([]time.Duration)
 	hostport := strings.TrimPrefix(server.URL, "http://")
 	tr = &transport{
-		hosts: map[string]*endpoint{hostport: {plainHTTP: true, transport: http.DefaultTransport}},
-		now:   func() time.Time { return now },
+		hosts: func() map[string]*endpoint {
+			return map[string]*endpoint{hostport: {plainHTTP: true, transport: http.DefaultTransport}}
+		},
+		now: func() time.Time { return now },
 		sleep: func(_ context.Context, d time.Duration) error {
 			*waited, now = append(*waited, d), now.Add(d)
 			return nil
@@ -174,5 +176,22 @@ func TestPlainHTTPIsByNameOnly(t *testing.T) {
 	to = url + "/"
 	if _, err := get(t.Context(), tr, url); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("more than %d redirects", maxRedirects)) {
 		t.Errorf("redirects without end: %v", err)
+	}
+}
+
+// A redirect and a reference spell a host as they like.
+func TestTransportKnowsHostsHoweverTheyAreSpelt(t *testing.T) {
+	tr, url, _ := testTransport(t, func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusTooManyRequests) })
+	port := url[strings.LastIndex(url, ":"):]
+	tr.hosts = func() map[string]*endpoint {
+		return map[string]*endpoint{"localhost" + port: {plainHTTP: true, transport: http.DefaultTransport}}
+	}
+	for _, host := range []string{"localhost", "LOCALHOST"} {
+		if status, err := get(t.Context(), tr, "http://"+host+port); status != http.StatusTooManyRequests || err != nil {
+			t.Errorf("%s: %d, %v", host, status, err)
+		}
+	}
+	if _, err := get(t.Context(), tr, "http://2130706433/"); err == nil || !strings.Contains(err.Error(), "want an IPv4 address") {
+		t.Errorf("an address as one number: %v, want an error", err)
 	}
 }

@@ -4,24 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
 // Trust says which signatures artifacts of some repositories need. Of several rules the one
 // with the longest pattern decides.
 type Trust struct {
 	// Repositories are the names that the rule is for: "ghcr.io/acme/zone" for one
-	// repository, "ghcr.io/acme/*" for all below, "*" for all. The name of a layout is
-	// "oci-layout:" and its path. A mirror has no rules: those of the registry decide.
+	// repository, "ghcr.io/acme/*" for all below, "*" for all. Registries are compared in
+	// the one spelling of [ParseReference]. The name of a layout is "oci-layout:" and its
+	// path. A mirror has no rules: those of the registry decide.
 	Repositories []string `json:"repositories"`
-	// AllOf are signers of which each must have signed. AnyOf are signers of which Minimum
-	// must have signed, 1 by default.
-	AllOf   []Signer `json:"allOf,omitempty"`
+	// AllOf are signers of which each must have signed.
+	AllOf []Signer `json:"allOf,omitempty"`
+	// AnyOf are signers of which Minimum must have signed, 1 by default. Each of them counts
+	// with a key or an identity that no other one counts with: a key under two names is one
+	// signer, and so is an identity that two expressions match.
 	AnyOf   []Signer `json:"anyOf,omitempty"`
 	Minimum int      `json:"minimum,omitempty"`
 	// Unsigned takes artifacts without any signature: the registry decides what runs. It
@@ -89,9 +96,18 @@ type Log interface {
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
 // does.
 type Keyless interface {
-	// Verify returns an error unless the signature is one of the artifact with
+	// Verify returns who signed, or an error unless the signature is one of the artifact with
 	// s.Digest by the identity.
-	Verify(ctx context.Context, s *Signature, identity Identity) error
+	Verify(ctx context.Context, s *Signature, identity Identity) (Verified, error)
+}
+
+// Verified is what a signature by an identity says, after it was verified.
+type Verified struct {
+	// Signer is the identity in the certificate: two signatures with one Signer are by one
+	// signer.
+	Signer string
+	// Annotations are those that were signed with the digest. They count for a bundle.
+	Annotations map[string]any
 }
 
 // TrustError is the error of an artifact whose signatures are not those that the rule for it
@@ -144,15 +160,16 @@ func rulesOf(trust []Trust, keyless bool) ([]rule, error) {
 		case !t.Unsigned && !signed:
 			fail("allOf and anyOf are empty; unsigned takes artifacts without signatures")
 		}
-		if t.Minimum < 0 || t.Minimum > len(t.AnyOf) {
-			fail("minimum is %d, want at most the %d signers of anyOf", t.Minimum, len(t.AnyOf))
+		if n := distinct(r.any); t.Minimum < 0 || t.Minimum > n {
+			fail("minimum is %d, want at most the %d different signers of anyOf", t.Minimum, n)
 		}
 		if len(t.Repositories) == 0 {
 			fail("repositories are missing")
 		}
-		for _, pattern := range t.Repositories {
-			if star := strings.IndexByte(pattern, '*'); pattern == "" || star >= 0 && pattern != "*" && (star != len(pattern)-1 || !strings.HasSuffix(pattern, "/*")) {
-				fail("repository %q: want a name, a name and /*, or *", pattern)
+		for _, text := range t.Repositories {
+			pattern, err := patternOf(text)
+			if err != nil {
+				fail("repository %q: %w", text, err)
 			}
 			if slices.ContainsFunc(rules, func(r rule) bool { return r.pattern == pattern }) {
 				fail("repository %q has two rules", pattern)
@@ -165,14 +182,42 @@ func rulesOf(trust []Trust, keyless bool) ([]rule, error) {
 	return rules, errors.Join(errs...)
 }
 
+// patternOf returns the one spelling of a pattern of repositories: that of names of references.
+func patternOf(text string) (string, error) {
+	if star := strings.IndexByte(text, '*'); text == "" || star >= 0 && text != "*" && (star != len(text)-1 || !strings.HasSuffix(text, "/*")) {
+		return "", errors.New("want a name, a name and /*, or *")
+	}
+	path, ok := strings.CutPrefix(text, layoutPrefix)
+	if !ok {
+		return registryname.Pattern(text)
+	}
+	all := strings.HasSuffix(path, "/*")
+	path = absolute(strings.TrimSuffix(path, "*"))
+	if all {
+		path = strings.TrimSuffix(path, "/") + "/*"
+	}
+	return layoutPrefix + path, nil
+}
+
+// absolute returns the path of a layout from the root. Rules must not depend on where it begins.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return filepath.Clean(path)
+}
+
 // rule returns the rule for a reference, nil if there is none.
-func (c *Client) rule(ref Reference) *rule {
+func (s *settings) rule(ref Reference) *rule {
 	name := ref.Name()
-	for i := range c.trust {
-		pattern := c.trust[i].pattern
+	if ref.Layout != "" {
+		name = layoutPrefix + absolute(ref.Layout)
+	}
+	for i := range s.trust {
+		pattern := s.trust[i].pattern
 		prefix, isPrefix := strings.CutSuffix(pattern, "*")
 		if pattern == name || isPrefix && strings.HasPrefix(name, prefix) {
-			return &c.trust[i]
+			return &s.trust[i]
 		}
 	}
 	return nil
@@ -181,7 +226,7 @@ func (c *Client) rule(ref Reference) *rule {
 // verify checks the signatures of an artifact by the rule for it, and returns the names of
 // those who signed. root is the manifest or the index that desc describes.
 func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byte) ([]string, error) {
-	rule := r.client.rule(r.ref)
+	rule := r.settings.rule(r.ref)
 	if rule == nil || rule.Unsigned {
 		return nil, nil
 	}
@@ -197,57 +242,25 @@ func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byt
 }
 
 func (r *reader) verifyBy(ctx context.Context, rule *rule, desc ocispec.Descriptor, root []byte) (names []string, err error) {
-	signatures, problems := r.tagged(ctx, desc)
-	for ways := 0; ; ways++ {
-		if names, err = rule.satisfied(ctx, r.client.cfg.Keyless, signatures, root); err == nil {
+	t := newTally(rule, r.client.cfg.Keyless, root)
+	var problems []error
+	// What a signature says is dropped before the next one is read.
+	for _, look := range []func(context.Context, ocispec.Descriptor, func(*Signature)) []error{r.tagged, r.bundles} {
+		problems = append(problems, look(ctx, desc, func(s *Signature) { t.add(ctx, s) })...)
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if names, err = t.names(); err == nil {
 			return names, nil
 		}
-		if ways == 1 {
-			break
-		}
-		bundles, more := r.bundles(ctx, desc)
-		signatures, problems = append(signatures, bundles...), append(problems, more...)
 	}
 	problem := errors.Join(problems...)
 	if away(problem) {
 		// The signature may be there.
 		return nil, fmt.Errorf("read signatures of %s: %w", desc.Digest, problem)
 	}
-	return nil, &TrustError{r.ref.Name(), desc.Digest.String(), errors.Join(append([]error{err}, problems...)...)}
-}
-
-// satisfied returns the names of the signers whose signatures the rule wants, or the reason
-// why they do not suffice.
-func (r *rule) satisfied(ctx context.Context, keyless Keyless, signatures []Signature, root []byte) (names []string, err error) {
-	if len(signatures) == 0 {
-		return nil, errors.New("it has no signature")
-	}
-	var missing []error
-	for i := range r.all {
-		if err := r.all[i].signed(ctx, keyless, signatures, root); err != nil {
-			missing = append(missing, err)
-		} else {
-			names = append(names, r.all[i].Name)
-		}
-	}
-	if len(missing) != 0 {
-		return nil, errors.Join(missing...)
-	}
-	if len(r.any) == 0 {
-		return names, nil
-	}
-	signed := 0
-	for i := range r.any {
-		if err := r.any[i].signed(ctx, keyless, signatures, root); err != nil {
-			missing = append(missing, err)
-		} else if signed++; !slices.Contains(names, r.any[i].Name) {
-			names = append(names, r.any[i].Name)
-		}
-	}
-	if signed < r.minimum {
-		return nil, fmt.Errorf("%d of %d signers have signed, want %d: %w", signed, len(r.any), r.minimum, errors.Join(missing...))
-	}
-	return names, nil
+	refusal := &TrustError{r.ref.Name(), desc.Digest.String(), errors.Join(append([]error{err}, problems...)...)}
+	return nil, publicerr.Wrap((&TrustError{refusal.Repository, refusal.Digest, t.wants()}).Error(), refusal)
 }
 
 // accepted is the highest version of a reference that was accepted.
@@ -258,8 +271,7 @@ type accepted struct {
 }
 
 // accept refuses an artifact whose version is too low, and remembers the others.
-func (c *Client) accept(ref Reference, a *Artifact) error {
-	rule := c.rule(ref)
+func (c *Client) accept(rule *rule, ref Reference, a *Artifact) error {
 	if rule == nil || !rule.RefuseDowngrades || ref.Digest != "" {
 		return nil
 	}
@@ -271,7 +283,10 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.last(ref)
+	last, err := c.last(ref)
+	if err != nil {
+		return err
+	}
 	if a.Digest == last.Loaded {
 		return nil
 	}
@@ -284,43 +299,50 @@ func (c *Client) accept(ref Reference, a *Artifact) error {
 		}
 	}
 	last.Version, last.Digest = version.String(), a.Digest
-	c.remember(ref, last)
-	return nil
+	return c.remember(ref, last)
 }
 
 // loaded remembers which artifact of a reference was loaded last.
 func (c *Client) loaded(ref Reference, digest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last := c.last(ref); last != (accepted{}) {
+	last, err := c.last(ref)
+	if err == nil && last != (accepted{}) {
 		last.Loaded = digest
-		c.remember(ref, last)
+		err = c.remember(ref, last)
 	}
+	c.stored(err)
 }
 
 func acceptedKey(ref Reference) string { return "accepted " + ref.String() }
 
 // last returns what was accepted of a reference; the zero value if versions do not count. c.mu
 // is held.
-func (c *Client) last(ref Reference) accepted {
-	last, stored := c.newest[acceptedKey(ref)], accepted{}
+func (c *Client) last(ref Reference) (accepted, error) {
+	last := c.newest[ref]
 	// Another process may have accepted a newer one since then.
-	if c.cache.recall(acceptedKey(ref), &stored) && !newer(last, stored) {
-		return stored
+	stored, err := c.cache.accepted(acceptedKey(ref))
+	if err == nil && stored != (accepted{}) && !newer(last, stored) {
+		return stored, nil
 	}
-	return last
+	return last, err
 }
 
-// remember keeps what was accepted of a reference. c.mu is held.
-func (c *Client) remember(ref Reference, last accepted) {
-	for other := range c.newest {
-		if len(c.newest) < maxNewest {
-			break
-		}
-		delete(c.newest, other)
+// remember keeps what was accepted of a reference. What cannot be kept is not accepted: others
+// must not make a version forgotten. c.mu is held.
+func (c *Client) remember(ref Reference, last accepted) (err error) {
+	if c.cache != nil {
+		err = c.cache.accept(acceptedKey(ref), last, maxNewest)
+	} else if _, known := c.newest[ref]; !known && len(c.newest) >= maxNewest {
+		err = fmt.Errorf("there are %d references already", len(c.newest))
 	}
-	c.newest[acceptedKey(ref)] = last
-	c.stored(c.cache.remember(acceptedKey(ref), last))
+	if err != nil {
+		return fmt.Errorf("remember the version of %s: %w", ref, err)
+	}
+	if c.cache == nil {
+		c.newest[ref] = last
+	}
+	return nil
 }
 
 // newer reports whether a has a higher version than b, or b has none.

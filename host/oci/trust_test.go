@@ -267,6 +267,43 @@ func hashed(message []byte) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
+// TestSignersAreCountedOnce has rules that want two of several names for fewer keys.
+func TestSignersAreCountedOnce(t *testing.T) {
+	a, b := newKey(), newKey()
+	one, two := publicPEM(t, a), publicPEM(t, b)
+	file := filepath.Join(t.TempDir(), "a.pub")
+	if err := os.WriteFile(file, []byte("the same\n"+one), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prod := map[string]string{"env": "prod"}
+	for _, tt := range []struct {
+		name string
+		any  []oci.Signer
+		want string
+	}{
+		{"one key under two names", []oci.Signer{{Name: "us", Key: one}, {Name: "them", KeyFile: file}}, "want at most the 1 different signers of anyOf"},
+		{"one key with annotations and without", []oci.Signer{{Name: "us", Key: one}, {Name: "prod", Key: one, Annotations: prod}}, "want at most the 1 different signers"},
+		{"one key under two names, and another key that has not signed", []oci.Signer{{Name: "us", Key: one}, {Name: "them", KeyFile: file}, {Name: "b", Key: publicPEM(t, newKey())}}, "1 of 3 signers have signed, want 2"},
+		{"one key under two names, and another key", []oci.Signer{{Name: "us", Key: one}, {Name: "them", KeyFile: file}, {Name: "b", Key: two}}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client, ref := pushed(t, nil)
+			for _, key := range []crypto.Signer{a, b} {
+				if _, err := client.Sign(t.Context(), ref, key, oci.SignOptions{Annotations: prod}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			verifier, err := oci.New(oci.Config{Trust: []oci.Trust{{Repositories: []string{"*"}, AnyOf: tt.any, Minimum: 2}}})
+			if err == nil {
+				_, err = verifier.Fetch(t.Context(), ref)
+			}
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestAnnotationsMustHaveBeenSigned(t *testing.T) {
 	key := newKey()
 	client, ref := pushed(t, nil)
@@ -300,6 +337,42 @@ func TestTheLongestPatternDecides(t *testing.T) {
 		_, err := newClient(t, oci.Config{Trust: tt.trust}).Fetch(t.Context(), ref)
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// A rule is for a registry, however that is written in the rule and in the reference.
+func TestRulesFollowNoSpelling(t *testing.T) {
+	spellings := map[string][]string{
+		"ghcr.io/acme/zone:1":           {"GHCR.IO/acme/zone:1", "ghcr.io:443/acme/zone:1", "ghcr.io./acme/zone:1", "oci://Ghcr.io.:0443/acme/zone:1"},
+		"docker.io/acme/zone:1":         {"index.docker.io/acme/zone:1", "registry-1.docker.io/acme/zone:1", "registry.hub.docker.com/acme/zone:1", "DOCKER.IO/acme/zone:1"},
+		"docker.io/library/zone:1":      {"docker.io/zone:1", "index.docker.io/zone:1"},
+		"localhost:5000/acme/zone:1":    {"LOCALHOST:05000/acme/zone:1", "localhost.:5000/acme/zone:1"},
+		"[::1]:5000/acme/zone:1":        {"[0::1]:5000/acme/zone:1"},
+		"oci-layout:/srv/plugins/a.tar": {"oci-layout:/srv/../srv//plugins/a.tar"},
+	}
+	strict := func(repository string) []oci.Trust {
+		return []oci.Trust{{Repositories: []string{repository}, Unsigned: true}}
+	}
+	for name, others := range spellings {
+		ref := must(oci.ParseReference(name))
+		for _, other := range others {
+			otherName := strings.TrimSuffix(strings.TrimPrefix(other, "oci://"), ":1")
+			for rule, reference := range map[string]string{ref.Name(): other, otherName: name} {
+				source := newClient(t, oci.Config{Trust: strict(rule)}).Source(reference)
+				if err := source.(interface{ Check(string) error }).Check(""); err != nil {
+					t.Errorf("the rule for %s is none for %s: %v", rule, reference, err)
+				}
+			}
+		}
+	}
+	if _, err := oci.New(oci.Config{Trust: append(strict("ghcr.io/acme/*"), strict("GHCR.IO:443/acme/*")...)}); err == nil {
+		t.Error("two rules for one registry were taken")
+	}
+	// A Reference that was not parsed has other fields.
+	for _, ref := range []oci.Reference{{Registry: "GHCR.IO", Repository: "acme/zone", Tag: "1"}, {Registry: "ghcr.io:443", Repository: "acme/zone", Tag: "1"}} {
+		if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "is not spelt as ParseReference returns it") {
+			t.Errorf("%+v: %v, want a refusal", ref, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kubewarden
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // imports are the functions of waPC. Those that hand bytes over write them
@@ -97,12 +99,19 @@ func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) (answer
 	}
 	answer, err = c.call(b, binding, namespace, operation, read(inst, stack[6:]))
 	if err == nil && len(answer) > b.limit {
-		return nil, nil, errTooLong
+		err = errTooLong
 	}
-	if kind := b.about; err == nil && kind.Kind != "" {
+	if err != nil {
+		words := publicerr.Words(err)
+		if text := err.Error(); text != words && c.Logger != nil && b.log(len(text)) {
+			c.Logger.Warn("host capability failed", "plugin", c.Plugin, "operation", namespace+"/"+operation, "err", inst.Stain().Text(text))
+		}
+		return nil, nil, errors.New(words)
+	}
+	if kind := b.about; kind.Kind != "" {
 		shape = new(inst.Rule().ShapeOf(kind.Group, kind.Kind))
 	}
-	return answer, shape, err
+	return answer, shape, nil
 }
 
 // maxNameBytes is how long the names may be that say what is asked for.

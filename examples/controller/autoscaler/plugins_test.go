@@ -168,7 +168,7 @@ func TestSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects := host.ObjectGetterFunc(func(context.Context, string, string) (map[string][]byte, error) { return nil, nil })
-	all := autoscaler.Sources{Directory: "/plugins", ConfigMaps: objects, Registries: registries, Trust: trust}
+	all := autoscaler.Sources{Directory: "/plugins", ConfigMaps: objects, Registries: registries}
 	byDigest := "@sha256:" + strings.Repeat("0", 64)
 	tests := []struct {
 		name    string
@@ -261,7 +261,7 @@ func TestModulesOfARegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := autoscaler.NewPlugins(autoscaler.PluginsConfig{
-			Runtime: rt, Sources: autoscaler.Sources{Registries: client, Trust: trust}, FollowInterval: 50 * time.Millisecond,
+			Runtime: rt, Sources: autoscaler.Sources{Registries: client}, FollowInterval: 50 * time.Millisecond,
 		})
 		t.Cleanup(func() {
 			p.Close()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,11 +24,10 @@ type Sources struct {
 	Directory string
 	// ConfigMaps reads ConfigMaps of the namespaces of policies; nil allows none.
 	ConfigMaps host.ObjectGetter
-	// Registries are how registries are reached, and Trust the rules that Registries has.
-	// Policies name artifacts of repositories with a rule only, also if the reference has a
-	// digest: a digest says that nothing was replaced, not who made it. Nil allows none.
+	// Registries are how registries are reached, with rules of trust. Policies name artifacts
+	// of repositories with a rule only, also if the reference has a digest: a digest says that
+	// nothing was replaced, not who made it. Nil allows none.
 	Registries *oci.Client
-	Trust      []oci.Trust
 }
 
 // Source returns the source of a guest of a policy in a namespace. The error says what the
@@ -60,25 +58,16 @@ func (s *Sources) Source(namespace string, guest *v1alpha1.Guest) (host.Source, 
 		if ref.Layout != "" {
 			return nil, errors.New("guest.oci: a policy names no layout, which is a file of the controller")
 		}
-		if !s.trusts(ref.Name()) {
+		trusted, err := s.Registries.HasRule(ref)
+		if err != nil {
+			return nil, fmt.Errorf("guest.oci: %w", err)
+		}
+		if !trusted {
 			return nil, fmt.Errorf("guest.oci: the operator trusts no artifacts of %s", ref.Name())
 		}
 		return s.Registries.Source(guest.OCI), nil
 	}
 	return nil, errors.New("guest: one of configMap, file and oci is required")
-}
-
-// trusts reports whether a rule is for a repository.
-func (s *Sources) trusts(repository string) bool {
-	for _, rule := range s.Trust {
-		for _, pattern := range rule.Repositories {
-			prefix, isPrefix := strings.CutSuffix(pattern, "*")
-			if pattern == repository || isPrefix && strings.HasPrefix(repository, prefix) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // configMaps reads ConfigMaps from the API server and watches their metadata, so that the

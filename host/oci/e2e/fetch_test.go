@@ -127,8 +127,8 @@ func TestFetchWithCredentials(t *testing.T) {
 			for way, cfg := range map[string]oci.Config{
 				"docker config": {DockerConfig: dockerConfig(t, s.host, "us", "secret")},
 				"a pull secret": {Credentials: oci.PullSecrets(host.ObjectGetterFunc(secret), "ns", "pull")},
-				"the program": {Credentials: func(context.Context, string) (oci.Credential, error) {
-					return oci.Credential{Username: "us", Password: "secret"}, nil
+				"the program": {Credentials: func(context.Context, string) ([]oci.Credential, error) {
+					return []oci.Credential{{Username: "them", Password: "other"}, {Username: "us", Password: "secret"}}, nil
 				}},
 				"a helper":       {DockerConfig: helper(t, s.host, "us", "secret")},
 				"the other file": {DockerConfig: dockerConfig(t, s.host, "us", "wrong"), Credentials: oci.PullSecrets(host.ObjectGetterFunc(secret), "ns", "pull")},

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	intoto "github.com/in-toto/attestation/go/v1"
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 	protocommon "github.com/sigstore/protobuf-specs/gen/pb-go/common/v1"
 	protorekor "github.com/sigstore/protobuf-specs/gen/pb-go/rekor/v1"
@@ -69,30 +70,56 @@ func NewFromMaterial(trusted root.TrustedMaterial) (*Keyless, error) {
 }
 
 // Verify implements [oci.Keyless].
-func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) error {
+func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) (oci.Verified, error) {
+	fail := func(err error) (oci.Verified, error) { return oci.Verified{}, err }
 	identity, err := identityOf(id)
 	if err != nil {
-		return fmt.Errorf("identity: %w", err)
+		return fail(fmt.Errorf("identity: %w", err))
 	}
 	b, err := asBundle(s)
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	var artifact verify.ArtifactPolicyOption
 	if s.Bundle != nil {
 		digest, err := hex.DecodeString(strings.TrimPrefix(s.Digest, "sha256:"))
 		if err != nil {
-			return fmt.Errorf("digest: %w", err)
+			return fail(fmt.Errorf("digest: %w", err))
 		}
 		artifact = verify.WithArtifactDigest("sha256", digest)
 	} else {
 		// What was signed is the text, whose digest the caller compares.
 		artifact = verify.WithArtifact(bytes.NewReader(s.Payload))
 	}
-	if _, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity))); err != nil {
-		return fmt.Errorf("verify by identity: %w", err)
+	result, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity)))
+	if err != nil {
+		return fail(fmt.Errorf("verify by identity: %w", err))
 	}
-	return nil
+	if result.Signature == nil || result.Signature.Certificate == nil {
+		return fail(errors.New("verify by identity: there is no certificate"))
+	}
+	// The workflow is the signer, whatever repository it ran for.
+	verified := oci.Verified{Signer: result.Signature.Certificate.Issuer + " " + result.Signature.Certificate.SubjectAlternativeName}
+	if result.Statement != nil {
+		verified.Annotations, err = annotations(result.Statement, s.Digest)
+	}
+	return verified, err
+}
+
+const predicateSign = "https://sigstore.dev/cosign/sign/v1"
+
+// annotations returns the annotations that were signed, if a statement is a signature of the
+// artifact. Statements about an artifact are no signatures: one may say that it is broken.
+func annotations(statement *intoto.Statement, digest string) (map[string]any, error) {
+	if statement.PredicateType != predicateSign {
+		return nil, fmt.Errorf("what was signed is a statement %.80q, want %s", statement.PredicateType, predicateSign)
+	}
+	for _, subject := range statement.Subject {
+		if "sha256:"+subject.Digest["sha256"] == digest {
+			return subject.Annotations.AsMap(), nil
+		}
+	}
+	return nil, errors.New("what was signed is another artifact")
 }
 
 // SignedAt implements [oci.Log].

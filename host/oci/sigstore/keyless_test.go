@@ -115,8 +115,6 @@ func statement(predicateType, digest string) []byte {
 		strings.TrimPrefix(digest, "sha256:"), predicateType)
 }
 
-const predicateSign = "https://sigstore.dev/cosign/sign/v1"
-
 // push writes an artifact with bundles to a layout, and returns its reference and digest.
 func push(t *testing.T, bundles ...[]byte) (oci.Reference, string) {
 	t.Helper()
@@ -286,7 +284,7 @@ func TestSignaturesUnderATag(t *testing.T) {
 	} {
 		s := good
 		tt.change(&s)
-		if err := keyless.Verify(t.Context(), &s, oci.Identity{Issuer: issuer, Subject: subject}); (err == nil) != tt.ok {
+		if _, err := keyless.Verify(t.Context(), &s, oci.Identity{Issuer: issuer, Subject: subject}); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		// The log has taken the signature, whatever was signed.

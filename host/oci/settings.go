@@ -1,0 +1,121 @@
+package oci
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// settings are what a configuration and its files say: how registries are reached, and whose
+// signatures count. They do not change.
+type settings struct {
+	// sum is a digest of the configuration with its files, as they were read.
+	sum          [sha256.Size]byte
+	hosts        map[string]*endpoint
+	trust        []rule
+	dockerConfig string
+	timeout      time.Duration
+	maxBytes     int64
+}
+
+// followed are the settings that follow the files of a configuration.
+type followed struct {
+	cfg *Config
+	now atomic.Pointer[settings]
+	// reading is held while files are read.
+	reading sync.Mutex
+}
+
+// newSettings returns the settings, or every mistake.
+func newSettings(cfg *Config, sum [sha256.Size]byte) (*settings, error) {
+	errs := cfg.check()
+	s := &settings{sum: sum, dockerConfig: cfg.DockerConfig, timeout: cfg.timeout(), maxBytes: cfg.maxBytes()}
+	var err error
+	s.hosts, err = endpoints(cfg.Registries)
+	errs = append(errs, err)
+	s.trust, err = rulesOf(cfg.Trust, cfg.Keyless != nil)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("configure registries: %w", err)
+	}
+	return s, nil
+}
+
+// current returns what the files of the configuration say now. A key that is not there any more
+// does not count, and what cannot be read is an error: what stood there before may have been
+// withdrawn.
+func (f *followed) current() (*settings, error) {
+	f.reading.Lock()
+	defer f.reading.Unlock()
+	cfg := *f.cfg
+	if cfg.Reload != nil {
+		next, err := cfg.Reload()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Registries, cfg.Trust, cfg.DockerConfig = next.Registries, next.Trust, next.DockerConfig
+		cfg.TimeoutSeconds, cfg.MaxBytes = next.TimeoutSeconds, next.MaxBytes
+	}
+	sum := cfg.sum()
+	old := f.now.Load()
+	if old != nil && old.sum == sum {
+		return old, nil
+	}
+	s, err := newSettings(&cfg, sum)
+	if err != nil {
+		return nil, err
+	}
+	f.now.Store(s)
+	if old != nil {
+		for _, e := range old.hosts {
+			e.transport.(*http.Transport).CloseIdleConnections()
+		}
+	}
+	return s, nil
+}
+
+// sum returns a digest of what is followed, and of the files that it names.
+func (c *Config) sum() (sum [sha256.Size]byte) {
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode(c) // A hash takes everything, and the fields are texts and numbers.
+	for _, name := range c.files() {
+		data, err := readFile(name)
+		// A file that cannot be read is another one than an empty one.
+		fmt.Fprintf(h, "%q %d %v\n", name, len(data), err)
+		h.Write(data)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// files returns the names of the files of keys and certificates.
+func (c *Config) files() (names []string) {
+	add := func(name string) {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	for i := range c.Registries {
+		r := &c.Registries[i]
+		add(r.CAFile)
+		add(r.CertFile)
+		add(r.KeyFile)
+	}
+	for i := range c.Trust {
+		for _, list := range [][]Signer{c.Trust[i].AllOf, c.Trust[i].AnyOf} {
+			for j := range list {
+				add(list[j].KeyFile)
+			}
+		}
+	}
+	return names
+}
+
+// others is the transport to hosts that are not configured.
+func others() http.RoundTripper { return newTransport(&tls.Config{MinVersion: tls.VersionTLS12}) }
