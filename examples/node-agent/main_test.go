@@ -74,6 +74,12 @@ func tree(t *testing.T) (root string) {
 	} {
 		make("kubepods/" + cgroup)
 	}
+	// As the kubelet and the runtime have made them of the limits in pods.
+	for cgroup, limit := range map[string]string{"podg": "200000", "podg/gc": "200000", "burstable/podb": "120000", "burstable/podb/bc": "120000"} {
+		if err := os.WriteFile(filepath.Join(root, "kubepods", cgroup, "cpu.max"), []byte(limit+" 100000\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return root
 }
 
