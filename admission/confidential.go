@@ -1,7 +1,6 @@
 package admission
 
 import (
-
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
