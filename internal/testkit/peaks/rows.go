@@ -87,13 +87,13 @@ func function(operands, times, globals int, code []byte) []byte {
 	entry := func(content []byte) []byte { return append(uleb(len(content)), content...) }
 	name := func(s string) []byte { return append(uleb(len(s)), s...) }
 	out := []byte("\x00asm\x01\x00\x00\x00")
-	out = section(out, 1, uleb(2), []byte{0x60, 2, 0x7e, 0x7e, 0, 0x60, 0, 1, 0x7e})
-	out = section(out, 3, uleb(2), []byte{0, 1})
+	out = section(out, 1, uleb(3), []byte{0x60, 2, 0x7e, 0x7e, 0, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f})
+	out = section(out, 3, uleb(3), []byte{0, 1, 2})
 	out = section(out, 5, []byte{1, 0, 1})
 	out = section(out, 6, uleb(globals), bytes.Repeat([]byte{0x7e, 1, 0x42, 0, 0x0b}, globals))
-	out = section(out, 7, uleb(3),
-		name("memory"), []byte{2, 0}, name("hostile"), []byte{0, 0}, name(abi.Marker), []byte{0, 1})
-	return section(out, 10, uleb(2), entry(body), entry([]byte{0x00, 0x42, 0x00, 0x0b})) // i64.const 0
+	out = section(out, 7, uleb(4),
+		name("memory"), []byte{2, 0}, name("hostile"), []byte{0, 0}, name(abi.Marker), []byte{0, 1}, name("filter"), []byte{0, 2})
+	return section(out, 10, uleb(3), entry(body), entry([]byte{0x00, 0x42, 0x80, 0x01, 0x0b}), entry([]byte{0x00, 0x41, 0x00, 0x0b}))
 }
 
 func uleb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
