@@ -1,0 +1,3 @@
+package main
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

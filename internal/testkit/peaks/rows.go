@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
+)
+
+// rows are the inputs, in the order of the points.
+var rows = []row{
+	{0, "nothing: a small module", load(function(1, 1, 0, nothing))},
+	{10, "10,000 operands below 4,000 branches", load(function(10_000, 4_000, 0, branch))},
+	{10, "4,000 operands below 4,000 loops", load(function(4_000, 4_000, 0, loop))},
+	{10, "2,000 globals and 2,000 calls", load(function(1, 2_000, 2_000, call))},
+	{11, "schema with 40 nested public imports", schema(40)},
+	{17, "recording of 32 MB, 33 million empty events", recording(32 << 20)},
+	{19, "100 modules, each another one", many(100)},
+}
+
+// load loads a module.
+func load(module []byte) func(context.Context, string) error {
+	return func(ctx context.Context, _ string) error {
+		rt, err := host.NewRuntime(host.RuntimeConfig{})
+		if err != nil {
+			return err
+		}
+		defer rt.Close(ctx)
+		_, err = rt.Load(ctx, host.Config{Name: "hostile", Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler})
+		return err
+	}
+}
+
+// many loads modules that differ, and says how many mappings they take.
+func many(n int) func(context.Context, string) error {
+	return func(ctx context.Context, dir string) error {
+		rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "cache")})
+		if err != nil {
+			return err
+		}
+		defer rt.Close(ctx)
+		for i := range n {
+			module := function(10+i, 1_000, 0, branch)
+			if _, err := rt.Load(ctx, host.Config{Name: fmt.Sprint(i), Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler}); err != nil {
+				return fmt.Errorf("module %d: %w", i, err)
+			}
+		}
+		return nil
+	}
+}
+
+// The code that a function repeats.
+var (
+	nothing = []byte{0x01}                                           // nop
+	branch  = []byte{0x02, 0x40, 0x20, 0x01, 0x50, 0x0d, 0x00, 0x0b} // block; local.get 1; i64.eqz; br_if 0; end
+	loop    = []byte{0x03, 0x40, 0x20, 0x01, 0x50, 0x0d, 0x00, 0x0b}
+	call    = []byte{0x10, 0x01, 0x1a} // the marker of the ABI; drop
+)
+
+// function returns a module for this host with a function that has operands below code that is
+// repeated, and with globals that can change.
+func function(operands, times, globals int, code []byte) []byte {
+	body := []byte{0x00} // No locals.
+	for i := range operands {
+		body = append(append(body, 0x20, 0x00, 0x42), sleb(int64(i*7919+1))...)
+		body = append(body, 0x7c) // local.get 0; i64.const; i64.add
+	}
+	body = append(body, bytes.Repeat(code, times)...)
+	body = append(body, bytes.Repeat([]byte{0x7c}, operands-1)...)
+	body = append(body, 0x1a, 0x0b) // drop
+	section := func(out []byte, id byte, content ...[]byte) []byte {
+		all := bytes.Join(content, nil)
+		return append(append(append(out, id), uleb(len(all))...), all...)
+	}
+	entry := func(content []byte) []byte { return append(uleb(len(content)), content...) }
+	name := func(s string) []byte { return append(uleb(len(s)), s...) }
+	out := []byte("\x00asm\x01\x00\x00\x00")
+	out = section(out, 1, uleb(3), []byte{0x60, 2, 0x7e, 0x7e, 0, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f})
+	out = section(out, 3, uleb(3), []byte{0, 1, 2})
+	out = section(out, 5, []byte{1, 0, 1})
+	out = section(out, 6, uleb(globals), bytes.Repeat([]byte{0x7e, 1, 0x42, 0, 0x0b}, globals))
+	out = section(out, 7, uleb(4),
+		name("memory"), []byte{2, 0}, name("hostile"), []byte{0, 0}, name(abi.Marker), []byte{0, 1}, name("filter"), []byte{0, 2})
+	return section(out, 10, uleb(3), entry(body), entry([]byte{0x00, 0x42, 0x80, 0x01, 0x0b}), entry([]byte{0x00, 0x41, 0x00, 0x0b}))
+}
+
+func uleb(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
+
+func sleb(v int64) (out []byte) {
+	for {
+		b := byte(v & 0x7f)
+		if v >>= 7; v == 0 && b&0x40 == 0 || v == -1 && b&0x40 != 0 {
+			return append(out, b)
+		}
+		out = append(out, b|0x80)
+	}
+}
+
+// schema reads a schema in which two files import the two before them publicly, and so on.
+func schema(depth int) func(context.Context, string) error {
+	return func(context.Context, string) error {
+		set := &descriptorpb.FileDescriptorSet{}
+		for k := range depth {
+			for _, side := range []string{"a", "b"} {
+				f := &descriptorpb.FileDescriptorProto{Name: proto.String(fmt.Sprint(side, k)), Syntax: proto.String("proto3")}
+				if k > 0 {
+					f.Dependency, f.PublicDependency = []string{fmt.Sprint("a", k-1), fmt.Sprint("b", k-1)}, []int32{0, 1}
+				}
+				set.File = append(set.File, f)
+			}
+		}
+		section, err := proto.Marshal(set)
+		if err != nil {
+			return err
+		}
+		_, err = serviceschema.Parse(section)
+		return err
+	}
+}
+
+// recording reads a recording of one call with events without content.
+func recording(events int) func(context.Context, string) error {
+	return func(_ context.Context, dir string) error {
+		frame := func(out []byte, kind byte, payload []byte) []byte {
+			body := append([]byte{kind}, payload...)
+			out = binary.LittleEndian.AppendUint32(out, uint32(len(body)))
+			out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
+			return append(out, body...)
+		}
+		version, err := json.Marshal(&record.Version{Plugin: "p"})
+		if err != nil {
+			return err
+		}
+		out := frame([]byte("kubewasm recording\n"), 'H', []byte(`{"format":1,"run":"r"}`))
+		out = frame(out, 'V', append([]byte{1}, version...))
+		of := append([]byte{1, 1, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{byte(record.Confidential)}, events)...)
+		out = frame(out, 'C', append(of, byte(record.Confidential)+1, 0, 0, 0, 0, 0, 0)) // The end of the call.
+		file := filepath.Join(dir, "1.kwrec")
+		if err := os.WriteFile(file, out, 0o600); err != nil {
+			return err
+		}
+		r, err := record.Open(file)
+		if err != nil {
+			return err
+		}
+		for _, s := range r.Sequences() {
+			for _, err := range s.Calls() {
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+}
