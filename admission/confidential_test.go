@@ -68,7 +68,8 @@ func TestNothingConfidentialOutlivesARequest(t *testing.T) {
 			monitoring.Name, monitoring.Mode, monitoring.Shadow, monitoring.Record, monitoring.AllowedToMutate = "m", admission.Monitor, nil, nil, true
 			p, m := load(t, serving), load(t, monitoring)
 			said := false
-			for _, script := range []string{`"echo":"object"`, `"panic":"` + veiled + `"`, `"error":"` + veiled + `"`, `"label":"a=` + veiled + `"`, `"warn":"` + veiled + `"`} {
+			scripts := []string{`"echo":"object"`, `"panic":"` + veiled + `"`, `"error":"` + veiled + `"`, `"label":"a=` + veiled + `"`, `"warn":"` + veiled + `"`}
+			for _, script := range scripts {
 				r := requestOf(fmt.Sprintf(test.object, script))
 				r.Kind.Kind, r.RequestKind = test.kind, nil
 				await(t, p.Shadow(), "running", running)
@@ -107,6 +108,9 @@ func TestNothingConfidentialOutlivesARequest(t *testing.T) {
 				data, err := os.ReadFile(file)
 				if err != nil {
 					t.Fatal(err)
+				}
+				for _, script := range scripts { // What the test says itself, outside of what is confidential.
+					data = bytes.ReplaceAll(data, []byte(script), nil)
 				}
 				if i := bytes.Index(data, []byte(veiled)); i >= 0 {
 					t.Errorf("the recording has %q", data[max(0, i-100):i+len(veiled)])
