@@ -71,7 +71,7 @@ func poisoned(t testing.TB, functions abi.Mask, f abi.Function, how int, change 
 		t.Fatal(err)
 	}
 	config := binary.LittleEndian.AppendUint64(nil, uint64(functions))
-	for _, n := range []uint32{uint32(f), uint32(how), uint32(abi.EventNode), uint32(abi.ActionAdd | abi.ActionHint | abi.ActionPreHint)} {
+	for _, n := range []uint32{uint32(f), uint32(how), uint32(abi.EventNode), uint32(abi.ActionAdd | abi.ActionHint | abi.ActionPreHint), 0} {
 		config = binary.LittleEndian.AppendUint32(config, n)
 	}
 	made := new(calls)
