@@ -378,7 +378,7 @@ func (o *owner) testAttempts(t *testing.T) {
 	once.Spec.RestartPolicy = corev1.RestartPolicyNever
 	meta := metav1.ObjectMeta{Name: "attempt"}
 	apply := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"labels":{"team":"tenant"}},"spec":{"containers":[{"name":"web","image":"busybox"}]}}`
-	const cannot, forbidden = "cannot impersonate resource", "is forbidden: User \"system:serviceaccount:tenant:owner\" cannot"
+	const cannot, forbidden = "cannot impersonate", "is forbidden: User \"system:serviceaccount:tenant:owner\" cannot"
 	for _, test := range []struct {
 		name string
 		try  func() error
@@ -436,7 +436,7 @@ func (o *owner) testAttempts(t *testing.T) {
 			return patch(types.JSONPatchType, `[{"op":"remove","path":"/metadata/labels/team"}]`, metav1.PatchOptions{})
 		}, noLabel},
 		{"a merge patch of all containers", func() error {
-			return patch(types.MergePatchType, `{"spec":{"containers":[{"name":"web","image":"busybox","resources":{"requests":{"cpu":"100m","memory":"128Mi"}}}]}}`, metav1.PatchOptions{})
+			return patch(types.MergePatchType, `{"spec":{"containers":[{"name":"web","image":"busybox","imagePullPolicy":"IfNotPresent","resources":{"requests":{"cpu":"100m","memory":"128Mi"}}}]}}`, metav1.PatchOptions{})
 		}, badImage},
 		{"a strategic merge patch of an image", func() error {
 			return patch(types.StrategicMergePatchType, `{"spec":{"containers":[{"name":"web","image":"busybox"}]}}`, metav1.PatchOptions{})
