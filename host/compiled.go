@@ -154,9 +154,8 @@ func (rt *Runtime) release(c *compiled) {
 	}
 }
 
-// build rewrites and compiles the module. wazero looks at its context between two
-// functions, so the compilation may outlast the last version that waits for it by the
-// function that is being compiled.
+// build rewrites and compiles the module. With one worker wazero never looks at its context,
+// so the compilation may outlast the last version that waits for it. Limits.Compile bounds it.
 func (c *compiled) build(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) {
 	defer c.owner.building.Done()
 	defer close(c.ready)

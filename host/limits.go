@@ -34,12 +34,11 @@ type Limits struct {
 	// BuildTimeout is how long the module may take to compile, the wait for other
 	// compilations of the Runtime included; the caller of Load or Swap waits no
 	// longer. A Go guest of 16 MB takes 11 s. After the timeout, the compilation
-	// goes on in the background to the end of the current function. Default 5
-	// min.
+	// goes on in the background; Compile bounds it. Default 5 min.
 	BuildTimeout time.Duration `json:"buildTimeout,omitempty"`
 	// Compile is how much longer the compiler may take for the module, and for one
 	// function of it, than for any code of that size. It is estimated before the
-	// compilation, which cannot be stopped within a function; a module that would take
+	// compilation, which cannot be stopped; a module that would take
 	// longer is refused. If SHA256 is given, the default is 1 min; otherwise
 	// it is 0.8 s and 2 us for each byte of its code, and 5 s for one function. A guest
 	// of Go takes a tenth of that, one of TinyGo up to three quarters.

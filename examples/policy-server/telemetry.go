@@ -137,7 +137,7 @@ func (t *telemetry) Evaluated(ctx context.Context, e *policyserver.Evaluated) {
 		}
 	}
 	if e.Dropped { // The policy was not asked, or not to the end.
-		labels = append(labels, attribute.Bool("dropped", true))
+		policy = append(policy, attribute.Bool("dropped", true))
 	}
 	if e.Code != 0 {
 		said = append(said, attribute.Int64("error_code", int64(e.Code)))
