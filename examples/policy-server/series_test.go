@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,7 +21,7 @@ import (
 func newTestTelemetry(t *testing.T) (*telemetry, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	tel, err := newTelemetry(t.Context(), &options{}, registry, nil, "host")
+	tel, err := newTelemetry(t.Context(), &options{}, registry, nil, "host", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
