@@ -103,7 +103,7 @@ func TestHostCapabilities(t *testing.T) {
 		{"a host that is not granted", "net/v1/dns_lookup_host", `"kubernetes.default.svc"`, "dns_lookup_host: the policy may not look up kubernetes.default.svc: the hostNames of its configuration do not have it"},
 		{"an operation that is not granted", "kubernetes/can_i", `{}`, "the policy may not call kubernetes/can_i: the hostCapabilities of its configuration do not have it"},
 		{"an operation that there is not", "oci/v3/verify", `{}`, `unknown operation "v3/verify" of namespace "oci"`},
-		{"a layout", "oci/v1/manifest_digest", `"oci-layout:/etc:x"`, `manifest_digest: image "oci-layout:/etc:x" is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]`},
+		{"a layout", "oci/v1/manifest_digest", `"oci-layout:/etc:x"`, `manifest_digest: image "oci-layout:/etc:x" is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]: port is "", want 1 to 65535`},
 		{"no image", "oci/v1/manifest_digest", `{}`, "manifest_digest: json: cannot unmarshal object into Go value of type string"},
 		{"no keys", "oci/v2/verify", `{"type":"SigstorePubKeyVerify","image":"r.example.com/a","pub_keys":[]}`, "verify: pub_keys is empty"},
 		{"no identities", "oci/v2/verify", `{"type":"SigstoreKeylessVerify","image":"r.example.com/a"}`, "verify: keyless is empty"},

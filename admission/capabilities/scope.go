@@ -248,8 +248,11 @@ func ParseImage(text string) (Image, error) {
 		registry, path = registryname.Docker, i.Repository
 	}
 	registry, err := registryname.Host(registry)
-	if err != nil || !pathRE.MatchString(path) {
-		return Image{}, errors.Join(fmt.Errorf("image %.200q is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]", text), err)
+	if err != nil {
+		return Image{}, fmt.Errorf("image %.200q is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]: %w", text, err)
+	}
+	if !pathRE.MatchString(path) {
+		return Image{}, fmt.Errorf("image %.200q is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]", text)
 	}
 	i.Repository = registry + "/" + registryname.Repository(registry, path)
 	return i, nil

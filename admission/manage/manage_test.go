@@ -363,7 +363,7 @@ groups:
 		`objects[1].namespaces is empty: leave it out for all`,
 		`plugin "c": hostCapabilities: "oci" is none of oci/v1/verify, oci/v2/verify, oci/v1/manifest_digest, oci/v1/oci_manifest, oci/v1/oci_manifest_config, net/v1/dns_lookup_host, crypto/v1/is_certificate_trusted, kubernetes/list_resources_by_namespace, kubernetes/list_resources_all, kubernetes/get_resource, kubernetes/can_i, nor such a name up to a slash and *`,
 		`contextAwareResources has apiVersion "", kind "Pod"`,
-		`repositories: "busybox" is no REGISTRY/REPOSITORY, no such name and /*, and not *`,
+		`repositories: "busybox" is no REGISTRY/REPOSITORY, no such name and /*, and not *: want a registry, a slash and a repository`,
 		`repositories need operations of oci in hostCapabilities`,
 		`group "g": has no members`,
 	}
@@ -431,7 +431,7 @@ func TestLimits(t *testing.T) {
 		}
 		return f.Apply(t.Context(), parsed)
 	}
-	if err := apply("memoryBytes: 1048576, stackBytes: 262144, fuel: 5000, timeout: 70ms, instances: 2, outputBytes: 100, resultBytes: 200, compile: 3s"); err != nil {
+	if err := apply("memoryBytes: 1048576, stackBytes: 262144, fuel: 5000, timeout: 70ms, instances: 2, outputBytes: 100, resultBytes: 200, logBytes: 300, keptBytes: 400, compile: 3s"); err != nil {
 		t.Fatal(err)
 	}
 	inst, err := f.engine.Policies()[0].(*admission.Plugin).Guest().Acquire(t.Context())
@@ -441,7 +441,7 @@ func TestLimits(t *testing.T) {
 	defer inst.Release()
 	got := inst.Limits()
 	got.BuildTimeout, got.HeldInstances = 0, 0 // Not of the file.
-	want := host.Limits{MemoryBytes: 1 << 20, StackBytes: 256 << 10, Fuel: 5000, Timeout: 70 * time.Millisecond, Instances: 2, OutputBytes: 100, ResultBytes: 200, Compile: 3 * time.Second}
+	want := host.Limits{MemoryBytes: 1 << 20, StackBytes: 256 << 10, Fuel: 5000, Timeout: 70 * time.Millisecond, Instances: 2, OutputBytes: 100, ResultBytes: 200, LogBytes: 300, KeptBytes: 400, Compile: 3 * time.Second}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}

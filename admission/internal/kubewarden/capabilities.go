@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host/confidential"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Cluster is what policies may look up; see admission.Cluster.
@@ -126,7 +127,8 @@ func (c *Capabilities) answerTo(b *budget, name string, payload []byte) (answer 
 		return nil, err
 	}
 	if answer, err = f(c, b, payload); err != nil {
-		return nil, fmt.Errorf("%s: %w", name[strings.LastIndexByte(name, '/')+1:], err)
+		operation := name[strings.LastIndexByte(name, '/')+1:]
+		return nil, publicerr.Wrap(operation+": "+publicerr.Words(err), fmt.Errorf("%s: %w", operation, err))
 	}
 	return answer, nil
 }
