@@ -462,7 +462,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 	}{
 		"a panic in Go": {
 			[]string{"-f", "testdata/cluster.yaml", "testdata/panics"},
-			[]string{"shop/web (PreScore) Success ", "shop/web n1 Success 1 ", "shop/web n2 Error "},
+			[]string{"shop/web (PreScore) Error 0s 0 filter has failed in this scheduling cycle: ", "shop/web n1 Success ", "shop/web n2 Error "},
 			[]string{
 				`kubewasm: run testdata/panics: Filter of the Pod shop/web for the Node n2: plugin "panics": filter trapped: `,
 				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:36\n" +

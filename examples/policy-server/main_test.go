@@ -357,7 +357,7 @@ func TestAsTheControllerDeploysIt(t *testing.T) {
 			"/audit/clusterwide-deny":        "not here",
 			"/validate/clusterwide-group-g":  "allowed",
 			"/validate/clusterwide-unsigned": "is not trusted: it has no signature",
-			"/validate/clusterwide-absent":   "fetch module",
+			"/validate/clusterwide-absent":   "/policies/absent:v1: there is no such artifact",
 			"/validate/clusterwide-file":     "a module by file has no signatures, which verification-path wants",
 		} {
 			if got, err := post(apiServer, url+path); err != nil || !strings.Contains(got, want) {
@@ -546,7 +546,7 @@ func TestSourceOfAModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &artifacts{client: client, https: map[string]*http.Client{}}
+	a := &artifacts{o: new(options), client: client, https: map[string]*http.Client{}}
 	for module, want := range map[string]string{
 		"registry://ghcr.io/kubewarden/policies/pod:v1":      "ghcr.io/kubewarden/policies/pod:v1",
 		"ghcr.io/kubewarden/policies/pod":                    "ghcr.io/kubewarden/policies/pod:latest",

@@ -181,7 +181,7 @@ func (c *call) Ref(t reflect.Type, of unsafe.Pointer) (abi.Ref, error) {
 	if err != nil {
 		return 0, err
 	}
-	if c.inst.Calling() != "" { // A host service has answered with it.
+	if c.inst != nil && c.inst.Calling() != "" { // A host service has answered with it.
 		c.inst.Keep(passedBytes)
 	}
 	c.objects = append(c.objects, passed{o, t, of})
