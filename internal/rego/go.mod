@@ -8,6 +8,7 @@ require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	github.com/open-policy-agent/opa v1.22.0
 	k8s.io/api v0.35.10
+	k8s.io/apimachinery v0.35.10
 )
 
 require (
@@ -48,7 +49,6 @@ require (
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/apimachinery v0.35.10 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4 // indirect
