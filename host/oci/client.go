@@ -132,7 +132,7 @@ func (c *Client) forget(ref Reference) {
 // away the artifact is from the cache, if that has it: the one that a tag led to the last time
 // that it was fetched so, or loaded from a [Client.Source].
 func (c *Client) Fetch(ctx context.Context, ref Reference) (*Artifact, error) {
-	a, err := c.fetch(ctx, ref, "", true)
+	a, err := c.fetch(ctx, ref, "", true, false)
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +143,17 @@ func (c *Client) Fetch(ctx context.Context, ref Reference) (*Artifact, error) {
 }
 
 // fetch returns an artifact, without its module if its digest is unless. stale says whether
-// it may be from the cache when the registry is away.
-func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale bool) (*fetched, error) {
+// it may be from the cache when the registry is away, ruled that it needs a rule.
+func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale, ruled bool) (*fetched, error) {
 	if ref.Digest != "" && ref.Digest == unless {
 		return &fetched{Artifact: &Artifact{Digest: unless}}, nil // A digest leads nowhere else.
 	}
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	r, err := c.reader(ref)
+	if err == nil && ruled {
+		err = r.settings.vouch(ref)
+	}
 	if err == nil {
 		var a *fetched
 		if a, err = r.load(ctx, unless); err != nil && stale && c.cache != nil && ref.Layout == "" && away(err) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubewasm/kubewasm/host/oci"
 )
 
@@ -51,4 +53,37 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	if t.Failed() {
 		t.Log(err)
 	}
+}
+
+// FuzzReadConfig holds that no file of registries breaks its reader and New, and that what was read
+// is read again as the same.
+func FuzzReadConfig(f *testing.F) {
+	f.Add([]byte("registries: [{host: GHCR.io, mirrors: [mirror.example.com/x], plainHTTP: true}]\ntimeoutSeconds: 5\n"))
+	f.Add([]byte("trust: [{repositories: ['ghcr.io/acme/*'], anyOf: [{key: x}], minimum: 1, refuseDowngrades: true}]"))
+	f.Add([]byte("trust: [{repositories: ['*'], unsigned: true}]\nregistry: []\n"))
+	f.Add([]byte("a: &a [x]\nb: [*a, *a]\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file := filepath.Join(dir, "registries.yaml")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := oci.ReadConfig(file)
+		if err != nil {
+			return
+		}
+		again, err := cfg.Reload()
+		cfg.Reload = nil
+		if diff := cmp.Diff(cfg, again); diff != "" || err != nil {
+			t.Fatalf("the file is another one when it is read again: %v (-first +again)\n%s", err, diff)
+		}
+		cfg.CacheDir = "" // A file decides where it is, which a test does not let it.
+		client, err := oci.New(cfg)
+		if err != nil {
+			return
+		}
+		if _, err := client.HasRule(oci.Reference{Registry: "ghcr.io", Repository: "acme/zone", Tag: "1"}); err != nil {
+			t.Fatalf("a configuration that New takes: %v", err)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
@@ -19,6 +20,9 @@ type source struct {
 	err    error // Of parsing the reference.
 	// busy has a value while the artifact is fetched: another fetch finds it in the cache.
 	busy chan struct{}
+
+	// ruled says that a rule alone vouches for what the tag leads to, as Check has found.
+	ruled atomic.Bool
 
 	mu    sync.Mutex
 	state SourceState
@@ -115,9 +119,13 @@ func (s *source) Check(sha256 string) error {
 	if err != nil {
 		return fmt.Errorf("source %s: %w", s, err)
 	}
-	if sha256 == "" && s.ref.Digest == "" && settings.rule(s.ref) == nil {
-		return fmt.Errorf("source %s: nothing vouches for what the tag leads to: want a digest as in NAME@sha256:…, sha256, or a rule for %s in trust", s, s.ref.Name())
+	if sha256 != "" || s.ref.Digest != "" {
+		return nil
 	}
+	if err := settings.vouch(s.ref); err != nil {
+		return fmt.Errorf("source %s: %w", s, err)
+	}
+	s.ruled.Store(true)
 	return nil
 }
 
@@ -169,7 +177,7 @@ func (s *source) fetch(ctx context.Context, unless string, stale bool) (*fetched
 	case <-ctx.Done():
 		return nil, fmt.Errorf("fetch %s: %w", s, ctx.Err())
 	}
-	a, err := s.client.fetch(ctx, s.ref, unless, stale)
+	a, err := s.client.fetch(ctx, s.ref, unless, stale, s.ruled.Load())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

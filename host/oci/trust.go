@@ -223,6 +223,14 @@ func (s *settings) rule(ref Reference) *rule {
 	return nil
 }
 
+// vouch returns an error unless there is a rule for a reference that has no digest.
+func (s *settings) vouch(ref Reference) error {
+	if s.rule(ref) == nil {
+		return fmt.Errorf("nothing vouches for what the tag leads to: want a digest as in NAME@sha256:…, sha256, or a rule for %s in trust", ref.Name())
+	}
+	return nil
+}
+
 // verify checks the signatures of an artifact by the rule for it, and returns the names of
 // those who signed. root is the manifest or the index that desc describes.
 func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byte) ([]string, error) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
@@ -85,6 +86,10 @@ func TestKeysAndRegistriesAreFollowed(t *testing.T) {
 	_, other := newKey(t)
 	key, config, ca := write(t, "key.pub", []byte(public)), write(t, "registries.yaml", nil), s.caFile(t)
 	const text = `{registries: [{host: HOST, caFile: CA}], trust: [{repositories: ["HOST/acme/*"], anyOf: [{keyFile: KEY}]}]}`
+	authority, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
 	full := strings.NewReplacer("HOST", s.host, "CA", ca, "KEY", key).Replace(text)
 	replace := func(file, content string) {
 		t.Helper()
@@ -124,6 +129,31 @@ func TestKeysAndRegistriesAreFollowed(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
+	}
+	// A rule that vouched for a tag is withdrawn while its source is in use.
+	withdrawn := strings.Replace(full, "/acme/*", "/other/*", 1)
+	replace(ca, string(authority))
+	source, pinned := client.Source(ref.String()), client.Source(s.ref(t, "acme/zone:2").String())
+	if err := source.(host.Checker).Check(""); err != nil {
+		t.Fatal(err)
+	}
+	if err := pinned.(host.Checker).Check(strings.Repeat("0", 64)); err != nil {
+		t.Fatal(err)
+	}
+	push(t, client, s.ref(t, "acme/zone:2"), module("2"), oci.PushOptions{})
+	replace(config, withdrawn)
+	for want, source := range map[string]host.Source{"nothing vouches for what the tag leads to": source, "": pinned} {
+		_, err := source.Fetch(t.Context())
+		_, _, unless := source.(host.ConditionalSource).FetchUnless(t.Context(), "")
+		for _, err := range []error{err, unless} {
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s without its rule: %v, want %q", source, err, want)
+			}
+		}
+	}
+	replace(config, full)
+	if _, err := source.Fetch(t.Context()); err != nil {
+		t.Errorf("with the rule again: %v", err)
 	}
 	if err := client.Source("other.example.com/zone:1").(interface{ Check(string) error }).Check(""); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a repository without a rule: %v, want an error", err)
