@@ -92,7 +92,7 @@ func Run(t *testing.T, dir, pattern string, guests ...string) {
 	}
 
 	out, err := boot(t, qemu, linux, image)
-	for tries := 1; errors.Is(err, context.DeadlineExceeded) && tries < 3; tries++ {
+	for tries := 1; errors.Is(err, errStalled) && tries < 3; tries++ {
 		// The kernel stalls in its timers now and then, when other tests leave the
 		// emulated processors too little time; what is tested has its own limits.
 		t.Logf("%s\nthe virtual machine stalled, once more", out)
@@ -112,19 +112,44 @@ func Run(t *testing.T, dir, pattern string, guests ...string) {
 	}
 }
 
+// errStalled reports that a virtual machine has said nothing for the time of silence. The
+// longest of a test is that for compiling a guest: fifteen seconds, or more on a machine
+// with other things to do.
+var errStalled = errors.New("it stalled")
+
+const silence = 2 * time.Minute
+
 // boot runs the virtual machine, which takes ten seconds on a machine with nothing else
-// to do.
+// to do, and until shortly before the end of the test's time at most, so that what it
+// said is seen.
 func boot(t *testing.T, qemu, linux, image string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	if end, ok := t.Deadline(); ok {
+		defer time.AfterFunc(time.Until(end)-10*time.Second, func() { cancel(context.DeadlineExceeded) }).Stop()
+	}
+	said := &serial{alarm: time.AfterFunc(silence, func() { cancel(errStalled) })}
+	defer said.alarm.Stop()
 	// Not KVM: where it is nested, not every version of QEMU works with it.
 	vm := exec.CommandContext(ctx, qemu, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024", "-nodefaults", "-no-reboot",
 		"-display", "none", "-serial", "stdio", "-kernel", linux, "-initrd", image, "-append", "console=ttyS0 quiet panic=-1")
-	out, err := vm.CombinedOutput()
+	vm.Stdout, vm.Stderr = said, said
+	err := vm.Run()
 	if ctx.Err() != nil {
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
-	return out, err
+	return said.out.Bytes(), err
+}
+
+// serial keeps what a virtual machine says, and puts off the alarm whenever it does.
+type serial struct {
+	out   bytes.Buffer
+	alarm *time.Timer
+}
+
+func (s *serial) Write(b []byte) (int, error) {
+	s.alarm.Reset(silence)
+	return s.out.Write(b)
 }
 
 // Passed is what init says in the end.
