@@ -35,7 +35,7 @@ func kernelWatches(t *testing.T) (n int) {
 func TestReconcilerWatchesNoCgroupsThatAreGone(t *testing.T) {
 	n := newNode(t)
 	r := n.run(nil)
-	const live, churn = 5, 60
+	const live, churn = 5, 20 // A virtual machine takes a second for each.
 	name := func(i int) string { return fmt.Sprintf("p%d", i) }
 	var listed []corev1.Pod
 	add := func(i int) string {
@@ -65,13 +65,13 @@ func TestReconcilerWatchesNoCgroupsThatAreGone(t *testing.T) {
 	}
 	for i := live; i < live+churn; i++ {
 		container := add(i)
-		if i%10 == 0 {
+		if i%4 == 0 {
 			n.within(soon, container, 300)
 		}
 		n.tree.Remove(n.layout.Pod(hookmsg.QOSBurstable, name(i-live)))
 		listed = listed[1:]
 		n.list(listed...)
-		if i%7 == 0 { // The path of one that has just gone.
+		if i%3 == 0 { // The path of one that has just gone.
 			again, _ := n.make(name(i - live))
 			n.tree.Remove(again)
 		}
