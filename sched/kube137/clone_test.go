@@ -261,9 +261,9 @@ func TestStatesThatCannotBeCloned(t *testing.T) {
 	}
 }
 
-// TestAFailureOfACloneIsThatOfTheCall holds that it fails nothing else, and leaves nothing
-// behind.
-func TestAFailureOfACloneIsThatOfTheCall(t *testing.T) {
+// TestAFailureOfACloneIsThatOfItsCycle holds that the guest is not asked again in the cycle, that
+// the failure says so, and that it leaves nothing behind for another cycle.
+func TestAFailureOfACloneIsThatOfItsCycle(t *testing.T) {
 	w := newWorld(t, 2, "")
 	pod := noted("p", "filter", "trace", "clone", "panic")
 	state := w.start(pod)
@@ -273,10 +273,13 @@ func TestAFailureOfACloneIsThatOfTheCall(t *testing.T) {
 		if got := text(status); !status.IsError() || !strings.Contains(got, "clone: ") || !strings.Contains(got, "Clone fails") {
 			t.Errorf("got %s, want an Error that says that Clone fails", got)
 		}
-		if got, want := w.filter(state, pod, n), "Unschedulable: prefilter:p"; got != want {
+		if got, want := w.filter(state, pod, n), "Error: addpod has failed in this scheduling cycle: "; !strings.HasPrefix(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})
+	if got, want := w.filter(w.start(pod), pod, n), "Unschedulable: prefilter:p"; got != want {
+		t.Errorf("in another cycle got %s, want %s", got, want)
+	}
 	if stats := kube137.Stats(w.p); stats.Waiting != 0 || stats.Idle != stats.Instances {
 		t.Errorf("instances leaked: %+v", stats)
 	}
