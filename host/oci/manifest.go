@@ -158,7 +158,6 @@ func (r *reader) image(ctx context.Context) (*Image, error) {
 		if desc, err = forPlatform(index.Manifests); err != nil {
 			return nil, fmt.Errorf("index: %w", err)
 		}
-		data, index = nil, ocispec.Index{}
 		if err := checkDescriptor(desc, maxManifestBytes); err != nil {
 			return nil, fmt.Errorf("index: %w", err)
 		}

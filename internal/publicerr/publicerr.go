@@ -66,7 +66,7 @@ func Network(err error) string {
 		return words
 	}
 	timeout, isNet := errors.AsType[net.Error](err)
-	isNet = isNet && timeout != context.DeadlineExceeded // A deadline of our own has words of its own.
+	isNet = isNet && timeout != context.DeadlineExceeded //nolint:errorlint // A deadline of our own has words of its own, and timeouts of the network are one by errors.Is.
 	_, isURL := errors.AsType[*url.Error](err)
 	_, isOp := errors.AsType[*net.OpError](err)
 	switch {
