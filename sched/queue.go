@@ -247,7 +247,7 @@ var errNotAsked = errors.New("the guest is not asked about the event, since it h
 // slow logs that the guest is not asked for a while.
 func (p *Plugin) slow(f abi.Function, paused bool, err error) {
 	if paused {
-		p.logger.Error("calls that hold the scheduling queue up keep failing: the guest is not asked for a while", "plugin", p.guest.Name(), "function", f.String(), "pause", pause.String(), "err", err)
+		p.logger.Error("calls that hold the scheduling queue up keep failing: the guest is not asked for a while", "plugin", p.guest.Name(), "function", f.String(), "after", pause.String(), "err", err)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestDependencies(t *testing.T) {
 		}},
 		{"sched knows no other adapter", nil, []string{"./sched"}, ours("abi", "host", "codec", "sched", "internal")},
 		{"admission knows no other adapter", nil, []string{"./admission"}, ours("abi", "host", "codec", "admission", "internal")},
-		{"hooks/cgroup knows no guest, no host and no Kubernetes", nil, []string{"./hooks/cgroup"}, either(kubernetes, ours("abi", "codec", "hooks/cgroup", "hooks/internal/facts", "internal/nearest", "internal/wire"), func(path string) bool {
+		{"hooks/cgroup knows no guest, no host and no Kubernetes", nil, []string{"./hooks/cgroup"}, either(kubernetes, ours("abi", "codec", "hooks/cgroup", "hooks/internal/facts", "internal/lograte", "internal/nearest", "internal/wire"), func(path string) bool {
 			return strings.HasPrefix(path, "github.com/tetratelabs/wazero")
 		})},
 		{"hooks knows no other adapter", nil, []string{"./hooks"}, ours("abi", "host", "codec", "hooks", "internal")},

@@ -15,7 +15,7 @@ import (
 // logKeys are the keys of attributes that the packages log, as the documentation of package
 // host lists them.
 var logKeys = []string{
-	"plugin", "function", "err", "reason", "stack", "guest", // Of every package.
+	"plugin", "function", "err", "reason", "stack", "guest", "dropped", // Of every package.
 	"reference", "digest", // Of host/oci.
 	"pod", "functions", "fields", "missing", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
@@ -35,7 +36,7 @@ func (e *environment) imports(first bool) []host.Import {
 		return host.FromGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance, data []byte) { put(inst, e.Call(inst), data) })
 	}
 	reason := func(inst *host.Instance, c *Call, data []byte) {
-		c.Reason = strings.ToValidUTF8(string(data[:min(len(data), inst.Limits().OutputBytes)]), "\uFFFD")
+		c.Reason = cut.Text(data, inst.Limits().OutputBytes)
 	}
 	granted := func(grant string, im host.Import) host.Import {
 		im.Grant = grant
