@@ -173,6 +173,7 @@ func (c *complexity) open(loop, conditional bool) label {
 // block notes blocks of the compiler that go on where the last one ended, with so many
 // operands.
 func (c *complexity) block(w weight, operands int) {
+	operands = max(operands, 0) // Dead code, whose height means nothing.
 	c.steps = min(c.steps+w.steps*c.depth+w.steps*w.steps/2, maxComplexity)
 	c.depth += w.steps
 	c.blocks += w.blocks
@@ -183,6 +184,7 @@ func (c *complexity) block(w weight, operands int) {
 // again notes the blocks at the head of a loop that something branches to, with so many
 // operands there.
 func (c *complexity) again(l *label, operands int) {
+	operands = max(operands, 0)
 	c.known -= min(c.known, l.known) // None is known after the check.
 	c.live += weightTurn.blocks * uint64(operands)
 	c.knowns += l.known
