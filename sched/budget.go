@@ -218,7 +218,7 @@ func (g *queueGuard) mayTry(now time.Time) bool {
 		return true
 	}
 	if n := now.Sub(g.since) / pause; n > 0 {
-		g.failures, g.since = max(0, g.failures-int(min(n, pauseAfter))), g.since.Add(time.Duration(n) * pause)
+		g.failures, g.since = max(0, g.failures-int(min(n, pauseAfter))), g.since.Add(time.Duration(n)*pause)
 	}
 	if g.failures == 0 {
 		g.paused = false
