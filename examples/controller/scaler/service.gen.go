@@ -17,7 +17,7 @@ type Scaler struct{ *service.Plugin }
 // LoadScaler loads a plugin. Plugins cannot call a service of the host that is
 // nil. The errors are those of service.Load.
 func LoadScaler(ctx context.Context, rt *host.Runtime, cfg service.Config, metrics Metrics) (*Scaler, error) {
-	p, err := service.Load(ctx, rt, cfg, &scaler, metricsService(metrics)...)
+	p, err := service.Load(ctx, rt, cfg, &scaler_definition, metrics_service(metrics)...)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (p *Scaler) Replicas(ctx context.Context, req *ReplicasRequest) (resp *Repl
 	return
 }
 
-var scaler = service.Definition{
+var scaler_definition = service.Definition{
 	Name:   "kubewasm.examples.scaler.v1.Scaler",
 	Schema: serviceSchema,
 	Methods: []service.Method{
@@ -49,11 +49,11 @@ type Metrics interface {
 	Query(ctx context.Context, req *QueryRequest) (*QueryResponse, error)
 }
 
-func metricsService(metrics Metrics) []service.HostService {
-	if metrics == nil {
+func metrics_service(x Metrics) []service.HostService {
+	if x == nil {
 		return nil
 	}
 	return []service.HostService{{Name: "kubewasm.examples.scaler.v1.Metrics", Methods: []service.HostMethod{
-		service.NewHostMethod("Query", "metrics", metrics.Query),
+		service.NewHostMethod("Query", "metrics", x.Query),
 	}}}
 }

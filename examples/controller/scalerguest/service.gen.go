@@ -14,31 +14,31 @@ type Scaler interface {
 	Replicas(req ReplicasRequest, resp *ReplicasResponse) error
 }
 
-var scaler Scaler
+var scaler_plugin Scaler
 
 // RegisterScaler makes p the plugin of this module for Scaler. It is called
 // once, in init. If p points to a struct, the host's configuration is decoded
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterScaler[P Scaler](p P) {
-	service.Register(p, "kubewasm.examples.scaler.v1.Scaler", &scalerReplicas)
-	scaler = p
+	service.Register(p, "kubewasm.examples.scaler.v1.Scaler", &scaler_Replicas)
+	scaler_plugin = p
 }
 
 // The messages of Replicas, whose memory is used for each call.
 var (
-	scalerReplicasRequest  replicasRequestFields
-	scalerReplicasResponse ReplicasResponse
+	scaler_Replicas_request  replicasRequest_fields
+	scaler_Replicas_response ReplicasResponse
 )
 
-var scalerReplicas = service.Method[Scaler]{
+var scaler_Replicas = service.Method[Scaler]{
 	Name: "kubewasm.examples.scaler.v1.Scaler/Replicas",
 	Call: func(p Scaler, request, b []byte) ([]byte, error) {
-		scalerReplicasRequest.in = service.FromHost(request)
-		scalerReplicasResponse.reset()
-		err := p.Replicas(ReplicasRequest{&scalerReplicasRequest}, &scalerReplicasResponse)
-		b = scalerReplicasResponse.append(b)
-		scalerReplicasRequest.reset()
+		scaler_Replicas_request.in = service.FromHost(request)
+		scaler_Replicas_response.reset()
+		err := p.Replicas(ReplicasRequest{&scaler_Replicas_request}, &scaler_Replicas_response)
+		b = scaler_Replicas_response.append(b)
+		scaler_Replicas_request.reset()
 		return b, err
 	},
 }
@@ -49,11 +49,11 @@ type Metrics struct{}
 // Query returns the values of a metric, as the API external.metrics.k8s.io has
 // them.
 func (Metrics) Query(req *QueryRequest) (QueryResponse, error) {
-	resp, err := service.Ask(hostMetricsQuery, req.append(nil))
+	resp, err := service.Ask(metrics_Query_host, req.append(nil))
 	if err != nil {
 		return QueryResponse{}, err
 	}
-	return QueryResponse{&queryResponseFields{in: service.FromHost(resp)}}, nil
+	return QueryResponse{&queryResponse_fields{in: service.FromHost(resp)}}, nil
 }
 
 // ReplicasResponse is a message that a plugin writes.

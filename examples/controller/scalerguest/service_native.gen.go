@@ -10,6 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/guest/service"
 )
 
-func hostMetricsQuery(ptr unsafe.Pointer, n uint32) uint64 {
+func metrics_Query_host(ptr unsafe.Pointer, n uint32) uint64 {
 	return service.AskHost("kubewasm.examples.scaler.v1.Metrics", "Query", ptr, n)
 }

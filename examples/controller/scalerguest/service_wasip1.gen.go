@@ -9,7 +9,7 @@ import (
 )
 
 //go:wasmexport kubewasm.examples.scaler.v1.Scaler/Replicas
-func exportScalerReplicas() int32 { return service.Serve(&scalerReplicas, scaler) }
+func scaler_Replicas_export() int32 { return service.Serve(&scaler_Replicas, scaler_plugin) }
 
 //go:wasmimport kubewasm.examples.scaler.v1.Metrics Query
-func hostMetricsQuery(ptr unsafe.Pointer, n uint32) uint64
+func metrics_Query_host(ptr unsafe.Pointer, n uint32) uint64

@@ -13,23 +13,23 @@ import (
 )
 
 // ReplicasRequest is a view of a ReplicasRequest.
-type ReplicasRequest struct{ m *replicasRequestFields }
+type ReplicasRequest struct{ m *replicasRequest_fields }
 
-// replicasRequestFields are the fields of a ReplicasRequest.
-type replicasRequestFields struct {
+// replicasRequest_fields are the fields of a ReplicasRequest.
+type replicasRequest_fields struct {
 	in       service.Encoded
-	Workload service.Messages[workloadFields, Workload]
-	Pods     service.Messages[podFields, Pod]
-	Time     service.Messages[timeFields, Time]
+	Workload service.Messages[workload_fields, Workload]
+	Pods     service.Messages[pod_fields, Pod]
+	Time     service.Messages[time_fields, Time]
 }
 
 func (x ReplicasRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var replicasRequestNoFields replicasRequestFields
+var replicasRequest_none replicasRequest_fields
 
-func (x ReplicasRequest) fields() *replicasRequestFields {
+func (x ReplicasRequest) fields() *replicasRequest_fields {
 	if x.m == nil {
-		return &replicasRequestNoFields
+		return &replicasRequest_none
 	}
 	return x.m
 }
@@ -37,7 +37,7 @@ func (x ReplicasRequest) fields() *replicasRequestFields {
 // ReplicasRequestFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func ReplicasRequestFromProto(raw []byte) ReplicasRequest {
-	return ReplicasRequest{&replicasRequestFields{in: service.EncodedOf(raw)}}
+	return ReplicasRequest{&replicasRequest_fields{in: service.EncodedOf(raw)}}
 }
 
 // Workload returns the field workload.
@@ -72,15 +72,15 @@ func (x ReplicasRequest) Time() Time {
 func (x ReplicasRequest) HasTime() bool { return x.in().Has(5<<3 | 2) }
 
 // reset makes m empty and keeps the memory of its lists.
-func (m *replicasRequestFields) reset() {
-	*m = replicasRequestFields{Workload: m.Workload.Reset(), Pods: m.Pods.Reset(), Time: m.Time.Reset()}
+func (m *replicasRequest_fields) reset() {
+	*m = replicasRequest_fields{Workload: m.Workload.Reset(), Pods: m.Pods.Reset(), Time: m.Time.Reset()}
 }
 
 // Workload is what has the subresource scale.
-type Workload struct{ m *workloadFields }
+type Workload struct{ m *workload_fields }
 
-// workloadFields are the fields of a Workload.
-type workloadFields struct {
+// workload_fields are the fields of a Workload.
+type workload_fields struct {
 	in service.Encoded
 }
 
@@ -89,7 +89,7 @@ func (x Workload) in() *service.Encoded { return (*service.Encoded)(unsafe.Point
 // WorkloadFromProto returns a view of the protobuf message in raw, which must
 // not be written to any more.
 func WorkloadFromProto(raw []byte) Workload {
-	return Workload{&workloadFields{in: service.EncodedOf(raw)}}
+	return Workload{&workload_fields{in: service.EncodedOf(raw)}}
 }
 
 // ApiVersion returns the field apiVersion.
@@ -114,28 +114,28 @@ func (x Workload) SpecReplicas() int32 { return int32(x.in().Number(4<<3 | 0)) }
 func (x Workload) StatusReplicas() int32 { return int32(x.in().Number(5<<3 | 0)) }
 
 // Pod is a view of a Pod.
-type Pod struct{ m *podFields }
+type Pod struct{ m *pod_fields }
 
-// podFields are the fields of a Pod.
-type podFields struct {
+// pod_fields are the fields of a Pod.
+type pod_fields struct {
 	in    service.Encoded
-	Usage service.Messages[usageFields, Usage]
+	Usage service.Messages[usage_fields, Usage]
 }
 
 func (x Pod) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var podNoFields podFields
+var pod_none pod_fields
 
-func (x Pod) fields() *podFields {
+func (x Pod) fields() *pod_fields {
 	if x.m == nil {
-		return &podNoFields
+		return &pod_none
 	}
 	return x.m
 }
 
 // PodFromProto returns a view of the protobuf message in raw, which must not be
 // written to any more.
-func PodFromProto(raw []byte) Pod { return Pod{&podFields{in: service.EncodedOf(raw)}} }
+func PodFromProto(raw []byte) Pod { return Pod{&pod_fields{in: service.EncodedOf(raw)}} }
 
 // Pod returns the field pod.
 func (x Pod) Pod() core.Pod {
@@ -155,10 +155,10 @@ func (x Pod) Usage() Usage {
 func (x Pod) HasUsage() bool { return x.in().Has(2<<3 | 2) }
 
 // Usage is a view of an Usage.
-type Usage struct{ m *usageFields }
+type Usage struct{ m *usage_fields }
 
-// usageFields are the fields of an Usage.
-type usageFields struct {
+// usage_fields are the fields of an Usage.
+type usage_fields struct {
 	in service.Encoded
 }
 
@@ -166,7 +166,7 @@ func (x Usage) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(
 
 // UsageFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func UsageFromProto(raw []byte) Usage { return Usage{&usageFields{in: service.EncodedOf(raw)}} }
+func UsageFromProto(raw []byte) Usage { return Usage{&usage_fields{in: service.EncodedOf(raw)}} }
 
 // CpuMillis returns the field cpuMillis.
 func (x Usage) CpuMillis() int64 { return int64(x.in().Number(1<<3 | 0)) }
@@ -175,10 +175,10 @@ func (x Usage) CpuMillis() int64 { return int64(x.in().Number(1<<3 | 0)) }
 func (x Usage) MemoryBytes() int64 { return int64(x.in().Number(2<<3 | 0)) }
 
 // Time is when the controller asks: a guest has no clock.
-type Time struct{ m *timeFields }
+type Time struct{ m *time_fields }
 
-// timeFields are the fields of a Time.
-type timeFields struct {
+// time_fields are the fields of a Time.
+type time_fields struct {
 	in service.Encoded
 }
 
@@ -186,7 +186,7 @@ func (x Time) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x
 
 // TimeFromProto returns a view of the protobuf message in raw, which must not
 // be written to any more.
-func TimeFromProto(raw []byte) Time { return Time{&timeFields{in: service.EncodedOf(raw)}} }
+func TimeFromProto(raw []byte) Time { return Time{&time_fields{in: service.EncodedOf(raw)}} }
 
 // UnixSeconds returns the field unixSeconds. Seconds since 1970-01-01 00:00
 // UTC.
@@ -197,21 +197,21 @@ func (x Time) UnixSeconds() int64 { return int64(x.in().Number(1<<3 | 0)) }
 func (x Time) UtcOffsetSeconds() int32 { return int32(x.in().Number(2<<3 | 0)) }
 
 // QueryResponse is a view of a QueryResponse.
-type QueryResponse struct{ m *queryResponseFields }
+type QueryResponse struct{ m *queryResponse_fields }
 
-// queryResponseFields are the fields of a QueryResponse.
-type queryResponseFields struct {
+// queryResponse_fields are the fields of a QueryResponse.
+type queryResponse_fields struct {
 	in     service.Encoded
 	Values service.List[float64]
 }
 
 func (x QueryResponse) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
 
-var queryResponseNoFields queryResponseFields
+var queryResponse_none queryResponse_fields
 
-func (x QueryResponse) fields() *queryResponseFields {
+func (x QueryResponse) fields() *queryResponse_fields {
 	if x.m == nil {
-		return &queryResponseNoFields
+		return &queryResponse_none
 	}
 	return x.m
 }
@@ -219,7 +219,7 @@ func (x QueryResponse) fields() *queryResponseFields {
 // QueryResponseFromProto returns a view of the protobuf message in raw, which
 // must not be written to any more.
 func QueryResponseFromProto(raw []byte) QueryResponse {
-	return QueryResponse{&queryResponseFields{in: service.EncodedOf(raw)}}
+	return QueryResponse{&queryResponse_fields{in: service.EncodedOf(raw)}}
 }
 
 // Values returns the field values. A value for each series that matched.

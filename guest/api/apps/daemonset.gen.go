@@ -145,7 +145,8 @@ func (d DaemonSetSpec) MinReadySeconds() int32 { return int32(view.View(d).Int64
 // old history to retain to allow rollback.
 func (d DaemonSetSpec) RevisionHistoryLimit() int32 { return int32(view.View(d).Int64(6)) }
 
-// HasRevisionHistoryLimit reports whether there is a field revisionHistoryLimit.
+// HasRevisionHistoryLimit reports whether there is a field
+// revisionHistoryLimit.
 func (d DaemonSetSpec) HasRevisionHistoryLimit() bool { return view.View(d).Has(6) }
 
 // DaemonSetStatus represents the current status of a daemon set.

@@ -158,7 +158,8 @@ func (d DeploymentSpec) MinReadySeconds() int32 { return int32(view.View(d).Int6
 // old ReplicaSets to retain to allow rollback.
 func (d DeploymentSpec) RevisionHistoryLimit() int32 { return int32(view.View(d).Int64(6)) }
 
-// HasRevisionHistoryLimit reports whether there is a field revisionHistoryLimit.
+// HasRevisionHistoryLimit reports whether there is a field
+// revisionHistoryLimit.
 func (d DeploymentSpec) HasRevisionHistoryLimit() bool { return view.View(d).Has(6) }
 
 // Paused returns the field paused. Indicates that the deployment is paused.
@@ -169,7 +170,8 @@ func (d DeploymentSpec) Paused() bool { return view.View(d).Bool(7) }
 // considered to be failed.
 func (d DeploymentSpec) ProgressDeadlineSeconds() int32 { return int32(view.View(d).Int64(9)) }
 
-// HasProgressDeadlineSeconds reports whether there is a field progressDeadlineSeconds.
+// HasProgressDeadlineSeconds reports whether there is a field
+// progressDeadlineSeconds.
 func (d DeploymentSpec) HasProgressDeadlineSeconds() bool { return view.View(d).Has(9) }
 
 // DeploymentStatus is the most recently observed status of the Deployment.

@@ -219,7 +219,8 @@ func (s StatefulSetSpec) UpdateStrategy() StatefulSetUpdateStrategy {
 // maintained in the StatefulSet's revision history.
 func (s StatefulSetSpec) RevisionHistoryLimit() int32 { return int32(view.View(s).Int64(8)) }
 
-// HasRevisionHistoryLimit reports whether there is a field revisionHistoryLimit.
+// HasRevisionHistoryLimit reports whether there is a field
+// revisionHistoryLimit.
 func (s StatefulSetSpec) HasRevisionHistoryLimit() bool { return view.View(s).Has(8) }
 
 // MinReadySeconds returns the field minReadySeconds. Minimum number of seconds
@@ -233,7 +234,8 @@ func (s StatefulSetSpec) PersistentVolumeClaimRetentionPolicy() StatefulSetPersi
 	return StatefulSetPersistentVolumeClaimRetentionPolicy(view.View(s).Message(10, &TypeOfStatefulSetPersistentVolumeClaimRetentionPolicy))
 }
 
-// HasPersistentVolumeClaimRetentionPolicy reports whether there is a field persistentVolumeClaimRetentionPolicy.
+// HasPersistentVolumeClaimRetentionPolicy reports whether there is a field
+// persistentVolumeClaimRetentionPolicy.
 func (s StatefulSetSpec) HasPersistentVolumeClaimRetentionPolicy() bool { return view.View(s).Has(10) }
 
 // Ordinals controls the numbering of replica indices in a StatefulSet.

@@ -143,7 +143,8 @@ var TypeOfHPAScalingRules = view.Type{
 // recommendations should be considered while scaling up or scaling down.
 func (h HPAScalingRules) StabilizationWindowSeconds() int32 { return int32(view.View(h).Int64(3)) }
 
-// HasStabilizationWindowSeconds reports whether there is a field stabilizationWindowSeconds.
+// HasStabilizationWindowSeconds reports whether there is a field
+// stabilizationWindowSeconds.
 func (h HPAScalingRules) HasStabilizationWindowSeconds() bool { return view.View(h).Has(3) }
 
 // SelectPolicy is used to specify which policy should be used.

@@ -100,7 +100,8 @@ func (c CronJobSpec) HasTimeZone() bool { return view.View(c).Has(8) }
 // reason.
 func (c CronJobSpec) StartingDeadlineSeconds() int64 { return view.View(c).Int64(2) }
 
-// HasStartingDeadlineSeconds reports whether there is a field startingDeadlineSeconds.
+// HasStartingDeadlineSeconds reports whether there is a field
+// startingDeadlineSeconds.
 func (c CronJobSpec) HasStartingDeadlineSeconds() bool { return view.View(c).Has(2) }
 
 // ConcurrencyPolicy returns the field concurrencyPolicy. Specifies how to treat
@@ -124,14 +125,16 @@ func (c CronJobSpec) JobTemplate() JobTemplateSpec {
 // number of successful finished jobs to retain.
 func (c CronJobSpec) SuccessfulJobsHistoryLimit() int32 { return int32(view.View(c).Int64(6)) }
 
-// HasSuccessfulJobsHistoryLimit reports whether there is a field successfulJobsHistoryLimit.
+// HasSuccessfulJobsHistoryLimit reports whether there is a field
+// successfulJobsHistoryLimit.
 func (c CronJobSpec) HasSuccessfulJobsHistoryLimit() bool { return view.View(c).Has(6) }
 
 // FailedJobsHistoryLimit returns the field failedJobsHistoryLimit. The number
 // of failed finished jobs to retain.
 func (c CronJobSpec) FailedJobsHistoryLimit() int32 { return int32(view.View(c).Int64(7)) }
 
-// HasFailedJobsHistoryLimit reports whether there is a field failedJobsHistoryLimit.
+// HasFailedJobsHistoryLimit reports whether there is a field
+// failedJobsHistoryLimit.
 func (c CronJobSpec) HasFailedJobsHistoryLimit() bool { return view.View(c).Has(7) }
 
 // CronJobStatus represents the current state of a cron job.

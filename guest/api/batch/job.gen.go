@@ -120,7 +120,8 @@ func (j JobSchedulingConfiguration) SchedulingConstraints() schedulingv1alpha3.W
 	return schedulingv1alpha3.WorkloadPodGroupSchedulingConstraints(view.View(j).Message(2, &schedulingv1alpha3.TypeOfWorkloadPodGroupSchedulingConstraints))
 }
 
-// HasSchedulingConstraints reports whether there is a field schedulingConstraints.
+// HasSchedulingConstraints reports whether there is a field
+// schedulingConstraints.
 func (j JobSchedulingConfiguration) HasSchedulingConstraints() bool { return view.View(j).Has(2) }
 
 // DisruptionMode defines the mode in which the Job's pods can be disrupted.
@@ -165,7 +166,8 @@ func (j JobSpec) HasCompletions() bool { return view.View(j).Has(2) }
 // positive integer.
 func (j JobSpec) ActiveDeadlineSeconds() int64 { return view.View(j).Int64(3) }
 
-// HasActiveDeadlineSeconds reports whether there is a field activeDeadlineSeconds.
+// HasActiveDeadlineSeconds reports whether there is a field
+// activeDeadlineSeconds.
 func (j JobSpec) HasActiveDeadlineSeconds() bool { return view.View(j).Has(3) }
 
 // PodFailurePolicy returns the field podFailurePolicy. Specifies the policy of
@@ -197,7 +199,8 @@ func (j JobSpec) HasBackoffLimit() bool { return view.View(j).Has(7) }
 // failed.
 func (j JobSpec) BackoffLimitPerIndex() int32 { return int32(view.View(j).Int64(12)) }
 
-// HasBackoffLimitPerIndex reports whether there is a field backoffLimitPerIndex.
+// HasBackoffLimitPerIndex reports whether there is a field
+// backoffLimitPerIndex.
 func (j JobSpec) HasBackoffLimitPerIndex() bool { return view.View(j).Has(12) }
 
 // MaxFailedIndexes returns the field maxFailedIndexes. Specifies the maximal
@@ -233,7 +236,8 @@ func (j JobSpec) Template() core.PodTemplateSpec {
 // execution (either Complete or Failed).
 func (j JobSpec) TTLSecondsAfterFinished() int32 { return int32(view.View(j).Int64(8)) }
 
-// HasTTLSecondsAfterFinished reports whether there is a field ttlSecondsAfterFinished.
+// HasTTLSecondsAfterFinished reports whether there is a field
+// ttlSecondsAfterFinished.
 func (j JobSpec) HasTTLSecondsAfterFinished() bool { return view.View(j).Has(8) }
 
 // CompletionMode specifies how Pod completions are tracked.
@@ -251,7 +255,8 @@ func (j JobSpec) HasSuspend() bool { return view.View(j).Has(10) }
 // PodReplacementPolicy specifies when to create replacement Pods.
 func (j JobSpec) PodReplacementPolicy() string { return view.View(j).Text(14) }
 
-// HasPodReplacementPolicy reports whether there is a field podReplacementPolicy.
+// HasPodReplacementPolicy reports whether there is a field
+// podReplacementPolicy.
 func (j JobSpec) HasPodReplacementPolicy() bool { return view.View(j).Has(14) }
 
 // ManagedBy field indicates the controller that manages a Job.
@@ -331,7 +336,8 @@ func (j JobStatus) UncountedTerminatedPods() UncountedTerminatedPods {
 	return UncountedTerminatedPods(view.View(j).Message(8, &TypeOfUncountedTerminatedPods))
 }
 
-// HasUncountedTerminatedPods reports whether there is a field uncountedTerminatedPods.
+// HasUncountedTerminatedPods reports whether there is a field
+// uncountedTerminatedPods.
 func (j JobStatus) HasUncountedTerminatedPods() bool { return view.View(j).Has(8) }
 
 // Ready returns the field ready. The number of active pods which have a Ready

@@ -235,7 +235,8 @@ var TypeOfNodeFeatures = view.Type{
 // SupplementalGroupsPolicy and ContainerUser.
 func (n NodeFeatures) SupplementalGroupsPolicy() bool { return view.View(n).Bool(1) }
 
-// HasSupplementalGroupsPolicy reports whether there is a field supplementalGroupsPolicy.
+// HasSupplementalGroupsPolicy reports whether there is a field
+// supplementalGroupsPolicy.
 func (n NodeFeatures) HasSupplementalGroupsPolicy() bool { return view.View(n).Has(1) }
 
 // NodeList is the whole list of all Nodes which have been registered with
@@ -309,7 +310,8 @@ var TypeOfNodeRuntimeHandlerFeatures = view.Type{
 // RecursiveReadOnlyMounts.
 func (n NodeRuntimeHandlerFeatures) RecursiveReadOnlyMounts() bool { return view.View(n).Bool(1) }
 
-// HasRecursiveReadOnlyMounts reports whether there is a field recursiveReadOnlyMounts.
+// HasRecursiveReadOnlyMounts reports whether there is a field
+// recursiveReadOnlyMounts.
 func (n NodeRuntimeHandlerFeatures) HasRecursiveReadOnlyMounts() bool { return view.View(n).Has(1) }
 
 // UserNamespaces is set to true if the runtime handler supports UserNamespaces,
@@ -526,7 +528,8 @@ func (n NodeSystemInfo) HasSwap() bool { return view.View(n).Has(11) }
 // node is running in a user namespace.
 func (n NodeSystemInfo) RunningInUserNamespace() bool { return view.View(n).Bool(12) }
 
-// HasRunningInUserNamespace reports whether there is a field runningInUserNamespace.
+// HasRunningInUserNamespace reports whether there is a field
+// runningInUserNamespace.
 func (n NodeSystemInfo) HasRunningInUserNamespace() bool { return view.View(n).Has(12) }
 
 // Taint is a view of a Taint. The node this Taint is attached to has the

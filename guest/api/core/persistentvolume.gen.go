@@ -135,7 +135,8 @@ func (c CSIPersistentVolumeSource) ControllerPublishSecretRef() SecretReference 
 	return SecretReference(view.View(c).Message(6, &TypeOfSecretReference))
 }
 
-// HasControllerPublishSecretRef reports whether there is a field controllerPublishSecretRef.
+// HasControllerPublishSecretRef reports whether there is a field
+// controllerPublishSecretRef.
 func (c CSIPersistentVolumeSource) HasControllerPublishSecretRef() bool { return view.View(c).Has(6) }
 
 // NodeStageSecretRef is a reference to the secret object containing sensitive
@@ -155,7 +156,8 @@ func (c CSIPersistentVolumeSource) NodePublishSecretRef() SecretReference {
 	return SecretReference(view.View(c).Message(8, &TypeOfSecretReference))
 }
 
-// HasNodePublishSecretRef reports whether there is a field nodePublishSecretRef.
+// HasNodePublishSecretRef reports whether there is a field
+// nodePublishSecretRef.
 func (c CSIPersistentVolumeSource) HasNodePublishSecretRef() bool { return view.View(c).Has(8) }
 
 // ControllerExpandSecretRef is a reference to the secret object containing
@@ -165,7 +167,8 @@ func (c CSIPersistentVolumeSource) ControllerExpandSecretRef() SecretReference {
 	return SecretReference(view.View(c).Message(9, &TypeOfSecretReference))
 }
 
-// HasControllerExpandSecretRef reports whether there is a field controllerExpandSecretRef.
+// HasControllerExpandSecretRef reports whether there is a field
+// controllerExpandSecretRef.
 func (c CSIPersistentVolumeSource) HasControllerExpandSecretRef() bool { return view.View(c).Has(9) }
 
 // NodeExpandSecretRef is a reference to the secret object containing sensitive
@@ -626,7 +629,8 @@ func (p PersistentVolumeSource) AWSElasticBlockStore() AWSElasticBlockStoreVolum
 	return AWSElasticBlockStoreVolumeSource(view.View(p).Message(2, &TypeOfAWSElasticBlockStoreVolumeSource))
 }
 
-// HasAWSElasticBlockStore reports whether there is a field awsElasticBlockStore.
+// HasAWSElasticBlockStore reports whether there is a field
+// awsElasticBlockStore.
 func (p PersistentVolumeSource) HasAWSElasticBlockStore() bool { return view.View(p).Has(2) }
 
 // HostPath represents a directory on the host.
@@ -757,7 +761,8 @@ func (p PersistentVolumeSource) PhotonPersistentDisk() PhotonPersistentDiskVolum
 	return PhotonPersistentDiskVolumeSource(view.View(p).Message(17, &TypeOfPhotonPersistentDiskVolumeSource))
 }
 
-// HasPhotonPersistentDisk reports whether there is a field photonPersistentDisk.
+// HasPhotonPersistentDisk reports whether there is a field
+// photonPersistentDisk.
 func (p PersistentVolumeSource) HasPhotonPersistentDisk() bool { return view.View(p).Has(17) }
 
 // PortworxVolume represents a portworx volume attached and mounted on kubelets
@@ -866,7 +871,8 @@ func (p PersistentVolumeSpec) HasNodeAffinity() bool { return view.View(p).Has(9
 // of VolumeAttributesClass to which this persistent volume belongs.
 func (p PersistentVolumeSpec) VolumeAttributesClassName() string { return view.View(p).Text(10) }
 
-// HasVolumeAttributesClassName reports whether there is a field volumeAttributesClassName.
+// HasVolumeAttributesClassName reports whether there is a field
+// volumeAttributesClassName.
 func (p PersistentVolumeSpec) HasVolumeAttributesClassName() bool { return view.View(p).Has(10) }
 
 // PersistentVolumeStatus is the current status of a persistent volume.
@@ -896,7 +902,8 @@ func (p PersistentVolumeStatus) LastPhaseTransitionTime() meta.Time {
 	return meta.ReadTime(view.View(p).Value(4))
 }
 
-// HasLastPhaseTransitionTime reports whether there is a field lastPhaseTransitionTime.
+// HasLastPhaseTransitionTime reports whether there is a field
+// lastPhaseTransitionTime.
 func (p PersistentVolumeStatus) HasLastPhaseTransitionTime() bool { return view.View(p).Has(4) }
 
 // PhotonPersistentDiskVolumeSource is a view of a

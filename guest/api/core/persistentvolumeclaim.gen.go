@@ -201,7 +201,8 @@ func (p PersistentVolumeClaimSpec) HasDataSourceRef() bool { return view.View(p)
 // by this claim.
 func (p PersistentVolumeClaimSpec) VolumeAttributesClassName() string { return view.View(p).Text(9) }
 
-// HasVolumeAttributesClassName reports whether there is a field volumeAttributesClassName.
+// HasVolumeAttributesClassName reports whether there is a field
+// volumeAttributesClassName.
 func (p PersistentVolumeClaimSpec) HasVolumeAttributesClassName() bool { return view.View(p).Has(9) }
 
 // PersistentVolumeClaimStatus is the current status of a persistent volume
@@ -247,7 +248,8 @@ func (p PersistentVolumeClaimStatus) CurrentVolumeAttributesClassName() string {
 	return view.View(p).Text(8)
 }
 
-// HasCurrentVolumeAttributesClassName reports whether there is a field currentVolumeAttributesClassName.
+// HasCurrentVolumeAttributesClassName reports whether there is a field
+// currentVolumeAttributesClassName.
 func (p PersistentVolumeClaimStatus) HasCurrentVolumeAttributesClassName() bool {
 	return view.View(p).Has(8)
 }

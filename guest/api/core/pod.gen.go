@@ -118,7 +118,8 @@ func (c CSIVolumeSource) NodePublishSecretRef() LocalObjectReference {
 	return LocalObjectReference(view.View(c).Message(5, &TypeOfLocalObjectReference))
 }
 
-// HasNodePublishSecretRef reports whether there is a field nodePublishSecretRef.
+// HasNodePublishSecretRef reports whether there is a field
+// nodePublishSecretRef.
 func (c CSIVolumeSource) HasNodePublishSecretRef() bool { return view.View(c).Has(5) }
 
 // Capabilities is a view of a Capabilities. Adds and removes POSIX capabilities
@@ -1669,7 +1670,8 @@ func (n NodeAffinity) RequiredDuringSchedulingIgnoredDuringExecution() NodeSelec
 	return NodeSelector(view.View(n).Message(1, &TypeOfNodeSelector))
 }
 
-// HasRequiredDuringSchedulingIgnoredDuringExecution reports whether there is a field requiredDuringSchedulingIgnoredDuringExecution.
+// HasRequiredDuringSchedulingIgnoredDuringExecution reports whether there is a
+// field requiredDuringSchedulingIgnoredDuringExecution.
 func (n NodeAffinity) HasRequiredDuringSchedulingIgnoredDuringExecution() bool {
 	return view.View(n).Has(1)
 }
@@ -1970,7 +1972,8 @@ func (p PodCertificateProjection) KeyType() string { return view.View(p).Text(2)
 // MaxExpirationSeconds is the maximum lifetime permitted for the certificate.
 func (p PodCertificateProjection) MaxExpirationSeconds() int32 { return int32(view.View(p).Int64(3)) }
 
-// HasMaxExpirationSeconds reports whether there is a field maxExpirationSeconds.
+// HasMaxExpirationSeconds reports whether there is a field
+// maxExpirationSeconds.
 func (p PodCertificateProjection) HasMaxExpirationSeconds() bool { return view.View(p).Has(3) }
 
 // CredentialBundlePath returns the field credentialBundlePath. Write the
@@ -2170,7 +2173,8 @@ func (p PodResourceClaim) HasResourceClaimName() bool { return view.View(p).Has(
 // the same namespace as this pod.
 func (p PodResourceClaim) ResourceClaimTemplateName() string { return view.View(p).Text(4) }
 
-// HasResourceClaimTemplateName reports whether there is a field resourceClaimTemplateName.
+// HasResourceClaimTemplateName reports whether there is a field
+// resourceClaimTemplateName.
 func (p PodResourceClaim) HasResourceClaimTemplateName() bool { return view.View(p).Has(4) }
 
 // PodResourceClaimStatus is stored in the PodStatus for each PodResourceClaim
@@ -2278,7 +2282,8 @@ func (p PodSecurityContext) SupplementalGroups() []int64 {
 // how supplemental groups of the first container processes are calculated.
 func (p PodSecurityContext) SupplementalGroupsPolicy() string { return view.View(p).Text(12) }
 
-// HasSupplementalGroupsPolicy reports whether there is a field supplementalGroupsPolicy.
+// HasSupplementalGroupsPolicy reports whether there is a field
+// supplementalGroupsPolicy.
 func (p PodSecurityContext) HasSupplementalGroupsPolicy() bool { return view.View(p).Has(12) }
 
 // FSGroup returns the field fsGroup. A special supplemental group that applies
@@ -2363,7 +2368,8 @@ func (p PodSpec) RestartPolicy() string { return view.View(p).Text(3) }
 // terminate gracefully.
 func (p PodSpec) TerminationGracePeriodSeconds() int64 { return view.View(p).Int64(4) }
 
-// HasTerminationGracePeriodSeconds reports whether there is a field terminationGracePeriodSeconds.
+// HasTerminationGracePeriodSeconds reports whether there is a field
+// terminationGracePeriodSeconds.
 func (p PodSpec) HasTerminationGracePeriodSeconds() bool { return view.View(p).Has(4) }
 
 // ActiveDeadlineSeconds returns the field activeDeadlineSeconds. Optional
@@ -2372,7 +2378,8 @@ func (p PodSpec) HasTerminationGracePeriodSeconds() bool { return view.View(p).H
 // containers.
 func (p PodSpec) ActiveDeadlineSeconds() int64 { return view.View(p).Int64(5) }
 
-// HasActiveDeadlineSeconds reports whether there is a field activeDeadlineSeconds.
+// HasActiveDeadlineSeconds reports whether there is a field
+// activeDeadlineSeconds.
 func (p PodSpec) HasActiveDeadlineSeconds() bool { return view.View(p).Has(5) }
 
 // DNSPolicy returns the field dnsPolicy. Set DNS policy for the pod.
@@ -2391,7 +2398,8 @@ func (p PodSpec) DeprecatedServiceAccount() string { return view.View(p).Text(9)
 // be automatically mounted.
 func (p PodSpec) AutomountServiceAccountToken() bool { return view.View(p).Bool(21) }
 
-// HasAutomountServiceAccountToken reports whether there is a field automountServiceAccountToken.
+// HasAutomountServiceAccountToken reports whether there is a field
+// automountServiceAccountToken.
 func (p PodSpec) HasAutomountServiceAccountToken() bool { return view.View(p).Has(21) }
 
 // NodeName indicates in which node this pod is scheduled.
@@ -2411,7 +2419,8 @@ func (p PodSpec) HostIPC() bool { return view.View(p).Bool(13) }
 // process namespace between all of the containers in a pod.
 func (p PodSpec) ShareProcessNamespace() bool { return view.View(p).Bool(27) }
 
-// HasShareProcessNamespace reports whether there is a field shareProcessNamespace.
+// HasShareProcessNamespace reports whether there is a field
+// shareProcessNamespace.
 func (p PodSpec) HasShareProcessNamespace() bool { return view.View(p).Has(27) }
 
 // SecurityContext holds pod-level security attributes and common container
@@ -2674,7 +2683,8 @@ func (p PodStatus) ExtendedResourceClaimStatus() PodExtendedResourceClaimStatus 
 	return PodExtendedResourceClaimStatus(view.View(p).Message(18, &TypeOfPodExtendedResourceClaimStatus))
 }
 
-// HasExtendedResourceClaimStatus reports whether there is a field extendedResourceClaimStatus.
+// HasExtendedResourceClaimStatus reports whether there is a field
+// extendedResourceClaimStatus.
 func (p PodStatus) HasExtendedResourceClaimStatus() bool { return view.View(p).Has(18) }
 
 // AllocatedResources is the total requests allocated for this pod by the node.
@@ -2786,7 +2796,8 @@ func (p Probe) FailureThreshold() int32 { return int32(view.View(p).Int64(6)) }
 // terminate gracefully upon probe failure.
 func (p Probe) TerminationGracePeriodSeconds() int64 { return view.View(p).Int64(7) }
 
-// HasTerminationGracePeriodSeconds reports whether there is a field terminationGracePeriodSeconds.
+// HasTerminationGracePeriodSeconds reports whether there is a field
+// terminationGracePeriodSeconds.
 func (p Probe) HasTerminationGracePeriodSeconds() bool { return view.View(p).Has(7) }
 
 // ProbeHandler defines a specific action that should be taken in a probe.
@@ -3260,14 +3271,16 @@ func (s SecurityContext) HasRunAsNonRoot() bool { return view.View(s).Has(5) }
 // container has a read-only root filesystem.
 func (s SecurityContext) ReadOnlyRootFilesystem() bool { return view.View(s).Bool(6) }
 
-// HasReadOnlyRootFilesystem reports whether there is a field readOnlyRootFilesystem.
+// HasReadOnlyRootFilesystem reports whether there is a field
+// readOnlyRootFilesystem.
 func (s SecurityContext) HasReadOnlyRootFilesystem() bool { return view.View(s).Has(6) }
 
 // AllowPrivilegeEscalation controls whether a process can gain more privileges
 // than its parent process.
 func (s SecurityContext) AllowPrivilegeEscalation() bool { return view.View(s).Bool(7) }
 
-// HasAllowPrivilegeEscalation reports whether there is a field allowPrivilegeEscalation.
+// HasAllowPrivilegeEscalation reports whether there is a field
+// allowPrivilegeEscalation.
 func (s SecurityContext) HasAllowPrivilegeEscalation() bool { return view.View(s).Has(7) }
 
 // ProcMount denotes the type of proc mount to use for the containers.
@@ -3685,7 +3698,8 @@ func (v VolumeSource) AWSElasticBlockStore() AWSElasticBlockStoreVolumeSource {
 	return AWSElasticBlockStoreVolumeSource(view.View(v).Message(4, &TypeOfAWSElasticBlockStoreVolumeSource))
 }
 
-// HasAWSElasticBlockStore reports whether there is a field awsElasticBlockStore.
+// HasAWSElasticBlockStore reports whether there is a field
+// awsElasticBlockStore.
 func (v VolumeSource) HasAWSElasticBlockStore() bool { return view.View(v).Has(4) }
 
 // GitRepo represents a git repository at a particular revision.
@@ -3738,7 +3752,8 @@ func (v VolumeSource) PersistentVolumeClaim() PersistentVolumeClaimVolumeSource 
 	return PersistentVolumeClaimVolumeSource(view.View(v).Message(10, &TypeOfPersistentVolumeClaimVolumeSource))
 }
 
-// HasPersistentVolumeClaim reports whether there is a field persistentVolumeClaim.
+// HasPersistentVolumeClaim reports whether there is a field
+// persistentVolumeClaim.
 func (v VolumeSource) HasPersistentVolumeClaim() bool { return view.View(v).Has(10) }
 
 // RBD represents a Rados Block Device mount on the host that shares a pod's
@@ -3851,7 +3866,8 @@ func (v VolumeSource) PhotonPersistentDisk() PhotonPersistentDiskVolumeSource {
 	return PhotonPersistentDiskVolumeSource(view.View(v).Message(23, &TypeOfPhotonPersistentDiskVolumeSource))
 }
 
-// HasPhotonPersistentDisk reports whether there is a field photonPersistentDisk.
+// HasPhotonPersistentDisk reports whether there is a field
+// photonPersistentDisk.
 func (v VolumeSource) HasPhotonPersistentDisk() bool { return view.View(v).Has(23) }
 
 // Projected items for all in one resources secrets, configmaps, and downward
@@ -3964,7 +3980,8 @@ var TypeOfWindowsSecurityContextOptions = view.Type{
 // GMSACredentialSpecName is the name of the GMSA credential spec to use.
 func (w WindowsSecurityContextOptions) GMSACredentialSpecName() string { return view.View(w).Text(1) }
 
-// HasGMSACredentialSpecName reports whether there is a field gmsaCredentialSpecName.
+// HasGMSACredentialSpecName reports whether there is a field
+// gmsaCredentialSpecName.
 func (w WindowsSecurityContextOptions) HasGMSACredentialSpecName() bool { return view.View(w).Has(1) }
 
 // GMSACredentialSpec is where the GMSA admission webhook

@@ -259,7 +259,8 @@ func (s ServiceSpec) SessionAffinityConfig() SessionAffinityConfig {
 	return SessionAffinityConfig(view.View(s).Message(14, &TypeOfSessionAffinityConfig))
 }
 
-// HasSessionAffinityConfig reports whether there is a field sessionAffinityConfig.
+// HasSessionAffinityConfig reports whether there is a field
+// sessionAffinityConfig.
 func (s ServiceSpec) HasSessionAffinityConfig() bool { return view.View(s).Has(14) }
 
 // IPFamilies is a list of IP families (e.g. IPv4, IPv6) assigned to this
@@ -277,7 +278,8 @@ func (s ServiceSpec) HasIPFamilyPolicy() bool { return view.View(s).Has(17) }
 // allocated for services with type LoadBalancer.
 func (s ServiceSpec) AllocateLoadBalancerNodePorts() bool { return view.View(s).Bool(20) }
 
-// HasAllocateLoadBalancerNodePorts reports whether there is a field allocateLoadBalancerNodePorts.
+// HasAllocateLoadBalancerNodePorts reports whether there is a field
+// allocateLoadBalancerNodePorts.
 func (s ServiceSpec) HasAllocateLoadBalancerNodePorts() bool { return view.View(s).Has(20) }
 
 // LoadBalancerClass is the class of the load balancer implementation this
@@ -291,7 +293,8 @@ func (s ServiceSpec) HasLoadBalancerClass() bool { return view.View(s).Has(21) }
 // receive on the ClusterIP.
 func (s ServiceSpec) InternalTrafficPolicy() string { return view.View(s).Text(22) }
 
-// HasInternalTrafficPolicy reports whether there is a field internalTrafficPolicy.
+// HasInternalTrafficPolicy reports whether there is a field
+// internalTrafficPolicy.
 func (s ServiceSpec) HasInternalTrafficPolicy() bool { return view.View(s).Has(22) }
 
 // TrafficDistribution offers a way to express preferences for how traffic is

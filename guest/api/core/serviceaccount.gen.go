@@ -58,7 +58,8 @@ func (s ServiceAccount) ImagePullSecrets() []LocalObjectReference {
 // account should have an API token automatically mounted.
 func (s ServiceAccount) AutomountServiceAccountToken() bool { return view.View(s).Bool(4) }
 
-// HasAutomountServiceAccountToken reports whether there is a field automountServiceAccountToken.
+// HasAutomountServiceAccountToken reports whether there is a field
+// automountServiceAccountToken.
 func (s ServiceAccount) HasAutomountServiceAccountToken() bool { return view.View(s).Has(4) }
 
 // ServiceAccountList is a list of ServiceAccount objects.

@@ -98,7 +98,8 @@ func (o ObjectMeta) HasDeletionTimestamp() bool { return view.View(o).Has(9) }
 // will be removed from the system.
 func (o ObjectMeta) DeletionGracePeriodSeconds() int64 { return view.View(o).Int64(10) }
 
-// HasDeletionGracePeriodSeconds reports whether there is a field deletionGracePeriodSeconds.
+// HasDeletionGracePeriodSeconds reports whether there is a field
+// deletionGracePeriodSeconds.
 func (o ObjectMeta) HasDeletionGracePeriodSeconds() bool { return view.View(o).Has(10) }
 
 // Labels returns the field labels. Map of string keys and values that can be

@@ -329,7 +329,8 @@ func (d DeleteOptions) IgnoreStoreReadErrorWithClusterBreakingPotential() bool {
 	return view.View(d).Bool(6)
 }
 
-// HasIgnoreStoreReadErrorWithClusterBreakingPotential reports whether there is a field ignoreStoreReadErrorWithClusterBreakingPotential.
+// HasIgnoreStoreReadErrorWithClusterBreakingPotential reports whether there is
+// a field ignoreStoreReadErrorWithClusterBreakingPotential.
 func (d DeleteOptions) HasIgnoreStoreReadErrorWithClusterBreakingPotential() bool {
 	return view.View(d).Has(6)
 }
