@@ -123,7 +123,8 @@ func (p PodDisruptionBudgetSpec) HasMaxUnavailable() bool { return view.View(p).
 // should be considered for eviction.
 func (p PodDisruptionBudgetSpec) UnhealthyPodEvictionPolicy() string { return view.View(p).Text(4) }
 
-// HasUnhealthyPodEvictionPolicy reports whether there is a field unhealthyPodEvictionPolicy.
+// HasUnhealthyPodEvictionPolicy reports whether there is a field
+// unhealthyPodEvictionPolicy.
 func (p PodDisruptionBudgetSpec) HasUnhealthyPodEvictionPolicy() bool { return view.View(p).Has(4) }
 
 // PodDisruptionBudgetStatus represents information about the status of a

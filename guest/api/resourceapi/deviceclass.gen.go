@@ -126,7 +126,8 @@ func (d DeviceClassSpec) Config() []DeviceClassConfiguration {
 // class.
 func (d DeviceClassSpec) ExtendedResourceName() string { return view.View(d).Text(4) }
 
-// HasExtendedResourceName reports whether there is a field extendedResourceName.
+// HasExtendedResourceName reports whether there is a field
+// extendedResourceName.
 func (d DeviceClassSpec) HasExtendedResourceName() bool { return view.View(d).Has(4) }
 
 // DeviceConfiguration must have exactly one field set.

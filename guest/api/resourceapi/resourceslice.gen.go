@@ -175,7 +175,8 @@ func (d Device) BindingFailureConditions() []string { return view.View(d).String
 // to multiple DeviceRequests.
 func (d Device) AllowMultipleAllocations() bool { return view.View(d).Bool(12) }
 
-// HasAllowMultipleAllocations reports whether there is a field allowMultipleAllocations.
+// HasAllowMultipleAllocations reports whether there is a field
+// allowMultipleAllocations.
 func (d Device) HasAllowMultipleAllocations() bool { return view.View(d).Has(12) }
 
 // NodeAllocatableResources defines the mapping of node resources that are
@@ -495,7 +496,8 @@ func (r ResourceSliceSpec) Devices() []Device {
 // the pool is set on the ResourceSlice level or on each device.
 func (r ResourceSliceSpec) PerDeviceNodeSelection() bool { return view.View(r).Bool(7) }
 
-// HasPerDeviceNodeSelection reports whether there is a field perDeviceNodeSelection.
+// HasPerDeviceNodeSelection reports whether there is a field
+// perDeviceNodeSelection.
 func (r ResourceSliceSpec) HasPerDeviceNodeSelection() bool { return view.View(r).Has(7) }
 
 // SharedCounters defines a list of counter sets, each of which has a name and a
@@ -509,7 +511,8 @@ func (r ResourceSliceSpec) SharedCounters() []CounterSet {
 // partition type, such as "Full" or "Half" for a MIG-style GPU.
 func (r ResourceSliceSpec) PartitionTypeAttribute() string { return view.View(r).Text(9) }
 
-// HasPartitionTypeAttribute reports whether there is a field partitionTypeAttribute.
+// HasPartitionTypeAttribute reports whether there is a field
+// partitionTypeAttribute.
 func (r ResourceSliceSpec) HasPartitionTypeAttribute() bool { return view.View(r).Has(9) }
 
 // SkipNodeOperations lists node-local resource operations (gRPC calls) that

@@ -191,7 +191,8 @@ var TypeOfCompositePodGroupSpec = view.Type{
 // group within the same namespace as this composite pod group.
 func (c CompositePodGroupSpec) ParentCompositePodGroupName() string { return view.View(c).Text(1) }
 
-// HasParentCompositePodGroupName reports whether there is a field parentCompositePodGroupName.
+// HasParentCompositePodGroupName reports whether there is a field
+// parentCompositePodGroupName.
 func (c CompositePodGroupSpec) HasParentCompositePodGroupName() bool { return view.View(c).Has(1) }
 
 // WorkloadRef references an optional CompositePodGroup template within the
@@ -215,7 +216,8 @@ func (c CompositePodGroupSpec) SchedulingConstraints() CompositePodGroupScheduli
 	return CompositePodGroupSchedulingConstraints(view.View(c).Message(4, &TypeOfCompositePodGroupSchedulingConstraints))
 }
 
-// HasSchedulingConstraints reports whether there is a field schedulingConstraints.
+// HasSchedulingConstraints reports whether there is a field
+// schedulingConstraints.
 func (c CompositePodGroupSpec) HasSchedulingConstraints() bool { return view.View(c).Has(4) }
 
 // DisruptionMode defines the mode in which a given CompositePodGroup can be

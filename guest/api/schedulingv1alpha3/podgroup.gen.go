@@ -154,7 +154,8 @@ func (p PodGroupResourceClaim) HasResourceClaimName() bool { return view.View(p)
 // the same namespace as this PodGroup.
 func (p PodGroupResourceClaim) ResourceClaimTemplateName() string { return view.View(p).Text(3) }
 
-// HasResourceClaimTemplateName reports whether there is a field resourceClaimTemplateName.
+// HasResourceClaimTemplateName reports whether there is a field
+// resourceClaimTemplateName.
 func (p PodGroupResourceClaim) HasResourceClaimTemplateName() bool { return view.View(p).Has(3) }
 
 // PodGroupResourceClaimStatus is stored in the PodGroupStatus for each
@@ -228,7 +229,8 @@ var TypeOfPodGroupSpec = view.Type{
 // group within the same namespace as this pod group.
 func (p PodGroupSpec) ParentCompositePodGroupName() string { return view.View(p).Text(1) }
 
-// HasParentCompositePodGroupName reports whether there is a field parentCompositePodGroupName.
+// HasParentCompositePodGroupName reports whether there is a field
+// parentCompositePodGroupName.
 func (p PodGroupSpec) HasParentCompositePodGroupName() bool { return view.View(p).Has(1) }
 
 // WorkloadRef references an optional PodGroup template within the Workload
@@ -252,7 +254,8 @@ func (p PodGroupSpec) SchedulingConstraints() PodGroupSchedulingConstraints {
 	return PodGroupSchedulingConstraints(view.View(p).Message(4, &TypeOfPodGroupSchedulingConstraints))
 }
 
-// HasSchedulingConstraints reports whether there is a field schedulingConstraints.
+// HasSchedulingConstraints reports whether there is a field
+// schedulingConstraints.
 func (p PodGroupSpec) HasSchedulingConstraints() bool { return view.View(p).Has(4) }
 
 // ResourceClaims defines which ResourceClaims may be shared among Pods in the

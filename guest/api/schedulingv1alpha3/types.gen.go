@@ -206,7 +206,8 @@ func (w WorkloadPodGroupResourceClaim) ResourceClaimTemplateName() string {
 	return view.View(w).Text(3)
 }
 
-// HasResourceClaimTemplateName reports whether there is a field resourceClaimTemplateName.
+// HasResourceClaimTemplateName reports whether there is a field
+// resourceClaimTemplateName.
 func (w WorkloadPodGroupResourceClaim) HasResourceClaimTemplateName() bool {
 	return view.View(w).Has(3)
 }

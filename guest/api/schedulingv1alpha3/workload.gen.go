@@ -32,7 +32,8 @@ func (c CompositePodGroupTemplate) SchedulingConstraints() CompositePodGroupSche
 	return CompositePodGroupSchedulingConstraints(view.View(c).Message(3, &TypeOfCompositePodGroupSchedulingConstraints))
 }
 
-// HasSchedulingConstraints reports whether there is a field schedulingConstraints.
+// HasSchedulingConstraints reports whether there is a field
+// schedulingConstraints.
 func (c CompositePodGroupTemplate) HasSchedulingConstraints() bool { return view.View(c).Has(3) }
 
 // DisruptionMode defines the mode in which a given CompositePodGroup can be
@@ -96,7 +97,8 @@ func (p PodGroupTemplate) SchedulingConstraints() PodGroupSchedulingConstraints 
 	return PodGroupSchedulingConstraints(view.View(p).Message(3, &TypeOfPodGroupSchedulingConstraints))
 }
 
-// HasSchedulingConstraints reports whether there is a field schedulingConstraints.
+// HasSchedulingConstraints reports whether there is a field
+// schedulingConstraints.
 func (p PodGroupTemplate) HasSchedulingConstraints() bool { return view.View(p).Has(3) }
 
 // ResourceClaims defines which ResourceClaims may be shared among Pods in the

@@ -145,7 +145,8 @@ func (c CSIDriverSpec) HasSELinuxMount() bool { return view.View(c).Has(8) }
 // updates of the CSINode allocatable capacity for this driver.
 func (c CSIDriverSpec) NodeAllocatableUpdatePeriodSeconds() int64 { return view.View(c).Int64(9) }
 
-// HasNodeAllocatableUpdatePeriodSeconds reports whether there is a field nodeAllocatableUpdatePeriodSeconds.
+// HasNodeAllocatableUpdatePeriodSeconds reports whether there is a field
+// nodeAllocatableUpdatePeriodSeconds.
 func (c CSIDriverSpec) HasNodeAllocatableUpdatePeriodSeconds() bool { return view.View(c).Has(9) }
 
 // ServiceAccountTokenInSecrets is an opt-in for CSI drivers to indicate that
@@ -153,14 +154,16 @@ func (c CSIDriverSpec) HasNodeAllocatableUpdatePeriodSeconds() bool { return vie
 // NodePublishVolumeRequest instead of the VolumeContext field.
 func (c CSIDriverSpec) ServiceAccountTokenInSecrets() bool { return view.View(c).Bool(10) }
 
-// HasServiceAccountTokenInSecrets reports whether there is a field serviceAccountTokenInSecrets.
+// HasServiceAccountTokenInSecrets reports whether there is a field
+// serviceAccountTokenInSecrets.
 func (c CSIDriverSpec) HasServiceAccountTokenInSecrets() bool { return view.View(c).Has(10) }
 
 // PreventPodSchedulingIfMissing indicates that the CSI driver wants to prevent
 // pod scheduling if the CSI driver on the node is missing.
 func (c CSIDriverSpec) PreventPodSchedulingIfMissing() bool { return view.View(c).Bool(11) }
 
-// HasPreventPodSchedulingIfMissing reports whether there is a field preventPodSchedulingIfMissing.
+// HasPreventPodSchedulingIfMissing reports whether there is a field
+// preventPodSchedulingIfMissing.
 func (c CSIDriverSpec) HasPreventPodSchedulingIfMissing() bool { return view.View(c).Has(11) }
 
 // TokenRequest contains parameters of a service account token.

@@ -63,7 +63,8 @@ func (s StorageClass) MountOptions() []string { return view.View(s).Strings(5) }
 // AllowVolumeExpansion shows whether the storage class allow volume expand.
 func (s StorageClass) AllowVolumeExpansion() bool { return view.View(s).Bool(6) }
 
-// HasAllowVolumeExpansion reports whether there is a field allowVolumeExpansion.
+// HasAllowVolumeExpansion reports whether there is a field
+// allowVolumeExpansion.
 func (s StorageClass) HasAllowVolumeExpansion() bool { return view.View(s).Has(6) }
 
 // VolumeBindingMode indicates how PersistentVolumeClaims should be provisioned

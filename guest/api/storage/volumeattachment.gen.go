@@ -94,7 +94,8 @@ var TypeOfVolumeAttachmentSource = view.Type{
 // PersistentVolumeName represents the name of the persistent volume to attach.
 func (v VolumeAttachmentSource) PersistentVolumeName() string { return view.View(v).Text(1) }
 
-// HasPersistentVolumeName reports whether there is a field persistentVolumeName.
+// HasPersistentVolumeName reports whether there is a field
+// persistentVolumeName.
 func (v VolumeAttachmentSource) HasPersistentVolumeName() bool { return view.View(v).Has(1) }
 
 // InlineVolumeSpec contains all the information necessary to attach a
