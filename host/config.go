@@ -54,7 +54,7 @@ type Config struct {
 	// CircuitBreaker configures when a plugin that keeps failing is taken out of
 	// service.
 	CircuitBreaker CircuitBreaker `json:"circuitBreaker,omitzero"`
-	// Confidential says what is confidential beside Secrets, tokens and the environment of
+	// Confidential names what is confidential beside Secrets, tokens and the environment of
 	// containers. Nothing of it is in recordings, logs and whatever else outlives a call.
 	Confidential confidential.Rule `json:"confidential,omitzero"`
 	// Record says where the calls of the plugin are recorded; nil records none.

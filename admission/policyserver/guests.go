@@ -46,7 +46,7 @@ type Guest struct {
 	// Reset is when an instance is reset. Default [host.ResetPerCall]: no evaluation sees what
 	// an earlier one left in memory, as in Kubewarden's server.
 	Reset host.ResetPolicy `json:"reset,omitempty"`
-	// Confidential is what is confidential beside Secrets, tokens and the environment of
+	// Confidential names what is confidential beside Secrets, tokens and the environment of
 	// containers, as in [host.Config]. That of a policy adds to that for all.
 	Confidential confidential.Rule `json:"confidential,omitzero"`
 	// Repositories and HostNames are what the policy may ask about if it may ask for artifacts

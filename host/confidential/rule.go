@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Rule says what is confidential beside Secrets, tokens and the values of environment variables.
+// Rule names what is confidential beside Secrets, tokens and the values of environment variables.
 // It is the field confidential of a plugin's configuration. A nil Rule is the zero value.
 type Rule struct {
 	// Kinds are kinds of objects whose values are all sealed, but for their names: "Certificate",

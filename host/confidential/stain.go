@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Withheld is what stands in the place of a text that a call has sealed.
+// Withheld replaces a text that a call has sealed.
 const Withheld = "(withheld: it is about confidential data)"
 
 // Stain is what a call, or the calls of one instance, have seen of confidential values. The zero

@@ -86,7 +86,7 @@ func (c *Config) sum() (sum [sha256.Size]byte) {
 	_ = json.NewEncoder(h).Encode(c) // A hash takes everything, and the fields are texts and numbers.
 	for _, name := range c.files() {
 		data, err := readFile(name)
-		// A file that cannot be read is another one than an empty one.
+		// A file that cannot be read differs from an empty one.
 		fmt.Fprintf(h, "%q %d %v\n", name, len(data), err)
 		h.Write(data)
 	}

@@ -37,7 +37,7 @@ var all struct {
 	bytes int64
 }
 
-// Policy is what is known of a policy that only monitors. The zero value is ready to use.
+// Policy holds the state of a policy that only monitors. The zero value is ready to use.
 type Policy struct {
 	// slow is set if the last call took longer than a request waits.
 	slow atomic.Bool
