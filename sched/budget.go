@@ -217,7 +217,7 @@ func (g *queueGuard) mayTry(now time.Time) bool {
 	if g.failures == 0 {
 		return true
 	}
-	if n := now.Sub(g.since) / pause; n > 0 {
+	if n := int64(now.Sub(g.since) / pause); n > 0 {
 		g.failures, g.since = max(0, g.failures-int(min(n, pauseAfter))), g.since.Add(time.Duration(n)*pause)
 	}
 	if g.failures == 0 {
