@@ -5,11 +5,12 @@
 ;;                 long and answers
 ;;   bytes 16..24  the cluster event that it registers for
 ;;   bytes 24..28  the status that its Filter returns, if it returns
+;;   bytes 28..32  the same of its PreFilter, Success if they are left out
 (module
   (import "kubewasm" "config" (func $config (param i32 i32) (result i32)))
   (import "k8s.io/scheduler" "result_cluster_events" (func $events (param i32 i32)))
   (memory (export "memory") 1)
-  (func (export "_initialize") (drop (call $config (i32.const 0) (i32.const 28))))
+  (func (export "_initialize") (drop (call $config (i32.const 0) (i32.const 32))))
   (func (export "kubewasm_abi_v1") (result i64) (i64.load (i32.const 0)))
   (func $recurse (param i64) (result i64)
     (i64.add (i64.const 1) (call $recurse (i64.add (local.get 0) (i64.const 1)))))
@@ -31,7 +32,7 @@
   (func (export "queuesort") (param i64 i64 i64 i64) (result i32) (call $act (i32.const 1)) (i32.const 0))
   (func (export "eventstoregister") (result i32) (call $events (i32.const 16) (i32.const 8)) (i32.const 0))
   (func (export "queueinghint") (param i32 i64 i64 i64) (result i64) (call $act (i32.const 3)) (i64.const 0))
-  (func (export "prefilter") (param i64 i64) (result i32) (call $act (i32.const 4)) (i32.const 0))
+  (func (export "prefilter") (param i64 i64) (result i32) (call $act (i32.const 4)) (i32.load (i32.const 28)))
   (func (export "filter") (param i64 i64 i64) (result i32) (call $act (i32.const 7)) (i32.load (i32.const 24)))
   (func (export "score") (param i64 i64 i64) (result i64) (call $act (i32.const 10)) (i64.const 0))
   (func (export "reserve") (param i64 i64) (result i32) (call $act (i32.const 12)) (i32.const 0))

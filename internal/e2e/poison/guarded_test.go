@@ -1,0 +1,3 @@
+package poison
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
