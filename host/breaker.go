@@ -44,9 +44,13 @@ type breaker struct {
 	// level is the number of failures that count, times failure: those in a row
 	// or, with a ratio, those above it.
 	level atomic.Int64
-	// until is when the plugin may be tried again, in nanoseconds since 1970.
+	// until is when the plugin may be tried again, by the clock of sinceStart.
 	until atomic.Int64
 }
+
+// sinceStart is a clock that nobody sets: a disabled plugin must not stay so for as long as the
+// clock of the machine was put back.
+func sinceStart() time.Duration { return time.Since(processStart) }
 
 // failure is what a failure adds to the level.
 const failure = 1 << 20
@@ -76,11 +80,11 @@ func (b *breaker) allow() error {
 	if b.level.Load() < b.limit() {
 		return nil
 	}
-	until, now := b.until.Load(), time.Now()
-	if left := until - now.UnixNano(); left > 0 {
-		return fmt.Errorf("%w for another %s after %s", ErrDisabled, time.Duration(left).Round(time.Millisecond), b.reason())
+	until, now := time.Duration(b.until.Load()), sinceStart()
+	if left := until - now; left > 0 {
+		return fmt.Errorf("%w for another %s after %s", ErrDisabled, left.Round(time.Millisecond), b.reason())
 	}
-	if !b.until.CompareAndSwap(until, now.Add(b.backoff(b.level.Load()+failure)).UnixNano()) {
+	if !b.until.CompareAndSwap(int64(until), int64(now+b.backoff(b.level.Load()+failure))) {
 		return fmt.Errorf("%w: it is being tried again", ErrDisabled)
 	}
 	return nil
@@ -88,7 +92,7 @@ func (b *breaker) allow() error {
 
 // open reports whether the plugin is disabled now.
 func (b *breaker) open() bool {
-	return b.level.Load() >= b.limit() && time.Now().UnixNano() < b.until.Load()
+	return b.level.Load() >= b.limit() && int64(sinceStart()) < b.until.Load()
 }
 
 // succeeded records a call that returned.
@@ -111,7 +115,7 @@ func (b *breaker) succeeded() {
 // failed records a call that did not return.
 func (b *breaker) failed() {
 	if level := b.level.Add(failure); level >= b.limit() {
-		b.until.Store(time.Now().Add(b.backoff(level)).UnixNano())
+		b.until.Store(int64(sinceStart() + b.backoff(level)))
 	}
 }
 

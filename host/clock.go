@@ -29,7 +29,7 @@ const (
 	clockMonotonic = 1
 )
 
-// processStart is where the real monotonic clock of all guests begins.
+// processStart is where the real monotonic clock of all guests, and that of breakers, begins.
 var processStart = time.Now()
 
 // clockTimeGet is clock_time_get (id, precision, time_ptr).

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -43,9 +44,23 @@ type agent struct {
 	state    cgroup.State
 	applier  *cgroup.Applier
 	enforcer *cgroup.Enforcer
+	layout   cgroup.Layout
 	modes    []mode
+	pods     standalone.Discovery // nil without the standalone mode.
 	closers  []io.Closer
 	registry *prometheus.Registry
+}
+
+// check says what is wrong on the node, that would keep decisions from being in force.
+func (a *agent) check(ctx context.Context) error {
+	errs := []error{a.enforcer.Check(a.layout)}
+	if a.pods != nil {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		_, err := a.pods.Pods(ctx)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // count registers a counter of a mode.
@@ -108,8 +123,19 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.enforcer, err = cgroup.NewEnforcer(cgroup.EnforcerConfig{State: &a.state, Applier: a.applier, DryRun: cfg.DryRun, Logger: logger, Observer: decisions}); err != nil {
 		return nil, err
 	}
-	layout := cgroup.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
-	return a, a.makeModes(cfg, layout, logger)
+	var wrong []error
+	if len(cfg.Plugins) == 0 {
+		wrong = append(wrong, errors.New("the configuration has no plugins: there is nothing to decide"))
+	}
+	if cfg.Cgroup.Driver == "" {
+		if driver, err = a.applier.FindDriver(cfg.Cgroup.KubeletRoot); err != nil {
+			wrong = append(wrong, fmt.Errorf("cgroup.driver is not named: %w", err))
+		} else {
+			logger.Info("the kubelet's cgroup driver was found", slog.String("driver", driver.String()))
+		}
+	}
+	a.layout = cgroup.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
+	return a, errors.Join(append(wrong, a.makeModes(cfg, a.layout, logger))...)
 }
 
 // follower swaps plugins in.
@@ -130,6 +156,9 @@ func (f *follower) Run(ctx context.Context) error {
 }
 
 func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger) error {
+	if err := a.enforcer.Check(layout); err != nil && cfg.Standalone == nil {
+		logger.Error("what the plugins decide is not in force", slog.Any("err", err))
+	}
 	if cfg.Follow {
 		a.modes = append(a.modes, &follower{engine: a.engine, logger: logger})
 	}
@@ -138,6 +167,7 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 		if err != nil {
 			return err
 		}
+		a.pods = discovery
 		m, err := standalone.New(standalone.Config{
 			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Discovery: discovery, Layout: layout, Resync: s.Resync.Duration, Logger: logger,
 		})

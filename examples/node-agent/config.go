@@ -33,7 +33,8 @@ type config struct {
 	// Cgroup says where the cgroups are.
 	Cgroup struct {
 		Root string `json:"root"`
-		// Driver is the kubelet's: cgroupfs or systemd.
+		// Driver is the kubelet's: cgroupfs or systemd. Without it, it is found by the cgroups
+		// that the kubelet has made.
 		Driver string `json:"driver"`
 		// KubeletRoot is the kubelet's cgroupRoot.
 		KubeletRoot string `json:"kubeletRoot"`

@@ -43,7 +43,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("node-agent", flag.ContinueOnError)
 	file := flags.String("config", "/etc/kubewasm/agent.yaml", "the configuration `file`")
-	check := flags.Bool("check", false, "load the configuration and the plugins, and say what is wrong")
+	check := flags.Bool("check", false, "load the configuration and the plugins, look at the cgroups and the list of pods, and say what is wrong")
 	dryRun := flags.Bool("dry-run", false, "log what would be written, and write nothing")
 	restore := flags.Bool("restore", false, "write what the kubelet asks for to the fields that the plugins own, and end; stop the agent before")
 	if err := flags.Parse(args); err != nil {
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 	defer a.close()
 	debug.FreeOSMemory() // What loading the plugins took.
 	if *check {
-		return nil
+		return a.check(ctx)
 	}
 	if *restore {
 		return a.restore(ctx)

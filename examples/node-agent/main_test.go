@@ -128,7 +128,6 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	}
 	replace("/var/cache/kubewasm", filepath.Join(t.TempDir(), "cache"))
 	replace("/sys/fs/cgroup", root)
-	replace("driver: systemd", "driver: cgroupfs")
 	kubelet := text[strings.Index(text, "  kubelet:"):strings.Index(text, "nri:")]
 	replace(kubelet, "  file: "+list+"\n")
 	replace(`":9808"`, "127.0.0.1:0")
@@ -530,16 +529,14 @@ func TestSystemdUnit(t *testing.T) {
 			settings[section+key] = append(settings[section+key], value)
 		}
 	}
-	for _, key := range []string{"[Service]ExecStartPre", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]Restart", "[Install]WantedBy"} {
+	for _, key := range []string{"[Unit]StartLimitIntervalSec", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]Restart", "[Install]WantedBy"} {
 		if len(settings[key]) != 1 {
 			t.Errorf("%s is %q", key, settings[key])
 		}
 	}
-	for _, key := range []string{"[Service]ExecStartPre", "[Service]ExecStart"} {
-		command := strings.Fields(settings[key][0])
-		if command[0] != "/usr/local/bin/kubewasm-node-agent" {
-			t.Errorf("%s runs %s", key, command[0])
-		}
-		takesArguments(t, command[1:])
+	command := strings.Fields(settings["[Service]ExecStart"][0])
+	if command[0] != "/usr/local/bin/kubewasm-node-agent" {
+		t.Errorf("it runs %s", command[0])
 	}
+	takesArguments(t, command[1:])
 }

@@ -68,6 +68,9 @@ func newServer(address string, a *agent, logger *slog.Logger) (*server, error) {
 // all joins what the modes say.
 func (a *agent) all(how func(probed) error) error {
 	var errs []error
+	if a.pods == nil { // Otherwise the standalone mode looks.
+		errs = append(errs, how(place{a}))
+	}
 	for _, m := range a.modes {
 		if p, ok := m.(probed); ok {
 			errs = append(errs, how(p))
@@ -75,6 +78,13 @@ func (a *agent) all(how func(probed) error) error {
 	}
 	return errors.Join(errs...)
 }
+
+// place is where an agent writes.
+type place struct{ *agent }
+
+func (p place) Ready() error { return p.enforcer.Check(p.layout) }
+
+func (place) Healthy() error { return nil }
 
 // Run serves until ctx ends.
 func (s *server) Run(ctx context.Context) error {

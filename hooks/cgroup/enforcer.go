@@ -40,6 +40,8 @@ type Enforcer struct {
 	// waiting is the number of files that are refused, hopeless or yielding.
 	waiting int
 	waits   waits
+	// lacking are the fields of which the log says that the node has no file.
+	lacking hookmsg.Fields
 }
 
 // EnforcerConfig configures an Enforcer.
@@ -190,6 +192,11 @@ func (e *Enforcer) Applier() *Applier { return e.applier }
 
 // DryRun reports whether nothing is written.
 func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
+
+// Check returns why nothing of what is decided can be in force with a layout, nil if it can: the
+// cgroups of the QoS classes are not where the layout has them, or cannot be written. A layout of
+// the other driver is named.
+func (e *Enforcer) Check(l Layout) error { return e.applier.check(l, !e.cfg.DryRun) }
 
 // Close closes the files that are open.
 func (e *Enforcer) Close() {
@@ -484,6 +491,14 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 	for _, err := range p.errs {
 		if e.refuse(err, now, report) {
 			errs = append(errs, err)
+			if CauseOf(err) == causeUnsupported {
+				// One line for a kernel that lacks a field, not one for each pod.
+				if _, field, _ := whose(err); field == 0 || e.lacking&field != field {
+					e.lacking |= field
+					e.log(ctx, "", slog.LevelWarn, "the node has no cgroup file for what was decided; other cgroups are counted only", slog.String("fields", field.String()), slog.Any("err", err))
+				}
+				continue
+			}
 			e.log(ctx, "", slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
 		}
 	}

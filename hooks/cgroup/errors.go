@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 	"syscall"
 
@@ -52,6 +53,7 @@ var ErrUnsupported = errors.New("no cgroup file holds it")
 //   - fs.ErrPermission (EACCES): a cpuset is beyond the parent's.
 //   - syscall.EBUSY: a cpuset is below a child's, or a memory limit below the usage.
 //   - syscall.ENOSPC: a cpuset would be empty.
+//   - syscall.EROFS: the hierarchy is mounted for reading.
 type FileError struct {
 	// Cgroup is that of the target, Field are those of its resources that the file holds.
 	Cgroup string
@@ -112,6 +114,12 @@ const (
 	// causeInvalid (EINVAL) is a value that the kernel does not take here: a quota on
 	// cgroup v1 beyond the parent's or below a child's, which may change.
 	causeInvalid = "invalid"
+	// causeReadOnly (EROFS) is a hierarchy that is mounted for reading: a container has to be
+	// privileged to write it.
+	causeReadOnly = "read-only"
+	// causeForbidden (EPERM, or EACCES of a file that is no cpuset's) is a lack of rights, or a
+	// rule of a security module.
+	causeForbidden = "forbidden"
 	// causeEmpty (ENOSPC) is a cpuset that would leave processes no CPU. Another attempt
 	// is in vain.
 	causeEmpty = "empty"
@@ -119,7 +127,7 @@ const (
 
 // Causes returns what [CauseOf] may return.
 func Causes() []string {
-	return []string{causeOther, causeGone, causeUnsupported, causeBusy, causeBeyondParent, causeInvalid, causeEmpty}
+	return []string{causeOther, causeGone, causeUnsupported, causeBusy, causeBeyondParent, causeInvalid, causeReadOnly, causeForbidden, causeEmpty}
 }
 
 // CauseOf returns what an error of [Applier.Apply] means, in a word or two:
@@ -130,6 +138,8 @@ func Causes() []string {
 //   - "busy": a child or the usage is in the way.
 //   - "beyond the parent": the parent's cpuset is narrower.
 //   - "invalid": the kernel does not take the value here.
+//   - "read-only": the hierarchy is mounted for reading.
+//   - "forbidden": the process lacks a right, or a security module refuses.
 //   - "empty": processes would be left without a CPU.
 //   - "other": any other error.
 //
@@ -148,6 +158,10 @@ func CauseOf(err error) string {
 		return causeUnsupported
 	case errors.Is(err, syscall.EBUSY):
 		return causeBusy
+	case errors.Is(err, syscall.EROFS):
+		return causeReadOnly
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES) && !strings.HasPrefix(path.Base(file.File), "cpuset."):
+		return causeForbidden
 	case errors.Is(err, syscall.EACCES):
 		return causeBeyondParent
 	case errors.Is(err, syscall.EINVAL):

@@ -30,13 +30,15 @@ type loop struct {
 	known, unknown map[string]bool
 	// unlimited are those without the quota that the spec of their pod has.
 	unlimited map[string]bool
+	// blocked is the obstacle that the log knows of, empty for none.
+	blocked string
 	// rediscover is how long to wait until Discovery may know the unknown ones, 0 while
 	// it is asked; waited is how long the last wait was.
 	rediscover, waited time.Duration
 }
 
 func (l *loop) run() {
-	beat := func() { l.beat.Store(time.Now().UnixNano()) }
+	beat := func() { l.beat.Store(int64(time.Since(epoch)) + 1) }
 	beat()
 	defer l.beat.Store(0)
 	defer l.watches.Store(0)
@@ -201,6 +203,14 @@ func (l *loop) onCgroup(cgroup string, list bool) {
 func (l *loop) onSync(o outcome) {
 	if o.err != nil && l.ctx.Err() == nil {
 		l.cfg.Logger.Warn("reconcile", slog.Any("err", o.err))
+	}
+	switch was := l.blocked; {
+	case o.obstacle != nil && o.obstacle.Error() != was:
+		l.blocked = o.obstacle.Error()
+		l.cfg.Logger.Error("what the plugins decide is not in force", slog.Any("err", o.obstacle))
+	case o.obstacle == nil && o.err == nil && was != "":
+		l.blocked = ""
+		l.cfg.Logger.Info("what the plugins decide is in force again")
 	}
 	l.unlimited = make(map[string]bool, len(o.unlimited))
 	for _, cgroup := range o.unlimited {

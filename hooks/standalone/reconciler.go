@@ -55,8 +55,10 @@ type Reconciler struct {
 	// refused counts the cgroups that were claimed and not the subject's own.
 	refused atomic.Uint64
 	// beat is when the goroutine that enforces began its last turn, 0 before Run and
-	// after it; listed is when Discovery last answered. Both in nanoseconds.
+	// after it; listed is when Discovery last answered. Both in nanoseconds since epoch.
 	beat, listed atomic.Int64
+	// obstacle is why what is decided is not in force, nil for nothing.
+	obstacle atomic.Pointer[error]
 	// watches is the number of directories that are watched; unwatched is set while the
 	// kernel refuses to watch more of them.
 	watches   atomic.Int64
@@ -73,8 +75,13 @@ type outcome struct {
 	cgroups []string
 	// unlimited are those without the quota that the spec of their pod has.
 	unlimited []string
-	err       error
+	// obstacle is why what is decided is not in force, nil for nothing.
+	obstacle error
+	err      error
 }
+
+// epoch is the time from which a Reconciler counts, by a clock that nobody sets.
+var epoch = time.Now()
 
 // New checks the configuration. A plugin that declares that it reads what the Discovery
 // does not know is an error that names it, see [hooks.Engine.Lack].
@@ -141,9 +148,10 @@ func (r *Reconciler) Watches() (n int, all bool) {
 // in that time.
 const patience = 3
 
-// Ready returns nil while it is known what runs, and otherwise an error that says
-// since when it is not: before the first round, and when Discovery has failed for
-// three times Config.Resync.
+// Ready returns nil while it is known what runs and decisions can be in force. Otherwise the error
+// says since when it is not known, before the first round and when Discovery has failed for three
+// times Config.Resync, or what the last round found in the way: cgroups that are not where the
+// Layout has them, or that cannot be written.
 func (r *Reconciler) Ready() error { return r.ready(time.Now()) }
 
 func (r *Reconciler) ready(now time.Time) error {
@@ -151,8 +159,11 @@ func (r *Reconciler) ready(now time.Time) error {
 	if listed == 0 {
 		return errors.New("standalone: it is not known yet what runs")
 	}
-	if ago := now.Sub(time.Unix(0, listed)); ago > patience*r.cfg.Resync {
+	if ago := now.Sub(epoch) - time.Duration(listed); ago > patience*r.cfg.Resync {
 		return fmt.Errorf("standalone: it is not known what runs since %s", ago.Round(time.Second))
+	}
+	if err := r.obstacle.Load(); err != nil {
+		return fmt.Errorf("standalone: %w", *err)
 	}
 	return nil
 }
@@ -164,7 +175,7 @@ func (r *Reconciler) Healthy() error { return r.healthy(time.Now()) }
 
 func (r *Reconciler) healthy(now time.Time) error {
 	if beat := r.beat.Load(); beat != 0 {
-		if ago := now.Sub(time.Unix(0, beat)); ago > patience*r.cfg.Resync {
+		if ago := now.Sub(epoch) - time.Duration(beat); ago > patience*r.cfg.Resync {
 			return fmt.Errorf("standalone: the cgroups have not been looked at for %s", ago.Round(time.Second))
 		}
 	}
@@ -268,11 +279,40 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	slices.Sort(o.cgroups)
 	if listed {
-		r.listed.Store(time.Now().UnixNano())
+		r.listed.Store(int64(time.Since(epoch)))
+		o.obstacle = r.findObstacle(pods)
+		r.obstacle.Store(nil)
+		if o.obstacle != nil {
+			r.obstacle.Store(&o.obstacle)
+		}
 		r.forgetGone(o.cgroups)
 	}
 	o.err = errors.Join(append(errs, ctx.Err())...)
 	return o
+}
+
+// findObstacle returns why nothing of what is decided can be in force, nil if something can. Before
+// it, r.pods has the cgroups of the pods.
+func (r *Reconciler) findObstacle(pods []Pod) error {
+	if err := r.cfg.Enforcer.Check(r.cfg.Layout); err != nil {
+		return err
+	}
+	running, example := 0, ""
+	for i := range pods {
+		cgroup, ok := r.pods[pods[i].UID]
+		if !ok || len(pods[i].Containers) == 0 {
+			continue
+		}
+		if r.cfg.Enforcer.Applier().Exists(cgroup) {
+			return nil
+		}
+		running++
+		example = cgroup
+	}
+	if running == 0 {
+		return nil
+	}
+	return fmt.Errorf("no cgroup of the %d pods that run is where the layout has it, such as %s", running, example)
 }
 
 // find returns the quota and the period that a cgroup had before any of them was decided. It

@@ -487,6 +487,15 @@ func TestLivenessAndReadiness(t *testing.T) {
 	if _, err := r.Sync(t.Context()); err != nil || r.Ready() != nil {
 		t.Errorf("with one: error %v, ready: %v", err, r.Ready())
 	}
+	// As good as a list that names pods of a node with another driver: nothing is in force.
+	n.list(pod("elsewhere", ""))
+	if _, err := r.Sync(t.Context()); err != nil || r.Ready() == nil || !strings.Contains(r.Ready().Error(), "no cgroup of the 1 pods that run") {
+		t.Errorf("with a pod without a cgroup: error %v, ready: %v", err, r.Ready())
+	}
+	n.list()
+	if _, err := r.Sync(t.Context()); err != nil || r.Ready() != nil {
+		t.Errorf("without the pod: error %v, ready: %v", err, r.Ready())
+	}
 	if err := r.ReadyAt(now.Add(time.Hour)); err == nil {
 		t.Error("it is ready an hour after it knew what runs")
 	}
