@@ -154,12 +154,12 @@ func TestParseSerialized(t *testing.T) {
 }
 
 func TestModuleCacheIsBounded(t *testing.T) {
-	for _, interpreter := range []bool{false, true} {
-		t.Run(fmt.Sprintf("interpreter %v", interpreter), func(t *testing.T) { testModuleCacheIsBounded(t, interpreter) })
+	for _, engine := range []Engine{EngineAuto, EngineInterpreter} {
+		t.Run(fmt.Sprintf("engine %q", engine), func(t *testing.T) { testModuleCacheIsBounded(t, engine) })
 	}
 }
 
-func testModuleCacheIsBounded(t *testing.T, interpreter bool) {
+func testModuleCacheIsBounded(t *testing.T, engine Engine) {
 	dir := t.TempDir()
 	size := func() (bytes int64) {
 		for _, name := range filesIn(t, dir, "") {
@@ -182,10 +182,10 @@ func testModuleCacheIsBounded(t *testing.T, interpreter bool) {
 	if err := os.Chtimes(other, old, old); err != nil {
 		t.Fatal(err)
 	}
-	loadCached(t, RuntimeConfig{CacheDir: dir, Interpreter: interpreter}, "noop")
+	loadCached(t, RuntimeConfig{CacheDir: dir, Engine: engine}, "noop")
 	bound := size() - 1 // The files of noop, without those of another version.
 	for _, name := range []string{"deep", "grows", "noop"} {
-		loadCached(t, RuntimeConfig{CacheDir: dir, CacheBytes: bound, Interpreter: interpreter}, name)
+		loadCached(t, RuntimeConfig{CacheDir: dir, CacheBytes: bound, Engine: engine}, name)
 		if got := size(); got > bound {
 			t.Errorf("the cache has %d bytes, want at most %d", got, bound)
 		}
@@ -193,7 +193,7 @@ func testModuleCacheIsBounded(t *testing.T, interpreter bool) {
 	if _, err := os.Stat(other); err == nil {
 		t.Error("the module of another version is still there")
 	}
-	loadCached(t, RuntimeConfig{CacheDir: filepath.Join(dir, "only"), Interpreter: interpreter}, "noop")
+	loadCached(t, RuntimeConfig{CacheDir: filepath.Join(dir, "only"), Engine: engine}, "noop")
 	for _, name := range filesIn(t, filepath.Join(dir, "only"), "") {
 		used := strings.Replace(name, "only"+string(filepath.Separator), "", 1)
 		if _, err := os.Stat(used); err != nil {

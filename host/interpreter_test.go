@@ -21,8 +21,8 @@ func TestInterpreter(t *testing.T) {
 		Fuel    int64
 		Stopped bool
 	}
-	run := func(interpreter bool) (o outcome) {
-		rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir(), Interpreter: interpreter})
+	run := func(engine host.Engine) (o outcome) {
+		rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir(), Engine: engine})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +56,11 @@ func TestInterpreter(t *testing.T) {
 		}
 		return o
 	}
-	want := run(false)
+	want := run(host.EngineAuto)
 	if !want.Stopped || want.Reason == "" || want.Fuel == 0 {
 		t.Errorf("compiled: %+v", want)
 	}
-	if diff := cmp.Diff(want, run(true)); diff != "" {
+	if diff := cmp.Diff(want, run(host.EngineInterpreter)); diff != "" {
 		t.Errorf("compiled -, interpreted +\n%s", diff)
 	}
 }

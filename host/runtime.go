@@ -25,6 +25,9 @@ type Runtime struct {
 	shared  wazero.CompilationCache
 	modules moduleCache
 	engine  wazero.RuntimeConfig
+	// engineName is what that runs, noCompiler why it is the interpreter without being asked for.
+	engineName Engine
+	noCompiler error
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
 	goPass bool
 	memory snapmem.Allocator
@@ -89,11 +92,8 @@ type RuntimeConfig struct {
 	// and those of plugins with [ResetNever] or another state than a snapshot has, stay. 0
 	// means 5 minutes; less than 0 means that all stay.
 	IdleAfter time.Duration
-	// Interpreter runs guests on wazero's interpreter instead of its compiler. Calls take
-	// 50 to 150 times as long and trap at 2,000 calls within one another; everything else is
-	// the same. It is for a
-	// vulnerability in the compiler, see SECURITY.md.
-	Interpreter bool
+	// Engine runs the guests. Default [EngineAuto].
+	Engine Engine
 	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes three
 	// detours out of it, which makes guests of Go up to a third faster and changes nothing
 	// that they can see. Without it their calls use other fuel, mostly about a tenth more.
@@ -121,15 +121,14 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
-		engine:    wazero.NewRuntimeConfig(),
 		goPass:    !cfg.DisableGoPass,
 		mappings:  processMappings(),
 	}
 	if rt.idleAfter = cmp.Or(cfg.IdleAfter, defaultIdleAfter); rt.idleAfter < 0 {
 		rt.idleAfter = math.MaxInt64
 	}
-	if cfg.Interpreter {
-		rt.engine = wazero.NewRuntimeConfigInterpreter()
+	if rt.engine, rt.engineName, rt.noCompiler, err = chooseEngine(cfg.Engine); err != nil {
+		return nil, err
 	}
 	if cfg.CacheBytes < 0 {
 		return nil, fmt.Errorf("make runtime: CacheBytes is %d, less than 0", cfg.CacheBytes)
@@ -156,7 +155,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, goPass: rt.goPass, mappings: rt.mappings, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, mappings: rt.mappings, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 

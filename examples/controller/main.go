@@ -79,6 +79,9 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
+	if _, why := rt.Engine(); why != nil {
+		logger.Warn("calls of plugins take 50 times as long as they could", "err", why)
+	}
 	sources := autoscaler.Sources{Directory: o.modules}
 	if o.registries != "" {
 		registries, err := oci.ReadConfig(o.registries)

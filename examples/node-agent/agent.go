@@ -98,11 +98,14 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	}
 	// The agent is root on its node: it executes no page of a file that changes under it.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
-		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true,
+		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, Engine: cfg.Engine,
 		CacheError: func(err error) { logger.Error("the agent runs without its cache", slog.Any("err", err)) },
 	})
 	if err != nil {
 		return nil, err
+	}
+	if _, why := a.runtime.Engine(); why != nil {
+		logger.Warn("calls of plugins take 50 times as long as they could; engine: compiler refuses to start instead", slog.Any("err", why))
 	}
 	guests, decisions := hostmetrics.New(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()

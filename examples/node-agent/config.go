@@ -23,6 +23,9 @@ type config struct {
 	CacheDir string `json:"cacheDir"`
 	// CacheBytes bounds that directory. 0 means 1 GiB.
 	CacheBytes int64 `json:"cacheBytes"`
+	// Engine is compiler, to refuse a start where the node forbids executable memory, or
+	// interpreter. Without it, plugins are compiled where that is possible.
+	Engine host.Engine `json:"engine"`
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool `json:"dryRun"`
 	// Follow swaps a plugin in whenever its file holds another.

@@ -57,6 +57,9 @@ func run() (int, error) {
 		return 1, err
 	}
 	defer rt.Close(context.Background())
+	if _, why := rt.Engine(); why != nil {
+		logger.Warn("calls of plugins take 50 times as long as they could", "err", why)
+	}
 
 	// Served with the scheduler's own metrics.
 	metrics := hostmetrics.New(rt)

@@ -63,6 +63,7 @@ type options struct {
 	audits                                        auditOptions
 	memoryBytes                                   uint64
 	cacheCopy                                     bool
+	engine                                        host.Engine
 	bodyBytes, cacheBytes                         int64
 	answers                                       capabilities.Bounds
 	interval                                      time.Duration
@@ -83,6 +84,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
 	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "copy machine code from that directory into memory instead of mapping its files, which nothing may overwrite in place")
+	flags.StringVar((*string)(&o.engine), "engine", "", "`compiler` refuses to start where modules cannot be compiled, interpreter runs them without; otherwise what is possible")
 	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "the most `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
 	flags.Func("api-clients", "`names` of client certificates for the management API, with commas; needs -client-ca. Without these or a token there is no such API", func(names string) error {
@@ -130,13 +132,16 @@ func run(ctx context.Context, args []string) error {
 	}
 	logger := slog.New(slog.NewJSONHandler(foreign.NewWriter(os.Stderr), nil))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
 	})
 	if err != nil {
 		return err
 	}
 	defer rt.Close(context.Background())
+	if _, why := rt.Engine(); why != nil {
+		logger.Warn("calls of policies take 50 times as long as they could", "err", why)
+	}
 
 	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
 	registry.MustRegister(verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

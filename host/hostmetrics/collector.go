@@ -328,7 +328,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	describeState(ch)
 	describeRecordings(ch)
-	describeMappings(ch)
+	describeProcess(ch)
 	ch <- linesDropped
 }
 
@@ -336,7 +336,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	open := collectState(ch, c.runtime.Plugins())
 	collectRecordings(ch, c.runtime)
-	collectMappings(ch, c.runtime)
+	collectProcess(ch, c.runtime)
 	ch <- prometheus.MustNewConstMetric(linesDropped, prometheus.CounterValue, float64(lograte.AllDropped()))
 	c.mu.Lock()
 	defer c.mu.Unlock()

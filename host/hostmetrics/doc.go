@@ -37,6 +37,7 @@
 //
 // Of the process:
 //
+//	kubewasm_engine_info                                    engine     1 for the engine that runs guests: compiler or interpreter
 //	kubewasm_memory_mappings                                          memory mappings, where the system limits them
 //	kubewasm_memory_mappings_limit                                    how many there may be
 //	kubewasm_log_lines_dropped_total                                  lines that were not logged, those of plugins included

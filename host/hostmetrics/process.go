@@ -6,7 +6,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// The memory mappings of the process, where the system limits them.
+// The process: the memory mappings, where the system limits them, and the engine.
 var (
 	mappingsDesc = prometheus.NewDesc("kubewasm_memory_mappings",
 		"Memory mappings of the process, in which the machine code and the memories of guests are.", nil, nil)
@@ -14,12 +14,18 @@ var (
 		"How many memory mappings the process may have (vm.max_map_count). No plugin is loaded when seven eighths are in use.", nil, nil)
 )
 
-func describeMappings(ch chan<- *prometheus.Desc) {
+var engineDesc = prometheus.NewDesc("kubewasm_engine_info",
+	"1 for the engine that runs guests: compiler or interpreter.", []string{"engine"}, nil)
+
+func describeProcess(ch chan<- *prometheus.Desc) {
+	ch <- engineDesc
 	ch <- mappingsDesc
 	ch <- mappingsLimitDesc
 }
 
-func collectMappings(ch chan<- prometheus.Metric, rt *host.Runtime) {
+func collectProcess(ch chan<- prometheus.Metric, rt *host.Runtime) {
+	engine, _ := rt.Engine()
+	ch <- prometheus.MustNewConstMetric(engineDesc, prometheus.GaugeValue, 1, string(engine))
 	used, most := rt.Mappings()
 	if most == 0 {
 		return

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/tetratelabs/wazero"
+	"golang.org/x/sys/cpu"
+)
+
+// Engine is what runs guests: wazero's compiler or its interpreter, which takes 50 to 150 times as
+// long for a call and several times the memory for a module. On the interpreter a guest traps at
+// 2,000 calls within one another; everything else is the same.
+type Engine string
+
+// The engines.
+const (
+	// EngineAuto is the compiler where it can run, and the interpreter elsewhere: on other
+	// processors than amd64 and arm64, and where the system forbids a process to make memory
+	// executable. [Runtime.Engine] tells which one it is.
+	EngineAuto Engine = ""
+	// EngineCompiler is the compiler: where it cannot run, [NewRuntime] fails.
+	EngineCompiler Engine = "compiler"
+	// EngineInterpreter is the interpreter. It is for a vulnerability in the compiler, see
+	// SECURITY.md.
+	EngineInterpreter Engine = "interpreter"
+)
+
+// Engine returns the engine that runs the guests. If that is the interpreter although it was not
+// asked for, err says why: guests are much slower than they could be.
+func (rt *Runtime) Engine() (_ Engine, err error) { return rt.engineName, rt.noCompiler }
+
+// chooseEngine returns the engine of a Runtime, and why there is no compiler.
+func chooseEngine(want Engine) (_ wazero.RuntimeConfig, is Engine, noCompiler, err error) {
+	if want == EngineInterpreter {
+		return wazero.NewRuntimeConfigInterpreter(), want, nil, nil
+	}
+	noCompiler = compilerWorks()
+	switch {
+	case want != EngineAuto && want != EngineCompiler:
+		return nil, "", nil, fmt.Errorf("make runtime: engine %q is neither %s nor %s", want, EngineCompiler, EngineInterpreter)
+	case noCompiler == nil:
+		return wazero.NewRuntimeConfigCompiler(), EngineCompiler, nil, nil
+	case want == EngineCompiler:
+		return nil, "", nil, fmt.Errorf("make runtime: %w", noCompiler)
+	}
+	return wazero.NewRuntimeConfigInterpreter(), EngineInterpreter, noCompiler, nil
+}
+
+// compilerWorks returns why wazero's compiler cannot run, nil if it can. It follows
+// platform.CompilerSupports of wazero, which is internal.
+func compilerWorks() error {
+	switch runtime.GOOS {
+	case "linux", "darwin", "freebsd", "netbsd", "windows":
+	case "dragonfly", "solaris", "illumos":
+		if runtime.GOARCH == "arm64" {
+			return fmt.Errorf("guests are interpreted: the compiler does not know %s/%s", runtime.GOOS, runtime.GOARCH)
+		}
+	default:
+		return fmt.Errorf("guests are interpreted: the compiler does not know %s", runtime.GOOS)
+	}
+	if runtime.GOARCH != "arm64" && (runtime.GOARCH != "amd64" || !cpu.X86.HasSSE41) {
+		return fmt.Errorf("guests are interpreted: the compiler does not know this processor (%s)", runtime.GOARCH)
+	}
+	if err := makeExecutable(); err != nil {
+		return fmt.Errorf("guests are interpreted: the system lets no process make its memory executable, as SELinux (execmem), a seccomp profile or systemd's MemoryDenyWriteExecute do: %w", err)
+	}
+	return nil
+}
