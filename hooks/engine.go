@@ -297,6 +297,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 		if !p.wants(req) {
 			continue
 		}
+		late := ctx.Err() != nil // Which is no failure of the plugin.
 		d, err := p.decide(ctx, encoded, req, parts)
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 			b.offer(req, parts, d, err)
@@ -305,7 +306,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			owned |= p.owns.whole
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
-			e.ignored(ctx, p, req, err)
+			e.failed(ctx, p, req, false, err)
 			d, err = p.keep(ctx, req, parts), nil
 		}
 		switch {
@@ -315,9 +316,12 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			parts = append(parts, part{p.Name(), d})
 		case err == nil:
 		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
+			if !late && !errors.Is(err, context.Canceled) {
+				e.failed(ctx, p, req, true, err)
+			}
 			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(req, err))
 		default:
-			e.ignored(ctx, p, req, err)
+			e.failed(ctx, p, req, false, err)
 		}
 	}
 	return merge(parts), owned, nil
@@ -331,14 +335,20 @@ func (e *Engine) Owned() (owned hookmsg.Fields) {
 	return owned
 }
 
-func (e *Engine) ignored(ctx context.Context, p *plugin, req *hookmsg.Request, err error) {
+// failed reports the failure of a plugin, which has failed the request if refused is set.
+func (e *Engine) failed(ctx context.Context, p *plugin, req *hookmsg.Request, refused bool, err error) {
 	if e.observer != nil {
-		e.observer.Ignored(ctx, req, p.Name(), p.policy, err)
+		e.observer.Failed(ctx, req, p.Name(), p.policy, refused, err)
 	}
-	if e.logger != nil {
-		e.logger.LogAttrs(ctx, slog.LevelWarn, "ignored the failure of a runtime hook",
-			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.Any("err", p.quiet(req, err)))
+	if e.logger == nil {
+		return
 	}
+	message := "ignored the failure of a runtime hook"
+	if refused {
+		message = "refused by the failure of a runtime hook"
+	}
+	e.logger.LogAttrs(ctx, slog.LevelWarn, message, slog.String("plugin", p.Name()), slog.String("request", describe(req)),
+		slog.Any("err", p.quiet(req, err)), slog.String("cause", CauseOf(err)))
 }
 
 // tell reports the decision of a dry run.

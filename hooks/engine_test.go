@@ -610,7 +610,7 @@ func (f dryRuns) DryRun(_ context.Context, _ *hookmsg.Request, plugin string, d 
 
 func (dryRuns) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {}
 
-func (dryRuns) Ignored(context.Context, *hookmsg.Request, string, host.FailurePolicy, error) {}
+func (dryRuns) Failed(context.Context, *hookmsg.Request, string, host.FailurePolicy, bool, error) {}
 
 func TestDryRunOfAPlugin(t *testing.T) {
 	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)

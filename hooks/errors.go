@@ -1,10 +1,63 @@
 package hooks
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
+
+// Causes returns what [CauseOf] may return.
+func Causes() []string {
+	return []string{"status", "decision", "grant", "conflict", "trap", "fuel", "stack", "timeout", "memory", "saturated", "disabled", "closed", "other"}
+}
+
+// CauseOf returns in a word why a plugin has failed:
+//
+//   - "status": the guest returned an error.
+//   - "decision": its decision is malformed, out of range or of another plugin's fields.
+//   - "grant": its decision has a part that is not granted.
+//   - "conflict": an earlier plugin has decided otherwise.
+//   - "trap", "fuel", "stack", "timeout": the call did not return.
+//   - "memory", "saturated", "disabled", "closed": there was no instance for it.
+//   - "other": any other error.
+func CauseOf(err error) string {
+	var status *host.StatusError
+	var decision *DecisionError
+	var grant *GrantError
+	var conflict *ConflictError
+	switch {
+	case errors.As(err, &grant):
+		return "grant"
+	case errors.As(err, &decision):
+		return "decision"
+	case errors.As(err, &conflict):
+		return "conflict"
+	case errors.As(err, &status):
+		return "status"
+	case errors.Is(err, host.ErrMemory):
+		return "memory"
+	case errors.Is(err, host.ErrSaturated):
+		return "saturated"
+	case errors.Is(err, host.ErrDisabled):
+		return "disabled"
+	case errors.Is(err, host.ErrClosed):
+		return "closed"
+	case errors.Is(err, host.ErrFuel):
+		return "fuel"
+	case errors.Is(err, host.ErrStack):
+		return "stack"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	}
+	var trap *host.TrapError
+	if errors.As(err, &trap) {
+		return "trap"
+	}
+	return "other"
+}
 
 // DecisionError is an invalid decision of a guest: malformed, with
 // values out of range, or with parts that are not the plugin's or not granted.

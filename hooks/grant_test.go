@@ -373,6 +373,37 @@ func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreLogged holds that each failure of a plugin with the policy Fail is told with the
+// plugin and the cause: the runtime says only that the container was refused.
+func TestRefusalsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	spins := plugin(t, "spins", scripted)
+	spins.Limits.Fuel = 20_000_000
+	e := engine(t, hooks.Config{
+		Plugins: []hooks.PluginConfig{plugin(t, "first", scripted), spins}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	for _, c := range []struct {
+		annotations   map[string]string
+		plugin, cause string
+	}{
+		{map[string]string{"first": "error it is Monday"}, "first", "status"},
+		{map[string]string{"first": "env LD_PRELOAD x"}, "first", "grant"},
+		{map[string]string{"first": "cpu_shares 5", "spins": "cpu_shares 6"}, "spins", "conflict"},
+		{map[string]string{"spins": "panic"}, "spins", "trap"},
+		{map[string]string{"spins": "loop"}, "spins", "fuel"},
+	} {
+		log.Reset()
+		_, err := e.Decide(t.Context(), script(c.annotations))
+		if err == nil {
+			t.Errorf("%v was decided", c.annotations)
+		}
+		begins, ends := `msg="refused by the failure of a runtime hook" plugin=`+c.plugin, "cause="+c.cause+"\n"
+		if got := log.String(); strings.Count(got, begins) != 1 || !strings.HasSuffix(got, ends) {
+			t.Errorf("%v: logged %s\nwant one line with %s, and %s", c.annotations, got, begins, ends)
+		}
+	}
+}
+
 // An audit reports what would be refused, and what it reports would allow it.
 func TestAudit(t *testing.T) {
 	p := plugin(t, "p", scripted)

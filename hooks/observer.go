@@ -13,9 +13,9 @@ import (
 type Observer interface {
 	// Decided is called after [Engine.Decide] with its duration and its result.
 	Decided(ctx context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error)
-	// Ignored is called with the failure of a plugin that did not fail the request:
-	// its policy is Ignore or KeepLast, or it is a dry run.
-	Ignored(ctx context.Context, req *hookmsg.Request, plugin string, policy host.FailurePolicy, err error)
+	// Failed is called with each failure of a plugin; [CauseOf] classes it. It has failed the
+	// request if refused is set: the plugin's policy is Fail, and it is no dry run.
+	Failed(ctx context.Context, req *hookmsg.Request, plugin string, policy host.FailurePolicy, refused bool, err error)
 	// DryRun is called with each decision of a plugin with PluginConfig.DryRun that sets
 	// any field. It must not keep the request.
 	DryRun(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision)

@@ -13,7 +13,7 @@
 //
 //	kubewasm_hooks_decisions_total            stage, level, result  merged decisions
 //	kubewasm_hooks_decision_duration_seconds  stage                 their duration
-//	kubewasm_hooks_ignored_failures_total     plugin, policy        failures that failed no request
+//	kubewasm_hooks_failures_total             plugin, policy, cause failures of plugins
 //	kubewasm_hooks_writes_total               field                 writes to files of cgroups
 //	kubewasm_hooks_drifts_total               field                 values that another writer had changed
 //	kubewasm_hooks_repairs_total              field                 those that were repaired
@@ -32,6 +32,7 @@
 //	timeout   the caller's deadline passed
 //	canceled  the caller canceled
 //
+// the policy of a failure is that of the plugin, or DryRun; its cause is one of [hooks.CauseOf],
 // and the reason that a file is left alone is contended or refused. A drift that is not a
 // repair was found by a dry run.
 //
@@ -56,12 +57,12 @@ import (
 
 // Metrics counts decisions and passes. It is safe for use by several goroutines.
 type Metrics struct {
-	decisions, ignored, writes, drifts, repairs, contended, refusals *prometheus.CounterVec
-	decisionTime                                                     *prometheus.HistogramVec
-	files                                                            prometheus.Counter
-	passTime                                                         prometheus.Histogram
-	leftAlone                                                        *prometheus.GaugeVec
-	cgroups                                                          prometheus.GaugeFunc
+	decisions, failures, writes, drifts, repairs, contended, refusals *prometheus.CounterVec
+	decisionTime                                                      *prometheus.HistogramVec
+	files                                                             prometheus.Counter
+	passTime                                                          prometheus.Histogram
+	leftAlone                                                         *prometheus.GaugeVec
+	cgroups                                                           prometheus.GaugeFunc
 }
 
 var (
@@ -82,7 +83,7 @@ func New(state *cgroup.State) *Metrics {
 	}
 	m := &Metrics{
 		decisions: counter("decisions_total", "Decisions of all plugins together, by what came of them.", "stage", "level", "result"),
-		ignored:   counter("ignored_failures_total", "Failures of plugins that failed no request.", "plugin", "policy"),
+		failures:  counter("failures_total", "Failures of plugins. Those with the policy Fail have failed their request.", "plugin", "policy", "cause"),
 		writes:    counter("writes_total", "Writes to files of cgroups.", "field"),
 		drifts:    counter("drifts_total", "Values in files of cgroups that another writer had changed.", "field"),
 		repairs:   counter("repairs_total", "Changed values that were put back.", "field"),
@@ -118,6 +119,9 @@ func New(state *cgroup.State) *Metrics {
 	return m
 }
 
+// dryRun is the label of the policy of a plugin that can fail no request.
+const dryRun = "DryRun"
+
 const leftContended, leftRefused = "contended", "refused"
 
 // fieldLabel returns the label of the fields of one file.
@@ -150,9 +154,13 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 	m.decisionTime.WithLabelValues(stage).Observe(took.Seconds())
 }
 
-// Ignored implements [hooks.Observer].
-func (m *Metrics) Ignored(_ context.Context, _ *hookmsg.Request, plugin string, policy host.FailurePolicy, _ error) {
-	m.ignored.WithLabelValues(pluginLabel(plugin), string(policy)).Inc()
+// Failed implements [hooks.Observer].
+func (m *Metrics) Failed(_ context.Context, _ *hookmsg.Request, plugin string, policy host.FailurePolicy, refused bool, err error) {
+	label := string(policy)
+	if policy == host.Fail && !refused {
+		label = dryRun
+	}
+	m.failures.WithLabelValues(pluginLabel(plugin), label, hooks.CauseOf(err)).Inc()
 }
 
 // DryRun implements [hooks.Observer]. It counts nothing.
@@ -185,7 +193,7 @@ func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.decisions, m.ignored, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
+		m.decisions, m.failures, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
 	}
 }
 

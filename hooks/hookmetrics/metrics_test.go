@@ -93,7 +93,8 @@ func TestDecisions(t *testing.T) {
 		"decisions_total{Container,canceled,PreCreateContainer}": 1,
 		"decisions_total{Container,timeout,PreCreateContainer}":  1,
 		"decision_duration_seconds{PreCreateContainer}":          6,
-		"ignored_failures_total{lenient,Ignore}":                 1,
+		"failures_total{status,lenient,Ignore}":                  1,
+		"failures_total{status,strict,Fail}":                     1,
 	}
 	if diff := cmp.Diff(want, values(t, metrics)); diff != "" {
 		t.Error(diff)
@@ -160,8 +161,8 @@ func TestPasses(t *testing.T) {
 // A name that is not UTF-8 would make Prometheus panic.
 func TestNamesOfPlugins(t *testing.T) {
 	metrics := hookmetrics.New(nil)
-	metrics.Ignored(t.Context(), &hookmsg.Request{}, "\xff", host.Ignore, errors.New("x"))
-	if got := values(t, metrics)["ignored_failures_total{\uFFFD,Ignore}"]; got != 1 {
+	metrics.Failed(t.Context(), &hookmsg.Request{}, "\xff", host.Ignore, false, errors.New("x"))
+	if got := values(t, metrics)["failures_total{other,\uFFFD,Ignore}"]; got != 1 {
 		t.Errorf("it was counted %v times", got)
 	}
 }
