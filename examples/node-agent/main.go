@@ -63,6 +63,13 @@ func run(ctx context.Context, args []string) error {
 	if *check {
 		return a.check(ctx)
 	}
+	if !cfg.DryRun {
+		unlock, err := a.applier.Lock()
+		if err != nil {
+			return fmt.Errorf("another agent serves this node: %w", err)
+		}
+		defer unlock()
+	}
 	if *restore {
 		return a.restore(ctx)
 	}

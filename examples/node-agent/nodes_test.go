@@ -14,6 +14,8 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
 // lines is what is logged.
@@ -78,7 +80,8 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 		cgroup, mode, plugins string
 		// refuses is why the agent does not start. Otherwise it starts, check is what -check says,
 		// unready what /readyz says, and logged is in a line of the log.
-		refuses, check, unready, logged string
+		// ends is why it ends at once, of which -check says nothing.
+		refuses, check, unready, logged, ends string
 	}{
 		"driver systemd on a node with cgroupfs": {
 			cgroup: "driver: systemd", check: "the kubelet's cgroup driver is cgroupfs, not systemd",
@@ -146,8 +149,25 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 		"NRI alone with another driver": {
 			cgroup: "driver: systemd", mode: "nri: {socket: /nowhere/nri.sock}", check: "driver is cgroupfs, not systemd", unready: "driver is cgroupfs, not systemd", logged: "driver is cgroupfs, not systemd",
 		},
-		"no mode":             {mode: "dryRun: false", refuses: "none of standalone, nri and runtimeHook"},
-		"no plugins":          {plugins: "[]", refuses: "the configuration has no plugins: there is nothing to decide"},
+		"no mode":    {mode: "dryRun: false", refuses: "none of standalone, nri and runtimeHook"},
+		"no plugins": {plugins: "[]", refuses: "the configuration has no plugins: there is nothing to decide"},
+		"another agent": {
+			node: func(t *testing.T, root string) {
+				a, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root})
+				if err != nil {
+					t.Fatal(err)
+				}
+				unlock, err := a.Lock()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					unlock()
+					a.Close()
+				})
+			},
+			ends: "another agent serves this node",
+		},
 		"no file of a plugin": {plugins: "[{name: a, file: /nowhere/a.wasm}]", refuses: "stat /nowhere/a.wasm: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,6 +212,11 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 				return
 			}
 			has("-check", check, c.check)
+			if c.ends != "" {
+				err := run(t.Context(), []string{"-config", file})
+				has("the end of the agent", fmt.Sprint(err), c.ends)
+				return
+			}
 			cfg, err := readConfig(file)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package cgroup_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 )
 
 // nodeOf makes the files of a hierarchy of cgroup v2, with the given cgroups.
@@ -118,4 +120,22 @@ func TestFindDriver(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLock(t *testing.T) {
+	root := cgrouptest.Mount // The kernel's, whose directories take locks as others do.
+	a, b := applier(t, cgroup.ApplierConfig{Root: root}), applier(t, cgroup.ApplierConfig{Root: root})
+	unlock, err := a.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Lock(); !errors.Is(err, cgroup.ErrLocked) {
+		t.Errorf("locked twice: %v", err)
+	}
+	unlock()
+	again, err := b.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
 }

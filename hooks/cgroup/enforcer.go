@@ -634,7 +634,7 @@ func (e *Enforcer) leftAlone(report *Report) {
 	for _, k := range e.cgroups {
 		for _, r := range k.records {
 			switch {
-			case !r.leftAlone(now) && r.state != hopeless:
+			case !r.leftAlone(now) && r.state != hopeless, r.cause == causeGone: // There is no file.
 			case r.state == yielding:
 				report.LeftToOthers++
 			default:

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package cgroup
+
+import "errors"
+
+// ErrLocked is wrapped by the error of [Applier.Lock].
+var ErrLocked = errors.New("another process has it")
+
+// Lock does nothing: there are no cgroups on this system.
+func (a *Applier) Lock() (unlock func(), err error) { return func() {}, nil }

@@ -1,0 +1,36 @@
+//go:build unix
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+)
+
+// ErrLocked is wrapped by the error of [Applier.Lock].
+var ErrLocked = errors.New("another process has it")
+
+// Lock takes the hierarchy for this process until unlock is called or the process ends: two that
+// write what they decide on would undo each other's work for ever. It does not wait: if another one
+// has called Lock, on the node or in any of its containers, the error wraps [ErrLocked].
+func (a *Applier) Lock() (unlock func(), err error) {
+	dir, err := a.root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", a.path, err)
+	}
+	for {
+		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("lock %s: %w", a.path, err)
+	}
+	return func() { dir.Close() }, nil
+}
