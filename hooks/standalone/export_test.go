@@ -16,3 +16,6 @@ func RefuseInotify(err error) (restore func()) {
 // HealthyAt and ReadyAt are Healthy and Ready at another time.
 func (r *Reconciler) HealthyAt(now time.Time) error { return r.healthy(now) }
 func (r *Reconciler) ReadyAt(now time.Time) error   { return r.ready(now) }
+
+// Unknown returns the number of cgroups of which it is asked again what they are.
+func (r *Reconciler) Unknown() int64 { return r.unknown.Load() }

@@ -26,8 +26,10 @@ type loop struct {
 	dirty map[string]bool
 	// quiet is when an event is followed by a pass at once again.
 	quiet time.Time
-	// known are the cgroups of what runs, unknown those that have come since.
-	known, unknown map[string]bool
+	// known are the cgroups of what runs. unknown are those that have come since, with how many
+	// rounds have not known them; sandboxes are those that are taken for a pod's sandbox.
+	known, sandboxes map[string]bool
+	unknown          map[string]int
 	// unlimited are those without the quota that the spec of their pod has.
 	unlimited map[string]bool
 	// blocked is the obstacle that the log knows of, empty for none.
@@ -35,6 +37,48 @@ type loop struct {
 	// rediscover is how long to wait until Discovery may know the unknown ones, 0 while
 	// it is asked; waited is how long the last wait was.
 	rediscover, waited time.Duration
+	pace               pace
+	// owed is set while a round is wanted for which there was no token.
+	owed bool
+}
+
+// A list of all pods costs a kubelet and the agent milliseconds for each hundred, so events ask for
+// burst lists at once and one in each interval from then on: a pod alone is decided on as soon as it
+// is listed, and a node on which pods come and go asks once a second.
+const (
+	burst    = 4
+	interval = time.Second
+)
+
+// pace is a bucket of tokens for lists.
+type pace struct {
+	tokens float64
+	at     time.Time
+}
+
+// take takes a token, or returns how long it takes until there is one.
+func (p *pace) take(now time.Time) (wait time.Duration) {
+	if !p.at.IsZero() {
+		p.tokens = min(burst, p.tokens+float64(now.Sub(p.at))/float64(interval))
+	}
+	if p.at = now; p.tokens < 1 {
+		return time.Duration((1 - p.tokens) * float64(interval))
+	}
+	p.tokens--
+	return 0
+}
+
+// discover demands a round as soon as the pace allows one.
+func (l *loop) discover() {
+	if len(l.resync) != 0 {
+		return // One is demanded, and has not begun.
+	}
+	if wait := l.pace.take(time.Now()); wait > 0 {
+		l.owed, l.rediscover = true, max(l.rediscover, wait)
+		return
+	}
+	l.owed = false
+	l.demand()
 }
 
 func (l *loop) run() {
@@ -91,14 +135,15 @@ func (l *loop) run() {
 			l.demand()
 			l.enforce(true)
 		case <-again.C:
-			l.demand()
+			l.discover()
 		case <-retry.C:
 			l.enforce(true)
 		case o := <-l.synced:
 			l.onSync(o)
 			l.enforce(true)
 		}
-		if len(l.unknown) != 0 && l.rediscover != 0 {
+		l.Reconciler.unknown.Store(int64(len(l.unknown)))
+		if (len(l.unknown) != 0 || l.owed) && l.rediscover != 0 {
 			again.Reset(l.rediscover)
 			l.rediscover = 0
 		}
@@ -129,7 +174,7 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		}
 		l.dirty[above.cgroup] = true
 		if name := filepath.Base(event.Name); l.unlimited[above.cgroup] && (name == "cpu.cfs_quota_us" || name == "cpu.max") {
-			l.demand() // It has the kubelet's quota now.
+			l.discover() // It has the kubelet's quota now.
 		}
 	case event.Has(fsnotify.Create) && !watched:
 		// cgroupfs makes files with their directory: what is created later is a
@@ -144,9 +189,15 @@ func (l *loop) onEvent(event fsnotify.Event) {
 			return // It was another of that path.
 		}
 		l.watcher.removed(event.Name)
-		l.cfg.Enforcer.Forget(cgroup)
-		delete(l.unknown, cgroup)
+		l.forget(cgroup)
 	}
+}
+
+// forget drops what is known of a cgroup that is gone.
+func (l *loop) forget(cgroup string) {
+	l.cfg.Enforcer.Forget(cgroup)
+	delete(l.unknown, cgroup)
+	delete(l.sandboxes, cgroup)
 }
 
 // onControllers follows the cgroups in one that turns controllers on or off for them, with
@@ -163,8 +214,7 @@ func (l *loop) onControllers(above string) {
 // look follows the cgroups that are there, whatever the events were.
 func (l *loop) look() {
 	for _, cgroup := range l.watcher.sweep() {
-		l.cfg.Enforcer.Forget(cgroup)
-		delete(l.unknown, cgroup)
+		l.forget(cgroup)
 	}
 	for class := range l.classes {
 		l.onCgroup(class, true)
@@ -182,10 +232,12 @@ func (l *loop) onCgroup(cgroup string, list bool) {
 	switch {
 	case l.classes[above] || l.classes[path.Dir(above)]:
 		l.dirty[cgroup] = true
-		if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.unknown[cgroup] {
-			l.unknown[cgroup] = true
-			l.rediscover, l.waited = l.cfg.Rediscover, 0
-			l.demand()
+		if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.sandboxes[cgroup] {
+			if _, ok := l.unknown[cgroup]; !ok {
+				l.unknown[cgroup] = 0
+				l.rediscover, l.waited = l.cfg.Rediscover, 0
+				l.discover()
+			}
 		}
 	case !l.classes[cgroup]:
 		return
@@ -224,13 +276,42 @@ func (l *loop) onSync(o outcome) {
 	for _, cgroup := range o.cgroups {
 		l.onCgroup(cgroup, false)
 	}
-	maps.DeleteFunc(l.unknown, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
+	maps.DeleteFunc(l.unknown, func(cgroup string, _ int) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
+	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] || !l.cfg.Enforcer.Applier().Exists(cgroup) })
+	l.findSandboxes()
 	if len(l.unknown) == 0 {
 		l.rediscover, l.waited = l.cfg.Rediscover, 0
 		return
 	}
 	l.waited = min(max(2*l.waited, l.cfg.Rediscover), l.cfg.Resync)
 	l.rediscover = l.waited
+}
+
+// looks is how many rounds must not know a cgroup before it is taken for a sandbox.
+const looks = 2
+
+// findSandboxes stops asking about the cgroup of a pod's sandbox, which no list of pods names: the
+// only one in the cgroup of a pod that is listed, beside those of containers that are. A container
+// that has just been made is a second one, and is asked about until it is listed.
+func (l *loop) findSandboxes() {
+	named, unnamed := map[string]bool{}, map[string]int{}
+	for cgroup := range l.known {
+		named[path.Dir(cgroup)] = true
+	}
+	for cgroup := range l.unknown {
+		l.unknown[cgroup]++
+		unnamed[path.Dir(cgroup)]++
+	}
+	for cgroup := range l.sandboxes {
+		unnamed[path.Dir(cgroup)]++
+	}
+	for cgroup, rounds := range l.unknown {
+		pod := path.Dir(cgroup)
+		if rounds >= looks && !l.classes[pod] && l.known[pod] && named[pod] && unnamed[pod] == 1 {
+			delete(l.unknown, cgroup)
+			l.sandboxes[cgroup] = true
+		}
+	}
 }
 
 // enforce enforces the cgroups with an event, or all.

@@ -63,6 +63,8 @@ type Reconciler struct {
 	// kernel refuses to watch more of them.
 	watches   atomic.Int64
 	unwatched atomic.Bool
+	// unknown is the number of cgroups of which it is asked again what they are.
+	unknown atomic.Int64
 
 	mu sync.Mutex // Held while everything is decided.
 	// pods are the cgroups of those that were listed, by UID.
@@ -359,7 +361,8 @@ func (r *Reconciler) forgetGone(listed []string) {
 func (r *Reconciler) Run(ctx context.Context) error {
 	l := &loop{
 		Reconciler: r, watcher: newWatcher(r.cfg.Enforcer.Applier().Hierarchies()),
-		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]bool{}, rediscover: r.cfg.Rediscover,
+		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]int{}, sandboxes: map[string]bool{}, rediscover: r.cfg.Rediscover,
+		pace: pace{tokens: burst},
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		l.classes[r.cfg.Layout.QOS(class)] = true

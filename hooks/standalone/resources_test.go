@@ -158,6 +158,7 @@ func TestReconcilerSeesTheLimitsOfTheKubelet(t *testing.T) {
 					t.Fatalf("the pod has %v and the container %v, want %v and %v", got(podCgroup), got(container), c.wantPod, c.wantContainer)
 				}
 			}
+			n.within(soon, podCgroup, 300)
 			// A second agent, without a memory, decides the same.
 			n.restart(cgroup.EnforcerConfig{})
 			r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})

@@ -1,16 +1,19 @@
 package standalone_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
 
 // kernelWatches is the number of watches that the kernel has for the process.
@@ -109,4 +112,47 @@ func TestReconcilerPutsBackWhatAControllerHad(t *testing.T) {
 		n.tree.Write(pods, "cgroup.subtree_control", "+cpu")
 		n.within(soon, container, 300)
 	}
+}
+
+// TestReconcilerAsksSeldom holds how often the list of pods is read while pods come: once a second
+// beside a few times at once, and no more when all that is left unlisted is the cgroup of each pod's
+// sandbox.
+func TestReconcilerAsksSeldom(t *testing.T) {
+	n := newNode(t)
+	list := standalone.File(n.pods)
+	var reads atomic.Int64
+	begun := time.Now()
+	r := n.run(func(cfg *standalone.Config) {
+		cfg.Discovery = discoveryFunc(func(ctx context.Context) ([]standalone.Pod, error) {
+			reads.Add(1)
+			return list.Pods(ctx)
+		})
+	})
+	var pods []corev1.Pod
+	for i := range 20 {
+		name := fmt.Sprint("web", i)
+		pods = append(pods, pod(name, "cpu_shares 500"))
+		podCgroup, container := n.make(name)
+		n.tree.Make(strings.TrimPrefix(podCgroup, n.tree.Root+"/") + "/" + name + "sandbox")
+		n.list(pods...)
+		n.within(soon, container, 500)
+	}
+	for start := time.Now(); r.Unknown() != 0; time.Sleep(time.Millisecond) {
+		if time.Since(start) > soon {
+			t.Fatalf("it still asks what %d cgroups are", r.Unknown())
+		}
+	}
+	if got, most := reads.Load(), 1+4+int64(time.Since(begun)/time.Second)+1; got > most {
+		t.Errorf("pods were listed %d times in %s, more than %d", got, time.Since(begun), most)
+	}
+
+	// A further container is found, beside the sandbox, when it is listed.
+	before := n.layout.Pod(hookmsg.QOSBurstable, "web0")
+	second := n.tree.Make(strings.TrimPrefix(before, n.tree.Root+"/") + "/web0d")
+	status := pods[0].Status.ContainerStatuses[0]
+	status.Name, status.ContainerID = "second", "containerd://web0d"
+	pods[0].Spec.Containers = append(pods[0].Spec.Containers, corev1.Container{Name: "second"})
+	pods[0].Status.ContainerStatuses = append(pods[0].Status.ContainerStatuses, status)
+	n.list(pods...)
+	n.within(soon, second, 500)
 }
