@@ -36,7 +36,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	}
 	staged.Close()
 	defer os.Remove(staged.Name())
-	m, err := guestbuild.Compile(ctx, guestbuild.Config{Dir: dir, Output: staged.Name(), Name: *name, Version: *version, Debug: *debug})
+	m, err := guestbuild.Compile(ctx, guestbuild.Config{Dir: dir, Output: staged.Name(), Name: *name, Version: *version, Debug: *debug, Warnings: t.err})
 	if err != nil {
 		return err
 	}

@@ -228,7 +228,7 @@ func (t *tool) file(ctx context.Context, path string) (string, error) {
 	if !info.IsDir() {
 		return path, nil
 	}
-	file, err := guestbuild.Build(ctx, path)
+	file, err := guestbuild.BuildWith(ctx, path, t.err)
 	if err != nil {
 		return "", err
 	}

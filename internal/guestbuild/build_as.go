@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/assemblyscript"
 )
@@ -49,10 +50,13 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 		return nil, err
 	}
 	linked := filepath.Join(scratch, target+"-"+key+".wasm")
+	said := strings.TrimSuffix(linked, ".wasm") + ".txt"
 	if module, err := os.ReadFile(linked); err == nil {
-		return module, nil
+		output, err := os.ReadFile(said)
+		warn(cfg.Warnings, output)
+		return module, err
 	}
-	if old, err := filepath.Glob(filepath.Join(globEscape.Replace(scratch), target+"-*.wasm")); err == nil {
+	if old, err := filepath.Glob(filepath.Join(globEscape.Replace(scratch), target+"-*")); err == nil {
 		for _, file := range old {
 			os.Remove(file)
 		}
@@ -60,7 +64,12 @@ func compileAssemblyScript(ctx context.Context, cfg Config, scratch string) ([]b
 	cmd := exec.CommandContext(ctx, node, asc, "assembly/index.ts", "--target", target, "--outFile", linked, "--noColors",
 		"--runtime", "minimal", "--path", modules, "--transform", filepath.Join(sdk, "transform", "index.js"))
 	cmd.Dir = cfg.Dir
-	if err := run(ctx, cmd); err != nil {
+	var output bytes.Buffer
+	if err := run(ctx, cmd, &output); err != nil {
+		return nil, err
+	}
+	warn(cfg.Warnings, output.Bytes())
+	if err := os.WriteFile(said, output.Bytes(), 0o644); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(linked)

@@ -46,7 +46,7 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 	clangIn := func(args ...string) error {
 		cmd := exec.CommandContext(ctx, clang, append(slices.Clone(flags), args...)...)
 		cmd.Dir = cfg.Dir
-		return run(ctx, cmd)
+		return run(ctx, cmd, cfg.Warnings)
 	}
 	// Linked in a step of its own: a clang that is told to optimize runs wasm-opt afterwards,
 	// where there is one, which drops the names of functions.
@@ -74,10 +74,11 @@ func argument(file string) string {
 	return file
 }
 
-// CFlags are the arguments for clang beside the headers and the names of files. With debug
+// CFlags are the arguments for clang beside the headers and the names of files. Without a return a
+// function of a guest would answer with what happens to be there, mostly 0, which allows. With debug
 // the module has the names of its functions and the lines of its source.
 func CFlags(debug bool) []string {
-	flags := []string{"--target=wasm32", "-std=gnu11", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unused-command-line-argument", "-Wl,--no-entry"}
+	flags := []string{"--target=wasm32", "-std=gnu11", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wall", "-Wextra", "-Werror=return-type", "-Werror=implicit-function-declaration", "-Werror=implicit-int", "-Wno-unused-function", "-Wno-unused-command-line-argument", "-Wl,--no-entry"}
 	if debug {
 		return append(flags, "-g", "-fno-inline")
 	}

@@ -3,13 +3,16 @@ package guestbuild
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -34,13 +37,12 @@ func compileRust(ctx context.Context, cfg Config, _ string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	profile := "release"
-	if cfg.Debug {
-		profile = "debug"
-	}
 	var module []byte
-	err = cargoBuild(ctx, cfg.Dir, cargo, rustc, profile, "--lib", func(modules string) error {
-		module, err = os.ReadFile(filepath.Join(modules, library+".wasm"))
+	err = cargoBuild(ctx, cfg, cargo, rustc, library, "--lib", func(modules []string) error {
+		if len(modules) != 1 {
+			return fmt.Errorf("cargo has made %d modules of the library, want one", len(modules))
+		}
+		module, err = os.ReadFile(modules[0])
 		return err
 	})
 	return module, err
@@ -58,10 +60,14 @@ func writeCrate(dir string) error {
 	return rust.WriteCrate(filepath.Join(dir, "vendor", "kubewasm"))
 }
 
-// cargoBuild compiles what of the package in dir is chosen, and calls read with the directory
-// that has the modules. All guests share one directory of cargo, so that the SDK is compiled
-// once; it is locked until read returns, since two guests may have the same name.
-func cargoBuild(ctx context.Context, dir, cargo, rustc, profile, what string, read func(modules string) error) error {
+// cargoBuild compiles what of the package is chosen, and calls read with the modules that it has
+// made. All guests share one directory of cargo, so that the SDK is compiled once; it is locked
+// until read returns.
+//
+// Cargo keeps the library of each package under the name of the package alone, and takes the one of
+// another project for its own if that is newer than the sources. So library, if it is not empty, is
+// compiled again unless this directory, with these contents, has made the module that is there.
+func cargoBuild(ctx context.Context, cfg Config, cargo, rustc, library, what string, read func(modules []string) error) error {
 	target, err := cached("rust", "-target")
 	if err != nil {
 		return err
@@ -71,43 +77,129 @@ func cargoBuild(ctx context.Context, dir, cargo, rustc, profile, what string, re
 		return err
 	}
 	defer unlock()
-	args := []string{"build", what, "--target", rustTarget, "--target-dir", target, "--quiet"}
-	if profile == "release" {
+	profile := "release"
+	args := []string{"build", what, "--target", rustTarget, "--target-dir", target, "--quiet", "--message-format=json-render-diagnostics"}
+	if cfg.Debug {
+		profile = "debug"
+	} else {
 		args = append(args, "--release")
 	}
+	made := func(string) error { return nil }
+	if library != "" {
+		if made, err = claim(filepath.Join(target, rustTarget, profile), library, cfg.Dir); err != nil {
+			return err
+		}
+	}
 	cmd := exec.CommandContext(ctx, cargo, args...)
-	cmd.Dir = dir
+	cmd.Dir = cfg.Dir
 	cmd.Env = append(os.Environ(), "RUSTC="+rustc)
-	if err := run(ctx, cmd); err != nil {
+	var messages bytes.Buffer
+	cmd.Stdout = &messages
+	if err := run(ctx, cmd, cfg.Warnings); err != nil {
 		return err
 	}
-	modules := filepath.Join(target, rustTarget, profile)
-	if what == "--examples" {
-		modules = filepath.Join(modules, "examples")
+	modules, err := artifacts(&messages, cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, m := range modules {
+		if err := made(m); err != nil {
+			return err
+		}
 	}
 	return read(modules)
 }
 
-// hashed is the name under which cargo keeps a module beside the one that it is called by.
-var hashed = regexp.MustCompile(`-[0-9a-f]{16}\.wasm$`)
+// artifacts returns the modules that cargo says it has made of the package in dir.
+func artifacts(messages io.Reader, dir string) (modules []string, err error) {
+	for d := json.NewDecoder(messages); ; {
+		var m struct {
+			Reason       string   `json:"reason"`
+			ManifestPath string   `json:"manifest_path"`
+			Filenames    []string `json:"filenames"`
+		}
+		if err := d.Decode(&m); errors.Is(err, io.EOF) {
+			return modules, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the messages of cargo: %w", err)
+		}
+		if m.Reason != "compiler-artifact" || filepath.Dir(m.ManifestPath) != dir {
+			continue
+		}
+		for _, file := range m.Filenames {
+			if filepath.Ext(file) == ".wasm" {
+				modules = append(modules, file)
+			}
+		}
+	}
+}
+
+// claim removes the module of a library in a directory of cargo's unless it was made from dir with
+// the contents that it has now. Call made with the module after it was built.
+func claim(cargoDir, library, dir string) (made func(module string) error, err error) {
+	sources, err := contents(dir)
+	if err != nil {
+		return nil, err
+	}
+	owner := filepath.Join(cargoDir, library+".owner")
+	state := func(module string) (string, error) {
+		b, err := os.ReadFile(module)
+		return fmt.Sprintf("%s %x", sources, sha256.Sum256(b)), err
+	}
+	module := filepath.Join(cargoDir, library+".wasm")
+	now, err := state(module)
+	if before, _ := os.ReadFile(owner); err != nil || string(before) != now {
+		for _, file := range []string{owner, module, filepath.Join(cargoDir, "deps", library+".wasm")} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+		}
+	}
+	return func(module string) error {
+		now, err := state(module)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(owner, []byte(now), 0o644)
+	}, nil
+}
+
+// contents returns a sum of a directory's name and of its files, without those that tools keep in it.
+func contents(dir string) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, dir)
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && file != dir && (e.Name() == "target" || e.Name()[0] == '.'):
+			return filepath.SkipDir
+		case !e.Type().IsRegular() || filepath.Ext(file) == ".wasm":
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			fmt.Fprintf(sum, "%s %x\n", file, sha256.Sum256(text))
+		}
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil)), err
+}
 
 // RustExamples compiles the examples of the package in dir, which are of the type cdylib, and
 // writes their modules into the directory to. Their metadata are those of the source. The error
 // is that of [Compile].
 func RustExamples(ctx context.Context, dir, to string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
 	cargo, rustc, err := rustToolchain(ctx, dir)
 	if err != nil {
 		return err
 	}
-	return cargoBuild(ctx, dir, cargo, rustc, "release", "--examples", func(modules string) error {
-		files, err := filepath.Glob(filepath.Join(modules, "*.wasm"))
-		if err != nil {
-			return err
-		}
-		for _, file := range files {
-			if hashed.MatchString(file) {
-				continue
-			}
+	return cargoBuild(ctx, Config{Dir: dir}, cargo, rustc, "", "--examples", func(modules []string) error {
+		for _, file := range modules {
 			module, err := os.ReadFile(file)
 			if err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -49,7 +50,7 @@ func TrackSources(dir string) error {
 var tracked sync.Map
 
 // trackSources does what TrackSources does for a directory whose name is absolute. It returns a
-// sum of the files' names, sizes and times, nil if dir is in no module.
+// sum of the files' names, sizes and times of modification and change, nil if dir is in no module.
 func trackSources(root string) (sum []byte, err error) {
 	for {
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
@@ -79,7 +80,7 @@ func trackSources(root string) (sum []byte, err error) {
 			return err
 		}
 		if !d.IsDir() {
-			fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
+			fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano(), changed(path))
 		}
 		return nil
 	})
@@ -90,7 +91,10 @@ func trackSources(root string) (sum []byte, err error) {
 // file lies in the user's cache directory under the name of dir, so that an
 // unchanged guest is not linked again. A process that has built it before asks no toolchain
 // while nothing in the module around dir has changed.
-func Build(ctx context.Context, dir string) (string, error) {
+func Build(ctx context.Context, dir string) (string, error) { return BuildWith(ctx, dir, nil) }
+
+// BuildWith is [Build] with the warnings of the toolchain.
+func BuildWith(ctx context.Context, dir string, warnings io.Writer) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -108,7 +112,7 @@ func Build(ctx context.Context, dir string) (string, error) {
 			return file, nil
 		}
 	}
-	if _, err := Compile(ctx, Config{Dir: dir, Output: file}); err != nil {
+	if _, err := Compile(ctx, Config{Dir: dir, Output: file, Warnings: warnings}); err != nil {
 		return "", err
 	}
 	built.Store(dir, sources)
@@ -158,6 +162,8 @@ type Config struct {
 	// and, where the language has them, the lines of the source. A guest in Go prints a stack
 	// with both when it panics, and needs Debug for the names in other traps alone.
 	Debug bool
+	// Warnings receives what the toolchain prints of a guest that it has built; nil drops it.
+	Warnings io.Writer
 }
 
 // CompileError is the error of a toolchain for a guest that it cannot build.
@@ -221,6 +227,7 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 		}
 		return nil, &CompileError{Dir: cfg.Dir, Output: strings.TrimSpace(output.String())}
 	}
+	warn(cfg.Warnings, output.Bytes())
 	module, err := os.ReadFile(linked)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"go/token"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,17 +116,28 @@ func (l *Language) compileForeign(ctx context.Context, cfg Config, dir string) (
 	return m, write(cfg.Output, module)
 }
 
-// run runs a compiler. Its output is that of a *[CompileError] if it fails.
-func run(ctx context.Context, cmd *exec.Cmd) error {
+// run runs a compiler. Its output is that of a *[CompileError] if it fails, and goes to warnings if it
+// does not. A standard output that is set already is not part of it.
+func run(ctx context.Context, cmd *exec.Cmd, warnings io.Writer) error {
 	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
+	if cmd.Stderr = &output; cmd.Stdout == nil {
+		cmd.Stdout = &output
+	}
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return &CompileError{Dir: cmd.Dir, Output: cmp.Or(strings.TrimSpace(output.String()), err.Error())}
 	}
+	warn(warnings, output.Bytes())
 	return nil
+}
+
+// warn passes on what a toolchain has printed.
+func warn(to io.Writer, output []byte) {
+	if output = bytes.TrimSpace(output); to != nil && len(output) != 0 {
+		_, _ = to.Write(append(output, '\n')) // A warning that cannot be printed fails no build.
+	}
 }
 
 // readComments returns what the directives in comments of the sources declare, each on a line

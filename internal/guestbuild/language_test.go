@@ -1,11 +1,13 @@
 package guestbuild
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -157,5 +159,83 @@ func TestEditorsFindThePackage(t *testing.T) {
 				t.Errorf("written: %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// TestBuildsOfOtherProjects holds that a build gives the module of its own sources after those of
+// another project of the same name were built, and after they were replaced by files that seem older.
+func TestBuildsOfOtherProjects(t *testing.T) {
+	const manifest = "[package]\nname = \"plugin\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n"
+	rust := func(code string) map[string]string {
+		return map[string]string{"Cargo.toml": manifest, "src/lib.rs": "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n#[no_mangle]\npub extern \"C\" fn filter(_: i64, _: i64, _: i64) -> i32 { " + code + " }\n"}
+	}
+	inC := func(code string) map[string]string {
+		return map[string]string{"main.c": "__attribute__((export_name(\"filter\"))) int filter(long long c, long long p, long long n) { (void)c; (void)p; (void)n; return " + code + "; }\n"}
+	}
+	for name, files := range map[string]func(code string) map[string]string{"Rust": rust, "C": inC} {
+		t.Run(name, func(t *testing.T) {
+			// The code of a filter that returns 4660 is in no other module.
+			deny, allow := writeFiles(t, files("4660")), writeFiles(t, files("0"))
+			denies := func(dir string) bool {
+				t.Helper()
+				out := filepath.Join(t.TempDir(), "guest.wasm")
+				_, err := Compile(t.Context(), Config{Dir: dir, Output: out})
+				if missing := (*MissingToolError)(nil); errors.As(err, &missing) {
+					t.Skip(missing)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				module, err := os.ReadFile(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return bytes.Contains(module, []byte{0x41, 0xb4, 0x24, 0x0b}) // i32.const 4660, end.
+			}
+			for n, dir := range []string{deny, allow, deny, deny, allow} {
+				if got := denies(dir); got != (dir == deny) {
+					t.Errorf("build %d denies: %t", n, got)
+				}
+			}
+			// Another version in the same place, with the times of before.
+			long := time.Now().Add(-time.Hour)
+			for file, text := range files("4660") {
+				file = filepath.Join(allow, file)
+				if err := errors.Join(os.WriteFile(file, []byte(text), 0o644), os.Chtimes(file, long, long)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !denies(allow) {
+				t.Error("sources that seem older were not built")
+			}
+		})
+	}
+}
+
+// TestWarnings holds that what compilers say of a guest that they build is passed on, also of one
+// that was built before, and that a function of C without its last return is no guest.
+func TestWarnings(t *testing.T) {
+	const unused = "__attribute__((export_name(\"filter\"))) int filter(long long c, long long p, long long n) { int idle = 0; (void)c; (void)p; (void)n; return 0; }\n"
+	const manifest = "[package]\nname = \"plugin\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\ncrate-type = [\"cdylib\"]\n[workspace]\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"C":    {map[string]string{"main.c": unused}, "main.c:1:96: warning: unused variable 'idle'"},
+		"Rust": {map[string]string{"Cargo.toml": manifest, "src/lib.rs": "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n#[no_mangle]\npub extern \"C\" fn filter(_: i64, _: i64, _: i64) -> i32 { let idle = 0; 0 }\n"}, "unused variable: `idle`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := writeFiles(t, c.files)
+			for n := range 2 {
+				var said bytes.Buffer
+				if _, err := compile(t, Config{Dir: dir, Warnings: &said}); err != nil || !strings.Contains(said.String(), c.want) {
+					t.Errorf("build %d: error %v, said %q, want %s", n, err, said.String(), c.want)
+				}
+			}
+		})
+	}
+	dir := writeFiles(t, map[string]string{"main.c": "__attribute__((export_name(\"filter\"))) int filter(long long c, long long p, long long n) { if (c == p + n) return 2; }\n"})
+	if _, err := compile(t, Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "non-void function does not return a value in all control paths") {
+		t.Errorf("a function without its last return: %v", err)
 	}
 }
