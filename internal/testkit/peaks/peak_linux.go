@@ -1,12 +1,19 @@
 package main
 
-import "syscall"
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
 
-// peakMemory returns the most resident memory that the process has had, in bytes.
-func peakMemory() (uint64, error) {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0, err
+// peakOf returns the most resident memory that a process had, in megabytes.
+func peakOf(ended *os.ProcessState) string {
+	if ended == nil {
+		return "?"
 	}
-	return uint64(usage.Maxrss) << 10, nil
+	usage, ok := ended.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return "?"
+	}
+	return fmt.Sprint(uint64(usage.Maxrss) >> 10)
 }

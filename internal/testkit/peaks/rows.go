@@ -26,7 +26,15 @@ var rows = []row{
 	{10, "4,000 operands below 4,000 loops", load(function(4_000, 4_000, 0, loop))},
 	{10, "2,000 globals and 2,000 calls", load(function(1, 2_000, 2_000, call))},
 	{11, "schema with 40 nested public imports", schema(40)},
+	{12, "tokens of 2,000 repositories, 125 KB each", tokens(2_000, 125<<10)},
+	{12, "tokens of 16,000 repositories, 16 KB each", tokens(16_000, 16<<10-1)},
+	{13, "8 questions about 64 signatures of 1 MiB each", signatures(8, 1<<20)},
+	{13, "8 questions about 64 signatures of 64 KiB each", signatures(8, 64<<10)},
+	{14, "500 questions of 8 MiB about waiting Pods in one Filter", questions},
+	{15, "24 reviews of 24 MB for a shadow that never decides", shadowed(24, 24<<20)},
+	{16, "100 reviews of 1 MB, 20 at a time, for a policy that monitors and never decides", monitored(100, 20, 1<<20)},
 	{17, "recording of 32 MB, 33 million empty events", recording(32 << 20)},
+	{18, "lines of 16 KB in 5,000 Filters", logs(5_000)},
 	{19, "100 modules, each another one", many(100)},
 }
 
