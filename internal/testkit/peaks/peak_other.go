@@ -2,6 +2,13 @@
 
 package main
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 func peakOf(*os.ProcessState) string { return "?" }
+
+func mappings() (int, error) { return 0, errors.ErrUnsupported }
+
+func mapUpTo(int) error { return errors.ErrUnsupported }
