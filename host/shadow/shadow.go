@@ -58,8 +58,8 @@ type Outcome struct {
 	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
-	// Stain is what the call has seen of confidential values: Detail, Asked and Err may repeat
-	// them. nil is nothing.
+	// Stain holds the confidential values that the call has seen: Detail, Asked and Err may repeat
+	// them. nil holds none.
 	Stain *confidential.Stain
 }
 
