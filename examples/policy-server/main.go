@@ -154,6 +154,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		unfollow(nil)
 		<-followed
 	}()
+	if o.guestsFile != "" {
+		server.FollowGuests(following, o.guestsFile, o.adjustGuests)
+	}
 	serving := policyserver.ServeConfig{
 		Addr: o.addr, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFiles: o.clientCAFiles, ProbeAddr: o.probeAddr, DrainDelay: o.drainDelay,
 		Probes: probes(registry), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
@@ -184,11 +187,15 @@ func readGuests(o *options) (policyserver.Guests, error) {
 	if o.guests != "" {
 		guests, err = policyserver.ReadGuests([]byte(o.guests))
 	}
+	o.adjustGuests(&guests)
+	return guests, errors.Join(err, guests.Check())
+}
+
+// adjustGuests adds the settings beside the file of guests.
+func (o *options) adjustGuests(guests *policyserver.Guests) {
 	if o.namespacedCapabilities != "" {
 		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
-		err = errors.Join(err, guests.Check())
 	}
-	return guests, err
 }
 
 // clusterConfig returns how the cluster is reached, nil if there is none: that of the pod, or of
