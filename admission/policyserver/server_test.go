@@ -796,6 +796,71 @@ func TestGrants(t *testing.T) {
 	}
 }
 
+// gated is a cluster that answers when gate is closed.
+type gated struct {
+	cluster
+	gate <-chan struct{}
+}
+
+func (c gated) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
+	select {
+	case <-c.gate:
+		return c.cluster.Get(ctx, kind, namespace, name, fresh)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Requests do not wait for a policy that monitors and is slow: its verdicts come late, or are
+// dropped if too many are under way. Audits, and policies that protect, are waited for.
+func TestRequestsDoNotWaitForAPolicyThatMonitors(t *testing.T) {
+	const requests, outlive = 20, 8
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	s := newServer(t, func(c *policyserver.Config) { c.Cluster = gated{gate: gate} })
+	const asks = `"module": "registry://policy", "settings": {"is": "mode-get"}, "contextAwareResources": [{"apiVersion": "v1", "kind": "Namespace"}]`
+	if err := s.apply(`{"trial": {` + asks + `, "policyMode": "monitor"}, "guard": {"module": "registry://policy", "settings": {"is": "mode-deny"}}}`); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (dropped, late, inTime int) {
+		s.observer.mu.Lock()
+		defer s.observer.mu.Unlock()
+		for _, e := range s.observer.evaluated {
+			switch {
+			case e.Policy != "trial":
+			case e.Dropped:
+				dropped++
+			case e.Late:
+				late++
+			default:
+				inTime++
+			}
+		}
+		return dropped, late, inTime
+	}
+	for range requests {
+		if diff := cmp.Diff(allowed(), s.review("/validate/trial")); diff != "" {
+			t.Fatalf("answer (-want +got):\n%s", diff)
+		}
+	}
+	if got := s.review("/validate/guard"); got.Allowed {
+		t.Errorf("the policy beside it answers %+v", got)
+	}
+	until(t, func() bool { dropped, _, _ := count(); return dropped == requests-outlive })
+	if _, late, inTime := count(); late != 0 || inTime != 0 {
+		t.Errorf("before the policy decides %d verdicts are late, and %d in time", late, inTime)
+	}
+	open()
+	until(t, func() bool { _, late, _ := count(); return late == outlive })
+	if got := s.review("/audit/trial"); got.Allowed {
+		t.Errorf("an audit is answered %+v", got)
+	}
+	if dropped, late, inTime := count(); dropped != requests-outlive || late != outlive || inTime != 1 {
+		t.Errorf("%d verdicts are dropped, %d late, %d in time", dropped, late, inTime)
+	}
+}
+
 // A grant that is withdrawn in the file of guests counts without a restart, and so do limits.
 func TestGuestsAreFollowed(t *testing.T) {
 	provider, err := capabilities.NewProvider(capabilities.Config{})

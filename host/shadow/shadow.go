@@ -417,10 +417,17 @@ func (s *Shadow) run(ctx context.Context) {
 		s.profiler.Reset()
 	}
 	s.mu.Lock()
+	s.status.Digest = candidate.Guest().Digest()
+	s.mu.Unlock()
+	// Its compilation has taken more than its share.
+	if err := s.throttle.Sleep(ctx, 0); err != nil {
+		return
+	}
+	s.mu.Lock()
 	if s.status.State == Loading {
 		s.status.State = Running
 	}
-	s.status.Digest, s.since = candidate.Guest().Digest(), time.Now()
+	s.since = time.Now()
 	s.mu.Unlock()
 	s.sample()
 	for n := 1; ; n++ {
