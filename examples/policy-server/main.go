@@ -87,10 +87,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	if err := errors.Join(guestsErr, modulesErr, checkPolicies(o.policies)); err != nil {
 		return err
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: filepath.Join(o.downloadDir, "compiled"), MemoryBytes: o.memoryBytes,
-		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
-	})
+	rt, err := host.NewRuntime(o.runtime(logger))
 	if err != nil {
 		return err
 	}
@@ -169,6 +166,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return errors.Join(cause, err)
 	}
 	return err
+}
+
+// runtime returns the configuration of the Runtime.
+func (o *options) runtime(logger *slog.Logger) host.RuntimeConfig {
+	return host.RuntimeConfig{
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
+	}
 }
 
 // checkPolicies returns what is wrong with the form of a policies.yml, so that a server does not

@@ -134,6 +134,37 @@ func TestAFileThatWasJustBegun(t *testing.T) {
 }
 
 // Wherever a file ends, everything before the torn frame is read, and the loss is told.
+// A directory that can be made later has the calls from then on.
+func TestADirectoryThatCannotBeMadeIsTriedAgain(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "volume")
+	if err := os.WriteFile(parent, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRecorder(t, Config{Path: filepath.Join(parent, "recording"), SequenceCalls: 1})
+	if got := r.Stats(); got.Failures != 1 || !strings.Contains(fmt.Sprint(got.Err), parent) {
+		t.Errorf("stats are %+v", got)
+	}
+	if err := os.Remove(parent); err != nil {
+		t.Fatal(err)
+	}
+	v := r.Version(answering)
+	for r.Stats().Recorded == 0 && t.Context().Err() == nil {
+		if tape, _ := v.Tape(); tape != nil {
+			ask(tape, 0, "a", "b", 0, Returned)
+			tape.Close()
+		}
+		runtime.Gosched()
+	}
+	_ = r.Close()
+	recording, err := Open(r.cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := recording.Calls(); got == 0 {
+		t.Error("there is no call")
+	}
+}
+
 func TestATornFileLosesItsTailOnly(t *testing.T) {
 	r := newRecorder(t, Config{})
 	tape, _ := r.Version(answering).Tape()
