@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	neturl "net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -280,6 +282,9 @@ func TestHandlerServesAConverter(t *testing.T) {
 		return post(t, url, "application/json", strings.NewReader(body))
 	}
 	engine := admission.NewEngine(converterOf(t, "tabs", `[{"op":"replace","path":"/apiVersion","value":"stable.example.com/v1"}]`, nil))
+	const signature = "X-Amz-Signature=0123456789abcdef"
+	missing := admission.NewEngine(admission.UnavailableConverter("tabs", []metav1.GroupKind{{Group: "stable.example.com", Kind: "CronTab"}}, admission.PolicyRules{},
+		fmt.Errorf("fetch module: %w", &neturl.Error{Op: "Get", URL: "https://storage.example.com/blob?" + signature, Err: &net.DNSError{Err: "server misbehaving", Name: "storage.example.com", Server: "10.96.0.10:53"}})))
 	second := strings.Replace(tab, "backup", "second", 1)
 	converted := func(object string) string { return strings.Replace(object, "v1beta1", "v1", 1) }
 	same := converterFunc(func(_ context.Context, r *admission.ConversionRequest) ([][]byte, error) { return r.Objects, nil })
@@ -310,6 +315,10 @@ func TestHandlerServesAConverter(t *testing.T) {
 			"a converter that drops an object", converterFunc(func(_ context.Context, r *admission.ConversionRequest) ([][]byte, error) { return r.Objects[1:], nil }), conversionReview(v1, tab, second), http.StatusOK,
 			`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"uid-1","result":{"status":"Failure","message":"conversion gave 1 objects for 2"},"convertedObjects":[]}}`,
 		},
+		{
+			"a failure with a library's text", missing, conversionReview(v1, tab), http.StatusOK,
+			`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"uid-1","result":{"status":"Failure","message":"the host's address cannot be looked up"},"convertedObjects":[]}}`,
+		},
 		{"a review of v1beta1", same, strings.Replace(conversionReview(v1), "k8s.io/v1", "k8s.io/v1beta1", 1), http.StatusBadRequest, `body is \"apiextensions.k8s.io/v1beta1\" \"ConversionReview\", want apiextensions.k8s.io/v1 ConversionReview`},
 		{"another review", same, review("uid-1", `{}`), http.StatusBadRequest, `body is \"admission.k8s.io/v1\" \"AdmissionReview\", want apiextensions.k8s.io/v1 ConversionReview`},
 		{"no JSON", same, `{`, http.StatusBadRequest, "decode conversion review: unexpected end of JSON input"},
@@ -333,6 +342,9 @@ func TestHandlerServesAConverter(t *testing.T) {
 				t.Errorf("answer is %d %s\nwant      %d %s", code, out, test.code, test.want)
 			}
 		})
+	}
+	if text := log.String(); !strings.Contains(text, "https://storage.example.com/blob") || strings.Contains(text, signature) {
+		t.Errorf("the log has the URL with its query, or none: %s", text)
 	}
 	if panics != 1 || !strings.Contains(log.String(), "oops") {
 		t.Errorf("%d panics, and the log is %s", panics, log.String())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 const (
@@ -142,7 +143,7 @@ func conversionAnswer(request *ConversionRequest, failure error) (head, separato
 	head = append(json.AppendString(head, string(request.UID)), `,"result":{"status":`...)
 	if failure != nil {
 		head = append(head, `"Failure","message":`...)
-		head = json.AppendString(head, cmp.Or(failure.Error(), "no reason given"))
+		head = json.AppendString(head, cmp.Or(publicerr.Words(failure), "no reason given"))
 	} else {
 		head = append(head, `"Success"`...)
 	}
@@ -166,7 +167,7 @@ func (h *Handler) convert(ctx context.Context, request *ConversionRequest) (conv
 	converted, err = h.Converter.Convert(ctx, request)
 	switch {
 	case err != nil:
-		h.log("convert", "uid", request.UID, "kind", kindName(request.GroupKind()), "err", err)
+		h.log("convert", "uid", request.UID, "kind", kindName(request.GroupKind()), "err", publicerr.Redact(err.Error()))
 		return nil, err
 	case len(converted) != len(request.Objects):
 		return nil, fmt.Errorf("conversion gave %d objects for %d", len(converted), len(request.Objects))

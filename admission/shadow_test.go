@@ -125,6 +125,18 @@ func TestShadowThatCannotBeLoadedStops(t *testing.T) {
 	}
 }
 
+// A candidate that has been compiled works no more until that is in its share of a processor.
+func TestShadowPaysForItsCompilation(t *testing.T) {
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Source, cfg.Shadow.CPU = cfg.Source, 1e-7 // A millisecond is some hours.
+	p := load(t, cfg)
+	got := await(t, p.Shadow(), "loaded", func(s shadow.Status) bool { return s.Digest != "" })
+	if got.State != shadow.Loading || p.Shadow().Sampled() {
+		t.Errorf("after its compilation it is %+v", got)
+	}
+}
+
 // renamed returns a guest with another digest, which does the same: with one more custom section.
 func renamed(t testing.TB, dir string) []byte {
 	t.Helper()

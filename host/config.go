@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/kubewasm/kubewasm/host/confidential"
@@ -70,8 +71,10 @@ type Config struct {
 	Profiler *Profiler `json:"-"`
 	// Throttle slows the calls of a plugin down that serves nothing; nil does not. Rest is
 	// called about every 0.1 ms that a guest works, and may sleep. An error ends the call.
+	// Worked receives the time of each compilation and start.
 	Throttle interface {
 		Rest(ctx context.Context) error
+		Worked(d time.Duration)
 	} `json:"-"`
 }
 

@@ -73,6 +73,9 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		if p.tapes, p.stopRecording, err = rt.recordTo(cfg.Record); err != nil {
 			return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 		}
+		if err := rt.Recorders()[cfg.Record.Path].Err; err != nil && cfg.Logger != nil {
+			cfg.Logger.Error("calls are not recorded", "plugin", cfg.Name, "err", err)
+		}
 	}
 	if err := p.build(ctx, cfg.Source, cfg.SHA256); err != nil {
 		if stopErr := p.stopRecording(); stopErr != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -129,6 +130,10 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string, s
 
 // load does the work of newVersion.
 func (v *version) load(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) (err error) {
+	if t := v.plugin.cfg.Throttle; t != nil {
+		start := time.Now()
+		defer func() { t.Worked(time.Since(start)) }()
+	}
 	var inst *Instance
 	// As in compiled.build, a panic of wazero ends here.
 	defer func() {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 var _ admission.Cluster = (*clustercache.Cluster)(nil)
@@ -309,8 +310,13 @@ func TestKeepWhatCannotBeListed(t *testing.T) {
 	if err := o.Wait(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("waited for: %v", err)
 	}
-	if _, err := o.Snapshot(); !apierrors.IsForbidden(err) {
+	_, err := o.Snapshot()
+	if !apierrors.IsForbidden(err) {
 		t.Errorf("asked for: %v", err)
+	}
+	// A user reads no more of it than that.
+	if got, want := publicerr.Words(err), "list them: the server may not do that: its RBAC does not have it"; got != want {
+		t.Errorf("a user is told %q, want %q", got, want)
 	}
 	allowed.Store(true)
 	until(t, "shop/web=a", func() string { return snapshot(t, o) })

@@ -2,7 +2,6 @@ package clustercache
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +50,10 @@ func (c *Cluster) use(s scope) (*resource, error) {
 	if err := r.informer.SetTransform(keep); err != nil {
 		return nil, err
 	}
-	if err := r.informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { r.failed.Store(&err) }); err != nil {
+	if err := r.informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
+		err = refused("list them", err)
+		r.failed.Store(&err)
+	}); err != nil {
 		return nil, err
 	}
 	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -147,7 +149,7 @@ func (u *use) Snapshot() ([]*admission.Object, error) {
 		return nil, u.err
 	case !r.ordered():
 		if err := r.failed.Load(); err != nil {
-			return nil, fmt.Errorf("list them: %w", *err)
+			return nil, *err
 		}
 		return nil, errNotFilled
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -138,7 +139,7 @@ func (m *Manager) API(auth Auth) http.Handler {
 			defer request.Release()
 			code, body, err := f(r, request.Bytes)
 			if err != nil {
-				code, body = codeOf(err), map[string]string{"error": err.Error()}
+				code, body = codeOf(err), map[string]string{"error": publicerr.Redact(err.Error())}
 			}
 			answer(w, code, body)
 		})

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -230,5 +233,31 @@ func TestAPIRequestsAreStrict(t *testing.T) {
 	}
 	if got := f.ask("Pod"); got != "p" {
 		t.Errorf("message is %q", got)
+	}
+}
+
+// What the API says of a module that cannot be fetched has no query of a URL, which may be signed.
+func TestAPIShowsNoSignedURL(t *testing.T) {
+	const signature = "X-Amz-Signature=0123456789abcdef"
+	server := httptest.NewTLSServer(http.NotFoundHandler()) // Its certificate is nobody's.
+	defer server.Close()
+	f := start(t, func(c *manage.Config) { c.Directory = filepath.Join(t.TempDir(), "state") })
+	file, err := manage.ParseFile(fmt.Appendf(nil, "plugins:\n- name: far\n  sha256: %q\n  source: {https: %q}\n", strings.Repeat("0", 64), server.URL+"/module?"+signature))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Apply(t.Context(), file); err == nil {
+		t.Fatal("a module is fetched from a server with any certificate")
+	}
+	api := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
+	defer api.Close()
+	c := &client{t, api.URL, "secret", api.Client()}
+	code, answer := c.do(http.MethodGet, "/plugins", nil)
+	text, err := json.Marshal(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != http.StatusOK || !strings.Contains(string(text), "/module") || strings.Contains(string(text), signature) {
+		t.Errorf("the answer is %d %s", code, text)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Info describes a policy.
@@ -88,7 +89,7 @@ func (e *entry) info() Info {
 	}
 	i.Warnings = admission.Describe(e.policy).MatchWarnings
 	if e.err != nil {
-		i.Error = e.err.Error()
+		i.Error = publicerr.Redact(e.err.Error())
 	}
 	return i
 }

@@ -2,6 +2,7 @@ package policyserver
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -127,4 +128,40 @@ func (g *Guests) of(id string, timeout time.Duration) Guest {
 		guest.Limits.Fuel = int64(seconds) * host.DefaultLimits().Fuel
 	}
 	return guest
+}
+
+// guestsOf is what Guests says of a policy, in JSON.
+type guestsOf struct {
+	// grants are what it may do and ask, and what is confidential; limits are the rest.
+	grants, limits string
+}
+
+// about returns what Guests says of a policy.
+func (g *Guests) about(id string, p *Policy) guestsOf {
+	own := g.Policies[id]
+	guest := g.of(id, 0)
+	limits := guest.Limits
+	guest.Limits = host.Limits{}
+	guest.Repositories, guest.HostNames = g.Repositories, g.HostNames
+	if own.Repositories != nil {
+		guest.Repositories = own.Repositories
+	}
+	if own.HostNames != nil {
+		guest.HostNames = own.HostNames
+	}
+	var namespaced []string
+	if p.namespaced(id) {
+		namespaced = g.NamespacedCapabilities
+	}
+	text := func(of any) string {
+		text, err := json.Marshal(of)
+		if err != nil {
+			panic(err) // It came from JSON, or could be JSON.
+		}
+		return string(text)
+	}
+	return guestsOf{grants: text(struct {
+		Guest
+		Capabilities []string
+	}{guest, namespaced}), limits: text(limits)}
 }

@@ -30,6 +30,9 @@ type served struct {
 	// policy is what is asked, of what loaded says. It is nil if nothing can be.
 	policy admission.Policy
 	loaded Policy
+	// guests is what Guests said of what is declared, and grants what it grants what is asked.
+	guests guestsOf
+	grants string
 	since  time.Time
 	// monitors is used while the mode is monitor.
 	monitors *late.Policy
@@ -135,7 +138,7 @@ func (s *Server) apply(ctx context.Context, f *File) error {
 	}
 	for id, declared := range f.Policies {
 		old := s.table[id]
-		if old == nil || old.declared.built() != declared.built() {
+		if old == nil || old.declared.built() != declared.built() || old.guests != s.cfg.Guests.about(id, &declared) {
 			wanted = append(wanted, id)
 			continue
 		}
@@ -175,8 +178,12 @@ func (s *Server) load(ctx context.Context, f *File, ids []string) error {
 
 // install puts what came of loading a policy into service.
 func (s *Server) install(id string, declared Policy, policy admission.Policy, sources []host.Source, err error) {
+	guests := s.cfg.Guests.about(id, &declared)
 	s.mu.Lock()
-	next := &served{id: id, monitors: new(late.Policy), declared: declared, policy: policy, loaded: declared, since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now()}
+	next := &served{
+		id: id, monitors: new(late.Policy), declared: declared, policy: policy, loaded: declared, guests: guests, grants: guests.grants,
+		since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now(),
+	}
 	old := s.table[id]
 	var gone admission.Policy
 	switch {
@@ -184,11 +191,11 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 	case err == nil:
 		gone = old.policy
 	default:
-		if old.declared.built() == declared.built() {
+		if old.declared.built() == declared.built() && old.guests == guests {
 			next.attempts = old.attempts + 1
 		}
-		if old.policy != nil && !old.loaded.takesAway(&declared) {
-			next.policy, next.loaded, next.since = old.policy, old.loaded, old.since
+		if old.policy != nil && !old.loaded.takesAway(&declared) && old.grants == guests.grants {
+			next.policy, next.loaded, next.grants, next.since = old.policy, old.loaded, old.grants, old.since
 		} else {
 			gone = old.policy
 		}
@@ -458,6 +465,53 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 		}
 	})
 	return nil
+}
+
+// FollowGuests has the guests of a file count until ctx ends, as [Server.SetGuests] does, whenever
+// it changes. adjust, if it is not nil, changes what the file has before. A file that is empty,
+// cannot be read or is malformed is logged and changes nothing; {} has nothing.
+func (s *Server) FollowGuests(ctx context.Context, path string, adjust func(*Guests)) {
+	s.background.Go(func() {
+		err := host.Follow(ctx, settled.New(path), host.FollowOptions{
+			Interval: s.cfg.Interval, Failed: func(err error) { s.log(slog.LevelError, "follow guests", "err", err) },
+		}, func(ctx context.Context, data []byte, _ string) error {
+			g, err := ReadGuests(data)
+			if err == nil && len(bytes.TrimSpace(data)) == 0 {
+				err = errors.New("the file is empty")
+			}
+			if err != nil {
+				s.log(slog.LevelError, "guests are refused: nothing changes", "err", err)
+				return nil
+			}
+			if adjust != nil {
+				adjust(&g)
+			}
+			if err := s.SetGuests(ctx, g); err != nil {
+				s.log(slog.LevelError, "guests have changed, and some policies cannot be loaded", "err", err)
+			}
+			return nil
+		})
+		if err != nil {
+			s.log(slog.LevelError, "follow guests", "err", err)
+		}
+	})
+}
+
+// SetGuests replaces Config.Guests, and loads the policies anew of which it says something else:
+// until then they serve with what they had. One that cannot be loaded serves on if its grants are
+// the same. Answers do not change. Errors are those of Guests.Check, and of policies that cannot
+// be loaded, joined.
+func (s *Server) SetGuests(ctx context.Context, g Guests) error {
+	if err := g.Check(); err != nil {
+		return err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.cfg.Guests = g
+	if s.file == nil {
+		return nil
+	}
+	return s.apply(ctx, s.file)
 }
 
 // told logs what became of a file. What is wrong with a policy is logged with it.

@@ -32,6 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/policyserver"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
@@ -792,6 +793,169 @@ func TestGrants(t *testing.T) {
 				t.Errorf("the guest is told %+v, want %s", got.Result, test.want)
 			}
 		})
+	}
+}
+
+// gated is a cluster that answers when gate is closed.
+type gated struct {
+	cluster
+	gate <-chan struct{}
+}
+
+func (c gated) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
+	select {
+	case <-c.gate:
+		return c.cluster.Get(ctx, kind, namespace, name, fresh)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Requests do not wait for a policy that monitors and is slow: its verdicts come late, or are
+// dropped if too many are under way. Audits, and policies that protect, are waited for.
+func TestRequestsDoNotWaitForAPolicyThatMonitors(t *testing.T) {
+	const requests, outlive = 20, 8
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
+	s := newServer(t, func(c *policyserver.Config) { c.Cluster = gated{gate: gate} })
+	const asks = `"module": "registry://policy", "settings": {"is": "mode-get"}, "contextAwareResources": [{"apiVersion": "v1", "kind": "Namespace"}]`
+	if err := s.apply(`{"trial": {` + asks + `, "policyMode": "monitor"}, "guard": {"module": "registry://policy", "settings": {"is": "mode-deny"}}}`); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (dropped, late, inTime int) {
+		s.observer.mu.Lock()
+		defer s.observer.mu.Unlock()
+		for _, e := range s.observer.evaluated {
+			switch {
+			case e.Policy != "trial":
+			case e.Dropped:
+				dropped++
+			case e.Late:
+				late++
+			default:
+				inTime++
+			}
+		}
+		return dropped, late, inTime
+	}
+	for range requests {
+		if diff := cmp.Diff(allowed(), s.review("/validate/trial")); diff != "" {
+			t.Fatalf("answer (-want +got):\n%s", diff)
+		}
+	}
+	if got := s.review("/validate/guard"); got.Allowed {
+		t.Errorf("the policy beside it answers %+v", got)
+	}
+	until(t, func() bool { dropped, _, _ := count(); return dropped == requests-outlive })
+	if _, late, inTime := count(); late != 0 || inTime != 0 {
+		t.Errorf("before the policy decides %d verdicts are late, and %d in time", late, inTime)
+	}
+	open()
+	until(t, func() bool { _, late, _ := count(); return late == outlive })
+	if got := s.review("/audit/trial"); got.Allowed {
+		t.Errorf("an audit is answered %+v", got)
+	}
+	if dropped, late, inTime := count(); dropped != requests-outlive || late != outlive || inTime != 1 {
+		t.Errorf("%d verdicts are dropped, %d late, %d in time", dropped, late, inTime)
+	}
+}
+
+// A grant that is withdrawn in the file of guests counts without a restart, and so do limits.
+func TestGuestsAreFollowed(t *testing.T) {
+	provider, err := capabilities.NewProvider(capabilities.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const open, closed, limited = "hostNames: [example.com]", "hostNames: [example.org]", "hostNames: [example.com]\nlimits: {fuel: 300000000}"
+	guests, err := policyserver.ReadGuests([]byte(open))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, func(c *policyserver.Config) {
+		c.Capabilities, c.Guests, c.Interval = provider, guests, time.Hour
+	})
+	if err := s.apply(`{"asks": {"module": "registry://policy", "settings": {"is": "mode-net"}, "hostCapabilities": ["net/*"]}, "quiet": {"module": "registry://policy"}}`); err != nil {
+		t.Fatal(err)
+	}
+	dir, generation := t.TempDir(), 0
+	change := func(text string) {
+		generation++
+		replace(t, dir, generation, map[string]string{"guests.yaml": text})
+	}
+	change(open)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s.FollowGuests(ctx, filepath.Join(dir, "guests.yaml"), nil)
+	refused := func() bool {
+		return strings.Contains(s.review("/validate/asks").Result.Message, "may not look up example.com")
+	}
+	since := func(id string) time.Time {
+		return s.Policies()[slices.IndexFunc(s.Policies(), func(p policyserver.Status) bool { return p.ID == id })].Since
+	}
+	if refused() {
+		t.Fatal("it may not look up what is granted")
+	}
+	change(closed)
+	until(t, refused)
+	for _, wrong := range []string{"hostnames: [example.com]", "", " \n"} {
+		before := s.log.String()
+		change(wrong)
+		until(t, func() bool {
+			return strings.Count(s.log.String(), "guests are refused") > strings.Count(before, "guests are refused")
+		})
+		if !refused() {
+			t.Errorf("the file %q counts", wrong)
+		}
+	}
+	change(open)
+	until(t, func() bool { return !refused() })
+
+	// What cannot be fetched serves on with other limits, and not with grants that it has no more.
+	first := since("asks")
+	s.modules.put("registry://policy", nil)
+	change(limited)
+	until(t, func() bool { return s.Policies()[0].Err != nil })
+	if refused() || !since("asks").Equal(first) {
+		t.Errorf("with other limits it is %+v", s.Policies())
+	}
+	change(closed)
+	until(t, func() bool { return s.Policies()[0].Digest == "" })
+	if got := s.review("/validate/asks"); got.Allowed {
+		t.Errorf("without its grants it answers %+v", got)
+	}
+}
+
+// A change of guests loads those policies that it is about, and no others.
+func TestGuestsOfOnePolicyChangeItAlone(t *testing.T) {
+	s := newServer(t, nil)
+	if err := s.apply(`{"a": {"module": "registry://policy"}, "b": {"module": "registry://policy"}}`); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Policies()
+	for _, step := range []struct {
+		name   string
+		guests policyserver.Guests
+		want   []bool
+	}{
+		{"nothing", policyserver.Guests{}, []bool{false, false}},
+		{"limits of one", policyserver.Guests{Policies: map[string]policyserver.Guest{"b": {Limits: host.Limits{Fuel: 1 << 28}}}}, []bool{false, true}},
+		{"grants of policies of namespaces, and the limits are gone", policyserver.Guests{NamespacedCapabilities: []string{"net/*"}}, []bool{false, true}},
+		{"what is confidential", policyserver.Guests{Guest: policyserver.Guest{Confidential: confidential.Rule{Fields: []string{"pin"}}}}, []bool{true, true}},
+	} {
+		if err := s.SetGuests(t.Context(), step.guests); err != nil {
+			t.Fatal(err)
+		}
+		after := s.Policies()
+		for i, want := range step.want {
+			if got := !after[i].Since.Equal(before[i].Since); got != want {
+				t.Errorf("%s: policy %s is loaded anew: %t", step.name, after[i].ID, got)
+			}
+		}
+		before = after
+	}
+	if err := s.SetGuests(t.Context(), policyserver.Guests{NamespacedCapabilities: []string{"nets/*"}}); err == nil {
+		t.Error("a grant of nothing that there is counts")
 	}
 }
 

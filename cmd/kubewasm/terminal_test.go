@@ -117,6 +117,8 @@ plugins:
   match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"]}]}
 `)
 	crd := file(t, "crd.yaml", text(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: SPOOF}, spec: {group: SPOOF, names: {kind: SPOOF, plural: SPOOF}, versions: [{name: SPOOF, schema: {openAPIV3Schema: {type: object, properties: {SPOOF: {type: SPOOF}}}}}]}}`))
+	proto := file(t, "service.proto", text("syntax = \"proto3\"; package a; message M { string a = 1 [json_name = SPOOF]; string b = 2 [json_name = SPOOF]; }"))
+	syntax := file(t, "syntax.proto", "syntax = \"proto3\"; package a; message "+spoof+" { }")
 	cases := file(t, "cases.yaml", text(`{cases: [{name: SPOOF, pod: {metadata: {name: SPOOF}}, node: {metadata: {name: SPOOF}}, want: SPOOF}]}`))
 	private, _ := keyFiles(t)
 	layout := "oci-layout:" + filepath.Join(t.TempDir(), "layout") + ":1"
@@ -128,7 +130,7 @@ plugins:
 		{"replay", recording, module}, {"replay", recording, invalid},
 		{"replay", "-diff", module, changed, recording}, {"replay", "-diff", "-o", "json", module, changed, recording}, {"replay", "-diff", "-o", "junit", module, changed, recording},
 		{"audit", "-policies", policies, "-f", objects}, {"audit", "-policies", policies, "-f", objects, "-o", "json"}, {"audit", "-policies", policies, "-f", objects, "-o", "reports"},
-		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "-o", t.TempDir(), crd}, {"new", spoof}, {"version", spoof},
+		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "-o", t.TempDir(), crd}, {"gen", "-I", filepath.Dir(proto), "-o", t.TempDir(), proto}, {"gen", "-I", filepath.Dir(syntax), "-o", t.TempDir(), syntax}, {"new", spoof}, {"version", spoof},
 		{"push", module, layout}, {"sign", "-key", private, layout}, {"inspect", layout}, {"pull", "-o", filepath.Join(t.TempDir(), spoof), layout},
 		{"copy", layout, "oci-layout:" + filepath.Join(t.TempDir(), "copy\u202e\x1b[2J") + ":1"}, {"pull", spoof}, {"pull", "registry.example.com/" + spoof + ":1"},
 		{spoof}, {"help", spoof}, {"inspect", "-" + spoof}, {"inspect", module, spoof},

@@ -87,10 +87,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	if err := errors.Join(guestsErr, modulesErr, checkPolicies(o.policies)); err != nil {
 		return err
 	}
-	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: filepath.Join(o.downloadDir, "compiled"), MemoryBytes: o.memoryBytes,
-		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
-	})
+	rt, err := host.NewRuntime(o.runtime(logger))
 	if err != nil {
 		return err
 	}
@@ -157,6 +154,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		unfollow(nil)
 		<-followed
 	}()
+	if o.guestsFile != "" {
+		server.FollowGuests(following, o.guestsFile, o.adjustGuests)
+	}
 	serving := policyserver.ServeConfig{
 		Addr: o.addr, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFiles: o.clientCAFiles, ProbeAddr: o.probeAddr, DrainDelay: o.drainDelay,
 		Probes: probes(registry), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
@@ -169,6 +169,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return errors.Join(cause, err)
 	}
 	return err
+}
+
+// runtime returns the configuration of the Runtime.
+func (o *options) runtime(logger *slog.Logger) host.RuntimeConfig {
+	return host.RuntimeConfig{
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
+	}
 }
 
 // checkPolicies returns what is wrong with the form of a policies.yml, so that a server does not
@@ -187,11 +195,15 @@ func readGuests(o *options) (policyserver.Guests, error) {
 	if o.guests != "" {
 		guests, err = policyserver.ReadGuests([]byte(o.guests))
 	}
+	o.adjustGuests(&guests)
+	return guests, errors.Join(err, guests.Check())
+}
+
+// adjustGuests adds the settings beside the file of guests.
+func (o *options) adjustGuests(guests *policyserver.Guests) {
 	if o.namespacedCapabilities != "" {
 		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
-		err = errors.Join(err, guests.Check())
 	}
-	return guests, err
 }
 
 // clusterConfig returns how the cluster is reached, nil if there is none: that of the pod, or of

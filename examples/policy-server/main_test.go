@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
@@ -472,6 +474,30 @@ func TestSettingsThatAreWrong(t *testing.T) {
 }
 
 // A server whose files have mistakes ends with all of them.
+func TestSettingsOfTheRuntime(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		env  map[string]string
+		want host.RuntimeConfig
+	}{
+		"by default":     {nil, nil, host.RuntimeConfig{CacheDir: "compiled"}},
+		"by flags":       {[]string{"-cache-copy", "-memory", "1000", "-policies-download-dir", "/d"}, nil, host.RuntimeConfig{CacheDir: "/d/compiled", CacheCopy: true, MemoryBytes: 1000}},
+		"by variables":   {nil, map[string]string{"KUBEWASM_CACHE_COPY": "yes", "KUBEWASM_MEMORY": "1000"}, host.RuntimeConfig{CacheDir: "compiled", CacheCopy: true, MemoryBytes: 1000}},
+		"a flag is last": {[]string{"-cache-copy=false"}, map[string]string{"KUBEWASM_CACHE_COPY": "yes"}, host.RuntimeConfig{CacheDir: "compiled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := parse(test.args, func(key string) string { return test.env[key] }, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := o.runtime(slog.New(slog.DiscardHandler))
+			if got.CacheError = nil; got.CacheDir != test.want.CacheDir || got.CacheCopy != test.want.CacheCopy || got.MemoryBytes != test.want.MemoryBytes {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestFilesThatAreWrong(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

@@ -29,6 +29,7 @@ type options struct {
 	metrics, pprof                             bool
 	guests, guestsFile, namespacedCapabilities string
 	memoryBytes                                uint64
+	cacheCopy                                  bool
 	drainDelay                                 time.Duration
 	// ignored are the settings that are given and have no meaning here.
 	ignored []string
@@ -118,8 +119,9 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		{"daemon-stderr-file", "KUBEWARDEN_DAEMON_STDERR_FILE", "ignored", "", false, nil},
 		// Of this server.
 		{"guests", "KUBEWASM_GUESTS", "limits and grants of policies, `YAML`", "", false, text(&o.guests)},
-		{"guests-path", "KUBEWASM_GUESTS_PATH", "`file` of the same", "", false, text(&o.guestsFile)},
+		{"guests-path", "KUBEWASM_GUESTS_PATH", "`file` of the same; it is followed", "", false, text(&o.guestsFile)},
 		{"namespaced-capabilities", "KUBEWASM_NAMESPACED_CAPABILITIES", "host capabilities that policies of a namespace may have, `patterns` with commas; none by default", "", false, text(&o.namespacedCapabilities)},
+		{"cache-copy", "KUBEWASM_CACHE_COPY", "copy machine code from the download directory into memory instead of mapping its files, which nothing may overwrite in place", "false", true, truth(&o.cacheCopy)},
 		{"memory", "KUBEWASM_MEMORY", "the most `bytes` that all guests may have together; half of what the process may have by default", "", false, func(value string) (err error) {
 			if o.memoryBytes, err = strconv.ParseUint(value, 10, 64); err != nil {
 				return errors.New("want a number of bytes")

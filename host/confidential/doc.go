@@ -10,5 +10,5 @@
 //   - Repeated: values of environment variables. They are masked where they stand, and wherever
 //     a guest repeats one, or eight bytes of one.
 //
-// A [Stain] is what a call has seen of them.
+// A [Stain] holds those that a call has seen.
 package confidential

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Shape says what a message in protobuf is, which does not say so itself. Numbers of shapes are
-// in recordings.
+// Shape names the type of a message in protobuf, whose bytes do not name it. Recordings contain
+// the numbers of shapes.
 type Shape uint64
 
 // The shapes.

@@ -2,14 +2,16 @@ package confidential
 
 import (
 	"encoding/binary"
+	"math"
+	"strconv"
 	"strings"
 )
 
 // Withheld replaces a text that a call has sealed.
 const Withheld = "(withheld: it is about confidential data)"
 
-// Stain is what a call, or the calls of one instance, have seen of confidential values. The zero
-// value is none. It is not safe for use by several goroutines.
+// Stain holds the confidential values that a call, or the calls of one instance, have seen. The
+// zero value holds none. It is not safe for use by several goroutines.
 type Stain struct {
 	sealed bool
 	pieces map[uint64]struct{}
@@ -127,6 +129,31 @@ func (s *Stain) Mask(data []byte) (changed bool) {
 		Mask(data[span[0]:span[1]])
 	}
 	return len(spans) != 0
+}
+
+// HasNumber reports whether a number may repeat something confidential: any may after a seal. Else
+// those do that are a value in decimal digits, or eight bytes of one.
+func (s *Stain) HasNumber(v uint64) bool {
+	if s.sealed {
+		return true
+	}
+	if s.Clean() {
+		return false
+	}
+	texts := [][]byte{
+		binary.LittleEndian.AppendUint64(nil, v), binary.BigEndian.AppendUint64(nil, v),
+		strconv.AppendUint(nil, v, 10), strconv.AppendInt(nil, int64(v), 10), strconv.AppendInt(nil, int64(int32(v)), 10),
+		strconv.AppendFloat(nil, math.Float64frombits(v), 'f', -1, 64),
+	}
+	if v <= math.MaxUint32 {
+		texts = append(texts, strconv.AppendFloat(nil, float64(math.Float32frombits(uint32(v))), 'f', -1, 32))
+	}
+	for _, text := range texts {
+		if s.Mask(text) {
+			return true
+		}
+	}
+	return false
 }
 
 // MaskAnswer masks what a host function hands to the guest, which may repeat what the guest has

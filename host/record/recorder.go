@@ -70,7 +70,8 @@ type item struct {
 const maxQueued = 8 << 10
 
 // NewRecorder makes a recorder that writes new segments to cfg.Path. The caller must close it.
-// The error has every mistake of the configuration.
+// The error has every mistake of the configuration. A directory that cannot be made is none: it is
+// tried again for each call, at most once a second, and Stats.Err tells why it cannot.
 func NewRecorder(cfg Config) (*Recorder, error) {
 	if err := errors.Join(cfg.Check()...); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -80,9 +81,9 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 		cfg: cfg, run: newRun(), queue: make(chan item, maxQueued), stop: make(chan struct{}), done: make(chan struct{}),
 		pending: map[*Tape]*held{},
 	}
-	var err error
-	if r.ring, err = openRing(cfg.Path, cfg.MaxBytes, time.Duration(cfg.MaxAge)); err != nil {
-		return nil, fmt.Errorf("record to %q: %w", cfg.Path, err)
+	r.ring = newRing(cfg.Path, cfg.MaxBytes, time.Duration(cfg.MaxAge))
+	if err := r.ring.open(); err != nil {
+		r.failed(fmt.Errorf("record to %q: %w", cfg.Path, err))
 	}
 	go r.write()
 	return r, nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
@@ -132,6 +134,37 @@ func TestAFileThatWasJustBegun(t *testing.T) {
 }
 
 // Wherever a file ends, everything before the torn frame is read, and the loss is told.
+// A directory that can be made later has the calls from then on.
+func TestADirectoryThatCannotBeMadeIsTriedAgain(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "volume")
+	if err := os.WriteFile(parent, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRecorder(t, Config{Path: filepath.Join(parent, "recording"), SequenceCalls: 1})
+	if got := r.Stats(); got.Failures != 1 || !strings.Contains(fmt.Sprint(got.Err), parent) {
+		t.Errorf("stats are %+v", got)
+	}
+	if err := os.Remove(parent); err != nil {
+		t.Fatal(err)
+	}
+	v := r.Version(answering)
+	for r.Stats().Recorded == 0 && t.Context().Err() == nil {
+		if tape, _ := v.Tape(); tape != nil {
+			ask(tape, 0, "a", "b", 0, Returned)
+			tape.Close()
+		}
+		runtime.Gosched()
+	}
+	_ = r.Close()
+	recording, err := Open(r.cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := recording.Calls(); got == 0 {
+		t.Error("there is no call")
+	}
+}
+
 func TestATornFileLosesItsTailOnly(t *testing.T) {
 	r := newRecorder(t, Config{})
 	tape, _ := r.Version(answering).Tape()
@@ -689,6 +722,79 @@ func TestWhatAGuestRepeatsIsMasked(t *testing.T) {
 		for _, value := range []string{"hunter2-very-secret", "12345678901234", `a "quoted" \ value`, "[[[[[[[[]]]]]]]]", "====================="} {
 			checkEchoes(t, value, kind, script)
 		}
+	}
+}
+
+// TestNumbersThatAGuestRepeatsAreMasked holds that a number of something confidential is in no
+// recording, whether the guest passes it to a function of the component or gets it from one.
+func TestNumbersThatAGuestRepeatsAreMasked(t *testing.T) {
+	const pin, other = 12345678, 55555
+	i32, i64 := abi.I32, abi.I64
+	version := Version{Plugin: "shop", SHA256: strings.Repeat("cd", 32), Kind: abi.KindAdmission, Imports: []Import{
+		{Module: abi.KindAdmission.Module(), Name: "object", Memory: 0b11},
+		{Module: "shop.example.com", Name: "check", Memory: 0b011},
+		{Module: abi.ModuleObjects, Name: "object_part", Memory: 0b11000},
+	}}
+	bytesOfPin := binary.LittleEndian.Uint64([]byte("hunter2-"))
+	for name, test := range map[string]struct {
+		object string
+		number uint64
+		want   uint64
+	}{
+		"of a Secret":                              {`{"kind":"Secret","stringData":{"p":"12345678"}}`, pin, 0},
+		"of a Secret, in other words":              {`{"kind":"Secret","stringData":{"p":"12345678"}}`, other, 0},
+		"of a token":                               {`{"kind":"TokenReview","spec":{"token":"12345678"}}`, pin, 0},
+		"of a Secret, a byte at a time":            {`{"kind":"Secret","stringData":{"p":"12345678"}}`, '1', 0},
+		"that is true, about a Secret":             {`{"kind":"Secret","stringData":{"p":"12345678"}}`, 1, 1},
+		"that is an address, about a Secret":       {`{"kind":"Secret","stringData":{"p":"12345678"}}`, 4096, 4096},
+		"that is a length, about a Secret":         {`{"kind":"Secret","stringData":{"p":"12345678"}}`, 6 << 32, 6 << 32},
+		"of an environment":                        {`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"12345678"}]}]}}`, pin, 0},
+		"of a short environment":                   {`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"55555"}]}]}}`, other, 0},
+		"of an environment, as a float":            {`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"1234.5678"}]}]}}`, math.Float64bits(1234.5678), 0},
+		"of an environment, eight bytes at a time": {`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"hunter2-hunter2"}]}]}}`, bytesOfPin, 0},
+		"that is not that of an environment":       {`{"kind":"Pod","spec":{"containers":[{"env":[{"name":"P","value":"12345678"}]}]}}`, other, other},
+		"of an object with nothing confidential":   {`{"kind":"Pod","spec":{"pin":12345678}}`, pin, pin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Recorder{cfg: Config{}.withDefaults(), queue: make(chan item, 1)} // Nothing writes.
+			tape, _ := r.Version(version).Tape()
+			tape.Begin(ByFunction, "validate", nil)
+			tape.Host(0, []uint64{1, 2}, []abi.ValueType{i32, i32})
+			tape.Bytes(Write, []byte(test.object), 1, 2, uint64(len(test.object)))
+			tape.Result(HostReturned, []uint64{uint64(len(test.object))}, []abi.ValueType{i32})
+			tape.Host(1, []uint64{4096, 6, test.number}, []abi.ValueType{i32, i32, i64})
+			tape.Bytes(Read, []byte("a text"), 4096, 6)
+			tape.Invoke(0, []uint64{test.number})
+			tape.Result(Invoked, []uint64{test.number}, []abi.ValueType{i64})
+			tape.Result(HostReturned, []uint64{test.number}, []abi.ValueType{i64})
+			tape.Host(2, []uint64{1<<32 | 7, 2, 1 << 3, 4096, 8192}, []abi.ValueType{i64, i32, i64, i32, i32})
+			tape.Result(HostReturned, []uint64{0}, []abi.ValueType{i32})
+			tape.Host(1, []uint64{4096, 6, test.number}, []abi.ValueType{i32, i32, i64}) // Which ends the call.
+			tape.Bytes(Read, []byte("a text"), 4096, 6)
+			tape.Data(Abort, []byte("no"))
+			tape.End(Trapped, 0, 1, "no", nil)
+			c, err := decodeCall((<-r.queue).body, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Version = tape.version.version
+			r.redact(c, tape)
+			var got [][]uint64
+			for _, e := range c.Events[3:] {
+				got = append(got, e.Args)
+			}
+			want := [][]uint64{
+				{4096, 6, test.want}, {4096, 6}, {test.want}, {test.want}, {test.want},
+				{1<<32 | 7, 2, 1 << 3, 4096, 8192}, {0},
+				{4096, 6, test.want}, {4096, 6}, nil,
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("numbers (-want +got):\n%s", diff)
+			}
+			if masked := c.Marks&Secret != 0; masked != !strings.Contains(name, "nothing") {
+				t.Errorf("the call is marked: %t", masked)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"math"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
@@ -69,6 +70,15 @@ var given = func() map[[2]string]bool {
 	return list
 }()
 
+// known are the modules of the host functions of this project and of the dialects that it speaks.
+// Their numbers are addresses, lengths, references, and words with a meaning. In functions of
+// other modules, which a component adds, they may be anything.
+var known = map[string]bool{
+	abi.KindCommon.Module(): true, abi.KindScheduler.Module(): true, abi.KindAdmission.Module(): true,
+	abi.KindHook.Module(): true, abi.KindService.Module(): true, abi.ModuleObjects: true,
+	"wasi_snapshot_preview1": true, "wapc": true, "env": true, "k8s.io/klog": true,
+}
+
 // frame is a host function that runs, or an export that the host has called.
 type frame struct {
 	host bool
@@ -76,6 +86,52 @@ type frame struct {
 	given bool
 	// message is what the function has said of its bytes, nil if nothing.
 	message *Event
+}
+
+// numbers are the events of a host function with numbers that the guest may have from something
+// confidential, or the host from the guest, and the addresses and lengths of the bytes that moved.
+type numbers struct {
+	events []*Event
+	moved  map[uint64]bool
+}
+
+// add takes an event of the function.
+func (n *numbers) add(e *Event) {
+	switch e.Kind {
+	case Read, Write, Put, Text:
+		for _, v := range e.Args {
+			n.moved[uint64(uint32(v))] = true
+		}
+		n.moved[uint64(len(e.Data))] = true
+	case Input, Output, Argument:
+		n.moved[uint64(len(e.Data))] = true
+	case Host, HostReturned, Invoke, Invoked:
+		n.events = append(n.events, e)
+	}
+}
+
+// plain reports whether a number says no more than a word does that is true or false, or than is
+// known of the bytes that moved: an address or a length, or two in one.
+func (n *numbers) plain(v uint64) bool {
+	half := func(v uint64) bool { return v <= 1 || v == math.MaxUint32 || n.moved[v] }
+	return v == math.MaxUint64 || half(v&math.MaxUint32) && half(v>>32)
+}
+
+// mask masks the numbers that are not plain, by 0, and reports whether there are any.
+func (n *numbers) mask(v *Version, stain *confidential.Stain) (changed bool) {
+	for _, e := range n.events {
+		var memory uint16
+		if e.Kind == Host && e.Index < len(v.Imports) {
+			memory = v.Imports[e.Index].Memory
+		}
+		for i, number := range e.Args {
+			if i < 16 && memory&(1<<i) != 0 || n.plain(number) || !stain.HasNumber(number) {
+				continue
+			}
+			e.Args[i], changed = 0, true
+		}
+	}
+	return changed
 }
 
 // frames are the functions that run at an event.
@@ -139,7 +195,7 @@ func maskGiven(c *Call, stain *confidential.Stain) (found bool) {
 
 // maskRepeated masks what the guest says, and what the host may have from it.
 func maskRepeated(c *Call, stain *confidential.Stain) {
-	marked := false
+	marked := maskNumbers(c, stain)
 	var f frames
 	for i := range c.Events {
 		e := &c.Events[i]
@@ -158,4 +214,39 @@ func maskRepeated(c *Call, stain *confidential.Stain) {
 	if marked = stain.Mask(c.Output) || marked; marked {
 		c.Marks |= Secret
 	}
+}
+
+// maskNumbers masks the numbers that cross in host functions of a component.
+func maskNumbers(c *Call, stain *confidential.Stain) (changed bool) {
+	var running []*numbers // Those of the functions that run, nil for others.
+	for i := range c.Events {
+		e := &c.Events[i]
+		var ended *numbers
+		switch e.Kind {
+		case Host:
+			var n *numbers
+			if e.Index >= len(c.Version.Imports) || !known[c.Version.Imports[e.Index].Module] {
+				n = &numbers{moved: map[uint64]bool{}}
+			}
+			running = append(running, n)
+		case HostReturned:
+			if len(running) != 0 {
+				ended = running[len(running)-1]
+				running = running[:len(running)-1]
+			}
+		}
+		switch {
+		case ended != nil:
+			ended.add(e)
+			changed = ended.mask(c.Version, stain) || changed
+		case len(running) != 0 && running[len(running)-1] != nil:
+			running[len(running)-1].add(e)
+		}
+	}
+	for _, n := range running { // The call ended in them.
+		if n != nil {
+			changed = n.mask(c.Version, stain) || changed
+		}
+	}
+	return changed
 }

@@ -79,6 +79,7 @@ type ring struct {
 	dir                    string
 	maxBytes, segmentBytes int64
 	maxAge                 time.Duration
+	opened                 bool
 	file                   *os.File
 	number                 uint64
 	written                int64
@@ -98,19 +99,27 @@ type segment struct {
 	modified time.Time
 }
 
-func openRing(dir string, maxBytes int64, maxAge time.Duration) (ring, error) {
-	r := ring{dir: dir, maxBytes: maxBytes, segmentBytes: min(maxSegmentBytes, maxBytes/8), maxAge: maxAge}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return r, err
+func newRing(dir string, maxBytes int64, maxAge time.Duration) ring {
+	return ring{dir: dir, maxBytes: maxBytes, segmentBytes: min(maxSegmentBytes, maxBytes/8), maxAge: maxAge}
+}
+
+// open makes the directory, unless it was open before.
+func (r *ring) open() error {
+	if r.opened {
+		return nil
 	}
-	list, err := segments(dir)
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return err
+	}
+	list, err := segments(r.dir)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if len(list) != 0 {
 		r.number = list[len(list)-1].number
 	}
-	return r, nil
+	r.opened = true
+	return nil
 }
 
 // segments returns the segments of a directory, in their order.
@@ -144,7 +153,7 @@ func (r *ring) old(now time.Time) bool { return r.maxAge > 0 && now.Sub(r.began)
 
 // next closes the segment and begins the next one, after it has made room.
 func (r *ring) next(removed *atomic.Uint64) error {
-	if err := r.close(); err != nil {
+	if err := errors.Join(r.close(), r.open()); err != nil {
 		return err
 	}
 	if err := r.trim(r.maxBytes-r.segmentBytes, time.Now(), removed); err != nil {

@@ -243,6 +243,7 @@ func (p *Player) begin(ctx context.Context, start []*record.Call) ([]*record.Cal
 func (p *Player) Play(ctx context.Context, c *record.Call) (*Played, error) {
 	p.got = nil
 	p.script.begin(p, c.Events)
+	p.script.masked = c.Marks&(record.Secret|record.Redacted) != 0
 	if err := p.call(ctx, c); err != nil {
 		return nil, fmt.Errorf("replay call %d of sequence %d: %w", c.Number, c.Sequence, err)
 	}

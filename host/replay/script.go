@@ -35,8 +35,10 @@ type script struct {
 	moved map[uint64]uint64
 	last  uint64
 
-	// stops is set if the recorded call was stopped for its time.
-	stops bool
+	// stops is set if the recorded call was stopped for its time, and masked if numbers in it may
+	// be masked by 0.
+	stops  bool
+	masked bool
 
 	missing   string
 	elsewhere int
@@ -208,10 +210,9 @@ func (s *script) host(inst *host.Instance, index int, stack []uint64) {
 	for sc.next < len(sc.hosts) && sc.hosts[sc.next].used {
 		sc.next++
 	}
-	want := s.scalars(nil, index, params)
 	if sc.next < len(sc.hosts) {
 		n := sc.hosts[sc.next]
-		if n.Index == index && (s.closely || bytes.Equal(s.scalars(nil, n.Index, n.Args), want) && s.reads(inst, n, params)) {
+		if n.Index == index && (s.closely || s.asks(n, params) && s.reads(inst, n, params)) {
 			n.used = true
 			s.perform(inst, n, params, stack)
 			return
@@ -222,7 +223,7 @@ func (s *script) host(inst *host.Instance, index int, stack []uint64) {
 	}
 	// Elsewhere in the call.
 	for _, n := range sc.hosts {
-		if !n.used && n.Index == index && bytes.Equal(s.scalars(nil, n.Index, n.Args), want) && s.reads(inst, n, params) {
+		if !n.used && n.Index == index && s.asks(n, params) && s.reads(inst, n, params) {
 			n.used = true
 			s.elsewhere++
 			s.perform(inst, n, params, stack)
@@ -239,6 +240,16 @@ func (s *script) host(inst *host.Instance, index int, stack []uint64) {
 		return
 	}
 	s.unknown(inst, s.describe(inst, index, params))
+}
+
+// asks reports whether the guest asks with the parameters that n was asked with.
+func (s *script) asks(n *node, params []uint64) bool {
+	for i, v := range n.Args {
+		if i < len(params) && v != params[i] && !s.inMemory(n, i) && !(s.masked && v == 0) {
+			return false
+		}
+	}
+	return len(n.Args) == len(params)
 }
 
 // reads reports whether the guest asks with the bytes that n was asked with. Effects, which

@@ -58,8 +58,8 @@ type Outcome struct {
 	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
-	// Stain is what the call has seen of confidential values: Detail, Asked and Err may repeat
-	// them. nil is nothing.
+	// Stain holds the confidential values that the call has seen: Detail, Asked and Err may repeat
+	// them. nil holds none.
 	Stain *confidential.Stain
 }
 
@@ -417,10 +417,17 @@ func (s *Shadow) run(ctx context.Context) {
 		s.profiler.Reset()
 	}
 	s.mu.Lock()
+	s.status.Digest = candidate.Guest().Digest()
+	s.mu.Unlock()
+	// Its compilation has taken more than its share.
+	if err := s.throttle.Sleep(ctx, 0); err != nil {
+		return
+	}
+	s.mu.Lock()
 	if s.status.State == Loading {
 		s.status.State = Running
 	}
-	s.status.Digest, s.since = candidate.Guest().Digest(), time.Now()
+	s.since = time.Now()
 	s.mu.Unlock()
 	s.sample()
 	for n := 1; ; n++ {

@@ -17,7 +17,8 @@ const (
 	lateTime = 2 * time.Millisecond
 )
 
-// throttle bounds the share of a processor that the calls of a plugin take together. A guest
+// throttle bounds the share of a processor that the calls of a plugin and its compilation take
+// together. A guest
 // works for 5 ms and sleeps for so long that its share is kept. While a goroutine waits for a
 // processor, or its sleeps end late, it works for 0.1 ms. It is for one goroutine: the plugin has
 // one instance.
@@ -53,6 +54,9 @@ func (t *throttle) Rest(ctx context.Context) error {
 	}
 	return t.Sleep(ctx, 0)
 }
+
+// Worked adds work outside of calls, which the next Sleep pays for.
+func (t *throttle) Worked(d time.Duration) { t.worked += d }
 
 // wanted reports whether a goroutine waits for a processor. It takes 0.06 µs.
 func (t *throttle) wanted() bool {

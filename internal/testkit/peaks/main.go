@@ -21,20 +21,24 @@ import (
 	"time"
 )
 
-// row is a hostile input. run takes it, in a process of its own with a directory, and returns
-// what came of it.
+// row is a hostile input. run takes it, in a process of its own with a directory. It returns nil
+// for an input that is accepted, a note, or the error that refuses it.
 type row struct {
 	point int // of the issue, for the order
 	name  string
 	run   func(ctx context.Context, dir string) error
 }
 
-// The process that runs a row finds its name here, and writes to its standard output a line with
-// the peak and what came of the input.
+// note is the result of an input that is not refused.
+type note string
+
+func (n note) Error() string { return string(n) }
+
+// The process that runs a row finds its name here, and writes what came of the input to its
+// standard output.
 const rowVariable = "KUBEWASM_PEAKS_ROW"
 
-// maxTime is how long an input may take. One that takes longer is stopped, with the peak so far
-// unknown.
+// maxTime is how long an input may take. One that takes longer is stopped.
 const maxTime = 2 * time.Minute
 
 func main() {
@@ -55,17 +59,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "peaks:", err)
 		os.Exit(1)
 	}
-	fmt.Println("| Point | Input | Peak before, MB | Peak, MB | Result |\n|---|---|---|---|---|")
+	fmt.Println("| Point | Input | MB before | Before | MB | Now |\n|---|---|---|---|---|---|")
 	for _, r := range rows {
 		if !strings.Contains(r.name, *only) || ctx.Err() != nil {
 			continue
 		}
-		old := "-"
+		old, resultBefore := "-", "-"
 		if *before != "" {
-			old, _ = measure(ctx, *before, r.name)
+			old, resultBefore = measure(ctx, *before, r.name)
 		}
 		now, result := measure(ctx, self, r.name)
-		fmt.Printf("| %d | %s | %s | %s | %s |\n", r.point, r.name, old, now, result)
+		fmt.Printf("| %d | %s | %s | %s | %s | %s |\n", r.point, r.name, old, resultBefore, now, result)
 	}
 }
 
@@ -77,17 +81,16 @@ func measure(ctx context.Context, program, name string) (peak, result string) {
 	cmd.Env = append(os.Environ(), rowVariable+"="+name)
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return "?", fmt.Sprintf("did not end in %s", maxTime)
+		return peakOf(cmd.ProcessState), fmt.Sprintf("stopped after %.0f min", maxTime.Minutes())
 	}
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && len(exit.Stderr) > 0 {
 			err = errors.New(firstLine(string(exit.Stderr)))
 		}
-		return "?", "the process ended: " + err.Error()
+		return peakOf(cmd.ProcessState), "the process ended: " + err.Error()
 	}
-	peak, result, _ = strings.Cut(strings.TrimSpace(string(out)), " ")
-	return peak, result
+	return peakOf(cmd.ProcessState), strings.TrimSpace(string(out))
 }
 
 func firstLine(s string) string {
@@ -106,15 +109,15 @@ func runRow(name string) error {
 			return err
 		}
 		defer os.RemoveAll(dir)
-		result := "accepted"
-		if err := r.run(context.Background(), dir); err != nil {
-			result = "refused: " + firstLine(err.Error())
+		var said note
+		switch err := r.run(context.Background(), dir); {
+		case err == nil:
+			said = "accepted"
+		case errors.As(err, &said):
+		default:
+			said = note(fmt.Sprintf("refused: %.160s", firstLine(err.Error())))
 		}
-		peak, err := peakMemory()
-		if err != nil {
-			return err
-		}
-		fmt.Println(peak>>20, result)
+		fmt.Println(said)
 		return nil
 	}
 	return fmt.Errorf("there is no row %q", name)

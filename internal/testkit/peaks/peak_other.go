@@ -2,6 +2,13 @@
 
 package main
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
-func peakMemory() (uint64, error) { return 0, errors.ErrUnsupported }
+func peakOf(*os.ProcessState) string { return "?" }
+
+func mappings() (int, error) { return 0, errors.ErrUnsupported }
+
+func mapUpTo(int) error { return errors.ErrUnsupported }
