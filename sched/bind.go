@@ -14,12 +14,13 @@ import (
 
 // Reserve tells the guest that the Pod is to run on a node.
 func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
-	if !p.functions.Has(abi.Reserve) && (!p.peer || !p.Asks(abi.Reserve)) {
+	if !p.Asks(abi.Reserve) || !p.functions.Has(abi.Reserve) && !p.peer && !p.carries() {
 		return nil
 	}
 	if p.settle(c); !p.functions.Has(abi.Reserve) {
 		return nil
 	}
+	defer c.stage.Store(hasNode)
 	object := p.objects.Pod(pod)
 	return p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
 }

@@ -90,20 +90,21 @@ func (p *Plugin) handleImports() []host.Import {
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		}),
 		granted(GrantWaitingPods, "allow_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {
-			w := p.handle.WaitingPod(types.UID(read(inst, stack)))
-			if stack[0] = 0; w != nil {
-				stack[0] = 1
-				if !inst.State().(*instance).call.replay {
+			uid := read(inst, stack)
+			stack[0] = inst.State().(*instance).call.effect(inst, uid, func() bool {
+				w := p.handle.WaitingPod(types.UID(uid))
+				if w != nil {
 					w.Allow(p.guest.Name())
 				}
-			}
+				return w != nil
+			})
 		}),
 		granted(GrantWaitingPods, "reject_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {
 			uid, reason, _ := strings.Cut(read(inst, stack), "\x00")
-			w := p.handle.WaitingPod(types.UID(uid))
-			if stack[0] = 0; w != nil && (inst.State().(*instance).call.replay || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))) {
-				stack[0] = 1
-			}
+			stack[0] = inst.State().(*instance).call.effect(inst, uid, func() bool {
+				w := p.handle.WaitingPod(types.UID(uid))
+				return w != nil && w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))
+			})
 		}),
 	}
 	// Modules that were built when only schedulers had look-ups import them from the
@@ -117,12 +118,15 @@ func (p *Plugin) handleImports() []host.Import {
 	return list
 }
 
-// remember returns the answer of a host function to a question, which stays the
-// same within one call of the guest, whatever happens in the scheduler.
+// remember returns the answer of a host function to a question, which stays the same within one
+// call of the guest, whatever happens in the scheduler, and when the call is repeated.
 func remember(inst *host.Instance, question string, answer func() []byte) []byte {
 	c := &inst.State().(*instance).call
 	key := inst.HostCall() + "\x00" + question
 	b, ok := c.answers[key]
+	if !ok && c.first != nil {
+		b, ok = c.first.answers[key]
+	}
 	if !ok {
 		inst.Keep(len(key) + answerBytes)
 		b = answer()
@@ -143,7 +147,7 @@ const maxEventBytes = 16 << 10
 
 // report hands an event to the scheduler's recorder. A replay reports nothing.
 func (p *Plugin) report(c *call, e *schedmsg.Event) {
-	if c.replay {
+	if c.first != nil {
 		return
 	}
 	var regarding, related runtime.Object
@@ -234,9 +238,13 @@ func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1
 		return nil, err
 	}
 	c := &inst.State().(*instance).call
-	for i := range c.listed {
-		if c.listed[i].resource == resource {
-			return c.listed[i].objects, nil
+	known := c.listed
+	if c.first != nil {
+		known = append(slices.Clip(c.first.listed), known...)
+	}
+	for i := range known {
+		if known[i].resource == resource {
+			return known[i].objects, nil
 		}
 	}
 	objects, err := lister.List(labels.Everything())

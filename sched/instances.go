@@ -15,9 +15,10 @@ import (
 
 // instance is what the plugin knows of an instance of its guest.
 type instance struct {
-	// seen is what happened here of the cycle in each slot.
-	seen [cycleSlots + cloneSlots]seen
-	call call
+	// seen is what happened here of the cycle in each slot, and seenMore that in further ones.
+	seen     [leastSlots + cloneSlots]seen
+	seenMore map[uint32]*seen
+	call     call
 	// shared is the instance of the cycle that the call runs on, nil if it is of none.
 	shared *cycleInstance
 	// peer is the call as a guest of package wasmextension knows it.
@@ -33,6 +34,38 @@ type instance struct {
 	// last is the last status with reasons, and lastOf the text of them. Most are repeated.
 	last   *Status
 	lastOf string
+}
+
+// seenAt returns what happened of the cycle in a slot.
+func (i *instance) seenAt(slot uint32) *seen {
+	if int(slot) < len(i.seen) {
+		return &i.seen[slot]
+	}
+	s := i.seenMore[slot]
+	if s == nil {
+		if i.seenMore == nil {
+			i.seenMore = map[uint32]*seen{}
+		}
+		s = new(seen)
+		i.seenMore[slot] = s
+	}
+	return s
+}
+
+// beginOnNode begins a call of Filter or Score.
+func (i *instance) beginOnNode(c *Cycle, node *objects.Object, info NodeInfo) {
+	a := &i.call
+	a.plain, a.pod, a.of, a.node, a.info, a.snapshot = true, c.pod, c.of, node, info, true
+}
+
+// end ends a call. Nothing but its arguments is there if the guest has asked for nothing else, and
+// to clear it all would cost a tenth of a Filter.
+func (i *instance) end() {
+	if a := &i.call; a.plain && !a.own {
+		a.plain, a.pod, a.of, a.node, a.info, a.snapshot = false, nil, nil, nil, nil, false
+		return
+	}
+	i.call, i.peer = call{}, wasmextension.Call{}
 }
 
 // lastPart is the part of an object that a guest asked for last: it may ask once more,
@@ -55,6 +88,10 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 	var shared *cycleInstance
 	switch e := c.instances; {
 	case inst != nil || err != nil:
+	case c.carried != nil && (phase == binding || c.stage.Load() != chooses):
+		if inst, err = p.acquireCarried(within, c, h); inst == nil && err == nil {
+			inst, err = c.pinned.pin.Acquire(within, nil)
+		}
 	case p.trials.Load() != 0:
 		// The only instance that is left may be the one that waits for the trial: wait for
 		// trialWait at most, and for none of the cycle's.
@@ -73,9 +110,12 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 	i = inst.State().(*instance)
 	i.shared = shared
 	if s := p.seenOf(i, h.ref); s.ref != h.ref || s.steps < n {
-		if err := p.replay(within, inst, i, h, n, phase); err != nil {
+		if err := p.replay(within, inst, i, h, n, phase == binding || c.stage.Load() == hasNode); err != nil {
 			p.leave(inst, i)
 			return nil, nil, err
+		}
+		if n == len(h.steps) && c.stage.Load() != chooses {
+			c.carried.seenBy(inst, h.ref.Slot())
 		}
 	}
 	return inst, i, nil
@@ -83,10 +123,7 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 
 // leave gives an instance back.
 func (p *Plugin) leave(inst *host.Instance, i *instance) {
-	i.call = call{}
-	if p.peer {
-		i.peer = wasmextension.Call{}
-	}
+	i.end()
 	shared, fuel := i.shared, inst.FuelUsed()
 	i.shared = nil
 	if inst.Release(); shared != nil {

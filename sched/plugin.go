@@ -159,7 +159,9 @@ type Plugin struct {
 
 	objects *objects.Store
 	infos   nodeInfos
-	cycles  cycleCounter
+	cycles  cycleSlots
+	// answerBytes is how much is kept of what steps were answered.
+	answerBytes atomic.Int64
 	// calls counts those outside of cycles.
 	calls atomic.Uint64
 	// trials is how many run.

@@ -166,8 +166,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if err != nil {
 		return 0, p.failedIn(c, f, err, nil)
 	}
-	args := &i.call
-	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, c.of, object, nodeInfo, true, false
+	i.beginOnNode(c, object, nodeInfo)
 	var version uint64 // Of equal Nodes it is not the same: it is none of what a shared result comes from.
 	if key.class == nil {
 		version = uint64(nodeInfo.GetGeneration())
@@ -187,13 +186,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 			p.cache.put(key, c.clone, object, inst, result, s)
 		}
 	}
-	if args.looked == nil && args.answers == nil && args.listed == nil && i.shared == nil && !p.peer {
-		// To clear it all would cost a tenth of the whole call.
-		args.pod, args.of, args.node, args.info, args.snapshot = nil, nil, nil, nil, false
-		inst.Release()
-	} else {
-		p.leave(inst, i)
-	}
+	p.leave(inst, i)
 	return result, s
 }
 
