@@ -66,6 +66,12 @@ func (c *calls) reset() {
 // poisoned loads the guest of testdata/poison.wat, which misbehaves in f.
 func poisoned(t testing.TB, functions abi.Mask, f abi.Function, how int, change func(*sched.PluginConfig)) (*sched.Plugin, *calls) {
 	t.Helper()
+	return poisonedIn(t, nil, functions, f, how, change)
+}
+
+// poisonedIn is poisoned with a scheduler, which may be nil.
+func poisonedIn(t testing.TB, handle *framework.Handle, functions abi.Mask, f abi.Function, how int, change func(*sched.PluginConfig)) (*sched.Plugin, *calls) {
+	t.Helper()
 	rt, err := compiledOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +89,7 @@ func poisoned(t testing.TB, functions abi.Mask, f abi.Function, how int, change 
 		change(&cfg)
 	}
 	made.reset()
-	p, err := sched.Load(t.Context(), rt, cfg, framework.Of(nil))
+	p, err := sched.Load(t.Context(), rt, cfg, framework.Of(handle))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,6 +165,12 @@ func (p *Plugin) report(c *call, e *schedmsg.Event) {
 	p.handle.Eventf(regarding, related, e.Type, e.Reason, e.Action, e.Note)
 }
 
+// informer has the objects of a resource, all of them once synced is true.
+type informer struct {
+	cache.GenericLister
+	synced func() bool
+}
+
 // inform makes informers of resources, which are named as in a URL of the API:
 // "v1/persistentvolumeclaims", "apps/v1/replicasets". It must run before the
 // scheduler starts its informers.
@@ -175,7 +181,7 @@ func (p *Plugin) inform(resources []string) error {
 	if p.handle == nil {
 		return errNoHandle
 	}
-	p.informers = map[string]cache.GenericLister{}
+	p.informers = map[string]informer{}
 	var errs []error
 	for _, name := range resources {
 		gvr, err := lookup.ParseResource(name)
@@ -183,12 +189,12 @@ func (p *Plugin) inform(resources []string) error {
 			errs = append(errs, err)
 			continue
 		}
-		lister, err := p.handle.Lister(gvr)
+		lister, synced, err := p.handle.Lister(gvr)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		p.informers[name] = lister
+		p.informers[name] = informer{lister, synced}
 	}
 	return errors.Join(errs...)
 }
@@ -196,20 +202,26 @@ func (p *Plugin) inform(resources []string) error {
 // lookups answers guests that look objects up.
 type lookups struct{ *Plugin }
 
-// lister finds the lister of a resource that the configuration names.
-func (l lookups) lister(resource string) (cache.GenericLister, error) {
+// lister finds the lister of a resource that the configuration names. It waits until the scheduler
+// knows the objects, or ends the call: there would seem to be none.
+func (l lookups) lister(inst *host.Instance, resource string) (cache.GenericLister, error) {
 	if l.handle == nil {
 		return nil, errNoHandle
 	}
-	lister, ok := l.informers[resource]
+	i, ok := l.informers[resource]
 	if !ok {
 		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q", resource)
 	}
-	return lister, nil
+	if !i.synced() {
+		if err := awaitSync(inst, i, resource); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
 }
 
 func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b []byte, err error) {
-	lister, err := l.lister(resource)
+	lister, err := l.lister(inst, resource)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +245,7 @@ func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b [
 }
 
 func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1.Object, error) {
-	lister, err := l.lister(resource)
+	lister, err := l.lister(inst, resource)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -45,6 +44,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		logger:    cfg.Logger,
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
+		closed:    make(chan struct{}),
 		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(time.Duration(cfg.QueueTimeout), DefaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
@@ -175,7 +175,11 @@ type Plugin struct {
 	source     host.Source
 	background background
 	// informers are those of the objects that the guest may get and list.
-	informers map[string]cache.GenericLister
+	informers map[string]informer
+	gate      gate
+	// closed ends what goes on in the background.
+	closed    chan struct{}
+	closeOnce sync.Once
 
 	// unsorted is set when Less has failed: the order of a queue must not change
 	// while Pods are in it, so the scheduler's own is used from then on.
@@ -242,7 +246,9 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	ctx.restart(p.queueTimeout)
 	i.call = call{pod: object, of: pod}
 	result, err := p.invoke(ctx, inst, i, f, uint64(object.Ref))
-	p.slow(f, p.pods.told(pod, err), err)
+	if !errors.As(err, new(*notSyncedError)) {
+		p.slow(f, p.pods.told(pod, err), err)
+	}
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
@@ -276,5 +282,6 @@ func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
 
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
+	p.closeOnce.Do(func() { close(p.closed) })
 	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))
 }

@@ -26,7 +26,7 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 	if !p.functions.Has(abi.PreEnqueue) {
 		return nil
 	}
-	return p.onPod(abi.PreEnqueue, pod, nil, nil)
+	return p.preEnqueued(pod, p.onPod(abi.PreEnqueue, pod, nil, nil))
 }
 
 // SignPod returns the signature of a Pod. If the guest lacks the function it adds nothing to a
@@ -263,7 +263,7 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func
 	defer func() {
 		failure := err
 		if answered {
-			failure = nil // The guest has reported an error itself.
+			failure = nil // The guest has reported an error itself, or the host could not answer.
 		}
 		p.slow(f, p.queue.asked(fuel, failure), err)
 	}()
@@ -287,7 +287,7 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func
 	err = ask(ctx, inst, &i.call)
 	fuel = inst.FuelUsed()
 	var trap *host.TrapError
-	answered = err != nil && !errors.As(err, &trap) && ctx.Err() == nil
+	answered = err != nil && !errors.As(err, &trap) && ctx.Err() == nil || errors.As(err, new(*notSyncedError))
 	return err
 }
 

@@ -188,6 +188,9 @@ func TestPreEnqueueAndSign(t *testing.T) {
 	if got := text(w.p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), noted("p", "gate", "not yet"))); got != "UnschedulableAndUnresolvable: not yet" {
 		t.Errorf("got %s", got)
 	}
+	if got, want := <-w.events.Events, `Warning FailedScheduling plugin "extensions" keeps the Pod out of the scheduling queue: not yet`; got != want {
+		t.Errorf("the event is %q, want %q", got, want)
+	}
 	if got := text(w.p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), noted("p"))); got != "Success" {
 		t.Errorf("got %s", got)
 	}
