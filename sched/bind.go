@@ -58,7 +58,7 @@ func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	}
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod, nodeName: nodeName}
-	_, err = p.invoke(p.ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
+	_, err = p.invoke(&c.binding, inst, i, f, uint64(h.ref), uint64(object.Ref))
 	return err
 }
 

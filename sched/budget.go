@@ -109,9 +109,39 @@ func (l *life) charge(f abi.Function, fuel int64) {
 // context returns the context of calls in a phase of a cycle.
 func (p *Plugin) context(c *Cycle, phase phase) context.Context {
 	if phase == binding {
-		return p.ctx // The scheduler does not wait for it.
+		return &c.binding
 	}
 	return c.life
+}
+
+// bindingBudget is the context of the calls in the binding of a Pod. The scheduler does not wait for
+// them, but they hold instances that it needs. It implements [host.Budget].
+type bindingBudget struct {
+	context.Context
+	limit int64
+	spent atomic.Int64
+}
+
+// Spend implements host.Budget.
+func (b *bindingBudget) Spend(fuel int64) error {
+	if b.spent.Add(fuel) > b.limit {
+		return fmt.Errorf("%w: cycleFuel of %d for all calls of the binding of a Pod", host.ErrFuel, b.limit)
+	}
+	return nil
+}
+
+// mayBind waits until a call of a binding may take an instance: all but one, so that one is left for
+// what the scheduler waits for. The caller hands it back by bound.
+func (p *Plugin) mayBind(ctx context.Context) (bound bool, err error) {
+	if p.binding == nil {
+		return false, nil
+	}
+	select {
+	case p.binding <- struct{}{}:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // replayed are the functions that a guest is shown again on another instance: after a failure of

@@ -331,3 +331,52 @@ func TestHintsDoNotWaitForInstances(t *testing.T) {
 		t.Errorf("calls are %v", made.made)
 	}
 }
+
+// TestBindingsLeaveAnInstance has all bindings of a plugin loop: the next Pod is filtered while they
+// do.
+func TestBindingsLeaveAnInstance(t *testing.T) {
+	p, made := poisoned(t, abi.MaskOf(abi.Filter, abi.PostBind), abi.PostBind, 0, func(cfg *sched.PluginConfig) {
+		cfg.Limits.Instances, cfg.CycleFuel = 3, 1<<62
+		cfg.Limits.Fuel, cfg.Limits.Timeout = 1<<62, 2*time.Second
+	})
+	const pods = 6
+	var bound sync.WaitGroup
+	for i := range pods {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}}
+		bound.Go(func() { p.PostBind(p.Begin(pod), pod, "n0") })
+	}
+	for p.Stats().Instances-p.Stats().Idle != 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if status := p.Filter(p.Begin(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "good"}}), emptyNodes(1)[0]); status != nil {
+		t.Errorf("Filter says %q", status.Message())
+	}
+	made.mu.Lock()
+	if made.failed != 0 {
+		t.Errorf("Filter has waited for the end of %d bindings", made.failed)
+	}
+	made.mu.Unlock()
+	bound.Wait()
+	if made.failed != pods {
+		t.Errorf("%d calls have failed, want %d", made.failed, pods)
+	}
+}
+
+// TestABindingHasABudget holds that all calls of a binding share cycleFuel.
+func TestABindingHasABudget(t *testing.T) {
+	const cycleFuel, slice = 40_000_000, 2_000_000
+	p, made := poisoned(t, abi.MaskOf(abi.PreFilter, abi.Unreserve, abi.PostBind), abi.PostBind, 0, func(cfg *sched.PluginConfig) {
+		cfg.CycleFuel = cycleFuel
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+	cycle := p.Begin(pod)
+	if _, status := p.PreFilter(cycle, emptyNodes(1)); status != nil {
+		t.Fatal(status.Message())
+	}
+	for range 5 {
+		p.PostBind(cycle, pod, "n0")
+	}
+	if most := int64(cycleFuel + 2*5*slice); made.fuel > most {
+		t.Errorf("the binding took %d of fuel, more than %d", made.fuel, most)
+	}
+}

@@ -29,6 +29,8 @@ type Cycle struct {
 	// life is that of the cycle and its clones: own of the first.
 	life *life
 	own  life
+	// binding is the budget of the binding of the Pod.
+	binding bindingBudget
 	// instances are those of the cycle and its clones, nil if there is nothing to replay.
 	instances *cycleInstances
 	// carried is nil unless the guest has functions of binding that may use its state.
@@ -117,6 +119,7 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
 	c.life = &c.own
 	c.own.Context, c.own.limit = p.ctx, p.cycleFuel
+	c.binding.Context, c.binding.limit = p.ctx, p.cycleFuel
 	if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 		c.recorded = b.begin(p, pod)
 	}

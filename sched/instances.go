@@ -21,6 +21,8 @@ type instance struct {
 	call     call
 	// shared is the instance of the cycle that the call runs on, nil if it is of none.
 	shared *cycleInstance
+	// bound is set if the call is one of a binding, of which there are fewer than instances.
+	bound bool
 	// peer is the call as a guest of package wasmextension knows it.
 	peer wasmextension.Call
 	// podsOn is the memory for the Pods on a node.
@@ -82,8 +84,12 @@ type lastPart struct {
 // a call in phase. Hand it to leave in the end.
 func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
 	within := p.context(c, phase)
-	if c.peer != nil {
+	bound := false
+	switch {
+	case c.peer != nil:
 		inst, err = p.held(within, c, phase)
+	case phase == binding:
+		bound, err = p.mayBind(within)
 	}
 	var shared *cycleInstance
 	switch e := c.instances; {
@@ -105,10 +111,11 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 		inst, err = c.pinned.pin.Acquire(within, nil)
 	}
 	if err != nil {
+		p.bound(bound)
 		return nil, nil, err
 	}
 	i = inst.State().(*instance)
-	i.shared = shared
+	i.shared, i.bound = shared, bound
 	if s := p.seenOf(i, h.ref); s.ref != h.ref || s.steps < n {
 		if err := p.replay(within, inst, i, h, n, phase == binding || c.stage.Load() == hasNode); err != nil {
 			p.leave(inst, i)
@@ -124,10 +131,18 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 // leave gives an instance back.
 func (p *Plugin) leave(inst *host.Instance, i *instance) {
 	i.end()
-	shared, fuel := i.shared, inst.FuelUsed()
-	i.shared = nil
+	shared, bound, fuel := i.shared, i.bound, inst.FuelUsed()
+	i.shared, i.bound = nil, false
 	if inst.Release(); shared != nil {
 		shared.unlock(fuel)
+	}
+	p.bound(bound)
+}
+
+// bound ends what mayBind began.
+func (p *Plugin) bound(bound bool) {
+	if bound {
+		<-p.binding
 	}
 }
 

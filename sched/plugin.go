@@ -82,6 +82,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		p.callLogger = p.logger // It drops everything.
 	}
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
+	if p.instances > 1 {
+		p.binding = make(chan struct{}, p.instances-1)
+	}
 	offered := p.functions
 	if p.peer = guest.Dialect() != ""; p.peer {
 		p.cache.disabled.Store(true) // It may keep anything from one call to the next.
@@ -142,11 +145,14 @@ type Plugin struct {
 	peers peerCycles
 	// instances is the limit of instances, without those that are held.
 	instances int
-	config    []byte
-	handle    Handle
-	ctx       context.Context
-	policy    host.FailurePolicy
-	cache     resultCache
+	// binding has an element for each call of a binding that has an instance; nil if there is one
+	// instance only.
+	binding chan struct{}
+	config  []byte
+	handle  Handle
+	ctx     context.Context
+	policy  host.FailurePolicy
+	cache   resultCache
 	// cycleFuel and queueTimeout are those of the configuration. queue guards questions about
 	// events, and pods those about Pods in the queue.
 	cycleFuel    int64
