@@ -117,6 +117,9 @@ func (c *Cycle) Clone() *Cycle {
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
+	if c.pinned.apart {
+		c.state = 0
+	}
 	c.life = &c.own
 	c.own.Context, c.own.limit = p.ctx, p.cycleFuel
 	c.binding.Context, c.binding.limit = p.ctx, p.cycleFuel

@@ -187,9 +187,8 @@ type Plugin struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 
-	// unsorted is set when Less has failed: the order of a queue must not change
-	// while Pods are in it, so the scheduler's own is used from then on.
-	unsorted atomic.Bool
+	// unsorted is set while the scheduler's own order is used since Less has failed.
+	unsorted atomic.Pointer[unsorted]
 
 	mu sync.Mutex
 	// registered are the cluster events that the first version of the guest
@@ -199,7 +198,11 @@ type Plugin struct {
 
 // pinned holds a version for as long as a cycle refers to it. The framework does not always
 // report the end of a cycle, so the hold ends with the last reference.
-type pinned struct{ pin *host.Pin }
+type pinned struct {
+	pin *host.Pin
+	// apart is set if the version tells equal Nodes apart: it shares no results.
+	apart bool
+}
 
 // pin returns a hold on the version that serves new cycles, the same for all cycles of
 // one version.
@@ -209,7 +212,8 @@ func (p *Plugin) pin() *pinned {
 		if old != nil && old.pin.Current() {
 			return old
 		}
-		fresh := &pinned{p.guest.Pin()}
+		pin := p.guest.Pin()
+		fresh := &pinned{pin, tellsNodesApart(pin.Module())}
 		runtime.AddCleanup(fresh, (*host.Pin).Release, fresh.pin)
 		if p.pinned.CompareAndSwap(old, fresh) {
 			return fresh
