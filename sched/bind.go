@@ -47,7 +47,7 @@ func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName stri
 
 func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
 	object := p.objects.Pod(pod)
-	if first := c.life.failure.Load(); first != nil && replayed.Has(first.function) {
+	if first := c.life.first(); first != nil && replayed.Has(first.function) {
 		p.skipped(f)
 		return nil // It was not told of the Pod, or would fail again.
 	}

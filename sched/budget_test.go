@@ -380,3 +380,42 @@ func TestABindingHasABudget(t *testing.T) {
 		t.Errorf("the binding took %d of fuel, more than %d", made.fuel, most)
 	}
 }
+
+// TestPoisonedClones tries out a preemption on many nodes with a guest that misbehaves in RemovePod:
+// what it does on one clone ends that one, and all clones share the budget of the cycle.
+func TestPoisonedClones(t *testing.T) {
+	const cycleFuel, slice, candidates = 40_000_000, 2_000_000, 200
+	for how, does := range poisons[:worksForLong] {
+		t.Run(does, func(t *testing.T) {
+			p, made := poisoned(t, abi.MaskOf(abi.PreFilter, abi.RemovePod, abi.Filter), abi.RemovePod, how, func(cfg *sched.PluginConfig) {
+				cfg.CycleFuel = cycleFuel
+			})
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+			nodes := emptyNodes(candidates)
+			cycle := p.Begin(pod)
+			if _, status := p.PreFilter(cycle, nodes); status != nil {
+				t.Fatal(status.Message())
+			}
+			var handle framework.Handle
+			handle.Parallel(candidates, "", func(i int) {
+				clone := cycle.Clone()
+				if status := p.RemovePod(clone, pod, nodes[i]); status.Code() != abi.Error {
+					t.Errorf("RemovePod says %v", status.Message())
+				}
+				if status := p.Filter(clone, nodes[i]); status.Code() != abi.Error {
+					t.Errorf("Filter says %v", status.Message())
+				}
+			})
+			if most := int64(cycleFuel + 2*slice*2 + candidates<<17); made.fuel > most {
+				t.Errorf("the clones took %d of fuel, more than %d", made.fuel, most)
+			}
+			status := p.Filter(cycle, nodes[0])
+			if spent := strings.Contains(status.Message(), "cycleFuel of"); (status == nil) == spent {
+				t.Errorf("Filter of the cycle says %v", status.Message())
+			}
+			if does == "traps" && (status != nil || made.failed != candidates) {
+				t.Errorf("%d of %d clones have failed, and the cycle says %q", made.failed, candidates, status.Message())
+			}
+		})
+	}
+}

@@ -26,9 +26,7 @@ type Cycle struct {
 	history atomic.Pointer[history]
 	// clone is set if the cycle was cloned from another.
 	clone bool
-	// life is that of the cycle and its clones: own of the first.
-	life *life
-	own  life
+	life  life
 	// binding is the budget of the binding of the Pod.
 	binding bindingBudget
 	// instances are those of the cycle and its clones, nil if there is nothing to replay.
@@ -102,7 +100,8 @@ func (c *Cycle) For(pod *corev1.Pod) bool {
 // preemption tries out the removal of different Pods on clones, on several goroutines.
 func (c *Cycle) Clone() *Cycle {
 	h := c.history.Load()
-	clone := &Cycle{life: c.life, pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone.life.Context, clone.life.of = c.life.Context, &c.life
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
 	} else {
@@ -120,8 +119,7 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	if c.pinned.apart {
 		c.state = 0
 	}
-	c.life = &c.own
-	c.own.Context, c.own.limit = p.ctx, p.cycleFuel
+	c.life.Context, c.life.limit = p.ctx, p.cycleFuel
 	c.binding.Context, c.binding.limit = p.ctx, p.cycleFuel
 	if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 		c.recorded = b.begin(p, pod)
@@ -270,11 +268,11 @@ func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 		return p.failedIn(c, s.function, err, nil)
 	}
 	defer p.leave(inst, i)
-	result, err := p.runFirst(c.life, inst, i, &h.steps[len(h.steps)-1], h.ref, true)
+	result, err := p.runFirst(&c.life, inst, i, &h.steps[len(h.steps)-1], h.ref, true)
+	defer func() { c.life.charge(s.function, inst.FuelUsed()) }() // A failure comes first.
 	if err != nil {
 		return p.failedIn(c, s.function, err, nil)
 	}
-	c.life.charge(s.function, inst.FuelUsed())
 	if c.instances != nil && !c.clone {
 		c.instances.replay.Add(inst.FuelUsed())
 	}

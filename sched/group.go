@@ -30,7 +30,7 @@ func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, t
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.snapshot = true
-	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref))
+	result, err := p.invoke(&c.life, inst, i, f, uint64(h.ref))
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
@@ -118,6 +119,9 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 	i.shared, i.bound = shared, bound
 	if s := p.seenOf(i, h.ref); s.ref != h.ref || s.steps < n {
 		if err := p.replay(within, inst, i, h, n, phase == binding || c.stage.Load() == hasNode); err != nil {
+			if phase == scheduling {
+				c.life.charge(abi.CloneCycle, inst.FuelUsed())
+			}
 			p.leave(inst, i)
 			return nil, nil, err
 		}

@@ -157,7 +157,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if hit != nil {
 		return hit.value, hit.status
 	}
-	if c.life.failure.Load() != nil {
+	if c.life.first() != nil {
 		status, _ := p.over(c, f, nil)
 		return 0, status
 	}
@@ -171,10 +171,11 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if key.class == nil {
 		version = uint64(nodeInfo.GetGeneration())
 	}
-	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
+	result, err := p.invoke(&c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
 	var s *Status
 	if err != nil {
 		result, s = 0, p.failedIn(c, f, err, nil)
+		c.life.charge(f, inst.FuelUsed())
 	} else {
 		if fuel := inst.FuelUsed(); fuel > cheapCall {
 			c.life.charge(f, fuel)
