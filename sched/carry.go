@@ -59,7 +59,7 @@ func (c *carried) seenBy(inst *host.Instance, slot uint32) {
 		c.instances = slices.Delete(c.instances, i, i+1)
 	} else if c.retain(inst, 1); len(c.instances) == maxCarriers {
 		c.retain(c.instances[maxCarriers-1], -1)
-		c.instances = c.instances[:maxCarriers-1]
+		c.instances = slices.Delete(c.instances, maxCarriers-1, maxCarriers)
 	}
 	c.instances = slices.Insert(c.instances, 0, inst)
 }

@@ -68,7 +68,7 @@ func (p *Plugin) Less(a, b Queued) bool {
 	order, err := p.compare(a, b)
 	if err != nil {
 		p.unsorted.Store(&unsorted{p.pin(), time.Now().Add(unsortedTime)})
-		p.logger.Error("the queue is sorted by priority and time for a while", "plugin", p.guest.Name(), "for", unsortedTime.String(), "err", err)
+		p.logger.Error("the queue is sorted by priority and time for a while", "plugin", p.guest.Name(), "after", unsortedTime.String(), "err", err)
 		if swapped {
 			a, b = b, a
 		}
