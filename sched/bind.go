@@ -52,7 +52,7 @@ func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string
 		return nil // It was not told of the Pod, or would fail again.
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), binding)
+	inst, i, err := p.acquire(&c.binding, c, h, len(h.steps), binding)
 	if err != nil {
 		return err
 	}

@@ -131,9 +131,10 @@ func (l *life) charge(f abi.Function, fuel int64) {
 	}
 }
 
-// context returns the context of calls in a phase of a cycle.
-func (p *Plugin) context(c *Cycle, phase phase) context.Context {
-	if phase == binding {
+// context returns the context of a call of f in a phase of a cycle. What is asked in spite of a
+// failure has the budget of the binding.
+func (p *Plugin) context(c *Cycle, f abi.Function, phase phase) context.Context {
+	if phase == binding || placed.Has(f) && c.life.first() != nil {
 		return &c.binding
 	}
 	return &c.life

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -173,6 +174,12 @@ func TestPoisonedCycles(t *testing.T) {
 						// On each instance at the same time, and once more for what a step has left.
 						if most := 2 * instances; made.failed > most {
 							t.Errorf("%d calls have failed, more than %d: %v", made.failed, most, made.made)
+						}
+						if f == abi.Filter && policy == host.Ignore && how != worksForLong {
+							// The guest is told of the Pod in spite of a Filter that failed.
+							if got := []int{made.made["reserve"], made.made["permit"], made.made["postbind"]}; !slices.Equal(got, []int{1, 1, 1}) {
+								t.Errorf("Reserve, Permit and PostBind are called %v times", got)
+							}
 						}
 						if f == abi.PreFilter && policy == host.Ignore {
 							if diff := cmp.Diff(map[string]int{"prefilter": 1}, made.made); diff != "" {

@@ -263,12 +263,13 @@ func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 		return status
 	}
 	h := p.addStep(c, s)
-	inst, i, err := p.acquire(c, h, len(h.steps)-1, scheduling)
+	ctx := p.context(c, s.function, scheduling)
+	inst, i, err := p.acquire(ctx, c, h, len(h.steps)-1, scheduling)
 	if err != nil {
 		return p.failedIn(c, s.function, err, nil)
 	}
 	defer p.leave(inst, i)
-	result, err := p.runFirst(&c.life, inst, i, &h.steps[len(h.steps)-1], h.ref, true)
+	result, err := p.runFirst(ctx, inst, i, &h.steps[len(h.steps)-1], h.ref, true)
 	defer func() { c.life.charge(s.function, inst.FuelUsed()) }() // A failure comes first.
 	if err != nil {
 		return p.failedIn(c, s.function, err, nil)

@@ -23,7 +23,7 @@ func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, t
 		return status
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
+	inst, i, err := p.acquire(&c.life, c, h, len(h.steps), scheduling)
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}

@@ -83,8 +83,7 @@ type lastPart struct {
 
 // acquire takes an instance that has seen the first n steps of h, the history of a cycle, for
 // a call in phase. Hand it to leave in the end.
-func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
-	within := p.context(c, phase)
+func (p *Plugin) acquire(within context.Context, c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
 	bound := false
 	switch {
 	case c.peer != nil:

@@ -162,7 +162,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 		return 0, status
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
+	inst, i, err := p.acquire(&c.life, c, h, len(h.steps), scheduling)
 	if err != nil {
 		return 0, p.failedIn(c, f, err, nil)
 	}
@@ -224,14 +224,15 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 		object = p.objects.Pod(pod)
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), phase)
+	ctx := p.context(c, f, phase)
+	inst, i, err := p.acquire(ctx, c, h, len(h.steps), phase)
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.pod, i.call.of, i.call.snapshot = object, pod, phase == scheduling
-	result, err := p.invoke(p.context(c, phase), inst, i, f, uint64(h.ref), uint64(object.Ref))
+	result, err := p.invoke(ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}
