@@ -120,8 +120,10 @@ func TestPeer(t *testing.T) {
 		t.Errorf("got %s, want Skip", text(status))
 	}
 	w.p.(fwk.PostBindPlugin).PostBind(t.Context(), state, pod, "n1")
-	w.p.(fwk.ReservePlugin).Unreserve(t.Context(), state, pod, "n1")
-	for _, want := range []string{`level=INFO msg="p`, "guest.key=value", `level=ERROR msg="p`, "plugin=peer function=unreserve"} {
+	unbound := w.start(pod)
+	w.p.(fwk.ReservePlugin).Reserve(t.Context(), unbound, pod, "n1")
+	w.p.(fwk.ReservePlugin).Unreserve(t.Context(), unbound, pod, "n1")
+	for _, want := range []string{`level=INFO msg="p`, "guest.key=value", "level=ERROR msg=p", "plugin=peer function=unreserve"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, out.String())
 		}
