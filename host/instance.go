@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -32,9 +33,11 @@ type Instance struct {
 	// it.
 	gone bool
 	// swept is set if no caller has taken the instance since the last sweep.
-	swept  bool
-	module api.Module
-	memory api.Memory
+	swept bool
+	// retained is how many users want the guest's memory as it is.
+	retained atomic.Int32
+	module   api.Module
+	memory   api.Memory
 	// linear is the memory that the field memory is a view of.
 	linear *snapmem.Memory
 	// globals are those that a snapshot contains.
@@ -303,6 +306,12 @@ func (i *Instance) start(ctx context.Context) error {
 // FuelUsed returns the fuel that the last call used. If it trapped, it may have used up to
 // 2,000,000 more.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
+
+// Retain adds n, which may be negative, to the number of users that want the guest's memory as it
+// is between their calls. While there are any, the instance is not closed for being idle, and a
+// recording waits for some thousand calls before it resets the instance. A trap resets it all the
+// same. Any goroutine may call Retain, whoever has the instance.
+func (i *Instance) Retain(n int) { i.retained.Add(int32(n)) }
 
 // Release returns the instance to the pool, or to its [Hold]. If its guest trapped, it is
 // reset from the snapshot, or closed if it cannot be reset. Neither the instance nor bytes

@@ -194,6 +194,9 @@ func (p *Plugin) Pin() *Pin {
 	return &Pin{v}
 }
 
+// Module returns the module of the version.
+func (pin *Pin) Module() *Module { return pin.version.about }
+
 // Current reports whether the version serves new calls.
 func (pin *Pin) Current() bool { return pin.version.plugin.current.Load() == pin.version }
 

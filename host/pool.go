@@ -313,7 +313,7 @@ func (p *pool) move(inst *Instance) {
 }
 
 // sweep discards each idle instance that was idle in the sweep before, too, and that no caller
-// has taken in between. rest is called with each that is idle: of the machine code of a plugin
+// has taken in between, unless its memory is wanted. rest is called with each that is idle: of the machine code of a plugin
 // that serves calls, what only its start needed stays away.
 func (p *pool) sweep(rest func()) {
 	for i := range p.slots {
@@ -322,7 +322,7 @@ func (p *pool) sweep(rest func()) {
 			continue
 		}
 		rest()
-		if !inst.swept {
+		if !inst.swept || inst.retained.Load() > 0 {
 			inst.swept = true
 			p.put(inst)
 			continue

@@ -110,11 +110,23 @@ func (i *Instance) record() {
 // released.
 func (i *Instance) sequenceOver() bool {
 	if i.tape != nil {
-		return !i.tape.Next()
+		if i.tape.Next() {
+			return false
+		}
+		if i.retained.Load() <= 0 {
+			return true
+		}
+		i.endSequence() // The next one begins when nobody wants the memory.
+		i.skip = 0
+		return false
 	}
 	i.skip--
-	return i.skip <= 0 && i.used
+	return i.skip <= 0 && i.used && (i.retained.Load() <= 0 || i.skip < -retainedCalls)
 }
+
+// retainedCalls is how many calls a recording waits for before it resets an instance whose memory
+// is wanted: where that never ends, as on a busy scheduler, there would be no recording.
+const retainedCalls = 1 << 12
 
 // endSequence ends the sequence of calls.
 func (i *Instance) endSequence() {

@@ -14,12 +14,13 @@ import (
 
 // Reserve tells the guest that the Pod is to run on a node.
 func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
-	if !p.functions.Has(abi.Reserve) && (!p.peer || !p.Asks(abi.Reserve)) {
+	if !p.Asks(abi.Reserve) || !p.functions.Has(abi.Reserve) && !p.peer && !p.carries() {
 		return nil
 	}
 	if p.settle(c); !p.functions.Has(abi.Reserve) {
 		return nil
 	}
+	defer c.stage.Store(hasNode)
 	object := p.objects.Pod(pod)
 	return p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
 }
@@ -46,18 +47,18 @@ func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName stri
 
 func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
 	object := p.objects.Pod(pod)
-	if first := c.life.failure.Load(); first != nil && replayed.Has(first.function) {
+	if first := c.life.first(); first != nil && replayed.Has(first.function) {
 		p.skipped(f)
 		return nil // It was not told of the Pod, or would fail again.
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), binding)
+	inst, i, err := p.acquire(&c.binding, c, h, len(h.steps), binding)
 	if err != nil {
 		return err
 	}
 	defer p.leave(inst, i)
 	i.call = call{pod: object, of: pod, nodeName: nodeName}
-	_, err = p.invoke(p.ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
+	_, err = p.invoke(&c.binding, inst, i, f, uint64(h.ref), uint64(object.Ref))
 	return err
 }
 

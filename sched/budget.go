@@ -31,11 +31,13 @@ const cheapCall = 1 << 16
 // counted by Spend.
 const countedCall = 2_000_000
 
-// life is what a cycle and its clones have together: the budget and the first failure. It is the
-// context of the calls in the scheduling cycle, and ends with that failure. It implements
-// [host.Budget].
+// life is the budget of a cycle, which its clones share, and the first failure. It is the context of
+// the calls in the scheduling cycle, and ends with that failure. The failure of a clone is its own:
+// a preemption tries out many, and the others may still find room. It implements [host.Budget].
 type life struct {
 	context.Context
+	// of is the life of the cycle that it was cloned from, nil for the first.
+	of      *life
 	limit   int64
 	spent   atomic.Int64
 	failure atomic.Pointer[failure]
@@ -53,16 +55,36 @@ type failure struct {
 // errCycleFailed ends what goes on in a cycle after its first failure.
 var errCycleFailed = fmt.Errorf("another call of the scheduling cycle has failed: %w", context.Canceled)
 
+// first returns the first failure of the cycle, or of one that it was cloned from.
+func (l *life) first() *failure {
+	for ; l != nil; l = l.of {
+		if f := l.failure.Load(); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// root returns the life of the cycle that was not cloned.
+func (l *life) root() *life {
+	for l.of != nil {
+		l = l.of
+	}
+	return l
+}
+
 // Err implements context.Context.
 func (l *life) Err() error {
-	if l.failure.Load() != nil {
+	if l.first() != nil {
 		return errCycleFailed
 	}
 	return nil
 }
 
-// Done implements context.Context.
+// Done implements context.Context. One goroutine calls a clone, so that nobody waits for its own
+// failure.
 func (l *life) Done() <-chan struct{} {
+	l = l.root()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.done == nil {
@@ -76,6 +98,9 @@ func (l *life) Done() <-chan struct{} {
 
 // fail notes a failure, and reports whether it is the first.
 func (l *life) fail(f abi.Function, err error) bool {
+	if root := l.root(); root != l && root.spent.Load() > root.limit {
+		root.fail(f, err) // All clones would fail.
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.failure.CompareAndSwap(nil, &failure{f, err}) {
@@ -89,7 +114,7 @@ func (l *life) fail(f abi.Function, err error) bool {
 
 // Spend implements host.Budget.
 func (l *life) Spend(fuel int64) error {
-	if l.spent.Add(fuel) > l.limit {
+	if l = l.root(); l.spent.Add(fuel) > l.limit {
 		return l.overspent()
 	}
 	return nil
@@ -101,17 +126,48 @@ func (l *life) overspent() error {
 
 // charge counts a call that has ended. When it has used the budget up the cycle has failed.
 func (l *life) charge(f abi.Function, fuel int64) {
-	if l.spent.Add(min(fuel, countedCall)) > l.limit {
+	if l = l.root(); l.spent.Add(min(fuel, countedCall)) > l.limit {
 		l.fail(f, l.overspent())
 	}
 }
 
-// context returns the context of calls in a phase of a cycle.
-func (p *Plugin) context(c *Cycle, phase phase) context.Context {
-	if phase == binding {
-		return p.ctx // The scheduler does not wait for it.
+// context returns the context of a call of f in a phase of a cycle. What is asked in spite of a
+// failure has the budget of the binding.
+func (p *Plugin) context(c *Cycle, f abi.Function, phase phase) context.Context {
+	if phase == binding || placed.Has(f) && c.life.first() != nil {
+		return &c.binding
 	}
-	return c.life
+	return &c.life
+}
+
+// bindingBudget is the context of the calls in the binding of a Pod. The scheduler does not wait for
+// them, but they hold instances that it needs. It implements [host.Budget].
+type bindingBudget struct {
+	context.Context
+	limit int64
+	spent atomic.Int64
+}
+
+// Spend implements host.Budget.
+func (b *bindingBudget) Spend(fuel int64) error {
+	if b.spent.Add(fuel) > b.limit {
+		return fmt.Errorf("%w: cycleFuel of %d for all calls of the binding of a Pod", host.ErrFuel, b.limit)
+	}
+	return nil
+}
+
+// mayBind waits until a call of a binding may take an instance: all but one, so that one is left for
+// what the scheduler waits for. The caller hands it back by bound.
+func (p *Plugin) mayBind(ctx context.Context) (bound bool, err error) {
+	if p.binding == nil {
+		return false, nil
+	}
+	select {
+	case p.binding <- struct{}{}:
+		return true, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 }
 
 // replayed are the functions that a guest is shown again on another instance: after a failure of
@@ -124,10 +180,10 @@ var placed = binds | abi.MaskOf(abi.PreBindPreFlight)
 
 // failedIn decides what becomes of a call of a cycle whose guest did not answer.
 func (p *Plugin) failedIn(c *Cycle, f abi.Function, err error, neutral *Status) *Status {
-	if c.life.fail(f, err) {
+	if c.life.first() == nil && c.life.fail(f, err) {
 		return p.failed(f, err, neutral)
 	}
-	if placed.Has(f) && !replayed.Has(c.life.failure.Load().function) {
+	if placed.Has(f) && !replayed.Has(c.life.first().function) {
 		return p.failed(f, err, neutral) // It was asked in spite of the first one.
 	}
 	status, _ := p.over(c, f, neutral)
@@ -137,7 +193,7 @@ func (p *Plugin) failedIn(c *Cycle, f abi.Function, err error, neutral *Status) 
 // over returns the status of a call that is not made since the cycle has failed, and reports
 // whether it has.
 func (p *Plugin) over(c *Cycle, f abi.Function, neutral *Status) (*Status, bool) {
-	first := c.life.failure.Load()
+	first := c.life.first()
 	if first == nil || placed.Has(f) && !replayed.Has(first.function) {
 		return nil, false
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,12 @@ func (c *calls) reset() {
 // poisoned loads the guest of testdata/poison.wat, which misbehaves in f.
 func poisoned(t testing.TB, functions abi.Mask, f abi.Function, how int, change func(*sched.PluginConfig)) (*sched.Plugin, *calls) {
 	t.Helper()
+	return poisonedIn(t, nil, functions, f, how, change)
+}
+
+// poisonedIn is poisoned with a scheduler, which may be nil.
+func poisonedIn(t testing.TB, handle *framework.Handle, functions abi.Mask, f abi.Function, how int, change func(*sched.PluginConfig)) (*sched.Plugin, *calls) {
+	t.Helper()
 	rt, err := compiledOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +90,7 @@ func poisoned(t testing.TB, functions abi.Mask, f abi.Function, how int, change 
 		change(&cfg)
 	}
 	made.reset()
-	p, err := sched.Load(t.Context(), rt, cfg, framework.Of(nil))
+	p, err := sched.Load(t.Context(), rt, cfg, framework.Of(handle))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,6 +174,12 @@ func TestPoisonedCycles(t *testing.T) {
 						// On each instance at the same time, and once more for what a step has left.
 						if most := 2 * instances; made.failed > most {
 							t.Errorf("%d calls have failed, more than %d: %v", made.failed, most, made.made)
+						}
+						if f == abi.Filter && policy == host.Ignore && how != worksForLong {
+							// The guest is told of the Pod in spite of a Filter that failed.
+							if got := []int{made.made["reserve"], made.made["permit"], made.made["postbind"]}; !slices.Equal(got, []int{1, 1, 1}) {
+								t.Errorf("Reserve, Permit and PostBind are called %v times", got)
+							}
 						}
 						if f == abi.PreFilter && policy == host.Ignore {
 							if diff := cmp.Diff(map[string]int{"prefilter": 1}, made.made); diff != "" {
@@ -323,5 +336,93 @@ func TestHintsDoNotWaitForInstances(t *testing.T) {
 	<-busy
 	if made.made["queueinghint"] != 0 {
 		t.Errorf("calls are %v", made.made)
+	}
+}
+
+// TestBindingsLeaveAnInstance has all bindings of a plugin loop: the next Pod is filtered while they
+// do.
+func TestBindingsLeaveAnInstance(t *testing.T) {
+	p, made := poisoned(t, abi.MaskOf(abi.Filter, abi.PostBind), abi.PostBind, 0, func(cfg *sched.PluginConfig) {
+		cfg.Limits.Instances, cfg.CycleFuel = 3, 1<<62
+		cfg.Limits.Fuel, cfg.Limits.Timeout = 1<<62, 2*time.Second
+	})
+	const pods = 6
+	var bound sync.WaitGroup
+	for i := range pods {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}}
+		bound.Go(func() { p.PostBind(p.Begin(pod), pod, "n0") })
+	}
+	for p.Stats().Instances-p.Stats().Idle != 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if status := p.Filter(p.Begin(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "good"}}), emptyNodes(1)[0]); status != nil {
+		t.Errorf("Filter says %q", status.Message())
+	}
+	made.mu.Lock()
+	if made.failed != 0 {
+		t.Errorf("Filter has waited for the end of %d bindings", made.failed)
+	}
+	made.mu.Unlock()
+	bound.Wait()
+	if made.failed != pods {
+		t.Errorf("%d calls have failed, want %d", made.failed, pods)
+	}
+}
+
+// TestABindingHasABudget holds that all calls of a binding share cycleFuel.
+func TestABindingHasABudget(t *testing.T) {
+	const cycleFuel, slice = 40_000_000, 2_000_000
+	p, made := poisoned(t, abi.MaskOf(abi.PreFilter, abi.Unreserve, abi.PostBind), abi.PostBind, 0, func(cfg *sched.PluginConfig) {
+		cfg.CycleFuel = cycleFuel
+	})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+	cycle := p.Begin(pod)
+	if _, status := p.PreFilter(cycle, emptyNodes(1)); status != nil {
+		t.Fatal(status.Message())
+	}
+	for range 5 {
+		p.PostBind(cycle, pod, "n0")
+	}
+	if most := int64(cycleFuel + 2*5*slice); made.fuel > most {
+		t.Errorf("the binding took %d of fuel, more than %d", made.fuel, most)
+	}
+}
+
+// TestPoisonedClones tries out a preemption on many nodes with a guest that misbehaves in RemovePod:
+// what it does on one clone ends that one, and all clones share the budget of the cycle.
+func TestPoisonedClones(t *testing.T) {
+	const cycleFuel, slice, candidates = 40_000_000, 2_000_000, 200
+	for how, does := range poisons[:worksForLong] {
+		t.Run(does, func(t *testing.T) {
+			p, made := poisoned(t, abi.MaskOf(abi.PreFilter, abi.RemovePod, abi.Filter), abi.RemovePod, how, func(cfg *sched.PluginConfig) {
+				cfg.CycleFuel = cycleFuel
+			})
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bad"}}
+			nodes := emptyNodes(candidates)
+			cycle := p.Begin(pod)
+			if _, status := p.PreFilter(cycle, nodes); status != nil {
+				t.Fatal(status.Message())
+			}
+			var handle framework.Handle
+			handle.Parallel(candidates, "", func(i int) {
+				clone := cycle.Clone()
+				if status := p.RemovePod(clone, pod, nodes[i]); status.Code() != abi.Error {
+					t.Errorf("RemovePod says %v", status.Message())
+				}
+				if status := p.Filter(clone, nodes[i]); status.Code() != abi.Error {
+					t.Errorf("Filter says %v", status.Message())
+				}
+			})
+			if most := int64(cycleFuel + 2*slice*2 + candidates<<17); made.fuel > most {
+				t.Errorf("the clones took %d of fuel, more than %d", made.fuel, most)
+			}
+			status := p.Filter(cycle, nodes[0])
+			if spent := strings.Contains(status.Message(), "cycleFuel of"); (status == nil) == spent {
+				t.Errorf("Filter of the cycle says %v", status.Message())
+			}
+			if does == "traps" && (status != nil || made.failed != candidates) {
+				t.Errorf("%d of %d clones have failed, and the cycle says %q", made.failed, candidates, status.Message())
+			}
+		})
 	}
 }

@@ -19,7 +19,12 @@ import (
 
 // call is the call that runs: what the guest may ask for, and copies of what it handed to host
 // functions.
+//
+// It is zero between two calls. A call begins by an assignment, or by beginOnNode, and ends by
+// [instance.end], whatever it was and whatever becomes of it.
 type call struct {
+	// plain is set if the call has the arguments of Filter or Score and began with nothing else.
+	plain bool
 	// pod and node are arguments; other is the second Pod of AddPod, RemovePod
 	// and Less, and the old object of an event whose new one is node.
 	pod, other, node *objects.Object
@@ -33,8 +38,13 @@ type call struct {
 	placement        func() (schedmsg.Placement, []schedmsg.Assignment)
 	// try schedules the group on trial.
 	try func() ([]schedmsg.Assignment, *Status)
-	// replay is set while a step is repeated: its results are dropped.
-	replay bool
+	// first is the step's own run while it is repeated: its results are dropped.
+	first *firstRun
+	// gone is set if the nodes of the step are not what they were.
+	gone bool
+	// asksNodes is set when the guest has asked about nodes of the snapshot or a list, and
+	// asksInfo about info.
+	asksNodes, asksInfo bool
 	// snapshot is set while the scheduler's snapshot does not change.
 	snapshot bool
 	// own is set when the guest uses more than its arguments: then its result is not shared.
@@ -46,8 +56,10 @@ type call struct {
 	// listed are the objects that the guest listed, and lastList the last answer.
 	listed   []listed
 	lastList lookup.Last
-	// answers are what the guest was told of things that may change meanwhile.
+	// answers are what the guest was told of things that may change meanwhile, effects what it did
+	// to Pods that wait, and keeps the bytes of all that.
 	answers map[string][]byte
+	effects []effect
 
 	events      []event
 	nodeNames   []string
@@ -114,10 +126,8 @@ func (p *Plugin) invoke(ctx context.Context, inst *host.Instance, i *instance, f
 		return inst.Call(ctx, f, args...)
 	}
 	c := &i.call
+	c.own = true
 	i.peer = wasmextension.Call{Pod: c.pod, Target: c.other, Node: c.node, NodeName: c.nodeName, Scores: c.scores}
-	for n := range all(c.nodes) {
-		i.peer.Nodes = append(i.peer.Nodes, n.Node())
-	}
 	if c.info != nil && c.nodeName == "" {
 		i.peer.NodeName = c.info.Node().Name
 	}

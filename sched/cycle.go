@@ -26,11 +26,14 @@ type Cycle struct {
 	history atomic.Pointer[history]
 	// clone is set if the cycle was cloned from another.
 	clone bool
-	// life is that of the cycle and its clones: own of the first.
-	life *life
-	own  life
+	life  life
+	// binding is the budget of the binding of the Pod.
+	binding bindingBudget
 	// instances are those of the cycle and its clones, nil if there is nothing to replay.
 	instances *cycleInstances
+	// carried is nil unless the guest has functions of binding that may use its state.
+	carried *carried
+	stage   atomic.Int32
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
 	// recorded is what the plugin is asked in the cycle, nil unless it is to be repeated.
@@ -65,7 +68,17 @@ type step struct {
 	info     NodeInfo
 	nodes    Nodes
 	nodeName string
+	// first is what the first run found.
+	first *firstRun
 }
+
+// The stages of a cycle: from reserving on its state is kept, and nodes may change once the Pod is
+// placed.
+const (
+	chooses int32 = iota
+	reserves
+	hasNode
+)
 
 // phase is a part of a cycle, by which objects of the scheduler a call may use.
 type phase uint8
@@ -87,7 +100,8 @@ func (c *Cycle) For(pod *corev1.Pod) bool {
 // preemption tries out the removal of different Pods on clones, on several goroutines.
 func (c *Cycle) Clone() *Cycle {
 	h := c.history.Load()
-	clone := &Cycle{life: c.life, pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
+	clone.life.Context, clone.life.of = c.life.Context, &c.life
 	if c.peer != nil {
 		clone.peer, h = c.peer.clone(h)
 	} else {
@@ -97,37 +111,16 @@ func (c *Cycle) Clone() *Cycle {
 	return clone
 }
 
-const (
-	// cycleSlots is how many cycles an instance remembers at the same time: those
-	// that wait for their Pods to be bound, for the most part. When more are on
-	// their way the older ones are replayed as they go on.
-	cycleSlots = 64
-	// cloneSlots is the same for clones that the guest makes, which have slots of their own:
-	// a dry run makes hundreds, and they would take the slot of the cycle that they are
-	// cloned from. Two for each goroutine of the framework are in use.
-	cloneSlots = 32
-)
-
-// cycleCounter gives cycles their refs.
-type cycleCounter struct{ cycles, clones atomic.Uint64 }
-
-func (c *cycleCounter) next(clone bool) abi.Ref {
-	counter, first, slots := &c.cycles, uint64(0), uint64(cycleSlots)
-	if clone {
-		counter, first, slots = &c.clones, cycleSlots, cloneSlots
-	}
-	n := counter.Add(1) - 1
-	// A version must not be 0. After 2^37 clones a version comes again.
-	return abi.MakeRef(uint32(n/slots%(1<<32-1))+1, uint32(first+n%slots))
-}
-
 // Begin begins the cycle of a Pod, of which PreFilter is the first call. pod is nil for a
 // group.
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
-	c.life = &c.own
-	c.own.Context, c.own.limit = p.ctx, p.cycleFuel
+	if c.pinned.apart {
+		c.state = 0
+	}
+	c.life.Context, c.life.limit = p.ctx, p.cycleFuel
+	c.binding.Context, c.binding.limit = p.ctx, p.cycleFuel
 	if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 		c.recorded = b.begin(p, pod)
 	}
@@ -140,7 +133,11 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	if p.peer {
 		c.peer = &peerCycle{refs: &p.cycles}
 	}
-	c.history.Store(&history{ref: p.cycles.next(false), shared: new(atomic.Bool)})
+	ref := p.cycles.next()
+	if p.carries() && pod != nil {
+		c.carried = &carried{slots: &p.cycles, slot: ref.Slot()}
+	}
+	c.history.Store(&history{ref: ref, shared: new(atomic.Bool)})
 	return c
 }
 
@@ -156,10 +153,11 @@ func (p *Plugin) Resume(pod *corev1.Pod) *Cycle {
 
 // addStep adds a step to the history of a cycle.
 func (p *Plugin) addStep(c *Cycle, s step) *history {
+	s.first = new(firstRun)
 	old := c.history.Load()
 	fresh := &history{ref: old.ref, steps: append(old.steps, s), shared: old.shared, base: old.base}
 	if old.shared.Load() {
-		fresh.ref, fresh.shared, fresh.base = p.cycles.next(c.clone && p.functions.Has(abi.CloneCycle)), new(atomic.Bool), old
+		fresh.ref, fresh.shared, fresh.base = p.nextRef(c), new(atomic.Bool), old
 		fresh.steps = append(old.steps[:len(old.steps):len(old.steps)], s)
 	}
 	c.history.Store(fresh)
@@ -167,6 +165,14 @@ func (p *Plugin) addStep(c *Cycle, s step) *history {
 		c.state = p.cache.newState()
 	}
 	return fresh
+}
+
+// nextRef returns a ref for a cycle that goes on beside its clone.
+func (p *Plugin) nextRef(c *Cycle) abi.Ref {
+	if c.clone && p.functions.Has(abi.CloneCycle) {
+		return p.cycles.nextClone()
+	}
+	return p.cycles.next()
 }
 
 // seen is how much of a cycle an instance has seen.
@@ -181,32 +187,23 @@ func (p *Plugin) seenOf(i *instance, ref abi.Ref) *seen {
 	if p.peer {
 		return &i.seen[0]
 	}
-	return &i.seen[ref.Slot()]
+	return i.seenAt(ref.Slot())
 }
 
 // replay runs the first n steps of a cycle, as far as the instance has not seen
 // them. Their results are those of the first run, which the framework has
-// already.
-func (p *Plugin) replay(ctx context.Context, inst *host.Instance, i *instance, h *history, n int, phase phase) error {
+// already. gone is set if the nodes of the scheduling cycle may have changed.
+func (p *Plugin) replay(ctx context.Context, inst *host.Instance, i *instance, h *history, n int, gone bool) error {
 	s := p.seenOf(i, h.ref)
 	if s.ref != h.ref {
 		var err error
-		if *s, err = p.cloned(ctx, inst, i, h, phase); err != nil {
+		if *s, err = p.cloned(ctx, inst, i, h, gone); err != nil {
 			return err
 		}
 	}
 	for ; s.steps < n; s.steps++ {
-		st := &h.steps[s.steps]
-		if phase == binding && st.function == abi.PreScore {
-			continue // No Score will ask for what it left.
-		}
-		i.call = st.call()
-		i.call.replay = true
-		if phase == binding {
-			i.call.nodes, i.call.snapshot = nil, false
-		}
-		if _, err := st.run(ctx, p, inst, i, h.ref); err != nil {
-			return fmt.Errorf("replay %s: %w", st.function, err)
+		if err := p.repeat(ctx, inst, i, &h.steps[s.steps], h.ref, gone); err != nil {
+			return fmt.Errorf("replay %s: %w", h.steps[s.steps].function, err)
 		}
 	}
 	return nil
@@ -215,7 +212,7 @@ func (p *Plugin) replay(ctx context.Context, inst *host.Instance, i *instance, h
 // cloned makes the guest copy the state of the cycle from that which it was cloned from,
 // and returns how much the instance has seen of it then: nothing if there is no other, or
 // the guest cannot copy it.
-func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h *history, phase phase) (seen, error) {
+func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h *history, gone bool) (seen, error) {
 	none := seen{ref: h.ref}
 	if h.base == nil || !inst.Implements(abi.CloneCycle) {
 		return none, nil
@@ -229,10 +226,11 @@ func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h
 	if from.ref.Slot() == h.ref.Slot() {
 		return none, nil
 	}
-	if err := p.replay(ctx, inst, i, from, len(from.steps), phase); err != nil {
+	if err := p.replay(ctx, inst, i, from, len(from.steps), gone); err != nil {
 		return none, err
 	}
-	i.call = call{replay: true}
+	defer i.end()
+	i.call = call{first: new(firstRun)}
 	result, err := inst.Call(ctx, abi.CloneCycle, uint64(h.ref), uint64(from.ref))
 	switch code := abi.Code(int32(result)); {
 	case err != nil:
@@ -247,7 +245,7 @@ func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h
 
 // call is what the guest may ask about during the step.
 func (s *step) call() call {
-	return call{pod: s.pod, of: s.of, other: s.other, node: s.node, info: s.info, nodes: s.nodes, nodeName: s.nodeName, snapshot: true}
+	return call{pod: s.pod, of: s.of, other: s.other, node: s.node, info: s.info, nodes: s.nodes, nodeName: s.nodeName}
 }
 
 // run calls the guest.
@@ -265,21 +263,24 @@ func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 		return status
 	}
 	h := p.addStep(c, s)
-	inst, i, err := p.acquire(c, h, len(h.steps)-1, scheduling)
+	ctx := p.context(c, s.function, scheduling)
+	inst, i, err := p.acquire(ctx, c, h, len(h.steps)-1, scheduling)
 	if err != nil {
 		return p.failedIn(c, s.function, err, nil)
 	}
 	defer p.leave(inst, i)
-	i.call = s.call()
-	result, err := s.run(c.life, p, inst, i, h.ref)
+	result, err := p.runFirst(ctx, inst, i, &h.steps[len(h.steps)-1], h.ref, true)
+	defer func() { c.life.charge(s.function, inst.FuelUsed()) }() // A failure comes first.
 	if err != nil {
 		return p.failedIn(c, s.function, err, nil)
 	}
-	c.life.charge(s.function, inst.FuelUsed())
 	if c.instances != nil && !c.clone {
 		c.instances.replay.Add(inst.FuelUsed())
 	}
 	*p.seenOf(i, h.ref) = seen{h.ref, len(h.steps)}
+	if !c.clone {
+		c.carried.seenBy(inst, h.ref.Slot())
+	}
 	if then != nil {
 		then(i)
 	}

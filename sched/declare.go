@@ -34,9 +34,6 @@ func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Inst
 		if !declared.Equal(p.objects.Declared()) {
 			p.objects.Declare(declared)
 		}
-		if tellsNodesApart(inst) {
-			p.cache.disabled.Store(true)
-		}
 		first = false
 		return nil
 	}
@@ -44,11 +41,11 @@ func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Inst
 
 // tellsNodesApart reports whether a version of the guest imports host functions that answer
 // about the node of a ref: it knows, or finds out, which Node it is that it sees.
-func tellsNodesApart(inst *host.Instance) bool {
+func tellsNodesApart(m *host.Module) bool {
 	for _, name := range []string{
 		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods", "count_pods",
 	} {
-		if inst.Module().Import(abi.KindScheduler.Module(), name) != "" {
+		if m.Import(abi.KindScheduler.Module(), name) != "" {
 			return true
 		}
 	}

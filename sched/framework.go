@@ -68,8 +68,13 @@ type Handle interface {
 	WaitingPod(uid types.UID) WaitingPod
 	// Eventf reports an event. The note is no format. related may be nil.
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string)
-	// Lister returns the objects of a resource, of which the scheduler makes an informer.
-	Lister(resource schema.GroupVersionResource) (cache.GenericLister, error)
+	// Lister returns the objects of a resource, of which the scheduler makes an informer. synced
+	// reports whether they are all there.
+	Lister(resource schema.GroupVersionResource) (lister cache.GenericLister, synced func() bool, err error)
+	// Activate has the queue try Pods again.
+	Activate(pods []*corev1.Pod)
+	// Refused reports that a Pod does not enter the queue, which the scheduler itself does not.
+	Refused(pod *corev1.Pod, note string)
 	// Parallel calls work for each piece, counted from 0, on several goroutines, as many as the
 	// scheduler gives an operation, and returns when all calls have.
 	Parallel(pieces int, operation string, work func(piece int))

@@ -23,14 +23,14 @@ func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, t
 		return status
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
+	inst, i, err := p.acquire(&c.life, c, h, len(h.steps), scheduling)
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.snapshot = true
-	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref))
+	result, err := p.invoke(&c.life, inst, i, f, uint64(h.ref))
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}

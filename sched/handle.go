@@ -90,20 +90,21 @@ func (p *Plugin) handleImports() []host.Import {
 			stack[0] = uint64(inst.Write(uint32(stack[2]), uint32(stack[3]), b))
 		}),
 		granted(GrantWaitingPods, "allow_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {
-			w := p.handle.WaitingPod(types.UID(read(inst, stack)))
-			if stack[0] = 0; w != nil {
-				stack[0] = 1
-				if !inst.State().(*instance).call.replay {
+			uid := read(inst, stack)
+			stack[0] = inst.State().(*instance).call.effect(inst, uid, func() bool {
+				w := p.handle.WaitingPod(types.UID(uid))
+				if w != nil {
 					w.Allow(p.guest.Name())
 				}
-			}
+				return w != nil
+			})
 		}),
 		granted(GrantWaitingPods, "reject_waiting_pod", pair, one, func(inst *host.Instance, stack []uint64) {
 			uid, reason, _ := strings.Cut(read(inst, stack), "\x00")
-			w := p.handle.WaitingPod(types.UID(uid))
-			if stack[0] = 0; w != nil && (inst.State().(*instance).call.replay || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))) {
-				stack[0] = 1
-			}
+			stack[0] = inst.State().(*instance).call.effect(inst, uid, func() bool {
+				w := p.handle.WaitingPod(types.UID(uid))
+				return w != nil && w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))
+			})
 		}),
 	}
 	// Modules that were built when only schedulers had look-ups import them from the
@@ -117,12 +118,15 @@ func (p *Plugin) handleImports() []host.Import {
 	return list
 }
 
-// remember returns the answer of a host function to a question, which stays the
-// same within one call of the guest, whatever happens in the scheduler.
+// remember returns the answer of a host function to a question, which stays the same within one
+// call of the guest, whatever happens in the scheduler, and when the call is repeated.
 func remember(inst *host.Instance, question string, answer func() []byte) []byte {
 	c := &inst.State().(*instance).call
 	key := inst.HostCall() + "\x00" + question
 	b, ok := c.answers[key]
+	if !ok && c.first != nil {
+		b, ok = c.first.answers[key]
+	}
 	if !ok {
 		inst.Keep(len(key) + answerBytes)
 		b = answer()
@@ -143,7 +147,7 @@ const maxEventBytes = 16 << 10
 
 // report hands an event to the scheduler's recorder. A replay reports nothing.
 func (p *Plugin) report(c *call, e *schedmsg.Event) {
-	if c.replay {
+	if c.first != nil {
 		return
 	}
 	var regarding, related runtime.Object
@@ -161,6 +165,12 @@ func (p *Plugin) report(c *call, e *schedmsg.Event) {
 	p.handle.Eventf(regarding, related, e.Type, e.Reason, e.Action, e.Note)
 }
 
+// informer has the objects of a resource, all of them once synced is true.
+type informer struct {
+	cache.GenericLister
+	synced func() bool
+}
+
 // inform makes informers of resources, which are named as in a URL of the API:
 // "v1/persistentvolumeclaims", "apps/v1/replicasets". It must run before the
 // scheduler starts its informers.
@@ -171,7 +181,7 @@ func (p *Plugin) inform(resources []string) error {
 	if p.handle == nil {
 		return errNoHandle
 	}
-	p.informers = map[string]cache.GenericLister{}
+	p.informers = map[string]informer{}
 	var errs []error
 	for _, name := range resources {
 		gvr, err := lookup.ParseResource(name)
@@ -179,12 +189,12 @@ func (p *Plugin) inform(resources []string) error {
 			errs = append(errs, err)
 			continue
 		}
-		lister, err := p.handle.Lister(gvr)
+		lister, synced, err := p.handle.Lister(gvr)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		p.informers[name] = lister
+		p.informers[name] = informer{lister, synced}
 	}
 	return errors.Join(errs...)
 }
@@ -192,20 +202,26 @@ func (p *Plugin) inform(resources []string) error {
 // lookups answers guests that look objects up.
 type lookups struct{ *Plugin }
 
-// lister finds the lister of a resource that the configuration names.
-func (l lookups) lister(resource string) (cache.GenericLister, error) {
+// lister finds the lister of a resource that the configuration names. It waits until the scheduler
+// knows the objects, or ends the call: there would seem to be none.
+func (l lookups) lister(inst *host.Instance, resource string) (cache.GenericLister, error) {
 	if l.handle == nil {
 		return nil, errNoHandle
 	}
-	lister, ok := l.informers[resource]
+	i, ok := l.informers[resource]
 	if !ok {
 		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q", resource)
 	}
-	return lister, nil
+	if !i.synced() {
+		if err := awaitSync(inst, i, resource); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
 }
 
 func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b []byte, err error) {
-	lister, err := l.lister(resource)
+	lister, err := l.lister(inst, resource)
 	if err != nil {
 		return nil, err
 	}
@@ -229,14 +245,18 @@ func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b [
 }
 
 func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1.Object, error) {
-	lister, err := l.lister(resource)
+	lister, err := l.lister(inst, resource)
 	if err != nil {
 		return nil, err
 	}
 	c := &inst.State().(*instance).call
-	for i := range c.listed {
-		if c.listed[i].resource == resource {
-			return c.listed[i].objects, nil
+	known := c.listed
+	if c.first != nil {
+		known = append(slices.Clip(c.first.listed), known...)
+	}
+	for i := range known {
+		if known[i].resource == resource {
+			return known[i].objects, nil
 		}
 	}
 	objects, err := lister.List(labels.Everything())

@@ -222,6 +222,7 @@ func (p *Plugin) nodeNames(inst *host.Instance, i *instance, b []byte) []byte {
 
 // passed returns the nodes that were handed over to the function, or all of the snapshot.
 func (p *Plugin) passed(inst *host.Instance, c *call) Nodes {
+	c.asks(inst)
 	if c.nodes != nil || !c.snapshot || p.handle == nil {
 		return c.nodes
 	}
@@ -279,7 +280,7 @@ func texts(inst *host.Instance, data []byte, what string, each uintptr) []string
 
 // resultNodeNames takes the nodes that PreFilter narrows the cycle down to.
 func resultNodeNames(inst *host.Instance, c *call, data []byte) {
-	if !c.replay {
+	if c.first == nil {
 		c.nodeNames = texts(inst, data, "name", 0)
 	}
 }

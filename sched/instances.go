@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
@@ -15,11 +16,14 @@ import (
 
 // instance is what the plugin knows of an instance of its guest.
 type instance struct {
-	// seen is what happened here of the cycle in each slot.
-	seen [cycleSlots + cloneSlots]seen
-	call call
+	// seen is what happened here of the cycle in each slot, and seenMore that in further ones.
+	seen     [leastSlots + cloneSlots]seen
+	seenMore map[uint32]*seen
+	call     call
 	// shared is the instance of the cycle that the call runs on, nil if it is of none.
 	shared *cycleInstance
+	// bound is set if the call is one of a binding, of which there are fewer than instances.
+	bound bool
 	// peer is the call as a guest of package wasmextension knows it.
 	peer wasmextension.Call
 	// podsOn is the memory for the Pods on a node.
@@ -35,6 +39,38 @@ type instance struct {
 	lastOf string
 }
 
+// seenAt returns what happened of the cycle in a slot.
+func (i *instance) seenAt(slot uint32) *seen {
+	if int(slot) < len(i.seen) {
+		return &i.seen[slot]
+	}
+	s := i.seenMore[slot]
+	if s == nil {
+		if i.seenMore == nil {
+			i.seenMore = map[uint32]*seen{}
+		}
+		s = new(seen)
+		i.seenMore[slot] = s
+	}
+	return s
+}
+
+// beginOnNode begins a call of Filter or Score.
+func (i *instance) beginOnNode(c *Cycle, node *objects.Object, info NodeInfo) {
+	a := &i.call
+	a.plain, a.pod, a.of, a.node, a.info, a.snapshot = true, c.pod, c.of, node, info, true
+}
+
+// end ends a call. Nothing but its arguments is there if the guest has asked for nothing else, and
+// to clear it all would cost a tenth of a Filter.
+func (i *instance) end() {
+	if a := &i.call; a.plain && !a.own {
+		a.plain, a.pod, a.of, a.node, a.info, a.snapshot = false, nil, nil, nil, nil, false
+		return
+	}
+	i.call, i.peer = call{}, wasmextension.Call{}
+}
+
 // lastPart is the part of an object that a guest asked for last: it may ask once more,
 // with a buffer that is large enough. Its bytes are the instance's, until it asks for
 // another part.
@@ -47,14 +83,21 @@ type lastPart struct {
 
 // acquire takes an instance that has seen the first n steps of h, the history of a cycle, for
 // a call in phase. Hand it to leave in the end.
-func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
-	within := p.context(c, phase)
-	if c.peer != nil {
+func (p *Plugin) acquire(within context.Context, c *Cycle, h *history, n int, phase phase) (inst *host.Instance, i *instance, err error) {
+	bound := false
+	switch {
+	case c.peer != nil:
 		inst, err = p.held(within, c, phase)
+	case phase == binding:
+		bound, err = p.mayBind(within)
 	}
 	var shared *cycleInstance
 	switch e := c.instances; {
 	case inst != nil || err != nil:
+	case c.carried != nil && (phase == binding || c.stage.Load() != chooses):
+		if inst, err = p.acquireCarried(within, c, h); inst == nil && err == nil {
+			inst, err = c.pinned.pin.Acquire(within, nil)
+		}
 	case p.trials.Load() != 0:
 		// The only instance that is left may be the one that waits for the trial: wait for
 		// trialWait at most, and for none of the cycle's.
@@ -68,14 +111,21 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 		inst, err = c.pinned.pin.Acquire(within, nil)
 	}
 	if err != nil {
+		p.bound(bound)
 		return nil, nil, err
 	}
 	i = inst.State().(*instance)
-	i.shared = shared
+	i.shared, i.bound = shared, bound
 	if s := p.seenOf(i, h.ref); s.ref != h.ref || s.steps < n {
-		if err := p.replay(within, inst, i, h, n, phase); err != nil {
+		if err := p.replay(within, inst, i, h, n, phase == binding || c.stage.Load() == hasNode); err != nil {
+			if phase == scheduling {
+				c.life.charge(abi.CloneCycle, inst.FuelUsed())
+			}
 			p.leave(inst, i)
 			return nil, nil, err
+		}
+		if n == len(h.steps) && c.stage.Load() != chooses {
+			c.carried.seenBy(inst, h.ref.Slot())
 		}
 	}
 	return inst, i, nil
@@ -83,14 +133,19 @@ func (p *Plugin) acquire(c *Cycle, h *history, n int, phase phase) (inst *host.I
 
 // leave gives an instance back.
 func (p *Plugin) leave(inst *host.Instance, i *instance) {
-	i.call = call{}
-	if p.peer {
-		i.peer = wasmextension.Call{}
-	}
-	shared, fuel := i.shared, inst.FuelUsed()
-	i.shared = nil
+	i.end()
+	shared, bound, fuel := i.shared, i.bound, inst.FuelUsed()
+	i.shared, i.bound = nil, false
 	if inst.Release(); shared != nil {
 		shared.unlock(fuel)
+	}
+	p.bound(bound)
+}
+
+// bound ends what mayBind began.
+func (p *Plugin) bound(bound bool) {
+	if bound {
+		<-p.binding
 	}
 }
 

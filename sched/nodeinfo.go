@@ -53,6 +53,7 @@ func (s *nodeInfos) of(slot uint32, n NodeInfo) *nodeInfo {
 func nodeOf(inst *host.Instance, ref abi.Ref) NodeInfo {
 	c := &inst.State().(*instance).call
 	if c.info != nil && c.node != nil && c.node.Ref == ref {
+		c.asksAbout(inst)
 		return c.info
 	}
 	if l, ok := c.looked[ref]; ok {
@@ -128,7 +129,7 @@ func (p *Plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	name := string(inst.Read(uint32(stack[0]), uint32(stack[1])))
 	c := &inst.State().(*instance).call
 	stack[0] = 0
-	info := p.findNode(c, name)
+	info := p.findNode(inst, c, name)
 	if info == nil || info.Node() == nil {
 		return
 	}
@@ -138,10 +139,11 @@ func (p *Plugin) nodeByName(inst *host.Instance, stack []uint64) {
 }
 
 // findNode looks among the nodes of the call, then in the snapshot.
-func (p *Plugin) findNode(c *call, name string) NodeInfo {
+func (p *Plugin) findNode(inst *host.Instance, c *call, name string) NodeInfo {
 	if c.info != nil && c.info.Node() != nil && c.info.Node().Name == name {
 		return c.info
 	}
+	c.asks(inst)
 	if c.snapshot && p.handle != nil {
 		if info := p.handle.Node(name); info != nil {
 			return info

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -45,6 +44,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		logger:    cfg.Logger,
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
+		closed:    make(chan struct{}),
 		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(time.Duration(cfg.QueueTimeout), DefaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
@@ -82,6 +82,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		p.callLogger = p.logger // It drops everything.
 	}
 	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
+	if p.instances > 1 {
+		p.binding = make(chan struct{}, p.instances-1)
+	}
 	offered := p.functions
 	if p.peer = guest.Dialect() != ""; p.peer {
 		p.cache.disabled.Store(true) // It may keep anything from one call to the next.
@@ -142,11 +145,14 @@ type Plugin struct {
 	peers peerCycles
 	// instances is the limit of instances, without those that are held.
 	instances int
-	config    []byte
-	handle    Handle
-	ctx       context.Context
-	policy    host.FailurePolicy
-	cache     resultCache
+	// binding has an element for each call of a binding that has an instance; nil if there is one
+	// instance only.
+	binding chan struct{}
+	config  []byte
+	handle  Handle
+	ctx     context.Context
+	policy  host.FailurePolicy
+	cache   resultCache
 	// cycleFuel and queueTimeout are those of the configuration. queue guards questions about
 	// events, and pods those about Pods in the queue.
 	cycleFuel    int64
@@ -159,7 +165,9 @@ type Plugin struct {
 
 	objects *objects.Store
 	infos   nodeInfos
-	cycles  cycleCounter
+	cycles  cycleSlots
+	// answerBytes is how much is kept of what steps were answered.
+	answerBytes atomic.Int64
 	// calls counts those outside of cycles.
 	calls atomic.Uint64
 	// trials is how many run.
@@ -173,11 +181,14 @@ type Plugin struct {
 	source     host.Source
 	background background
 	// informers are those of the objects that the guest may get and list.
-	informers map[string]cache.GenericLister
+	informers map[string]informer
+	gate      gate
+	// closed ends what goes on in the background.
+	closed    chan struct{}
+	closeOnce sync.Once
 
-	// unsorted is set when Less has failed: the order of a queue must not change
-	// while Pods are in it, so the scheduler's own is used from then on.
-	unsorted atomic.Bool
+	// unsorted is set while the scheduler's own order is used since Less has failed.
+	unsorted atomic.Pointer[unsorted]
 
 	mu sync.Mutex
 	// registered are the cluster events that the first version of the guest
@@ -187,7 +198,11 @@ type Plugin struct {
 
 // pinned holds a version for as long as a cycle refers to it. The framework does not always
 // report the end of a cycle, so the hold ends with the last reference.
-type pinned struct{ pin *host.Pin }
+type pinned struct {
+	pin *host.Pin
+	// apart is set if the version tells equal Nodes apart: it shares no results.
+	apart bool
+}
 
 // pin returns a hold on the version that serves new cycles, the same for all cycles of
 // one version.
@@ -197,7 +212,8 @@ func (p *Plugin) pin() *pinned {
 		if old != nil && old.pin.Current() {
 			return old
 		}
-		fresh := &pinned{p.guest.Pin()}
+		pin := p.guest.Pin()
+		fresh := &pinned{pin, tellsNodesApart(pin.Module())}
 		runtime.AddCleanup(fresh, (*host.Pin).Release, fresh.pin)
 		if p.pinned.CompareAndSwap(old, fresh) {
 			return fresh
@@ -240,7 +256,9 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	ctx.restart(p.queueTimeout)
 	i.call = call{pod: object, of: pod}
 	result, err := p.invoke(ctx, inst, i, f, uint64(object.Ref))
-	p.slow(f, p.pods.told(pod, err), err)
+	if !errors.As(err, new(*notSyncedError)) {
+		p.slow(f, p.pods.told(pod, err), err)
+	}
 	if err != nil {
 		return p.failed(f, err, neutral)
 	}
@@ -274,5 +292,6 @@ func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
 
 // Close waits until ctx ends for the calls that run, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
+	p.closeOnce.Do(func() { close(p.closed) })
 	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))
 }

@@ -51,5 +51,11 @@ func (p *Plugin) Asks(f abi.Function) bool {
 			mask = together
 		}
 	}
+	if mask&bounds != 0 && p.carries() {
+		return true
+	}
 	return p.offered&mask != 0
 }
+
+// bounds are the extension points between which the state of a cycle is kept.
+var bounds = reserving | abi.MaskOf(abi.PostBind)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 	if !p.functions.Has(abi.PreEnqueue) {
 		return nil
 	}
-	return p.onPod(abi.PreEnqueue, pod, nil, nil)
+	return p.preEnqueued(pod, p.onPod(abi.PreEnqueue, pod, nil, nil))
 }
 
 // SignPod returns the signature of a Pod. If the guest lacks the function it adds nothing to a
@@ -49,14 +50,15 @@ func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 }
 
 // Less reports whether a comes before b in the queue. It is called under the lock of the
-// queue, some dozen times for each Pod, so a guest that fails once is not asked again:
-// the order is then that of the scheduler's PrioritySort, as it is if an entry has no Pod.
+// queue, some dozen times for each Pod, so a guest that fails is not asked again for a minute, or
+// until another version serves: the order is then that of the scheduler's PrioritySort, as it is
+// if an entry has no Pod. Pods that are in the queue when the order changes may leave it in either.
 //
 // It is a total order if the guest's is transitive: the guest is always asked
 // about two Pods in the same order, and where it does not mind, the time and the
 // name decide.
 func (p *Plugin) Less(a, b Queued) bool {
-	if a.Pod == nil || b.Pod == nil || !p.functions.Has(abi.QueueSort) || p.unsorted.Load() {
+	if a.Pod == nil || b.Pod == nil || !p.functions.Has(abi.QueueSort) || !p.sorts() {
 		return prioritySort(a, b)
 	}
 	swapped := comparePods(a.Pod, b.Pod) > 0
@@ -65,8 +67,8 @@ func (p *Plugin) Less(a, b Queued) bool {
 	}
 	order, err := p.compare(a, b)
 	if err != nil {
-		p.unsorted.Store(true)
-		p.logger.Error("the queue is sorted by priority and time from now on", "plugin", p.guest.Name(), "err", err)
+		p.unsorted.Store(&unsorted{p.pin(), time.Now().Add(unsortedTime)})
+		p.logger.Error("the queue is sorted by priority and time for a while", "plugin", p.guest.Name(), "after", unsortedTime.String(), "err", err)
 		if swapped {
 			a, b = b, a
 		}
@@ -79,6 +81,30 @@ func (p *Plugin) Less(a, b Queued) bool {
 		order = -1 // a and b are in the order of their names.
 	}
 	return (order < 0) != swapped && a.Pod != b.Pod
+}
+
+// unsorted is a version whose Less has failed, which is not asked until a time.
+type unsorted struct {
+	by    *pinned
+	until time.Time
+}
+
+// unsortedTime is how long the queue has the scheduler's own order after a failure of Less.
+const unsortedTime = time.Minute
+
+// sorts reports whether the guest sorts the queue.
+func (p *Plugin) sorts() bool {
+	u := p.unsorted.Load()
+	if u == nil {
+		return true
+	}
+	if u.by.pin.Current() && time.Now().Before(u.until) {
+		return false
+	}
+	if p.unsorted.CompareAndSwap(u, nil) {
+		p.logger.Info("the guest sorts the queue again", "plugin", p.guest.Name())
+	}
+	return true
 }
 
 // compare asks the guest: a number below 0 if a comes first, above 0 if b does.
@@ -263,7 +289,7 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func
 	defer func() {
 		failure := err
 		if answered {
-			failure = nil // The guest has reported an error itself.
+			failure = nil // The guest has reported an error itself, or the host could not answer.
 		}
 		p.slow(f, p.queue.asked(fuel, failure), err)
 	}()
@@ -287,7 +313,7 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func
 	err = ask(ctx, inst, &i.call)
 	fuel = inst.FuelUsed()
 	var trap *host.TrapError
-	answered = err != nil && !errors.As(err, &trap) && ctx.Err() == nil
+	answered = err != nil && !errors.As(err, &trap) && ctx.Err() == nil || errors.As(err, new(*notSyncedError))
 	return err
 }
 

@@ -157,25 +157,25 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	if hit != nil {
 		return hit.value, hit.status
 	}
-	if c.life.failure.Load() != nil {
+	if c.life.first() != nil {
 		status, _ := p.over(c, f, nil)
 		return 0, status
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), scheduling)
+	inst, i, err := p.acquire(&c.life, c, h, len(h.steps), scheduling)
 	if err != nil {
 		return 0, p.failedIn(c, f, err, nil)
 	}
-	args := &i.call
-	args.pod, args.of, args.node, args.info, args.snapshot, args.own = c.pod, c.of, object, nodeInfo, true, false
+	i.beginOnNode(c, object, nodeInfo)
 	var version uint64 // Of equal Nodes it is not the same: it is none of what a shared result comes from.
 	if key.class == nil {
 		version = uint64(nodeInfo.GetGeneration())
 	}
-	result, err := p.invoke(c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
+	result, err := p.invoke(&c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
 	var s *Status
 	if err != nil {
 		result, s = 0, p.failedIn(c, f, err, nil)
+		c.life.charge(f, inst.FuelUsed())
 	} else {
 		if fuel := inst.FuelUsed(); fuel > cheapCall {
 			c.life.charge(f, fuel)
@@ -187,13 +187,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 			p.cache.put(key, c.clone, object, inst, result, s)
 		}
 	}
-	if args.looked == nil && args.answers == nil && args.listed == nil && i.shared == nil && !p.peer {
-		// To clear it all would cost a tenth of the whole call.
-		args.pod, args.of, args.node, args.info, args.snapshot = nil, nil, nil, nil, false
-		inst.Release()
-	} else {
-		p.leave(inst, i)
-	}
+	p.leave(inst, i)
 	return result, s
 }
 
@@ -230,14 +224,15 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 		object = p.objects.Pod(pod)
 	}
 	h := c.history.Load()
-	inst, i, err := p.acquire(c, h, len(h.steps), phase)
+	ctx := p.context(c, f, phase)
+	inst, i, err := p.acquire(ctx, c, h, len(h.steps), phase)
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}
 	defer p.leave(inst, i)
 	i.call = args
 	i.call.pod, i.call.of, i.call.snapshot = object, pod, phase == scheduling
-	result, err := p.invoke(p.context(c, phase), inst, i, f, uint64(h.ref), uint64(object.Ref))
+	result, err := p.invoke(ctx, inst, i, f, uint64(h.ref), uint64(object.Ref))
 	if err != nil {
 		return p.failedIn(c, f, err, neutral)
 	}

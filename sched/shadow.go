@@ -390,6 +390,12 @@ func (h *frozenHandle) WaitingPod(types.UID) WaitingPod {
 // Eventf implements [Handle]: it reports nothing.
 func (h *frozenHandle) Eventf(runtime.Object, runtime.Object, string, string, string, string) {}
 
+// Activate implements [Handle]: it does nothing.
+func (h *frozenHandle) Activate([]*corev1.Pod) {}
+
+// Refused implements [Handle]: it reports nothing.
+func (h *frozenHandle) Refused(*corev1.Pod, string) {}
+
 // Parallel implements [Handle]. The other processors are those of the version that serves.
 func (h *frozenHandle) Parallel(pieces int, _ string, work func(piece int)) {
 	for piece := range pieces {

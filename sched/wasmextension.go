@@ -55,20 +55,28 @@ type peerScheduler struct{ p *Plugin }
 func (s peerScheduler) Config() []byte { return s.p.config }
 
 func (s peerScheduler) Call(inst *host.Instance) *wasmextension.Call {
+	inst.State().(*instance).call.own = true
 	return &inst.State().(*instance).peer
 }
 
-func (s peerScheduler) Replay(inst *host.Instance) bool { return inst.State().(*instance).call.replay }
+func (s peerScheduler) Passed(inst *host.Instance) (nodes []*corev1.Node) {
+	c := &inst.State().(*instance).call
+	c.asks(inst)
+	for n := range all(c.nodes) {
+		nodes = append(nodes, n.Node())
+	}
+	return nodes
+}
 
 func (s peerScheduler) Node(inst *host.Instance, name string) *corev1.Node {
-	if info := s.p.findNode(&inst.State().(*instance).call, name); info != nil {
+	if info := s.p.findNode(inst, &inst.State().(*instance).call, name); info != nil {
 		return info.Node()
 	}
 	return nil
 }
 
 func (s peerScheduler) Images(inst *host.Instance, node string) []schedmsg.Image {
-	if info := s.p.findNode(&inst.State().(*instance).call, node); info != nil && info.Node() != nil {
+	if info := s.p.findNode(inst, &inst.State().(*instance).call, node); info != nil && info.Node() != nil {
 		return s.p.framework.Images(info)
 	}
 	return nil
@@ -76,6 +84,7 @@ func (s peerScheduler) Images(inst *host.Instance, node string) []schedmsg.Image
 
 func (s peerScheduler) Nodes(inst *host.Instance) (nodes []*corev1.Node) {
 	c := &inst.State().(*instance).call
+	c.asks(inst)
 	list := c.nodes
 	if c.snapshot && s.p.handle != nil {
 		list = s.p.snapshot(inst)
@@ -144,12 +153,28 @@ func (s peerScheduler) Report(inst *host.Instance, e *schedmsg.Event) {
 	s.p.report(&inst.State().(*instance).call, e)
 }
 
-func (s peerScheduler) WaitingPod(inst *host.Instance, uid types.UID) wasmextension.WaitingPod {
+func (s peerScheduler) WaitingPod(inst *host.Instance, uid types.UID) []byte {
 	if s.p.handle == nil {
 		inst.Abort(errNoHandle)
 	}
-	if w := s.p.handle.WaitingPod(uid); w != nil {
-		return w
+	return remember(inst, string(uid), func() []byte {
+		w := s.p.handle.WaitingPod(uid)
+		if w == nil {
+			return nil
+		}
+		return s.EncodedPod(w.GetPod())
+	})
+}
+
+func (s peerScheduler) RejectWaitingPod(inst *host.Instance, uid types.UID, reason string) bool {
+	if s.p.handle == nil {
+		inst.Abort(errNoHandle)
 	}
-	return nil
+	return inst.State().(*instance).call.effect(inst, string(uid), func() bool {
+		w := s.p.handle.WaitingPod(uid)
+		if w != nil {
+			w.Reject(s.p.guest.Name(), reason)
+		}
+		return w != nil
+	}) != 0
 }

@@ -22,7 +22,7 @@ import (
 
 // peerCycle is the part of a cycle that only such a guest needs. plugin.peers guards it.
 type peerCycle struct {
-	refs *cycleCounter
+	refs *cycleSlots
 	// copied is set if it began as a copy of another cycle, which has the instance.
 	copied bool
 	// settled is set when its Pod has a node: no other cycle may have its instance.
@@ -123,9 +123,11 @@ func (p *Plugin) serves(hold *host.Hold, k *peerCycle) bool {
 	return true
 }
 
-// settle notes that the Pod of a cycle has a node: the instance that has served the cycle
-// is its own from now on.
+// settle notes that the Pod of a cycle has a node: what the guest knows of the cycle is kept from
+// now on. The instance that has served the cycle of a peer is its own.
 func (p *Plugin) settle(c *Cycle) {
+	c.stage.CompareAndSwap(chooses, reserves)
+	c.carried.keep(c)
 	if c.peer == nil {
 		return
 	}
@@ -143,6 +145,7 @@ func (p *Plugin) settle(c *Cycle) {
 
 // endBinding ends what settle began: the Pod of the cycle is bound, or not to be.
 func (p *Plugin) endBinding(c *Cycle) {
+	c.carried.end()
 	if c.peer == nil {
 		return
 	}
@@ -159,5 +162,5 @@ func (p *Plugin) endBinding(c *Cycle) {
 // the instance of the one must not be taken for one of the other.
 func (k *peerCycle) clone(h *history) (*peerCycle, *history) {
 	return &peerCycle{refs: k.refs, copied: true},
-		&history{ref: k.refs.next(true), steps: slices.Clip(h.steps), shared: new(atomic.Bool)}
+		&history{ref: k.refs.nextClone(), steps: slices.Clip(h.steps), shared: new(atomic.Bool)}
 }

@@ -217,6 +217,13 @@ export class StateText extends StateData {
 /**
  * CycleState is the state of a plugin during the scheduling of one Pod: filter and score read
  * what preFilter wrote in the same cycle. It is empty when preFilter begins.
+ *
+ * An instance that has not seen a cycle repeats preFilter, addPod, removePod, preScore and reserve:
+ * look-ups, waiting Pods and nodes are as they were the first time, and events and rejections happen
+ * once. permit, preBind, bind, postBind and unreserve run on an instance that has the state. If the
+ * guest has trapped meanwhile, and preFilter or preScore asked about nodes, the call fails without
+ * reaching the guest, and the Pod is tried again. score comes without preScore in a profile that has
+ * the plugin at score only.
  */
 @final
 export class CycleState {

@@ -2069,6 +2069,13 @@ typedef uint64_t kw_cycle;
 // What a plugin remembers of a cycle. kw_cycle_begin returns fresh memory of n bytes, of zeros, for
 // prefilter; kw_cycle_state what was there for the cycle, 0 if nothing was. kw_cycle_arena is for
 // what belongs to it: it stays as long.
+//
+// An instance that has not seen a cycle repeats prefilter, addpod, removepod, prescore and reserve:
+// look-ups, waiting Pods and nodes are as they were the first time, and events and rejections happen
+// once. permit, prebind, bind, postbind and unreserve run on an instance that has the state. If the
+// guest has trapped meanwhile, and prefilter or prescore asked about nodes, the call fails without
+// reaching the guest, and the Pod is tried again. score comes without prescore in a profile that has
+// the plugin at score only.
 typedef struct { uint32_t version, n; void *state; kw_arena arena; } kw_cycle_memory;
 KW_SHARED kw_cycle_memory **kw_cycles;
 KW_SHARED uint32_t kw_cycles_room;

@@ -12,7 +12,13 @@ import (
 // of a preemption.
 //
 // Only later calls on the same instance of the guest see the values that Filter
-// or Score write. Write values that other calls need in PreFilter.
+// or Score write. Write values that other calls need in PreFilter, PreScore or Reserve.
+//
+// An instance that has not seen a cycle repeats PreFilter, AddPod, RemovePod, PreScore and
+// Reserve: look-ups, waiting Pods and nodes are as they were the first time, and events and
+// rejections happen once. Permit, PreBind, Bind, PostBind and Unreserve run on an instance that
+// has the values. If the guest has trapped meanwhile, and PreFilter or PreScore asked about
+// nodes, the call fails without reaching the guest, and the Pod is tried again.
 type CycleState struct{ c *cycle }
 
 type cycle struct {

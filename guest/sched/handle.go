@@ -76,15 +76,15 @@ func (w WaitingPod) Pod() (core.Pod, bool) { return podOfBytes(hostWaitingPod(w.
 func (w WaitingPod) Allow() bool { return hostAllowWaitingPod(w.UID) }
 
 // Reject makes the Pod unschedulable. The reason is the concatenation of its parts. It
-// reports whether the Pod still waited.
+// reports whether the Pod still waited. In a function that is repeated on another instance
+// it reports what it did the first time.
 func (w WaitingPod) Reject(reason ...string) bool {
 	return hostRejectWaitingPod(w.UID + "\x00" + strings.Join(reason, ""))
 }
 
-// Eventf reports an event about the Pod that is being scheduled, of the type
-// "Normal" or "Warning". The note is the concatenation of its parts. It needs
-// the grant "events". In a function that is replayed it has no effect the second
-// time.
+// Eventf reports an event about the Pod that is being scheduled, of the type "Normal" or
+// "Warning". The note is the concatenation of its parts. It needs the grant "events". In a
+// function that is repeated on another instance it has no effect the second time.
 func Eventf(eventType, reason, action string, note ...string) {
 	b := wire.AppendBytes(nil, 1, eventType)
 	b = wire.AppendBytes(b, 2, reason)

@@ -109,7 +109,8 @@ type PreScorePlugin interface {
 // ScorePlugin is implemented by plugins that rank the nodes that passed Filter.
 // The score must lie between 0 and MaxNodeScore, unless
 // NormalizeScore brings it there. The rules for the result of Filter also hold
-// for scores.
+// for scores. A profile may have the plugin at score only: then Score runs without
+// PreScore.
 type ScorePlugin interface {
 	Score(state CycleState, pod core.Pod, node NodeInfo) (int64, *Status)
 }

@@ -337,6 +337,7 @@ func TestAlikeInParallel(t *testing.T) {
 		}
 		web := loud(fmt.Sprint("p", round))
 		c := begin(t, p, web)
+		panics := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Labels["read"] == "panic" })
 		var wg sync.WaitGroup
 		for g := range 4 {
 			wg.Go(func() {
@@ -349,7 +350,11 @@ func TestAlikeInParallel(t *testing.T) {
 						continue
 					}
 					want, _ := answers(web, n)
-					if got := text(c.filter(n)); got != want {
+					got := text(c.filter(n))
+					if panics && strings.HasPrefix(got, "Error: filter has failed in this scheduling cycle: ") {
+						continue // Another goroutine has asked about the Node on which it panics.
+					}
+					if got != want {
 						t.Errorf("%s: got %s, want %s", n.Name, got, want)
 					}
 				}

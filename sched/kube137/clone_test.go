@@ -261,19 +261,25 @@ func TestStatesThatCannotBeCloned(t *testing.T) {
 	}
 }
 
-// TestAFailureOfACloneIsThatOfItsCycle holds that the guest is not asked again in the cycle, that
-// the failure says so, and that it leaves nothing behind for another cycle.
-func TestAFailureOfACloneIsThatOfItsCycle(t *testing.T) {
+// TestAFailureOfACloneIsItsOwn holds that the guest is not asked again in a clone on which it has
+// failed, that the failure says so, and that it leaves nothing behind for the cycle and other clones.
+func TestAFailureOfACloneIsItsOwn(t *testing.T) {
 	w := newWorld(t, 2, "")
 	pod := noted("p", "filter", "trace", "clone", "panic")
 	state := w.start(pod)
 	n := kube137test.NewNodeInfo(zoned("n", "a"))
 	onNodes(make([]fwk.NodeInfo, 20), func(fwk.NodeInfo) {
-		status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), state.Clone(), pod, kube137test.PodInfo{Pod: noted("v")}, n)
+		clone := state.Clone()
+		status := w.p.(fwk.PreFilterPlugin).PreFilterExtensions().AddPod(t.Context(), clone, pod, kube137test.PodInfo{Pod: noted("v")}, n)
 		if got := text(status); !status.IsError() || !strings.Contains(got, "clone: ") || !strings.Contains(got, "Clone fails") {
 			t.Errorf("got %s, want an Error that says that Clone fails", got)
 		}
-		if got, want := w.filter(state, pod, n), "Error: addpod has failed in this scheduling cycle: "; !strings.HasPrefix(got, want) {
+		for _, again := range []fwk.CycleState{clone, clone.Clone()} {
+			if got, want := w.filter(again, pod, n), "Error: addpod has failed in this scheduling cycle: "; !strings.HasPrefix(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		if got, want := w.filter(state, pod, n), "Unschedulable: prefilter:p"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	})

@@ -188,6 +188,9 @@ func TestPreEnqueueAndSign(t *testing.T) {
 	if got := text(w.p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), noted("p", "gate", "not yet"))); got != "UnschedulableAndUnresolvable: not yet" {
 		t.Errorf("got %s", got)
 	}
+	if got, want := <-w.events.Events, `Warning FailedScheduling plugin "extensions" keeps the Pod out of the scheduling queue: not yet`; got != want {
+		t.Errorf("the event is %q, want %q", got, want)
+	}
 	if got := text(w.p.(fwk.PreEnqueuePlugin).PreEnqueue(t.Context(), noted("p"))); got != "Success" {
 		t.Errorf("got %s", got)
 	}
@@ -226,13 +229,29 @@ func TestLessIsATotalOrder(t *testing.T) {
 			}
 		}
 	}
-	// One failure, and the order is that of the scheduler for good.
+	// After a failure the order is that of the scheduler, until another version serves.
 	bad := kube137test.QueuedPod{Pod: noted("bad", "order", "trap"), Came: start.Add(-time.Hour)}
 	if !less(bad, list[0]) || less(list[0], bad) {
 		t.Error("the Pod that came first is not first")
 	}
-	if x, y := list[2], list[1]; !less(x, y) {
+	x, y := list[2], list[1]
+	if !less(x, y) {
 		t.Error("the guest is still asked")
+	}
+	file, err := guestbuild.Build(t.Context(), "../testdata/extensions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := host.File(file).Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A custom section makes it another module that does the same.
+	if err := w.p.Swap(t.Context(), host.Bytes(append(module, 0, 3, 1, 'x', 0)), ""); err != nil {
+		t.Fatal(err)
+	}
+	if less(x, y) {
+		t.Error("the version after a swap is not asked")
 	}
 }
 

@@ -126,17 +126,29 @@ func (h *hammer) bind(state fwk.CycleState, pod *corev1.Pod, want string, i int,
 	case 1: // The scheduler gives up.
 		return
 	}
-	if _, status := h.p.(fwk.PreBindPlugin).PreBindPreFlight(ctx, state, pod, "n1"); !status.IsSuccess() {
+	// A guest that failed meanwhile has lost what it knew of the cycle, and PreScore, which asks
+	// about nodes, cannot be repeated. It runs in every third cycle.
+	if _, status := h.p.(fwk.PreBindPlugin).PreBindPreFlight(ctx, state, pod, "n1"); i%3 == 0 && gone(status) {
+		return
+	} else if !status.IsSuccess() {
 		h.t.Errorf("prebindpreflight says %s", text(status))
 	}
 	status := h.p.(fwk.PreBindPlugin).PreBind(ctx, state, pod, "n1")
+	if i%3 == 0 && gone(status) {
+		return
+	}
 	if got := status.Message(); !strings.HasPrefix(got, want) || !strings.Contains(got, "reserve:n1 claim of ") {
 		h.t.Errorf("prebind says %s, want the trace of %s", text(status), pod.Name)
 	}
-	if status := h.p.(fwk.BindPlugin).Bind(ctx, state, pod, "n1"); !status.IsSkip() {
+	if status := h.p.(fwk.BindPlugin).Bind(ctx, state, pod, "n1"); !status.IsSkip() && (i%3 != 0 || !gone(status)) {
 		h.t.Errorf("bind says %s", text(status))
 	}
 	h.p.(fwk.PostBindPlugin).PostBind(ctx, state, pod, "n1")
+}
+
+// gone reports whether a status says that a step cannot be repeated.
+func gone(status *fwk.Status) bool {
+	return strings.HasPrefix(text(status), "Error: replay prescore: the instance that knew the cycle is gone, ")
 }
 
 func (h *hammer) expect(state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo, want string) {

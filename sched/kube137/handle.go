@@ -97,13 +97,27 @@ func (h handle) Eventf(regarding, related runtime.Object, eventType, reason, act
 	h.EventRecorder().Eventf(regarding, related, eventType, reason, action, "%s", note)
 }
 
-func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
+func (h handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, func() bool, error) {
 	informer, err := h.SharedInformerFactory().ForResource(resource)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	informer.Informer() // Registers it with the factory.
-	return informer.Lister(), nil
+	// Informer registers it with the factory.
+	return informer.Lister(), informer.Informer().HasSynced, nil
+}
+
+func (h handle) Activate(pods []*corev1.Pod) {
+	byName := make(map[string]*corev1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	h.Handle.Activate(klog.Background(), byName)
+}
+
+func (h handle) Refused(pod *corev1.Pod, note string) {
+	if h.EventRecorder() != nil {
+		h.Eventf(pod, nil, corev1.EventTypeWarning, "FailedScheduling", "PreEnqueue", note)
+	}
 }
 
 func (h handle) Parallel(pieces int, operation string, work func(piece int)) {

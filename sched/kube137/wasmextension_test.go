@@ -91,7 +91,8 @@ func TestPeer(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	unknown := fwk.NodeScoreList{{Name: "c"}}
-	if status := w.p.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), state, pod, unknown); !strings.Contains(status.Message(), `the node "c" has no score`) {
+	failing := w.start(noted("failing")) // Its failure ends the cycle.
+	if status := w.p.(fwk.ScorePlugin).ScoreExtensions().NormalizeScore(t.Context(), failing, noted("failing"), unknown); !strings.Contains(status.Message(), `the node "c" has no score`) {
 		t.Errorf("got %s", text(status))
 	}
 	w.p.(fwk.ReservePlugin).Reserve(t.Context(), state, pod, "n1")
@@ -119,13 +120,15 @@ func TestPeer(t *testing.T) {
 		t.Errorf("got %s, want Skip", text(status))
 	}
 	w.p.(fwk.PostBindPlugin).PostBind(t.Context(), state, pod, "n1")
-	w.p.(fwk.ReservePlugin).Unreserve(t.Context(), state, pod, "n1")
-	for _, want := range []string{`level=INFO msg="p`, "guest.key=value", `level=ERROR msg="p`, "plugin=peer function=unreserve"} {
+	unbound := w.start(pod)
+	w.p.(fwk.ReservePlugin).Reserve(t.Context(), unbound, pod, "n1")
+	w.p.(fwk.ReservePlugin).Unreserve(t.Context(), unbound, pod, "n1")
+	for _, want := range []string{`level=INFO msg="p`, "guest.key=value", "level=ERROR msg=p", "plugin=peer function=unreserve"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, out.String())
 		}
 	}
-	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), state, pod, kube137test.NodeStatuses{ByName: map[string]*fwk.Status{"a": fwk.NewStatus(fwk.Unschedulable)}})
+	result, status := w.p.(fwk.PostFilterPlugin).PostFilter(t.Context(), w.start(pod), pod, kube137test.NodeStatuses{ByName: map[string]*fwk.Status{"a": fwk.NewStatus(fwk.Unschedulable)}})
 	want := &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatedNodeName: "n7", NominatingMode: fwk.ModeOverride}}
 	if diff := cmp.Diff(want, result); diff != "" || !status.IsSuccess() {
 		t.Errorf("%s (-want +got):\n%s", text(status), diff)

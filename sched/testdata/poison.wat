@@ -33,6 +33,7 @@
   (func (export "eventstoregister") (result i32) (call $events (i32.const 16) (i32.const 8)) (i32.const 0))
   (func (export "queueinghint") (param i32 i64 i64 i64) (result i64) (call $act (i32.const 3)) (i64.const 0))
   (func (export "prefilter") (param i64 i64) (result i32) (call $act (i32.const 4)) (i32.load (i32.const 28)))
+  (func (export "removepod") (param i64 i64 i64 i64) (result i32) (call $act (i32.const 6)) (i32.const 0))
   (func (export "filter") (param i64 i64 i64) (result i32) (call $act (i32.const 7)) (i32.load (i32.const 24)))
   (func (export "score") (param i64 i64 i64) (result i64) (call $act (i32.const 10)) (i64.const 0))
   (func (export "reserve") (param i64 i64) (result i32) (call $act (i32.const 12)) (i32.const 0))

@@ -170,6 +170,12 @@ type Handle struct {
 	Waiting   []*WaitingPod
 	Recorder  func(regarding, related runtime.Object, eventType, reason, action, note string)
 	Informers Informers
+	// Synced reports whether the informers have all objects. They have if it is nil.
+	Synced func() bool
+	// Activated is called with Pods that the queue tries again, and Refuses with those that do
+	// not enter it, unless nil.
+	Activated func(pods []*corev1.Pod)
+	Refuses   func(pod *corev1.Pod, note string)
 }
 
 // Nodes implements sched.Handle.
@@ -218,8 +224,23 @@ func (h *Handle) Eventf(regarding, related runtime.Object, eventType, reason, ac
 }
 
 // Lister implements sched.Handle.
-func (h *Handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, error) {
-	return h.Informers.Lister(resource)
+func (h *Handle) Lister(resource schema.GroupVersionResource) (cache.GenericLister, func() bool, error) {
+	lister, err := h.Informers.Lister(resource)
+	return lister, func() bool { return h.Synced == nil || h.Synced() }, err
+}
+
+// Activate implements sched.Handle.
+func (h *Handle) Activate(pods []*corev1.Pod) {
+	if h.Activated != nil {
+		h.Activated(pods)
+	}
+}
+
+// Refused implements sched.Handle.
+func (h *Handle) Refused(pod *corev1.Pod, note string) {
+	if h.Refuses != nil {
+		h.Refuses(pod, note)
+	}
 }
 
 // WaitingPods implements sched.Handle.

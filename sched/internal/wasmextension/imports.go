@@ -52,8 +52,8 @@ func (e *environment) imports(first bool) []host.Import {
 		reads("targetPod", func(inst *host.Instance, c *Call) []byte { return bytesOf(inst, c.Target) }),
 		reads("currentNodeName", func(_ *host.Instance, c *Call) []byte { return []byte(c.NodeName) }),
 		reads("filteredNodeList", func(inst *host.Instance, c *Call) []byte {
-			names := make([]string, 0, len(c.Nodes))
-			for _, n := range c.Nodes {
+			names := []string{}
+			for _, n := range e.Passed(inst) {
 				names = append(names, n.Name)
 			}
 			return marshal(inst, names)
@@ -321,28 +321,20 @@ func (e *environment) eventf(inst *host.Instance, data []byte) {
 	})
 }
 
-// waiting returns the Pod that waits under the UID that a guest names.
-func (e *environment) waiting(inst *host.Instance, stack []uint64) WaitingPod {
-	return e.WaitingPod(inst, types.UID(lookup.ReadQuestion(inst, stack[0], stack[1])))
-}
-
 // rejectWaitingPod writes 1 if a Pod was waiting, 0 otherwise, in 64 bits.
 func (e *environment) rejectWaitingPod(inst *host.Instance, stack []uint64) {
 	var answer uint64
-	if w := e.waiting(inst, stack); w != nil {
+	if e.RejectWaitingPod(inst, types.UID(lookup.ReadQuestion(inst, stack[0], stack[1])), "rejected by a guest") {
 		answer = 1
-		if !e.Replay(inst) {
-			w.Reject(inst.Plugin().Name(), "rejected by a guest")
-		}
 	}
 	inst.Write(uint32(stack[2]), uint32(stack[3]), binary.LittleEndian.AppendUint64(nil, answer))
 }
 
 // getWaitingPod writes the Pod if it fits, and a 0 of 64 bits if there is none.
 func (e *environment) getWaitingPod(inst *host.Instance, stack []uint64) {
-	b := make([]byte, 8)
-	if w := e.waiting(inst, stack); w != nil {
-		b = e.EncodedPod(w.GetPod())
+	b := e.WaitingPod(inst, types.UID(lookup.ReadQuestion(inst, stack[0], stack[1])))
+	if b == nil {
+		b = make([]byte, 8)
 	}
 	inst.Write(uint32(stack[2]), uint32(stack[3]), b)
 }

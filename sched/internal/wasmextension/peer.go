@@ -109,7 +109,6 @@ type Call struct {
 	// Node the node of the call; nil if there is none.
 	Pod, Target, Node *objects.Object
 	NodeName          string
-	Nodes             []*corev1.Node
 	Statuses          []schedmsg.NodeStatus
 	Scores            Scores // nil if the call is not about scores.
 
@@ -128,12 +127,6 @@ type Scores interface {
 	Score(i int) int64
 }
 
-// WaitingPod is a Pod that waits in Permit.
-type WaitingPod interface {
-	GetPod() *corev1.Pod
-	Reject(plugin, msg string) bool
-}
-
 // Event is a cluster event.
 type Event struct {
 	Resource abi.EventResource
@@ -146,8 +139,8 @@ type Scheduler interface {
 	Config() []byte
 	// Call returns the call that an instance runs.
 	Call(inst *host.Instance) *Call
-	// Replay reports whether the call must have no effect outside of the guest.
-	Replay(inst *host.Instance) bool
+	// Passed returns the nodes that the call was given.
+	Passed(inst *host.Instance) []*corev1.Node
 	// Node returns a node by its name, nil if there is none.
 	Node(inst *host.Instance, name string) *corev1.Node
 	// Images returns the images on a node, nil if there is no such node.
@@ -169,9 +162,11 @@ type Scheduler interface {
 	Log(inst *host.Instance, severity int32, msg string, texts []string)
 	// Report reports an event.
 	Report(inst *host.Instance, e *schedmsg.Event)
-	// WaitingPod returns a Pod that waits, nil if none waits under the UID. It ends the
-	// call if there is no scheduler.
-	WaitingPod(inst *host.Instance, uid types.UID) WaitingPod
+	// WaitingPod returns a Pod that waits as protobuf, nil if none waits under the UID, and
+	// RejectWaitingPod rejects it and reports whether it waited. They end the call if there is
+	// no scheduler.
+	WaitingPod(inst *host.Instance, uid types.UID) []byte
+	RejectWaitingPod(inst *host.Instance, uid types.UID, reason string) bool
 }
 
 // Grants are the names of the grants that the host functions with an effect need.

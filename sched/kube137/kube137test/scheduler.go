@@ -216,6 +216,15 @@ type Handle struct {
 	Waiting   []*WaitingPod
 	Recorder  events.EventRecorderLogger
 	Informers informers.SharedInformerFactory
+	// Activated, unless nil, is called with the Pods that the queue tries again, by their names.
+	Activated func(pods map[string]*corev1.Pod)
+}
+
+// Activate implements fwk.Handle.
+func (h *Handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	if h.Activated != nil {
+		h.Activated(pods)
+	}
 }
 
 // SnapshotSharedLister implements fwk.Handle.

@@ -44,6 +44,12 @@ pub trait Scheduler: 'static {
     /// it.
     ///
     /// Only later calls on the same instance see what Filter and Score write.
+    ///
+    /// An instance that has not seen a cycle repeats PreFilter, AddPod, RemovePod, PreScore and
+    /// Reserve: look-ups, waiting Pods and nodes are as they were the first time, and events and
+    /// rejections happen once. Permit, PreBind, Bind, PostBind and Unreserve run on an instance
+    /// that has the state. If the guest has trapped meanwhile, and PreFilter or PreScore asked
+    /// about nodes, the call fails without reaching the guest, and the Pod is tried again.
     type State: Default + 'static;
 }
 
@@ -141,7 +147,8 @@ pub trait PreScore: Scheduler {
 
 /// Ranks the nodes that passed Filter.
 pub trait Score: Scheduler {
-    /// Returns the score of a node: 0 to 100, unless NormalizeScore brings it there.
+    /// Returns the score of a node: 0 to 100, unless NormalizeScore brings it there. A profile
+    /// may have the plugin at score only: then it is called without PreScore.
     fn score(&self, state: &mut Self::State, pod: Pod<'_>, node: NodeInfo<'_>) -> Result<i64>;
 }
 

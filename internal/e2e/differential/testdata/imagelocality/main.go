@@ -22,6 +22,15 @@ type wanted struct {
 }
 
 func (imageLocality) PreScore(state sched.CycleState, pod core.Pod, _ sched.NodeInfos) *sched.Status {
+	wantedOf(state, pod)
+	return nil
+}
+
+// wantedOf returns the images that a Pod wants, which it finds once for each instance.
+func wantedOf(state sched.CycleState, pod core.Pod) *wanted {
+	if w, ok := state.Read("wanted"); ok {
+		return w.(*wanted)
+	}
 	w := &wanted{}
 	spec := pod.Spec()
 	for _, c := range spec.InitContainers() {
@@ -36,7 +45,7 @@ func (imageLocality) PreScore(state sched.CycleState, pod core.Pod, _ sched.Node
 		}
 	}
 	state.Write("wanted", w)
-	return nil
+	return w
 }
 
 // PreFilter counts the nodes, which PreScore does not see.
@@ -45,10 +54,10 @@ func (imageLocality) PreFilter(state sched.CycleState, _ core.Pod, nodes sched.N
 	return nil, nil
 }
 
-func (imageLocality) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
-	v, _ := state.Read("wanted")
-	w := v.(*wanted)
-	v, _ = state.Read("nodes")
+// Score also runs without PreScore, in a profile that has the plugin at score only.
+func (imageLocality) Score(state sched.CycleState, pod core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	w := wantedOf(state, pod)
+	v, _ := state.Read("nodes")
 	nodes := float64(v.(int))
 	var sum int64
 	states := node.ImageStates()

@@ -87,17 +87,30 @@ func (nodeAffinity) PreScore(state sched.CycleState, pod core.Pod, _ sched.NodeI
 	if len(preferred(pod)) == 0 {
 		return sched.Skip()
 	}
-	p, err := core.ParsePreferredNodeAffinity(preferred(pod))
-	if err != nil {
-		return sched.AsStatus(err)
-	}
-	state.Write(preferredKey, &p)
-	return nil
+	_, s := parsed(state, pod)
+	return s
 }
 
-func (nodeAffinity) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
-	p, _ := state.Read(preferredKey)
-	return p.(*core.PreferredNodeAffinity).Score(node.Node()), nil
+// parsed parses what the Pod prefers, once for each instance.
+func parsed(state sched.CycleState, pod core.Pod) (*core.PreferredNodeAffinity, *sched.Status) {
+	if p, ok := state.Read(preferredKey); ok {
+		return p.(*core.PreferredNodeAffinity), nil
+	}
+	p, err := core.ParsePreferredNodeAffinity(preferred(pod))
+	if err != nil {
+		return nil, sched.AsStatus(err)
+	}
+	state.Write(preferredKey, &p)
+	return &p, nil
+}
+
+// Score also runs without PreScore, in a profile that has the plugin at score only.
+func (nodeAffinity) Score(state sched.CycleState, pod core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
+	p, s := parsed(state, pod)
+	if s != nil {
+		return 0, s
+	}
+	return p.Score(node.Node()), nil
 }
 
 func (nodeAffinity) NormalizeScore(_ sched.CycleState, _ core.Pod, scores sched.NodeScoreList) *sched.Status {

@@ -1,0 +1,185 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// The scheduling queue keeps a Pod that PreEnqueue refuses until an event of the plugin, and tells
+// nobody why. A guest registers for events that change its answer. For a Pod about which it has not
+// answered there is none: the plugin has the queue try it again.
+
+// maxGated is how many Pods are remembered that PreEnqueue refuses.
+const maxGated = 10_000
+
+// gate has the Pods that PreEnqueue has refused.
+type gate struct {
+	mu sync.Mutex
+	// told are the reasons that were reported of Pods.
+	told map[types.UID]string
+	// retries are the Pods to try again, and retrying is set while a goroutine does.
+	retries  map[types.UID]retry
+	retrying bool
+}
+
+// retry is a Pod that is tried again at a time, or once the informers have synced if synced is set.
+type retry struct {
+	pod    *corev1.Pod
+	at     time.Time
+	synced bool
+}
+
+// retryEvery is how often the Pods are looked at that are to be tried again.
+const retryEvery = 100 * time.Millisecond
+
+// passed notes that a Pod may enter the queue.
+func (g *gate) passed(pod *corev1.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.told, pod.UID)
+	delete(g.retries, pod.UID)
+}
+
+// refused reports why PreEnqueue refuses a Pod, unless it has told so, and has the queue try the
+// Pod again if the guest has not answered.
+func (p *Plugin) refused(pod *corev1.Pod, s *Status) {
+	if p.handle == nil {
+		return
+	}
+	g := &p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s.Err() != nil {
+		p.retryLater(pod, s.Err())
+	}
+	reason := s.Message()
+	if g.told[pod.UID] == reason {
+		return
+	}
+	if g.told == nil || len(g.told) >= maxGated {
+		g.told = map[types.UID]string{}
+	}
+	g.told[pod.UID] = reason
+	p.handle.Refused(pod, fmt.Sprintf("plugin %q keeps the Pod out of the scheduling queue: %s", p.Name(), reason))
+}
+
+// retryLater has the queue try a Pod again after a failure. p.gate.mu is held.
+func (p *Plugin) retryLater(pod *corev1.Pod, err error) {
+	g := &p.gate
+	if _, known := g.retries[pod.UID]; !known && len(g.retries) >= maxGated {
+		return // It comes with the next event of the plugin.
+	}
+	r := retry{pod: pod, at: time.Now().Add(poisonTime)}
+	switch {
+	case errors.As(err, new(*notSyncedError)):
+		r.synced = true
+	case errors.Is(err, errPaused):
+		r.at = time.Now().Add(pauseAfter * pause)
+	}
+	if g.retries == nil {
+		g.retries = map[types.UID]retry{}
+	}
+	g.retries[pod.UID] = r
+	if !g.retrying {
+		g.retrying = true
+		go p.retry()
+	}
+}
+
+// retry has the queue try Pods again until there are none left.
+func (p *Plugin) retry() {
+	ticker := time.NewTicker(retryEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.closed:
+			return
+		case <-ticker.C:
+		}
+		due, left := p.due(time.Now())
+		if len(due) != 0 {
+			p.handle.Activate(due)
+		}
+		if !left {
+			return
+		}
+	}
+}
+
+// due takes the Pods that are to be tried again now, and reports whether there are others.
+func (p *Plugin) due(now time.Time) (due []*corev1.Pod, left bool) {
+	synced := true
+	for _, i := range p.informers {
+		synced = synced && i.synced()
+	}
+	g := &p.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for uid, r := range g.retries {
+		if r.synced && synced || !r.synced && now.After(r.at) {
+			due = append(due, r.pod)
+			delete(g.retries, uid)
+		}
+	}
+	// The queue asks about them again at once, which may add some.
+	g.retrying = len(g.retries) != 0
+	return due, g.retrying
+}
+
+// notSyncedError ends a call that looks up objects which the scheduler does not know yet. It counts
+// as one that the caller has ended, which is no failure of the guest.
+type notSyncedError struct{ resource string }
+
+func (e *notSyncedError) Error() string {
+	return fmt.Sprintf("look up %q: the scheduler has not received these objects yet", e.resource)
+}
+
+// Is implements errors.Is.
+func (e *notSyncedError) Is(target error) bool { return target == context.Canceled }
+
+const (
+	// syncWait is how long a call waits at most for the objects that it looks up. One that holds
+	// the queue up does not wait.
+	syncWait  = 2 * time.Second
+	syncEvery = 10 * time.Millisecond
+)
+
+// awaitSync waits until the scheduler knows the objects of a resource.
+func awaitSync(inst *host.Instance, i informer, resource string) error {
+	ctx := inst.Context()
+	if _, holdsQueue := ctx.(*until); holdsQueue {
+		return &notSyncedError{resource}
+	}
+	deadline := time.NewTimer(min(syncWait, inst.Limits().Timeout/2))
+	defer deadline.Stop()
+	ticker := time.NewTicker(syncEvery)
+	defer ticker.Stop()
+	for !i.synced() {
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			return &notSyncedError{resource}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// preEnqueued notes what PreEnqueue has answered.
+func (p *Plugin) preEnqueued(pod *corev1.Pod, s *Status) *Status {
+	if s == nil {
+		p.gate.passed(pod)
+	} else {
+		p.refused(pod, s)
+	}
+	return s
+}
