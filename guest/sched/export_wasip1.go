@@ -179,10 +179,10 @@ func eventObject(n int, resource abi.EventResource, ref uint64) EventObject {
 	}
 	switch o := &eventObjects[n]; resource {
 	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
-		o.pod = core.PodFromRef(o.pod, abi.Ref(ref))
+		o.pod = core.Pod(view.FromRefByParts(view.View(o.pod), abi.Ref(ref), &core.TypeOfPod))
 		return NewEventObject(o.pod)
 	case abi.EventNode:
-		o.node = core.NodeFromRef(o.node, abi.Ref(ref))
+		o.node = core.Node(view.FromRefByParts(view.View(o.node), abi.Ref(ref), &core.TypeOfNode))
 		return NewEventObject(o.node)
 	}
 	return EventObject{present: true}

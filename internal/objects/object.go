@@ -44,9 +44,9 @@ func (o *Object) Identified() bool { return o.identified.Load() }
 // Kind returns the kind of the object without its group, empty if it is not known.
 func (o *Object) Kind() string {
 	switch o.source.(type) {
-	case *version[corev1.Pod]:
+	case *version[corev1.Pod], *unversioned[corev1.Pod]:
 		return "Pod"
-	case *version[corev1.Node]:
+	case *version[corev1.Node], *unversioned[corev1.Node]:
 		return "Node"
 	}
 	if kind := o.kind.Load(); kind != nil {
@@ -105,6 +105,31 @@ func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
 		v.kind.addEntry(field, key)
 	}
 	return v.set.all.Entry(v.of.Load(), field, key)
+}
+
+// unversioned is the source of an object that belongs to no read set and is encoded when a guest asks.
+type unversioned[T any] struct {
+	of  *T
+	all *codec.Encoder[T]
+	// whole is the encoded object after the first time that it was asked for.
+	whole atomic.Pointer[[]byte]
+}
+
+func (u *unversioned[T]) Bytes() []byte {
+	if whole := u.whole.Load(); whole != nil {
+		return *whole
+	}
+	b := u.all.Append(nil, u.of)
+	u.whole.Store(&b) // Another goroutine may have stored the same bytes.
+	return b
+}
+
+func (u *unversioned[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
+	return u.all.AppendPart(b, u.of, part, fields)
+}
+
+func (u *unversioned[T]) Entry(field uint32, key string) (value string, ok bool) {
+	return u.all.Entry(u.of, field, key)
 }
 
 // FromBytes returns an Object without a Ref whose encoding is b.

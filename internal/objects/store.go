@@ -40,8 +40,9 @@ type Store struct {
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
 	free  []*slot
-	// transient are the slots of objects of events.
+	// transient are the slots of objects of events, and shown the last of them.
 	transient [NewEventObject + 1]*slot
+	shown     [NewEventObject + 1]atomic.Pointer[shown]
 	// sweepAt is how many objects there may be before the Store looks for some to
 	// forget.
 	sweepAt int
@@ -207,10 +208,13 @@ func (s *Store) AddNodes(nodes []*corev1.Node) {
 // after the read set has grown.
 func (s *Store) NodeClasses() *codec.Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
 
-// ClassOf returns a number that two Nodes have in common if e, which NodeClasses returned,
-// encodes them to the same bytes.
-func ClassOf(o *Object, e *codec.Encoder[corev1.Node]) uint64 {
-	v := o.source.(*version[corev1.Node])
+// PodClasses is NodeClasses for Pods.
+func (s *Store) PodClasses() *codec.Encoder[corev1.Pod] { return s.pods.reads.set.Load().classes }
+
+// ClassOf returns a number that two Nodes, or two Pods, have in common if e, which NodeClasses or
+// PodClasses returned, encodes them to the same bytes.
+func ClassOf[T any](o *Object, e *codec.Encoder[T]) uint64 {
+	v := o.source.(*version[T])
 	if v.set.classes == e {
 		return v.class
 	}
@@ -309,11 +313,28 @@ const (
 	NewEventObject
 )
 
-// Transient returns an object of any kind that is shown once. It replaces the last one of the
-// same side, and Lookup does not find it. The error is for an object that has no protobuf
+// shown is an object of an event with its Object.
+type shown struct {
+	of           metav1.Object
+	uid, version string
+	object       *Object
+}
+
+// Transient returns an object of any kind that is shown for one event. It replaces the last one of
+// the same side, and Lookup does not find it. The error is for an object that has no protobuf
 // encoding.
+//
+// A scheduler asks about each pending Pod with the same object, so the last one is returned again if
+// the pointer, the UID and the resource version are the same. One without a resource version may
+// have changed in place.
+//
+// 0 allocs for the last object: TestStoreDoesNotAllocate.
 func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error) {
-	b, err := codec.Encode(object)
+	uid, version := string(object.GetUID()), object.GetResourceVersion()
+	if last := s.shown[side].Load(); last != nil && last.of == object && last.uid == uid && last.version == version && version != "" {
+		return last.object, nil
+	}
+	o, err := newTransient(object)
 	if err != nil {
 		return nil, err
 	}
@@ -324,8 +345,27 @@ func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error)
 		place = s.allocate()
 		s.transient[side] = place
 	}
-	o := FromBytes(b)
 	o.Ref = place.next()
+	s.shown[side].Store(&shown{object, uid, version, o})
+	return o, nil
+}
+
+// everything selects all fields.
+var everything *codec.FieldSet
+
+// newTransient returns an Object without a Ref. Pods and Nodes are encoded as far as a guest asks.
+func newTransient(object metav1.Object) (*Object, error) {
+	switch of := object.(type) {
+	case *corev1.Pod:
+		return &Object{source: &unversioned[corev1.Pod]{of: of, all: everything.Pod()}}, nil
+	case *corev1.Node:
+		return &Object{source: &unversioned[corev1.Node]{of: of, all: everything.Node()}}, nil
+	}
+	b, err := codec.Encode(object)
+	if err != nil {
+		return nil, err
+	}
+	o := FromBytes(b)
 	if t := reflect.TypeOf(object); t.Kind() == reflect.Pointer {
 		o.kind.Store(new(t.Elem().Name()))
 	}
