@@ -66,12 +66,12 @@ func (k hintKey) at() *atomic.Uint64 { return &k.class.answers[k.hint%len(k.clas
 //
 // 0 allocs: TestSharedHintsDoNotAllocate.
 func (p *Plugin) sharedHint(n int, pod, oldObj, newObj *objects.Object) (k hintKey, queue, known bool) {
-	c := &p.hints
+	c, event := &p.hints, p.hintEvent(oldObj, newObj)
 	// An event without objects cannot be told from the next.
 	if c.disabled || oldObj == nil && newObj == nil || n >= maxHints {
 		return hintKey{}, false, false
 	}
-	k = hintKey{p.podClass(pod), p.hintEvent(oldObj, newObj), n}
+	k = hintKey{p.podClass(pod), event, n}
 	answer := k.at().Load()
 	if queue = answer == k.answer(true); queue || answer == k.answer(false) {
 		c.hits.Add(1)
@@ -86,6 +86,7 @@ func (p *Plugin) hintEvent(oldObj, newObj *objects.Object) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.oldObj != oldObj || c.newObj != newObj || c.version != version {
+		p.outside() // Once for all Pods: a long queue would outdate what cycles use.
 		c.event++
 		c.oldObj, c.newObj, c.version = oldObj, newObj, version
 		if hits := c.hits.Swap(0); hits != 0 && p.observer != nil {

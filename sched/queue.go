@@ -234,6 +234,7 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 // preHint asks the guest which Pods it is to be asked about after an event. If it does not
 // answer it is asked about all.
 func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName, all bool, err error) {
+	p.outside()
 	var c call
 	if err := p.addEventObjects(&c, oldObj, newObj); err != nil {
 		return nil, true, err
@@ -290,7 +291,6 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj metav1.Object
 		}
 		p.slow(f, p.queue.asked(fuel, failure), err)
 	}()
-	p.outside()
 	ctx := p.inQueue()
 	defer ctx.stop()
 	inst, err := p.guest.Acquire(ctx)
