@@ -474,6 +474,14 @@ func TestRunTellsWhatFailed(t *testing.T) {
 			[]string{"default/odd n1 Error ", "default/odd n2 Error ", "default/even n1 Success 2 ", "default/even n2 Success 2 "},
 			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
 		},
+		"scores that the scheduler refuses": {
+			[]string{"-f", file(t, "scores.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: high}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: low}}"), "testdata/panics"},
+			[]string{"default/high n1 Error 1099511627776 ", "default/high n2 Error 1099511627776 ", "default/low n1 Error -5 ", "default/low n2 Error -5 "},
+			[]string{
+				"Score of the Pod default/high for the Node n1: the scheduler refuses the score 1099511627776: it must lie between 0 and 100, or NormalizeScore must bring it there\n",
+				"Score of the Pod default/low for the Node n2: the scheduler refuses the score -5: ",
+			},
+		},
 		"a trap in another language": {
 			[]string{"-f", file(t, "trap.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: mode-trap}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}}"), policy(t, "stellar/validator.c", "")},
 			[]string{"Pod default/web failed ", "Service web allowed "},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"slices"
-	"strconv"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -301,8 +300,8 @@ func exportScore(cycle, pod, node, version uint64) uint64 {
 }
 
 func packScore(score int64, status *Status) uint64 {
-	if score < math.MinInt32 || score > math.MaxInt32 {
-		status = NewStatus(abi.Error, "score ", strconv.FormatInt(score, 10), " does not fit into 32 bits")
+	if score != int64(int32(score)) {
+		hostResultScore(score)
 	}
 	return abi.Pack(uint32(score), finish(status))
 }
