@@ -465,8 +465,8 @@ func TestRunTellsWhatFailed(t *testing.T) {
 			[]string{"shop/web (PreScore) Error 0s 0 filter has failed in this scheduling cycle: ", "shop/web n1 Success ", "shop/web n2 Error "},
 			[]string{
 				`kubewasm: run testdata/panics: Filter of the Pod shop/web for the Node n2: plugin "panics": filter trapped: `,
-				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:36\n" +
-					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:18\n",
+				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:43\n" +
+					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:19\n",
 			},
 		},
 		"an error instead of a score": {

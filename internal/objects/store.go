@@ -33,6 +33,8 @@ type Store struct {
 	// kinds are those of other types.
 	kinds []*Kind
 	epoch atomic.Uint32
+	// detects is that of each Kind.
+	detects bool
 
 	mu     sync.Mutex
 	fields *codec.FieldSet
@@ -55,6 +57,8 @@ type kind[K comparable, T any] struct {
 	reads reads[T]
 	known pointers[T]
 	named map[K]*named[T]
+	// lent is set if a program may change an object after the call that it passed it to.
+	lent bool
 }
 
 // named is the object that has a name.
@@ -65,6 +69,8 @@ type named[T any] struct {
 	// digest is that of the version by a read set.
 	digest digest
 	set    *ReadSet[T]
+	// used is the epoch in which the object came last.
+	used uint32
 }
 
 // digest is what an object is in a read set: equal objects have equal digests. Others have too
@@ -105,6 +111,14 @@ const (
 
 // Together is the maximum number of Nodes that AddNodes looks at side by side, and adds under one lock.
 const Together = 16
+
+// NewDetectingStore is NewStore for a Store whose kinds panic at an object that was changed under its
+// resource version.
+func NewDetectingStore() *Store {
+	s := NewStore()
+	s.detects = true
+	return s
+}
 
 // NewStore returns an empty Store for a guest that declares nothing.
 func NewStore() *Store {
@@ -257,19 +271,26 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Ob
 	if a.set != set {
 		a = arrival[T]{of: a.of, set: set, digest: lockedDigest(s, set, a.of)}
 	}
-	if n.version != nil {
+	same := n.version != nil
+	if same {
 		before := n.version.of.Load()
-		if before == a.of {
+		if before == a.of && !k.lent {
 			return &n.version.Object // Another goroutine came first.
 		}
-		k.known.remove(before)
-		if n.set != set {
+		if before != a.of {
+			k.known.remove(before, &n.version.Object)
+		}
+		switch {
+		case n.set == set:
+		case k.lent:
+			same = false // What before points to may be another object by now.
+		default:
 			n.digest = lockedDigest(s, set, before)
 		}
 	}
-	last := n.digest
-	n.digest, n.set = a.digest, set
-	if n.version != nil && n.digest == last {
+	same = same && n.digest == a.digest
+	n.digest, n.set, n.used = a.digest, set, s.epoch.Load()
+	if same {
 		n.version.of.Store(a.of)
 	} else {
 		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class, fields: a.fields}
@@ -430,16 +451,22 @@ func (s *Store) size() int {
 	return n
 }
 
+// inUse reports whether an Object came, or its pointer was asked for, in one of the last epochs.
+func inUse[T any](known *pointers[T], of *T, object *Object, came, epoch uint32) bool {
+	used, ok := known.lastUsed(of, object)
+	return epoch-came < epochsKept+epochsMissed || ok && epoch-used < epochsKept+epochsMissed
+}
+
 // sweep forgets the objects of a kind that were not used for epochsKept epochs.
 func sweep[K comparable, T any](s *Store, k *kind[K, T]) {
 	epoch := s.epoch.Load()
 	for name, n := range k.named {
 		if n.version != nil {
 			of := n.version.of.Load()
-			if used, ok := k.known.lastUsed(of); ok && epoch-used < epochsKept+epochsMissed {
+			if inUse(&k.known, of, &n.version.Object, n.used, epoch) {
 				continue
 			}
-			k.known.remove(of)
+			k.known.remove(of, &n.version.Object)
 		}
 		n.slot.current.Store(nil)
 		s.free = append(s.free, n.slot)
