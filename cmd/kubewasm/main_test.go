@@ -394,7 +394,7 @@ func TestRun(t *testing.T) {
 		}
 		t.Run("Pods that wait for each other", func(t *testing.T) {
 			pod := func(name string) string {
-				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "2"}}}`
+				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, labels: {kubewasm.dev/gang: g}, annotations: {kubewasm.dev/gang-size: "2"}}}`
 			}
 			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", built(t, "../../examples/sched/gang"),
 				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
