@@ -31,7 +31,16 @@ type gang struct {
 	// RetryTimeout is the same for a Pod that was tried before. Default 10 seconds: an event that
 	// lets one Pod of a gang be tried again does so for all, and that is the longest backoff.
 	RetryTimeout meta.Duration `json:"retryTimeout"`
+
+	// refused are gangs that were released and have not begun since, as far as this instance knows.
+	// The status of a Pod says so, too, but it may be tried again before that has been written.
+	refused map[gangKey]bool
 }
+
+type gangKey struct{ namespace, name string }
+
+// maxRefused is how many gangs an instance remembers.
+const maxRefused = 1024
 
 const (
 	nameKey = "kubewasm.dev/gang"
@@ -112,6 +121,7 @@ func (g *gang) Permit(state sched.CycleState, pod core.Pod, _ string) (*sched.St
 		sched.Eventf("Normal", "WaitingForGang", "Permit", strconv.Itoa(have), " of ", strconv.Itoa(m.size), " Pods of gang ", name, " have a node")
 		return sched.NewStatus(abi.Wait, "the gang is not complete"), g.patience(pod)
 	}
+	delete(g.refused, keyOf(pod))
 	for _, w := range others {
 		w.Allow()
 	}
@@ -127,17 +137,21 @@ func (g *gang) patience(pod core.Pod) meta.Duration {
 	if again == 0 {
 		again = 10 * meta.Second
 	}
+	tried := g.refused[keyOf(pod)]
 	for _, c := range pod.Status().Conditions() {
-		if c.Type() == core.PodScheduled && c.Status() == core.ConditionFalse {
-			return min(first, again)
-		}
+		tried = tried || c.Type() == core.PodScheduled && c.Status() == core.ConditionFalse
+	}
+	if tried {
+		return min(first, again)
 	}
 	return first
 }
 
+func keyOf(pod core.Pod) gangKey { return gangKey{pod.Metadata().Namespace(), nameOf(pod)} }
+
 // PostFilter gives the nodes of a gang back that does not fit: others can use them meanwhile.
 func (g *gang) PostFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeToStatus) (*sched.PostFilterResult, *sched.Status) {
-	release(pod, "fits on no node")
+	g.release(pod, "fits on no node")
 	return nil, sched.Unschedulable()
 }
 
@@ -146,15 +160,19 @@ func (g *gang) Reserve(sched.CycleState, core.Pod, string) *sched.Status { retur
 
 // Unreserve gives the nodes of a gang back when one of its Pods has lost its own.
 func (g *gang) Unreserve(_ sched.CycleState, pod core.Pod, _ string) {
-	release(pod, "cannot be bound")
+	g.release(pod, "cannot be bound")
 }
 
 // release rejects the Pods of a Pod's gang that wait.
-func release(pod core.Pod, why string) {
+func (g *gang) release(pod core.Pod, why string) {
 	name := nameOf(pod)
 	if name == "" {
 		return
 	}
+	if g.refused == nil || len(g.refused) >= maxRefused {
+		g.refused = map[gangKey]bool{}
+	}
+	g.refused[keyOf(pod)] = true
 	for _, w := range waiting(pod.Metadata().Namespace(), name) {
 		w.Reject("Pod ", pod.Metadata().Name(), " of the same gang ", why)
 	}

@@ -66,6 +66,7 @@ func TestGangThatDoesNotFit(t *testing.T) {
 		if got := other.Outcome(); got != "" {
 			t.Errorf("a Pod of another gang is %s", got)
 		}
+		permit(t, p.Begin(t, member("a2", "a", "")), incomplete, 10*time.Second)
 		// Whatever it was that kept it from its node the first time.
 		tried := `, status: {conditions: [{type: PodScheduled, status: "False", reason: Unschedulable}]}`
 		permit(t, p.Begin(t, member("a1", "a", tried)), incomplete, 10*time.Second)
