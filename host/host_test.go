@@ -162,8 +162,8 @@ func TestModulesThatServeAreLogged(t *testing.T) {
 	if err := p.Swap(t.Context(), other, ""); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("level=INFO msg=\"loaded the module\" plugin=good sha256=%s source=%s\n"+
-		"level=INFO msg=\"swapped the module\" plugin=good sha256=%s source=%s\n", first, cfg.Source, p.Digest(), other)
+	want := fmt.Sprintf("level=INFO msg=\"loaded the module\" plugin=good digest=%s reference=%s\n"+
+		"level=INFO msg=\"swapped the module\" plugin=good digest=%s reference=%s\n", first, cfg.Source, p.Digest(), other)
 	if diff := cmp.Diff(want, log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}

@@ -274,8 +274,8 @@ func (p *Plugin) logBuilt(ctx context.Context, b BuildEvent, source Source) {
 	if b.Swap {
 		does = "swapped the module"
 	}
-	p.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, does, slog.String("plugin", p.cfg.Name), slog.String("sha256", b.Digest),
-		slog.String("source", source.String()), slog.Duration("duration", b.Duration.Round(time.Millisecond)))
+	p.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, does, slog.String("plugin", p.cfg.Name), slog.String("digest", b.Digest),
+		slog.String("reference", source.String()), slog.Duration("duration", b.Duration.Round(time.Millisecond)))
 }
 
 // replace builds a version and replaces old, which may be nil, by it.

@@ -34,10 +34,8 @@ type gang struct {
 
 	// refused are gangs that were released and have not begun since, as far as this instance knows.
 	// The status of a Pod says so, too, but it may be tried again before that has been written.
-	refused map[gangKey]bool
+	refused map[string]bool
 }
-
-type gangKey struct{ namespace, name string }
 
 // maxRefused is how many gangs an instance remembers.
 const maxRefused = 1024
@@ -75,22 +73,22 @@ func (g *gang) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeI
 	size := pod.Metadata().Annotations().Get(sizeKey)
 	n, err := strconv.Atoi(size)
 	if err != nil || n < 1 {
-		return nil, sched.UnschedulableAndUnresolvable("annotation ", sizeKey, " is ", strconv.Quote(size), ", not a number above 0")
+		return nil, sched.UnschedulableAndUnresolvable("annotation ", sizeKey, ` is "`, size, `", not a number above 0`)
 	}
 	selector, err := meta.NewSelector(meta.Requirement{Key: nameKey, Operator: meta.LabelSelectorOpIn, Values: []string{name}})
 	if err != nil {
 		return nil, sched.AsStatus(err)
 	}
 	m := &members{size: n}
-	m.count(sched.NewPodSelector(pod.Metadata().Namespace(), selector).WithoutTerminating(), nodes)
+	m.count(pod, sched.NewPodSelector(pod.Metadata().Namespace(), selector).WithoutTerminating(), nodes)
 	// Pods that wait have a node, too.
 	m.placed = max(0, m.placed-len(waiting(pod.Metadata().Namespace(), name)))
 	state.Write(membersKey, m)
 	return nil, nil
 }
 
-// count counts the selected Pods that have a node.
-func (m *members) count(selector sched.PodSelector, nodes sched.NodeInfos) {
+// count counts the Pods of the Pod's gang that have a node, which are those selected.
+func (m *members) count(pod core.Pod, selector sched.PodSelector, nodes sched.NodeInfos) {
 	all := make([]sched.NodeInfo, 0, nodes.Len())
 	for _, node := range nodes.All {
 		all = append(all, node)
@@ -100,8 +98,8 @@ func (m *members) count(selector sched.PodSelector, nodes sched.NodeInfos) {
 			continue
 		}
 		m.placed += n
-		for _, pod := range all[i].Pods() {
-			m.begun = m.begun || selector.Matches(pod) && pod.Status().Phase() == core.PodRunning
+		for _, other := range all[i].Pods() {
+			m.begun = m.begun || sameGang(pod, other) && !other.Metadata().HasDeletionTimestamp() && other.Status().Phase() == core.PodRunning
 		}
 	}
 }
@@ -147,7 +145,7 @@ func (g *gang) patience(pod core.Pod) meta.Duration {
 	return first
 }
 
-func keyOf(pod core.Pod) gangKey { return gangKey{pod.Metadata().Namespace(), nameOf(pod)} }
+func keyOf(pod core.Pod) string { return pod.Metadata().Namespace() + "/" + nameOf(pod) }
 
 // PostFilter gives the nodes of a gang back that does not fit: others can use them meanwhile.
 func (g *gang) PostFilter(_ sched.CycleState, pod core.Pod, _ sched.NodeToStatus) (*sched.PostFilterResult, *sched.Status) {
@@ -170,7 +168,7 @@ func (g *gang) release(pod core.Pod, why string) {
 		return
 	}
 	if g.refused == nil || len(g.refused) >= maxRefused {
-		g.refused = map[gangKey]bool{}
+		g.refused = map[string]bool{}
 	}
 	g.refused[keyOf(pod)] = true
 	for _, w := range waiting(pod.Metadata().Namespace(), name) {
