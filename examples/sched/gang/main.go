@@ -16,6 +16,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -34,11 +35,11 @@ type gang struct {
 
 	// refused are gangs that were released and have not begun since, as far as this instance knows.
 	// The status of a Pod says so, too, but it may be tried again before that has been written.
-	refused map[string]bool
+	refused []string
 }
 
 // maxRefused is how many gangs an instance remembers.
-const maxRefused = 1024
+const maxRefused = 64
 
 const (
 	nameKey = "kubewasm.dev/gang"
@@ -119,7 +120,9 @@ func (g *gang) Permit(state sched.CycleState, pod core.Pod, _ string) (*sched.St
 		sched.Eventf("Normal", "WaitingForGang", "Permit", strconv.Itoa(have), " of ", strconv.Itoa(m.size), " Pods of gang ", name, " have a node")
 		return sched.NewStatus(abi.Wait, "the gang is not complete"), g.patience(pod)
 	}
-	delete(g.refused, keyOf(pod))
+	if i := slices.Index(g.refused, keyOf(pod)); i >= 0 {
+		g.refused[i] = ""
+	}
 	for _, w := range others {
 		w.Allow()
 	}
@@ -135,7 +138,7 @@ func (g *gang) patience(pod core.Pod) meta.Duration {
 	if again == 0 {
 		again = 10 * meta.Second
 	}
-	tried := g.refused[keyOf(pod)]
+	tried := slices.Contains(g.refused, keyOf(pod))
 	for _, c := range pod.Status().Conditions() {
 		tried = tried || c.Type() == core.PodScheduled && c.Status() == core.ConditionFalse
 	}
@@ -167,10 +170,12 @@ func (g *gang) release(pod core.Pod, why string) {
 	if name == "" {
 		return
 	}
-	if g.refused == nil || len(g.refused) >= maxRefused {
-		g.refused = map[string]bool{}
+	if key := keyOf(pod); !slices.Contains(g.refused, key) {
+		if len(g.refused) >= maxRefused {
+			g.refused = g.refused[:0]
+		}
+		g.refused = append(g.refused, key)
 	}
-	g.refused[keyOf(pod)] = true
 	for _, w := range waiting(pod.Metadata().Namespace(), name) {
 		w.Reject("Pod ", pod.Metadata().Name(), " of the same gang ", why)
 	}
