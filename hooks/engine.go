@@ -394,7 +394,7 @@ func (e *Engine) Follow(ctx context.Context, opts host.FollowOptions) error {
 		opts.Applied = p.Digest()
 		all.Go(func() {
 			errs[i] = host.Follow(ctx, p.source, opts, func(ctx context.Context, module []byte, sha256 string) error {
-				return e.Swap(ctx, p.Name(), host.Bytes(module), sha256)
+				return e.Swap(ctx, p.Name(), host.Fetched(p.source, module), sha256)
 			})
 		})
 	}

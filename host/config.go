@@ -64,7 +64,8 @@ type Config struct {
 	Recorder record.Tapes `json:"-"`
 	// Observer is told of calls, builds and resets; nil costs nothing.
 	Observer Observer `json:"-"`
-	// Logger receives the lines that the guest logs and prints; nil drops them.
+	// Logger receives the lines that the guest logs and prints, and one at the level info for
+	// each module that begins to serve; nil drops them.
 	Logger *slog.Logger `json:"-"`
 	// Profiler collects where calls spend their fuel, which makes them slower; nil costs
 	// nothing.

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +127,44 @@ func TestCall(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff("level=WARN msg=filtering plugin=good function=filter\n", log.String()); diff != "" {
+	if _, line, _ := strings.Cut(log.String(), "\n"); line != "level=WARN msg=filtering plugin=good function=filter\n" {
+		t.Errorf("the line after that of the load is %q", line)
+	}
+}
+
+// TestModulesThatServeAreLogged holds that each module that begins to serve has one line, and that none
+// has a line that does not, or did before.
+func TestModulesThatServeAreLogged(t *testing.T) {
+	var log strings.Builder
+	cfg := config("good")
+	cfg.GuestConfig = []byte(`{"zone": "a"}`)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "duration" && a.Value.Kind() == slog.KindDuration {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	p := load(t, cfg)
+	first := p.Digest()
+	if err := p.Swap(t.Context(), testdata("noop"), ""); err == nil {
+		t.Fatal("a module with other functions is taken")
+	}
+	if err := p.Swap(t.Context(), cfg.Source, ""); err != nil {
+		t.Fatal(err)
+	}
+	module, err := cfg.Source.Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := host.Fetched(host.File("other.wasm"), append(slices.Clone(module), "\x00\x03\x01x-"...)) // A custom section.
+	if err := p.Swap(t.Context(), other, ""); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("level=INFO msg=\"loaded the module\" plugin=good digest=%s reference=%s\n"+
+		"level=INFO msg=\"swapped the module\" plugin=good digest=%s reference=%s\n", first, cfg.Source, p.Digest(), other)
+	if diff := cmp.Diff(want, log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }

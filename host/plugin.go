@@ -261,11 +261,27 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err e
 			return nil
 		}
 	}
+	b.Duration, b.Err = time.Since(b.Start), err
 	if p.cfg.Observer != nil {
-		b.Duration, b.Err = time.Since(b.Start), err
 		p.cfg.Observer.Built(ctx, b)
 	}
+	if err == nil {
+		p.logBuilt(ctx, b, source)
+	}
 	return err
+}
+
+// logBuilt logs which module serves from now on. Errors are returned to a caller who logs them.
+func (p *Plugin) logBuilt(ctx context.Context, b BuildEvent, source Source) {
+	if p.cfg.Logger == nil {
+		return
+	}
+	does := "loaded the module"
+	if b.Swap {
+		does = "swapped the module"
+	}
+	p.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, does, slog.String("plugin", p.cfg.Name), slog.String("digest", b.Digest),
+		slog.String("reference", source.String()), slog.Duration("duration", b.Duration.Round(time.Millisecond)))
 }
 
 // replace builds a version and replaces old, which may be nil, by it.

@@ -59,6 +59,9 @@ func zone(t testing.TB) guest {
 	} {
 		cfg.Imports = append(cfg.Imports, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}
+	cfg.Imports = append(cfg.Imports, host.Import{
+		Module: abi.KindScheduler.Module(), Name: "result_score", Params: []abi.ValueType{abi.I64}, Func: func(*host.Instance, []uint64) {},
+	})
 	return cfg
 }
 

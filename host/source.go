@@ -74,6 +74,18 @@ func (s bytesSource) Fetch(context.Context) ([]byte, error) {
 
 func (s bytesSource) String() string { return fmt.Sprintf("%d bytes", len(s)) }
 
+// Fetched is [Bytes] for a module that was fetched from a source, which names it in messages.
+func Fetched(from Source, module []byte) Source {
+	return fetchedSource{bytesSource(module), from.String()}
+}
+
+type fetchedSource struct {
+	bytesSource
+	from string
+}
+
+func (s fetchedSource) String() string { return s.from }
+
 // File returns the source of a module in a file, which is read anew for each
 // load. It is a [Watcher].
 //

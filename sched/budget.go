@@ -361,8 +361,14 @@ func (p *Plugin) inQueue() *until {
 }
 
 // restart gives the call as much time as the wait for its instance had: on a busy machine that
-// alone may take most of it.
-func (u *until) restart(timeout time.Duration) { u.deadline = time.Now().Add(timeout) }
+// alone may take most of it. If there was none, nothing has passed.
+func (u *until) restart(timeout time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done != nil {
+		u.deadline = time.Now().Add(timeout)
+	}
+}
 
 // Deadline implements context.Context.
 func (u *until) Deadline() (time.Time, bool) { return u.deadline, true }

@@ -48,7 +48,7 @@ type nodeClass struct {
 // result is what a guest answered in a state of a cycle.
 type result struct {
 	state  cycleState
-	value  uint64 // What the function returned.
+	score  int64
 	status *Status
 }
 
@@ -137,8 +137,8 @@ func (c *resultCache) classOf(node *objects.Object, fields *codec.Encoder[corev1
 //
 // A clone of a cycle keeps its results, which its next step ends, but they do not count: a
 // preemption keeps thousands that are never taken, and says nothing about Nodes.
-func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *host.Instance, value uint64, status *Status) {
-	switch abi.Code(int32(uint32(value))) {
+func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *host.Instance, code abi.Code, score int64, status *Status) {
+	switch code {
 	case abi.Success:
 	case abi.Unschedulable, abi.UnschedulableAndUnresolvable:
 		if k.function == abi.Score {
@@ -150,7 +150,7 @@ func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *ho
 	if inst.State().(*instance).call.own || inst.Logged() || node.Identified() || k.class.fields != c.store.NodeClasses() {
 		return
 	}
-	k.at.Store(&result{k.state, value, status})
+	k.at.Store(&result{k.state, score, status})
 	if !clone {
 		c.counts.of(node).kept.Add(1)
 	}

@@ -61,6 +61,10 @@ type call struct {
 	answers map[string][]byte
 	effects []effect
 
+	// score is that of result_score, and wide is set if the guest called it.
+	score int64
+	wide  bool
+
 	events      []event
 	nodeNames   []string
 	normalized  []int64
@@ -93,6 +97,15 @@ func (c *call) look(inst *host.Instance, object *objects.Object, info NodeInfo) 
 		}
 		c.looked[object.Ref] = lookedUp{object: object, info: info}
 	}
+}
+
+// scoreOf returns the score of a call of Score or ScorePlacement that returned packed.
+func (c *call) scoreOf(packed uint64) int64 {
+	if c.wide {
+		return c.score
+	}
+	n, _ := abi.Unpack[abi.Code](packed)
+	return int64(int32(n))
 }
 
 // listed are the objects of a resource, sorted by namespace and then by name.

@@ -101,9 +101,8 @@ func (p *Plugin) ScorePlacement(c *Cycle, group schedmsg.PodGroup, placement fun
 		return 0, nil
 	}
 	var score int64
-	status := p.inGroup(abi.ScorePlacement, c, nil, call{group: group, placement: placement}, func(_ *instance, packed uint64) *Status {
-		n, _ := abi.Unpack[abi.Code](packed)
-		score = int64(int32(n))
+	status := p.inGroup(abi.ScorePlacement, c, nil, call{group: group, placement: placement}, func(i *instance, packed uint64) *Status {
+		score = i.call.scoreOf(packed)
 		return nil
 	})
 	return score, status

@@ -66,6 +66,7 @@ func during(inst *host.Instance, functions abi.Mask) *instance {
 }
 
 var (
+	scores    = abi.MaskOf(abi.Score, abi.ScorePlacement)
 	scored    = abi.MaskOf(abi.NormalizeScore, abi.NormalizePlacementScore)
 	withRefs  = abi.MaskOf(abi.PreFilter, abi.PreScore, abi.PostFilter, abi.PodGroupPostFilter, abi.GeneratePlacements)
 	withNodes = scored | withRefs
@@ -140,6 +141,14 @@ func (p *Plugin) imports() []host.Import {
 		}),
 		scheduler("pod_group_pod", []abi.ValueType{i32, i32, i32}, []abi.ValueType{i32}, p.podGroupPod),
 		scheduler("try_pod_group", []abi.ValueType{i32, i32, i32, i32}, []abi.ValueType{i32}, p.tryPodGroup),
+		{
+			Module: abi.KindScheduler.Module(), Name: "result_score",
+			Params: []abi.ValueType{i64},
+			Func: func(inst *host.Instance, stack []uint64) {
+				c := &during(inst, scores).call
+				c.score, c.wide = int64(stack[0]), true
+			},
+		},
 		writes("result_scores", scored, resultScores),
 		writes("result_node_names", abi.MaskOf(abi.PreFilter), resultNodeNames),
 		writes("result_cluster_events", abi.MaskOf(abi.EventsToRegister), func(inst *host.Instance, c *call, data []byte) {

@@ -65,7 +65,7 @@ func (i *instance) beginOnNode(c *Cycle, node *objects.Object, info NodeInfo) {
 // to clear it all would cost a tenth of a Filter.
 func (i *instance) end() {
 	if a := &i.call; a.plain && !a.own {
-		a.plain, a.pod, a.of, a.node, a.info, a.snapshot = false, nil, nil, nil, nil, false
+		a.plain, a.wide, a.pod, a.of, a.node, a.info, a.snapshot = false, false, nil, nil, nil, nil, false
 		return
 	}
 	i.call, i.peer = call{}, wasmextension.Call{}

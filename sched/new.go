@@ -64,9 +64,10 @@ type PluginConfig struct {
 	// Reads are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]"; empty means what its module declares.
 	Reads []string `json:"reads,omitempty"`
-	// DisableResultSharing calls the guest for each node. Otherwise a result of Filter or
+	// DisableResultSharing calls the guest for each node and each pending Pod. Otherwise a result of Filter or
 	// Score is shared, within a state of a scheduling cycle, between all nodes that are
-	// equal in every field that the guest has read of Nodes. It is for a guest whose
+	// equal in every field that the guest has read of Nodes, and that of a hint within an
+	// event between all Pods that are equal in what it has read of Pods. It is for a guest whose
 	// results depend on more, such as the number of calls. The fields are logged at level
 	// debug, and results that were shared are counted, see [host.Observer].
 	DisableResultSharing bool `json:"disableResultSharing,omitempty"`

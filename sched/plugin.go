@@ -56,6 +56,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	}
 	p.cache.store, p.cache.logger = p.objects, p.logger.With("plugin", cfg.Name)
 	p.cache.disabled.Store(cfg.DisableResultSharing || slices.ContainsFunc(cfg.Grants, varies))
+	p.hints.disabled = p.cache.disabled.Load()
 	p.peers.logger, p.peers.severity = p.cache.logger, max(cfg.LogSeverity, severityOf(p.logger))
 	adapter := host.Adapter{
 		Kind:     abi.KindScheduler,
@@ -153,6 +154,7 @@ type Plugin struct {
 	ctx     context.Context
 	policy  host.FailurePolicy
 	cache   resultCache
+	hints   hintCache
 	// cycleFuel and queueTimeout are those of the configuration. queue guards questions about
 	// events, and pods those about Pods in the queue.
 	cycleFuel    int64

@@ -231,14 +231,24 @@ func (p *Plugin) EventsToRegister() []Event {
 // hint asks the guest whether an event may make a Pod schedulable. If it does not
 // answer the Pod is tried: it would be stuck otherwise.
 func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, err error) {
-	object := p.objects.Pod(pod)
-	err = p.onEvent(abi.QueueingHint, call{pod: object, of: pod}, oldObj, newObj, func(ctx context.Context, inst *host.Instance, c *call) error {
-		result, err := inst.Call(ctx, abi.QueueingHint, uint64(uint32(n)), uint64(object.Ref), refOf(c.other), refOf(c.node))
+	c := call{pod: p.objects.Pod(pod), of: pod}
+	if err := p.addEventObjects(&c, oldObj, newObj); err != nil {
+		return true, err
+	}
+	key, queue, known := p.sharedHint(n, c.pod, c.other, c.node)
+	if known {
+		return queue, nil
+	}
+	err = p.onEvent(abi.QueueingHint, c, objectOf(oldObj), objectOf(newObj), func(ctx context.Context, inst *host.Instance, c *call) error {
+		result, err := inst.Call(ctx, abi.QueueingHint, uint64(uint32(n)), uint64(c.pod.Ref), refOf(c.other), refOf(c.node))
 		if err != nil {
 			return err
 		}
 		answer, code := abi.Unpack[abi.Code](result)
 		queue = answer != 0
+		if code == abi.Success {
+			p.shareHint(key, c.pod, inst, queue)
+		}
 		return status(code, inst).AsError()
 	})
 	if errors.Is(err, errNotAsked) {
@@ -250,7 +260,12 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 // preHint asks the guest which Pods it is to be asked about after an event. If it does not
 // answer it is asked about all.
 func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName, all bool, err error) {
-	err = p.onEvent(abi.PreQueueingHint, call{}, oldObj, newObj, func(ctx context.Context, inst *host.Instance, c *call) error {
+	p.outside()
+	var c call
+	if err := p.addEventObjects(&c, oldObj, newObj); err != nil {
+		return nil, true, err
+	}
+	err = p.onEvent(abi.PreQueueingHint, c, objectOf(oldObj), objectOf(newObj), func(ctx context.Context, inst *host.Instance, c *call) error {
 		result, err := inst.Call(ctx, abi.PreQueueingHint, uint64(uint32(n)), refOf(c.other), refOf(c.node))
 		if err != nil {
 			return err
@@ -267,6 +282,15 @@ func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName
 	return pods, pods == nil, err
 }
 
+// addEventObjects adds the objects of an event to the arguments of a call.
+func (p *Plugin) addEventObjects(c *call, oldObj, newObj any) (err error) {
+	if c.other, err = p.eventObject(objects.OldEventObject, oldObj); err != nil {
+		return err
+	}
+	c.node, err = p.eventObject(objects.NewEventObject, newObj)
+	return err
+}
+
 // errNotAsked is the error of a hint for which the guest is not asked.
 var errNotAsked = errors.New("the guest is not asked about the event, since it has failed")
 
@@ -279,8 +303,8 @@ func (p *Plugin) slow(f abi.Function, paused bool, err error) {
 
 // onEvent calls ask with an instance that has the objects of an event, unless the guest has failed
 // on the event before.
-func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func(context.Context, *host.Instance, *call) error) (err error) {
-	if !p.queue.asks(objectOf(oldObj), objectOf(newObj)) {
+func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj metav1.Object, ask func(context.Context, *host.Instance, *call) error) (err error) {
+	if !p.queue.asks(oldObj, newObj) {
 		p.skipped(f)
 		return errNotAsked
 	}
@@ -293,13 +317,6 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj any, ask func
 		}
 		p.slow(f, p.queue.asked(fuel, failure), err)
 	}()
-	p.outside()
-	if args.other, err = p.eventObject(objects.OldEventObject, oldObj); err != nil {
-		return err
-	}
-	if args.node, err = p.eventObject(objects.NewEventObject, newObj); err != nil {
-		return err
-	}
 	ctx := p.inQueue()
 	defer ctx.stop()
 	inst, err := p.guest.Acquire(ctx)

@@ -131,9 +131,7 @@ func (p *Plugin) PreScore(c *Cycle, nodes Nodes) *Status {
 //
 // 0 allocs: TestFilterDoesNotAllocate.
 func (p *Plugin) Score(c *Cycle, node NodeInfo) (int64, *Status) {
-	result, status := p.onNode(abi.Score, c, node)
-	n, _ := abi.Unpack[abi.Code](result)
-	score := int64(int32(n))
+	score, status := p.onNode(abi.Score, c, node)
 	if c != nil && c.recorded != nil {
 		c.recorded.node(abi.Score, node, score, status)
 	}
@@ -141,7 +139,7 @@ func (p *Plugin) Score(c *Cycle, node NodeInfo) (int64, *Status) {
 }
 
 // onNode runs f, Filter or Score, for a node, unless its result is in the cache.
-func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *Status) {
+func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (score int64, _ *Status) {
 	if !p.functions.Has(f) {
 		return 0, nil
 	}
@@ -155,7 +153,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	}
 	key, hit := p.cache.get(c.state, f, object)
 	if hit != nil {
-		return hit.value, hit.status
+		return hit.score, hit.status
 	}
 	if c.life.first() != nil {
 		status, _ := p.over(c, f, nil)
@@ -174,7 +172,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 	result, err := p.invoke(&c.life, inst, i, f, uint64(h.ref), uint64(c.pod.Ref), uint64(object.Ref), version)
 	var s *Status
 	if err != nil {
-		result, s = 0, p.failedIn(c, f, err, nil)
+		s = p.failedIn(c, f, err, nil)
 		c.life.charge(f, inst.FuelUsed())
 	} else {
 		if fuel := inst.FuelUsed(); fuel > cheapCall {
@@ -182,13 +180,15 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (uint64, *S
 		}
 		if uint32(result) != 0 {
 			s = status(abi.Code(result), inst)
+		} else if f == abi.Score {
+			score = i.call.scoreOf(result)
 		}
 		if key.class != nil {
-			p.cache.put(key, c.clone, object, inst, result, s)
+			p.cache.put(key, c.clone, object, inst, abi.Code(int32(uint32(result))), score, s)
 		}
 	}
 	p.leave(inst, i)
-	return result, s
+	return score, s
 }
 
 // NormalizeScore changes the scores of nodes. They stay as they are unless the guest succeeds

@@ -219,7 +219,9 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginCon
 	cfg := s.PluginConfig
 	cfg.Source, cfg.Logger, cfg.Config.Observer = host.Bytes(module), m.cfg.Logger, m.cfg.HostObserver
 	if s.Source != nil {
-		if from, ok := m.source(s.Source).(host.CompiledSource); ok {
+		source := m.source(s.Source)
+		cfg.Source = host.Fetched(source, module)
+		if from, ok := source.(host.CompiledSource); ok {
 			cfg.Source = withForms{cfg.Source, from}
 		}
 	}

@@ -394,7 +394,7 @@ func TestRun(t *testing.T) {
 		}
 		t.Run("Pods that wait for each other", func(t *testing.T) {
 			pod := func(name string) string {
-				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, annotations: {kubewasm.dev/gang: g, kubewasm.dev/gang-size: "2"}}}`
+				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, labels: {kubewasm.dev/gang: g}, annotations: {kubewasm.dev/gang-size: "2"}}}`
 			}
 			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", built(t, "../../examples/sched/gang"),
 				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
@@ -465,14 +465,22 @@ func TestRunTellsWhatFailed(t *testing.T) {
 			[]string{"shop/web (PreScore) Error 0s 0 filter has failed in this scheduling cycle: ", "shop/web n1 Success ", "shop/web n2 Error "},
 			[]string{
 				`kubewasm: run testdata/panics: Filter of the Pod shop/web for the Node n2: plugin "panics": filter trapped: `,
-				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:36\n" +
-					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:18\n",
+				": panic: assignment to entry in nil map\n\tat main.(*counter).count, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:43\n" +
+					"\tat main.(*counter).Filter, github.com/kubewasm/kubewasm/cmd/kubewasm/testdata/panics/main.go:19\n",
 			},
 		},
 		"an error instead of a score": {
 			[]string{"-f", file(t, "odd.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: odd}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: even}}"), "testdata/panics"},
 			[]string{"default/odd n1 Error ", "default/odd n2 Error ", "default/even n1 Success 2 ", "default/even n2 Success 2 "},
 			[]string{"Score of the Pod default/odd for the Node n1: no score for this one\n"},
+		},
+		"scores that the scheduler refuses": {
+			[]string{"-f", file(t, "scores.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n{apiVersion: v1, kind: Node, metadata: {name: n2}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: high}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: low}}"), "testdata/panics"},
+			[]string{"default/high n1 Error 1099511627776 ", "default/high n2 Error 1099511627776 ", "default/low n1 Error -5 ", "default/low n2 Error -5 "},
+			[]string{
+				"Score of the Pod default/high for the Node n1: the scheduler refuses the score 1099511627776: it must lie between 0 and 100, or NormalizeScore must bring it there\n",
+				"Score of the Pod default/low for the Node n2: the scheduler refuses the score -5: ",
+			},
 		},
 		"a trap in another language": {
 			[]string{"-f", file(t, "trap.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: mode-trap}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: web}}"), policy(t, "stellar/validator.c", "")},

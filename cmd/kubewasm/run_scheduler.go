@@ -141,15 +141,16 @@ func (s *scheduling) schedulePod(pod *corev1.Pod) {
 		}
 		n.pays(&s.fuel)
 	}
-	if s.implements(abi.Score) && len(passed) > 0 {
-		s.score(c, passed, nodes)
-	}
+	scored := !s.implements(abi.Score) || len(passed) == 0 || s.score(c, passed, nodes)
 	var best *candidate
 	for _, n := range candidates {
 		s.printCandidate(c, n)
 		if n.status == nil && (best == nil || n.score > best.score) {
 			best = n
 		}
+	}
+	if !scored {
+		return // The scheduler tries the Pod again later.
 	}
 	if best == nil {
 		s.refusals++
@@ -193,14 +194,16 @@ func (s *scheduling) print(c *cycle, point, verdict, reason string) {
 	foreign.Fprintf(s.out, "%s\t(%s)\t%s\t\t"+s.cost()+"\t%s\n", c.name, point, verdict, reason)
 }
 
-// score gives the Nodes that passed their scores, by PreScore, Score and NormalizeScore.
-func (s *scheduling) score(c *cycle, passed []*candidate, nodes framework.Nodes) {
+// score gives the Nodes that passed their scores, by PreScore, Score and NormalizeScore, and
+// reports whether the scheduler goes on with the Pod.
+func (s *scheduling) score(c *cycle, passed []*candidate, nodes framework.Nodes) (ok bool) {
 	if s.implements(abi.PreScore) {
 		status := s.plugin.PreScore(c.state, nodes)
 		if !s.report(c, "PreScore", status) || status.Code() == abi.Skip {
-			return
+			return status.Code() == abi.Skip
 		}
 	}
+	ok = true
 	var scored []*candidate
 	var scores framework.Scores
 	for i, n := range passed {
@@ -208,21 +211,35 @@ func (s *scheduling) score(c *cycle, passed []*candidate, nodes framework.Nodes)
 		if status == nil {
 			scored, scores = append(scored, n), append(scores, framework.Score{Name: n.name, Score: score})
 		} else {
-			n.status = status
+			n.status, ok = status, false
 			s.failed(status.AsError(), "Score of the Pod %s for the Node %s", c.name, n.name)
 		}
 		n.pays(&s.fuel)
 	}
 	if s.implements(abi.NormalizeScore) && len(scores) > 0 {
 		if status := s.plugin.NormalizeScore(c.state, scores); status != nil {
+			ok = false
 			s.failed(status.AsError(), "NormalizeScore of the Pod %s", c.name)
 		}
 		s.fuel.take()
 	}
 	for i, n := range scored {
 		n.score, n.scored = scores[i].Score, true
+		if n.score < 0 || n.score > maxNodeScore {
+			ok = false
+			err := fmt.Errorf("the scheduler refuses the score %d: it must lie between 0 and %d", n.score, maxNodeScore)
+			if !s.implements(abi.NormalizeScore) {
+				err = fmt.Errorf("%w, or NormalizeScore must bring it there", err)
+			}
+			n.status = sched.NewStatus(abi.Error, err.Error())
+			s.failed(err, "Score of the Pod %s for the Node %s", c.name, n.name)
+		}
 	}
+	return ok
 }
+
+// maxNodeScore is the highest score that the scheduler takes. The lowest is 0.
+const maxNodeScore = 100
 
 // postFilter lets the plugin make room for a Pod that fits no Node.
 func (s *scheduling) postFilter(c *cycle, candidates []*candidate) {

@@ -77,6 +77,8 @@ export { Pod, Node } from "./api/core";
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "result_scores") declare function importResultScores(ptr: usize, len: u32): void;
 // @ts-ignore: decorator
+@external("k8s.io/scheduler", "result_score") declare function importResultScore(score: i64): void;
+// @ts-ignore: decorator
 @external("k8s.io/scheduler", "result_cluster_events") declare function importResultClusterEvents(ptr: usize, len: u32): void;
 // @ts-ignore: decorator
 @external("k8s.io/scheduler", "result_pods") declare function importResultPods(ptr: usize, len: u32): void;
@@ -930,9 +932,9 @@ function nodeName(): string {
 }
 
 function scored(score: i64): u64 {
-  let status = failed;
+  const status = failed;
   failed = null;
-  if (status === null && score != <i64>(<i32>score)) status = Status.error(`score ${score} does not fit into 32 bits`);
+  if (score != <i64>(<i32>score)) importResultScore(score);
   return both(<u32>score, finish(status));
 }
 

@@ -148,6 +148,7 @@ KW_FROM_GUEST("k8s.io/scheduler", result_sign_fragments);
 KW_FROM_GUEST("k8s.io/scheduler", result_nominations);
 KW_FROM_GUEST("k8s.io/scheduler", result_placements);
 KW_FROM_GUEST("k8s.io/scheduler", event);
+KW_IMPORT("k8s.io/scheduler", "result_score") void kw_host_result_score(int64_t score);
 KW_IMPORT("k8s.io/scheduler", "node_by_name") uint64_t kw_host_node_by_name(const void *p, uint32_t n);
 KW_IMPORT("k8s.io/scheduler", "node_info_version") uint64_t kw_host_node_info_version(uint64_t node);
 KW_IMPORT("k8s.io/scheduler", "node_info") uint32_t kw_host_node_info(uint64_t node, void *buf, uint32_t limit);
@@ -2230,7 +2231,8 @@ KW_INLINE kw_result kw_nominate(kw_str node) {
 #define KW_PRESCORE(cycle, pod) KW_CYCLE_POD(prescore, int32_t, cycle, pod)
 #define KW_SCORE(cycle, pod, node) KW_CYCLE_POD_NODE(score, uint64_t, cycle, pod, node)
 KW_INLINE kw_result kw_scored(int64_t score) {
-  return (uint64_t)(score > INT32_MAX ? INT32_MAX : score < INT32_MIN ? INT32_MIN : score) << 32;
+  if (score != (int32_t)score) kw_host_result_score(score);
+  return (uint64_t)score << 32;
 }
 #define KW_NORMALIZESCORE(cycle, pod) KW_CYCLE_POD(normalizescore, int32_t, cycle, pod)
 #define KW_RESERVE(cycle, pod) KW_CYCLE_POD(reserve, int32_t, cycle, pod)

@@ -123,7 +123,9 @@
 // scheduler has.
 //
 // prescore remembers how many nodes there are, and the name of the first. score is
-// ten times that number for the first node and the number for each other.
+// ten times that number for the first node and the number for each other, times
+// 2 to the power of 40 for a node with the label "huge", and the negative of that for
+// one with the label "tiny".
 //
 // reserve remembers the name of the node, and returns Unschedulable with the reason
 // "refused" if that is the value of the Pod's label "refuse". unreserve reports an
@@ -173,8 +175,8 @@
 // with the reason "no racks".
 //
 // scoreplacement is ten times the number of Pods that are assigned to a node of the
-// placement, less the number of its nodes. If the placement's name is "odd" it is
-// an Error with the reason "odd".
+// placement, less the number of its nodes, times 2 to the power of 40 if the
+// placement's name is "huge". If the name is "odd" it is an Error with the reason "odd".
 //
 // normalizeplacementscore lifts all scores by the same number, so that the highest
 // is 100, and makes those that are below 0 then 0.

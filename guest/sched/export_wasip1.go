@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 	"slices"
-	"strconv"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -179,10 +178,10 @@ func eventObject(n int, resource abi.EventResource, ref uint64) EventObject {
 	}
 	switch o := &eventObjects[n]; resource {
 	case abi.EventPod, abi.EventAssignedPod, abi.EventUnscheduledPod, abi.EventTargetPod:
-		o.pod = core.PodFromRef(o.pod, abi.Ref(ref))
+		o.pod = core.Pod(view.FromRefByParts(view.View(o.pod), abi.Ref(ref), &core.TypeOfPod))
 		return NewEventObject(o.pod)
 	case abi.EventNode:
-		o.node = core.NodeFromRef(o.node, abi.Ref(ref))
+		o.node = core.Node(view.FromRefByParts(view.View(o.node), abi.Ref(ref), &core.TypeOfNode))
 		return NewEventObject(o.node)
 	}
 	return EventObject{present: true}
@@ -301,8 +300,8 @@ func exportScore(cycle, pod, node, version uint64) uint64 {
 }
 
 func packScore(score int64, status *Status) uint64 {
-	if score < math.MinInt32 || score > math.MaxInt32 {
-		status = NewStatus(abi.Error, "score ", strconv.FormatInt(score, 10), " does not fit into 32 bits")
+	if score != int64(int32(score)) {
+		hostResultScore(score)
 	}
 	return abi.Pack(uint32(score), finish(status))
 }

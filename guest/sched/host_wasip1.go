@@ -88,6 +88,9 @@ func importResultScores(ptr unsafe.Pointer, n uint32)
 
 func hostResultScores(b []byte) { importResultScores(at(b), uint32(len(b))) }
 
+//go:wasmimport k8s.io/scheduler result_score
+func hostResultScore(score int64)
+
 //go:wasmimport k8s.io/scheduler result_pods
 func importResultPods(ptr unsafe.Pointer, n uint32)
 

@@ -108,7 +108,7 @@ func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) (
 	c := begin(inst)
 	defer c.end(inst)
 	p.store.Advance() // The objects have been passed before, by Ref.
-	c.request = append(c.request[:0], request...)
+	c.request, c.byBytes = append(c.request[:0], request...), true
 	if err := p.run(ctx, inst, i); err != nil {
 		return nil, err
 	}
@@ -122,6 +122,8 @@ type call struct {
 	// request and response are the messages of the call, answer the last one of a host
 	// function. part is a part of an object.
 	request, response, answer, part []byte
+	// byBytes is set in a call by CallBytes.
+	byBytes bool
 	// objects are those of the request and of the answers of host services.
 	objects []passed
 	// places are the indexes in objects by ref, if there are many.
@@ -138,6 +140,8 @@ type passed struct {
 	*objects.Object
 	typ reflect.Type
 	of  unsafe.Pointer
+	// whole is the encoded object once it was asked for.
+	whole []byte
 }
 
 // passedBytes is the size of an object's place in call.objects and in call.places.
@@ -159,6 +163,7 @@ func begin(inst *host.Instance) *call {
 
 // end forgets what the call was about, and releases the instance.
 func (c *call) end(inst *host.Instance) {
+	c.byBytes = false
 	if len(c.objects) != 0 {
 		clear(c.objects)
 		c.objects, c.places = c.objects[:0], nil
@@ -184,7 +189,7 @@ func (c *call) Ref(t reflect.Type, of unsafe.Pointer) (abi.Ref, error) {
 	if c.inst != nil && c.inst.Calling() != "" { // A host service has answered with it.
 		c.inst.Keep(passedBytes)
 	}
-	c.objects = append(c.objects, passed{o, t, of})
+	c.objects = append(c.objects, passed{o, t, of, nil})
 	if c.places != nil {
 		c.places[o.Ref] = len(c.objects) - 1
 	}
@@ -222,14 +227,28 @@ func (c *call) find(ref abi.Ref) *passed {
 	return nil
 }
 
-// object returns the object with a ref, which the guest was given in this call or which is the
-// current version of its slot.
-func (c *call) object(ref abi.Ref) *objects.Object {
-	if o, ok := c.plugin.store.Lookup(ref); ok {
-		return o
-	}
+// object returns the object with a ref, which the guest was given in this call. The objects of a
+// call by bytes are those of [Plugin.Ref] that are current. ok is false if there is none.
+func (c *call) object(ref abi.Ref) (_ objects.Reading, ok bool) {
 	if o := c.find(ref); o != nil {
-		return o.Object
+		return o.At(o.of), true
 	}
-	return nil
+	if !c.byBytes {
+		return objects.Reading{}, false
+	}
+	o, ok := c.plugin.store.Lookup(ref)
+	return objects.Reading{Object: o}, ok
+}
+
+// bytes returns the encoded object with a ref. A guest asks for it twice if its buffer is too small.
+func (c *call) bytes(ref abi.Ref) []byte {
+	o, _ := c.object(ref)
+	p := c.find(ref)
+	if p == nil {
+		return o.Bytes()
+	}
+	if p.whole == nil {
+		p.whole = o.Bytes()
+	}
+	return p.whole
 }

@@ -18,9 +18,11 @@
 // A message may have fields that are objects of Kubernetes: *corev1.Pod, or a custom
 // resource. A plugin does not get a copy of such an object with each request. It gets a
 // number, and asks for the fields that it reads; what it has read it keeps, until the object
-// has changed. The host knows an object by its pointer. So an object that was part of a
-// request must not be changed afterwards, as those of informers must not be: pass another
-// one, made by DeepCopy.
+// has changed. The host knows an object by its pointer, its UID and its resource version. So a
+// program may read an object again into the same variable, as client.Get does in a loop. An
+// object without a resource version is compared with each call. What must not be done is to
+// change an object that was passed and leave its resource version as it is: pass another one,
+// made by DeepCopy. With [Config.DetectChanges] a call panics at such a change.
 //
 // # Failures
 //

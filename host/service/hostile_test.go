@@ -79,7 +79,7 @@ const (
 // TestHostileCalls has a guest call each host function of services with arguments that are out
 // of place. A call ends as SPEC says, and the next one is served.
 func TestHostileCalls(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "shop"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "1", Labels: map[string]string{"app": "shop"}}}
 	p, err := testservice.LoadTest(t.Context(), runtime(t), callsConfig(t, nil), asked{})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func served(t testing.TB, p *testservice.Test) {
 // bytes of a spec.
 func TestPluginsReadWhatTheyAreGranted(t *testing.T) {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"app": "annotated"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "1", Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"app": "annotated"}},
 		Spec:       corev1.PodSpec{NodeName: "n1", SchedulerName: "s"},
 	}
 	const none = math.MaxUint32

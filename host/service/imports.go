@@ -51,7 +51,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 			Module: abi.ModuleObjects, Name: "object",
 			Params: []abi.ValueType{i64, i32, i32}, Results: []abi.ValueType{i32}, Memory: 0b110,
 			Func: func(inst *host.Instance, stack []uint64) {
-				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), object(inst, stack[0], 0).Bytes()))
+				stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), objectBytes(inst, stack[0])))
 			},
 		},
 		{
@@ -87,17 +87,23 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 	return list
 }
 
+// objectBytes returns an object that the guest may ask for, as a whole.
+func objectBytes(inst *host.Instance, ref uint64) []byte {
+	object(inst, ref, 0)
+	return inst.State().(*call).bytes(abi.Ref(ref))
+}
+
 // object returns an object that the guest may ask for, which it gets as a whole or a part of.
-func object(inst *host.Instance, ref uint64, part uint32) *objects.Object {
+func object(inst *host.Instance, ref uint64, part uint32) objects.Reading {
 	o := found(inst, ref)
 	inst.ConfidentialObject(o, part)
 	return o
 }
 
 // found returns an object that the guest may ask for.
-func found(inst *host.Instance, ref uint64) *objects.Object {
-	o := inst.State().(*call).object(abi.Ref(ref))
-	if o == nil {
+func found(inst *host.Instance, ref uint64) objects.Reading {
+	o, ok := inst.State().(*call).object(abi.Ref(ref))
+	if !ok {
 		inst.Abort(fmt.Errorf("ref %#x names no object of the call", ref))
 	}
 	return o

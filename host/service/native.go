@@ -48,14 +48,16 @@ type nativeHost struct {
 
 var _ nativeservice.Host = nativeHost{}
 
-func (h nativeHost) Object(ref abi.Ref) []byte { return h.call.object(ref).Bytes() }
+func (h nativeHost) Object(ref abi.Ref) []byte { return h.call.bytes(ref) }
 
 func (h nativeHost) Part(ref abi.Ref, part uint32, fields uint64) []byte {
-	return h.call.object(ref).AppendPart(nil, part, fields)
+	o, _ := h.call.object(ref)
+	return o.AppendPart(nil, part, fields)
 }
 
 func (h nativeHost) Entry(ref abi.Ref, field uint32, key string) (string, bool) {
-	return h.call.object(ref).Entry(field, key)
+	o, _ := h.call.object(ref)
+	return o.Entry(field, key)
 }
 
 func (h nativeHost) Call(service, method string, request []byte) ([]byte, error) {

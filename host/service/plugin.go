@@ -38,6 +38,9 @@ type Config struct {
 	// pod.metadata.annotations[example.com/zone]. All others read as empty. Of a kind that
 	// no path begins with it gets every field.
 	Reads []string `json:"reads,omitempty"`
+	// DetectChanges is for tests of programs: a call panics if an object in it was changed since it
+	// was passed before, and has the same UID and resource version. No plugin would see the change.
+	DetectChanges bool `json:"detectChanges,omitempty"`
 }
 
 // defaultResultBytes is the default length of the longest response.
@@ -73,6 +76,9 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 	p := &Plugin{
 		name: cfg.Name, definition: d, policy: cfg.FailurePolicy,
 		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{}, reads: cfg.Reads,
+	}
+	if cfg.DetectChanges {
+		p.store = objects.NewDetectingStore()
 	}
 	if err := errors.Join(cfg.FailurePolicy.Check(), checkReads(cfg.Reads, d, hosts)); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
@@ -159,8 +165,8 @@ func checkReads(paths []string, d *Definition, hosts []HostService) error {
 	return errors.Join(errs...)
 }
 
-// Ref returns the ref of an object, for [Plugin.CallBytes]. It is valid until another version
-// of the object is passed.
+// Ref returns the ref of an object, for [Plugin.CallBytes]. It is valid until the object is passed
+// again.
 func (p *Plugin) Ref(o runtime.Object) (abi.Ref, error) {
 	v := reflect.ValueOf(o)
 	if v.Kind() != reflect.Pointer || v.IsNil() || !objects.IsObject(v.Type().Elem()) {

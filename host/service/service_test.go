@@ -288,6 +288,39 @@ func TestObjectsAreKnownByTheirPointers(t *testing.T) {
 	}
 }
 
+// TestObjectsReadAgainIntoOneVariable is what a controller does with RetryOnConflict: each Get reads
+// into the same variable, and each answer must be about what was read.
+func TestObjectsReadAgainIntoOneVariable(t *testing.T) {
+	p := load(t, config(t))
+	var pod corev1.Pod
+	for i, want := range []string{"web", "db", "web", "db"} {
+		pod = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: want, UID: "u", ResourceVersion: fmt.Sprint(i)}}
+		for range 2 {
+			got, err := p.Name_(t.Context(), &testservice.Message{Pod: &pod})
+			if err != nil || got.Text != want {
+				t.Errorf("got %v, %v, want %s", got, err, want)
+			}
+		}
+	}
+	cfg := config(t)
+	cfg.DetectChanges = true
+	p = load(t, cfg)
+	ask := func() (panicked any) {
+		defer func() { panicked = recover() }()
+		if _, err := p.Name_(t.Context(), &testservice.Message{Pod: &pod}); err != nil {
+			t.Error(err)
+		}
+		return nil
+	}
+	if r := ask(); r != nil {
+		t.Errorf("the first call panics: %v", r)
+	}
+	pod.Labels = map[string]string{"changed": ""}
+	if r := ask(); r == nil {
+		t.Error("a change under the resource version is not detected")
+	}
+}
+
 // TestServiceHammer calls, swaps and fails at the same time. Each call gets the answer to its
 // own request. Run it with -race.
 func TestServiceHammer(t *testing.T) {

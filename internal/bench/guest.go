@@ -302,5 +302,8 @@ func schedulerImports(encoded func(abi.Ref) []byte) []host.Import {
 	} {
 		list = append(list, host.FromGuest(abi.KindScheduler.Module(), name, func(*host.Instance, []byte) {}))
 	}
+	list = append(list, host.Import{
+		Module: abi.KindScheduler.Module(), Name: "result_score", Params: []abi.ValueType{abi.I64}, Func: func(*host.Instance, []uint64) {},
+	})
 	return list
 }

@@ -85,6 +85,9 @@ func benchSched(b *bench) error {
 	if failed != nil {
 		return failed
 	}
+	if err := benchQueue(b, rt); err != nil {
+		return err
+	}
 	if err := benchHostShare(b, rt); err != nil {
 		return err
 	}

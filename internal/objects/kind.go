@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"reflect"
 	"unsafe"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/internal/codec"
 )
@@ -16,6 +18,10 @@ import (
 // Kind is the objects of one Go type in a [Store], whichever it is: those that a guest reads by
 // parts, with a read set as Pods and Nodes have, and those that are read whole. The latter are
 // all others of k8s.io/api, in protobuf, and custom resources, in JSON.
+//
+// Its objects are those of a program that may read another one into the same variable. So a pointer
+// stands for the same content only with the same UID and resource version. An object without a
+// resource version is compared each time, and nothing is read of an object after its call.
 type Kind struct {
 	store *Store
 	typ   reflect.Type
@@ -24,6 +30,10 @@ type Kind struct {
 	// parts is for objects that are read by parts.
 	byParts bool
 	parts   kind[podKey, codec.Any]
+	// meta is where the metadata lie in an object, noMeta if they are no metav1.ObjectMeta in it.
+	meta uintptr
+	// detects is set if Object panics at an object that was changed under its resource version.
+	detects bool
 	// known and named are for those that are read whole.
 	known pointers[codec.Any]
 	named map[podKey]*whole
@@ -36,6 +46,8 @@ type whole struct {
 	of      *codec.Any
 	bytes   []byte
 	current *Object
+	// used is the epoch in which it came last.
+	used uint32
 }
 
 // object is what has metadata and can be copied: everything that Kubernetes stores.
@@ -54,9 +66,12 @@ func IsObject(t reflect.Type) bool {
 func (s *Store) Kind(t reflect.Type, fields *codec.Encoder[codec.Any]) *Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &Kind{store: s, typ: t, name: t.Name(), named: map[podKey]*whole{}}
+	k := &Kind{store: s, typ: t, name: t.Name(), named: map[podKey]*whole{}, meta: noMeta, detects: s.detects}
+	if f, ok := t.FieldByName("ObjectMeta"); ok && f.Type == reflect.TypeFor[metav1.ObjectMeta]() && len(f.Index) == 1 {
+		k.meta = f.Offset
+	}
 	if k.byParts = fields != nil; k.byParts {
-		k.parts.reads.store = s
+		k.parts.reads.store, k.parts.lent = s, true
 		k.parts.declare(fields)
 	}
 	s.kinds = append(s.kinds, k)
@@ -72,10 +87,16 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 	if k.byParts {
 		known = &k.parts.known
 	}
+	now := k.stampOf(of)
 	if o := known.get((*codec.Any)(of), k.store.epoch.Load()); o != nil {
-		return o, nil
+		if was := o.stamp.Load(); was != nil && was.version != "" && was.uid == now.uid && was.version == now.version {
+			if k.detects {
+				k.detect(of, was)
+			}
+			return o, nil
+		}
 	}
-	held := reflect.NewAt(k.typ, of).Interface().(object)
+	held := k.held(of)
 	name := podKey{held.GetNamespace(), held.GetName()}
 	var o *Object
 	if k.byParts {
@@ -90,7 +111,95 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 	if o.kind.Load() == nil {
 		o.kind.Store(&k.name)
 	}
+	if was := o.stamp.Load(); was == nil || k.detects || was.uid != now.uid || was.version != now.version {
+		is := &stamp{now.uid, now.version, 0}
+		if k.detects {
+			is.digest = k.digest(of)
+		}
+		o.stamp.Store(is)
+	}
 	return o, nil
+}
+
+// noMeta is the place of metadata that are not found by their offset.
+const noMeta = ^uintptr(0)
+
+// stamp is what an object was when it was passed.
+type stamp struct {
+	uid     types.UID
+	version string
+	// digest is that of all of the object, if changes are detected.
+	digest uint64
+}
+
+func (k *Kind) held(of unsafe.Pointer) object {
+	return reflect.NewAt(k.typ, of).Interface().(object)
+}
+
+func (k *Kind) stampOf(of unsafe.Pointer) stamp {
+	if k.meta != noMeta {
+		m := (*metav1.ObjectMeta)(unsafe.Add(of, k.meta))
+		return stamp{uid: m.UID, version: m.ResourceVersion}
+	}
+	held := k.held(of)
+	return stamp{uid: held.GetUID(), version: held.GetResourceVersion()}
+}
+
+// digest returns the digest of all of an object.
+func (k *Kind) digest(of unsafe.Pointer) uint64 {
+	b, err := encodeWhole(k.held(of))
+	if err != nil {
+		return 0 // It has never been passed.
+	}
+	return maphash.Bytes(seed, b)
+}
+
+// detect panics if an object was changed since it was passed, which no plugin would see.
+func (k *Kind) detect(of unsafe.Pointer, was *stamp) {
+	if k.digest(of) != was.digest {
+		held := k.held(of)
+		panic(fmt.Sprintf("kubewasm: the %s %s/%s was changed after it had been passed to a plugin, under the resource version %q: pass another one, made by DeepCopy",
+			k.name, held.GetNamespace(), held.GetName(), was.version))
+	}
+}
+
+// Reading is an Object as a call reads it that passed the object at a pointer. Another call may have
+// passed an equal one since, and its program may be about to change that.
+type Reading struct {
+	*Object
+	// version is nil for an Object that is read whole.
+	version *version[codec.Any]
+	of      *codec.Any
+}
+
+// At returns the Object as it is read by the call that passed the object at of.
+func (o *Object) At(of unsafe.Pointer) Reading {
+	v, _ := o.source.(*version[codec.Any])
+	return Reading{o, v, (*codec.Any)(of)}
+}
+
+// Bytes returns the encoded object, which must not be changed.
+func (r Reading) Bytes() []byte {
+	if r.version == nil {
+		return r.Object.Bytes()
+	}
+	return r.version.encode(r.of)
+}
+
+// AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
+func (r Reading) AppendPart(b []byte, part uint32, fields uint64) []byte {
+	if r.version == nil {
+		return r.Object.AppendPart(b, part, fields)
+	}
+	return r.version.appendPart(b, r.of, part, fields)
+}
+
+// Entry returns the value of a key in the labels or the annotations, see [codec.Encoder.Entry].
+func (r Reading) Entry(field uint32, key string) (value string, ok bool) {
+	if r.version == nil {
+		return r.Object.Entry(field, key)
+	}
+	return r.version.entry(r.of, field, key)
 }
 
 // encodeWhole returns the bytes of an object: in protobuf if it has any, else in JSON.
@@ -122,12 +231,10 @@ func (k *Kind) arrive(name podKey, of *codec.Any, encoded []byte) *Object {
 		w = &whole{slot: s.allocate()}
 		k.named[name] = w
 	}
-	if w.of == of && w.current != nil {
-		return w.current // Another goroutine came first.
+	if w.current != nil && w.of != of {
+		k.known.remove(w.of, w.current)
 	}
-	if w.current != nil {
-		k.known.remove(w.of)
-	}
+	w.used = s.epoch.Load()
 	if w.of = of; w.current == nil || !bytes.Equal(w.bytes, encoded) {
 		w.current, w.bytes = FromBytes(encoded), encoded
 		w.current.Ref = w.slot.next()
@@ -145,10 +252,10 @@ func (k *Kind) sweep() {
 	sweep(s, &k.parts)
 	epoch := s.epoch.Load()
 	for name, w := range k.named {
-		if used, ok := k.known.lastUsed(w.of); ok && epoch-used < epochsKept+epochsMissed {
+		if inUse(&k.known, w.of, w.current, w.used, epoch) {
 			continue
 		}
-		k.known.remove(w.of)
+		k.known.remove(w.of, w.current)
 		w.slot.current.Store(nil)
 		s.free = append(s.free, w.slot)
 		delete(k.named, name)

@@ -3,6 +3,7 @@ package objects_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"unsafe"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/codec"
@@ -35,8 +37,8 @@ func TestVersionsOfObjectsOfAnyType(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "x", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}
 
 	deployment := &appsv1.Deployment{ObjectMeta: meta}
+	refOf(t, deployments, unsafe.Pointer(deployment)).AppendPart(nil, 2, 1<<1) // replicas
 	first := refOf(t, deployments, unsafe.Pointer(deployment))
-	first.AppendPart(nil, 2, 1<<1) // replicas
 	other := deployment.DeepCopy()
 	other.Status.ReadyReplicas = 3
 	if got := refOf(t, deployments, unsafe.Pointer(other)); got != first {
@@ -74,11 +76,136 @@ func TestVersionsOfObjectsOfAnyType(t *testing.T) {
 	if o, ok := store.Lookup(two.Ref); !ok || o != two {
 		t.Error("the version is not found by its ref")
 	}
-	if allocs := testing.AllocsPerRun(100, func() { refOf(t, maps, unsafe.Pointer(changed)) }); allocs != 0 {
-		t.Errorf("%v allocations for a pointer that was seen before, want 0", allocs)
+	changed.ResourceVersion = "1"
+	refOf(t, maps, unsafe.Pointer(changed))
+	for name, of := range map[string]func(){
+		"a pointer and a version that were seen before": func() { refOf(t, maps, unsafe.Pointer(changed)) },
+		"an object by parts that has no version":        func() { refOf(t, deployments, unsafe.Pointer(deployment)) },
+	} {
+		if allocs := testing.AllocsPerRun(100, of); allocs != 0 {
+			t.Errorf("%v allocations for %s, want 0", allocs, name)
+		}
 	}
 	if objects.IsObject(reflect.TypeFor[corev1.PodTemplateSpec]()) || objects.IsObject(reflect.TypeFor[corev1.PodList]()) || !objects.IsObject(reflect.TypeFor[corev1.Pod]()) {
 		t.Error("what is an object is not what has metadata and can be copied")
+	}
+}
+
+// TestObjectsAreReadAgainIntoOneVariable does what a controller does that reads objects into a
+// variable, and asks a plugin about each. What the plugin is shown must be what is there.
+func TestObjectsAreReadAgainIntoOneVariable(t *testing.T) {
+	store := objects.NewStore()
+	pods, maps := kindOf[corev1.Pod](store), kindOf[corev1.ConfigMap](store)
+	var pod corev1.Pod
+	var config corev1.ConfigMap
+	refs := map[abi.Ref]string{}
+	// same holds that the ref has only ever meant this.
+	same := func(what string, ref abi.Ref, is string) {
+		t.Helper()
+		if was, ok := refs[ref]; ok && was != is {
+			t.Errorf("%s: the ref %x means %q, and meant %q", what, ref, is, was)
+		}
+		refs[ref] = is
+	}
+	for n, step := range []struct{ what, name, uid, version, zone string }{
+		{"the first", "a", "1", "1", "x"},
+		{"another version", "a", "1", "2", "y"},
+		{"an earlier version, from a cache", "a", "1", "1", "x"},
+		{"another object of the name", "a", "2", "2", "z"},
+		{"an object of another name", "b", "3", "3", "x"},
+		{"the first name again", "a", "2", "2", "z"},
+		{"no version", "a", "2", "", "x"},
+		{"no version, changed in place", "a", "2", "", "y"},
+		{"nothing but a name", "a", "", "", "z"},
+		{"a version again", "a", "2", "9", "x"},
+	} {
+		meta := metav1.ObjectMeta{Name: step.name, UID: types.UID(step.uid), ResourceVersion: step.version, Labels: map[string]string{"zone": step.zone}}
+		pod, config = corev1.Pod{ObjectMeta: meta}, corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"zone": step.zone}}
+		for range 2 {
+			p := refOf(t, pods, unsafe.Pointer(&pod))
+			zone, _ := p.At(unsafe.Pointer(&pod)).Entry(codec.LabelsField, "zone")
+			if zone != step.zone {
+				t.Errorf("step %d, %s: the Pod is in zone %q, want %q", n, step.what, zone, step.zone)
+			}
+			same(step.what, p.Ref, step.name+step.zone)
+			c := refOf(t, maps, unsafe.Pointer(&config))
+			same(step.what, c.Ref, string(c.At(unsafe.Pointer(&config)).Bytes()))
+			want, err := codec.Encode(&config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.At(unsafe.Pointer(&config)).Bytes(); string(got) != string(want) {
+				t.Errorf("step %d, %s: the ConfigMap is %q, want %q", n, step.what, got, want)
+			}
+		}
+	}
+}
+
+// TestCallsReadTheirOwnObjects has two calls pass equal objects, of which the one is changed as soon as
+// its call has ended.
+func TestCallsReadTheirOwnObjects(t *testing.T) {
+	pods := kindOf[corev1.Pod](objects.NewStore())
+	one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	other := one.DeepCopy()
+	first := refOf(t, pods, unsafe.Pointer(one))
+	if refOf(t, pods, unsafe.Pointer(other)) != first {
+		t.Fatal("equal objects have two versions")
+	}
+	other.Spec.NodeName = "n2"
+	reading := first.At(unsafe.Pointer(one))
+	const nodeName = 1 << 10
+	for what, got := range map[string]string{"a part": string(reading.AppendPart(nil, 2, nodeName)), "the whole": string(reading.Bytes())} {
+		if !strings.Contains(got, "n1") || strings.Contains(got, "n2") {
+			t.Errorf("%s: got %q, want the node n1", what, got)
+		}
+	}
+	if refOf(t, pods, unsafe.Pointer(other)) == first {
+		t.Error("what the guest has read of the one is the version of the other")
+	}
+}
+
+// TestObjectsThatWereReadIntoOneVariableAreForgotten passes many objects by one pointer.
+func TestObjectsThatWereReadIntoOneVariableAreForgotten(t *testing.T) {
+	store := objects.NewStore()
+	pods, maps := kindOf[corev1.Pod](store), kindOf[corev1.ConfigMap](store)
+	var pod corev1.Pod
+	var config corev1.ConfigMap
+	highest := uint32(0)
+	for i := range 20_000 {
+		store.Advance()
+		pod.Name, pod.UID, pod.ResourceVersion = fmt.Sprint("p", i), types.UID(fmt.Sprint(i)), fmt.Sprint(i)
+		config.ObjectMeta = pod.ObjectMeta
+		highest = max(highest, refOf(t, pods, unsafe.Pointer(&pod)).Ref.Slot(), refOf(t, maps, unsafe.Pointer(&config)).Ref.Slot())
+	}
+	if highest > 2000 {
+		t.Errorf("slot %d is in use for 2 objects at a time", highest)
+	}
+}
+
+// TestChangesAreDetected holds that a Store that detects changes panics at one which it would not see.
+func TestChangesAreDetected(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		panics bool
+	}{
+		"a label":                    {func(p *corev1.Pod) { p.Labels["zone"] = "b" }, true},
+		"a field that nobody reads":  {func(p *corev1.Pod) { p.Spec.NodeName = "n" }, true},
+		"nothing":                    {func(*corev1.Pod) {}, false},
+		"a label and the version":    {func(p *corev1.Pod) { p.Labels["zone"], p.ResourceVersion = "b", "2" }, false},
+		"a label, without a version": {func(p *corev1.Pod) { p.Labels["zone"], p.ResourceVersion = "b", "" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := kindOf[corev1.Pod](objects.NewDetectingStore())
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop", ResourceVersion: "1", Labels: map[string]string{"zone": "a"}}}
+			refOf(t, pods, unsafe.Pointer(pod))
+			test.change(pod)
+			defer func() {
+				if r := recover(); (r != nil) != test.panics || test.panics && !strings.Contains(fmt.Sprint(r), "the Pod shop/p was changed") {
+					t.Errorf("got %v, want a panic: %t", r, test.panics)
+				}
+			}()
+			refOf(t, pods, unsafe.Pointer(pod))
+		})
 	}
 }
 

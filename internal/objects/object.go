@@ -23,6 +23,8 @@ type Object struct {
 	identified atomic.Bool
 	// kind is the name of the type, if it is neither Pod nor Node; nil if that is not known.
 	kind atomic.Pointer[string]
+	// stamp is that of the object of a [Kind].
+	stamp atomic.Pointer[stamp]
 	source
 }
 
@@ -44,9 +46,9 @@ func (o *Object) Identified() bool { return o.identified.Load() }
 // Kind returns the kind of the object without its group, empty if it is not known.
 func (o *Object) Kind() string {
 	switch o.source.(type) {
-	case *version[corev1.Pod]:
+	case *version[corev1.Pod], *unversioned[corev1.Pod]:
 		return "Pod"
-	case *version[corev1.Node]:
+	case *version[corev1.Node], *unversioned[corev1.Node]:
 		return "Node"
 	}
 	if kind := o.kind.Load(); kind != nil {
@@ -74,19 +76,28 @@ type version[T any] struct {
 }
 
 func (v *version[T]) Bytes() []byte {
-	v.identified.Store(true)
 	if whole := v.whole.Load(); whole != nil {
+		v.identified.Store(true)
 		return *whole
 	}
-	for part := uint32(1); part <= parts; part++ {
-		v.kind.add(part, abi.AllFields)
-	}
-	b := v.set.all.Append(nil, v.of.Load())
+	b := v.encode(v.of.Load())
 	v.whole.Store(&b) // Another goroutine may have stored the same bytes.
 	return b
 }
 
+func (v *version[T]) encode(of *T) []byte {
+	v.identified.Store(true)
+	for part := uint32(1); part <= parts; part++ {
+		v.kind.add(part, abi.AllFields)
+	}
+	return v.set.all.Append(nil, of)
+}
+
 func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
+	return v.appendPart(b, v.of.Load(), part, fields)
+}
+
+func (v *version[T]) appendPart(b []byte, of *T, part uint32, fields uint64) []byte {
 	if part == codec.MetadataPart && fields&identity != 0 && !v.identified.Load() {
 		v.identified.Store(true)
 	}
@@ -94,17 +105,46 @@ func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
 		return v.fields.AppendPart(b, part, fields)
 	}
 	v.kind.add(part, fields)
-	return v.set.all.AppendPart(b, v.of.Load(), part, fields)
+	return v.set.all.AppendPart(b, of, part, fields)
 }
 
 func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
+	return v.entry(v.of.Load(), field, key)
+}
+
+func (v *version[T]) entry(of *T, field uint32, key string) (value string, ok bool) {
 	if v.fields != nil && v.set.hasEntry(field, key) {
 		return v.fields.Entry(field, key)
 	}
 	if !v.kind.set.Load().hasEntry(field, key) {
 		v.kind.addEntry(field, key)
 	}
-	return v.set.all.Entry(v.of.Load(), field, key)
+	return v.set.all.Entry(of, field, key)
+}
+
+// unversioned is the source of an object that belongs to no read set and is encoded when a guest asks.
+type unversioned[T any] struct {
+	of  *T
+	all *codec.Encoder[T]
+	// whole is the encoded object after the first time that it was asked for.
+	whole atomic.Pointer[[]byte]
+}
+
+func (u *unversioned[T]) Bytes() []byte {
+	if whole := u.whole.Load(); whole != nil {
+		return *whole
+	}
+	b := u.all.Append(nil, u.of)
+	u.whole.Store(&b) // Another goroutine may have stored the same bytes.
+	return b
+}
+
+func (u *unversioned[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
+	return u.all.AppendPart(b, u.of, part, fields)
+}
+
+func (u *unversioned[T]) Entry(field uint32, key string) (value string, ok bool) {
+	return u.all.Entry(u.of, field, key)
 }
 
 // FromBytes returns an Object without a Ref whose encoding is b.

@@ -71,19 +71,26 @@ func (p *pointers[T]) get(of *T, epoch uint32) *Object {
 	return o
 }
 
-// lastUsed returns when a pointer was last asked for, and whether it is known.
-func (p *pointers[T]) lastUsed(of *T) (epoch uint32, ok bool) {
+// lastUsed returns when a pointer was last asked for, and whether it is known as that of an Object.
+func (p *pointers[T]) lastUsed(of *T, object *Object) (epoch uint32, ok bool) {
 	t := p.table.Load()
 	if t == nil {
 		return 0, false
 	}
 	at := t.place(of)
-	return at.used.Load(), at.of.Load() == of
+	return at.used.Load(), at.of.Load() == of && at.object.Load() == object
 }
 
-// set makes o the Object of a pointer that is not known.
+// set makes o the Object of a pointer.
 func (p *pointers[T]) set(of *T, o *Object, epoch uint32) {
 	t := p.table.Load()
+	if t != nil {
+		if at := t.place(of); at.of.Load() == of {
+			at.object.Store(o)
+			at.used.Store(epoch)
+			return
+		}
+	}
 	if t == nil || 2*p.taken >= len(t.places) {
 		t = p.renew(t)
 	}
@@ -121,13 +128,13 @@ func (p *pointers[T]) renew(old *table[T]) *table[T] {
 	return fresh
 }
 
-// remove removes a pointer, if it is known.
-func (p *pointers[T]) remove(of *T) {
+// remove removes a pointer, if it is known as that of an Object.
+func (p *pointers[T]) remove(of *T, object *Object) {
 	t := p.table.Load()
 	if t == nil {
 		return
 	}
-	if at := t.place(of); at.of.Load() == of {
+	if at := t.place(of); at.of.Load() == of && at.object.Load() == object {
 		at.of.Store(&t.removed)
 		at.object.Store(nil)
 		p.live--

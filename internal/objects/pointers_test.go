@@ -46,12 +46,17 @@ func TestPointersAreAMap(t *testing.T) {
 		i := r.IntN(len(nodes))
 		node := &nodes[i]
 		if want[node] != nil {
-			p.remove(node)
-			p.remove(node) // It is gone, which does no harm.
+			p.remove(node, objectOf(i)) // That of another Object stays.
+			if got := p.get(node, epoch.Load()); got != want[node] {
+				t.Fatalf("got %p, want %p", got, want[node])
+			}
+			p.remove(node, want[node])
+			p.remove(node, want[node]) // It is gone, which does no harm.
 			delete(want, node)
 		} else {
 			want[node] = objectOf(i)
-			p.set(node, want[node], epoch.Load())
+			p.set(node, objectOf(i), epoch.Load())
+			p.set(node, want[node], epoch.Load()) // It takes the place of the other.
 		}
 		if r.IntN(5000) == 0 {
 			p.clear()
@@ -60,7 +65,7 @@ func TestPointersAreAMap(t *testing.T) {
 		if got := p.get(node, epoch.Load()); got != want[node] {
 			t.Fatalf("got %p, want %p", got, want[node])
 		}
-		if used, ok := p.lastUsed(node); ok != (want[node] != nil) || ok && epoch.Load()-used >= epochsMissed {
+		if used, ok := p.lastUsed(node, want[node]); ok != (want[node] != nil) || ok && epoch.Load()-used >= epochsMissed {
 			t.Fatalf("last used in epoch %d of %d, known %t", used, epoch.Load(), ok)
 		}
 	}

@@ -33,6 +33,8 @@ type Store struct {
 	// kinds are those of other types.
 	kinds []*Kind
 	epoch atomic.Uint32
+	// detects is that of each Kind.
+	detects bool
 
 	mu     sync.Mutex
 	fields *codec.FieldSet
@@ -40,8 +42,9 @@ type Store struct {
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
 	free  []*slot
-	// transient are the slots of objects of events.
+	// transient are the slots of objects of events, and shown the last of them.
 	transient [NewEventObject + 1]*slot
+	shown     [NewEventObject + 1]atomic.Pointer[shown]
 	// sweepAt is how many objects there may be before the Store looks for some to
 	// forget.
 	sweepAt int
@@ -54,6 +57,8 @@ type kind[K comparable, T any] struct {
 	reads reads[T]
 	known pointers[T]
 	named map[K]*named[T]
+	// lent is set if a program may change an object after the call that it passed it to.
+	lent bool
 }
 
 // named is the object that has a name.
@@ -64,6 +69,8 @@ type named[T any] struct {
 	// digest is that of the version by a read set.
 	digest digest
 	set    *ReadSet[T]
+	// used is the epoch in which the object came last.
+	used uint32
 }
 
 // digest is what an object is in a read set: equal objects have equal digests. Others have too
@@ -104,6 +111,14 @@ const (
 
 // Together is the maximum number of Nodes that AddNodes looks at side by side, and adds under one lock.
 const Together = 16
+
+// NewDetectingStore is NewStore for a Store whose kinds panic at an object that was changed under its
+// resource version.
+func NewDetectingStore() *Store {
+	s := NewStore()
+	s.detects = true
+	return s
+}
 
 // NewStore returns an empty Store for a guest that declares nothing.
 func NewStore() *Store {
@@ -207,10 +222,13 @@ func (s *Store) AddNodes(nodes []*corev1.Node) {
 // after the read set has grown.
 func (s *Store) NodeClasses() *codec.Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
 
-// ClassOf returns a number that two Nodes have in common if e, which NodeClasses returned,
-// encodes them to the same bytes.
-func ClassOf(o *Object, e *codec.Encoder[corev1.Node]) uint64 {
-	v := o.source.(*version[corev1.Node])
+// PodClasses is NodeClasses for Pods.
+func (s *Store) PodClasses() *codec.Encoder[corev1.Pod] { return s.pods.reads.set.Load().classes }
+
+// ClassOf returns a number that two Nodes, or two Pods, have in common if e, which NodeClasses or
+// PodClasses returned, encodes them to the same bytes.
+func ClassOf[T any](o *Object, e *codec.Encoder[T]) uint64 {
+	v := o.source.(*version[T])
 	if v.set.classes == e {
 		return v.class
 	}
@@ -253,19 +271,26 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Ob
 	if a.set != set {
 		a = arrival[T]{of: a.of, set: set, digest: lockedDigest(s, set, a.of)}
 	}
-	if n.version != nil {
+	same := n.version != nil
+	if same {
 		before := n.version.of.Load()
-		if before == a.of {
+		if before == a.of && !k.lent {
 			return &n.version.Object // Another goroutine came first.
 		}
-		k.known.remove(before)
-		if n.set != set {
+		if before != a.of {
+			k.known.remove(before, &n.version.Object)
+		}
+		switch {
+		case n.set == set:
+		case k.lent:
+			same = false // What before points to may be another object by now.
+		default:
 			n.digest = lockedDigest(s, set, before)
 		}
 	}
-	last := n.digest
-	n.digest, n.set = a.digest, set
-	if n.version != nil && n.digest == last {
+	same = same && n.digest == a.digest
+	n.digest, n.set, n.used = a.digest, set, s.epoch.Load()
+	if same {
 		n.version.of.Store(a.of)
 	} else {
 		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class, fields: a.fields}
@@ -309,11 +334,28 @@ const (
 	NewEventObject
 )
 
-// Transient returns an object of any kind that is shown once. It replaces the last one of the
-// same side, and Lookup does not find it. The error is for an object that has no protobuf
+// shown is an object of an event with its Object.
+type shown struct {
+	of           metav1.Object
+	uid, version string
+	object       *Object
+}
+
+// Transient returns an object of any kind that is shown for one event. It replaces the last one of
+// the same side, and Lookup does not find it. The error is for an object that has no protobuf
 // encoding.
+//
+// A scheduler asks about each pending Pod with the same object, so the last one is returned again if
+// the pointer, the UID and the resource version are the same. One without a resource version may
+// have changed in place.
+//
+// 0 allocs for the last object: TestStoreDoesNotAllocate.
 func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error) {
-	b, err := codec.Encode(object)
+	uid, version := string(object.GetUID()), object.GetResourceVersion()
+	if last := s.shown[side].Load(); last != nil && last.of == object && last.uid == uid && last.version == version && version != "" {
+		return last.object, nil
+	}
+	o, err := newTransient(object)
 	if err != nil {
 		return nil, err
 	}
@@ -324,8 +366,27 @@ func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error)
 		place = s.allocate()
 		s.transient[side] = place
 	}
-	o := FromBytes(b)
 	o.Ref = place.next()
+	s.shown[side].Store(&shown{object, uid, version, o})
+	return o, nil
+}
+
+// everything selects all fields.
+var everything *codec.FieldSet
+
+// newTransient returns an Object without a Ref. Pods and Nodes are encoded as far as a guest asks.
+func newTransient(object metav1.Object) (*Object, error) {
+	switch of := object.(type) {
+	case *corev1.Pod:
+		return &Object{source: &unversioned[corev1.Pod]{of: of, all: everything.Pod()}}, nil
+	case *corev1.Node:
+		return &Object{source: &unversioned[corev1.Node]{of: of, all: everything.Node()}}, nil
+	}
+	b, err := codec.Encode(object)
+	if err != nil {
+		return nil, err
+	}
+	o := FromBytes(b)
 	if t := reflect.TypeOf(object); t.Kind() == reflect.Pointer {
 		o.kind.Store(new(t.Elem().Name()))
 	}
@@ -390,16 +451,22 @@ func (s *Store) size() int {
 	return n
 }
 
+// inUse reports whether an Object came, or its pointer was asked for, in one of the last epochs.
+func inUse[T any](known *pointers[T], of *T, object *Object, came, epoch uint32) bool {
+	used, ok := known.lastUsed(of, object)
+	return epoch-came < epochsKept+epochsMissed || ok && epoch-used < epochsKept+epochsMissed
+}
+
 // sweep forgets the objects of a kind that were not used for epochsKept epochs.
 func sweep[K comparable, T any](s *Store, k *kind[K, T]) {
 	epoch := s.epoch.Load()
 	for name, n := range k.named {
 		if n.version != nil {
 			of := n.version.of.Load()
-			if used, ok := k.known.lastUsed(of); ok && epoch-used < epochsKept+epochsMissed {
+			if inUse(&k.known, of, &n.version.Object, n.used, epoch) {
 				continue
 			}
-			k.known.remove(of)
+			k.known.remove(of, &n.version.Object)
 		}
 		n.slot.current.Store(nil)
 		s.free = append(s.free, n.slot)

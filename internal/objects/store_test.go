@@ -377,6 +377,60 @@ func TestTransientObjectsAreShownOnce(t *testing.T) {
 	}
 }
 
+// TestTransientObjectsAreEncodedOnce asks for the object of an event again and again. It must be
+// the same as long as nothing can have changed, and have the bytes that the object has now.
+func TestTransientObjectsAreEncodedOnce(t *testing.T) {
+	store := objects.NewStore()
+	n := node("n", "a")
+	steps := []struct {
+		does string
+		do   func()
+		same bool
+	}{
+		{"has another object", func() { n.ResourceVersion = "1" }, false},
+		{"asks again", func() {}, true},
+		{"reads another version into the same variable", func() { *n = *node("n", "b"); n.ResourceVersion = "2" }, false},
+		{"reads an object of another life into it", func() { n.UID = "other" }, false},
+		{"has an object without a version", func() { n.ResourceVersion = "" }, false},
+		{"changes that in place", func() { n.Labels["zone"] = "c" }, false},
+	}
+	var last *objects.Object
+	for _, step := range steps {
+		step.do()
+		o, err := store.Transient(objects.NewEventObject, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (o == last) != step.same {
+			t.Errorf("%s: the same Object: %t", step.does, o == last)
+		}
+		want, err := codec.Encode(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, o.Bytes()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.does, diff)
+		}
+		if kind := o.Kind(); kind != "Node" {
+			t.Errorf("%s: kind %q", step.does, kind)
+		}
+		last = o
+	}
+	// A guest that reads parts gets those of the bytes.
+	for part := range uint32(4) {
+		want := string(objects.FromBytes(last.Bytes()).AppendPart(nil, part, abi.AllFields))
+		if got := string(last.AppendPart(nil, part, abi.AllFields)); got != want {
+			t.Errorf("part %d: got %q, want %q", part, got, want)
+		}
+	}
+	for _, key := range []string{"zone", "none"} {
+		want, has := objects.FromBytes(last.Bytes()).Entry(codec.LabelsField, key)
+		if got, ok := last.Entry(codec.LabelsField, key); got != want || ok != has {
+			t.Errorf("label %s: got %q, %t, want %q, %t", key, got, ok, want, has)
+		}
+	}
+}
+
 func TestAnEmptyStoreHasNoRefs(t *testing.T) {
 	store := objects.NewStore()
 	for _, ref := range []abi.Ref{0, abi.MakeRef(1, 0), abi.MakeRef(1, 1<<31), ^abi.Ref(0)} {
@@ -419,8 +473,11 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 
 func TestStoreDoesNotAllocate(t *testing.T) {
 	store := objects.NewStore()
-	n, p := node("n", "a"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	n, p := node("n", "a"), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: "1"}}
 	allocs := testing.AllocsPerRun(1000, func() {
+		if _, err := store.Transient(objects.NewEventObject, p); err != nil {
+			t.Fatal(err)
+		}
 		store.Node(n)
 		store.KnownNode(n)
 		store.Pod(p)

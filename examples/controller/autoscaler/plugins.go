@@ -295,7 +295,7 @@ func (p *Plugins) apply(ctx context.Context, e *entry, source host.Source, modul
 		return fmt.Errorf("%s: sha256 of the module is %s, want %s", source, sha256, e.guest.SHA256)
 	}
 	if e.scaler != nil { // Only this goroutine writes it.
-		if err := e.scaler.Swap(ctx, host.Bytes(module), sha256); err != nil {
+		if err := e.scaler.Swap(ctx, host.Fetched(source, module), sha256); err != nil {
 			return err
 		}
 		p.mu.Lock()
@@ -315,7 +315,7 @@ func (p *Plugins) apply(ctx context.Context, e *entry, source host.Source, modul
 // config returns the configuration of a plugin.
 func (p *Plugins) config(e *entry, source host.Source, module []byte) service.Config {
 	cfg := service.Config{Config: host.Config{
-		Name: e.key.namespace + ": " + source.String(), Source: host.Bytes(module), Grants: e.guest.Grants,
+		Name: e.key.namespace + ": " + source.String(), Source: host.Fetched(source, module), Grants: e.guest.Grants,
 		Limits: limits(p.cfg.Limits, e.guest.Limits), Observer: p.cfg.Observer, Logger: p.cfg.Logger,
 	}}
 	if e.guest.Config != nil {

@@ -52,7 +52,7 @@ func (m *Metrics) PodUsage(ctx context.Context, namespace string, selector label
 	}
 	usage := make(map[string]scaler.Usage, len(list.Items))
 	for _, pod := range list.Items {
-		sum := scaler.Usage{}
+		sum := scaler.Usage{UnixSeconds: pod.Timestamp.Unix(), WindowMillis: pod.Window.Milliseconds()}
 		for _, c := range pod.Containers {
 			sum.CpuMillis += c.Usage.Cpu().MilliValue()
 			sum.MemoryBytes += c.Usage.Memory().Value()

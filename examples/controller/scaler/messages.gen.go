@@ -42,6 +42,10 @@ type Pod struct {
 type Usage struct {
 	CpuMillis   int64 `json:"cpuMillis,omitempty" protobuf:"varint,1"`
 	MemoryBytes int64 `json:"memoryBytes,omitempty" protobuf:"varint,2"`
+	// When the window ended in which the usage was measured, in seconds since
+	// 1970-01-01 00:00 UTC, and how long it was.
+	UnixSeconds  int64 `json:"unixSeconds,omitempty" protobuf:"varint,3"`
+	WindowMillis int64 `json:"windowMillis,omitempty" protobuf:"varint,4"`
 }
 
 // Time is when the controller asks: a guest has no clock.

@@ -5,7 +5,7 @@ package scaler
 import ()
 
 // serviceSchema is the services of this package, a google.protobuf.FileDescriptorSet.
-const serviceSchema = "\n\xdf\v\n\fscaler.proto\x12\x1bkubew" +
+const serviceSchema = "\n\xa8\f\n\fscaler.proto\x12\x1bkubew" +
 	"asm.examples.scaler.v1\x1a." +
 	"github.com/kubewasm/kube" +
 	"wasm/abi/options.proto\x1a\"" +
@@ -37,34 +37,37 @@ const serviceSchema = "\n\xdf\v\n\fscaler.proto\x12\x1bkubew" +
 	"\x01(\v2\x17.k8s.io.api.core.v1" +
 	".PodR\x03pod\x128\n\x05usage\x18\x02 \x01(\v" +
 	"2\".kubewasm.examples.sca" +
-	"ler.v1.UsageR\x05usage\"I\n\x05U" +
-	"sage\x12\x1d\n\ncpu_millis\x18\x01 \x01(\x03" +
-	"R\tcpuMillis\x12!\n\fmemory_by" +
-	"tes\x18\x02 \x01(\x03R\vmemoryBytes\"W" +
-	"\n\x04Time\x12!\n\funix_seconds\x18\x01" +
-	" \x01(\x03R\vunixSeconds\x12,\n\x12utc" +
-	"_offset_seconds\x18\x02 \x01(\x05R\x10u" +
-	"tcOffsetSeconds\"X\n\x10Repli" +
-	"casResponse\x12\x1f\n\breplicas\x18" +
-	"\x01 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12\x16\n\x06" +
-	"reason\x18\x02 \x01(\tR\x06reasonB\v\n\t" +
-	"_replicas\"\xac\x01\n\fQueryReque" +
-	"st\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12M" +
-	"\n\x06labels\x18\x02 \x03(\v25.kubewas" +
-	"m.examples.scaler.v1.Que" +
-	"ryRequest.LabelsEntryR\x06l" +
-	"abels\x1a9\n\vLabelsEntry\x12\x10\n\x03" +
-	"key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18" +
-	"\x02 \x01(\tR\x05value:\x028\x01\"'\n\rQuer" +
-	"yResponse\x12\x16\n\x06values\x18\x01 \x03(" +
-	"\x01R\x06values2q\n\x06Scaler\x12g\n\bR" +
-	"eplicas\x12,.kubewasm.examp" +
-	"les.scaler.v1.ReplicasRe" +
-	"quest\x1a-.kubewasm.example" +
-	"s.scaler.v1.ReplicasResp" +
-	"onse2|\n\aMetrics\x12k\n\x05Query" +
-	"\x12).kubewasm.examples.sca" +
-	"ler.v1.QueryRequest\x1a*.ku" +
-	"bewasm.examples.scaler.v" +
-	"1.QueryResponse\"\v\xaa\xb8\x19\amet" +
-	"rics\x1a\x04\xa8\xb8\x19\x01b\x06proto3"
+	"ler.v1.UsageR\x05usage\"\x91\x01\n\x05" +
+	"Usage\x12\x1d\n\ncpu_millis\x18\x01 \x01(" +
+	"\x03R\tcpuMillis\x12!\n\fmemory_b" +
+	"ytes\x18\x02 \x01(\x03R\vmemoryBytes\x12" +
+	"!\n\funix_seconds\x18\x03 \x01(\x03R\vu" +
+	"nixSeconds\x12#\n\rwindow_mil" +
+	"lis\x18\x04 \x01(\x03R\fwindowMillis\"" +
+	"W\n\x04Time\x12!\n\funix_seconds\x18" +
+	"\x01 \x01(\x03R\vunixSeconds\x12,\n\x12ut" +
+	"c_offset_seconds\x18\x02 \x01(\x05R\x10" +
+	"utcOffsetSeconds\"X\n\x10Repl" +
+	"icasResponse\x12\x1f\n\breplicas" +
+	"\x18\x01 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reasonB\v\n" +
+	"\t_replicas\"\xac\x01\n\fQueryRequ" +
+	"est\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12" +
+	"M\n\x06labels\x18\x02 \x03(\v25.kubewa" +
+	"sm.examples.scaler.v1.Qu" +
+	"eryRequest.LabelsEntryR\x06" +
+	"labels\x1a9\n\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value" +
+	"\x18\x02 \x01(\tR\x05value:\x028\x01\"'\n\rQue" +
+	"ryResponse\x12\x16\n\x06values\x18\x01 \x03" +
+	"(\x01R\x06values2q\n\x06Scaler\x12g\n\b" +
+	"Replicas\x12,.kubewasm.exam" +
+	"ples.scaler.v1.ReplicasR" +
+	"equest\x1a-.kubewasm.exampl" +
+	"es.scaler.v1.ReplicasRes" +
+	"ponse2|\n\aMetrics\x12k\n\x05Quer" +
+	"y\x12).kubewasm.examples.sc" +
+	"aler.v1.QueryRequest\x1a*.k" +
+	"ubewasm.examples.scaler." +
+	"v1.QueryResponse\"\v\xaa\xb8\x19\ame" +
+	"trics\x1a\x04\xa8\xb8\x19\x01b\x06proto3"

@@ -174,6 +174,14 @@ func (x Usage) CpuMillis() int64 { return int64(x.in().Number(1<<3 | 0)) }
 // MemoryBytes returns the field memoryBytes.
 func (x Usage) MemoryBytes() int64 { return int64(x.in().Number(2<<3 | 0)) }
 
+// UnixSeconds returns the field unixSeconds. When the window ended in which the
+// usage was measured, in seconds since 1970-01-01 00:00 UTC, and how long it
+// was.
+func (x Usage) UnixSeconds() int64 { return int64(x.in().Number(3<<3 | 0)) }
+
+// WindowMillis returns the field windowMillis.
+func (x Usage) WindowMillis() int64 { return int64(x.in().Number(4<<3 | 0)) }
+
 // Time is when the controller asks: a guest has no clock.
 type Time struct{ m *time_fields }
 

@@ -1,13 +1,18 @@
 // The guest utilization keeps what the Pods of a workload use at a share of what they
-// request, by the algorithm of the HorizontalPodAutoscaler. The policy needs podUsage.
+// request, by the algorithm of the HorizontalPodAutoscaler of Kubernetes 1.37, with its defaults. The
+// policy needs podUsage.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/kubewasm/kubewasm/examples/controller/scalerguest"
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/api/meta"
 )
 
 // utilization is the guest. Its fields are its configuration.
@@ -43,108 +48,181 @@ func (u *utilization) Configure() error {
 	return errors.Join(errs...)
 }
 
-// load is what Pods use and request.
-type load struct {
-	pods, used, requested int64
+// What the HorizontalPodAutoscaler has as its defaults: a Pod may use more of a processor while it
+// starts, and the first status of its readiness may come late. In milliseconds.
+const (
+	initialization = 5 * 60 * 1000
+	firstReadiness = 30 * 1000
+)
+
+// sample is what a Pod uses and requests, in thousandths of a processor or of a byte.
+type sample struct{ used, requested int64 }
+
+// percent returns the share of the requests that is used. The error is for Pods that request nothing.
+func percent(samples []sample) (int64, error) {
+	var used, requested int64
+	for _, s := range samples {
+		used, requested = used+s.used, requested+s.requested
+	}
+	if requested == 0 {
+		return 0, errors.New("the Pods that are measured request nothing")
+	}
+	return used * 100 / requested, nil
 }
 
-func (l *load) add(m load) {
-	l.pods += m.pods
-	l.used += m.used
-	l.requested += m.requested
+// pods are those of a workload, by what is known of them.
+type pods struct {
+	// measured take their part of the load, unready do not yet, and missing have no usage.
+	measured, unready, missing []sample
 }
 
-// percent returns the share of the requests that is used.
-func (l *load) percent() float64 { return 100 * float64(l.used) / float64(l.requested) }
+// sort tells the Pods of a request apart. Those that fail or end are left out.
+func (u *utilization) sort(req scalerguest.ReplicasRequest) (all pods, err error) {
+	now := req.Time().UnixSeconds() * 1000
+	for _, p := range req.Pods() {
+		requested, err := u.requested(p.Pod())
+		if err != nil {
+			return pods{}, err
+		}
+		status, is := p.Pod().Status(), sample{requested: requested}
+		switch {
+		case p.Pod().Metadata().HasDeletionTimestamp() || status.Phase() == core.PodFailed:
+		case status.Phase() == core.PodPending:
+			all.unready = append(all.unready, is)
+		case !p.HasUsage():
+			all.missing = append(all.missing, is)
+		case u.Resource == "cpu" && unready(status, p.Usage(), now):
+			all.unready = append(all.unready, is)
+		default:
+			if is.used = p.Usage().CpuMillis(); u.Resource == "memory" {
+				is.used = p.Usage().MemoryBytes() * 1000
+			}
+			all.measured = append(all.measured, is)
+		}
+	}
+	return all, nil
+}
 
 // Replicas returns the number of replicas with which the use would be at the target.
 func (u *utilization) Replicas(req scalerguest.ReplicasRequest, resp *scalerguest.ReplicasResponse) error {
 	current := req.Workload().SpecReplicas()
-	// Pods that cannot take their part of the load are waiting. Nobody knows what those
-	// use that are not measured.
-	var measured, waiting, missing load
-	for _, p := range req.Pods() {
-		pod := p.Pod()
-		if phase := pod.Status().Phase(); phase == "Failed" || phase == "Succeeded" || !pod.Metadata().DeletionTimestamp().IsZero() {
-			continue
-		}
-		requested, err := u.requested(p)
-		switch {
-		case err != nil:
-			return err
-		case !p.HasUsage():
-			missing.add(load{1, 0, requested})
-		case !ready(p):
-			waiting.add(load{1, 0, requested})
-		case u.Resource == "cpu":
-			measured.add(load{1, p.Usage().CpuMillis(), requested})
-		default:
-			measured.add(load{1, p.Usage().MemoryBytes(), requested})
-		}
-	}
 	if current == 0 {
 		return answer(resp, 0, "the workload is scaled to zero")
 	}
-	if measured.pods == 0 {
-		return fmt.Errorf("none of %d Pods is ready and measured", waiting.pods+missing.pods)
+	all, err := u.sort(req)
+	if err != nil {
+		return err
 	}
-	percent := measured.percent()
-	state := fmt.Sprintf("%.0f%% of the requested %s is used, the target is %d%%", percent, u.Resource, u.TargetPercent)
-	// In doubt the change is the smaller one: Pods that are not measured use nothing if
-	// more are wanted, and what they request if fewer are. Those that are not ready will
-	// take their part.
-	all := measured
-	switch more := percent > float64(u.TargetPercent); {
-	case u.close(percent):
-		return answer(resp, current, state)
-	case more:
-		all.add(missing)
-		all.add(waiting)
-	default:
-		missing.used = missing.requested * max(100, u.TargetPercent) / 100
-		all.add(missing)
+	if len(all.measured) == 0 {
+		return fmt.Errorf("none of %d Pods is ready and measured", len(all.unready)+len(all.missing))
 	}
-	adjusted := all.percent()
-	if u.close(adjusted) || (adjusted > float64(u.TargetPercent)) != (percent > float64(u.TargetPercent)) {
+	used, err := percent(all.measured)
+	if err != nil {
+		return err
+	}
+	state := fmt.Sprintf("%d%% of the requested %s is used, the target is %d%%", used, u.Resource, u.TargetPercent)
+	// In doubt the change is the smaller one: Pods that are not measured use nothing if more are
+	// wanted, and what they request if fewer are. Those that are not ready will take their part.
+	ratio, samples := u.ratio(used), all.measured
+	more := ratio > 1 && len(all.unready) > 0
+	if !more && len(all.missing) == 0 {
+		if u.close(ratio) {
+			return answer(resp, current, state)
+		}
+		return answer(resp, replicas(ratio, len(samples)), state)
+	}
+	if ratio != 1 {
+		for _, s := range all.missing {
+			if ratio < 1 {
+				s.used = s.requested * max(100, u.TargetPercent) / 100
+			}
+			samples = append(samples, s)
+		}
+	}
+	if more {
+		samples = append(samples, all.unready...)
+	}
+	if used, err = percent(samples); err != nil {
+		return err
+	}
+	was := ratio
+	ratio = u.ratio(used)
+	if u.close(ratio) || was < 1 && ratio > 1 || was > 1 && ratio < 1 {
 		return answer(resp, current, state+"; other Pods are not measured yet")
 	}
-	want := math.Ceil(adjusted / float64(u.TargetPercent) * float64(all.pods))
-	if (want > float64(current)) != (adjusted > float64(u.TargetPercent)) {
-		want = float64(current) // The workload is on its way.
+	want := replicas(ratio, len(samples))
+	if ratio < 1 && want > current || ratio > 1 && want < current {
+		want = current // The workload is on its way.
 	}
-	return answer(resp, int32(min(want, math.MaxInt32)), state)
+	return answer(resp, want, state)
 }
 
-// close reports whether a share is at the target.
-func (u *utilization) close(percent float64) bool {
-	return math.Abs(percent/float64(u.TargetPercent)-1)*100 <= float64(*u.TolerancePercent)
+// ratio returns how much is used of what should be.
+func (u *utilization) ratio(percent int64) float64 {
+	return float64(percent) / float64(u.TargetPercent)
 }
 
-// requested returns what the containers of a Pod request, in thousandths of a processor or in
-// bytes.
-func (u *utilization) requested(p scalerguest.Pod) (sum int64, err error) {
-	for _, c := range p.Pod().Spec().Containers() {
-		q := c.Resources().Requests().Get(u.Resource)
-		if q.IsZero() {
-			return 0, fmt.Errorf("container %s of Pod %s does not request %s", c.Name(), p.Pod().Metadata().Name(), u.Resource)
+// close reports whether a ratio is as good as 1.
+func (u *utilization) close(ratio float64) bool {
+	tolerance := float64(*u.TolerancePercent) / 100
+	return 1-tolerance <= ratio && ratio <= 1+tolerance
+}
+
+// replicas returns how many replicas would use what so many use now.
+func replicas(ratio float64, now int) int32 {
+	return int32(min(math.Ceil(ratio*float64(now)), math.MaxInt32))
+}
+
+// requested returns what a Pod requests, in thousandths: as a whole if it does, and otherwise its
+// containers together with the sidecars. Each of these must request something.
+func (u *utilization) requested(pod core.Pod) (sum int64, err error) {
+	for name := range pod.Spec().Resources().Requests().All {
+		if name == core.ResourceCPU || name == core.ResourceMemory || strings.HasPrefix(name, core.ResourceHugePagesPrefix) {
+			amount, ok := pod.Requests()[u.Resource]
+			if !ok {
+				return 0, fmt.Errorf("pod %s requests resources, but no %s", pod.Metadata().Name(), u.Resource)
+			}
+			return amount.MilliValue(), nil
 		}
-		if u.Resource == "cpu" {
-			sum += q.MilliValue()
-		} else {
-			sum += q.Value()
+	}
+	containers := slices.Clone(pod.Spec().Containers())
+	for _, c := range pod.Spec().InitContainers() {
+		if c.RestartPolicy() == core.ContainerRestartPolicyAlways {
+			containers = append(containers, c)
 		}
+	}
+	for _, c := range containers {
+		amount, ok := c.Resources().Requests().Lookup(u.Resource)
+		if !ok {
+			return 0, fmt.Errorf("container %s of Pod %s does not request %s", c.Name(), pod.Metadata().Name(), u.Resource)
+		}
+		sum += amount.MilliValue()
 	}
 	return sum, nil
 }
 
-// ready reports whether a Pod is ready.
-func ready(p scalerguest.Pod) bool {
-	for _, c := range p.Pod().Status().Conditions() {
-		if c.Type() == "Ready" {
-			return c.Status() == "True"
-		}
+// unready reports whether what a Pod uses of processors tells nothing yet: it starts, or has never
+// been ready.
+func unready(status core.PodStatus, usage scalerguest.Usage, now int64) bool {
+	conditions := status.Conditions()
+	n := slices.IndexFunc(conditions, func(c core.PodCondition) bool { return c.Type() == core.PodReady })
+	if n < 0 || !status.HasStartTime() {
+		return true
 	}
-	return false
+	isFalse, changed, started := conditions[n].Status() == core.ConditionFalse, millis(conditions[n].LastTransitionTime()), millis(status.StartTime())
+	if started+initialization > now {
+		// The window must have begun since it was ready.
+		return isFalse || usage.UnixSeconds()*1000 < changed+usage.WindowMillis()
+	}
+	return isFalse && started+firstReadiness > changed
+}
+
+// millis returns a time in milliseconds since 1970, and a moment long before for none.
+func millis(t meta.Time) int64 {
+	if t.IsZero() {
+		return math.MinInt64 / 2
+	}
+	return t.Unix() * 1000
 }
 
 // answer fills the response.

@@ -115,7 +115,13 @@ impl PreScore for Guest {
 
 impl Score for Guest {
     fn score(&self, m: &mut Memory, _: Pod<'_>, node: NodeInfo<'_>) -> Result<i64> {
-        Ok(m.nodes as i64 * if node.node().metadata().name() == m.first { 10 } else { 1 })
+        let score = m.nodes as i64 * if node.node().metadata().name() == m.first { 10 } else { 1 };
+        let labels = node.node().metadata().labels();
+        Ok(match (labels.contains_key("huge"), labels.contains_key("tiny")) {
+            (true, _) => score << 40,
+            (_, true) => -score << 40,
+            _ => score,
+        })
     }
 }
 

@@ -62,7 +62,8 @@ impl ScorePlacement for Guest {
         }
         let names = placement.node_names();
         let assigned = placement.assignments().iter().filter(|a| names.contains(a.node_name())).count();
-        Ok(10 * assigned as i64 - names.len() as i64)
+        let score = 10 * assigned as i64 - names.len() as i64;
+        Ok(if placement.name() == "huge" { score << 40 } else { score })
     }
 }
 

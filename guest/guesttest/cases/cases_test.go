@@ -17,6 +17,7 @@ const (
 	labels  = "../../../examples/admission/required-labels"
 	batch   = "../../../examples/hooks/batch-resource"
 	service = "../../conformance/guests/service"
+	panics  = "../../../cmd/kubewasm/testdata/panics"
 	kit     = "../../conformance/guests/scheduler"
 	widgets = "../../conformance/guests/admission"
 )
@@ -50,6 +51,9 @@ func TestRun(t *testing.T) {
 		"another refusal":                 {zone, `config: {x: 1}, refused: 'y: unknown'`, []string{"refused the configuration: got  x: unknown field, there are defaultZones\nwant in it y: unknown"}},
 		"a configuration that is refused": {zone, `config: {x: 1}, pod: {}, node: ` + node, []string{"x: unknown field"}},
 		"a score that is not as wanted":   {zone, step + `{score: {node: ` + node + `, score: 7}}]`, []string{"step 2, score (-want +got):"}},
+		"a score that is too high":        {panics, `steps: [{prefilter: {pod: {metadata: {name: high}}}}, {score: {node: {metadata: {name: n}}, score: 1099511627776}}]`, []string{"Score without NormalizeScore: the scheduler refuses the score 1099511627776 of the node "}},
+		"a score below 0":                 {panics, `steps: [{prefilter: {pod: {metadata: {name: low}}}}, {score: {node: {metadata: {name: n}}, score: -5}}]`, []string{"the scheduler refuses the score -5 of the node "}},
+		"a score that stays too high":     {kit, `config: {label: zone}, steps: [{prefilter: {pod: {metadata: {name: p, labels: {zone: a}}}}}, {normalizescore: {scores: [{name: n0, score: -1}], want: [{name: n0, score: 101}]}}]`, []string{`NormalizeScore: the scheduler refuses the score 101 of the node "n0"`}},
 		"nodes that are not as wanted":    {zone, `steps: [{prefilter: {pod: {}, nodes: [n]}}]`, []string{"step 1, prefilter: nodes (-want +got):"}},
 		"two failures":                    {zone, step + `{filter: {node: ` + node + `, want: Skip}}, {score: {node: ` + node + `, score: 1}}]`, []string{"step 2, filter: got  Success\nwant Skip", "step 3, score"}},
 		"a step without a cycle":          {zone, `steps: [{filter: {node: ` + node + `}}]`, []string{"step 1, filter: there is no cycle, which a step prefilter begins"}},

@@ -286,19 +286,53 @@ func (c *Cycle) Filter(t testing.TB, node string) *sched.Status {
 	return statusOf(t, c.r.having(t, "Filter", abi.Filter).Filter(c.hosted, c.r.hostedNode(t, node)))
 }
 
-// Score asks for the score of a node, a manifest or a name as in Filter.
+// Score asks for the score of a node, a manifest or a name as in Filter. A plugin without
+// NormalizeScore fails the test with a score that the scheduler refuses, one below 0 or above
+// [sched.MaxNodeScore].
 func (c *Cycle) Score(t testing.TB, node string) (int64, *sched.Status) {
+	t.Helper()
+	score, status, normalized := c.score(t, node)
+	if status.IsSuccess() && !normalized {
+		refuseScore(t, "Score without NormalizeScore", node, score)
+	}
+	return score, status
+}
+
+// score is Score without its rule. normalized reports whether the plugin has NormalizeScore.
+func (c *Cycle) score(t testing.TB, node string) (score int64, status *sched.Status, normalized bool) {
 	t.Helper()
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
-		return harness.As[sched.ScorePlugin](t, n.Plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
+		_, normalized = n.Plugin.(sched.ScoreExtensions)
+		score, status = harness.As[sched.ScorePlugin](t, n.Plugin, "Score").Score(c.state, c.pod, c.r.nativeNode(t, node))
+		return score, status, normalized
 	}
-	score, status := c.r.having(t, "Score", abi.Score).Score(c.hosted, c.r.hostedNode(t, node))
-	return score, statusOf(t, status)
+	score, s := c.r.having(t, "Score", abi.Score).Score(c.hosted, c.r.hostedNode(t, node))
+	return score, statusOf(t, s), c.r.loaded.Functions().Has(abi.NormalizeScore)
 }
 
-// NormalizeScore returns the scores as the plugin changes them.
+// refuseScore fails the test if the scheduler refuses the score, and with it the Pod.
+func refuseScore(t testing.TB, what, node string, score int64) {
+	t.Helper()
+	if score < 0 || score > sched.MaxNodeScore {
+		t.Errorf("%s: the scheduler refuses the score %d of the node %.80q: it must lie between 0 and %d", what, score, node, sched.MaxNodeScore)
+	}
+}
+
+// NormalizeScore returns the scores as the plugin changes them. It fails the test with a score that
+// the scheduler refuses, one below 0 or above [sched.MaxNodeScore].
 func (c *Cycle) NormalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.NodeScoreList, *sched.Status) {
+	t.Helper()
+	out, status := c.normalizeScore(t, scores)
+	if status.IsSuccess() {
+		for _, s := range out {
+			refuseScore(t, "NormalizeScore", s.Name(), s.Score)
+		}
+	}
+	return out, status
+}
+
+func (c *Cycle) normalizeScore(t testing.TB, scores sched.NodeScoreList) (sched.NodeScoreList, *sched.Status) {
 	t.Helper()
 	scored := make([]string, len(scores))
 	for i, s := range scores {

@@ -48,6 +48,7 @@ imports! { "k8s.io/scheduler" {
     placement = "placement" (buf: *mut u8, limit: u32) -> u32;
     result_node_names = "result_node_names" (ptr: *const u8, len: u32);
     result_scores = "result_scores" (ptr: *const u8, len: u32);
+    result_score = "result_score" (score: i64);
     result_cluster_events = "result_cluster_events" (ptr: *const u8, len: u32);
     result_pods = "result_pods" (ptr: *const u8, len: u32);
     result_nominated_node_name = "result_nominated_node_name" (ptr: *const u8, len: u32);

@@ -315,7 +315,7 @@ func testGang(t *testing.T, s *suite) {
 	s.addNode(t, "gang", "gang-1", nil)
 	add := func(i int) {
 		s.addPod(t, "gang", fmt.Sprint("member-", i), func(p *corev1.Pod) {
-			p.Annotations["kubewasm.dev/gang"], p.Annotations["kubewasm.dev/gang-size"] = "training", "3"
+			p.Labels["kubewasm.dev/gang"], p.Annotations["kubewasm.dev/gang-size"] = "training", "3"
 		})
 	}
 	add(0)

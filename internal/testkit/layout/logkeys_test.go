@@ -20,7 +20,7 @@ var logKeys = []string{
 	"pod", "functions", "fields", "missing", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.
 	"request", "stage", "container", "cgroup", "change", "contention", "mode", "decided", // Of hooks.
-	"pods", "containers", "left", "after", "address",
+	"pods", "containers", "left", "after", "address", "duration",
 }
 
 // TestLogKeys holds that one thing has one key in the logs of all packages.

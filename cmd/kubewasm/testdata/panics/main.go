@@ -1,4 +1,5 @@
-// This guest panics about the nodes of zone b, and scores the others by how many there are.
+// This guest panics about the nodes of zone b, and scores the others by how many there are. Some Pods
+// have scores that the scheduler refuses.
 package main
 
 import (
@@ -28,6 +29,12 @@ func (c *counter) PreScore(_ sched.CycleState, pod core.Pod, nodes sched.NodeInf
 func (c *counter) Score(_ sched.CycleState, pod core.Pod, _ sched.NodeInfo) (int64, *sched.Status) {
 	if pod.Metadata().Name() == "odd" {
 		return 0, sched.AsStatus(errors.New("no score for this one"))
+	}
+	if pod.Metadata().Name() == "high" {
+		return 1 << 40, nil
+	}
+	if pod.Metadata().Name() == "low" {
+		return -5, nil
 	}
 	return int64(c.passed), nil
 }

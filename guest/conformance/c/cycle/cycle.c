@@ -107,7 +107,11 @@ KW_PRESCORE(cycle, pod) {
 KW_SCORE(cycle, pod, node) {
   (void)pod;
   memory *m = of(cycle);
-  return kw_scored(m->nodes * (kw_equal(m->first, meta_ObjectMeta_name(core_Node_metadata(node))) ? 10 : 1));
+  int64_t score = m->nodes * (kw_equal(m->first, meta_ObjectMeta_name(core_Node_metadata(node))) ? 10 : 1);
+  kw_map of_node = meta_ObjectMeta_labels(core_Node_metadata(node));
+  if (kw_has(of_node, "huge")) score *= 1ll << 40;
+  else if (kw_has(of_node, "tiny")) score *= -(1ll << 40);
+  return kw_scored(score);
 }
 
 KW_RESERVE(cycle, pod) {

@@ -59,7 +59,7 @@ KW_SCOREPLACEMENT(cycle) {
   KW_EACH_STRING(node, kw_Placement_node_names(placement)) kw_strs_add(&kw_call, &nodes, node);
   int64_t score = -(int64_t)nodes.n;
   KW_EACH(kw_Assignment, a, kw_Placement_assignments(placement)) score += 10 * kw_contains(nodes, kw_Assignment_node_name(a));
-  return kw_scored(score);
+  return kw_scored(kw_equal(kw_Placement_name(placement), "huge") ? score * (1ll << 40) : score);
 }
 
 KW_NORMALIZEPLACEMENTSCORE(cycle) {

@@ -121,10 +121,17 @@ func (guest) PreScore(state sched.CycleState, _ core.Pod, nodes sched.NodeInfos)
 
 func (guest) Score(state sched.CycleState, _ core.Pod, node sched.NodeInfo) (int64, *sched.Status) {
 	m := memoryOf(state)
+	score := int64(m.nodes)
 	if node.Node().Metadata().Name() == m.first {
-		return int64(10 * m.nodes), nil
+		score *= 10
 	}
-	return int64(m.nodes), nil
+	switch labels := node.Node().Metadata().Labels(); {
+	case labels.Has("huge"):
+		score <<= 40
+	case labels.Has("tiny"):
+		score = -score << 40
+	}
+	return score, nil
 }
 
 func (guest) Reserve(state sched.CycleState, pod core.Pod, nodeName string) *sched.Status {

@@ -66,13 +66,16 @@ func (guest) ScorePlacement(_ sched.CycleState, _ sched.PodGroupInfo, placement 
 	if placement.Name == "odd" {
 		return 0, sched.NewStatus(abi.Error, "odd")
 	}
-	score := -len(placement.NodeNames)
+	score := -int64(len(placement.NodeNames))
 	for _, a := range placement.Assignments {
 		if slices.Contains(placement.NodeNames, a.NodeName) {
 			score += 10
 		}
 	}
-	return int64(score), nil
+	if placement.Name == "huge" {
+		score <<= 40
+	}
+	return score, nil
 }
 
 func (guest) NormalizePlacementScore(_ sched.CycleState, _ sched.PodGroupInfo, scores sched.NodeScoreList) *sched.Status {

@@ -71,10 +71,12 @@ fn pack(second: u32, code: i32) -> u64 {
 #[inline]
 fn packed_score(result: Result<i64>) -> u64 {
     match result {
-        Ok(score) => match i32::try_from(score) {
-            Ok(score) => pack(score as u32, 0),
-            Err(_) => pack(0, failed(Status::error(alloc::format!("score {} does not fit into 32 bits", score)))),
-        },
+        Ok(score) => {
+            if i32::try_from(score).is_err() {
+                unsafe { host::result_score(score) }
+            }
+            pack(score as u32, 0)
+        }
         Err(status) => pack(0, failed(status)),
     }
 }

@@ -104,7 +104,9 @@ class Guest {
 
   score(state: CycleState, pod: Pod, node: NodeInfo): i64 {
     const m = memoryOf(state);
-    return node.node.metadata.name == m.first ? 10 * m.nodes : m.nodes;
+    const score: i64 = node.node.metadata.name == m.first ? 10 * m.nodes : m.nodes;
+    const labels = node.node.metadata.labels;
+    return labels.has("huge") ? score << 40 : labels.has("tiny") ? -score << 40 : score;
   }
 
   reserve(state: CycleState, pod: Pod, nodeName: string): Status | null {

@@ -50,7 +50,7 @@ class Guest {
     for (let i = 0; i < placement.assignments.length; i++) {
       if (placement.nodeNames.includes(placement.assignments[i].nodeName)) score += 10;
     }
-    return score;
+    return placement.name == "huge" ? score << 40 : score;
   }
 
   normalizePlacementScore(state: CycleState, group: PodGroup, scores: Scores): Status | null {

@@ -1,0 +1,3 @@
+package gang
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
