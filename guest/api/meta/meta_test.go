@@ -2,6 +2,10 @@ package meta_test
 
 import (
 	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,5 +64,22 @@ func TestZeroValuesAreEmpty(t *testing.T) {
 	}
 	if got := m.Name() + m.GenerateName() + m.Namespace() + m.UID() + m.ResourceVersion(); got != "" {
 		t.Errorf("zero metadata says %q", got)
+	}
+}
+
+// TestValuesAreSorted holds the SDK's own sorting against that of Go.
+func TestValuesAreSorted(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 100 {
+		var values []string
+		for range n {
+			values = append(values, strconv.Itoa(random.IntN(n)))
+		}
+		r := meta.Requirement{Key: "k", Operator: meta.LabelSelectorOpNotIn, Values: values}
+		got := r.String()
+		slices.Sort(values)
+		if want := "k notin (" + strings.Join(values, ",") + ")"; n > 1 && got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
