@@ -40,7 +40,7 @@
 // "policy" that of a policy or a group, "function" the export that runs, "err" an error,
 // "reason" and "stack" those of a trap, "fields" names of fields; "pod" is namespace/name,
 // "container" and "cgroup" a name and a path, "reference" and "digest" those of an
-// artifact. The attributes of a guest's log lines are in the group "guest". A level is a
+// artifact or a module, "duration" how long something took. The attributes of a guest's log lines are in the group "guest". A level is a
 // level of the host's logger, so the host chooses which lines are kept.
 //
 // # Debugging

@@ -102,7 +102,7 @@ func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 	}
 	opts.Applied = p.Digest()
 	return Follow(ctx, p.cfg.Source, opts, func(ctx context.Context, module []byte, sha256 string) error {
-		return p.Swap(ctx, Bytes(module), sha256)
+		return p.Swap(ctx, Fetched(p.cfg.Source, module), sha256)
 	})
 }
 

@@ -81,15 +81,16 @@ func (g *gang) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeI
 		return nil, sched.AsStatus(err)
 	}
 	m := &members{size: n}
-	m.count(pod, sched.NewPodSelector(pod.Metadata().Namespace(), selector).WithoutTerminating(), nodes)
+	namespace := pod.Metadata().Namespace()
+	m.count(namespace, name, sched.NewPodSelector(namespace, selector).WithoutTerminating(), nodes)
 	// Pods that wait have a node, too.
-	m.placed = max(0, m.placed-len(waiting(pod.Metadata().Namespace(), name)))
+	m.placed = max(0, m.placed-len(waiting(namespace, name)))
 	state.Write(membersKey, m)
 	return nil, nil
 }
 
-// count counts the selected Pods that have a node. They are those of the Pod's gang.
-func (m *members) count(pod core.Pod, selector sched.PodSelector, nodes sched.NodeInfos) {
+// count counts the selected Pods that have a node: those of a gang that have not begun to end.
+func (m *members) count(namespace, name string, selector sched.PodSelector, nodes sched.NodeInfos) {
 	all := make([]sched.NodeInfo, 0, nodes.Len())
 	for _, node := range nodes.All {
 		all = append(all, node)
@@ -100,7 +101,9 @@ func (m *members) count(pod core.Pod, selector sched.PodSelector, nodes sched.No
 		}
 		m.placed += n
 		for _, other := range all[i].Pods() {
-			m.begun = m.begun || sameGang(pod, other) && other.Status().Phase() == core.PodRunning
+			have := other.Metadata()
+			m.begun = m.begun || nameOf(other) == name && (namespace == "" || have.Namespace() == namespace) &&
+				!have.HasDeletionTimestamp() && other.Status().Phase() == core.PodRunning
 		}
 	}
 }
