@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -60,7 +61,11 @@ func Example() {
 // klog's in a component of Kubernetes, klog.Background.
 func Example_logr() {
 	ctx := context.Background()
-	logger := funcr.New(func(_, args string) { fmt.Println(args) }, funcr.Options{})
+	logger := funcr.New(func(_, args string) {
+		if !strings.Contains(args, "loaded the module") { // The host's own line, with a digest.
+			fmt.Println(args)
+		}
+	}, funcr.Options{})
 
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {

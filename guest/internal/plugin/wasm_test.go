@@ -53,6 +53,7 @@ func TestPluginsRunInWebAssembly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		out.Reset() // It tells of the load.
 		if err := filter("log"); err != nil {
 			t.Fatal(err)
 		}
