@@ -201,7 +201,7 @@ func (p *Plugin) over(c *Cycle, f abi.Function, neutral *Status) (*Status, bool)
 	if p.policy == host.Ignore {
 		return neutral, true
 	}
-	return errorStatus(fmt.Errorf("%s has failed in this scheduling cycle: %w", first.function, first.err)), true
+	return trapStatus(fmt.Errorf("%s has failed in this scheduling cycle: %w", first.function, first.err)), true
 }
 
 // skipped counts a call that was not made.

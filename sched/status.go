@@ -91,6 +91,11 @@ func (p *Plugin) failed(f abi.Function, err error, neutral *Status) *Status {
 		p.callLogger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
 		return neutral
 	}
+	return trapStatus(err)
+}
+
+// trapStatus returns the status of an error, with the place in the guest if it is a trap.
+func trapStatus(err error) *Status {
 	var trap *host.TrapError
 	if errors.As(err, &trap) && trap.Stack != "" {
 		return errorStatus(err, "at "+strings.ReplaceAll(trap.Frames(statusFrames), "\n", " < "))

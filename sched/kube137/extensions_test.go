@@ -256,7 +256,7 @@ func TestLessIsATotalOrder(t *testing.T) {
 }
 
 func TestQueueingHints(t *testing.T) {
-	w := newWorld(t, 1, "")
+	w := newWorld(t, 1, `, "queueTimeout": "1m"`)
 	list, err := w.p.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
 	if err != nil || len(list) != 3 {
 		t.Fatalf("got %v, %v", list, err)

@@ -299,8 +299,8 @@ func testDataKubernetes(t *testing.T, l *lookups) {
 	}
 }
 
-// testWithoutRight asks with a user that may see nothing: each policy fails with the API
-// server's reason.
+// testWithoutRight asks with a user that may see nothing: each policy fails, and
+// says that it is for the rights of the server.
 func testWithoutRight(t *testing.T, l *lookups) {
 	config := rest.CopyConfig(l.Config)
 	config.Impersonate.UserName = "nobody"
@@ -312,8 +312,8 @@ func testWithoutRight(t *testing.T, l *lookups) {
 	for name, p := range map[string]*admission.Plugin{
 		"waPC": without.asks(t, "mode-everywhere", deployments), "fresh": without.asks(t, "mode-part", deployments), "Rego": without.rego(t, "p/violation", hosts, ingresses),
 	} {
-		if got := said(t, p, ingressOf("shop", "new", "x")); !strings.Contains(got, `User "nobody" cannot`) && !strings.Contains(got, "look up objects") {
-			t.Errorf("%s: got %q, want the API server's reason", name, got)
+		if got := said(t, p, ingressOf("shop", "new", "x")); !strings.Contains(got, "the server may not do that: its RBAC does not have it") && !strings.Contains(got, "look up objects") {
+			t.Errorf("%s: got %q, want the server's lack of rights", name, got)
 		}
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)

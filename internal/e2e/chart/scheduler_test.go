@@ -24,6 +24,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -99,8 +100,8 @@ func install(t *testing.T, file string) *installation {
 			t.Fatal(err)
 		}
 		u := &unstructured.Unstructured{Object: fields}
-		// The kinds here form the plural with an s.
-		of := client.Resource(gvks[0].GroupVersion().WithResource(strings.ToLower(gvks[0].Kind) + "s")).Namespace(u.GetNamespace())
+		plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
+		of := client.Resource(plural).Namespace(u.GetNamespace())
 		i.eventually(t, "the installation of "+u.GetName(), func(ctx context.Context) (bool, error) {
 			_, err := of.Create(ctx, u, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			// Of its own accord, the API server makes kube-system when it has started.

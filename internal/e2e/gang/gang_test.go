@@ -1,3 +1,5 @@
+//go:build !kube135 && !kube136
+
 // Package gang holds in a scheduler what examples/sched/gang says about gangs.
 package gang
 
