@@ -307,7 +307,8 @@ func (i *installation) testPods(t *testing.T) {
 func (i *installation) testGang(t *testing.T) {
 	i.addNode(t, "gang", "gang", "4", corev1.LabelTopologyZone, "eu-central-1a")
 	member := func(p *corev1.Pod) {
-		p.Annotations["kubewasm.dev/gang"], p.Annotations["kubewasm.dev/gang-size"] = "training", "2"
+		metav1.SetMetaDataLabel(&p.ObjectMeta, "kubewasm.dev/gang", "training")
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "kubewasm.dev/gang-size", "2")
 	}
 	i.addPod(t, "member-1", "gang", member)
 	i.eventually(t, "the event of the guest", func(ctx context.Context) (bool, error) {
