@@ -9,11 +9,6 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// Causes returns what [CauseOf] may return.
-func Causes() []string {
-	return []string{"status", "decision", "grant", "conflict", "trap", "fuel", "stack", "timeout", "memory", "saturated", "disabled", "closed", "other"}
-}
-
 // CauseOf returns in a word why a plugin has failed:
 //
 //   - "status": the guest returned an error.

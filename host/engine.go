@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Engine is what runs guests: wazero's compiler or its interpreter, which takes 50 to 150 times as
-// long for a call and several times the memory for a module. On the interpreter a guest traps at
+// Engine names the part of wazero that runs guests: the compiler, or the interpreter, which takes 50
+// to 150 times as long for a call and several times the memory for a module. On the interpreter a guest traps at
 // 2,000 calls within one another; everything else is the same.
 type Engine string
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,32 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
-
-// lines is what is logged.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // ready is the metric of readiness.
 func ready(t *testing.T, a *agent) float64 {
@@ -221,8 +202,8 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var log lines
-			a, err := newAgent(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)))
+			log := guarded.NewLog()
+			a, err := newAgent(t.Context(), cfg, slog.New(log))
 			if err != nil {
 				t.Fatal(err)
 			}

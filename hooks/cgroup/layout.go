@@ -174,7 +174,7 @@ func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, 
 	if !isIdentifier(pod.UID) {
 		return 0, e
 	}
-	for _, class := range [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
+	for _, class := range qosClasses {
 		want := l.Pod(class, pod.UID)
 		if cgroup == want {
 			return class, nil
@@ -190,7 +190,7 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	if !isIdentifier(uid) {
 		return ""
 	}
-	for _, class := range [...]hookmsg.QOSClass{hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort} {
+	for _, class := range qosClasses {
 		if cgroup := l.Pod(class, uid); exists(cgroup) {
 			return cgroup
 		}

@@ -288,7 +288,7 @@ func TestObjectsAreKnownByTheirPointers(t *testing.T) {
 	}
 }
 
-// TestObjectsReadAgainIntoOneVariable is what a controller does with RetryOnConflict: each Get reads
+// TestObjectsReadAgainIntoOneVariable calls as a controller does with RetryOnConflict: each Get reads
 // into the same variable, and each answer must be about what was read.
 func TestObjectsReadAgainIntoOneVariable(t *testing.T) {
 	p := load(t, config(t))
