@@ -80,7 +80,7 @@ ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|
 
 .PHONY: arm64
 arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 3 minutes.
-	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m -skip '$(ARM64_SKIP)' $(ARM64_PACKAGES)
+	KUBEWASM_TEST_EMULATOR=qemu-aarch64-static GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m -skip '$(ARM64_SKIP)' $(ARM64_PACKAGES)
 
 # Where wazero interprets, and the byte order is another one than a guest's. Left out are tests
 # of the compiler, of recursions deeper than the interpreter's 2,000 calls, of times, and of the
@@ -89,7 +89,7 @@ S390X_SKIP := $(ARM64_SKIP)|Stack|TestTrap|DoesNotAllocate|TestHostile|FuelIsExa
 
 .PHONY: s390x
 s390x: ## Run the host's tests for linux/s390x under qemu, which needs qemu-user-static: 2 minutes.
-	GOARCH=s390x CGO_ENABLED=0 go test -exec qemu-s390x-static -timeout 30m -skip '$(S390X_SKIP)' ./abi ./internal/objects ./internal/snapmem ./host
+	KUBEWASM_TEST_EMULATOR=qemu-s390x-static GOARCH=s390x CGO_ENABLED=0 go test -exec qemu-s390x-static -timeout 30m -skip '$(S390X_SKIP)' ./abi ./internal/objects ./internal/snapmem ./host
 
 .PHONY: platforms
 platforms: ## Compile everything for the other platforms.

@@ -3,7 +3,6 @@ package host_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // The process that forbids itself executable memory finds this.
@@ -29,7 +29,7 @@ func TestEngineOfAProcessWithoutExecutableMemory(t *testing.T) {
 		if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 			return // There is nothing to forbid.
 		}
-		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd := self.Command(t.Context(), "-test.run", "^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), noExecutable+"=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {

@@ -3,12 +3,12 @@ package host
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // childVariable makes a test the process that it starts.
@@ -17,7 +17,7 @@ const childVariable = "KUBEWASM_HOST_CHILD"
 // runChild runs the test again in a process of its own, which finds role in childVariable.
 func runChild(t *testing.T, role string) ([]byte, error) {
 	t.Helper()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+	child := self.Command(t.Context(), "-test.run=^"+t.Name()+"$", "-test.count=1")
 	child.Env = append(os.Environ(), childVariable+"="+role)
 	return child.CombinedOutput()
 }
@@ -26,6 +26,7 @@ func runChild(t *testing.T, role string) ([]byte, error) {
 // refuses a module and an instance, says so, and serves on: without mappings for Go's runtime and
 // wazero's finalizers it would end. A process of its own maps most of them away.
 func TestAProcessWithoutMappingsLivesOn(t *testing.T) {
+	needsCompiler(t) // The interpreter maps nothing.
 	if os.Getenv(childVariable) == "" {
 		if out, err := runChild(t, "mappings"); err != nil {
 			t.Errorf("%v: %s", err, out)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // state makes a state directory in which the API has loaded the plugins p and q, and
@@ -318,7 +318,7 @@ func TestKilledWhileItWrites(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	confirmed := 0
 	for round := range 6 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLoadUntilKilled$")
+		cmd := self.Command(t.Context(), "-test.run=^TestLoadUntilKilled$")
 		cmd.Env = append(os.Environ(), "KUBEWASM_TEST_STATE="+dir, "KUBEWASM_TEST_FIRST="+strconv.Itoa(confirmed+1))
 		out, err := cmd.StdoutPipe()
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 func newCache(t *testing.T, limit int64) *cache {
@@ -184,7 +184,7 @@ func TestCacheSurvivesKills(t *testing.T) {
 	}
 	c := newCache(t, limit)
 	for round := range 8 {
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCacheSurvivesKills$")
+		child := self.Command(t.Context(), "-test.run=^TestCacheSurvivesKills$")
 		child.Env = append(os.Environ(), "KUBEWASM_TEST_CACHE="+c.dir)
 		out, err := child.StdoutPipe()
 		if err != nil {

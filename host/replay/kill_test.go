@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // killed is the directory that a process of TestAKilledRecorderLosesItsTailOnly records to.
@@ -67,7 +67,7 @@ func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 	rt := newRuntime(t)
 	torn := 0
 	for round := range 8 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd := self.Command(t.Context())
 		cmd.Env = append(os.Environ(), killed+"="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {

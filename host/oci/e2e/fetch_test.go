@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/testkit/refusals"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // module is the smallest module, with a custom section that tells versions apart.
@@ -219,7 +219,7 @@ func TestFetchThroughAProxy(t *testing.T) {
 	s := newServer(t, ggcr(), false)
 	push(t, newClient(t, oci.Config{Registries: plain(s)}), s.ref(t, "zone:1"), module("1"), oci.PushOptions{})
 	s.came()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFetchThroughAProxy$")
+	child := self.Command(t.Context(), "-test.run=^TestFetchThroughAProxy$")
 	child.Env = append(os.Environ(), "HTTP_PROXY="+s.URL, "NO_PROXY=")
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -248,7 +248,7 @@ func TestDockerHub(t *testing.T) {
 			}
 		}))
 		defer proxy.Close()
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDockerHub$")
+		child := self.Command(t.Context(), "-test.run=^TestDockerHub$")
 		child.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)

@@ -36,3 +36,22 @@ func TestProgramsAreRunInKnownPlaces(t *testing.T) {
 		t.Errorf("files that run programs (-known +found):\n%s", diff)
 	}
 }
+
+// TestTestsStartThemselvesInOnePlace fails for a test that executes its own binary, which the
+// kernel refuses where an emulator runs it. Package self knows the emulator.
+func TestTestsStartThemselvesInOnePlace(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "git", "grep", "-lE", `os\.Args\[0\]|os\.Executable\(`, "--", "*_test.go", "internal/testkit")
+	list.Dir = "../../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []string{
+		"hooks/runtime/nri/process_test.go", // A runtime starts it, by a name of the runtime's.
+		"internal/testkit/peaks/main.go", // A program that starts its rows.
+		"internal/testkit/self/self.go",
+	}
+	if diff := cmp.Diff(known, strings.Fields(string(out))); diff != "" {
+		t.Errorf("files that name their own binary (-known +found):\n%s", diff)
+	}
+}
