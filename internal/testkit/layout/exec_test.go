@@ -48,7 +48,7 @@ func TestTestsStartThemselvesInOnePlace(t *testing.T) {
 	}
 	known := []string{
 		"hooks/runtime/nri/process_test.go", // A runtime starts it, by a name of the runtime's.
-		"internal/testkit/peaks/main.go", // A program that starts its rows.
+		"internal/testkit/peaks/main.go",    // A program that starts its rows.
 		"internal/testkit/self/self.go",
 	}
 	if diff := cmp.Diff(known, strings.Fields(string(out))); diff != "" {
