@@ -79,10 +79,10 @@ type Instance struct {
 	// failed is the error of a nested call that did not return. The guest's
 	// memory may then be half written, even if the panic was recovered.
 	failed error
-	// stain is what the call has seen of confidential values, and found is set once the adapter
-	// was asked for its part.
-	stain confidential.Stain
-	found bool
+	// stain is what the call has seen of confidential values. stained is set once anybody has had
+	// it, and found once the adapter was asked for its part.
+	stain          confidential.Stain
+	stained, found bool
 	// tape takes the calls down, nil if they are not recorded. used is set by the first call
 	// after the start or a reset, and skip counts releases until the next try to record.
 	tape *record.Tape
@@ -195,8 +195,8 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 		start = time.Now()
 	}
 	i.broken, i.used, i.nested, i.failed = true, true, 0, nil
-	if i.found || !i.stain.Clean() {
-		i.stain, i.found = confidential.Stain{}, false
+	if i.stained {
+		i.stain, i.stained, i.found = confidential.Stain{}, false, false
 	}
 	if i.tape != nil {
 		i.beginRecording(kind, name, n)

@@ -179,6 +179,7 @@ func (i *Instance) recordWrite(buf, limit uint32, data []byte) {
 // recording finds by itself what is confidential, as long as it has its kind.
 func (i *Instance) Confidential(shape confidential.Shape, part uint32, list bool) {
 	if shape.Sealed() {
+		i.stained = true
 		i.stain.Seal()
 	}
 	if i.tape != nil {
@@ -217,6 +218,7 @@ func (i *Instance) Rule() *confidential.Rule { return &i.plugin.cfg.Confidential
 // Stain returns what the call that runs has seen of confidential values. What the guest says is
 // logged by its Text.
 func (i *Instance) Stain() *confidential.Stain {
+	i.stained = true
 	if f := i.plugin.adapter.Confidential; f != nil && !i.found {
 		i.found = true
 		f(i, &i.stain)
