@@ -217,6 +217,9 @@ const DefaultQueueTimeout = 10 * time.Millisecond
 const (
 	// eventFuel is the fuel of all hints for one event, some 50 ms of work.
 	eventFuel = 100_000_000
+	// leastFuel is the fuel, some milliseconds of work, that a call under the lock of the queue
+	// has at least. On a busy machine the time may have gone to others.
+	leastFuel = 5_000_000
 	// sameEvent is how long a failure counts for an event that has no objects to tell it by.
 	sameEvent = time.Second
 	// pauseAfter is how many failures there may be at once, and pause the time that makes up for
@@ -340,10 +343,14 @@ func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {
 }
 
 // until is a context that ends at a time, for calls that nearly always end before: it has a timer
-// only if somebody waits.
+// only if somebody waits. A guest that runs has leastFuel all the same. It implements
+// [host.Budget].
 type until struct {
 	context.Context
 	deadline time.Time
+	// runs is set once the guest runs, and spent is the fuel that it has got since.
+	runs  bool
+	spent atomic.Int64
 
 	mu    sync.Mutex
 	done  chan struct{}
@@ -356,15 +363,17 @@ var untils = sync.Pool{New: func() any { return new(until) }}
 // inQueue returns the context of a call under the lock of the scheduling queue. End it with stop.
 func (p *Plugin) inQueue() *until {
 	u := untils.Get().(*until)
-	u.Context, u.deadline = p.ctx, time.Now().Add(p.queueTimeout)
+	u.Context, u.deadline, u.runs = p.ctx, time.Now().Add(p.queueTimeout), false
+	u.spent.Store(0)
 	return u
 }
 
-// restart gives the call as much time as the wait for its instance had: on a busy machine that
-// alone may take most of it. If there was none, nothing has passed.
-func (u *until) restart(timeout time.Duration) {
+// run has the guest run, with as much time as the wait for its instance had: on a busy machine
+// that alone may take most of it. If there was none, nothing has passed.
+func (u *until) run(timeout time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.runs = true
 	if u.done != nil {
 		u.deadline = time.Now().Add(timeout)
 	}
@@ -375,10 +384,16 @@ func (u *until) Deadline() (time.Time, bool) { return u.deadline, true }
 
 // Err implements context.Context.
 func (u *until) Err() error {
-	if time.Now().Before(u.deadline) {
+	if u.runs && u.spent.Load() < leastFuel || time.Now().Before(u.deadline) {
 		return nil
 	}
 	return context.DeadlineExceeded
+}
+
+// Spend implements host.Budget.
+func (u *until) Spend(fuel int64) error {
+	u.spent.Add(fuel)
+	return nil
 }
 
 // Done implements context.Context.

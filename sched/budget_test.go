@@ -291,6 +291,31 @@ func TestPoisonedPods(t *testing.T) {
 	}
 }
 
+// TestTimeThatGoesToOthers holds that a call under the lock of the queue may do some milliseconds of
+// work although its time has passed, and not much more.
+func TestTimeThatGoesToOthers(t *testing.T) {
+	at := func(cfg *sched.PluginConfig) { cfg.QueueTimeout = 1 } // Passed at once.
+	pod := func(n int) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", n), UID: types.UID(fmt.Sprint(n))}}
+	}
+	p, made := poisoned(t, abi.MaskOf(abi.PreEnqueue), abi.PreEnqueue, worksForLong, at)
+	for n := range 50 { // Some of them get another slice of fuel.
+		if status := p.PreEnqueue(pod(n)); status != nil {
+			t.Fatalf("after %d Pods: %s", n, status.Message())
+		}
+	}
+	if made.fuel < 10_000_000 {
+		t.Errorf("all took %d of fuel", made.fuel)
+	}
+	p, made = poisoned(t, abi.MaskOf(abi.PreEnqueue), abi.PreEnqueue, 0, at)
+	if status := p.PreEnqueue(pod(0)); !strings.Contains(status.Message(), context.DeadlineExceeded.Error()) {
+		t.Errorf("a loop ends with %q", status.Message())
+	}
+	if made.fuel > 10_000_000 {
+		t.Errorf("a loop took %d of fuel", made.fuel)
+	}
+}
+
 // TestPoisonedOrder holds that a guest that orders the queue fails once.
 func TestPoisonedOrder(t *testing.T) {
 	for how, does := range poisons[:worksForLong] {

@@ -78,7 +78,8 @@ type PluginConfig struct {
 	CycleFuel int64 `json:"cycleFuel,omitempty"`
 	// QueueTimeout is how long a call may take that holds the scheduling queue up: hints,
 	// PreEnqueue, SignPod and Less, each with its wait for an instance. Default
-	// [DefaultQueueTimeout]. All hints of one event may take some 50 ms.
+	// [DefaultQueueTimeout]. A guest may use 5,000,000 of fuel even if the time has passed, since
+	// it may have gone to others. All hints of one event may take some 50 ms.
 	QueueTimeout record.Duration `json:"queueTimeout,omitzero"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the

@@ -255,7 +255,7 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	ctx.restart(p.queueTimeout)
+	ctx.run(p.queueTimeout)
 	i.call = call{pod: object, of: pod}
 	result, err := p.invoke(ctx, inst, i, f, uint64(object.Ref))
 	if !errors.As(err, new(*notSyncedError)) {

@@ -119,7 +119,7 @@ func (p *Plugin) compare(a, b Queued) (int, error) {
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	ctx.restart(p.queueTimeout)
+	ctx.run(p.queueTimeout)
 	i.call = call{pod: x, other: y}
 	order, err := inst.Call(ctx, abi.QueueSort, uint64(x.Ref), uint64(y.Ref), uint64(a.Timestamp.UnixNano()), uint64(b.Timestamp.UnixNano()))
 	return int(int32(uint32(order))), err
@@ -325,7 +325,7 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj metav1.Object
 	}
 	i := inst.State().(*instance)
 	defer p.leave(inst, i)
-	ctx.restart(p.queueTimeout)
+	ctx.run(p.queueTimeout)
 	i.call = args
 	err = ask(ctx, inst, &i.call)
 	fuel = inst.FuelUsed()
