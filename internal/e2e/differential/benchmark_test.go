@@ -28,7 +28,7 @@ func BenchmarkUsage(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { rt.Close(context.Background()) })
-	lister := &snapshot{busyCluster(1000, 30)}
+	lister := &snapshot{Snapshot: busyCluster(1000, 30)}
 	pod := busyPod(rand.New(rand.NewPCG(20261123, 0)), "pending", "")
 	for _, name := range []string{"NodeResourcesFit", "PodTopologySpread"} {
 		for _, guest := range []string{"", inTree[name]} {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -48,19 +49,73 @@ var inTree = map[string]string{
 	"PodTopologySpread": "../../../../examples/sched/topology-spread",
 }
 
-// snapshot is the lister of a framework, whose content changes.
-type snapshot struct{ *internalcache.Snapshot }
+// snapshot is the lister of a framework, whose content changes, and has the Pods that are
+// nominated for a node.
+type snapshot struct {
+	*internalcache.Snapshot
+	nominated map[string][]fwk.PodInfo
+}
 
-// noNominations is a scheduler without nominated Pods.
-type noNominations struct{ fwk.PodNominator }
+// update does with a node what the scheduler's cache does between two cycles: the NodeInfo stays,
+// and its content is another one.
+func (s *snapshot) update(node *corev1.Node, pods ...*corev1.Pod) {
+	info, err := s.NodeInfos().Get(node.Name)
+	if err != nil {
+		panic(err)
+	}
+	next := framework.NewNodeInfo(pods...)
+	next.SetNode(node)
+	*info.(*framework.NodeInfo) = *next
+}
 
-func (noNominations) NominatedPodsForNode(string) []fwk.PodInfo { return nil }
+// nominator has the nominated Pods of a snapshot.
+type nominator struct {
+	fwk.PodNominator
+	of *snapshot
+}
+
+func (n nominator) NominatedPodsForNode(node string) []fwk.PodInfo { return n.of.nominated[node] }
+
+// freeBytes is a plugin whose scores are bytes, and one of them the smallest number that there is.
+type freeBytes struct{}
+
+func (freeBytes) Name() string { return "FreeBytes" }
+
+func (freeBytes) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	requested, allocatable := node.GetRequested().GetMemory(), node.GetAllocatable().GetMemory()
+	if requested > allocatable {
+		return math.MinInt64, nil
+	}
+	return (allocatable - requested) << 24, nil
+}
+
+// PreFilter skips Filter, as a guest without one does.
+func (freeBytes) PreFilter(context.Context, fwk.CycleState, *corev1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	return nil, fwk.NewStatus(fwk.Skip)
+}
+
+func (freeBytes) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (p freeBytes) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+func (freeBytes) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	for i, s := range scores {
+		switch s.Score {
+		case math.MinInt64:
+			scores[i].Score = 0
+		default:
+			scores[i].Score = 1 + s.Score>>24%100
+		}
+	}
+	return nil
+}
 
 // newFramework makes a framework with one plugin. With a guest it takes the place
 // of the scheduler's plugin of that name, with more arguments.
-func newFramework(t testing.TB, rt *host.Runtime, lister fwk.SharedLister, name, guest, more string) framework.Framework {
+func newFramework(t testing.TB, rt *host.Runtime, lister *snapshot, name, guest, more string) framework.Framework {
 	t.Helper()
 	registry := plugins.NewInTreeRegistry()
+	registry["FreeBytes"] = func(context.Context, apiruntime.Object, fwk.Handle) (fwk.Plugin, error) { return freeBytes{}, nil }
 	var args apiruntime.Object
 	switch {
 	case guest != "":
@@ -86,7 +141,7 @@ func newFramework(t testing.TB, rt *host.Runtime, lister fwk.SharedLister, name,
 	if args != nil {
 		profile.PluginConfig = []schedconfig.PluginConfig{{Name: name, Args: args}}
 	}
-	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile, frameworkruntime.WithSnapshotSharedLister(lister), frameworkruntime.WithPodNominator(noNominations{}))
+	f, err := frameworkruntime.NewFramework(t.Context(), registry, profile, frameworkruntime.WithSnapshotSharedLister(lister), frameworkruntime.WithPodNominator(nominator{of: lister}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +158,7 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 	compare := func(test, name, guest string) {
 		t.Run(test, func(t *testing.T) {
 			needToolchain(t, guest)
-			lister := &snapshot{internalcache.NewEmptySnapshot()}
+			lister := &snapshot{Snapshot: internalcache.NewEmptySnapshot()}
 			theirs := newFramework(t, rt, lister, name, "", "")
 			ours := map[string]framework.Framework{
 				"guest":                       newFramework(t, rt, lister, name, guest, ""),
@@ -113,8 +168,11 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 			all := counts{}
 			for n := range clusters {
 				c := newCluster(r, n)
-				lister.Snapshot = internalcache.NewSnapshot(c.running, c.nodes)
-				for _, pod := range c.pending {
+				lister.Snapshot, lister.nominated = internalcache.NewSnapshot(c.running, c.nodes), c.nominated
+				for i, pod := range c.pending {
+					if i != 0 {
+						all.updated += c.change(r, lister)
+					}
 					seed := r.Uint64()
 					want := cycle(t.Context(), theirs, lister, pod, seed)
 					for guest, ours := range ours {
@@ -128,15 +186,21 @@ func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
 				}
 			}
 			t.Logf("%d Pods: %v", all.pods, all)
-			if test == name { // docs/compatibility.md counts the guests in Go.
+			if inTree[test] != "" { // docs/compatibility.md counts the guests in Go.
 				t.Attr("compared", fmt.Sprintf("%s %d Pods", test, all.pods))
 			}
 			// What never happens is not compared.
-			if all.refused == 0 && name != "ImageLocality" || all.passed == 0 || all.tried == 0 && name != "ImageLocality" {
+			filters := name != "ImageLocality" && name != "FreeBytes"
+			if all.passed == 0 || all.updated == 0 || filters && (all.refused == 0 || all.tried == 0) {
+				t.Errorf("the clusters are too alike: %+v", all)
+			}
+			// Pods that are nominated for a node count there.
+			if counts := name == "NodePorts" || name == "NodeResourcesFit" || name == "PodTopologySpread"; counts != (all.nominated != 0) {
 				t.Errorf("the clusters are too alike: %+v", all)
 			}
 		})
 	}
+	compare("FreeBytes", "FreeBytes", "freebytes")
 	for name, guest := range inTree {
 		compare(name, name, guest)
 		for _, language := range []string{"as", "rust"} {
@@ -164,8 +228,9 @@ func needToolchain(t *testing.T, guest string) {
 	}
 }
 
-// counts says what happened in all cycles.
-type counts struct{ pods, skipped, passed, refused, tried, changed, scored int }
+// counts says what happened in all cycles. nominated are the nodes on which a nominated Pod made
+// another answer, and updated those that changed between two cycles.
+type counts struct{ pods, skipped, passed, refused, tried, changed, scored, nominated, updated int }
 
 func (c *counts) add(r *result) {
 	c.pods++
@@ -177,6 +242,9 @@ func (c *counts) add(r *result) {
 			c.passed++
 		} else {
 			c.refused++
+		}
+		if status != r.Alone[name] {
+			c.nominated++
 		}
 		c.tried += len(r.DryRuns[name])
 		for _, s := range r.DryRuns[name] {
@@ -194,6 +262,8 @@ type result struct {
 	NodeNames []string
 	Skipped   []string
 	Filter    map[string]string
+	// Alone are the statuses without the nominated Pods.
+	Alone map[string]string
 	// DryRuns are the statuses of a node while Pods are taken from it and put
 	// back.
 	DryRuns  map[string][]string
@@ -225,7 +295,7 @@ func text(s *fwk.Status) string {
 // cycle runs the scheduling cycle of a Pod as the scheduler does, and then tries
 // out on each node, all at the same time, what preemption would.
 func cycle(ctx context.Context, f framework.Framework, lister *snapshot, pod *corev1.Pod, seed uint64) *result {
-	r := &result{Filter: map[string]string{}, DryRuns: map[string][]string{}, Scores: map[string]int64{}}
+	r := &result{Filter: map[string]string{}, Alone: map[string]string{}, DryRuns: map[string][]string{}, Scores: map[string]int64{}}
 	state := framework.NewCycleState()
 	narrowed, status, _ := f.RunPreFilterPlugins(ctx, state, pod)
 	r.PreFilter = text(status)
@@ -247,10 +317,14 @@ func cycle(ctx context.Context, f framework.Framework, lister *snapshot, pod *co
 		wg.Go(func() {
 			name := info.Node().Name
 			status := f.RunFilterPluginsWithNominatedPods(ctx, state, pod, info)
+			alone := status
+			if len(lister.nominated[name]) != 0 {
+				alone = f.RunFilterPlugins(ctx, state, pod, info)
+			}
 			tried := dryRun(ctx, f, state, pod, info, seed)
 			mu.Lock()
 			defer mu.Unlock()
-			r.Filter[name], r.DryRuns[name] = text(status), tried
+			r.Filter[name], r.Alone[name], r.DryRuns[name] = text(status), text(alone), tried
 			if status.IsSuccess() {
 				fitting = append(fitting, info)
 			}
@@ -301,10 +375,47 @@ func dryRun(ctx context.Context, f framework.Framework, state fwk.CycleState, po
 	return statuses
 }
 
-// aCluster is nodes with Pods, and Pods that are to be scheduled.
+// aCluster is nodes with Pods, Pods that are to be scheduled, and Pods that are nominated for a
+// node.
 type aCluster struct {
 	nodes            []*corev1.Node
 	running, pending []*corev1.Pod
+	nominated        map[string][]fwk.PodInfo
+}
+
+// change changes each twentieth node, starts a Pod on one and ends those of another. It returns how
+// many nodes it has changed.
+func (c *aCluster) change(r *rand.Rand, lister *snapshot) (changed int) {
+	podsOf := func(node *corev1.Node) (pods []*corev1.Pod) {
+		info, err := lister.NodeInfos().Get(node.Name)
+		if err != nil {
+			panic(err)
+		}
+		for _, p := range info.GetPods() {
+			pods = append(pods, p.GetPod())
+		}
+		return pods
+	}
+	for i, node := range c.nodes {
+		if r.IntN(20) != 0 {
+			continue
+		}
+		changed++
+		next := newNode(r, node.Name)
+		lister.update(next, podsOf(node)...)
+		c.nodes[i] = next
+	}
+	if r.IntN(2) == 0 {
+		node, pod := pick(r, c.nodes...), newPod(r, fmt.Sprintf("started-%d", r.Uint32()))
+		pod.Spec.NodeName = node.Name
+		lister.update(node, append(podsOf(node), pod)...)
+		changed++
+	}
+	if r.IntN(2) == 0 {
+		lister.update(pick(r, c.nodes...))
+		changed++
+	}
+	return changed
 }
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
@@ -324,7 +435,19 @@ func newCluster(r *rand.Rand, n int) *aCluster {
 		if r.IntN(4) == 0 {
 			p.Spec.NodeName = pick(r, "n0", "n1", "n9")
 		}
+		p.Spec.Priority = new(r.Int32N(3))
 		c.pending = append(c.pending, p)
+	}
+	c.nominated = map[string][]fwk.PodInfo{}
+	for i := range max(0, r.IntN(8)-4) {
+		p := newPod(r, fmt.Sprintf("nominated-%d-%d", n, i))
+		p.Spec.Priority = new(r.Int32N(3))
+		info, err := framework.NewPodInfo(p)
+		if err != nil {
+			panic(err)
+		}
+		node := pick(r, c.nodes...).Name
+		c.nominated[node] = append(c.nominated[node], info)
 	}
 	return c
 }

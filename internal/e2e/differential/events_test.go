@@ -30,7 +30,7 @@ func TestGuestsRegisterForTheEventsOfThePlugins(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			lister := &snapshot{internalcache.NewEmptySnapshot()}
+			lister := &snapshot{Snapshot: internalcache.NewEmptySnapshot()}
 			want := eventsOf(t, newFramework(t, rt, lister, name, "", ""), name)
 			delete(want, fwk.DeviceClass) // The guest knows no devices.
 			got := eventsOf(t, newFramework(t, rt, lister, name, guest, ""), name)
