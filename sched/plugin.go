@@ -166,6 +166,8 @@ type Plugin struct {
 	observer   host.Observer
 
 	objects *objects.Store
+	// signature is nil unless the host signs Pods for the guest.
+	signature *signature
 	infos   nodeInfos
 	cycles  cycleSlots
 	// answerBytes is how much is kept of what steps were answered.
