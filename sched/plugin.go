@@ -168,8 +168,8 @@ type Plugin struct {
 	objects *objects.Store
 	// signature is nil unless the host signs Pods for the guest.
 	signature *signature
-	infos   nodeInfos
-	cycles  cycleSlots
+	infos     nodeInfos
+	cycles    cycleSlots
 	// answerBytes is how much is kept of what steps were answered.
 	answerBytes atomic.Int64
 	// calls counts those outside of cycles.
