@@ -13,7 +13,7 @@ import (
 // declaring returns a probe that declares what a version of the guest reads, before the
 // version serves: the paths, if the plugin's configuration names any, or what the module
 // declares in its metadata. After a swap it is what either version reads, since calls may
-// still run on the old one.
+// still run on the old one. The first version also decides whether the host signs Pods.
 //
 // It calls then, the caller's own probe, unless that is nil.
 func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
@@ -26,6 +26,11 @@ func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Inst
 		}
 		declared, err := declaredFields(paths, inst.Module().Custom(abi.MetadataSection))
 		if err != nil {
+			return err
+		}
+		if first {
+			p.signs(inst, declared)
+		} else if err := p.signedFor(inst, declared); err != nil {
 			return err
 		}
 		if !first {

@@ -190,6 +190,7 @@ func (p *Plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 		}
 	}
 	c.own = true
+	p.otherObject(inst, ref)
 	if object, ok := p.objects.Lookup(ref); ok {
 		return object
 	}

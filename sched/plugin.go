@@ -166,8 +166,10 @@ type Plugin struct {
 	observer   host.Observer
 
 	objects *objects.Store
-	infos   nodeInfos
-	cycles  cycleSlots
+	// signature is nil unless the host signs Pods for the guest.
+	signature *signature
+	infos     nodeInfos
+	cycles    cycleSlots
 	// answerBytes is how much is kept of what steps were answered.
 	answerBytes atomic.Int64
 	// calls counts those outside of cycles.

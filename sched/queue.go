@@ -30,16 +30,19 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 	return p.preEnqueued(pod, p.onPod(abi.PreEnqueue, pod, nil, nil))
 }
 
-// SignPod returns the signature of a Pod. If the guest lacks the function it adds nothing to a
-// signature, provided that no choice of a node depends on the guest. Without the function, any
-// other guest keeps Pods from being signed, as a plugin without the method does.
+// SignPod returns the signature of a Pod, which a guest that has the function gives itself. For a
+// guest that lacks it the host signs if the guest declares what its results depend on, see
+// [signature]. A guest adds nothing if no choice of a node depends on it. Any other guest keeps Pods
+// from being signed, as a plugin without the method does.
 func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 	switch {
 	case p.functions.Has(abi.SignPod):
-	case p.offered&choosing != 0:
-		return nil, unsigned
-	default:
+	case p.offered&choosing == 0:
 		return nil, nil
+	case p.signature != nil:
+		return p.signature.of(pod), nil
+	default:
+		return nil, unsigned
 	}
 	var fragments []SignFragment
 	status := p.onPod(abi.SignPod, pod, unschedulable, func(i *instance) *Status {

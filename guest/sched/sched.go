@@ -189,7 +189,8 @@ type PostBindPlugin interface {
 
 // SignPlugin is implemented by plugins that filter or score, to name the parts of
 // a Pod that they read. The scheduler may then use the results of one Pod for
-// others with the same signature. Without it, it never does.
+// others with the same signature. Without it, the host signs for a plugin that declares
+// -pod.metadata.name and -pod.metadata.uid, and no other plugin's Pods are signed.
 type SignPlugin interface {
 	SignPod(pod core.Pod) ([]SignFragment, *Status)
 }

@@ -97,6 +97,9 @@ func benchSched(b *bench) error {
 	if err := benchInTree(b); err != nil {
 		return err
 	}
+	if err := benchBatching(b); err != nil {
+		return err
+	}
 	if err := benchUsage(b, rt); err != nil {
 		return err
 	}

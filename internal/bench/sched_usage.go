@@ -59,6 +59,35 @@ func benchInTree(b *bench) error {
 	return nil
 }
 
+// benchBatching measures what the scheduler's batching gives with a guest for which the host signs
+// Pods: by BenchmarkBatching, which lies where the scheduler is linked.
+func benchBatching(b *bench) error {
+	cmd := exec.CommandContext(b.ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkBatching$", "-benchtime", "1x", "-count", "5")
+	cmd.Dir = source("../e2e/batching")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("BenchmarkBatching: %w\n%s", err, out)
+	}
+	times := map[string][]float64{}
+	for line := range strings.Lines(string(out)) {
+		var name string
+		var n int
+		var all, batched, each float64
+		if _, err := fmt.Sscanf(line, "BenchmarkBatching/batching=%s %d %f ns/op %f batched/pod %f cpu-ns/pod", &name, &n, &all, &batched, &each); err == nil {
+			name, _, _ = strings.Cut(name, "-")
+			times[name] = append(times[name], each)
+		}
+	}
+	with, without := times["with"], times["without"]
+	if len(with) == 0 || len(with) != len(without) {
+		return fmt.Errorf("BenchmarkBatching has measured %d and %d times:\n%s", len(with), len(without), out)
+	}
+	ours, theirs := median(with), median(without)
+	b.add("processor time of a scheduler for a Pod of a Deployment, 1000 Nodes, signed by the host", short(time.Duration(ours)),
+		"not signed, so not batched", short(time.Duration(theirs)), ours/theirs, "<= 0.5x", ours/theirs <= 0.5)
+	return nil
+}
+
 // benchUsage measures the same called directly, without what the framework takes of both sides, against
 // the same logic in Go.
 func benchUsage(b *bench, rt *host.Runtime) error {

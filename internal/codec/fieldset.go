@@ -23,7 +23,8 @@ import (
 // A nil FieldSet is all fields, and so is a kind of which none is named. A field that is
 // named has everything below it. Of a map of which entries are named it has these. The
 // fields that identify an object, metadata.name, metadata.namespace and metadata.uid, are
-// in every FieldSet, and metadata.managedFields is in none. A FieldSet does not change.
+// in every FieldSet unless it is made without them, and metadata.managedFields is in none. A
+// FieldSet does not change.
 type FieldSet struct {
 	paths []string
 	// kinds has a tree for each kind of which fields are named.
@@ -41,7 +42,10 @@ var kinds = map[string]reflect.Type{
 // managedFields is what never travels.
 const managedFields = "managedFields"
 
-// identity are the paths that every FieldSet has.
+// without is the first character of a path that is left out.
+const without = "-"
+
+// identity are the paths that every FieldSet has, unless it is made without them.
 var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}}
 
 // ParseFieldSet makes a FieldSet of paths such as "node.metadata.labels" and
@@ -49,6 +53,9 @@ var identity = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"met
 // JSON. A path goes through the elements of lists and ends at a map at the latest, or at an
 // entry of it, which stands in brackets:
 // "node.metadata.labels[topology.kubernetes.io/zone]". Without paths the FieldSet is nil.
+//
+// A path with a minus in front, such as "-pod.metadata.name", leaves out one of the fields that
+// identify an object, and no other path may name that field.
 //
 // The error names every path that does not exist, with the nearest that does.
 func ParseFieldSet(paths []string) (*FieldSet, error) {
@@ -65,14 +72,20 @@ func ParseFieldSet(paths []string) (*FieldSet, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for kind, t := range s.kinds {
-		for _, path := range identity {
-			_ = t.add(kinds[kind], path, "") // Every kind has them.
-		}
-	}
 	s.paths = slices.Clone(paths)
 	slices.Sort(s.paths)
 	s.paths = slices.Compact(s.paths)
+	for kind, t := range s.kinds {
+		for _, path := range identity {
+			name := kind + "." + strings.Join(path, ".")
+			switch {
+			case !s.Without(name):
+				_ = t.add(kinds[kind], path, "") // Every kind has them.
+			case t.has(kinds[kind], path):
+				return nil, fmt.Errorf("field path %q: another path names the field", without+name)
+			}
+		}
+	}
 	s.makeEncoders()
 	return s, nil
 }
@@ -108,6 +121,7 @@ func (s *FieldSet) orEverything() *FieldSet {
 }
 
 func (s *FieldSet) add(path string) error {
+	path, leftOut := strings.CutPrefix(path, without)
 	path, entry, err := cutEntry(path)
 	if err != nil {
 		return err
@@ -123,6 +137,12 @@ func (s *FieldSet) add(path string) error {
 	var names []string
 	if rest != "" {
 		names = strings.Split(rest, ".")
+	}
+	if leftOut {
+		if entry != "" || !slices.ContainsFunc(identity, func(path []string) bool { return slices.Equal(path, names) }) {
+			return errors.New("only metadata.name, metadata.namespace and metadata.uid can be left out")
+		}
+		return nil
 	}
 	return s.kinds[kind].add(t, names, entry)
 }
@@ -149,6 +169,27 @@ func (s *FieldSet) Paths() []string {
 	return slices.Clone(s.paths)
 }
 
+// Without reports whether a field that identifies objects, such as "pod.metadata.name", is left out.
+func (s *FieldSet) Without(path string) bool {
+	return s != nil && slices.Contains(s.paths, without+path)
+}
+
+// OfKind returns the paths of a kind that the FieldSet was made of, sorted; none for everything.
+func (s *FieldSet) OfKind(kind string) (paths []string) {
+	for _, path := range s.Paths() {
+		if kindOf(path) == kind {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// kindOf returns the kind of a path.
+func kindOf(path string) string {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(path, without), ".")
+	return kind
+}
+
 // Union returns the FieldSet that has the fields of both.
 func (s *FieldSet) Union(t *FieldSet) *FieldSet {
 	if s == nil || t == nil {
@@ -157,8 +198,10 @@ func (s *FieldSet) Union(t *FieldSet) *FieldSet {
 	// A kind that one of them has whole is whole in both.
 	var paths []string
 	for _, path := range slices.Concat(s.paths, t.paths) {
-		kind, _, _ := strings.Cut(path, ".")
-		if s.kinds[kind] != nil && t.kinds[kind] != nil {
+		if name, leftOut := strings.CutPrefix(path, without); leftOut && !(s.Without(name) && t.Without(name)) {
+			continue
+		}
+		if kind := kindOf(path); s.kinds[kind] != nil && t.kinds[kind] != nil {
 			paths = append(paths, path)
 		}
 	}
@@ -239,6 +282,17 @@ func (tr *tree) add(t reflect.Type, path []string, entry string) error {
 	}
 	tr.fields = append(tr.fields, f)
 	return nil
+}
+
+// has reports whether the field that path leads to from a value of the type t is in the tree, or
+// anything below it.
+func (tr *tree) has(t reflect.Type, path []string) bool {
+	if tr.whole || len(path) == 0 {
+		return true
+	}
+	index, next, ok := lookup(t, path[0])
+	n := slices.IndexFunc(tr.fields, func(f field) bool { return slices.Equal(f.index, index) })
+	return ok && n >= 0 && tr.fields[n].tree.has(next, path[1:])
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()

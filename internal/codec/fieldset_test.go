@@ -60,7 +60,10 @@ func TestParseFieldSetNamesEveryMistake(t *testing.T) {
 		"node.metadata.labels[a].b",
 		"pod.spec..x",
 		"",
+		"--pod.metadata",
 		"-pod.metadata",
+		"-pod.metadata.labels[a]",
+		"-pod.spec.nodeName",
 	})
 	want := []string{
 		`field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`,
@@ -88,8 +91,38 @@ func TestParseFieldSetNamesEveryMistake(t *testing.T) {
 	if diff := cmp.Diff(want, got[:min(len(want), len(got))]); diff != "" {
 		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
-	if len(got) != len(want)+3 {
-		t.Errorf("got %d mistakes, want %d:\n%s", len(got), len(want)+3, err)
+	if len(got) != len(want)+6 {
+		t.Errorf("got %d mistakes, want %d:\n%s", len(got), len(want)+6, err)
+	}
+}
+
+func TestWhatIdentifiesAnObjectIsLeftOut(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "1"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	for name, c := range map[string]struct {
+		paths []string
+		want  *corev1.Pod
+	}{
+		"nothing":                         {[]string{"pod.spec.nodeName"}, pod},
+		"the name and the UID":            {[]string{"pod.spec.nodeName", "-pod.metadata.uid", "-pod.metadata.name"}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, Spec: pod.Spec}},
+		"of a kind that has nothing else": {[]string{"-pod.metadata.name", "-pod.metadata.uid", "-pod.metadata.namespace"}, &corev1.Pod{}},
+		"of the other kind":               {[]string{"-node.metadata.name"}, pod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := &corev1.Pod{}
+			if err := got.Unmarshal(fieldSet(t, c.paths...).Pod().Append(nil, pod)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("the Pod (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, paths := range [][]string{
+		{"-pod.metadata.name", "pod.metadata.name"}, {"-pod.metadata.uid", "pod.metadata"}, {"pod", "-pod.metadata.namespace"},
+	} {
+		if _, err := ParseFieldSet(paths); err == nil || !strings.Contains(err.Error(), "another path names the field") {
+			t.Errorf("%q: got the error %v", paths, err)
+		}
 	}
 }
 
@@ -103,6 +136,19 @@ func TestUnion(t *testing.T) {
 	}
 	if got := labels.Union(fieldSet(t, "pod.spec")); got != nil {
 		t.Errorf("got %s, want everything: each has one kind whole", got)
+	}
+	without := fieldSet(t, "-pod.metadata.name", "-pod.metadata.uid", "pod.spec")
+	for _, c := range []struct {
+		of   *FieldSet
+		want string
+	}{
+		{fieldSet(t, "-pod.metadata.name", "pod.status"), "-pod.metadata.name, pod.spec, pod.status"},
+		{fieldSet(t, "pod.metadata"), "pod.metadata, pod.spec"},
+		{without, "-pod.metadata.name, -pod.metadata.uid, pod.spec"},
+	} {
+		if got := without.Union(c.of).String(); got != c.want {
+			t.Errorf("with %s: got %s, want %s", c.of, got, c.want)
+		}
 	}
 	if !labels.Union(labels).Equal(labels) || labels.Equal(taints) || labels.Equal(nil) || !(*FieldSet)(nil).Equal(nil) {
 		t.Error("Equal is wrong")

@@ -11,6 +11,10 @@ import (
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
+// The guest does without the name and the UID of a Pod, so the scheduler batches Pods of equal images.
+//
+//kubewasm:reads -pod.metadata.name -pod.metadata.uid pod.spec.containers.image pod.spec.initContainers.image
+
 // imageLocality has no configuration.
 type imageLocality struct{}
 

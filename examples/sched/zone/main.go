@@ -9,11 +9,12 @@ import (
 	"github.com/kubewasm/kubewasm/guest/sched"
 )
 
-// The fields of Nodes and Pods that the guest reads, and whose changes it is
-// told of.
+// The fields of Nodes and Pods that the guest reads. It does without the name and the UID of a
+// Pod, so the scheduler batches Pods that are equal in the others.
 //
 //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
 //kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
+//kubewasm:reads -pod.metadata.name -pod.metadata.uid
 
 const (
 	zoneLabel       = "topology.kubernetes.io/zone"

@@ -4,6 +4,7 @@
 //kubewasm:name zone
 //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
 //kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
+//kubewasm:reads -pod.metadata.name -pod.metadata.uid
 
 #define ZONE_LABEL "topology.kubernetes.io/zone"
 #define ZONES_ANNOTATION "kubewasm.dev/zones"

@@ -82,5 +82,6 @@ kubewasm::plugin! {
     reads = [
         "node.metadata.labels[topology.kubernetes.io/zone]", "node.spec.unschedulable", "node.spec.taints", "node.status.images",
         "pod.metadata.annotations[kubewasm.dev/zones]", "pod.spec.containers.image", "pod.spec.tolerations",
+        "-pod.metadata.name", "-pod.metadata.uid",
     ];
 }

@@ -6,6 +6,7 @@ import { findUntolerated, taintText } from "kubewasm/scheduling";
 //kubewasm:name zone
 //kubewasm:reads node.metadata.labels[topology.kubernetes.io/zone] node.spec.unschedulable node.spec.taints node.status.images
 //kubewasm:reads pod.metadata.annotations[kubewasm.dev/zones] pod.spec.containers.image pod.spec.tolerations
+//kubewasm:reads -pod.metadata.name -pod.metadata.uid
 
 const ZONES = "kubewasm.dev/zones";
 

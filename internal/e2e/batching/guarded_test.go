@@ -1,0 +1,3 @@
+package batching
+
+import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
