@@ -32,6 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/webhook"
@@ -171,6 +172,9 @@ func run(ctx context.Context, args []string) error {
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
 		return err
+	}
+	if objects, ok := cfg.Cluster.(*clustercache.Cluster); ok {
+		registry.MustRegister(admissionmetrics.NewCluster(objects))
 	}
 	manager, err := manage.New(ctx, cfg)
 	if err != nil {
