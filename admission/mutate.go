@@ -50,7 +50,8 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 			patch, object, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
 			switch {
 			case err != nil:
-				v = verdict{failure: fmt.Errorf("plugin %q: %w", p.Name(), err)}
+				v = verdict{failure: fmt.Errorf("plugin %q: %w", p.Name(), err), sealed: v.sealed}
+				logVerdict(ctx, p, req, &v)
 			case patch != nil:
 				patches.add(patch, object)
 				changed := *req.AdmissionRequest
