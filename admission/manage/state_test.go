@@ -362,3 +362,44 @@ func TestKilledWhileItWrites(t *testing.T) {
 		})
 	}
 }
+
+// Two servers would overwrite what the other one has loaded.
+func TestOneServerUsesAStateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	open := func() (*manage.Manager, error) {
+		return manage.New(t.Context(), manage.Config{Runtime: rt, Engine: admission.NewEngine(), Directory: dir})
+	}
+	first, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := filepath.Join(dir, ".zone.json-1")
+	if err := os.WriteFile(temporary, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "another server uses it") {
+		t.Errorf("a second server: %v", err)
+	}
+	if _, err := os.Stat(temporary); err != nil {
+		t.Errorf("the second server has removed what the first one writes: %v", err)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := open()
+	if err != nil {
+		t.Fatalf("after the end of the first: %v", err)
+	}
+	if err := second.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
