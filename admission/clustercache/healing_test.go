@@ -83,7 +83,7 @@ func (c *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(422, metav1.StatusReasonInvalid)
 	case r.URL.Query().Get("watch") != "":
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(200)
+		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		select {
 		case <-r.Context().Done():
