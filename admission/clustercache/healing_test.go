@@ -27,14 +27,19 @@ var widgetKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Ki
 // Widgets whose CustomResourceDefinition and rights come and go.
 type changing struct {
 	mu sync.Mutex
+	served
+	// ended is closed when watches end that may not go on.
+	ended chan struct{}
+	looks int
+}
+
+// served is what the server has.
+type served struct {
 	// widgets is whether there is a CRD, namespaced its scope.
 	widgets, namespaced bool
 	// unavailable is whether the group of Widgets answers 503, forbidden whether nothing may
 	// be listed.
 	unavailable, forbidden bool
-	// ended is closed when watches end that may not go on.
-	ended chan struct{}
-	looks int
 }
 
 // set changes the server. The watches end, as those of what is gone.
@@ -48,7 +53,7 @@ func (c *changing) set(change func(*changing)) {
 
 func (c *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
-	state, ended := *c, c.ended
+	state, ended := c.served, c.ended
 	if strings.HasPrefix(r.URL.Path, "/apis/example.com/v1") && strings.Count(r.URL.Path, "/") == 3 {
 		c.looks++
 	}
