@@ -50,7 +50,8 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 			patch, object, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
 			switch {
 			case err != nil:
-				v = verdict{failure: fmt.Errorf("plugin %q: %w", p.Name(), err)}
+				v = verdict{failure: fmt.Errorf("plugin %q: %w", p.Name(), err), sealed: v.sealed}
+				logVerdict(ctx, p, req, &v)
 			case patch != nil:
 				patches.add(patch, object)
 				changed := *req.AdmissionRequest
@@ -128,6 +129,8 @@ type patches struct {
 	// when it has become longer than a difference would be.
 	joined     []byte
 	operations int
+	// count is how many patches were joined.
+	count int
 }
 
 // add notes a patch, and what came of it.
@@ -137,6 +140,7 @@ func (p *patches) add(patch, object []byte) {
 		return
 	}
 	p.object = object
+	p.count++
 	if len(p.joined)+len(patch) > len(object)+jsonpatch.MaxExcess {
 		p.joined = nil
 		return
@@ -149,10 +153,24 @@ func (p *patches) add(patch, object []byte) {
 
 // join returns one patch that makes of the object what came of all of them, nil if
 // that is the object itself. A guest may patch the same place again and again: a
-// patch that is longer than what differs between the two is not handed on.
+// patch that is longer than what differs between the two is not handed on. Neither is
+// one that does not apply as a whole: an API server tells a null that a patch has
+// written from one that it has read.
 func (p *patches) join(ctx context.Context, object []byte) ([]byte, error) {
 	if p.joined == nil || len(p.joined) >= len(p.object)+jsonpatch.MaxExcess || p.operations > jsonpatch.MaxOperations {
 		return until(ctx).Diff(object, p.object)
 	}
-	return append(p.joined, ']'), nil
+	joined := append(p.joined, ']')
+	if p.count == 1 {
+		return joined, nil
+	}
+	switch whole, err := until(ctx).Apply(object, joined); {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err == nil:
+		if equal, err := until(ctx).Equal(whole, p.object); err != nil || equal {
+			return joined, err
+		}
+	}
+	return until(ctx).Diff(object, p.object)
 }

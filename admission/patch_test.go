@@ -53,7 +53,7 @@ func TestHostileMutations(t *testing.T) {
 		{"a root of many members", ordinary("{}"), []string{"m{" + strings.TrimSuffix(strings.Repeat(`"`+key[:10]+`":0,`, 50_000), ",") + "}"}, ""},
 		{"brackets without end", ordinary("{}"), []string{"m" + strings.Repeat(`{"a":`, 1<<20)}, "the mutated object is no JSON object"},
 		{"a patch of brackets without end", ordinary("{}"), []string{"p" + strings.Repeat(`[`, 7<<20)}, "patch is not valid JSON"},
-		{"copies that double the object", ordinary(`["` + key + `"]`), []string{repeated(40, `{"op":"copy","from":"/spec","path":"/spec/-"}`)}, "copies more than 8388608 bytes"},
+		{"copies that double the object", ordinary(`["` + key + `"]`), []string{repeated(40, `{"op":"copy","from":"/spec","path":"/spec/-"}`)}, "copies more than 3145728 bytes"},
 		{"elements at the head of a long list", ordinary(numbers(300_000, "0")), []string{repeated(10_000, `{"op":"add","path":"/spec/0","value":1}`)}, "too much work"},
 		{"more operations than an API server takes", ordinary("{}"), []string{repeated(10_001, `{"op":"add","path":"/a","value":1}`)}, "more than 10000 operations"},
 		{"a long patch that comes to little", ordinary("{}"), []string{repeated(9_000, `{"op":"add","path":"/spec/a","value":"`+strings.Repeat("x", 200)+`"}`)}, ""},
@@ -61,6 +61,8 @@ func TestHostileMutations(t *testing.T) {
 			repeated(2, `{"op":"add","path":"/spec/a","value":"`+strings.Repeat("x", 1<<20)+`"},{"op":"remove","path":"/spec/a"},{"op":"add","path":"/spec/b","value":0}`), `p[{"op":"remove","path":"/spec/b"}]`,
 		}, ""},
 		{"a long patch that the next one undoes", ordinary("{}"), []string{`p[{"op":"add","path":"/spec/a","value":"` + strings.Repeat("x", 1<<20) + `"}]`, `p[{"op":"remove","path":"/spec/a"},{"op":"add","path":"/spec/b","value":0}]`}, ""},
+		{"a patch that tests what another one has written in its own way", ordinary("{}"), []string{`p[{"op":"add","path":"/spec/a","value":null}]`, `p[{"op":"test","path":"/spec","value":{"a":null}},{"op":"add","path":"/spec/b","value":1}]`}, ""},
+		{"a patch below a null that another one has copied", ordinary(`{"a":null}`), []string{`p[{"op":"add","path":"/spec/b","value":null}]`, `p[{"op":"test","path":"/spec","value":{"a":null,"b":null}},{"op":"copy","from":"/spec/b","path":"/spec/c"},{"op":"add","path":"/spec/d","value":1}]`}, ""},
 		{"several patches of many operations", ordinary("[]"), []string{
 			repeated(8_000, `{"op":"add","path":"/spec/-","value":1}`), repeated(8_000, `{"op":"add","path":"/spec/-","value":2}`), repeated(8_000, `{"op":"remove","path":"/spec/0"}`),
 		}, ""},

@@ -203,6 +203,9 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 	if rules.Observer != nil || rules.Mode == Monitor {
 		v = observed(ctx, p, req, mutating, start, v, call)
 	}
+	if rules.Mode != Monitor && (v.failure != nil || !v.Allowed) {
+		logVerdict(ctx, p, req, &v)
+	}
 	return v, true
 }
 
@@ -228,7 +231,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 		rules.Observer.Decided(ctx, d)
 	}
 	if rules.Mode == Monitor {
-		logMonitored(ctx, p, req, &v)
+		logVerdict(ctx, p, req, &v)
 		return verdict{Verdict: policy.Verdict{Allowed: true, Result: v.Result}}
 	}
 	return v
@@ -246,28 +249,51 @@ func panicked(p Policy, r any) verdict {
 	return failed(fmt.Errorf("policy %q: host panicked: %v", p.Name(), r))
 }
 
-// loggedPatchBytes is how much of a patch the log gets.
-const loggedPatchBytes = 16 << 10
+// What the log gets of texts that guests and clients choose.
+const (
+	loggedPatchBytes  = 16 << 10
+	loggedReasonBytes = 4 << 10
+	loggedNameBytes   = 256
+)
 
-// logMonitored writes down what a policy would have done.
-func logMonitored(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
+// logVerdict writes down why a policy denies or has failed, or what one that monitors would have
+// done. The log of a policy has a budget, beyond which lines are dropped and counted.
+func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
 	l, ok := p.(logger)
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
 		return
 	}
+	denied, failed, level := "policy denied the request", "policy failed", slog.LevelWarn
+	if p.rules().Mode == Monitor {
+		denied, failed, level = "policy would have denied the request", "policy would have failed", slog.LevelInfo
+	}
+	if v.failure == nil {
+		level = slog.LevelInfo
+	}
+	if !l.logger().Enabled(ctx, level) {
+		return
+	}
 	stain := stainOf(p, req, v)
-	attrs := []any{"policy", p.Name(), "uid", req.UID, "kind", req.Kind.Kind, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation}
+	name := func(text string) string { return cut.Text(text, loggedNameBytes) }
+	reason := func(text string) string { return cut.Text(stain.Text(text), loggedReasonBytes) }
+	attrs := []any{
+		"policy", p.Name(), "uid", name(string(req.UID)), "group", name(req.Kind.Group), "kind", name(req.Kind.Kind), "namespace", name(req.Namespace), "name", name(req.Name),
+		"operation", name(string(req.Operation)), "user", name(req.UserInfo.Username),
+	}
+	if req.SubResource != "" {
+		attrs = append(attrs, "subresource", name(req.SubResource))
+	}
 	switch {
 	case v.failure != nil:
-		l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", stain.Text(v.failure.Error()))...)
+		l.logger().Log(ctx, level, failed, append(attrs, "err", reason(v.failure.Error()))...)
 	case !v.Allowed:
-		l.logger().InfoContext(ctx, "policy would have denied the request", append(attrs, "message", stain.Text(messageOf(v)))...)
+		l.logger().Log(ctx, level, denied, append(attrs, "message", reason(messageOf(v)))...)
 	default:
 		patch, _, err := changes(ctx, req.AdmissionRequest, &v.Verdict)
 		if err != nil {
-			l.logger().InfoContext(ctx, "policy would have failed", append(attrs, "err", stain.Text(err.Error()))...)
+			l.logger().Log(ctx, level, failed, append(attrs, "err", reason(err.Error()))...)
 		} else if patch != nil {
-			l.logger().InfoContext(ctx, "policy would have changed the object", append(attrs, "patch", cut.Text(stain.Text(string(patch)), loggedPatchBytes))...)
+			l.logger().Log(ctx, level, "policy would have changed the object", append(attrs, "patch", cut.Text(stain.Text(string(patch)), loggedPatchBytes))...)
 		}
 	}
 }

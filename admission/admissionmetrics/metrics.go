@@ -29,6 +29,10 @@
 //	kubewasm_admission_capability_cache_entries                                     answers that the cache holds
 //	kubewasm_admission_capability_cache_bytes                                       their memory
 //
+// [NewCluster] tells of the objects that policies look up in a cluster:
+//
+//	kubewasm_admission_objects_age_seconds  resource, namespace  how long they were not watched, 0 while they are
+//
 // webhook is validate, mutate or convert, verdict allow, deny or error. No label holds what
 // a guest or a client says. Calls of guests are counted by package hostmetrics.
 package admissionmetrics

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,11 +29,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/admission"
@@ -43,7 +42,8 @@ import (
 type Cluster struct {
 	ctx     context.Context
 	client  dynamic.Interface
-	mapper  meta.RESTMapper
+	mapper  Mapper
+	now     func() time.Time
 	reviews authorization.SubjectAccessReviewInterface
 
 	mu       sync.Mutex
@@ -68,10 +68,16 @@ type kind struct {
 	namespaced bool
 }
 
+// Mapper finds the resource of a kind. A [meta.RESTMapper] is one; one that knows only what
+// the cluster had once keeps a Cluster from seeing kinds that come later.
+type Mapper interface {
+	RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
+}
+
 // New returns a Cluster whose informers run until ctx ends. reviews answer
 // can_i; nil answers none.
-func New(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
-	return &Cluster{ctx: ctx, client: client, mapper: mapper, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}, kept: map[scope]*resource{}}
+func New(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
+	return &Cluster{ctx: ctx, client: client, mapper: mapper, now: time.Now, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}, kept: map[scope]*resource{}}
 }
 
 // mapping is the resource of a kind, or on the way to be: the API server may take long to
@@ -80,23 +86,40 @@ type mapping struct {
 	done chan struct{}
 	*meta.RESTMapping
 	err error
+	// at is when the API server has said so.
+	at time.Time
+	// again is set while the API server is asked once more.
+	again bool
 }
 
-// mapping returns the resource of a kind. One that is not known is looked for each time.
+const (
+	// mappingTTL is the time after which a kind is looked for again: it may have been made
+	// again with another scope.
+	mappingTTL = 30 * time.Second
+	// retryAfter is the time after which a kind is looked for again that was not found, or
+	// whose objects cannot be listed any more.
+	retryAfter = time.Second
+)
+
+// mapping returns the resource of a kind. One that is known is looked for again beside the
+// calls that need it.
 func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	c.mu.Lock()
 	m := c.mappings[gvk]
-	if m == nil {
+	switch {
+	case m == nil || m.isDone() && m.err != nil && c.now().Sub(m.at) >= retryAfter:
 		m = &mapping{done: make(chan struct{})}
 		c.mappings[gvk] = m
-		go func() {
-			defer close(m.done)
-			if m.RESTMapping, m.err = c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); m.err != nil {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				delete(c.mappings, gvk)
-			}
-		}()
+		go c.look(gvk, m)
+	case m.isDone() && m.err == nil && !m.again:
+		ttl := mappingTTL
+		if k := c.kinds[gvk]; k != nil && k.gone() != nil {
+			ttl = retryAfter
+		}
+		if c.now().Sub(m.at) >= ttl {
+			m.again = true
+			go c.lookAgain(gvk, m)
+		}
 	}
 	c.mu.Unlock()
 	select {
@@ -107,6 +130,48 @@ func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*me
 		return m.RESTMapping, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("look for the resource of %s: %w", gvk.Kind, ctx.Err())
+	}
+}
+
+func (m *mapping) isDone() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// look asks for the resource of a kind that is not known.
+func (c *Cluster) look(gvk schema.GroupVersionKind, m *mapping) {
+	found, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m.RESTMapping, m.err, m.at = found, err, c.now()
+	close(m.done)
+}
+
+// lookAgain asks for the resource of a kind that was known. A kind that is another one now,
+// or none, begins anew. As long as the API server does not answer, nothing changes.
+func (c *Cluster) lookAgain(gvk schema.GroupVersionKind, known *mapping) {
+	found, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known.again = false
+	switch {
+	case err != nil && !meta.IsNoMatchError(err):
+		known.at = c.now().Add(retryAfter - mappingTTL)
+		return
+	case err == nil && found.Resource == known.Resource && found.Scope.Name() == known.Scope.Name():
+		known.at = c.now()
+		return
+	}
+	m := &mapping{done: make(chan struct{}), RESTMapping: found, err: err, at: c.now()}
+	close(m.done)
+	c.mappings[gvk] = m
+	if k := c.kinds[gvk]; k != nil {
+		delete(c.kinds, gvk)
+		c.leave(k.scope, k.resource)
 	}
 }
 
@@ -134,8 +199,39 @@ func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
-	return New(ctx, objects, mapper, reviews.SubjectAccessReviews()), nil
+	return New(ctx, objects, discovered{client}, reviews.SubjectAccessReviews()), nil
+}
+
+// discovered finds resources by asking the API server about the group and version of a kind,
+// each time: groups that do not answer are in the way of none but their own kinds.
+type discovered struct {
+	client discovery.ServerResourcesInterface
+}
+
+// RESTMapping implements Mapper.
+func (d discovered) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	for _, version := range versions {
+		gv := schema.GroupVersion{Group: kind.Group, Version: version}
+		list, err := d.client.ServerResourcesForGroupVersion(gv.String())
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			if r.Kind != kind.Kind || strings.Contains(r.Name, "/") {
+				continue
+			}
+			scope := meta.RESTScopeRoot
+			if r.Namespaced {
+				scope = meta.RESTScopeNamespace
+			}
+			return &meta.RESTMapping{Resource: gv.WithResource(r.Name), GroupVersionKind: gv.WithKind(kind.Kind), Scope: scope}, nil
+		}
+	}
+	return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 }
 
 // object is what is kept of an object.
@@ -174,6 +270,9 @@ func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, e
 	if err := c.wait(ctx, k.resource, k.informer.HasSynced); err != nil {
 		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
 	}
+	if err := k.gone(); err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.Kind, err)
+	}
 	return k, nil
 }
 
@@ -182,8 +281,8 @@ var errNotFilled = errors.New("the cache is not filled yet")
 // wait waits until a resource is synced, and no longer than until its list has failed.
 func (c *Cluster) wait(ctx context.Context, r *resource, synced func() bool) error {
 	for !synced() {
-		if err := r.failed.Load(); err != nil {
-			return refused("list", *err)
+		if f := r.failure.Load(); f != nil {
+			return refused("list", f.err)
 		}
 		select {
 		case <-ctx.Done():
@@ -205,6 +304,9 @@ func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind
 	defer c.mu.Unlock()
 	if k, ok := c.kinds[gvk]; ok {
 		return k, nil
+	}
+	if m := c.mappings[gvk]; m.isDone() && m.err == nil {
+		mapping = m.RESTMapping // It may be another one by now.
 	}
 	if err := c.ctx.Err(); err != nil {
 		return nil, err

@@ -1,11 +1,15 @@
 package clustercache
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,8 +27,8 @@ type resource struct {
 	informer cache.SharedIndexInformer
 	// ordered reports whether all of the first list are in sorted.
 	ordered func() bool
-	// failed is the last error of its list or watch, nil if there was none.
-	failed atomic.Pointer[error]
+	// failure is why the API server does not answer its list or watch now, nil if it does.
+	failure atomic.Pointer[failure]
 	// users are those that have not closed it, and stop ends it. Both are the Cluster's.
 	users int
 	stop  context.CancelFunc
@@ -35,25 +39,51 @@ type resource struct {
 	lent bool
 }
 
+// failure is why a resource cannot be listed or watched, and since when.
+type failure struct {
+	err   error
+	since time.Time
+}
+
+// heard notes the answer of the API server to a list or a watch.
+func (r *resource) heard(err error, now time.Time) {
+	if err == nil {
+		r.failure.Store(nil)
+		return
+	}
+	f := &failure{err, now}
+	if before := r.failure.Load(); before != nil {
+		f.since = before.since
+	}
+	r.failure.Store(f)
+}
+
+// gone returns why the objects that are known are no answer any more, nil if they are one:
+// their kind was deleted, or the right to see them taken away. Those that the API server
+// could not be asked about for a while are still an answer.
+func (r *resource) gone() error {
+	f := r.failure.Load()
+	if f == nil || !apierrors.IsNotFound(f.err) && !apierrors.IsForbidden(f.err) {
+		return nil
+	}
+	return refused("list them", f.err)
+}
+
 // use returns the resource of a scope, which it starts at its first use. c.mu is held.
 func (c *Cluster) use(s scope) (*resource, error) {
 	if r, ok := c.kept[s]; ok {
 		r.users++
 		return r, nil
 	}
-	r := &resource{
-		informer: cache.NewSharedIndexInformerWithOptions(c.listWatch(s), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
-			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, ObjectDescription: s.resource.String(),
-		}),
-		users: 1,
-	}
+	r := &resource{users: 1}
+	r.informer = cache.NewSharedIndexInformerWithOptions(c.listWatch(s, r), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, ObjectDescription: s.resource.String(),
+	})
 	if err := r.informer.SetTransform(keep); err != nil {
 		return nil, err
 	}
-	if err := r.informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-		err = refused("list them", err)
-		r.failed.Store(&err)
-	}); err != nil {
+	// listWatch has noted it.
+	if err := r.informer.SetWatchErrorHandler(func(*cache.Reflector, error) {}); err != nil {
 		return nil, err
 	}
 	registration, err := r.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -79,14 +109,23 @@ func (c *Cluster) use(s scope) (*resource, error) {
 
 // listWatch lists and watches what an informer has. The informers of client-go come with one of
 // each kind of Kubernetes.
-func (c *Cluster) listWatch(s scope) cache.ListerWatcher {
+func (c *Cluster) listWatch(s scope, r *resource) cache.ListerWatcher {
 	client := c.client.Resource(s.resource).Namespace(s.namespace)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, o)
+			list, err := client.List(ctx, o)
+			if ctx.Err() == nil {
+				r.heard(err, c.now())
+			}
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
+			w, err := client.Watch(ctx, o)
+			// A watch that was to send the list as well is followed by one.
+			if ctx.Err() == nil && (err == nil || o.SendInitialEvents == nil) {
+				r.heard(err, c.now())
+			}
+			return w, err
 		},
 	}, c.client)
 }
@@ -147,9 +186,11 @@ func (u *use) Snapshot() ([]*admission.Object, error) {
 	switch {
 	case u.err != nil:
 		return nil, u.err
+	case r.gone() != nil:
+		return nil, r.gone()
 	case !r.ordered():
-		if err := r.failed.Load(); err != nil {
-			return nil, *err
+		if f := r.failure.Load(); f != nil {
+			return nil, refused("list them", f.err)
 		}
 		return nil, errNotFilled
 	}
@@ -177,4 +218,31 @@ func (u *use) Close() {
 		defer u.cluster.mu.Unlock()
 		u.cluster.leave(u.scope, u.resource)
 	})
+}
+
+// Age is how old the objects of a resource are that a Cluster answers with.
+type Age struct {
+	// Resource is the resource as in "apps/v1/deployments". Namespace is empty for all.
+	Resource, Namespace string
+	// Age is how long the API server has not answered a list or a watch of the resource:
+	// 0 while it is watched.
+	Age time.Duration
+}
+
+// Ages returns the age of each resource that the Cluster keeps.
+func (c *Cluster) Ages() []Age {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ages := make([]Age, 0, len(c.kept))
+	for s, r := range c.kept {
+		age := Age{Resource: strings.TrimPrefix(s.resource.GroupVersion().String()+"/"+s.resource.Resource, "/"), Namespace: s.namespace}
+		if f := r.failure.Load(); f != nil {
+			age.Age = max(c.now().Sub(f.since), time.Nanosecond)
+		}
+		ages = append(ages, age)
+	}
+	slices.SortFunc(ages, func(a, b Age) int {
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace))
+	})
+	return ages
 }

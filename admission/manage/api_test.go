@@ -102,7 +102,7 @@ func TestAPITakesCompressedModules(t *testing.T) {
 			t.Errorf("%s: %d %v, want 400 %s", name, code, answer, test.want)
 		}
 	}
-	restarted(t, state, func(_ *manage.Manager, ask func() string) {
+	restarted(t, copied(t, state), func(_ *manage.Manager, ask func() string) {
 		if got := ask(); got != "small" {
 			t.Errorf("after a restart, message is %q", got)
 		}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -662,8 +663,26 @@ func (a *apiFixture) testVersions(t *testing.T) {
 	a.want("POST", "/plugins", loadBody("q", "1", says("q"), map[string]any{"enabled": false}), 201, map[string]any{"status": "created"})
 }
 
+// copied returns a copy of a state directory, which its server still uses.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Chmod(path, 0o600)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
 func (a *apiFixture) testRestart(t *testing.T) {
-	again := start(t, a.withState)
+	again := start(t, func(c *manage.Config) { c.Directory = copied(t, a.state) })
 	if got := again.ask("Pod"); got != "p: two" {
 		t.Errorf("message is %q", got)
 	}
@@ -679,23 +698,24 @@ func (a *apiFixture) testRestart(t *testing.T) {
 }
 
 func (a *apiFixture) testChangedModule(t *testing.T) {
-	file := filepath.Join(a.state, "modules", digest(says("q"))+".wasm")
+	state := copied(t, a.state)
+	file := filepath.Join(state, "modules", digest(says("q"))+".wasm")
 	if err := os.WriteFile(file, says("z"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, a.withState)
+	again := start(t, func(c *manage.Config) { c.Directory = state })
 	if got := again.List()[1].Error; !strings.Contains(got, "sha256 is") {
 		t.Errorf("error is %q", got)
 	}
 }
 
 func (a *apiFixture) testTornRecord(t *testing.T) {
-	file := filepath.Join(a.state, "torn.json")
-	if err := os.WriteFile(file, []byte(`{"spec":`), 0o600); err != nil {
+	state := copied(t, a.state)
+	if err := os.WriteFile(filepath.Join(state, "torn.json"), []byte(`{"spec":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again := start(t, a.withState)
-	if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+file+": unexpected end of JSON input") {
+	again := start(t, func(c *manage.Config) { c.Directory = state })
+	if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+filepath.Join(state, "torn.json")+": unexpected end of JSON input") {
 		t.Errorf("message is %q", got)
 	}
 	// And the others can be changed meanwhile.

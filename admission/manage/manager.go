@@ -148,6 +148,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	kept, broken, err := m.store.read()
 	if err != nil {
+		m.store.close()
 		return nil, fmt.Errorf("manage policies: state directory %s: %w", cfg.Directory, err)
 	}
 	m.changing.Lock()
@@ -811,6 +812,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	clear(m.entries)
 	m.mu.Unlock()
 	m.publish(gone...)
+	m.store.close()
 	m.changing.Unlock()
 	closed := make(chan struct{})
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -130,6 +131,9 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	case e.origin == fromFile:
 		return fmt.Errorf("plugin %q: %w", spec.Name, ErrDeclared)
 	}
+	if err := m.checkConverts(&spec); err != nil {
+		return err
+	}
 	// One at a time: it may be many times longer than it came.
 	if module, err = unpack(module); err != nil {
 		return fmt.Errorf("plugin %q: %w", spec.Name, err)
@@ -144,6 +148,25 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	m.publish(m.install(e, policy, module))
 	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 	return m.save(e, module)
+}
+
+// checkConverts returns an error if a plugin converts what another one that is enabled converts.
+// changing is held.
+func (m *Manager) checkConverts(spec *PluginSpec) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
+		e := m.entries[name]
+		if e.name == spec.Name || e.disabled || !enabled(spec.Enabled) {
+			continue
+		}
+		for _, kind := range e.converts() {
+			if slices.Contains(spec.Converts, kind) {
+				return convertsToo(spec.Name, e.name, kind)
+			}
+		}
+	}
+	return nil
 }
 
 // Remove takes a plugin away that Load loaded.

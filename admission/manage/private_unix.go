@@ -3,6 +3,7 @@
 package manage
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -30,4 +31,20 @@ func syncDir(dir string) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// lockFile locks a file for as long as it is open. The lock ends with the process.
+func lockFile(file string) (*os.File, error) {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		return f, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("another server uses it and has locked %s; each server needs a directory of its own", file)
+	}
+	return nil, fmt.Errorf("lock %s: %w", file, err)
 }

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
@@ -107,15 +109,32 @@ func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
 		}
 		names[name] = true
 	}
+	converters := map[metav1.GroupKind]string{}
 	for i := range f.Plugins {
-		name(f.Plugins[i].Name)
-		errs = append(errs, f.Plugins[i].check("plugin", namespaces)...)
+		p := &f.Plugins[i]
+		name(p.Name)
+		errs = append(errs, p.check("plugin", namespaces)...)
+		if !enabled(p.Enabled) {
+			continue
+		}
+		for _, kind := range p.Converts {
+			if other, ok := converters[kind]; ok && other != p.Name {
+				errs = append(errs, convertsToo(p.Name, other, kind))
+			}
+			converters[kind] = p.Name
+		}
 	}
 	for i := range f.Groups {
 		name(f.Groups[i].Name)
 		errs = append(errs, f.Groups[i].check(namespaces)...)
 	}
 	return errs
+}
+
+// convertsToo is the error of a plugin that converts a kind which another one converts: a
+// conversion would have no answer. One of them may be disabled.
+func convertsToo(name, other string, kind metav1.GroupKind) error {
+	return fmt.Errorf("plugin %q: converts: %s.%s is converted by the plugin %q already", name, kind.Kind, kind.Group, other)
 }
 
 func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (errs []error) {

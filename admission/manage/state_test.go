@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
@@ -360,5 +362,94 @@ func TestKilledWhileItWrites(t *testing.T) {
 			}
 			confirmed = got
 		})
+	}
+}
+
+// Two servers would overwrite what the other one has loaded.
+func TestOneServerUsesAStateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	open := func() (*manage.Manager, error) {
+		return manage.New(t.Context(), manage.Config{Runtime: rt, Engine: admission.NewEngine(), Directory: dir})
+	}
+	first, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := filepath.Join(dir, ".zone.json-1")
+	if err := os.WriteFile(temporary, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "another server uses it") {
+		t.Errorf("a second server: %v", err)
+	}
+	if _, err := os.Stat(temporary); err != nil {
+		t.Errorf("the second server has removed what the first one writes: %v", err)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := open()
+	if err != nil {
+		t.Fatalf("after the end of the first: %v", err)
+	}
+	if err := second.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two plugins that convert one kind would fail every conversion.
+func TestOnePluginConvertsAKind(t *testing.T) {
+	file := func(more string) string {
+		return `
+plugins:
+- {name: a, source: {file: x}, converts: [{group: example.com, kind: Widget}]}
+- {name: b, source: {file: x}, converts: [{group: example.com, kind: Gadget}, {group: example.com, kind: Widget}]` + more + `}
+`
+	}
+	const want = `plugin "b": converts: Widget.example.com is converted by the plugin "a" already`
+	if _, err := manage.ParseFile([]byte(file(""))); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want %s", err, want)
+	}
+	if _, err := manage.ParseFile([]byte(file(", enabled: false"))); err != nil {
+		t.Errorf("one that is disabled: %v", err)
+	}
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := manage.New(t.Context(), manage.Config{Runtime: rt, Engine: admission.NewEngine()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(m.Close(context.Background()), rt.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	converter, err := os.ReadFile("../testdata/converter.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(name string) error {
+		spec := manage.PluginSpec{Version: "1", PluginConfig: admission.PluginConfig{Config: host.Config{Name: name, Grants: []string{admission.GrantObjects}}}}
+		spec.Converts = []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}}
+		return m.Load(t.Context(), spec, converter)
+	}
+	for _, name := range []string{"a", "a"} { // A new version of itself.
+		if err := load(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := load("b"); err == nil || err.Error() != want {
+		t.Errorf("loaded by the API: %v, want %s", err, want)
 	}
 }

@@ -16,8 +16,13 @@ import (
 // store keeps what the management API loaded: a record in JSON for each plugin, a
 // file for each module, named by its digest, and the list of the plugins, which
 // tells a record that is lost from one that never was. All of it belongs to the user
-// of the process, and no other user may read or write it.
-type store struct{ dir string }
+// of the process, and no other user may read or write it. One server uses a directory
+// at a time.
+type store struct {
+	dir string
+	// lock is open, and locked, for as long as the directory is in use.
+	lock *os.File
+}
 
 // kept is the record of a plugin.
 type kept struct {
@@ -41,9 +46,15 @@ func (k kept) sum() (string, error) {
 }
 
 // openStore makes the directory if it is missing, and makes it private. One that
-// others could have written to is refused, and so is that of another user.
-func openStore(dir string) (*store, error) {
-	s := &store{dir}
+// others could have written to is refused, and so is that of another user, and one that
+// another server uses.
+func openStore(dir string) (_ *store, err error) {
+	s := &store{dir: dir}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
 	if err := os.MkdirAll(s.modules(), 0o700); err != nil {
 		return nil, err
 	}
@@ -62,6 +73,11 @@ func openStore(dir string) (*store, error) {
 				return nil, err
 			}
 		}
+		if s.lock == nil {
+			if s.lock, err = lockFile(filepath.Join(dir, "lock")); err != nil {
+				return nil, err
+			}
+		}
 		// What was being written when the process ended.
 		files, err := filepath.Glob(filepath.Join(d, ".*-*"))
 		if err != nil {
@@ -74,6 +90,13 @@ func openStore(dir string) (*store, error) {
 		}
 	}
 	return s, nil
+}
+
+// close lets another server use the directory.
+func (s *store) close() {
+	if s != nil && s.lock != nil {
+		_ = s.lock.Close() // Nothing was written to it.
+	}
 }
 
 func (s *store) modules() string               { return filepath.Join(s.dir, "modules") }

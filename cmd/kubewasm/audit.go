@@ -130,8 +130,9 @@ func auditObjects(ctx context.Context, t *tool, args []string) (err error) {
 	}
 	file, mistakes := readPolicies(f.policies)
 	var objects *manifest.Objects
+	var skipped []string
 	if len(f.files) != 0 {
-		objects, err = readManifests(f.files)
+		objects, skipped, err = t.readManifests(f.files)
 		if mistakes = errors.Join(mistakes, err); mistakes == nil {
 			cfg.Namespaces, cfg.Cluster, mistakes = clusterOf(objects)
 		}
@@ -159,7 +160,9 @@ func auditObjects(ctx context.Context, t *tool, args []string) (err error) {
 	defer func() { err = errors.Join(err, auditor.Close()) }()
 	var result *audit.Result
 	if objects != nil {
-		result, err = auditor.Review(ctx, given(objects))
+		if result, err = auditor.Review(ctx, given(objects)); err == nil {
+			result.Errors = append(result.Errors, skipped...)
+		}
 	} else {
 		result, err = auditor.Run(ctx)
 	}
@@ -251,37 +254,61 @@ func connected(ctx context.Context, cfg *manage.Config, auditing *audit.Config) 
 }
 
 // readManifests reads the objects of files, and of the .yaml, .yml and .json files below
-// directories. The error joins the mistakes of all.
-func readManifests(paths []string) (*manifest.Objects, error) {
-	all := &manifest.Objects{}
+// directories. It goes on after what is no object, which skipped names. The error joins
+// all mistakes: files that are not there, or everything that was skipped if there is no
+// object.
+func (t *tool) readManifests(paths []string) (all *manifest.Objects, skipped []string, err error) {
+	all = &manifest.Objects{}
 	var errs []error
-	read := func(path string) {
-		objects, err := readObjects(path)
+	read := func(path string) error {
+		data, err := readFile(path)
 		if err != nil {
-			errs = append(errs, err)
-			return
+			return err
 		}
-		all.All = append(all.All, objects.All...)
+		objects, mistakes := manifest.ReadOn(data)
+		for _, mistake := range mistakes {
+			skipped = append(skipped, path+": "+mistake.Error())
+		}
+		t.warnAll(path, objects.Warnings)
+		for _, o := range objects.All {
+			var metadata metav1.PartialObjectMetadata
+			if err := json.Unmarshal(o.JSON, &metadata); err != nil {
+				skipped = append(skipped, fmt.Sprintf("%s: the %s %s: %v", path, o.Kind, o.Name, err))
+				continue
+			}
+			all.All = append(all.All, o)
+		}
+		return nil
 	}
 	for _, path := range paths {
 		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
-			read(path)
+			if err := read(path); err != nil {
+				errs = append(errs, err)
+			}
 			continue
 		}
 		err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
-				read(path)
+				err = read(path)
 			}
-			return err
+			if err != nil {
+				skipped = append(skipped, err.Error())
+			}
+			return nil
 		})
 		if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) == 0 && len(all.All) == 0 {
-		errs = append(errs, fmt.Errorf("there are no objects in %s", strings.Join(paths, ", ")))
+	if len(all.All) == 0 {
+		for _, text := range skipped {
+			errs = append(errs, errors.New(text))
+		}
+		if len(errs) == 0 {
+			errs = append(errs, fmt.Errorf("there are no objects in %s", strings.Join(paths, ", ")))
+		}
 	}
-	return all, errors.Join(errs...)
+	return all, skipped, errors.Join(errs...)
 }
 
 // clusterOf returns the labels of namespaces and the objects to look up that manifests have. A

@@ -59,6 +59,48 @@ owners  Protect  1     1     0     0
 	}
 }
 
+// TestAuditGoesOnAfterWhatIsNoObject holds that files that are no objects, fields of a newer
+// Kubernetes, and objects without a name take nothing from the audit of the others.
+func TestAuditGoesOnAfterWhatIsNoObject(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.yaml":        "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: d}, spec: {schedulingGroup: {podGroupName: g}}}\n",
+		"b.yaml":        "# only a comment\n",
+		"generate.yaml": "{apiVersion: v1, kind: Pod, metadata: {generateName: job-, labels: {owner: ann}}}\n",
+		"mixed.yaml":    "replicas: 2\n---\n{apiVersion: v1, kind: Pod, metadata: {name: m, labels: {owner: ann}}}\n",
+		"template.yml":  "kind: {{ .Values.kind }}\n",
+		"labels.yaml":   "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: [a]}}\n",
+		"values.json":   `{"image": {"tag": "1"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, stderr := kubewasm(t, "audit", "-policies", owners(t, ""), "-f", dir, "-o", "json")
+	var result audit.Result
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
+		t.Fatalf("%v: %s%s", err, out, stderr)
+	}
+	want := []string{"labels.yaml: ", "mixed.yaml: document 1: it has no kind", "template.yml: document 1: ", "values.json: document 1: it has no kind"}
+	if len(result.Errors) != len(want) {
+		t.Fatalf("errors are %q", result.Errors)
+	}
+	for i, text := range result.Errors {
+		if !strings.HasPrefix(text, filepath.Join(dir, want[i])) {
+			t.Errorf("error %d is %q, want %s", i, text, want[i])
+		}
+		if !strings.Contains(stderr, text) {
+			t.Errorf("printed %s, without %s", stderr, text)
+		}
+	}
+	if p := result.Policies[0]; code != 1 || p.Passed != 2 || p.Denied != 1 {
+		t.Errorf("exit code %d, %+v: want 1, two that pass and one that is denied", code, p)
+	}
+	if warning := `a.yaml: document 1: the Pod a: unknown field "spec.schedulingGroup"`; !strings.Contains(stderr, warning) {
+		t.Errorf("printed %s, without %s", stderr, warning)
+	}
+}
+
 // TestAuditMistakes holds that all mistakes are told at once.
 func TestAuditMistakes(t *testing.T) {
 	for _, test := range []struct {
@@ -127,5 +169,30 @@ contexts: [{name: a, context: {cluster: a}}]
 	s.Change("pods", 10)
 	if code, result, stderr = audited("-write"); code != 0 || result.Asked != 2 || len(result.Findings) != 0 || stderr != "kubewasm: 0 reports written, 0 unchanged, 1 deleted\n" {
 		t.Errorf("exit code %d, %+v, %s", code, result, stderr)
+	}
+}
+
+// TestRunWarnsOfFieldsOfNewerKubernetes holds that a field that k8s.io/api does not know keeps
+// no object from the plugin, whether it is a Pod or only looked up.
+func TestRunWarnsOfFieldsOfNewerKubernetes(t *testing.T) {
+	cluster, err := os.ReadFile("testdata/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := file(t, "cluster.yaml", string(cluster)+`
+---
+{apiVersion: v1, kind: Node, metadata: {name: newer}, spec: {podPreemptionPolicy: {}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: newer, namespace: default}, spec: {futureField: 1}}
+`)
+	_, want, _ := kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/zone")
+	code, out, stderr := kubewasm(t, "run", "-f", objects, "testdata/zone")
+	if code == 1 || out == "" || want == "" {
+		t.Errorf("exit code %d, printed %s%s", code, out, stderr)
+	}
+	for _, warning := range []string{`the Node newer: unknown field "spec.podPreemptionPolicy"`, `the Service newer: unknown field "spec.futureField"`} {
+		if !strings.Contains(stderr, "kubewasm: warning: "+objects) || !strings.Contains(stderr, warning) {
+			t.Errorf("printed %s, without %s", stderr, warning)
+		}
 	}
 }

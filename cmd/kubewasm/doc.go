@@ -495,7 +495,9 @@
 //		The context of the kubeconfig.
 //	-f PATH
 //		Files of objects, YAML or JSON, instead of a cluster; a directory stands for those
-//		below it, and - for the standard input. It may be repeated.
+//		below it, and - for the standard input. It may be repeated. What is no object, as a
+//		values.yaml, is reported in the end, and all others are audited. Fields of Pods and
+//		Nodes that are newer than this command are warned of.
 //	-group NAME
 //		A group of the user of -user. It may be repeated.
 //	-kubeconfig FILE

@@ -46,6 +46,8 @@ type trial struct {
 	// matches are the requests that the module's metadata declare.
 	matches []metadata.Rule
 	fuel    fuelCounter
+	// warn prints warnings about the objects.
+	warn func(warnings []string)
 	// onLoad, unless it is nil, is called by loaded.
 	onLoad func()
 	// mask are the functions that the plugin implements.
@@ -127,11 +129,17 @@ func (t *tool) trial(ctx context.Context, flags *flag.FlagSet, f *runFlags, path
 	if trial.objects, err = trial.requests.objects(f.file); err != nil {
 		return nil, err
 	}
+	trial.warn = func(warnings []string) { t.warnAll(f.file, warnings) }
+	trial.warn(trial.objects.Warnings)
+	if before := trial.requests.before; before != nil {
+		t.warnAll(trial.requests.old, before.Warnings)
+	}
 	if f.lookups != "" {
 		there, err := readObjects(f.lookups)
 		if err != nil {
 			return nil, err
 		}
+		t.warnAll(f.lookups, there.Warnings)
 		if trial.cluster, err = manifest.NewCluster(there); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.lookups, err)
 		}
@@ -240,24 +248,42 @@ func parseKind(text string) (schema.GroupVersionKind, error) {
 }
 
 func readObjects(file string) (*manifest.Objects, error) {
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(os.Stdin)
-	} else {
-		data, err = os.ReadFile(file)
-	}
+	data, err := readFile(file)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := manifest.Read(data)
-	if err == nil {
+	objects, mistakes := manifest.ReadOn(data)
+	switch {
+	case len(mistakes) != 0:
+		err = mistakes[0]
+	case len(objects.All) == 0:
+		err = errors.New("no objects in it")
+	default:
 		err = objects.Named()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return objects, nil
+}
+
+// readFile reads a file, or standard input for "-".
+func readFile(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// warnAll prints the warnings about the objects of a file.
+func (t *tool) warnAll(file string, warnings []string) {
+	for i, warning := range warnings {
+		if i == maxFailures {
+			t.warn(fmt.Sprintf("%s: and %d more", file, len(warnings)-i))
+			return
+		}
+		t.warn(file + ": " + warning)
+	}
 }
 
 // cost returns the columns TIME and FUEL of the calls since the last cost.

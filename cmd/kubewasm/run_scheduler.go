@@ -38,6 +38,7 @@ func (t *trial) schedule(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.warn(cluster.Warnings)
 	cluster.Recorder = t.reportEvent
 	p, err := t.loadScheduler(ctx, cluster)
 	if err != nil {

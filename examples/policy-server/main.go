@@ -128,6 +128,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 			return err
 		}
 		cfg.Cluster = cluster
+		registry.MustRegister(admissionmetrics.NewCluster(cluster))
 	}
 	server, err := policyserver.New(cfg)
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/webhook"
@@ -67,6 +68,7 @@ type options struct {
 	bodyBytes, cacheBytes                         int64
 	answers                                       capabilities.Bounds
 	interval                                      time.Duration
+	logLevel                                      slog.Level
 }
 
 func parse(args []string) (*options, error) {
@@ -101,6 +103,7 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.answers.TTL.Duration, "answer-ttl", 0, "how long they are kept, those about addresses and rights for 5s at most; 0 means 1m")
 	flags.DurationVar(&o.answers.Timeout.Duration, "answer-timeout", 0, "how long it may take to ask; 0 means 10s")
 	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
+	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`debug`, info, warn or error: info has a line for each denial, warn for each failure of a policy, within a budget")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -130,7 +133,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewJSONHandler(foreign.NewWriter(os.Stderr), nil))
+	logger := slog.New(slog.NewJSONHandler(foreign.NewWriter(os.Stderr), &slog.HandlerOptions{Level: o.logLevel}))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
@@ -171,6 +174,9 @@ func run(ctx context.Context, args []string) error {
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
 		return err
+	}
+	if objects, ok := cfg.Cluster.(*clustercache.Cluster); ok {
+		registry.MustRegister(admissionmetrics.NewCluster(objects))
 	}
 	manager, err := manage.New(ctx, cfg)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -24,6 +25,9 @@ type Objects struct {
 	All   []Object
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
+	// Warnings name the fields of Pods and Nodes that are unknown to k8s.io/api: those of
+	// a newer Kubernetes, or misspelt ones.
+	Warnings []string
 }
 
 // Named returns an error if a Pod or a Node has no name.
@@ -46,29 +50,53 @@ type Object struct {
 
 // Read reads documents of YAML or JSON. A List is replaced by its items, and Pods without a
 // namespace are in "default". An object may have no name: the API server names some when
-// they are created. The error names the document.
+// they are created. The error names the document; an unknown field of a Pod or a Node is
+// one as well.
 func Read(data []byte) (*Objects, error) {
+	o, mistakes := ReadOn(data)
+	switch {
+	case len(mistakes) != 0:
+		return nil, mistakes[0]
+	case len(o.Warnings) != 0:
+		return nil, errors.New(o.Warnings[0])
+	case len(o.All) == 0:
+		return nil, errors.New("no objects in it")
+	}
+	return o, nil
+}
+
+// ReadOn is Read for objects that others have written, for any Kubernetes. It warns of
+// unknown fields and goes on after a document that is no object. It returns the objects of
+// the others, which may be none, and a mistake for each document, or item of a List, that
+// is no object.
+func ReadOn(data []byte) (*Objects, []error) {
 	o := &Objects{}
+	var mistakes []error
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for n := 1; ; n++ {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			break
+			return o, mistakes
 		}
+		ends := err != nil
 		if err == nil {
 			document, err = JSON(document)
 		}
+		errs := []error{err}
 		if err == nil {
-			err = o.add(document)
+			known := len(o.Warnings)
+			errs = o.add(document)
+			for i, warning := range o.Warnings[known:] {
+				o.Warnings[known+i] = fmt.Sprintf("document %d: %s", n, warning)
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %s", n, oneLine(err))
+		for _, err := range errs {
+			mistakes = append(mistakes, fmt.Errorf("document %d: %s", n, oneLine(err)))
+		}
+		if ends {
+			return o, mistakes
 		}
 	}
-	if len(o.All) == 0 {
-		return nil, errors.New("no objects in it")
-	}
-	return o, nil
 }
 
 // JSON returns a document of YAML or JSON as JSON, "null" if it has only comments. Text after
@@ -98,8 +126,8 @@ func Decode(document []byte, to any) error {
 	return yaml.UnmarshalStrict(text, to)
 }
 
-// add takes a document, in JSON.
-func (o *Objects) add(document []byte) error {
+// add takes a document, in JSON. It returns a mistake for each item that is no object.
+func (o *Objects) add(document []byte) []error {
 	if string(document) == "null" {
 		return nil // Nothing but comments.
 	}
@@ -115,32 +143,40 @@ func (o *Objects) add(document []byte) error {
 		Items []runtime.RawExtension `json:"items"`
 	}
 	if err := json.Unmarshal(document, &head); err != nil {
-		return err
+		return []error{err}
 	}
 	switch {
 	case head.Kind == "":
-		return errors.New("it has no kind")
+		return []error{errors.New("it has no kind")}
 	case head.APIVersion == "":
-		return fmt.Errorf("the %s has no apiVersion", head.Kind)
+		return []error{fmt.Errorf("the %s has no apiVersion", head.Kind)}
 	case head.Items != nil && strings.HasSuffix(head.Kind, "List"):
+		var mistakes []error
 		for i, item := range head.Items {
-			if err := o.add(item.Raw); err != nil {
-				return fmt.Errorf("item %d: %w", i, err)
+			for _, err := range o.add(item.Raw) {
+				mistakes = append(mistakes, fmt.Errorf("item %d: %w", i, err))
 			}
 		}
-		return nil
+		return mistakes
+	}
+	decode := func(to any) error {
+		unknown, err := kjson.UnmarshalStrict(document, to)
+		for _, field := range unknown {
+			o.Warnings = append(o.Warnings, fmt.Sprintf("the %s %s: %s", head.Kind, head.Metadata.Name, oneLine(field)))
+		}
+		return err
 	}
 	switch head.GroupVersionKind() {
 	case corev1.SchemeGroupVersion.WithKind("Node"):
 		node := &corev1.Node{}
-		if err := yaml.UnmarshalStrict(document, node); err != nil {
-			return err
+		if err := decode(node); err != nil {
+			return []error{err}
 		}
 		o.Nodes = append(o.Nodes, node)
 	case corev1.SchemeGroupVersion.WithKind("Pod"):
 		pod := &corev1.Pod{}
-		if err := yaml.UnmarshalStrict(document, pod); err != nil {
-			return err
+		if err := decode(pod); err != nil {
+			return []error{err}
 		}
 		if pod.Namespace == "" {
 			pod.Namespace = metav1.NamespaceDefault

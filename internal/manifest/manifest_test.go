@@ -67,7 +67,8 @@ func TestMistakes(t *testing.T) {
 		"hello: world":                     "document 1: it has no kind",
 		"{kind: Pod, metadata: {name: p}}": "document 1: the Pod has no apiVersion",
 		"{apiVersion: v1, kind: Service, metadata: {name: s}}\n---\nkind: [":                                               "document 2: ",
-		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}":                                          `unknown field "container"`,
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}":                                          `unknown field "spec.container"`,
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: no}}":                                         "cannot unmarshal bool",
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`: `document 1: something follows the document; a line "---" separates two`,
 		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n":                             `document 1: something follows the document`,
 		"{apiVersion: v1, kind: Service}\n---\n{apiVersion: v1, kind: Service} x\n":                                        `document 2: something follows the document`,
@@ -76,5 +77,46 @@ func TestMistakes(t *testing.T) {
 		if _, err := manifest.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Read(%q): %v, want %s", text, err, want)
 		}
+	}
+}
+
+// TestUnknownFieldsWarn holds that objects of a Kubernetes that is newer than k8s.io/api are
+// read, with their fields.
+func TestUnknownFieldsWarn(t *testing.T) {
+	o, mistakes := manifest.ReadOn([]byte(`
+{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulingGroup: {podGroupName: g}, containers: [{name: c, immge: i}]}}
+---
+{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: b}, spec: {podPreemptionPolicy: {}}}]}
+`))
+	if mistakes != nil {
+		t.Fatal(mistakes)
+	}
+	want := []string{
+		`document 1: the Pod a: unknown field "spec.containers[0].immge"`, `document 1: the Pod a: unknown field "spec.schedulingGroup"`,
+		`document 2: the Node b: unknown field "spec.podPreemptionPolicy"`,
+	}
+	if diff := cmp.Diff(want, o.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if len(o.Pods) != 1 || len(o.Nodes) != 1 || !strings.Contains(string(o.All[0].JSON), `"schedulingGroup":{"podGroupName":"g"}`) {
+		t.Errorf("got %d Pods, %d Nodes, %s", len(o.Pods), len(o.Nodes), o.All[0].JSON)
+	}
+}
+
+// TestReadOn holds that what is no object takes nothing from the others.
+func TestReadOn(t *testing.T) {
+	o, mistakes := manifest.ReadOn([]byte("replicas: 2\n---\n{apiVersion: v1, kind: Service, metadata: {name: a}}\n---\nkind: [\n---\n{{ template }}\n---\n{apiVersion: v1, kind: List, items: [{kind: Pod}, {apiVersion: v1, kind: Node, metadata: {name: b}}, {}]}"))
+	var names, texts []string
+	for _, object := range o.All {
+		names = append(names, object.Name)
+	}
+	for _, mistake := range mistakes {
+		texts = append(texts, strings.Join(strings.SplitAfterN(mistake.Error(), ": ", 3)[:2], ""))
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"document 1: it has no kind", "document 3: yaml: ", "document 4: yaml: ", "document 5: item 0: ", "document 5: item 2: "}, texts); diff != "" {
+		t.Errorf("mistakes (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -254,14 +255,27 @@ func (c *Capabilities) get(b *budget, payload []byte) ([]byte, error) {
 	return mask.appendTo(nil, object, b), nil
 }
 
-// object returns an object as the cluster has it or, if the policy wants no cache, as the API
-// server does.
+// object returns an object as the cluster has it. If the policy wants no cache, or the cache
+// does not have the object, which may have been created a moment ago, the API server is asked.
+// A server without the right to do so says what its cache has.
 func (c *Capabilities) object(b *budget, kind schema.GroupVersionKind, q *lookup) ([]byte, error) {
 	if !q.DisableCache {
 		ctx, cancel := b.wait()
-		defer cancel()
-		return c.Cluster.Get(ctx, kind, q.namespace(), q.Name, false)
+		object, err := c.Cluster.Get(ctx, kind, q.namespace(), q.Name, false)
+		cancel()
+		if object != nil || err != nil {
+			return object, err
+		}
+		if object, err = c.fresh(b, kind, q); apierrors.IsForbidden(err) {
+			return nil, nil
+		}
+		return object, err
 	}
+	return c.fresh(b, kind, q)
+}
+
+// fresh returns an object as the API server has it.
+func (c *Capabilities) fresh(b *budget, kind schema.GroupVersionKind, q *lookup) ([]byte, error) {
 	ctx, cancel, err := b.leave()
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -233,5 +234,38 @@ func TestHostileClusterLookups(t *testing.T) {
 				t.Errorf("answer is %.300s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// behind is a cluster whose cache has nothing yet.
+type behind struct {
+	objects
+	fresh *int
+	err   error
+}
+
+func (b behind) Get(_ context.Context, _ schema.GroupVersionKind, _, _ string, fresh bool) ([]byte, error) {
+	if !fresh {
+		return nil, nil
+	}
+	*b.fresh++
+	return []byte(b.raw), b.err
+}
+
+// An object that was created a moment ago is had from the API server, as often as the policy may
+// ask anything of others.
+func TestObjectsThatTheCacheDoesNotHaveYet(t *testing.T) {
+	question := map[string]any{"api_version": "v1", "kind": "Secret", "name": "a"}
+	fresh := 0
+	c := granting(behind{objects{raw: `{"kind":"Secret"}`}, &fresh, nil})
+	if answer, err := c.within(t.Context(), 10_000_000, "kubernetes", "get_resource", question); err != nil || string(answer) != `{"kind":"Secret"}` || fresh != 1 {
+		t.Errorf("answer is %s, %v, after %d questions to the API server", answer, err, fresh)
+	}
+	if _, err := c.within(t.Context(), 1_000_000, "kubernetes", "get_resource", question); !errors.Is(err, errFuel) || fresh != 1 {
+		t.Errorf("error is %v after %d questions, want %v after one", err, fresh, errFuel)
+	}
+	c = granting(behind{err: apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", nil), fresh: &fresh})
+	if _, err := c.within(t.Context(), 10_000_000, "kubernetes", "get_resource", question); err == nil || !strings.HasSuffix(err.Error(), `there is no Secret a in namespace ""`) {
+		t.Errorf("without the right to get it: %v", err)
 	}
 }

@@ -67,6 +67,9 @@ func newWorld(t testing.TB, manifests string) *world {
 	for _, o := range cluster.Unknown {
 		t.Fatalf("read objects: %s %s: a scheduler does not know the kind %s", o.Kind, o.Name, o.GroupVersionKind())
 	}
+	for _, warning := range cluster.Warnings {
+		t.Fatalf("read objects: %s", warning)
+	}
 	w := &world{Cluster: cluster}
 	w.Recorder = w.report
 	return w

@@ -25,7 +25,7 @@ type node struct {
 }
 
 type parts struct {
-	// kind is KindObject or KindArray.
+	// kind is KindObject, KindArray, or KindNull for a null that can be looked into.
 	kind json.Kind
 	// members are those of an object, in order; one without a node was removed.
 	members []member
@@ -53,10 +53,12 @@ func Parse(raw []byte) *Document {
 func (d *Document) Append(dst []byte) []byte { return d.root.append(dst) }
 
 func (n *node) append(dst []byte) []byte {
-	if n.parts == nil {
+	switch {
+	case n.parts == nil && n.raw != nil:
 		return append(dst, n.raw...)
-	}
-	if n.kind == json.KindObject {
+	case n.parts == nil || n.kind == json.KindNull:
+		return append(dst, "null"...)
+	case n.kind == json.KindObject:
 		dst = append(dst, '{')
 		first := true
 		for i := range n.members {
@@ -277,9 +279,20 @@ func (d *Document) add(value *node, path []string) bool {
 	if !ok || i > len(parent.elements) {
 		return false
 	}
-	parent.elements = slices.Insert(parent.elements, i, value)
-	d.work.do(len(parent.elements) - i) // A unit for each that makes room.
-	return true
+	return d.insert(parent, i, value)
+}
+
+// insert puts an element into an array, and reports whether there is work left.
+func (d *Document) insert(array *node, i int, value *node) bool {
+	array.elements = slices.Insert(array.elements, i, value)
+	return d.work.do(len(array.elements) - i) // A unit for each that makes room.
+}
+
+// delete takes an element out of an array, and reports whether there is work left.
+func (d *Document) delete(array *node, i int) bool {
+	ok := d.work.do(len(array.elements) - i)
+	array.elements = slices.Delete(array.elements, i, i+1)
+	return ok
 }
 
 // Replace does what the operation "replace" does. It reports whether there is a
@@ -314,7 +327,6 @@ func (d *Document) remove(path []string) *node {
 		return n
 	}
 	i, _ := index(token)
-	d.work.do(len(parent.elements) - i)
-	parent.elements = slices.Delete(parent.elements, i, i+1)
+	d.delete(parent, i)
 	return n
 }

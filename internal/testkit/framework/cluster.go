@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	componentresource "k8s.io/component-helpers/resource"
-	"sigs.k8s.io/yaml"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/kubewasm/kubewasm/internal/manifest"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
@@ -27,10 +27,11 @@ type Cluster struct {
 	Resources []string
 	// Unknown are objects of kinds that a scheduler has no informer of.
 	Unknown []manifest.Object
+	// Warnings name unknown fields of the objects that informers have.
+	Warnings []string
 }
 
-// NewCluster returns a cluster of objects. The error names a Pod whose Node is missing, or
-// an object with an unknown field.
+// NewCluster returns a cluster of objects. The error names a Pod whose Node is missing.
 func NewCluster(objects *manifest.Objects) (*Cluster, error) {
 	c := &Cluster{Handle: &Handle{Informers: NewInformers()}}
 	for _, node := range objects.Nodes {
@@ -83,8 +84,14 @@ func (c *Cluster) add(o *manifest.Object) error {
 	if err != nil {
 		return err
 	}
-	if err := yaml.UnmarshalStrict(o.JSON, object); err != nil {
+	unknown, err := kjson.UnmarshalStrict(o.JSON, object)
+	if err != nil {
 		return err
+	}
+	if o.Kind != "Pod" && o.Kind != "Node" { // Package manifest has warned of those.
+		for _, field := range unknown {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("the %s %s: %v", o.Kind, o.Name, field))
+		}
 	}
 	accessor, err := meta.Accessor(object)
 	if err != nil {

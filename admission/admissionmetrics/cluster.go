@@ -1,0 +1,29 @@
+package admissionmetrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/admission/clustercache"
+)
+
+// Cluster tells how old the objects are that policies look up, when it is asked for metrics.
+// It is safe for use by several goroutines.
+type Cluster struct{ cluster *clustercache.Cluster }
+
+var _ prometheus.Collector = (*Cluster)(nil)
+
+// NewCluster returns the collector of a cluster, to be registered once.
+func NewCluster(cluster *clustercache.Cluster) *Cluster { return &Cluster{cluster} }
+
+var ageDesc = prometheus.NewDesc("kubewasm_admission_objects_age_seconds",
+	"Time since the API server has last answered a list or watch of objects that policies look up; 0 while they are watched.", []string{"resource", "namespace"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (c *Cluster) Describe(ch chan<- *prometheus.Desc) { ch <- ageDesc }
+
+// Collect implements [prometheus.Collector].
+func (c *Cluster) Collect(ch chan<- prometheus.Metric) {
+	for _, a := range c.cluster.Ages() {
+		ch <- prometheus.MustNewConstMetric(ageDesc, prometheus.GaugeValue, a.Age.Seconds(), a.Resource, a.Namespace)
+	}
+}
