@@ -560,7 +560,7 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 	}
 	before := k.records[key]
 	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
-	e.on(k, key, event, now, "").cause = cause
+	e.on(k, key, event, now, "").note(cause, err)
 	if cause == causeGone {
 		if !slices.Contains(report.Gone, cgroup) {
 			report.Gone = append(report.Gone, cgroup)

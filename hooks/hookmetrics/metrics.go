@@ -23,6 +23,7 @@
 //	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
 //	kubewasm_hooks_cgroups                                          cgroups with a desired state
 //	kubewasm_hooks_files_left_alone           reason                files that are not written for now
+//	kubewasm_hooks_started_undecided                                containers that ran without a decision at first
 //
 // The result of a decision is one of
 //
@@ -62,7 +63,7 @@ type Metrics struct {
 	files                                                             prometheus.Counter
 	passTime                                                          prometheus.Histogram
 	leftAlone                                                         *prometheus.GaugeVec
-	cgroups                                                           prometheus.GaugeFunc
+	cgroups, undecided                                                prometheus.GaugeFunc
 }
 
 var (
@@ -97,6 +98,14 @@ func New(state *cgroup.State) *Metrics {
 		leftAlone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: prefix + "files_left_alone", Help: "Files that are not written for now, by the reason.",
 		}, []string{"reason"}),
+		undecided: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "started_undecided", Help: "Containers that run and started without a decision: the runtime went on without the agent.",
+		}, func() float64 {
+			if state == nil {
+				return 0
+			}
+			return float64(state.StartedUndecided())
+		}),
 		cgroups: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "cgroups", Help: "Cgroups with a desired state."}, func() float64 {
 			if state == nil {
 				return 0
@@ -193,7 +202,7 @@ func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.decisions, m.failures, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
+		m.decisions, m.failures, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups, m.undecided,
 	}
 }
 
