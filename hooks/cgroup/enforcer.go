@@ -58,8 +58,8 @@ type EnforcerConfig struct {
 	// the first time. Each further refusal doubles it, up to RetryAtMost. A change in a
 	// cgroup above or below ends the wait. Defaults 1 s and 5 min.
 	RetryAfter, RetryAtMost time.Duration
-	// KeepFiles is the number of files that stay open. Others are opened for each pass.
-	// Default half of what the process may open; less than 0 is none.
+	// KeepFiles is the number of files and directories that stay open. Others are opened for
+	// each use. Default half of what the process may open; less than 0 is none.
 	KeepFiles int
 	// Logger receives repairs, refusals and contention; nil drops them.
 	Logger *slog.Logger

@@ -82,7 +82,7 @@ func (e *Enforcer) Inspect(t Target) (found []Found) {
 
 // inspect reads the files of a target.
 func (a *Applier) inspect(t Target) (found []Found) {
-	dirs := newDirectories(0)
+	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	own := t
 	own.Resources = t.Resources.Select(hookmsg.AllFields &^ ofProcesses)

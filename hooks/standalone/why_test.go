@@ -144,7 +144,7 @@ func TestReconcilerSeesWhyAContainerIsThrottled(t *testing.T) {
 	const node = "http://agent/state"
 	url := node + "?namespace=shop&pod=a&container=web"
 	got := ask(t, client, url)
-	for start := time.Now(); got.Pods[0].Containers[0].Throttling.ThrottledPeriods == 0; got = ask(t, client, url) {
+	for start := time.Now(); got.Pods[0].Containers[0].Throttling.ThrottledSeconds == 0; got = ask(t, client, url) {
 		if time.Since(start) > soon {
 			t.Fatalf("the container is not throttled: %+v", got)
 		}
@@ -154,7 +154,7 @@ func TestReconcilerSeesWhyAContainerIsThrottled(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	c := got.Pods[0].Containers[0]
-	if c.Throttling.ThrottledSeconds <= 0 || c.Throttling.Periods < c.Throttling.ThrottledPeriods {
+	if c.Throttling.Periods < c.Throttling.ThrottledPeriods {
 		t.Errorf("throttling is %+v", c.Throttling)
 	}
 	for _, f := range c.Fields {
