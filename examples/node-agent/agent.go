@@ -110,9 +110,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if _, why := a.runtime.Engine(); why != nil {
 		logger.Warn("calls of plugins take 50 times as long as they could; engine: compiler refuses to start instead", slog.Any("err", why))
 	}
-	guests, decisions := hostmetrics.New(a.runtime), hookmetrics.New(&a.state)
+	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
-	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for i := range plugins {
 		plugins[i].Observer = guests
 	}
