@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Found is a file of a cgroup with a field of a target, as it is now.
@@ -161,10 +160,7 @@ func (a *Applier) Throttling(cgroup string) (t Throttling, ok bool) {
 	return t, ok
 }
 
-// maxMessage bounds the error that is kept of a refusal, in bytes.
-const maxMessage = 512
-
 // note keeps why a value was refused.
 func (r *fileRecord) note(cause string, err error) {
-	r.cause, r.message = cause, cut.Marked(err.Error(), maxMessage)
+	r.cause, r.message = cause, err.Error() // With a value of at most maxValue bytes.
 }

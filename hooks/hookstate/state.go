@@ -296,7 +296,7 @@ func (f *Field) found(v *cgroup.Found) {
 		f.Error = cut.Marked(v.Err.Error(), maxText)
 	}
 	if l := v.LeftAlone; l != nil {
-		f.LeftAlone = &LeftAlone{Reason: l.Reason, Cause: l.Cause, Message: l.Message}
+		f.LeftAlone = &LeftAlone{Reason: l.Reason, Cause: l.Cause, Message: cut.Marked(l.Message, maxText)}
 		if !l.Until.IsZero() {
 			f.LeftAlone.Until = &l.Until
 		}
