@@ -52,7 +52,7 @@ func TestTheStateOfAPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := plugins(t)["/etc/kubewasm/plugins/cpu-normalization.wasm"]
-	text := fmt.Sprintf("cgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: normalization, file: %s, levels: [Container], selector: {qosClasses: [Burstable]}, guestConfig: {ratioPercent: 120}}\n", root, list, guest)
+	text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: normalization, file: %s, levels: [Container], selector: {qosClasses: [Burstable]}, guestConfig: {ratioPercent: 120}}\n", t.TempDir(), root, list, guest)
 	cfg, a := configured(t, text, slog.New(slog.DiscardHandler))
 	addresses := make(chan net.Addr, 1)
 	a.modes[len(a.modes)-1].(*server).listening = func(addr net.Addr) { addresses <- addr }
