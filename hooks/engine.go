@@ -29,6 +29,7 @@ type Engine struct {
 	observer Observer
 	// requests are buffers, *encoding.
 	requests sync.Pool
+	standing standing
 
 	// changed is closed, and replaced, when a plugin was swapped.
 	changed atomic.Pointer[chan struct{}]
@@ -293,6 +294,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 
 	var array [4]part
 	parts := array[:0]
+	var failed []string
 	for _, p := range e.plugins {
 		if !p.wants(req) {
 			continue
@@ -307,6 +309,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
 			e.failed(ctx, p, req, false, err)
+			failed = append(failed, p.Name())
 			d, err = p.keep(ctx, req, parts), nil
 		}
 		switch {
@@ -322,8 +325,10 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(req, err))
 		default:
 			e.failed(ctx, p, req, false, err)
+			failed = append(failed, p.Name())
 		}
 	}
+	e.decided(req, parts, failed)
 	return merge(parts), owned, nil
 }
 
@@ -337,6 +342,8 @@ func (e *Engine) Owned() (owned hookmsg.Fields) {
 
 // failed reports the failure of a plugin, which has failed the request if refused is set.
 func (e *Engine) failed(ctx context.Context, p *plugin, req *hookmsg.Request, refused bool, err error) {
+	err = p.quiet(req, err)
+	e.standing.note(req, p.Name(), p.policy, refused, err)
 	if e.observer != nil {
 		e.observer.Failed(ctx, req, p.Name(), p.policy, refused, err)
 	}
@@ -348,7 +355,7 @@ func (e *Engine) failed(ctx context.Context, p *plugin, req *hookmsg.Request, re
 		message = "refused by the failure of a runtime hook"
 	}
 	e.logger.LogAttrs(ctx, slog.LevelWarn, message, slog.String("plugin", p.Name()), slog.String("request", describe(req)),
-		slog.Any("err", p.quiet(req, err)), slog.String("cause", CauseOf(err)))
+		slog.Any("err", err), slog.String("cause", CauseOf(err)))
 }
 
 // tell reports the decision of a dry run.

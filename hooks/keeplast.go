@@ -83,18 +83,19 @@ var ends = setOf([]hookmsg.Stage{hookmsg.PostStopContainer, hookmsg.PostStopPodS
 
 func (e *Engine) forget(req *hookmsg.Request) {
 	if pod, name, ok := subject(req); ok && pod != "" {
+		e.standing.forget(pod, name, req.Container.ID)
 		for _, p := range e.plugins {
 			p.last.forget(pod, name, req.Container.ID)
 		}
 	}
 }
 
-// Forget drops what plugins with the policy KeepLast decided about a pod that is
-// gone.
+// Forget drops what plugins have decided about a pod that is gone.
 func (e *Engine) Forget(podUID string) {
 	if podUID == "" {
 		return // Those are of the classes.
 	}
+	e.standing.forget(podUID, "", "")
 	for _, p := range e.plugins {
 		p.last.forget(podUID, "", "")
 	}

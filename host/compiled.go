@@ -245,9 +245,15 @@ func (c *compiled) compile(ctx context.Context, module []byte, ship func(context
 		return err
 	}
 	c.module, c.info = compiled, info
+	if c.files == nil {
+		return nil
+	}
 	// If anything fails, the next load takes as long as this one.
-	if c.files != nil && c.toCache(ctx, key, module) == nil {
+	switch err := c.toCache(ctx, key, module); {
+	case err == nil:
 		_ = compiled.Close(context.Background()) // Only of its code in memory.
+	case !errors.Is(err, errNoStub) && ctx.Err() == nil:
+		c.owner.cacheFailed(fmt.Errorf("keep a compiled module: %w", err))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 	p.tapes, p.stopRecording = cfg.Recorder, func() error { return nil }
 	if cfg.Record != nil {
 		var err error
-		if p.tapes, p.stopRecording, err = rt.recordTo(cfg.Record); err != nil {
+		if p.tapes, p.stopRecording, err = rt.recordTo(cfg.Record, cfg.Logger); err != nil {
 			return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 		}
 		if err := rt.Recorders()[cfg.Record.Path].Err; err != nil && cfg.Logger != nil {

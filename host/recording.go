@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"reflect"
 	"runtime"
 
@@ -31,13 +32,26 @@ func keyOf(cfg *record.Config) recorderKey {
 
 // recordTo returns the recorder for a configuration, and what ends its use. Those of two
 // configurations with one path write to files of their own.
-func (rt *Runtime) recordTo(cfg *record.Config) (record.Tapes, func() error, error) {
+//
+// Failures of a recorder are logged by the logger of the plugin that was loaded first, unless the
+// configuration has a Report.
+func (rt *Runtime) recordTo(cfg *record.Config, logger *slog.Logger) (record.Tapes, func() error, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	key := keyOf(cfg)
 	r := rt.recorders[key]
 	if r == nil {
-		made, err := record.NewRecorder(*cfg)
+		own := *cfg
+		if own.Report == nil && logger != nil {
+			own.Report = func(err error) {
+				if err != nil {
+					logger.Error("calls are not recorded", "file", cfg.Path, "err", err)
+				} else {
+					logger.Info("calls are recorded again", "file", cfg.Path)
+				}
+			}
+		}
+		made, err := record.NewRecorder(own)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -24,7 +24,9 @@ type Runtime struct {
 	// shared has the machine code of modules that are not in the cache of files.
 	shared  wazero.CompilationCache
 	modules moduleCache
-	engine  wazero.RuntimeConfig
+	// cacheFailed is called with why a module is not kept in the cache.
+	cacheFailed func(error)
+	engine      wazero.RuntimeConfig
 	// engineName is what that runs, noCompiler why it is the interpreter without being asked for.
 	engineName Engine
 	noCompiler error
@@ -73,7 +75,8 @@ type RuntimeConfig struct {
 	CacheCopy bool
 	// CacheError, unless it is nil, is called with why CacheDir cannot be used, and the Runtime
 	// has no cache then: a program starts, and compiles its modules each time. If it is nil,
-	// [NewRuntime] fails.
+	// [NewRuntime] fails. It is called once more, from a load, when a module cannot be kept in
+	// the cache for the first time.
 	CacheError func(error)
 	// MemoryBytes is the most linear memory that the instances of all plugins and their
 	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
@@ -132,6 +135,12 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	}
 	if cfg.CacheBytes < 0 {
 		return nil, fmt.Errorf("make runtime: CacheBytes is %d, less than 0", cfg.CacheBytes)
+	}
+	var failing sync.Once
+	rt.cacheFailed = func(err error) {
+		if cfg.CacheError != nil {
+			failing.Do(func() { cfg.CacheError(err) })
+		}
 	}
 	if cfg.CacheDir != "" {
 		switch rt.modules, err = newModuleCache(cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)); {

@@ -58,7 +58,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 	if file == "" {
 		file = filepath.Base(m.Name) + ".wasm"
 	}
-	if err := os.WriteFile(file, module, 0o644); err != nil {
+	if err := writeWhole(file, module); err != nil {
 		return err
 	}
 	foreign.Fprintf(t.out, "%s: %s %s, %d bytes, implements %s\n", file, strings.Join(m.Kinds, " and "), strings.TrimSpace(m.Name+" "+m.Version), len(module), strings.Join(r.Functions, ", "))
@@ -70,7 +70,7 @@ func build(ctx context.Context, t *tool, args []string) error {
 		return err
 	}
 	file = host.CompiledFile(file, host.Platform)
-	if err := os.WriteFile(file, form, 0o644); err != nil {
+	if err := writeWhole(file, form); err != nil {
 		return err
 	}
 	fmt.Fprintf(t.out, "%s: %d bytes of machine code for %s, sha256 %x\n", file, len(form), host.Platform, sha256.Sum256(form))

@@ -253,8 +253,11 @@ func pull(ctx context.Context, t *tool, args []string) error {
 }
 
 // writeWhole writes a file that appears under its name when it is whole: a component may
-// watch it.
+// watch it, and the disk may be full. What is there and no file, such as /dev/stdout, stays.
 func writeWhole(name string, data []byte) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(name, data, 0o644)
+	}
 	f, err := os.CreateTemp(filepath.Dir(name), ".kubewasm-*")
 	if err != nil {
 		return err

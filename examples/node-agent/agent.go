@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
+	"github.com/kubewasm/kubewasm/hooks/hookstate"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
@@ -47,6 +49,7 @@ type agent struct {
 	layout   cgroup.Layout
 	modes    []mode
 	pods     standalone.Discovery // nil without the standalone mode.
+	source   *hookstate.Source
 	closers  []io.Closer
 	registry *prometheus.Registry
 }
@@ -63,10 +66,10 @@ func (a *agent) check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// count registers a counter of a mode.
-func (a *agent) count(name, help, mode string, value func() uint64) {
+// count registers a counter with a label.
+func (a *agent) count(name, help, label, of string, value func() uint64) {
 	a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: name, Help: help, ConstLabels: prometheus.Labels{"mode": mode},
+		Name: name, Help: help, ConstLabels: prometheus.Labels{label: of},
 	}, func() float64 { return float64(value()) }))
 }
 
@@ -107,13 +110,25 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if _, why := a.runtime.Engine(); why != nil {
 		logger.Warn("calls of plugins take 50 times as long as they could; engine: compiler refuses to start instead", slog.Any("err", why))
 	}
-	guests, decisions := hostmetrics.New(a.runtime), hookmetrics.New(&a.state)
+	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
-	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for i := range plugins {
 		plugins[i].Observer = guests
 	}
-	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: decisions}); err != nil {
+	observer := observers{decisions}
+	if cfg.Events != nil {
+		events, err := newEvents(*cfg.Events, os.Getenv("NODE_NAME"), logger)
+		if err != nil {
+			return nil, err
+		}
+		observer = append(observer, events)
+		a.modes = append(a.modes, events)
+		for result, n := range map[string]*atomic.Uint64{"written": &events.written, "dropped": &events.dropped, "failed": &events.failed} {
+			a.count("kubewasm_agent_events_total", "Events on Pods that were refused.", "result", result, n.Load)
+		}
+	}
+	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer}); err != nil {
 		return nil, err
 	}
 	root := cfg.Cgroup.Root
@@ -138,6 +153,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		}
 	}
 	a.layout = cgroup.Layout{Driver: driver, Root: cfg.Cgroup.KubeletRoot, Scope: cfg.Cgroup.Scope}
+	if a.source, err = hookstate.New(hookstate.Config{Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Layout: a.layout}); err != nil {
+		return nil, err
+	}
 	return a, errors.Join(append(wrong, a.makeModes(cfg, a.layout, logger))...)
 }
 
@@ -178,7 +196,7 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		a.modes = append(a.modes, m)
-		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "standalone", m.Refused)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "mode", "standalone", m.Refused)
 		a.gauge("kubewasm_agent_inotify_watches", "Directories of cgroups that are watched; each counts against fs.inotify.max_user_watches.", "standalone", func() float64 {
 			n, _ := m.Watches()
 			return float64(n)
@@ -198,8 +216,8 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		a.modes = append(a.modes, m)
-		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "nri", m.Refused)
-		a.count("kubewasm_agent_connections_total", "Connections to the container runtime.", "nri", m.Connections)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "mode", "nri", m.Refused)
+		a.count("kubewasm_agent_connections_total", "Connections to the container runtime.", "mode", "nri", m.Connections)
 	}
 	if h := cfg.RuntimeHook; h != nil {
 		m, err := runtimehook.New(runtimehook.Config{
@@ -209,10 +227,10 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		a.modes = append(a.modes, m)
-		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "runtimeHook", m.Refused)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "mode", "runtimeHook", m.Refused)
 	}
 	if h := cfg.HTTP; h != nil {
-		m, err := newServer(h.Address, a, logger)
+		m, err := newServer(h.Address, h.State, a, logger)
 		if err != nil {
 			return err
 		}

@@ -80,10 +80,15 @@ type config struct {
 		Registration  string             `json:"registration"`
 		FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 	} `json:"runtimeHook"`
-	// HTTP serves /metrics, /healthz and /readyz, without any authentication.
+	// HTTP serves /metrics, /healthz, /readyz and /state, without any authentication.
 	HTTP *struct {
 		Address string `json:"address"`
+		// State is whom /state answers, which has the names of pods: Node, the default, is
+		// processes in the node's network, Anyone is whoever reaches the address, None is nobody.
+		State string `json:"state"`
 	} `json:"http"`
+	// Events has an Event written on each Pod that a plugin refuses, by the API server.
+	Events *eventsConfig `json:"events"`
 	// Registries says how artifacts are fetched and which are trusted, for plugins with oci.
 	Registries oci.Config     `json:"registries"`
 	Plugins    []pluginConfig `json:"plugins"`

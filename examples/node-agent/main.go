@@ -4,9 +4,11 @@
 //
 //	node-agent -config /etc/kubewasm/agent.yaml
 //	node-agent -config /etc/kubewasm/agent.yaml -restore
+//	node-agent -config /etc/kubewasm/agent.yaml -state shop/web
 //
 // The second form undoes what the plugins of the configuration have decided on, before they
-// or the agent are removed from a node: stop the agent first.
+// or the agent are removed from a node: stop the agent first. The third asks the agent that runs
+// what is decided on a pod and what is in force.
 //
 // deploy has a configuration with four plugins, a systemd unit and a DaemonSet.
 package main
@@ -46,12 +48,16 @@ func run(ctx context.Context, args []string) error {
 	check := flags.Bool("check", false, "load the configuration and the plugins, look at the cgroups and the list of pods, and say what is wrong")
 	dryRun := flags.Bool("dry-run", false, "log what would be written, and write nothing")
 	restore := flags.Bool("restore", false, "write what the kubelet asks for to the fields that the plugins own, and end; stop the agent before")
+	state := flags.String("state", "", "ask the agent that runs about `namespace/pod[/container]`, or about all, and print its answer in JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	cfg, err := readConfig(*file)
 	if err != nil {
 		return err
+	}
+	if *state != "" {
+		return printState(ctx, cfg, *state, foreign.NewWriter(os.Stdout))
 	}
 	cfg.DryRun = cfg.DryRun || *dryRun
 	a, err := newAgent(ctx, cfg, slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil)))

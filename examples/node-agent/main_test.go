@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -478,6 +479,20 @@ func TestManifests(t *testing.T) {
 	}
 	if v := daemon.Spec.Template.Annotations["kubewasm.dev/tolerate-no-agent"]; v != "true" {
 		t.Error("the agent's own pod is not tolerated without the agent")
+	}
+	var role rbacv1.ClusterRole
+	var binding rbacv1.ClusterRoleBinding
+	events, err := os.ReadFile("deploy/events.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, _ := strings.Cut(string(events), "\n---\n")
+	if err := errors.Join(yaml.UnmarshalStrict([]byte(first), &role), yaml.UnmarshalStrict([]byte(second), &binding)); err != nil {
+		t.Error(err)
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
+	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != spec.ServiceAccountName {
+		t.Errorf("the rights for Events are %v for %v: %s", role, binding, diff)
 	}
 	runtime, err := os.ReadFile("deploy/containerd.toml")
 	if err != nil || !strings.Contains(string(runtime), `required_plugins = ["kubewasm"]`) || !strings.Contains(string(runtime), `"kubewasm.dev/tolerate-no-agent"`) {

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +24,8 @@ import (
 //	/metrics  what Prometheus reads
 //	/healthz  200, or 503 with the reasons when only a restart can help
 //	/readyz   200 while each mode serves, otherwise 503 with the reasons
+//	/state    what is decided on pods and containers and what is in force, in JSON:
+//	          of all, or by ?namespace=, ?pod= and ?container=
 //
 // The metrics are those of packages hostmetrics and hookmetrics, and
 //
@@ -26,8 +34,10 @@ import (
 //	kubewasm_agent_inotify_watches        mode  directories of cgroups that are watched
 //	kubewasm_agent_inotify_full           mode  1 while the kernel refuses to watch more
 //	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups that were not the claimant's own
+//	kubewasm_agent_events_total           result  Events on Pods: written, dropped or failed
 //
-// There is no authentication, and no name of a pod is in its answers.
+// There is no authentication. Only /state has names of pods, and answers those alone who are
+// in the node's network.
 type server struct {
 	address string
 	http    *http.Server
@@ -36,7 +46,7 @@ type server struct {
 	listening func(net.Addr)
 }
 
-func newServer(address string, a *agent, logger *slog.Logger) (*server, error) {
+func newServer(address, state string, a *agent, logger *slog.Logger) (*server, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("http.address %q: %w", address, err)
 	}
@@ -59,10 +69,79 @@ func newServer(address string, a *agent, logger *slog.Logger) (*server, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
 	mux.Handle("GET /healthz", probe(probed.Healthy))
 	mux.Handle("GET /readyz", probe(probed.Ready))
+	switch state {
+	case "", "Node":
+		mux.Handle("GET /state", onlyLocal(a.source))
+	case "Anyone":
+		mux.Handle("GET /state", a.source)
+	case "None":
+	default:
+		return nil, fmt.Errorf("http.state %q is none of Node, Anyone, None", state)
+	}
 	return &server{address: address, logger: logger, http: &http.Server{
 		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}}, nil
+}
+
+// onlyLocal refuses clients that are not in the network of this process.
+func onlyLocal(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		remote, err := netip.ParseAddrPort(r.RemoteAddr)
+		ip := remote.Addr().Unmap()
+		if err != nil || local == nil || !ip.IsLoopback() && ip != local.AddrPort().Addr().Unmap() {
+			http.Error(w, "the state is for processes in the node's network; http.state: Anyone opens it", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// printState writes what the agent of a configuration answers about "all", or about
+// "namespace/pod" or "namespace/pod/container".
+func printState(ctx context.Context, cfg *config, of string, to io.Writer) error {
+	if cfg.HTTP == nil {
+		return errors.New("state: the configuration has no http, by which the agent is asked")
+	}
+	host, port, err := net.SplitHostPort(cfg.HTTP.Address)
+	if err != nil {
+		return fmt.Errorf("http.address %q: %w", cfg.HTTP.Address, err)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/state"}
+	if of != "all" {
+		names := strings.Split(of, "/")
+		if len(names) < 2 || len(names) > 3 || slices.Contains(names, "") {
+			return fmt.Errorf("state: %q is neither all nor namespace/pod nor namespace/pod/container", of)
+		}
+		q := url.Values{"namespace": names[:1], "pod": names[1:2]}
+		if len(names) == 3 {
+			q["container"] = names[2:]
+		}
+		u.RawQuery = q.Encode()
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) // No proxy.
+	if err != nil {
+		return fmt.Errorf("state: ask the agent: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return fmt.Errorf("state: the agent answers %s: %s", resp.Status, bytes.TrimSpace(why))
+	}
+	if _, err := io.Copy(to, resp.Body); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
 }
 
 // all joins what the modes say.

@@ -239,7 +239,7 @@ func (a *Applier) Close() error {
 //     in between, which the kernel takes everywhere. If a later write is refused, the
 //     earlier ones of the field are undone. The end of ctx does not come between them.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
-	dirs := newDirectories(0)
+	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	return a.plan(targets, dirs, nil).run(ctx)
 }
@@ -247,7 +247,7 @@ func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error
 // DryRun returns the writes that [Applier.Apply] would do, in order, and the errors of
 // reading. It writes nothing.
 func (a *Applier) DryRun(_ context.Context, targets ...Target) ([]Change, error) {
-	dirs := newDirectories(0)
+	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	p := a.plan(targets, dirs, nil)
 	return p.changes(), errors.Join(p.errs...)

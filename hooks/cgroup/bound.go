@@ -83,7 +83,12 @@ func (n *neighbors) own(file string) string {
 }
 
 func (n *neighbors) children() (names []string) {
-	dir, err := n.dir.root.Open(".")
+	root, done, err := n.dir.opened()
+	if err != nil {
+		return nil
+	}
+	defer done()
+	dir, err := root.Open(".")
 	if err != nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (a *Applier) Exists(cgroup string) bool {
 // there are none. A field that cannot be compared, such as any of a cgroup that is not
 // there, is left out.
 func (a *Applier) Differing(t Target) *hookmsg.Resources {
-	dirs := newDirectories(0)
+	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	p := a.plan([]Target{t}, dirs, nil)
 	var fields hookmsg.Fields

@@ -12,9 +12,11 @@ import (
 
 // directory is one cgroup in one hierarchy.
 type directory struct {
+	// root is nil if the directory does not stay open.
 	root *os.Root
-	// hierarchy is the directory in which it was opened.
+	// hierarchy is the directory in which it is opened, by the path cgroup.
 	hierarchy *os.Root
+	cgroup    string
 	// name is the path below the applier's root.
 	name string
 	// files are those that stay open for reading.
@@ -25,12 +27,30 @@ type directory struct {
 // ten times as much as reading it.
 type directories struct {
 	open map[string]map[string]*directory // By cgroup and controller.
-	// files is the number of open files, room its limit.
+	// files is the number of open files and directories, room its limit. What there is no room
+	// for is opened each time.
 	files, room int
 }
 
 func newDirectories(room int) *directories {
 	return &directories{open: map[string]map[string]*directory{}, room: room}
+}
+
+// forOnce is the room for directories that are needed for one operation on few cgroups.
+const forOnce = 64
+
+// add takes a directory that was opened, and closes it if there is no room.
+func (ds *directories) add(key string, d *directory) {
+	if ds.files < ds.room {
+		ds.files++
+	} else {
+		d.close()
+		d.root = nil
+	}
+	if ds.open[d.cgroup] == nil {
+		ds.open[d.cgroup] = map[string]*directory{}
+	}
+	ds.open[d.cgroup][key] = d
 }
 
 func (ds *directories) close() {
@@ -42,6 +62,10 @@ func (ds *directories) close() {
 // current reports whether an open directory is still the one of the cgroup's
 // path.
 func (d *directory) current(cgroup string) bool {
+	if d.root == nil {
+		_, err := d.hierarchy.Lstat(cgroup)
+		return err == nil
+	}
 	is, err := d.root.Stat(".")
 	if err != nil {
 		return false
@@ -66,6 +90,9 @@ func (d *directory) left(cgroup string) bool {
 func (ds *directories) forget(cgroup string) {
 	for _, d := range ds.open[cgroup] {
 		ds.files -= len(d.files)
+		if d.root != nil {
+			ds.files--
+		}
 		d.close()
 	}
 	delete(ds.open, cgroup)
@@ -80,32 +107,54 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 			return nil, &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
 		}
 	}
-	// os.Root follows no link that leads outside. The kernel makes none within the
-	// hierarchy, so one that is found is refused as well.
-	for i := range len(cgroup) + 1 {
-		if i < len(cgroup) && cgroup[i] != '/' {
+	d := &directory{hierarchy: root, cgroup: cgroup, name: name, files: map[string]*os.File{}}
+	var err error
+	if d.root, err = d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// open opens the directory. os.Root follows no link that leads outside. The kernel makes none
+// within the hierarchy, so one that is found is refused as well.
+func (d *directory) open() (*os.Root, error) {
+	for i := range len(d.cgroup) + 1 {
+		if i < len(d.cgroup) && d.cgroup[i] != '/' {
 			continue
 		}
-		info, err := root.Lstat(cgroup[:i])
+		info, err := d.hierarchy.Lstat(d.cgroup[:i])
 		if err != nil {
-			return nil, &FileError{Op: "open", File: name, Err: cause(err)}
+			return nil, &FileError{Op: "open", File: d.name, Err: cause(err)}
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
-			return nil, &FileError{Op: "open", File: name, Err: fmt.Errorf("%s is a symbolic link: %w", cgroup[:i], ErrEscapes)}
+			return nil, &FileError{Op: "open", File: d.name, Err: fmt.Errorf("%s is a symbolic link: %w", d.cgroup[:i], ErrEscapes)}
 		}
 	}
-	dir, err := root.OpenRoot(cgroup)
+	root, err := d.hierarchy.OpenRoot(d.cgroup)
 	if err != nil {
-		return nil, &FileError{Op: "open", File: name, Err: cause(err)}
+		return nil, &FileError{Op: "open", File: d.name, Err: cause(err)}
 	}
-	return &directory{root: dir, hierarchy: root, name: name, files: map[string]*os.File{}}, nil
+	return root, nil
+}
+
+// opened returns the directory, and what to call when it is not needed any more.
+func (d *directory) opened() (root *os.Root, done func(), err error) {
+	if d.root != nil {
+		return d.root, func() {}, nil
+	}
+	if root, err = d.open(); err != nil {
+		return nil, nil, err
+	}
+	return root, func() { root.Close() }, nil
 }
 
 func (d *directory) close() {
 	for _, f := range d.files {
 		f.Close()
 	}
-	d.root.Close()
+	if d.root != nil {
+		d.root.Close()
+	}
 }
 
 func (d *directory) path(file string) string { return d.name + "/" + file }
@@ -130,7 +179,7 @@ func (d *directory) read(file string, most int64, keep *directories) (string, er
 	}
 	f, err := d.openFile(file, os.O_RDONLY)
 	if err != nil {
-		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
+		return "", d.fail("read", file, "", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, most))
 	if err == nil && kept == nil && len(b) < settledBytes && keep != nil && keep.files < keep.room {
@@ -140,7 +189,7 @@ func (d *directory) read(file string, most int64, keep *directories) (string, er
 		f.Close()
 	}
 	if err != nil {
-		return "", &FileError{Op: "read", File: d.path(file), Err: cause(err)}
+		return "", d.fail("read", file, "", err)
 	}
 	return string(b), nil
 }
@@ -151,13 +200,11 @@ func (d *directory) read(file string, most int64, keep *directories) (string, er
 // watchers even if the write fails. A regular file, which has a size, unlike one of the
 // kernel's, is truncated afterwards.
 func (d *directory) write(file, value string) error {
-	fail := func(err error) error {
-		return &FileError{Op: "write", File: d.path(file), Value: value, Err: cause(err)}
-	}
 	f, err := d.openFile(file, os.O_WRONLY)
 	if err != nil {
-		return fail(err)
+		return d.fail("write", file, value, err)
 	}
+	given := value
 	if value == "" {
 		value = "\n" // The kernel takes no bytes for no write.
 	}
@@ -169,20 +216,33 @@ func (d *directory) write(file, value string) error {
 		}
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fail(err)
+		return d.fail("write", file, given, err)
 	}
 	return nil
 }
 
+// fail returns the error of an operation on a file, or that of the directory itself.
+func (d *directory) fail(op, file, value string, err error) error {
+	if closed := (*FileError)(nil); errors.As(err, &closed) {
+		return closed
+	}
+	return &FileError{Op: op, File: d.path(file), Value: value, Err: cause(err)}
+}
+
 func (d *directory) openFile(file string, flag int) (*os.File, error) {
-	info, err := d.root.Lstat(file)
+	root, done, err := d.opened()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	info, err := root.Lstat(file)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("not a regular file (%s): %w", info.Mode().Type(), ErrEscapes)
 	}
-	return d.root.OpenFile(file, flag, 0)
+	return root.OpenFile(file, flag, 0)
 }
 
 // cause returns the kernel's answer, without the path that an fs.PathError repeats. Any

@@ -58,8 +58,8 @@ type EnforcerConfig struct {
 	// the first time. Each further refusal doubles it, up to RetryAtMost. A change in a
 	// cgroup above or below ends the wait. Defaults 1 s and 5 min.
 	RetryAfter, RetryAtMost time.Duration
-	// KeepFiles is the number of files that stay open. Others are opened for each pass.
-	// Default half of what the process may open; less than 0 is none.
+	// KeepFiles is the number of files and directories that stay open. Others are opened for
+	// each use. Default half of what the process may open; less than 0 is none.
 	KeepFiles int
 	// Logger receives repairs, refusals and contention; nil drops them.
 	Logger *slog.Logger
@@ -560,7 +560,7 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 	}
 	before := k.records[key]
 	fresh = before == nil || before.state != refused && before.state != hopeless || before.cause != cause
-	e.on(k, key, event, now, "").cause = cause
+	e.on(k, key, event, now, "").note(cause, err)
 	if cause == causeGone {
 		if !slices.Contains(report.Gone, cgroup) {
 			report.Gone = append(report.Gone, cgroup)

@@ -133,8 +133,8 @@ type fileKey struct {
 // that of a settled file.
 type fileRecord struct {
 	state fileState
-	// cause is that of the last refusal.
-	cause string
+	// cause is that of the last refusal, message its error.
+	cause, message string
 	// until is when a refused or yielding file is tried again, wait the length of that
 	// wait or of the last one.
 	until time.Time

@@ -266,24 +266,21 @@ func (p *plan) directory(controller string) *directory {
 	if p.closed[controller] {
 		return nil
 	}
-	opened, key := p.dirs.open[p.cgroup], controller
+	key := controller
 	if p.applier.controllers == nil {
 		key = "" // One directory has the files of all.
 	}
-	dir := opened[key]
+	dir := p.dirs.open[p.cgroup][key]
 	if dir != nil {
 		return dir
 	}
 	dir, err := p.applier.openDirectory(controller, p.cgroup)
-	switch {
-	case err != nil:
+	if err != nil {
 		p.fail(err)
 		p.closed[controller] = true
-	case opened == nil:
-		p.dirs.open[p.cgroup] = map[string]*directory{key: dir}
-	default:
-		opened[key] = dir
+		return nil
 	}
+	p.dirs.add(key, dir)
 	return dir
 }
 

@@ -128,6 +128,16 @@ func (s *State) Pod(uid string) (cgroups []string) {
 	return cgroups
 }
 
+// Fields returns the fields that are desired of any cgroup.
+func (s *State) Fields() (fields hookmsg.Fields) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.cgroups {
+		fields |= t.Resources.Fields()
+	}
+	return fields
+}
+
 // Len returns the number of cgroups.
 func (s *State) Len() int {
 	s.mu.Lock()

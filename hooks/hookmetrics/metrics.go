@@ -11,8 +11,8 @@
 //
 // What it has:
 //
-//	kubewasm_hooks_decisions_total            stage, level, result  merged decisions
-//	kubewasm_hooks_decision_duration_seconds  stage                 their duration
+//	kubewasm_hooks_decisions_total            stage, result         merged decisions
+//	kubewasm_hooks_decision_duration_seconds                        their duration
 //	kubewasm_hooks_failures_total             plugin, policy, cause failures of plugins
 //	kubewasm_hooks_writes_total               field                 writes to files of cgroups
 //	kubewasm_hooks_drifts_total               field                 values that another writer had changed
@@ -23,6 +23,7 @@
 //	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
 //	kubewasm_hooks_cgroups                                          cgroups with a desired state
 //	kubewasm_hooks_files_left_alone           reason                files that are not written for now
+//	kubewasm_hooks_started_undecided                                containers that ran without a decision at first
 //
 // The result of a decision is one of
 //
@@ -36,7 +37,8 @@
 // and the reason that a file is left alone is contended or refused. A drift that is not a
 // repair was found by a dry run.
 //
-// A field is that of hook.proto; a quota with its period is one. No label is the choice of
+// A field is that of hook.proto; a quota with its period is one. Its series appear, as 0, with the
+// first scrape in which it is desired of a cgroup. No label is the choice of
 // a guest or a pod: plugins are named by the configuration. Package hostmetrics counts the
 // calls of guests.
 package hookmetrics
@@ -58,11 +60,12 @@ import (
 // Metrics counts decisions and passes. It is safe for use by several goroutines.
 type Metrics struct {
 	decisions, failures, writes, drifts, repairs, contended, refusals *prometheus.CounterVec
-	decisionTime                                                      *prometheus.HistogramVec
 	files                                                             prometheus.Counter
-	passTime                                                          prometheus.Histogram
+	decisionTime, passTime                                            prometheus.Histogram
 	leftAlone                                                         *prometheus.GaugeVec
-	cgroups                                                           prometheus.GaugeFunc
+	cgroups, undecided                                                prometheus.GaugeFunc
+
+	state *cgroup.State
 }
 
 var (
@@ -72,7 +75,7 @@ var (
 
 // buckets reach, in seconds, from a small guest's decision, or a look at a few files,
 // to beyond the time after which a runtime gives up.
-var buckets = []float64{1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3}
+var buckets = []float64{1e-4, 1e-3, 1e-2, 0.1, 0.3, 1, 3}
 
 // New returns metrics that have counted nothing. The state is the one whose cgroups
 // are counted; nil counts none.
@@ -82,21 +85,28 @@ func New(state *cgroup.State) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 	}
 	m := &Metrics{
-		decisions: counter("decisions_total", "Decisions of all plugins together, by what came of them.", "stage", "level", "result"),
-		failures:  counter("failures_total", "Failures of plugins. Those with the policy Fail have failed their request.", "plugin", "policy", "cause"),
-		writes:    counter("writes_total", "Writes to files of cgroups.", "field"),
-		drifts:    counter("drifts_total", "Values in files of cgroups that another writer had changed.", "field"),
-		repairs:   counter("repairs_total", "Changed values that were put back.", "field"),
-		contended: counter("contended_total", "Files that were left to another writer for a while.", "field"),
-		refusals:  counter("refusals_total", "Values that the kernel did not take.", "cause"),
-		decisionTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: prefix + "decision_duration_seconds", Help: "How long decisions took.", Buckets: buckets,
-		}, []string{"stage"}),
-		files:    prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "files_compared_total", Help: "Files of cgroups that were looked at."}),
-		passTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "pass_duration_seconds", Help: "How long passes over cgroups took.", Buckets: buckets}),
+		decisions:    counter("decisions_total", "Decisions of all plugins together, by what came of them.", "stage", "result"),
+		failures:     counter("failures_total", "Failures of plugins. Those with the policy Fail have failed their request.", "plugin", "policy", "cause"),
+		writes:       counter("writes_total", "Writes to files of cgroups.", "field"),
+		drifts:       counter("drifts_total", "Values in files of cgroups that another writer had changed.", "field"),
+		repairs:      counter("repairs_total", "Changed values that were put back.", "field"),
+		contended:    counter("contended_total", "Files that were left to another writer for a while.", "field"),
+		refusals:     counter("refusals_total", "Values that the kernel did not take.", "cause"),
+		state:        state,
+		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "decision_duration_seconds", Help: "How long decisions took.", Buckets: buckets}),
+		files:        prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "files_compared_total", Help: "Files of cgroups that were looked at."}),
+		passTime:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "pass_duration_seconds", Help: "How long passes over cgroups took.", Buckets: buckets}),
 		leftAlone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: prefix + "files_left_alone", Help: "Files that are not written for now, by the reason.",
 		}, []string{"reason"}),
+		undecided: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: prefix + "started_undecided", Help: "Containers that run and started without a decision: the runtime went on without the agent.",
+		}, func() float64 {
+			if state == nil {
+				return 0
+			}
+			return float64(state.StartedUndecided())
+		}),
 		cgroups: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "cgroups", Help: "Cgroups with a desired state."}, func() float64 {
 			if state == nil {
 				return 0
@@ -104,11 +114,9 @@ func New(state *cgroup.State) *Metrics {
 			return float64(state.Len())
 		}),
 	}
-	// rate and increase do not see the step from no series to 1.
-	for f := hookmsg.Fields(1); f&hookmsg.ResourceFields != 0; f <<= 1 {
-		for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.contended} {
-			vec.WithLabelValues(fieldLabel(f))
-		}
+	// rate and increase do not see the step from no series to 1. A runtime waits for these stages.
+	for _, stage := range []hookmsg.Stage{hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources} {
+		m.decisions.WithLabelValues(stage.String(), "failed")
 	}
 	for _, cause := range cgroup.Causes() {
 		m.refusals.WithLabelValues(cause)
@@ -149,9 +157,8 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 	case d.Fields() == 0:
 		result = "nothing"
 	}
-	stage := req.Stage.String()
-	m.decisions.WithLabelValues(stage, req.Level.String(), result).Inc()
-	m.decisionTime.WithLabelValues(stage).Observe(took.Seconds())
+	m.decisions.WithLabelValues(req.Stage.String(), result).Inc()
+	m.decisionTime.Observe(took.Seconds())
 }
 
 // Failed implements [hooks.Observer].
@@ -193,7 +200,7 @@ func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 
 func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.decisions, m.failures, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups,
+		m.decisions, m.failures, m.writes, m.drifts, m.repairs, m.contended, m.refusals, m.decisionTime, m.files, m.passTime, m.leftAlone, m.cgroups, m.undecided,
 	}
 }
 
@@ -206,6 +213,14 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	if m.state != nil {
+		// Before any of them drifts, as 0.
+		for f := range m.state.Fields().All() {
+			for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.contended} {
+				vec.WithLabelValues(fieldLabel(f))
+			}
+		}
+	}
 	for _, c := range m.collectors() {
 		c.Collect(ch)
 	}

@@ -87,14 +87,14 @@ func TestDecisions(t *testing.T) {
 		engine.Decide(call.ctx, &hookmsg.Request{Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, PodAnnotations: call.annotations})
 	}
 	want := map[string]float64{
-		"decisions_total{Container,decided,PreCreateContainer}":  2,
-		"decisions_total{Container,nothing,PreCreateContainer}":  1,
-		"decisions_total{Container,failed,PreCreateContainer}":   1,
-		"decisions_total{Container,canceled,PreCreateContainer}": 1,
-		"decisions_total{Container,timeout,PreCreateContainer}":  1,
-		"decision_duration_seconds{PreCreateContainer}":          6,
-		"failures_total{status,lenient,Ignore}":                  1,
-		"failures_total{status,strict,Fail}":                     1,
+		"decisions_total{decided,PreCreateContainer}":  2,
+		"decisions_total{nothing,PreCreateContainer}":  1,
+		"decisions_total{failed,PreCreateContainer}":   1,
+		"decisions_total{canceled,PreCreateContainer}": 1,
+		"decisions_total{timeout,PreCreateContainer}":  1,
+		"decision_duration_seconds{}":                  6,
+		"failures_total{status,lenient,Ignore}":        1,
+		"failures_total{status,strict,Fail}":           1,
 	}
 	if diff := cmp.Diff(want, values(t, metrics)); diff != "" {
 		t.Error(diff)

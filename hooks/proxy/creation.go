@@ -74,7 +74,7 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:
 		asks = req.Resources
 		// A container of this name or identifier was another one.
-		begin := facts.Facts{Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
+		begin := facts.Facts{Judged: true, Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
 		if req.Container.ID == "" {
 			h.change(req, func(c *creation) { *c = creation{facts: &begin} })
 			have = begin

@@ -97,6 +97,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Enforcer.Applier().Version() == cgroup.V1 {
 		cfg.Supports &^= hookmsg.FieldUnified
 	}
+	cfg.State.ExpectCreations()
 	h := &Handler{
 		cfg: cfg, requested: make(chan struct{}, 1), closed: make(chan struct{}), creations: map[string]map[created]creation{}, looks: map[string]*look{},
 		unstated: map[string]map[created]update{},
@@ -176,6 +177,9 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 		return new(hookmsg.Decision), nil
 	}
 
+	if req.Level == hookmsg.LevelContainer && cgroup != "" {
+		h.noteStart(req, cgroup, d.Resources)
+	}
 	var carries hookmsg.Fields
 	if req.Level == hookmsg.LevelContainer && answered(req.Stage) {
 		carries = h.cfg.Supports
@@ -199,6 +203,14 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 	}
 	h.put(ctx, req, cgroup, d.Resources)
 	return carried, nil
+}
+
+// noteStart logs a container that started undecided, the first time that it is decided on.
+func (h *Handler) noteStart(req *hookmsg.Request, cgroup string, r *hookmsg.Resources) {
+	if lacks := h.cfg.Enforcer.NoteStart(target(cgroup, req, r), req.Container.ID); lacks != nil {
+		h.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+			slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
+	}
 }
 
 // checked returns the request and its cgroup, without a cgroup that is not the pod's own

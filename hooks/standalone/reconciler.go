@@ -233,7 +233,12 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID}, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
 		before, _ := r.cfg.State.Get(path)
-		r.cfg.State.Put(cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources})
+		target := cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources}
+		if lacks := r.cfg.Enforcer.NoteStart(target, req.Container.ID); lacks != nil {
+			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
+		}
+		r.cfg.State.Put(target)
 		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: undecided(req.Resources, req.Level, dropped)})
 		}

@@ -39,6 +39,7 @@ const (
 var runtime *host.Runtime
 
 func TestMain(m *testing.M) {
+	spinIfTold()
 	os.Exit(func() int {
 		var err error
 		if runtime, err = host.NewRuntime(compiled.Config()); err != nil {

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/lograte"
@@ -17,6 +19,8 @@ import (
 // several goroutines.
 type Collector struct {
 	runtime *host.Runtime
+	// sparse leaves out counters that are 0 and the durations of builds.
+	sparse bool
 
 	calls         *prometheus.CounterVec
 	callDuration  *prometheus.HistogramVec
@@ -62,7 +66,16 @@ type plugin struct {
 	loaded, missed bool
 }
 
-// function holds the series of a function of a plugin.
+// runsOnce reports whether a function runs once in the life of an instance, before it serves:
+// how long that takes is a part of kubewasm_build_duration_seconds.
+func runsOnce(function string) bool {
+	return function == "_initialize" || function == abi.Marker || function == abi.Configure.String()
+}
+
+// unregistered counts what cannot happen.
+var unregistered = prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})
+
+// function holds the series of a function of a plugin. One that runs once has calls alone.
 type function struct {
 	calls    [len(callLabels)]prometheus.Counter
 	duration prometheus.Observer
@@ -78,6 +91,8 @@ var (
 	// callBuckets begin below a call of a few instructions and end above the
 	// default timeout.
 	callBuckets = []float64{1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10}
+	// sparseBuckets tell a quick call of a hook from one that a container waits for.
+	sparseBuckets = []float64{1e-4, 1e-3, 1e-2, 0.1, 1}
 	// buildBuckets begin at a small module from the compilation cache and end at
 	// a large one from a slow network.
 	buildBuckets = []float64{1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100}
@@ -90,9 +105,17 @@ var (
 // Collectors of two runtimes cannot be in one registry as they are, since their
 // series would be the same; prometheus.WrapRegistererWith tells them apart by a
 // label.
-func New(rt *host.Runtime) *Collector {
+func New(rt *host.Runtime) *Collector { return newCollector(rt, callBuckets, false) }
+
+// NewSparse returns a Collector with few series, for a program that runs on every node: what
+// counts is not there while it is 0, calls have five buckets, and builds have no durations. A
+// query such as increase() does not see the step from no series to 1: compare with an offset, as
+// in "x unless x offset 5m or increase(x[5m]) > 0".
+func NewSparse(rt *host.Runtime) *Collector { return newCollector(rt, sparseBuckets, true) }
+
+func newCollector(rt *host.Runtime, callBuckets []float64, sparse bool) *Collector {
 	c := &Collector{
-		runtime: rt,
+		runtime: rt, sparse: sparse,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_calls_total",
 			Help: "Calls of guests, by how they ended.",
@@ -146,6 +169,9 @@ func New(rt *host.Runtime) *Collector {
 func (c *Collector) Called(_ context.Context, call host.CallEvent) {
 	f := c.function(call.Plugin, call.Function)
 	f.calls[callResultOf(call.Err)].Inc()
+	if f.duration == nil {
+		return
+	}
 	f.duration.Observe(call.Duration.Seconds())
 	// A counter panics at a negative number, and a scheduler must not.
 	f.fuel.Add(float64(max(call.Fuel, 0)))
@@ -234,11 +260,14 @@ func (c *Collector) function(pluginName, name string) *function {
 		return f
 	}
 	label := labelOf(pluginName)
-	f := &function{
-		duration: c.callDuration.WithLabelValues(label, name),
-		fuel:     c.callFuel.WithLabelValues(label, name),
-		hits:     c.cacheHits.WithLabelValues(label, name),
-		skipped:  c.skipped.WithLabelValues(label, name),
+	f := &function{hits: unregistered, skipped: unregistered}
+	if !runsOnce(name) {
+		f = &function{
+			duration: c.callDuration.WithLabelValues(label, name),
+			fuel:     c.callFuel.WithLabelValues(label, name),
+			hits:     c.cacheHits.WithLabelValues(label, name),
+			skipped:  c.skipped.WithLabelValues(label, name),
+		}
 	}
 	for r, result := range callLabels {
 		f.calls[r] = c.calls.WithLabelValues(label, name, result)
@@ -333,8 +362,39 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	open := collectState(ch, c.runtime.Plugins())
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	ch := make(chan prometheus.Metric)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for m := range ch {
+			if !c.sparse || !isZero(m) {
+				to <- m
+			}
+		}
+	}()
+	c.collect(ch)
+	close(ch)
+	<-done
+}
+
+// isZero reports whether a metric says nothing that its absence does not say.
+func isZero(m prometheus.Metric) bool {
+	var value dto.Metric
+	if m.Write(&value) != nil {
+		return false // The registry reports it.
+	}
+	switch {
+	case value.Counter != nil:
+		return value.Counter.GetValue() == 0
+	case value.Histogram != nil:
+		return value.Histogram.GetSampleCount() == 0
+	}
+	return false
+}
+
+func (c *Collector) collect(ch chan<- prometheus.Metric) {
+	open := collectState(ch, c.runtime.Plugins(), c.sparse)
 	collectRecordings(ch, c.runtime)
 	collectProcess(ch, c.runtime)
 	ch <- prometheus.MustNewConstMetric(linesDropped, prometheus.CounterValue, float64(lograte.AllDropped()))
@@ -342,6 +402,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	c.removeClosed(open)
 	for _, vec := range c.vectors() {
-		vec.Collect(ch)
+		if !c.sparse || vec != vector(c.buildDuration) {
+			vec.Collect(ch)
+		}
 	}
 }

@@ -547,12 +547,13 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 		}
 	}
 	c := newComponent(t)
+	c.metrics.CacheHits("noop", "filter", 1) // Which makes the series of a function.
 	c.load(t, c.config("noop"))
 	families, err := c.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, ofPlugin, ofFunction := map[string]bool{}, 0, 0
+	got, ofPlugin, ofFunction, ofOnce := map[string]bool{}, 0, 0, 0
 	for _, family := range families {
 		got[family.GetName()] = true
 		for _, m := range family.GetMetric() {
@@ -562,8 +563,10 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 			}
 			switch {
 			case !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "plugin" }): // Of the process.
-			case strings.HasPrefix(family.GetName(), "kubewasm_ca"): // Calls and cache hits.
+			case slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "filter" }):
 				ofFunction += n
+			case strings.HasPrefix(family.GetName(), "kubewasm_ca"): // Calls of the marker.
+				ofOnce += n
 			default:
 				ofPlugin += n
 			}
@@ -572,7 +575,7 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-documented +got):\n%s", diff)
 	}
-	sentence := fmt.Sprintf("A plugin has %d series, and %d for each of its functions that was called.", ofPlugin, ofFunction)
+	sentence := fmt.Sprintf("A plugin has %d series, and %d for each of its functions that was called. Those that run once in each instance, such as configure, have %d.", ofPlugin, ofFunction, ofOnce)
 	if text := strings.ReplaceAll(string(doc), "\n// ", " "); !strings.Contains(text, sentence) {
 		t.Errorf("the documentation does not say: %s", sentence)
 	}
@@ -737,5 +740,45 @@ func BenchmarkCall(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// A sparse collector has what is not 0, and the state of plugins.
+func TestSparseCollector(t *testing.T) {
+	c := newComponent(t)
+	rt := c.runtime
+	sparse := hostmetrics.NewSparse(rt)
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(sparse)
+	cfg := c.config("spins")
+	cfg.Observer = sparse
+	p := c.load(t, cfg)
+	count := func() map[string]int {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "kubewasm_plugin_") || f.Metric[0].Label == nil || f.GetName() == "kubewasm_engine_info" {
+				continue
+			}
+			for _, m := range f.Metric {
+				n[f.GetName()] += max(1, len(m.GetHistogram().GetBucket()))
+			}
+		}
+		return n
+	}
+	want := map[string]int{"kubewasm_builds_total": 1, "kubewasm_calls_total": 1}
+	if diff := cmp.Diff(want, count()); diff != "" {
+		t.Errorf("after a load (-want +got):\n%s", diff)
+	}
+	_, _ = call(t.Context(), t, p, 9, 0) // A trap.
+	want = map[string]int{"kubewasm_builds_total": 1, "kubewasm_calls_total": 2, "kubewasm_call_duration_seconds": 5, "kubewasm_call_fuel_total": 1}
+	got := count()
+	delete(got, "kubewasm_instance_restarts_total")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after a trap (-want +got):\n%s", diff)
 	}
 }

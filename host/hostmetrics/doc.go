@@ -70,9 +70,10 @@
 //
 // No label holds what a guest says. Plugins are named by the configuration,
 // functions by the ABI, and a plugin has one digest at a time. A plugin has 50
-// series, and 30 for each of its functions that was called. All results of a
-// function appear with its first call, as 0, since rate and increase do not see
-// the step from no series to 1.
+// series, and 30 for each of its functions that was called. Those that run once
+// in each instance, such as configure, have 7. All results of a function appear
+// with its first call, as 0, since rate and increase do not see the step from no
+// series to 1. [NewSparse] has about 20 series for a plugin.
 //
 // The series of a plugin that is closed are in one more scrape, so that its last
 // calls are seen, and then gone. Where several Prometheus servers scrape, that is

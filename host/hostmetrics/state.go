@@ -11,6 +11,13 @@ type stateGauge struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(host.Stats) float64
+	// rare gauges are 0 in most programs.
+	rare bool
+}
+
+func (g stateGauge) rarely() stateGauge {
+	g.rare = true
+	return g
 }
 
 func newStateGauge(name, help string, value func(host.Stats) float64) stateGauge {
@@ -36,11 +43,11 @@ var (
 		newStateGauge("instances_limit", "How many instances there may be.",
 			func(s host.Stats) float64 { return float64(s.Limit) }),
 		newStateGauge("instances_held", "Instances that are held from call to call, beside the others.",
-			func(s host.Stats) float64 { return float64(s.Held) }),
+			func(s host.Stats) float64 { return float64(s.Held) }).rarely(),
 		newStateGauge("waiting_callers", "Callers that wait for an instance.",
 			func(s host.Stats) float64 { return float64(s.Waiting) }),
 		newStateGauge("retired_versions", "Replaced versions that still serve calls.",
-			func(s host.Stats) float64 { return float64(s.Retired) }),
+			func(s host.Stats) float64 { return float64(s.Retired) }).rarely(),
 		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if it is not known.",
 			func(s host.Stats) float64 { return float64(s.MemoryBytes) }),
 		newStateCounter("log_lines_dropped_total", "Lines that were dropped of what the guest logs, and of what the host logs about its calls, by limits.outputBytes and limits.logBytes.",
@@ -62,12 +69,13 @@ func describeState(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// collectState sends the state of plugins, and returns it by their labels.
+// collectState sends the state of plugins, and returns it by their labels. A sparse one leaves out
+// rare gauges that are 0.
 //
 // Nothing keeps two plugins from having one name, and a registry that gets a
 // series twice fails the whole scrape: they are taken together, as their calls
 // are.
-func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin) map[string]host.Stats {
+func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin, sparse bool) map[string]host.Stats {
 	type info struct{ plugin, digest string }
 	infos := make(map[info]struct{}, len(plugins))
 	stats := make(map[string]host.Stats, len(plugins))
@@ -81,7 +89,9 @@ func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin) map[strin
 	}
 	for label, s := range stats {
 		for _, g := range stateGauges {
-			ch <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(s), label)
+			if v := g.value(s); !sparse || !g.rare || v != 0 {
+				ch <- prometheus.MustNewConstMetric(g.desc, g.kind, v, label)
+			}
 		}
 	}
 	return stats

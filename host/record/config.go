@@ -40,6 +40,9 @@ type Config struct {
 	// after the data of Secrets are masked. It may replace the Data of events and must not
 	// change their length: [Mask] does that. nil changes nothing.
 	Redact func(v *Version, c *Call) `json:"-"`
+	// Report is called with why calls are not recorded any more, at most once a minute, and with
+	// nil when they are again. It is called on the goroutine that writes; nil drops it.
+	Report func(err error) `json:"-"`
 }
 
 // Selection is which sequences are written.

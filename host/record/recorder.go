@@ -39,15 +39,29 @@ type Recorder struct {
 	versions atomic.Uint64
 
 	// The rest belongs to the goroutine that writes.
-	ring     ring
-	batch    []byte
-	scratch  []byte
-	blobs    map[[sha256.Size]byte]uint64
-	known    map[uint64]bool
-	pending  map[*Tape]*held
-	told     uint64
-	failedAt time.Time
+	ring    ring
+	batch   []byte
+	scratch []byte
+	blobs   map[[sha256.Size]byte]uint64
+	known   map[uint64]bool
+	pending map[*Tape]*held
+	// told is how many dropped calls the batch and the disk tell of, toldWritten the disk alone.
+	told, toldWritten uint64
+	// calls is the number of those in the batch.
+	calls uint64
+	// failedAt is when writing has failed last, and retry how long no segment is begun from then
+	// on, 0 while calls are recorded. reportedAt is when Report was called with the error.
+	failedAt, reportedAt time.Time
+	retry                time.Duration
 }
+
+// No segment is begun for a second after a failure, and for twice as long after each further one.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+	// reportAgain is how often a failure that goes on is reported.
+	reportAgain = time.Minute
+)
 
 // held are the calls of a sequence that wait for one which is to be kept.
 type held struct {
@@ -71,7 +85,7 @@ const maxQueued = 8 << 10
 
 // NewRecorder makes a recorder that writes new segments to cfg.Path. The caller must close it.
 // The error has every mistake of the configuration. A directory that cannot be made is none: it is
-// tried again for each call, at most once a second, and Stats.Err tells why it cannot.
+// tried again, and Stats.Err tells why it cannot. So is a disk that is full.
 func NewRecorder(cfg Config) (*Recorder, error) {
 	if err := errors.Join(cfg.Check()...); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -83,6 +97,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	}
 	r.ring = newRing(cfg.Path, cfg.MaxBytes, time.Duration(cfg.MaxAge))
 	if err := r.ring.open(); err != nil {
+		r.reportedAt = time.Now() // Whoever makes it sees the error.
 		r.failed(fmt.Errorf("record to %q: %w", cfg.Path, err))
 	}
 	go r.write()
@@ -101,7 +116,7 @@ func (r *Recorder) Config() Config { return r.cfg }
 // Stats are the numbers of a recorder since it was made.
 type Stats struct {
 	// Recorded is the number of calls that were written, Dropped of those that found no room
-	// in the queue.
+	// in the queue, or on the disk.
 	Recorded, Dropped uint64
 	// Queued is the number of bytes in memory, of calls that run or wait.
 	Queued int64
@@ -391,7 +406,7 @@ func (r *Recorder) put(i item) {
 		v.start = append(v.start, keep(c))
 	}
 	r.frame(v.id, c)
-	r.recorded.Add(1)
+	r.calls++
 	if len(r.batch) >= batchBytes {
 		r.flush()
 	}
@@ -446,12 +461,15 @@ func (r *Recorder) begin() bool {
 	if r.ring.file != nil && r.ring.written+int64(len(r.batch)) < r.ring.segmentBytes && !r.ring.old(time.Now()) {
 		return true
 	}
-	if r.ring.file == nil && time.Since(r.failedAt) < time.Second {
+	if r.ring.file == nil && time.Since(r.failedAt) < r.retry {
 		return false
 	}
 	if r.ring.file != nil {
 		r.flush()
 		r.epoch.Add(1)
+		if r.ring.file == nil {
+			return false // It could not be written.
+		}
 	}
 	if err := r.ring.next(&r.removed); err != nil {
 		r.failed(err)
@@ -465,26 +483,54 @@ func (r *Recorder) begin() bool {
 	return true
 }
 
-// flush writes the batch.
+// flush writes the batch. The calls of one that cannot be written are dropped, and a segment of
+// which nothing was written before is removed: none is left behind for each attempt.
 func (r *Recorder) flush() {
 	if len(r.batch) == 0 || r.ring.file == nil {
 		return
 	}
+	before := r.ring.written
 	n, err := r.ring.write(r.batch)
 	r.bytes.Add(uint64(n))
 	r.batch = r.batch[:0]
-	if err != nil {
-		r.failed(err)
-		r.failed(r.ring.close())
-		r.epoch.Add(1)
+	calls := r.calls
+	r.calls = 0
+	if err == nil {
+		r.recorded.Add(calls)
+		r.toldWritten = r.told
+		r.works()
+		return
+	}
+	r.dropped.Add(calls)
+	r.told = r.toldWritten
+	if before == 0 {
+		err = errors.Join(err, r.ring.remove())
+	}
+	r.failed(errors.Join(err, r.ring.close()))
+	r.epoch.Add(1)
+}
+
+// failed counts an error, if it is one, and reports it.
+func (r *Recorder) failed(err error) {
+	if err == nil {
+		return
+	}
+	r.failures.Add(1)
+	r.lastError.Store(&err)
+	r.failedAt, r.retry = time.Now(), min(max(2*r.retry, firstRetry), lastRetry)
+	if r.cfg.Report != nil && (r.reportedAt.IsZero() || r.failedAt.Sub(r.reportedAt) >= reportAgain) {
+		r.reportedAt = r.failedAt
+		r.cfg.Report(err)
 	}
 }
 
-// failed counts an error, if it is one.
-func (r *Recorder) failed(err error) {
-	if err != nil {
-		r.failures.Add(1)
-		r.lastError.Store(&err)
-		r.failedAt = time.Now()
+// works notes that a batch was written.
+func (r *Recorder) works() {
+	if r.retry == 0 {
+		return
+	}
+	r.retry, r.reportedAt = 0, time.Time{}
+	if r.cfg.Report != nil {
+		r.cfg.Report(nil)
 	}
 }

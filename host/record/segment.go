@@ -215,6 +215,12 @@ func (r *ring) write(b []byte) (int, error) {
 	return n, err
 }
 
+// remove removes the segment that is written.
+func (r *ring) remove() error {
+	name := r.file.Name()
+	return errors.Join(r.close(), os.Remove(name))
+}
+
 // close closes the segment that is written.
 func (r *ring) close() error {
 	if r.file == nil {

@@ -33,6 +33,8 @@ type Facts struct {
 	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
+	// Judged is set when it is known whether the container started undecided, Undecided if it did.
+	Judged, Undecided bool
 	// Parent is the pod's cgroup, Cgroup that of the subject, empty before it is made.
 	Parent, Cgroup string
 
@@ -183,6 +185,38 @@ type Store struct {
 	mu sync.Mutex
 	// pods are by UID, in each the containers by identifier, "" for the pod itself.
 	pods map[string]map[string]*Facts
+	// creations is set if containers are announced before they are made.
+	creations bool
+}
+
+// ExpectCreations declares that containers are announced before they are made: one that is first
+// heard of when it runs may have started undecided.
+func (s *Store) ExpectCreations() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.creations = true
+}
+
+// Unjudged reports whether it is to be found out if a container started undecided.
+func (s *Store) Unjudged(of Subject) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.pods[of.PodUID][of.ContainerID]
+	return s.creations && (f == nil || !f.Judged)
+}
+
+// Undecided returns the number of containers that started undecided.
+func (s *Store) Undecided() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pod := range s.pods {
+		for _, f := range pod {
+			if f.Undecided {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Get returns what is known of a pod or a container.

@@ -159,7 +159,7 @@ func (s *Server) register() error {
 	// The proxy reads *.json.
 	next := filepath.Join(filepath.Dir(s.cfg.Registration), "."+filepath.Base(s.cfg.Registration)+".next")
 	if err := os.WriteFile(next, append(b, '\n'), 0o644); err != nil {
-		return err
+		return errors.Join(err, os.Remove(next)) // The disk may be full.
 	}
 	return os.Rename(next, s.cfg.Registration)
 }

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/lograte"
+)
+
+// eventsConfig says how to reach the API server.
+type eventsConfig struct {
+	// URL is the API server's. Default is that of the variables which each container has.
+	URL string `json:"url"`
+	// TokenFile and CAFile default to those of the Pod's service account. Both are read anew for
+	// each request and connection.
+	TokenFile string `json:"tokenFile"`
+	CAFile    string `json:"caFile"`
+}
+
+const (
+	// queuedEvents bounds the refusals that wait, knownEvents those whose Event is updated.
+	queuedEvents, knownEvents = 64, 1024
+	// eventBurst and eventEvery bound the requests to the API server.
+	eventBurst = 25
+	eventEvery = 5 * time.Second
+	// eventAgain is how often one Event is updated at most.
+	eventAgain = time.Minute
+	// maxMessage is the longest message that the API server takes, in bytes.
+	maxMessage = 1024
+)
+
+// events writes an Event on a Pod when a plugin refuses it or a container of it. It is the
+// Observer of an engine; Run writes what was observed. No decision waits for it: what comes
+// faster than it may be written is counted and dropped.
+type events struct {
+	cfg    eventsConfig
+	node   string
+	client *http.Client
+	logger *slog.Logger
+	queue  chan refusal
+	// known are by subject, plugin and cause.
+	known map[refusalKey]*knownEvent
+	pace  pace
+
+	written, dropped, failed atomic.Uint64
+}
+
+var _ hooks.Observer = (*events)(nil)
+
+// refusalKey is what refusals of one Event have in common.
+type refusalKey struct {
+	pod                      hookmsg.PodMeta
+	container, plugin, cause string
+}
+
+type refusal struct {
+	refusalKey
+	stage   hookmsg.Stage
+	message string
+	at      time.Time
+}
+
+// knownEvent is an Event that was written.
+type knownEvent struct {
+	name    string
+	count   int32
+	first   time.Time
+	written time.Time
+}
+
+// pace is a bucket of tokens for requests.
+type pace struct {
+	tokens float64
+	at     time.Time
+}
+
+func (p *pace) take(now time.Time) bool {
+	if !p.at.IsZero() {
+		p.tokens = min(eventBurst, p.tokens+float64(now.Sub(p.at))/float64(eventEvery))
+	}
+	p.at = now
+	if p.tokens < 1 {
+		return false
+	}
+	p.tokens--
+	return true
+}
+
+func newEvents(cfg eventsConfig, node string, logger *slog.Logger) (*events, error) {
+	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+	if cfg.URL == "" {
+		at, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+		if at == "" || port == "" {
+			return nil, errors.New("events: the process is in no Pod, and url is missing")
+		}
+		cfg.URL = "https://" + net.JoinHostPort(at, port)
+	}
+	cfg.TokenFile, cfg.CAFile = cmp.Or(cfg.TokenFile, account+"token"), cmp.Or(cfg.CAFile, account+"ca.crt")
+	if u, err := url.Parse(cfg.URL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("events: url %q is no address of https", cfg.URL)
+	}
+	if _, err := cfg.authorities(); err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	e := &events{
+		cfg: cfg, node: node, logger: lograte.Logger(logger, lograte.New(lograte.DefaultBytes)), queue: make(chan refusal, queuedEvents),
+		known: map[refusalKey]*knownEvent{}, pace: pace{tokens: eventBurst},
+	}
+	e.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		MaxIdleConns: 1, IdleConnTimeout: time.Minute,
+		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			pool, err := cfg.authorities()
+			if err != nil {
+				return nil, err
+			}
+			return (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(ctx, network, addr)
+		},
+	}}
+	return e, nil
+}
+
+// authorities reads the certificates that sign the API server's.
+func (c *eventsConfig) authorities() (*x509.CertPool, error) {
+	pem, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate", c.CAFile)
+	}
+	return pool, nil
+}
+
+// refusable reports whether a runtime does not go on when it gets an error at a stage.
+func refusable(stage hookmsg.Stage) bool {
+	switch stage {
+	case hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources:
+		return true
+	}
+	return false
+}
+
+// Failed implements [hooks.Observer].
+func (e *events) Failed(_ context.Context, req *hookmsg.Request, plugin string, _ host.FailurePolicy, refused bool, err error) {
+	if !refused || !refusable(req.Stage) || req.Pod.Namespace == "" || req.Pod.Name == "" {
+		return
+	}
+	r := refusal{
+		refusalKey: refusalKey{pod: req.Pod, container: req.Container.Name, plugin: plugin, cause: hooks.CauseOf(err)},
+		stage:      req.Stage, message: cut.Marked(err.Error(), maxMessage), at: time.Now(),
+	}
+	select {
+	case e.queue <- r:
+	default:
+		e.dropped.Add(1)
+	}
+}
+
+// Decided implements [hooks.Observer].
+func (*events) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {}
+
+// DryRun implements [hooks.Observer].
+func (*events) DryRun(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
+
+// Run writes Events until ctx ends.
+func (e *events) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case r := <-e.queue:
+			e.handle(ctx, r)
+		}
+	}
+}
+
+// handle writes the Event of a refusal, or counts it for the next time.
+func (e *events) handle(ctx context.Context, r refusal) {
+	k := e.known[r.refusalKey]
+	if k == nil {
+		if len(e.known) >= knownEvents {
+			e.forgetOldest()
+		}
+		k = &knownEvent{first: r.at}
+		e.known[r.refusalKey] = k
+	}
+	k.count++
+	if !k.written.IsZero() && r.at.Sub(k.written) < eventAgain || !e.pace.take(time.Now()) {
+		e.dropped.Add(1)
+		return
+	}
+	if err := e.write(ctx, r, k); err != nil {
+		e.failed.Add(1)
+		if ctx.Err() == nil {
+			e.logger.Warn("the Event of a refusal was not written", slog.String("pod", r.pod.Namespace+"/"+r.pod.Name), slog.Any("err", err))
+		}
+		return
+	}
+	e.written.Add(1)
+}
+
+func (e *events) forgetOldest() {
+	var oldest refusalKey
+	var at time.Time
+	for key, k := range e.known {
+		if last := cmp.Or(k.written, k.first); at.IsZero() || last.Before(at) {
+			oldest, at = key, last
+		}
+	}
+	delete(e.known, oldest)
+}
+
+// errNoEvent is the end of an Event: an API server keeps one for an hour.
+var errNoEvent = errors.New("the Event is gone")
+
+// write updates the Event of earlier refusals, or creates one.
+func (e *events) write(ctx context.Context, r refusal, k *knownEvent) error {
+	message := cut.Marked(fmt.Sprintf("runtime hook %q refused %s (%s): %s", cut.Text(r.plugin, 200), r.what(), r.cause, r.message), maxMessage)
+	of := "/api/v1/namespaces/" + url.PathEscape(r.pod.Namespace) + "/events"
+	if k.name != "" {
+		err := e.send(ctx, http.MethodPatch, of+"/"+url.PathEscape(k.name), "application/merge-patch+json", map[string]any{
+			"count": k.count, "lastTimestamp": metav1.NewTime(r.at), "message": message,
+		})
+		if !errors.Is(err, errNoEvent) {
+			if err == nil {
+				k.written = r.at
+			}
+			return err
+		}
+		*k = knownEvent{count: 1, first: r.at}
+	}
+	name := fmt.Sprintf("%s.%x", r.pod.Name, r.at.UnixNano()) // As client-go names them.
+	err := e.send(ctx, http.MethodPost, of, "application/json", &corev1.Event{
+		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: r.pod.Namespace, Name: name},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.pod.Namespace, Name: r.pod.Name, UID: types.UID(r.pod.UID)},
+		Reason:         "RefusedByRuntimeHook", Message: message, Type: corev1.EventTypeWarning, Count: k.count,
+		Source:         corev1.EventSource{Component: component, Host: e.node},
+		FirstTimestamp: metav1.NewTime(k.first), LastTimestamp: metav1.NewTime(r.at), ReportingController: component, ReportingInstance: e.node,
+	})
+	if err == nil {
+		k.name, k.written = name, r.at
+	}
+	return err
+}
+
+const component = "kubewasm-node-agent"
+
+// what names the subject of a refusal.
+func (r *refusal) what() string {
+	subject := "the pod"
+	if r.container != "" {
+		subject = fmt.Sprintf("container %q", cut.Text(r.container, 200))
+	}
+	if r.stage == hookmsg.PreUpdateContainerResources {
+		return "an update of the resources of " + subject
+	}
+	return subject
+}
+
+// send sends an object to the API server. What it answers is only looked at for an error.
+func (e *events) send(ctx context.Context, method, path, contentType string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(e.cfg.URL, "/")+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	token, err := os.ReadFile(e.cfg.TokenFile)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	req.Header.Set("Content-Type", contentType)
+	resp, err := e.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	switch {
+	case resp.StatusCode == http.StatusNotFound && method == http.MethodPatch:
+		return errNoEvent
+	case resp.StatusCode/100 != 2:
+		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, cut.Text(answer, 200))
+	}
+	return nil
+}
+
+// observers are several as one.
+type observers []hooks.Observer
+
+func (o observers) Decided(ctx context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error) {
+	for _, each := range o {
+		each.Decided(ctx, req, took, d, err)
+	}
+}
+
+func (o observers) Failed(ctx context.Context, req *hookmsg.Request, plugin string, policy host.FailurePolicy, refused bool, err error) {
+	for _, each := range o {
+		each.Failed(ctx, req, plugin, policy, refused, err)
+	}
+}
+
+func (o observers) DryRun(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision) {
+	for _, each := range o {
+		each.DryRun(ctx, req, plugin, d)
+	}
+}

@@ -1,0 +1,166 @@
+package cgroup
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+)
+
+// Found is a file of a cgroup with a field of a target, as it is now.
+type Found struct {
+	// Field is the field, two for a quota and a period in one file. Key is the file's name
+	// for FieldUnified.
+	Field hookmsg.Fields
+	Key   string
+	// File is the path below the root, Text its contents without the newline at the end. Both
+	// are empty if it cannot be read, and for fields of processes.
+	File, Text string
+	// Differs is set if the file does not have the target's value.
+	Differs bool
+	// Err is the error of reading.
+	Err error
+	// LeftAlone is set if an [Enforcer] does not write the file for now.
+	LeftAlone *LeftAlone
+}
+
+// LeftAlone is why an [Enforcer] does not write a file for now.
+type LeftAlone struct {
+	// Reason is "contended" if another writer keeps changing the file, "refused" if the kernel
+	// does not take the value, and "observed" while another writer's next value is waited for.
+	Reason string
+	// Cause is one of [Causes] after a refusal, Message its error.
+	Cause, Message string
+	// Until is when the file is written again at the latest, zero if that is not known.
+	Until time.Time
+}
+
+// The reasons of LeftAlone.
+const (
+	leftContended = "contended"
+	leftRefused   = "refused"
+	leftObserved  = "observed"
+)
+
+// ofProcesses are the fields that processes have, and no file of their cgroup.
+const ofProcesses = hookmsg.FieldOOMScoreAdj | hookmsg.FieldCoreSchedGroup | hookmsg.FieldResctrlGroup | hookmsg.FieldResctrlSchemata
+
+// Inspect compares a cgroup with a target, and writes nothing. The target need not be that of
+// the State. Passes of the Enforcer go on meanwhile.
+func (e *Enforcer) Inspect(t Target) (found []Found) {
+	found = e.applier.inspect(t)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	k, now := e.cgroups[t.Cgroup], time.Now()
+	for i := range found {
+		f := &found[i]
+		if e.state.holds(t.Cgroup, f.Field) {
+			f.LeftAlone = &LeftAlone{Reason: leftObserved}
+			continue
+		}
+		if k == nil {
+			continue
+		}
+		for key, r := range k.records {
+			if key.field&f.Field == 0 || key.file != "" && f.Field == hookmsg.FieldUnified && key.file != f.Key || !r.state.isWaiting() {
+				continue
+			}
+			if !r.leftAlone(now) && r.state != hopeless {
+				continue
+			}
+			f.LeftAlone = &LeftAlone{Reason: leftRefused, Cause: r.cause, Message: r.message, Until: r.until}
+			if r.state == yielding {
+				f.LeftAlone = &LeftAlone{Reason: leftContended, Until: r.until}
+			}
+		}
+	}
+	return found
+}
+
+// inspect reads the files of a target.
+func (a *Applier) inspect(t Target) (found []Found) {
+	dirs := newDirectories(forOnce)
+	defer dirs.close()
+	own := t
+	own.Resources = t.Resources.Select(hookmsg.AllFields &^ ofProcesses)
+	p := a.plan([]Target{own}, dirs, nil)
+	for i := range p.reads {
+		r := &p.reads[i]
+		f := Found{Field: r.setting.field, File: r.setting.dir.path(r.file), Text: strings.TrimSpace(r.raw)}
+		switch { // cgroup v1 has a file for each.
+		case r.file == quotaFile:
+			f.Field &= hookmsg.FieldCFSQuota
+		case r.file == periodFile:
+			f.Field &= hookmsg.FieldCFSPeriod
+		case f.Field == hookmsg.FieldUnified:
+			f.Key = r.file
+		}
+		if f.Field == 0 {
+			continue
+		}
+		f.Differs = slices.ContainsFunc(p.steps, func(s step) bool { return s.File == f.File })
+		found = append(found, f)
+	}
+	for _, err := range p.errs {
+		_, field, file := whose(err)
+		f := Found{Field: field, Differs: true, Err: err}
+		if field == hookmsg.FieldUnified {
+			f.Key = file
+		}
+		found = append(found, f)
+	}
+	for field := range (t.Resources.Fields() & ofProcesses).All() {
+		found = append(found, Found{Field: field})
+	}
+	return found
+}
+
+// Throttling is how often the processes of a cgroup have used up its quota.
+type Throttling struct {
+	// Periods is the number of periods in which any of them ran, Throttled that in which they
+	// had to wait, and Waited their time of waiting, over all CPUs.
+	Periods, Throttled int64
+	Waited             time.Duration
+}
+
+// Throttling returns the throttling of a cgroup since it was made; ok is false if the kernel
+// does not tell.
+func (a *Applier) Throttling(cgroup string) (t Throttling, ok bool) {
+	if checkCgroup(cgroup) != nil {
+		return t, false
+	}
+	dir, err := a.openDirectory("cpu", cgroup)
+	if err != nil {
+		return t, false
+	}
+	defer dir.close()
+	text, err := dir.read("cpu.stat", maxFile, nil)
+	if err != nil {
+		return t, false
+	}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "nr_periods":
+			t.Periods, ok = n, true
+		case "nr_throttled":
+			t.Throttled = n
+		case "throttled_time": // v1
+			t.Waited = time.Duration(n)
+		case "throttled_usec": // v2
+			t.Waited = time.Duration(n) * time.Microsecond
+		}
+	}
+	return t, ok
+}
+
+// note keeps why a value was refused.
+func (r *fileRecord) note(cause string, err error) {
+	r.cause, r.message = cause, err.Error() // With a value of at most maxValue bytes.
+}

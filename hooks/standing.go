@@ -1,0 +1,305 @@
+package hooks
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/hookwire"
+)
+
+// Subject is a QoS class, a pod or a container that plugins were asked about, with their
+// standing decisions.
+type Subject struct {
+	Level    hookmsg.Level
+	QOSClass hookmsg.QOSClass
+	Pod      hookmsg.PodMeta
+	// Container is the zero value for a class and a pod. Its ID is empty before the runtime has
+	// given it one.
+	Container hookmsg.ContainerMeta
+	// Settings are what is decided, by field and key. More is the number of those that are left
+	// out.
+	Settings []Setting
+	More     int
+	// Failures are those of plugins that have not decided since.
+	Failures []Failure
+}
+
+// Setting is a field, or an entry of one, that a plugin has decided.
+type Setting struct {
+	Field hookmsg.Fields
+	// Key is that of an entry: a file of FieldUnified, the name of a variable, an annotation or a
+	// device, the destination of a mount.
+	Key string
+	// Plugin is the plugin that decided it first.
+	Plugin string
+	// Value is the decided value. Only fields of resources have one: values of variables,
+	// annotations, mounts and devices stay in the container.
+	Value string
+	// Withheld is set if Key or Value repeated something confidential, which is masked in them.
+	Withheld bool
+	// Since is when the plugin began to decide this value without a break, as far as this
+	// process knows.
+	Since time.Time
+
+	// number, text and key are what was decided.
+	number    int64
+	text, key string
+	seen      bool
+}
+
+// Sets reports whether the setting is of a field and, if that has entries, of the key.
+func (s *Setting) Sets(field hookmsg.Fields, key string) bool {
+	return s.Field == field && s.key == key
+}
+
+// Failure is why a plugin has not decided.
+type Failure struct {
+	Plugin string
+	Policy host.FailurePolicy
+	// Refused is set if the request failed for it.
+	Refused bool
+	Stage   hookmsg.Stage
+	// Cause is one of [CauseOf], Message the error without anything confidential.
+	Cause, Message string
+	// Since and Last are the first and the last of Count failures without a decision in between.
+	Since, Last time.Time
+	Count       int
+}
+
+const (
+	// maxSubjects bounds the subjects of which decisions are known, and maxSettings those of one.
+	// A node has some hundred pods.
+	maxSubjects = 16 << 10
+	maxSettings = 64
+	// maxName and maxText bound texts of a setting, maxFailure those of a failure, in bytes.
+	maxName, maxText = 256, 1 << 10
+	maxFailure       = 1 << 10
+)
+
+// standing are the standing decisions of an engine. The zero value has none.
+type standing struct {
+	mu sync.Mutex
+	// pods are by UID, "" for the QoS classes; in each, containers by name, "" for the pod.
+	pods map[string]map[string]*Subject
+	n    int
+}
+
+// at returns the subject of a request, nil if it has no name or there is no room for another.
+// s.mu is held.
+func (s *standing) at(req *hookmsg.Request) *Subject {
+	pod, name, ok := subject(req)
+	if !ok {
+		return nil
+	}
+	of := s.pods[pod][name]
+	if of == nil {
+		if s.n >= maxSubjects {
+			return nil
+		}
+		if s.pods == nil {
+			s.pods = map[string]map[string]*Subject{}
+		}
+		if s.pods[pod] == nil {
+			s.pods[pod] = map[string]*Subject{}
+		}
+		of = &Subject{Level: req.Level, QOSClass: req.QOSClass, Pod: req.Pod}
+		s.pods[pod][name] = of
+		s.n++
+	}
+	if req.QOSClass != 0 {
+		of.QOSClass = req.QOSClass
+	}
+	if req.Container.ID != "" || req.Stage == hookmsg.PreCreateContainer {
+		of.Container.ID = req.Container.ID
+	}
+	of.Container.Name = req.Container.Name
+	return of
+}
+
+// forget drops a pod, or one container of it: not the one that has replaced it.
+func (s *standing) forget(pod, name, container string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name == "" {
+		s.n -= len(s.pods[pod])
+		delete(s.pods, pod)
+		return
+	}
+	if of := s.pods[pod][name]; of != nil && (container == "" || of.Container.ID == container) {
+		s.n--
+		if delete(s.pods[pod], name); len(s.pods[pod]) == 0 {
+			delete(s.pods, pod)
+		}
+	}
+}
+
+// decided notes the decisions on a request. failed are the plugins whose failure was ignored.
+//
+// 0 allocs, but for new texts: TestDecideAllocations.
+func (e *Engine) decided(req *hookmsg.Request, parts []part, failed []string) {
+	if ends.has(req.Stage) {
+		return
+	}
+	s := &e.standing
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.at(req)
+	if of == nil {
+		return
+	}
+	// Only a creation decides more than resources, and begins anew.
+	created := req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer
+	whole := created || req.Stage == hookmsg.Reconcile || req.Level != hookmsg.LevelContainer
+	for i := range of.Settings {
+		of.Settings[i].seen = false
+	}
+	of.More = 0
+	for _, p := range parts {
+		e.settings(of, req, p, created)
+	}
+	if whole {
+		of.Settings = slices.DeleteFunc(of.Settings, func(v Setting) bool {
+			return !v.seen && (created || v.Field&hookmsg.ResourceFields != 0)
+		})
+	}
+	if len(of.Failures) != 0 {
+		of.Failures = slices.DeleteFunc(of.Failures, func(f Failure) bool {
+			i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == f.Plugin })
+			return e.plugins[i].wants(req) && !slices.Contains(failed, f.Plugin)
+		})
+	}
+}
+
+// settings notes the fields that one plugin has decided.
+func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created bool) {
+	set := func(field hookmsg.Fields, key string, number int64, text string) {
+		key, text = cut.Text(key, maxName), cut.Text(text, maxText)
+		i := slices.IndexFunc(of.Settings, func(v Setting) bool { return v.Field == field && v.key == key })
+		switch {
+		case i >= 0 && of.Settings[i].seen: // An earlier plugin decides the same.
+			return
+		case i >= 0 && of.Settings[i].Plugin == p.plugin && of.Settings[i].number == number && of.Settings[i].text == text:
+			of.Settings[i].seen = true
+			return
+		case i < 0 && len(of.Settings) >= maxSettings:
+			of.More++
+			return
+		case i < 0:
+			of.Settings = append(of.Settings, Setting{})
+			i = len(of.Settings) - 1
+		}
+		v := Setting{Field: field, Key: key, Plugin: p.plugin, Value: text, Since: time.Now(), number: number, text: text, key: key, seen: true}
+		if field&(hookmsg.NumberFields|hookmsg.FieldCPUSetCPUs|hookmsg.FieldCPUSetMems) == 0 { // Those are numbers.
+			v.Key, v.Value = e.quiet(p.plugin, req, key), e.quiet(p.plugin, req, text)
+			v.Withheld = v.Key != key || v.Value != text
+		}
+		of.Settings[i] = v
+	}
+	fields := p.decision.Fields()
+	for f := range (fields & hookmsg.NumberFields).All() {
+		set(f, "", **p.decision.Resources.Number(f), "")
+	}
+	for f := range (fields & hookmsg.TextFields).All() {
+		set(f, "", 0, **p.decision.Resources.Text(f))
+	}
+	if fields&keyed == 0 {
+		return
+	}
+	keysOf(p.decision, func(field hookmsg.Fields, key string) {
+		switch {
+		case field == hookmsg.FieldUnified:
+			set(field, key, 0, p.decision.Resources.Unified[key])
+		case created:
+			set(field, key, 0, "")
+		}
+	})
+}
+
+// quiet masks what a text repeats of the confidential values of a request.
+func (e *Engine) quiet(name string, req *hookmsg.Request, text string) string {
+	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
+	return stainOf(&e.plugins[i].cfg.Confidential, hookwire.AppendRequest(nil, req)).Text(text)
+}
+
+// note notes a failure of a plugin, whose error has nothing confidential.
+func (s *standing) note(req *hookmsg.Request, plugin string, policy host.FailurePolicy, refused bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.at(req)
+	if of == nil {
+		return
+	}
+	i := slices.IndexFunc(of.Failures, func(f Failure) bool { return f.Plugin == plugin })
+	if i < 0 {
+		of.Failures = append(of.Failures, Failure{Plugin: plugin, Since: time.Now()})
+		i = len(of.Failures) - 1
+	}
+	f := &of.Failures[i]
+	*f = Failure{
+		Plugin: plugin, Policy: policy, Refused: refused, Stage: req.Stage, Cause: CauseOf(err), Message: cut.Marked(err.Error(), maxFailure),
+		Since: f.Since, Last: time.Now(), Count: f.Count + 1,
+	}
+}
+
+// Subjects returns what plugins have decided on the QoS classes, pods and containers that have
+// not ended: those for which match returns true, sorted by namespace, name and UID, a pod before
+// its containers. Decisions of a dry run are not among them.
+//
+// Nothing confidential is in the result, as far as the Confidential rules of the plugins name it.
+func (e *Engine) Subjects(match func(pod hookmsg.PodMeta) bool) (subjects []Subject) {
+	e.standing.mu.Lock()
+	for _, pod := range e.standing.pods {
+		for _, of := range pod {
+			if match(of.Pod) {
+				found := *of
+				found.Settings, found.Failures = slices.Clone(of.Settings), slices.Clone(of.Failures)
+				subjects = append(subjects, found)
+			}
+		}
+	}
+	e.standing.mu.Unlock()
+	for i := range subjects {
+		for j := range subjects[i].Settings {
+			if v := &subjects[i].Settings[j]; v.Field&hookmsg.NumberFields != 0 {
+				v.Value = strconv.FormatInt(v.number, 10)
+			}
+		}
+		slices.SortFunc(subjects[i].Settings, func(a, b Setting) int {
+			return cmp.Or(cmp.Compare(a.Field, b.Field), strings.Compare(a.key, b.key))
+		})
+	}
+	slices.SortFunc(subjects, func(a, b Subject) int {
+		return cmp.Or(
+			strings.Compare(a.Pod.Namespace, b.Pod.Namespace), strings.Compare(a.Pod.Name, b.Pod.Name), strings.Compare(a.Pod.UID, b.Pod.UID),
+			cmp.Compare(a.QOSClass, b.QOSClass), cmp.Compare(a.Level, b.Level), strings.Compare(a.Container.Name, b.Container.Name),
+		)
+	})
+	return subjects
+}
+
+// Resources returns the resources among the settings, nil if there are none. Texts may be cut.
+func (s *Subject) Resources() *hookmsg.Resources {
+	r := new(hookmsg.Resources)
+	for i := range s.Settings {
+		v := &s.Settings[i]
+		switch {
+		case v.Field&hookmsg.NumberFields != 0:
+			*r.Number(v.Field) = &v.number
+		case v.Field&hookmsg.TextFields != 0:
+			*r.Text(v.Field) = &v.text
+		case v.Field == hookmsg.FieldUnified:
+			if r.Unified == nil {
+				r.Unified = map[string]string{}
+			}
+			r.Unified[v.key] = v.text
+		}
+	}
+	return r.Select(hookmsg.AllFields)
+}
