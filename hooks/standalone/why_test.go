@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +39,8 @@ func spinIfTold() {
 		return
 	}
 	os.Stdin.Read(make([]byte, 1))
-	for {
+	var end atomic.Bool
+	for !end.Load() {
 	}
 }
 
