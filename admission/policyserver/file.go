@@ -57,7 +57,7 @@ type Member struct {
 	TimeoutEvalSeconds *int64 `json:"timeoutEvalSeconds"`
 	// HostCapabilities are what the policy may ask the host for. A file without the field, as
 	// Kubewarden's controller wrote it before it knew of them, grants lookups of
-	// ContextAwareResources and nothing else.
+	// ContextAwareResources, and Guests.DefaultCapabilities.
 	HostCapabilities []string `json:"hostCapabilities"`
 }
 
@@ -200,12 +200,16 @@ func (p *Policy) members() map[string]Member {
 	return map[string]Member{"": p.Member}
 }
 
-// granted returns what policies.yml grants.
-func (m *Member) granted() []string {
-	if m.HostCapabilities == nil && len(m.ContextAwareResources) != 0 {
-		return []string{"kubernetes/*"}
+// granted returns what policies.yml grants, or without that otherwise and lookups of the kinds that
+// the policy may see.
+func (m *Member) granted(otherwise []string) []string {
+	switch {
+	case m.HostCapabilities != nil:
+		return m.HostCapabilities
+	case len(m.ContextAwareResources) != 0:
+		return append([]string{"kubernetes/*"}, otherwise...)
 	}
-	return m.HostCapabilities
+	return otherwise
 }
 
 // timeout returns how long an evaluation may take, otherwise if the policy does not say.

@@ -11,7 +11,7 @@ import (
 // belongs to a namespace, Guests too. policies.yml says nothing of repositories and host names,
 // so those are what Guests has, or all.
 func (g *Guests) scope(id string, m *Member, namespaced bool) capabilities.Scope {
-	s := capabilities.Scope{HostCapabilities: unique(m.granted())}
+	s := capabilities.Scope{HostCapabilities: unique(m.granted(g.DefaultCapabilities))}
 	if namespaced {
 		s.HostCapabilities = both(s.HostCapabilities, g.NamespacedCapabilities)
 	}
@@ -70,8 +70,9 @@ func both(a, b []string) []string {
 	return unique(list)
 }
 
-// takesAway reports whether next lacks a grant that p has.
-func (p *Policy) takesAway(next *Policy) bool {
+// takesAway reports whether next lacks a grant that p has. Without hostCapabilities they have
+// otherwise.
+func (p *Policy) takesAway(next *Policy, otherwise []string) bool {
 	later := next.members()
 	for name, m := range p.members() {
 		l := later[name]
@@ -82,8 +83,8 @@ func (p *Policy) takesAway(next *Policy) bool {
 				return true
 			}
 		}
-		for _, granted := range m.granted() {
-			if !slices.ContainsFunc(l.granted(), func(by string) bool { return within(granted, by) }) {
+		for _, granted := range m.granted(otherwise) {
+			if !slices.ContainsFunc(l.granted(otherwise), func(by string) bool { return within(granted, by) }) {
 				return true
 			}
 		}

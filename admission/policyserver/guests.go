@@ -28,6 +28,11 @@ type Guests struct {
 	// NamespacedCapabilities are what policies of a namespace may ask the host for, as far as
 	// their hostCapabilities have it too. Default nothing.
 	NamespacedCapabilities []string `json:"namespacedCapabilities,omitempty"`
+	// DefaultCapabilities are what policies may ask the host for that have no hostCapabilities in
+	// policies.yml, beside lookups of their contextAwareResources: Kubewarden's controllers before
+	// 1.35 write none, and their servers granted everything, ["*"]. Policies of a namespace need
+	// NamespacedCapabilities as well. Default nothing.
+	DefaultCapabilities []string `json:"defaultCapabilities,omitempty"`
 	// Answers bound what is kept of the answers to policies, and how long it may take to ask.
 	// The program gives them to Config.Capabilities.
 	Answers capabilities.Bounds `json:"answers,omitzero"`
@@ -71,6 +76,9 @@ func ReadGuests(text []byte) (Guests, error) {
 // Check returns everything that is wrong with the grants and the bounds of answers.
 func (g *Guests) Check() error {
 	errs := []error{checkGrants("guests", g.NamespacedCapabilities, g.Guest)}
+	if len(g.DefaultCapabilities) != 0 {
+		errs = append(errs, checkGrants("guests: defaultCapabilities", g.DefaultCapabilities, Guest{}))
+	}
 	if err := g.Answers.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("guests: answers: %w", err))
 	}
@@ -153,6 +161,12 @@ func (g *Guests) about(id string, p *Policy) guestsOf {
 	if p.namespaced(id) {
 		namespaced = g.NamespacedCapabilities
 	}
+	var otherwise []string
+	for _, m := range p.members() {
+		if m.HostCapabilities == nil {
+			otherwise = g.DefaultCapabilities
+		}
+	}
 	text := func(of any) string {
 		text, err := json.Marshal(of)
 		if err != nil {
@@ -162,6 +176,6 @@ func (g *Guests) about(id string, p *Policy) guestsOf {
 	}
 	return guestsOf{grants: text(struct {
 		Guest
-		Capabilities []string
-	}{guest, namespaced}), limits: text(limits)}
+		Namespaced, Default []string
+	}{guest, namespaced, otherwise}), limits: text(limits)}
 }

@@ -194,7 +194,7 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 		if old.declared.built() == declared.built() && old.guests == guests {
 			next.attempts = old.attempts + 1
 		}
-		if old.policy != nil && !old.loaded.takesAway(&declared) && old.grants == guests.grants {
+		if old.policy != nil && !old.loaded.takesAway(&declared, s.cfg.Guests.DefaultCapabilities) && old.grants == guests.grants {
 			next.policy, next.loaded, next.grants, next.since = old.policy, old.loaded, old.grants, old.since
 		} else {
 			gone = old.policy

@@ -510,7 +510,7 @@ func TestConfigThatIsWrong(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `unknown field "limit"`) {
 		t.Errorf("error is %v", err)
 	}
-	if _, err = policyserver.ReadGuests([]byte("namespacedCapabilities: [oci/v9/*, '*', kubernetes/*, net]")); err == nil || strings.Count(err.Error(), "is none of") != 2 {
+	if _, err = policyserver.ReadGuests([]byte("namespacedCapabilities: [oci/v9/*, '*', kubernetes/*, net]\ndefaultCapabilities: [nets/*]")); err == nil || strings.Count(err.Error(), "is none of") != 3 {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -766,6 +766,13 @@ func TestGrants(t *testing.T) {
 	}{
 		{"what policies.yml grants", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"], ` + resources, policyserver.Guests{}, `"name":"shop"`},
 		{"a file of an older controller", "clusterwide-p", `"settings": {"is": "mode-get"}, ` + resources, policyserver.Guests{}, `"name":"shop"`},
+		{"a file of an older controller, and more than lookups", "clusterwide-p", `"settings": {"is": "mode-net"}`, policyserver.Guests{}, "may not call net/v1/dns_lookup_host"},
+		{"what policies without hostCapabilities have", "clusterwide-p", `"settings": {"is": "mode-net"}`,
+			policyserver.Guests{DefaultCapabilities: []string{"*"}, Guest: policyserver.Guest{HostNames: []string{"*.example.org"}}}, "may not look up example.com"},
+		{"lookups beside them", "clusterwide-p", `"settings": {"is": "mode-get"}, ` + resources, policyserver.Guests{DefaultCapabilities: []string{"net/*"}}, `"name":"shop"`},
+		{"no hostCapabilities at all, though there is a default", "clusterwide-p", `"settings": {"is": "mode-net"}, "hostCapabilities": []`,
+			policyserver.Guests{DefaultCapabilities: []string{"*"}}, "may not call net/v1/dns_lookup_host"},
+		{"the default and a policy of a namespace", "namespaced-shop-p", `"settings": {"is": "mode-net"}`, policyserver.Guests{DefaultCapabilities: []string{"*"}}, "may not call net/v1/dns_lookup_host"},
 		{"a kind that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["*"]`, policyserver.Guests{}, "the policy may not see v1 Namespace"},
 		{"no lookup of what may be seen", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/can_i"], ` + resources, policyserver.Guests{}, "contextAwareResources need one of"},
 		{"an operation that is not granted", "clusterwide-p", `"settings": {"is": "mode-get"}, "hostCapabilities": ["kubernetes/list_resources_all"], ` + resources, policyserver.Guests{}, "may not call kubernetes/get_resource"},
@@ -941,6 +948,7 @@ func TestGuestsOfOnePolicyChangeItAlone(t *testing.T) {
 		{"nothing", policyserver.Guests{}, []bool{false, false}},
 		{"limits of one", policyserver.Guests{Policies: map[string]policyserver.Guest{"b": {Limits: host.Limits{Fuel: 1 << 28}}}}, []bool{false, true}},
 		{"grants of policies of namespaces, and the limits are gone", policyserver.Guests{NamespacedCapabilities: []string{"net/*"}}, []bool{false, true}},
+		{"grants of policies without hostCapabilities", policyserver.Guests{DefaultCapabilities: []string{"net/*"}}, []bool{true, true}},
 		{"what is confidential", policyserver.Guests{Guest: policyserver.Guest{Confidential: confidential.Rule{Fields: []string{"pin"}}}}, []bool{true, true}},
 	} {
 		if err := s.SetGuests(t.Context(), step.guests); err != nil {

@@ -205,6 +205,9 @@ func (o *options) adjustGuests(guests *policyserver.Guests) {
 	if o.namespacedCapabilities != "" {
 		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
 	}
+	if o.defaultCapabilities != "" {
+		guests.DefaultCapabilities = strings.Split(o.defaultCapabilities, ",")
+	}
 }
 
 // clusterConfig returns how the cluster is reached, nil if there is none: that of the pod, or of

@@ -16,21 +16,22 @@ import (
 // before its variable. Those without a variable named KUBEWASM_ have the names, the meanings
 // and the defaults of Kubewarden's policy-server.
 type options struct {
-	addr, probeAddr                            string
-	certFile, keyFile                          string
-	clientCAFiles                              []string
-	policies, sources, verification            string
-	trustRoot, trustRootCache, dockerConfig    string
-	downloadDir                                string
-	acceptNamespace                            string
-	timeout                                    time.Duration
-	workers                                    int
-	logLevel, logFormat                        string
-	metrics, pprof                             bool
-	guests, guestsFile, namespacedCapabilities string
-	memoryBytes                                uint64
-	cacheCopy                                  bool
-	drainDelay                                 time.Duration
+	addr, probeAddr                             string
+	certFile, keyFile                           string
+	clientCAFiles                               []string
+	policies, sources, verification             string
+	trustRoot, trustRootCache, dockerConfig     string
+	downloadDir                                 string
+	acceptNamespace                             string
+	timeout                                     time.Duration
+	workers                                     int
+	logLevel, logFormat                         string
+	metrics, pprof                              bool
+	guests, guestsFile                          string
+	namespacedCapabilities, defaultCapabilities string
+	memoryBytes                                 uint64
+	cacheCopy                                   bool
+	drainDelay                                  time.Duration
 	// ignored are the settings that are given and have no meaning here.
 	ignored []string
 }
@@ -120,6 +121,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		// Of this server.
 		{"guests", "KUBEWASM_GUESTS", "limits and grants of policies, `YAML`", "", false, text(&o.guests)},
 		{"guests-path", "KUBEWASM_GUESTS_PATH", "`file` of the same; it is followed", "", false, text(&o.guestsFile)},
+		{"default-capabilities", "KUBEWASM_DEFAULT_CAPABILITIES", "host capabilities of policies that have no hostCapabilities in the policies file, `patterns` with commas; none by default", "", false, text(&o.defaultCapabilities)},
 		{"namespaced-capabilities", "KUBEWASM_NAMESPACED_CAPABILITIES", "host capabilities that policies of a namespace may have, `patterns` with commas; none by default", "", false, text(&o.namespacedCapabilities)},
 		{"cache-copy", "KUBEWASM_CACHE_COPY", "copy machine code from the download directory into memory instead of mapping its files, which nothing may overwrite in place", "false", true, truth(&o.cacheCopy)},
 		{"memory", "KUBEWASM_MEMORY", "the most `bytes` that all guests may have together; half of what the process may have by default", "", false, func(value string) (err error) {
