@@ -100,7 +100,7 @@ func TestGuestsOfTheImage(t *testing.T) {
 			queue: map[string]float64{"shop/queue_length/mail": 6_000},
 		},
 		// Thursday, 09:30 in Berlin.
-		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 7, 2, 7, 30, 0, 0, time.UTC)),
+		clock: clocktesting.NewFakePassiveClock(started.Add(time.Hour)),
 	})
 
 	for _, test := range []struct {
@@ -204,9 +204,15 @@ func pod(name string) *corev1.Pod {
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "c", Image: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
 		}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: new(metav1.NewTime(started)),
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
+
+// started is when the Pods have started.
+var started = time.Date(2026, 7, 2, 6, 30, 0, 0, time.UTC)
 
 // schema holds what the API server makes of policies. What the controller could not decode is
 // refused: one such policy would keep it from reading all others.

@@ -52,7 +52,10 @@ func (m *Metrics) PodUsage(ctx context.Context, namespace string, selector label
 	}
 	usage := make(map[string]scaler.Usage, len(list.Items))
 	for _, pod := range list.Items {
-		sum := scaler.Usage{UnixSeconds: pod.Timestamp.Unix(), WindowMillis: pod.Window.Milliseconds()}
+		sum := scaler.Usage{WindowMillis: pod.Window.Milliseconds()}
+		if !pod.Timestamp.IsZero() {
+			sum.UnixSeconds = pod.Timestamp.Unix()
+		}
 		for _, c := range pod.Containers {
 			sum.CpuMillis += c.Usage.Cpu().MilliValue()
 			sum.MemoryBytes += c.Usage.Memory().Value()

@@ -17,7 +17,7 @@ import (
 // answers are what a cluster answers, by path and selector.
 var answers = map[string]string{
 	"/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods app=web": `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": [
-		{"metadata": {"name": "web-1"}, "containers": [{"name": "a", "usage": {"cpu": "250m", "memory": "1Mi"}}, {"name": "b", "usage": {"cpu": "1", "memory": "1Ki"}}]},
+		{"metadata": {"name": "web-1"}, "timestamp": "2026-07-02T07:30:00Z", "window": "15s", "containers": [{"name": "a", "usage": {"cpu": "250m", "memory": "1Mi"}}, {"name": "b", "usage": {"cpu": "1", "memory": "1Ki"}}]},
 		{"metadata": {"name": "web-2"}, "containers": []}]}`,
 	"/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length queue=mail": `{"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "items": [
 		{"metricName": "queue_length", "value": "1500m"}, {"metricName": "queue_length", "value": "7"}]}`,
@@ -50,7 +50,7 @@ func TestPodUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]scaler.Usage{"web-1": {CpuMillis: 1250, MemoryBytes: 1<<20 + 1<<10}, "web-2": {}}
+	want := map[string]scaler.Usage{"web-1": {CpuMillis: 1250, MemoryBytes: 1<<20 + 1<<10, UnixSeconds: 1_782_977_400, WindowMillis: 15_000}, "web-2": {}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}
