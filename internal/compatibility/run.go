@@ -143,7 +143,8 @@ func (r *runner) goTest(ctx context.Context, res *result, dir string, args ...st
 	}
 	failed, err := res.read(out, r.verbose)
 	if err := errors.Join(err, cmd.Wait()); err != nil {
-		return fmt.Errorf("test %s: %w\n%s", dir, err, failed)
+		fmt.Printf("== Kubernetes %s: %v\n%s\n", res.minor, err, failed) // The rest takes long.
+		return fmt.Errorf("test %s: %w", dir, err)
 	}
 	return nil
 }
