@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -29,7 +30,7 @@ func (c *lookedAt) Err() error {
 func TestHostIsInControlDuringALongBulkOperation(t *testing.T) {
 	const mib = 1 << 20
 	cfg := config("bulk")
-	cfg.Limits = host.Limits{Instances: 1, MemoryBytes: 256 * mib}
+	cfg.Limits = host.Limits{Instances: 1, MemoryBytes: 256 * mib, Timeout: time.Minute}
 	rt, err := host.NewRuntime(host.RuntimeConfig{MemoryBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
