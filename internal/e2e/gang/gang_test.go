@@ -47,9 +47,13 @@ type cluster struct {
 	versions atomic.Int64
 }
 
+// forEver is how long Pods of a gang that are tried for the first time wait for the others where no
+// test ends by that.
+const forEver = "1h"
+
 // start starts a scheduler of one node. Pods of a gang that are tried for the first time wait for the
-// others for an hour: no test ends by that.
-func start(t *testing.T, cpu string) *cluster {
+// others for timeout.
+func start(t *testing.T, cpu, timeout string) *cluster {
 	t.Helper()
 	metrics.Register()
 	klog.LogToStderr(false)
@@ -75,7 +79,7 @@ func start(t *testing.T, cpu string) *cluster {
 	p := cfg.Profiles[0]
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: "gang"})
 	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: "gang", Args: &runtime.Unknown{Raw: fmt.Appendf(nil,
-		`{"file": %q, "grants": ["waiting-pods", "events"], "guestConfig": {"timeout": "1h", "retryTimeout": "1s"}}`, guests.File(t, "../../../examples/sched/gang"))}})
+		`{"file": %q, "grants": ["waiting-pods", "events"], "guestConfig": {"timeout": %q, "retryTimeout": "1s"}}`, guests.File(t, "../../../examples/sched/gang"), timeout)}})
 	factory := informers.NewSharedInformerFactory(c, 0)
 	recorder := events.NewFakeRecorder(1 << 16)
 	s, err := scheduler.New(ctx, c, factory, nil, profile.RecorderFactory(func(string) events.EventRecorderLogger { return recorder }),
@@ -205,7 +209,7 @@ func (c *cluster) until(t *testing.T, n int, names ...string) {
 
 // TestReplacedMemberRuns has a Pod of a gang that runs take the place of another.
 func TestReplacedMemberRuns(t *testing.T) {
-	c := start(t, "3")
+	c := start(t, "3", forEver)
 	for _, name := range []string{"a0", "a1", "a2"} {
 		c.add(t, name, "a")
 	}
@@ -216,9 +220,10 @@ func TestReplacedMemberRuns(t *testing.T) {
 }
 
 // TestGangThatDoesNotFitHoldsNothing holds that others get the nodes that a gang cannot use, and that
-// it runs once there is room.
+// it runs once there is room. A Pod that is tried again before its status says that it was tried may
+// wait for the others once more, so the time for that is short.
 func TestGangThatDoesNotFitHoldsNothing(t *testing.T) {
-	c := start(t, "2")
+	c := start(t, "2", "5s")
 	for _, name := range []string{"a0", "a1", "a2"} {
 		c.add(t, name, "a")
 	}
@@ -251,7 +256,7 @@ func TestGangThatDoesNotFitHoldsNothing(t *testing.T) {
 
 // TestGangsThatTakeTurns has the Pods of two gangs come in turn, where there is room for one gang.
 func TestGangsThatTakeTurns(t *testing.T) {
-	c := start(t, "4")
+	c := start(t, "4", forEver)
 	for i := range 3 {
 		c.add(t, fmt.Sprint("a", i), "a")
 		c.add(t, fmt.Sprint("b", i), "b")
