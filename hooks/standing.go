@@ -23,8 +23,7 @@ type Subject struct {
 	// Container is the zero value for a class and a pod. Its ID is empty before the runtime has
 	// given it one.
 	Container hookmsg.ContainerMeta
-	// Settings are what is decided, by field and key. More is the number of those that are left
-	// out.
+	// Settings holds decisions by field and key. More counts further ones.
 	Settings []Setting
 	More     int
 	// Failures are those of plugins that have not decided since.

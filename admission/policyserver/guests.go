@@ -28,9 +28,9 @@ type Guests struct {
 	// NamespacedCapabilities are what policies of a namespace may ask the host for, as far as
 	// their hostCapabilities have it too. Default nothing.
 	NamespacedCapabilities []string `json:"namespacedCapabilities,omitempty"`
-	// DefaultCapabilities are what policies may ask the host for that have no hostCapabilities in
-	// policies.yml, beside lookups of their contextAwareResources: Kubewarden's controllers before
-	// 1.35 write none, and their servers granted everything, ["*"]. Policies of a namespace need
+	// DefaultCapabilities take the place of hostCapabilities that policies.yml leaves out. Lookups
+	// of contextAwareResources are granted beside them. Kubewarden's controllers before 1.35 leave
+	// them out, and their servers granted ["*"]. Policies of a namespace need
 	// NamespacedCapabilities as well. Default nothing.
 	DefaultCapabilities []string `json:"defaultCapabilities,omitempty"`
 	// Answers bound what is kept of the answers to policies, and how long it may take to ask.

@@ -83,8 +83,8 @@ type config struct {
 	// HTTP serves /metrics, /healthz, /readyz and /state, without any authentication.
 	HTTP *struct {
 		Address string `json:"address"`
-		// State is whom /state answers, which has the names of pods: Node, the default, is
-		// processes in the node's network, Anyone is whoever reaches the address, None is nobody.
+		// State says who may read /state, with the names of pods: Node, the default, for
+		// processes in the node's network, Anyone for all clients, None for nobody.
 		State string `json:"state"`
 	} `json:"http"`
 	// Events has an Event written on each Pod that a plugin refuses, by the API server.

@@ -19,7 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// Node is what is decided and in force on a node.
+// Node holds the decisions on a node and the values in force.
 type Node struct {
 	// Time is when the state was read, Since when the agent began to note it.
 	Time  time.Time `json:"time"`
@@ -55,7 +55,7 @@ type Container struct {
 	Subject
 }
 
-// Subject is what a QoS class, a pod and a container have in common.
+// Subject has the fields common to QoS classes, pods and containers.
 type Subject struct {
 	// Cgroup is the path below the root of the hierarchy, empty if it is not known.
 	Cgroup string `json:"cgroup,omitempty"`
@@ -63,7 +63,7 @@ type Subject struct {
 	Missing bool `json:"missing,omitempty"`
 	// StartedUndecided is set if the container ran without a decision of the plugins at first.
 	StartedUndecided bool `json:"startedUndecided,omitempty"`
-	// Throttling is what the kernel counts, nil if it does not.
+	// Throttling has the counts of the kernel, nil if it keeps none.
 	Throttling *Throttling `json:"throttling,omitempty"`
 	// Fields are those that a plugin has decided or the kubelet asks for. More is the number of
 	// those that are left out.
@@ -83,7 +83,7 @@ type Throttling struct {
 // entry of one: "unified[io.weight]", "container_envs[GOGC]".
 type Field struct {
 	Name string `json:"field"`
-	// Asked is what the kubelet asks for, empty if that is not known.
+	// Asked holds the kubelet's value, empty if it is not known.
 	Asked string `json:"asked,omitempty"`
 	// Plugin has decided Decided since Since, empty and nil if no plugin has. Decided is empty for
 	// what only the runtime has: variables, annotations, mounts and devices of a container.

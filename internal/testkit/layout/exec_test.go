@@ -2,7 +2,9 @@ package layout_test
 
 import (
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +36,27 @@ func TestProgramsAreRunInKnownPlaces(t *testing.T) {
 	got := strings.Fields(string(out))
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(commands)), got); diff != "" {
 		t.Errorf("files that run programs (-known +found):\n%s", diff)
+	}
+}
+
+// TestFilesAreSmall fails for a file of more than 300 KB in git: a program that was built beside its
+// source, for instance.
+func TestFilesAreSmall(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z")
+	list.Dir = "../../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
+	if len(files) == 0 {
+		t.Error("git knows no files")
+	}
+	for _, name := range files {
+		info, err := os.Lstat(filepath.Join(list.Dir, name))
+		if err == nil && info.Size() > 300<<10 {
+			t.Errorf("%s has %d bytes", name, info.Size())
+		}
 	}
 }
 
