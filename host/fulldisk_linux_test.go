@@ -1,4 +1,4 @@
-package host_test
+package host
 
 import (
 	"errors"
@@ -9,23 +9,23 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/fulldisk"
 )
 
 // A cache on a full disk keeps no plugin from serving: it is said once, and nothing is left behind.
 func TestACacheOnAFullDiskIsReported(t *testing.T) {
+	needsCompiler(t) // The interpreter caches nothing.
 	dir := fulldisk.New(t, "1m")
 	empty := fulldisk.Fill(t, dir)
 	var failures []error
-	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "cache"), CacheError: func(err error) { failures = append(failures, err) }})
+	rt, err := NewRuntime(RuntimeConfig{CacheDir: filepath.Join(dir, "cache"), CacheError: func(err error) { failures = append(failures, err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rt.Close(t.Context())
 	load := func(name, file string) {
 		t.Helper()
-		p, err := rt.Load(t.Context(), host.Config{Name: name, Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(t.Context(), Config{Name: name, Source: File(file)}, Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}
