@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -41,6 +42,10 @@ import (
 
 // clusters is how many random clusters there are.
 const clusters = 1000
+
+// hiding is how many of them instances answer that hide their memory while nobody has them, which
+// takes twenty times as long.
+const hiding = 50
 
 // inTree are the plugins of the scheduler, and the guests that do the same.
 var inTree = map[string]string{
@@ -148,25 +153,39 @@ func newFramework(t testing.TB, rt *host.Runtime, lister *snapshot, name, guest,
 	return f
 }
 
-func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
-	metrics.Register()
+// newRuntime returns a Runtime with a value of KUBEWASM_DEBUG.
+func newRuntime(t *testing.T, debug string) *host.Runtime {
+	t.Helper()
+	t.Setenv("KUBEWASM_DEBUG", debug)
 	rt, err := host.NewRuntime(compiled.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
+	return rt
+}
+
+func TestGuestsAnswerAsThePluginsOfTheScheduler(t *testing.T) {
+	metrics.Register()
+	hidden, rt := newRuntime(t, "memory"), newRuntime(t, "")
 	compare := func(test, name, guest string) {
 		t.Run(test, func(t *testing.T) {
 			needToolchain(t, guest)
 			lister := &snapshot{Snapshot: internalcache.NewEmptySnapshot()}
 			theirs := newFramework(t, rt, lister, name, "", "")
+			const asked = `, "disableResultSharing": true`
 			ours := map[string]framework.Framework{
 				"guest":                       newFramework(t, rt, lister, name, guest, ""),
-				"guest asked about each Node": newFramework(t, rt, lister, name, guest, `, "disableResultSharing": true`),
+				"guest asked about each Node": newFramework(t, rt, lister, name, guest, asked),
+				"guest that hides its memory": newFramework(t, hidden, lister, name, guest, ""),
+				"guest asked about each Node that hides its memory": newFramework(t, hidden, lister, name, guest, asked),
 			}
 			r := rand.New(rand.NewPCG(20261121, 0))
 			all := counts{}
 			for n := range clusters {
+				if n == hiding {
+					maps.DeleteFunc(ours, func(name string, _ framework.Framework) bool { return strings.HasSuffix(name, "hides its memory") })
+				}
 				c := newCluster(r, n)
 				lister.Snapshot, lister.nominated = internalcache.NewSnapshot(c.running, c.nodes), c.nominated
 				for i, pod := range c.pending {
