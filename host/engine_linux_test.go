@@ -29,8 +29,7 @@ func TestEngineOfAProcessWithoutExecutableMemory(t *testing.T) {
 		if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 			return // There is nothing to forbid.
 		}
-		cmd := self.Command(t.Context(), "-test.run", "^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), noExecutable+"=1")
+		cmd := self.Command(t, []string{noExecutable + "=1"}, "-test.run", "^"+t.Name()+"$", "-test.v")
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 			t.Errorf("error %v\n%s", err, out)

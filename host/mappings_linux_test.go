@@ -17,8 +17,7 @@ const childVariable = "KUBEWASM_HOST_CHILD"
 // runChild runs the test again in a process of its own, which finds role in childVariable.
 func runChild(t *testing.T, role string) ([]byte, error) {
 	t.Helper()
-	child := self.Command(t.Context(), "-test.run=^"+t.Name()+"$", "-test.count=1")
-	child.Env = append(os.Environ(), childVariable+"="+role)
+	child := self.Command(t, []string{childVariable + "=" + role}, "-test.run=^"+t.Name()+"$", "-test.count=1")
 	return child.CombinedOutput()
 }
 

@@ -320,8 +320,7 @@ func TestKilledWhileItWrites(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	confirmed := 0
 	for round := range 6 {
-		cmd := self.Command(t.Context(), "-test.run=^TestLoadUntilKilled$")
-		cmd.Env = append(os.Environ(), "KUBEWASM_TEST_STATE="+dir, "KUBEWASM_TEST_FIRST="+strconv.Itoa(confirmed+1))
+		cmd := self.Command(t, []string{"KUBEWASM_TEST_STATE=" + dir, "KUBEWASM_TEST_FIRST=" + strconv.Itoa(confirmed+1)}, "-test.run=^TestLoadUntilKilled$")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

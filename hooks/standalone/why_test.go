@@ -47,8 +47,7 @@ func spinIfTold() {
 // spin starts a process in a cgroup that uses all the CPU that it gets, until the test ends.
 func (n *node) spin(cgroup string) {
 	n.Helper()
-	cmd := self.Command(n.Context(), "-test.run=^$")
-	cmd.Env = append(os.Environ(), spinning+"=1")
+	cmd := self.Command(n, []string{spinning + "=1"}, "-test.run=^$")
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()

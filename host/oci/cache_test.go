@@ -184,8 +184,7 @@ func TestCacheSurvivesKills(t *testing.T) {
 	}
 	c := newCache(t, limit)
 	for round := range 8 {
-		child := self.Command(t.Context(), "-test.run=^TestCacheSurvivesKills$")
-		child.Env = append(os.Environ(), "KUBEWASM_TEST_CACHE="+c.dir)
+		child := self.Command(t, []string{"KUBEWASM_TEST_CACHE=" + c.dir}, "-test.run=^TestCacheSurvivesKills$")
 		out, err := child.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

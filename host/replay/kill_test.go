@@ -67,8 +67,7 @@ func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 	rt := newRuntime(t)
 	torn := 0
 	for round := range 8 {
-		cmd := self.Command(t.Context())
-		cmd.Env = append(os.Environ(), killed+"="+dir)
+		cmd := self.Command(t, []string{killed + "=" + dir})
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -219,8 +219,7 @@ func TestFetchThroughAProxy(t *testing.T) {
 	s := newServer(t, ggcr(), false)
 	push(t, newClient(t, oci.Config{Registries: plain(s)}), s.ref(t, "zone:1"), module("1"), oci.PushOptions{})
 	s.came()
-	child := self.Command(t.Context(), "-test.run=^TestFetchThroughAProxy$")
-	child.Env = append(os.Environ(), "HTTP_PROXY="+s.URL, "NO_PROXY=")
+	child := self.Command(t, []string{"HTTP_PROXY=" + s.URL, "NO_PROXY="}, "-test.run=^TestFetchThroughAProxy$")
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -248,8 +247,7 @@ func TestDockerHub(t *testing.T) {
 			}
 		}))
 		defer proxy.Close()
-		child := self.Command(t.Context(), "-test.run=^TestDockerHub$")
-		child.Env = append(os.Environ(), "HTTP_PROXY="+proxy.URL, "NO_PROXY=")
+		child := self.Command(t, []string{"HTTP_PROXY=" + proxy.URL, "NO_PROXY="}, "-test.run=^TestDockerHub$")
 		if out, err := child.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}

@@ -2,9 +2,10 @@
 package self
 
 import (
-	"context"
 	"os"
 	"os/exec"
+	"slices"
+	"testing"
 )
 
 // Emulator is the environment variable with the program that runs binaries for another processor,
@@ -15,11 +16,15 @@ const Emulator = "KUBEWASM_TEST_EMULATOR"
 // about that program.
 func Emulated() bool { return os.Getenv(Emulator) != "" }
 
-// Command returns the command that runs this test binary with args.
-func Command(ctx context.Context, args ...string) *exec.Cmd {
+// Command returns the command that runs this test binary with more variables in its environment,
+// and args. What a child that is killed leaves in its temporary directory goes with the test's.
+func Command(t testing.TB, env []string, args ...string) *exec.Cmd {
+	t.Helper()
 	argv := append([]string{os.Args[0]}, args...)
 	if emulator := os.Getenv(Emulator); emulator != "" {
 		argv = append([]string{emulator}, argv...)
 	}
-	return exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env = slices.Concat(os.Environ(), []string{"TMPDIR=" + t.TempDir()}, env)
+	return cmd
 }
