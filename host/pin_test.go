@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,5 +188,76 @@ func TestAnInstanceThatIsGoneIsNotWaitedFor(t *testing.T) {
 				t.Errorf("got %+v", s)
 			}
 		})
+	}
+}
+
+// TestAFreshInstanceKeepsItsVersion holds that an instance outside of the pool runs the module that
+// it is of, also after a swap, and that nothing of it is freed before it is discarded.
+func TestAFreshInstanceKeepsItsVersion(t *testing.T) {
+	p := load(t, config("spins"))
+	inst, err := p.Fresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Swap(t.Context(), testdata("noop"), ""); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC() // The engine frees machine code in finalizers.
+	for range 2 {
+		// The old version counts its calls.
+		if got, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil || got == 0 {
+			t.Errorf("got %#x, error %v, want the old version", got, err)
+		}
+		if !inst.Rewind() {
+			t.Error("the instance cannot begin anew")
+		}
+	}
+	if got := p.Stats().Retired; got != 1 {
+		t.Errorf("%d versions are retired, want the one of the instance", got)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Close(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("close returned %v before the instance was discarded", err)
+	}
+	inst.Discard()
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Fresh(t.Context()); !errors.Is(err, host.ErrClosed) {
+		t.Errorf("an instance of a closed plugin: error %v, want ErrClosed", err)
+	}
+}
+
+// TestHammerFreshInstances makes, rewinds and discards instances while versions come and go.
+func TestHammerFreshInstances(t *testing.T) {
+	p := load(t, config("spins"))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				inst, err := p.Fresh(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for range 3 {
+					if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+						t.Error(err)
+					}
+					inst.Rewind()
+				}
+				inst.Discard()
+			}
+		})
+	}
+	for i := range 20 {
+		if err := p.Swap(t.Context(), testdata([]string{"noop", "spins"}[i%2]), ""); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

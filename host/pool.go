@@ -42,9 +42,12 @@ type pool struct {
 	closed    bool
 	// holds are the holds whose instance, now or later, is not in count.
 	holds map[*Hold]struct{}
+	// fresh is how many instances of Plugin.Fresh there are, which are not in count either.
+	fresh int
 	// discard closes an instance that came back too late to be used.
 	discard func(*Instance)
-	// drained is closed when the pool is closed and the last instance and hold are gone.
+	// drained is closed when the pool is closed and the last instance, fresh ones included, and
+	// hold are gone.
 	drained chan struct{}
 }
 
@@ -449,6 +452,25 @@ func (p *pool) endHold(h *Hold, inst *Instance) {
 	p.checkDrained()
 }
 
+// addFresh counts a fresh instance.
+func (p *pool) addFresh() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	p.fresh++
+	return nil
+}
+
+// endFresh is called when a fresh instance is gone.
+func (p *pool) endFresh() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fresh--
+	p.checkDrained()
+}
+
 // close ends the pool: it discards the idle instances and those that are held, turns
 // the waiters away and leaves the instances in use to their callers. drained is closed
 // after the last of them came back.
@@ -491,7 +513,7 @@ func (p *pool) popWaiter() chan *Instance {
 }
 
 func (p *pool) checkDrained() {
-	if p.closed && p.count == 0 && len(p.holds) == 0 {
+	if p.closed && p.count == 0 && p.fresh == 0 && len(p.holds) == 0 {
 		close(p.drained)
 	}
 }

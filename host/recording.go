@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"runtime"
@@ -241,13 +242,22 @@ func (i *Instance) Stain() *confidential.Stain {
 }
 
 // Fresh returns a new instance that does not belong to the pool, as one is before its first
-// call, for a caller that repeats what another instance was asked. It must be discarded before
-// the plugin is closed, and never released. Limits.Instances does not count it.
+// call, for a caller that repeats what another instance was asked. It keeps its version, also
+// after [Plugin.Swap], until it is discarded, which [Plugin.Close] waits for, and is never
+// released. Limits.Instances does not count it.
 //
-// Errors are those of a new instance in [Runtime.Load].
+// Errors are those of a new instance in [Runtime.Load], and [ErrClosed].
 func (p *Plugin) Fresh(ctx context.Context) (*Instance, error) {
-	inst, err := p.current.Load().instantiate(ctx)
+	p.mu.Lock()
+	v := p.current.Load() // A swap cannot close its pool now.
+	err := v.pool.addFresh()
+	p.mu.Unlock()
 	if err != nil {
+		return nil, fmt.Errorf("plugin %q: %w", p.cfg.Name, err)
+	}
+	inst, err := v.instantiate(ctx)
+	if err != nil {
+		v.pool.endFresh()
 		return nil, err
 	}
 	inst.record()
@@ -266,7 +276,10 @@ func (i *Instance) Rewind() bool {
 }
 
 // Discard frees an instance from [Plugin.Fresh].
-func (i *Instance) Discard() { i.version.discard(i) }
+func (i *Instance) Discard() {
+	i.version.discard(i)
+	i.version.pool.endFresh()
+}
 
 // Outside gives guests what they are granted of the world: the time and random numbers. Its
 // methods are called in host functions.
