@@ -58,6 +58,13 @@ func (s *State) Put(t Target) (changed bool) {
 	return true
 }
 
+// PutDecided does what Put does, unless what the plugins were asked about has changed since the
+// facts were returned: then another decision has been made, or is about to be. It reports whether
+// it did.
+func (s *State) PutDecided(of facts.Subject, known facts.Facts, t Target) bool {
+	return s.facts.IfAsked(of, known, func() { s.Put(t) })
+}
+
 // Hold leaves fields of a cgroup alone until Release, whatever is desired: another writer is
 // about to change them, and the values are to be seen.
 func (s *State) Hold(cgroup string, fields hookmsg.Fields) {

@@ -207,14 +207,16 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	}
 	req := *container
 	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookmsg.LevelPod, hookmsg.ContainerMeta{}, nil, nil
-	req.Resources = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) }).Asked
+	known := h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) })
+	req.Resources = known.Asked
 	d, err := h.cfg.Engine.Decide(ctx, &req)
 	if err != nil {
 		h.cfg.Logger.Warn("make room for a container", slog.Any("err", err))
 		return
 	}
-	h.recordTold(&req, req.Resources, d.Resources)
-	h.cfg.State.Put(target(req.CgroupParent, &req, d.Resources))
+	if h.cfg.State.PutDecided(subject, known, target(req.CgroupParent, &req, d.Resources)) {
+		h.recordTold(&req, req.Resources, d.Resources)
+	}
 }
 
 // reached returns the limits that are told to a pod instead of those that it asked for, and

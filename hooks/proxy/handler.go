@@ -277,16 +277,27 @@ func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.Can
 // put makes resources, over those that were promised at the creation, the desired state
 // of a cgroup, and enforces it.
 func (h *Handler) put(ctx context.Context, req *hookmsg.Request, path string, r *hookmsg.Resources) {
+	h.putDecided(ctx, req, path, r, nil)
+}
+
+// putDecided does what put does, unless the plugins were asked by facts that have changed since. It
+// reports whether it did. Facts are nil for an event: the runtime is told its decision.
+func (h *Handler) putDecided(ctx context.Context, req *hookmsg.Request, path string, r *hookmsg.Resources, known *facts.Facts) bool {
 	if path == "" {
-		return
+		return false
 	}
 	if req.Level == hookmsg.LevelContainer {
 		r = h.creation(req).promised.Overlay(r)
 	}
-	h.cfg.State.Put(target(path, req, r))
+	if known == nil {
+		h.cfg.State.Put(target(path, req, r))
+	} else if !h.cfg.State.PutDecided(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, *known, target(path, req, r)) {
+		return false
+	}
 	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { c.promised = nil })
 	}
+	return true
 }
 
 // target returns the target of resources for the subject of a request.

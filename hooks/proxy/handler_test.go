@@ -38,26 +38,33 @@ func TestMain(m *testing.M) {
 // agent is a handler over a tree of files like those of cgroup v2.
 type agent struct {
 	*testing.T
-	root    string
-	state   *cgroup.State
-	handler *proxy.Handler
+	root     string
+	engine   *hooks.Engine
+	state    *cgroup.State
+	enforcer *cgroup.Enforcer
+	handler  *proxy.Handler
 }
 
-func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duration) *agent {
+// newAgent returns an agent whose plugin has the observer if there is one.
+func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duration, observer ...host.Observer) *agent {
 	t.Helper()
 	file, err := guestbuild.Build(t.Context(), "../testdata/scripted")
 	if err != nil {
 		t.Fatal(err)
 	}
+	plugin := host.Config{Name: "p", Source: host.File(file), GuestConfig: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)}
+	for _, o := range observer {
+		plugin.Observer = o
+	}
 	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config:         host.Config{Name: "p", Source: host.File(file), GuestConfig: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)},
+		Config:         plugin,
 		DecisionGrants: hooks.Grants{Env: []string{"A"}, Annotations: []string{"lost"}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { engine.Close(context.Background()) })
-	a := &agent{T: t, root: t.TempDir(), state: new(cgroup.State)}
+	a := &agent{T: t, root: t.TempDir(), engine: engine, state: new(cgroup.State)}
 	a.make("")
 	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: a.root, Version: cgroup.V2})
 	if err != nil {
@@ -72,6 +79,7 @@ func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duratio
 		e.Close()
 		applier.Close()
 	})
+	a.enforcer = e
 	a.handler, err = proxy.New(proxy.Config{
 		Engine: engine, State: a.state, Enforcer: e, Timeout: timeout,
 		Supports: hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldContainerEnvs,

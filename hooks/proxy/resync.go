@@ -184,10 +184,11 @@ func (h *Handler) inferAsked(podUID string) {
 		subject := facts.Subject{PodUID: podUID, ContainerID: u.req.Container.ID}
 		before := h.cfg.State.Facts().Get(subject).Asked
 		req := *u.req
-		req.Resources = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
+		known := h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
 			f.Hear(limits, false, func(*hookmsg.Resources) *hookmsg.Resources { return nil })
 			f.Told = f.Told.Overlay(limits)
-		}).Asked
+		})
+		req.Resources = known.Asked
 		if req.Resources == before {
 			continue
 		}
@@ -197,8 +198,7 @@ func (h *Handler) inferAsked(podUID string) {
 		d, err := h.cfg.Engine.Decide(ctx, &req)
 		if err != nil {
 			h.cfg.Logger.Warn("an update that the runtime proxy did not state", slog.Any("err", err))
-		} else {
-			h.put(ctx, &req, u.cgroup, d.Resources)
+		} else if h.putDecided(ctx, &req, u.cgroup, d.Resources, &known) {
 			h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Told.Overlay(d.Resources) })
 		}
 		cancel()

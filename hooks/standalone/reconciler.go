@@ -195,23 +195,13 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	listed := err == nil
 	errs := []error{err}
 	var back []cgroup.Target // What plugins do not decide any more.
-	// ask asks about a cgroup what an event would ask about it.
-	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
-		o.cgroups = append(o.cgroups, path)
+	// askOnce asks about a cgroup what an event would ask about it. It reports false if an event
+	// came while the plugins decided: what they said is of before.
+	askOnce := func(req *hookmsg.Request, path string, learn func(*facts.Facts)) bool {
+		subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
+		var known facts.Facts
 		if req.Level != hookmsg.LevelQOS {
-			subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
-			var found *hookmsg.Resources
-			if derived {
-				found = r.find(subject, path, req.Resources)
-				req.Resources = inForce(req.Resources, found)
-				if q := req.Resources; q != nil && q.CFSQuotaUS != nil && *q.CFSQuotaUS < 0 {
-					o.unlimited = append(o.unlimited, path)
-				}
-			}
-			known := r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
-				f.Parent, f.Cgroup, f.Found = req.CgroupParent, path, found
-				f.List(req.Resources, begun, inferred)
-			})
+			known = r.cfg.State.Facts().Learn(subject, learn)
 			req.Resources = known.Asked
 			// An event has all of them.
 			if len(known.ContainerAnnotations) != 0 {
@@ -222,15 +212,12 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			}
 		}
 		if ctx.Err() != nil {
-			return
+			return true
 		}
 		d, owned, err := r.cfg.Engine.DecideOwned(ctx, req)
 		if err != nil {
 			errs = append(errs, err) // What was decided before stays.
-			return
-		}
-		if req.Level == hookmsg.LevelPod {
-			r.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID}, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
+			return true
 		}
 		before, _ := r.cfg.State.Get(path)
 		target := cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources}
@@ -238,9 +225,34 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
-		r.cfg.State.Put(target)
+		if !r.cfg.State.PutDecided(subject, known, target) {
+			return false
+		}
+		if req.Level == hookmsg.LevelPod {
+			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
+		}
 		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: undecided(req.Resources, req.Level, dropped)})
+		}
+		return true
+	}
+	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
+		o.cgroups = append(o.cgroups, path)
+		var found *hookmsg.Resources
+		if derived && req.Level != hookmsg.LevelQOS {
+			found = r.find(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, req.Resources)
+			req.Resources = inForce(req.Resources, found)
+			if q := req.Resources; q != nil && q.CFSQuotaUS != nil && *q.CFSQuotaUS < 0 {
+				o.unlimited = append(o.unlimited, path)
+			}
+		}
+		listed := req.Resources
+		learn := func(f *facts.Facts) {
+			f.Parent, f.Cgroup, f.Found = req.CgroupParent, path, found
+			f.List(listed, begun, inferred)
+		}
+		// The decision on an event stands where events come all the time.
+		for tries := 0; tries < 3 && !askOnce(req, path, learn); tries++ {
 		}
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {

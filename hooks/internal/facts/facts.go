@@ -5,6 +5,7 @@ package facts
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +44,15 @@ type Facts struct {
 	askedBefore, toldBefore *hookmsg.Resources
 	// listed are the resources of the last list.
 	listed *hookmsg.Resources
+	// revision is the number of changes of what the plugins are asked about, and of events that
+	// changed nothing of it.
+	revision uint64
+}
+
+// asksAs reports whether the plugins would be asked the same, and no event has come between.
+func (f *Facts) asksAs(g *Facts) bool {
+	return f.Asked == g.Asked && f.Heard.Equal(g.Heard) && maps.Equal(f.ContainerAnnotations, g.ContainerAnnotations) &&
+		slices.Equal(f.ContainerEnvs, g.ContainerEnvs)
 }
 
 // Hear takes the resources of an event whose sender may have read them back. Each field
@@ -273,7 +283,11 @@ func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
 	if f == nil {
 		f = new(Facts)
 	}
+	before := *f
 	learn(f)
+	if f.revision = before.revision; !f.asksAs(&before) {
+		f.revision++
+	}
 	if of.PodUID == "" {
 		return *f
 	}
@@ -285,6 +299,20 @@ func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
 	}
 	s.pods[of.PodUID][of.ContainerID] = f
 	return *f
+}
+
+// IfAsked calls f if the plugins would still be asked what they were when the facts were returned,
+// and reports whether it did. Nothing is learned meanwhile. Of a pod without a UID nothing is known.
+func (s *Store) IfAsked(of Subject, known Facts, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of.PodUID != "" {
+		if now := s.pods[of.PodUID][of.ContainerID]; now == nil || now.revision != known.revision {
+			return false
+		}
+	}
+	f()
+	return true
 }
 
 // Forget drops what is known of a container, or of a pod with its containers.
