@@ -91,7 +91,7 @@ type PluginConfig struct {
 	// Shadow has a candidate asked in the background, see [Plugin.BeginShadow]; nil for none.
 	Shadow *shadow.Config `json:"shadow,omitempty"`
 	// Promote has a candidate serve; nil is a swap of the plugin's module.
-	Promote func(ctx context.Context, source host.Source, sha256 string) error `json:"-"`
+	Promote func(ctx context.Context, p *shadow.Promotion) error `json:"-"`
 	// OpenOCI returns the source of a reference, for Shadow; nil if there is no access to
 	// registries.
 	OpenOCI func(reference string) host.Source `json:"-"`

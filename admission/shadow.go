@@ -143,8 +143,8 @@ func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired stri
 		case err != nil && failure == nil:
 			o.Err = err
 			return o
-		case err != nil:
-			return shadow.Outcome{} // Two versions fail with different words.
+		case err != nil: // Two versions fail with different words.
+			return shadow.Outcome{Uncompared: true}
 		case failure == nil:
 			patch, err := until(ctx).Diff(converted, got)
 			if err != nil {
@@ -191,7 +191,7 @@ func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, tol
 		case v.failure != nil && serving.failure == nil:
 			o.Serving, o.Err = was, v.failure
 		case was == is && wasText == isText:
-			return shadow.Outcome{}
+			return shadow.Outcome{Uncompared: was == string(Failed)}
 		default:
 			o.Serving, o.Candidate = was, is
 			o.Detail = fmt.Sprintf("%s%s -> %s%s", was, wasText, is, isText)

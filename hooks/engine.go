@@ -375,11 +375,16 @@ func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *h
 // Swap replaces the module of a plugin while it serves, see [host.Plugin.Swap].
 // A version that cannot be loaded leaves the running one serving.
 func (e *Engine) Swap(ctx context.Context, name string, source host.Source, sha256 string) error {
+	return e.swap(ctx, name, source, sha256, func() error { return nil })
+}
+
+// swap does what Swap does, with a last step as in [host.Plugin.SwapIf].
+func (e *Engine) swap(ctx context.Context, name string, source host.Source, sha256 string, final func() error) error {
 	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
 	if i < 0 {
 		return fmt.Errorf("swap: there is no plugin %q", name)
 	}
-	if err := e.plugins[i].Plugin.Swap(ctx, source, sha256); err != nil {
+	if err := e.plugins[i].Plugin.SwapIf(ctx, source, sha256, final); err != nil {
 		return err
 	}
 	close(*e.changed.Swap(new(make(chan struct{}))))

@@ -36,8 +36,8 @@ func (e *Engine) BeginShadow(ctx context.Context, name string, cfg shadow.Config
 	}
 	opts := p.backgroundOptions(e.logger)
 	if len(cfg.GuestConfig) == 0 {
-		opts.Promote = func(ctx context.Context, source host.Source, sha256 string) error {
-			return e.Swap(ctx, name, source, sha256)
+		opts.Promote = func(ctx context.Context, p *shadow.Promotion) error {
+			return e.swap(ctx, name, p.Source, p.SHA256, p.Claim)
 		}
 	}
 	s, err := shadow.Begin(cfg, opts)
@@ -154,8 +154,10 @@ func repeat(encoded []byte, earlier []part, d *hookmsg.Decision, failure error) 
 		switch {
 		case err != nil && failure == nil:
 			return shadow.Outcome{Serving: was, Err: err, Subject: describe(req), Stain: stain}
-		case err != nil, failure == nil && reflect.DeepEqual(d.Select(d.Fields()), got.Select(got.Fields())):
-			return shadow.Outcome{} // Two versions fail with different words.
+		case err != nil: // Two versions fail with different words.
+			return shadow.Outcome{Uncompared: true}
+		case failure == nil && reflect.DeepEqual(d.Select(d.Fields()), got.Select(got.Fields())):
+			return shadow.Outcome{}
 		}
 		before, _ := json.Marshal(d) // For people to read.
 		after, _ := json.Marshal(got)

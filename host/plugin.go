@@ -77,7 +77,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 			cfg.Logger.Error("calls are not recorded", "plugin", cfg.Name, "err", err)
 		}
 	}
-	if err := p.build(ctx, cfg.Source, cfg.SHA256); err != nil {
+	if err := p.build(ctx, cfg.Source, cfg.SHA256, nil); err != nil {
 		if stopErr := p.stopRecording(); stopErr != nil {
 			err = errors.Join(err, stopErr)
 		}
@@ -230,6 +230,12 @@ func (pin *Pin) Release() {
 // that began before end on the old one, which is freed after the last of them.
 // A module with the digest of the running one changes nothing.
 func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
+	return p.SwapIf(ctx, source, sha256, func() error { return nil })
+}
+
+// SwapIf does what Swap does, and calls final when nothing else can fail: the new version serves
+// next. If final returns an error, the running version goes on serving, and the error is returned.
+func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
 	p.swapping.Lock()
 	defer p.swapping.Unlock()
 	if p.closed {
@@ -238,27 +244,29 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 	if err := checkSource(source, sha256); err != nil {
 		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err)
 	}
-	return p.build(ctx, source, sha256)
+	return p.build(ctx, source, sha256, final)
 }
 
 // build makes the module of a source the current version, unless it is that
-// already, and tells the observer. p.swapping is held, unless p is not shared
-// yet.
-func (p *Plugin) build(ctx context.Context, source Source, sha256 string) (err error) {
+// already or final, which a first version does not have, returns an error. It tells the
+// observer. p.swapping is held, unless p is not shared yet.
+func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final func() error) (err error) {
 	old := p.current.Load()
 	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
 	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
 		b.Digest = digest
 		same := old != nil && digest == old.digest
-		if !same {
-			err = p.replace(ctx, old, module, digest, p.shipping(source))
+		if same {
+			err = final()
+		} else {
+			err = p.replace(ctx, old, module, digest, p.shipping(source), final)
 		}
 		if err == nil {
 			Keep(source, digest)
 		}
 		if same {
-			return nil
+			return err
 		}
 	}
 	b.Duration, b.Err = time.Since(b.Start), err
@@ -284,8 +292,8 @@ func (p *Plugin) logBuilt(ctx context.Context, b BuildEvent, source Source) {
 		slog.String("reference", source.String()), slog.Duration("duration", b.Duration.Round(time.Millisecond)))
 }
 
-// replace builds a version and replaces old, which may be nil, by it.
-func (p *Plugin) replace(ctx context.Context, old *version, module []byte, digest string, ship func(context.Context) ([]byte, error)) error {
+// replace builds a version and replaces old, which may be nil, by it, unless final returns an error.
+func (p *Plugin) replace(ctx context.Context, old *version, module []byte, digest string, ship func(context.Context) ([]byte, error), final func() error) error {
 	v, err := p.newVersion(ctx, module, digest, ship)
 	if err != nil {
 		return err
@@ -298,6 +306,9 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 		return errors.Join(
 			fmt.Errorf("plugin %q: swap: the new version implements %s, the running one %s", p.cfg.Name, has, had),
 			v.close(context.WithoutCancel(ctx)))
+	}
+	if err := final(); err != nil {
+		return errors.Join(fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err), v.close(context.WithoutCancel(ctx)))
 	}
 	p.current.Store(v)
 	if p.breaker != nil {

@@ -39,15 +39,17 @@ func (c *candidate) Guest() *host.Plugin { return c.guest }
 // BeginShadow begins to ask a candidate what the plugin is asked in a sample of scheduling cycles,
 // see package shadow of host, in place of one that was asked before. A cycle is repeated as a
 // whole from PreFilter to Score, with the nodes as they were: at most 100 of Filter, and as many
-// of Score. What the scheduler does with Pods that wait, events and other nodes is not repeated.
+// of Score. What the scheduler does with Pods that wait, events and other nodes is not repeated. A
+// plugin with other functions, as Permit, has them in [shadow.Status.NotRepeated].
 func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	opts, err := p.backgroundOptions()
 	if err != nil {
 		return err
 	}
-	if len(cfg.GuestConfig) == 0 {
-		opts.Promote = p.Swap
+	for _, f := range (p.Functions() &^ repeated).Functions() {
+		opts.NotRepeated = append(opts.NotRepeated, f.String())
 	}
+	slices.Sort(opts.NotRepeated)
 	s, err := shadow.Begin(cfg, opts)
 	if err != nil {
 		return err
@@ -103,6 +105,10 @@ func (p *Plugin) backgroundOptions() (shadow.Options, error) {
 func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
+
+// repeated are the functions that a shadow repeats. A guest is configured and says its events when
+// it is loaded, and a clone of a cycle decides nothing.
+var repeated = abi.MaskOf(abi.PreFilter, abi.Filter, abi.PreScore, abi.Score, abi.Configure, abi.EventsToRegister, abi.CloneCycle)
 
 // maxRecorded is how many nodes of a cycle are repeated for Filter, and for Score.
 const maxRecorded = 100
@@ -294,8 +300,8 @@ func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shad
 			return shadow.Outcome{Serving: o.Serving, Asked: was.function.String() + " looks at what the serving version did not", Subject: subject, Stain: stain}
 		case is.status.Code() == abi.Error && was.status.Code() != abi.Error:
 			return shadow.Outcome{Serving: o.Serving, Err: is.status.AsError(), Subject: subject, Stain: stain}
-		case is.status.Code() == abi.Error:
-			return shadow.Outcome{} // Two versions fail with different words.
+		case is.status.Code() == abi.Error: // Two versions fail with different words.
+			return shadow.Outcome{Uncompared: true}
 		case was.status.Code() != is.status.Code() || was.status.Message() != is.status.Message():
 			o.Detail = fmt.Sprintf("%q -> %q", was.status.Message(), is.status.Message())
 			return o
@@ -307,7 +313,7 @@ func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shad
 			return o
 		}
 	}
-	return shadow.Outcome{}
+	return shadow.Outcome{Uncompared: len(r.calls) == 0}
 }
 
 // frozenNodes is a list of nodes as they were.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -207,4 +209,71 @@ func TestShadowOfASchedulerIsPromoted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A candidate of a plugin with functions that are not repeated takes over by command only, and calls of
+// which nothing can be compared are no agreement.
+func TestAShadowThatComparesNothing(t *testing.T) {
+	module, err := os.ReadFile("testdata/permit.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := compiledOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
+	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
+		Config: host.Config{Name: "permit", Source: host.Bytes(module)},
+		Shadow: &shadow.Config{Source: host.Bytes(append(slices.Clone(module), "\x00\x07\x05otherx"...)), Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1}},
+	}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	p.await(t, func(s shadow.Status) bool { return s.State == shadow.Running })
+	got := p.await(t, func(s shadow.Status) bool {
+		pod := p.pod("web")
+		p.Permit(p.Begin(pod), pod, "n0")
+		return s.Uncompared >= 5
+	})
+	want := shadow.Status{State: shadow.Running, Uncompared: got.Uncompared, NotRepeated: []string{"Permit"}, Digest: got.Digest, Serving: p.digest(t), Since: got.Since, Dropped: got.Dropped}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+// Numbers are about one serving version: they begin anew when that is swapped.
+func TestAShadowOfAVersionThatIsSwapped(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	variant := func(name string) host.Source {
+		return host.Bytes(append(slices.Clone(module), "\x00\x07\x05other"+name...))
+	}
+	p := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "")
+	if err := p.BeginShadow(t.Context(), shadow.Config{Source: variant("x"), Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1 << 30}}); err != nil {
+		t.Fatal(err)
+	}
+	compares := func(s shadow.Status) bool {
+		p.cycle("web")
+		return s.Compared >= 3
+	}
+	first := p.await(t, compares)
+	if err := p.Swap(t.Context(), variant("y"), ""); err != nil {
+		t.Fatal(err)
+	}
+	anew := p.await(t, func(s shadow.Status) bool {
+		p.cycle("web")
+		return s.Serving != first.Serving
+	})
+	if anew.Compared > first.Compared || anew.Serving != p.digest(t) || !anew.Since.After(first.Since) {
+		t.Errorf("after the swap %+v, before it %+v", anew, first)
+	}
+	p.await(t, compares)
 }

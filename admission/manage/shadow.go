@@ -48,10 +48,19 @@ func (m *Manager) Shadow(name string) (*shadow.Shadow, error) {
 // plugin's settings name is ended.
 func (m *Manager) BeginShadow(ctx context.Context, name string, cfg shadow.Config) error {
 	p, err := m.plugin(name)
-	if err != nil {
-		return err
+	for err == nil {
+		begun := p.BeginShadow(ctx, cfg)
+		if begun != nil && !errors.Is(begun, host.ErrClosed) {
+			return begun
+		}
+		// A version that comes into service meanwhile closes the shadows of the one before.
+		var now *admission.Plugin
+		if now, err = m.plugin(name); now == p {
+			return begun
+		}
+		p = now
 	}
-	return p.BeginShadow(ctx, cfg)
+	return err
 }
 
 // BeginProfile profiles a copy of a plugin on its next calls.
@@ -63,41 +72,43 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 	return p.BeginProfile(ctx, calls)
 }
 
-// promote puts the candidate of a shadow into service, with the settings that the shadow had. As
+// promote puts the candidate of the shadow of what serves into service, with the shadow's settings. As
 // after a rollback, a plugin of the configuration file stays so until the file or its source
 // changes.
-func (m *Manager) promote(ctx context.Context, name string, source host.Source, sha256 string) error {
+func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Promotion) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
 	e, err := m.find(name)
 	if err != nil {
 		return err
 	}
-	p, ok := e.policy.(*admission.Plugin)
-	if !ok || p.Shadow() == nil {
-		return fmt.Errorf("policy %q: a shadow: %w", name, ErrNotFound)
+	if p, ok := e.policy.(*admission.Plugin); !ok || p.Shadow() != candidate.Shadow {
+		return fmt.Errorf("policy %q: the candidate was compared with a version that is gone: a shadow: %w", name, ErrNotFound)
 	}
-	module, err := source.Fetch(ctx)
+	module, err := candidate.Source.Fetch(ctx)
 	if err != nil {
 		return fmt.Errorf("policy %q: fetch module: %w", name, err)
 	}
-	if got := digestOf(module); got != sha256 {
-		return &host.DigestError{Plugin: name, Want: sha256, Got: got}
+	if got := digestOf(module); got != candidate.SHA256 {
+		return &host.DigestError{Plugin: name, Want: candidate.SHA256, Got: got}
 	}
 	spec := *e.plugin
 	spec.PluginConfig.Shadow, spec.SHA256 = nil, ""
-	if guest := p.Shadow().Config().GuestConfig; len(guest) != 0 {
-		spec.GuestConfig = guest
+	if len(candidate.GuestConfig) != 0 {
+		spec.GuestConfig = candidate.GuestConfig
 	}
 	policy, err := m.loadPlugin(ctx, &spec, module)
 	if err != nil {
 		return err
 	}
+	if err := candidate.Claim(); err != nil { // Others have ended it meanwhile.
+		return errors.Join(fmt.Errorf("policy %q: %w", name, err), policy.Close(context.WithoutCancel(ctx)))
+	}
 	m.mu.Lock()
 	e.plugin = &spec
 	m.mu.Unlock()
 	m.publish(m.install(e, policy, module))
-	m.log(slog.LevelInfo, "policy is in service", "policy", name, "digest", sha256)
+	m.log(slog.LevelInfo, "policy is in service", "policy", name, "digest", candidate.SHA256)
 	return m.save(e, module)
 }
 

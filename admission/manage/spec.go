@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
 // File is a configuration file.
@@ -246,9 +247,7 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginCon
 	}
 	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
 	cfg.OpenOCI = m.cfg.OCI
-	cfg.Promote = func(ctx context.Context, source host.Source, sha256 string) error {
-		return m.promote(ctx, s.Name, source, sha256)
-	}
+	cfg.Promote = func(ctx context.Context, p *shadow.Promotion) error { return m.promote(ctx, s.Name, p) }
 	return cfg
 }
 

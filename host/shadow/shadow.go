@@ -36,11 +36,52 @@ type Options struct {
 	// version before that is used.
 	Load func(ctx context.Context, rt *host.Runtime, change func(cfg *host.Config)) (Candidate, error)
 	// Promote has the candidate serve; nil is a swap of Serving.
-	Promote func(ctx context.Context, source host.Source, sha256 string) error
+	Promote func(ctx context.Context, p *Promotion) error
+	// NotRepeated are the functions of Serving whose calls cannot be repeated, sorted. A candidate
+	// of a plugin that has some is not promoted by itself.
+	NotRepeated []string
 	// OpenOCI returns the source of a reference, nil if there is no access to registries.
 	OpenOCI  func(reference string) host.Source
 	Logger   *slog.Logger
 	Observer host.Observer
+}
+
+// Promotion is a candidate that is about to serve.
+type Promotion struct {
+	// Shadow is the shadow of the candidate.
+	Shadow *Shadow
+	// Source is that of the module, SHA256 its digest, and GuestConfig its configuration, empty if
+	// that is the one of the serving version.
+	Source      host.Source
+	SHA256      string
+	GuestConfig host.GuestConfig
+}
+
+// Claim ends the shadow as promoted. Whoever has a candidate serve calls it when nothing else can
+// fail, in the step that does it: a shadow that has ended meanwhile is not promoted, and after
+// Claim it cannot be ended otherwise. The error says why it has ended.
+func (p *Promotion) Claim() error {
+	s := p.Shadow
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.promotable(); err != nil {
+		return err
+	}
+	s.status.State = Promoted
+	return nil
+}
+
+// promotable returns why the candidate cannot be promoted, nil if it can. s.mu is held.
+func (s *Shadow) promotable() error {
+	switch state := s.status.State; {
+	case s.profiler != nil:
+		return errors.New("it profiles the serving version")
+	case state == Stopped:
+		return fmt.Errorf("it is stopped: %s", s.status.Reason)
+	case state != Running && state != Resting:
+		return fmt.Errorf("it is %s", state)
+	}
+	return nil
 }
 
 // Outcome is what came of a call on the candidate. It is logged and kept, so that nothing in it may
@@ -58,6 +99,9 @@ type Outcome struct {
 	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
+	// Uncompared is set if there was nothing to compare: both have failed, which two versions do
+	// with different words, or nothing of what was asked can be repeated.
+	Uncompared bool
 	// Stain holds the confidential values that the call has seen: Detail, Asked and Err may repeat
 	// them. nil holds none.
 	Stain *confidential.Stain
@@ -108,6 +152,14 @@ type Status struct {
 	Asked    uint64 `json:"asked"`
 	Failed   uint64 `json:"failed"`
 	Dropped  uint64 `json:"dropped"`
+	// Uncompared is the number of calls in which there was nothing to compare.
+	Uncompared uint64 `json:"uncompared,omitempty"`
+	// NotRepeated are the functions of the plugin whose calls cannot be repeated: nothing is known
+	// of what the candidate would do in them, and it is not promoted by itself.
+	NotRepeated []string `json:"notRepeated,omitempty"`
+	// Serving is the digest of the serving version to which everything is compared. When it is
+	// swapped, the numbers begin anew.
+	Serving string `json:"serving,omitempty"`
 	// Held is how many bytes the calls keep that wait, or are repeated.
 	Held int64 `json:"held,omitempty"`
 	// Groups are the differences, those with the most calls first.
@@ -175,7 +227,13 @@ func Begin(cfg Config, opts Options) (*Shadow, error) {
 	s := &Shadow{
 		cfg: cfg, opts: opts, queue: make(chan offered, cfg.Queue), cancel: cancel, done: make(chan struct{}),
 		throttle: newThrottle(cfg.CPU), groups: map[string]*Group{}, since: time.Now(), source: source,
-		status: Status{State: Loading, Since: time.Now()},
+		status: Status{State: Loading, Since: time.Now(), NotRepeated: opts.NotRepeated},
+	}
+	if opts.Serving != nil {
+		s.status.Serving = opts.Serving.Digest()
+	}
+	if cfg.Promote.Calls != 0 && len(opts.NotRepeated) != 0 {
+		s.log(slog.LevelWarn, "the candidate is not promoted by itself: not all calls can be repeated", "functions", strings.Join(opts.NotRepeated, ", "))
 	}
 	if cfg.profile != 0 {
 		s.profiler = &host.Profiler{}
@@ -307,7 +365,7 @@ func (s *Shadow) Close(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	s.end(Stopped, "closed")
+	s.stop("closed")
 	select {
 	case <-s.done:
 		return nil
@@ -316,47 +374,51 @@ func (s *Shadow) Close(ctx context.Context) error {
 	}
 }
 
-// Promote has the candidate serve, as [host.Plugin.Swap] does, and ends the shadow.
+// Promote has the candidate serve, as [host.Plugin.Swap] does, and ends the shadow. The error says
+// why a shadow that has ended, or has not begun to compare, is not promoted, or what has failed: the
+// shadow goes on then. When Promote returns an error, the candidate does not serve.
 func (s *Shadow) Promote(ctx context.Context) error {
 	s.promoting.Lock()
 	defer s.promoting.Unlock()
 	s.mu.Lock()
-	state, digest := s.status.State, s.status.Digest
+	err, digest := s.promotable(), s.status.Digest
+	promoted := s.status.State == Promoted
 	s.mu.Unlock()
 	switch {
-	case s.profiler != nil:
-		return fmt.Errorf("plugin %q: promote shadow: it profiles the serving version", s.opts.Plugin)
-	case digest == "":
-		return fmt.Errorf("plugin %q: promote shadow: it is %s", s.opts.Plugin, state)
-	case state == Promoted:
+	case promoted:
 		return nil
+	case err != nil:
+		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)
+	case len(s.cfg.GuestConfig) != 0 && s.opts.Promote == nil:
+		return fmt.Errorf("plugin %q: promote shadow: it has another guestConfig, which only the configuration can give the serving version", s.opts.Plugin)
 	}
 	promote := s.opts.Promote
 	if promote == nil {
-		promote = s.opts.Serving.Swap
+		promote = func(ctx context.Context, p *Promotion) error {
+			return s.opts.Serving.SwapIf(ctx, p.Source, p.SHA256, p.Claim)
+		}
 	}
-	if len(s.cfg.GuestConfig) != 0 && s.opts.Promote == nil {
-		return fmt.Errorf("plugin %q: promote shadow: it has another guestConfig, which only the configuration can give the serving version", s.opts.Plugin)
-	}
-	if err := promote(ctx, s.source, digest); err != nil {
+	if err := promote(ctx, &Promotion{Shadow: s, Source: s.source, SHA256: digest, GuestConfig: s.cfg.GuestConfig}); err != nil {
 		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)
 	}
-	s.end(Promoted, "")
+	s.threshold.Store(0)
+	s.cancel()
+	s.log(slog.LevelInfo, "the shadow has ended", "state", string(Promoted), "reason", "")
 	return nil
 }
 
-// end ends the shadow, unless it has ended.
-func (s *Shadow) end(state State, reason string) {
+// stop ends the shadow, unless it has ended.
+func (s *Shadow) stop(reason string) {
 	s.mu.Lock()
 	ended := s.status.State == Stopped || s.status.State == Promoted
 	if !ended {
-		s.status.State, s.status.Reason = state, reason
+		s.status.State, s.status.Reason = Stopped, reason
 	}
 	s.mu.Unlock()
 	s.threshold.Store(0)
 	s.cancel()
 	if !ended {
-		s.log(slog.LevelInfo, "the shadow has ended", "state", string(state), "reason", reason)
+		s.log(slog.LevelInfo, "the shadow has ended", "state", string(Stopped), "reason", reason)
 	}
 }
 
@@ -405,7 +467,7 @@ func (s *Shadow) run(ctx context.Context) {
 	candidate, err := s.opts.Load(ctx, rt, s.change)
 	if err != nil {
 		s.log(slog.LevelError, "the shadow cannot be loaded", "err", err)
-		s.end(Stopped, "load: "+err.Error())
+		s.stop("load: " + err.Error())
 		return
 	}
 	defer func() {
@@ -441,6 +503,9 @@ func (s *Shadow) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if s.renewed() {
+			continue
+		}
 		s.take(outcome)
 		if n == s.cfg.profile {
 			s.finish()
@@ -456,6 +521,22 @@ func (s *Shadow) run(ctx context.Context) {
 // pollTime is how long a shadow without calls sleeps. It waits for no caller to wake it, which
 // would cost that as much as the rest of handing over a call, and often its processor.
 const pollTime = 50 * time.Millisecond
+
+// renewed reports whether the serving version was swapped since it was asked last. Then the calls
+// that wait, and the numbers, are about a version that is gone.
+func (s *Shadow) renewed() bool {
+	serving := s.opts.Serving.Digest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.profiler != nil || s.status.Serving == serving {
+		return false
+	}
+	s.drain()
+	s.status = Status{State: s.status.State, Digest: s.status.Digest, Since: time.Now(), NotRepeated: s.status.NotRepeated, Serving: serving}
+	s.groups, s.agreed, s.failing, s.since = map[string]*Group{}, 0, 0, time.Now()
+	s.dropped.Store(0)
+	return true
+}
 
 // next returns the next call; ok is false when ctx ends.
 func (s *Shadow) next(ctx context.Context) (o offered, ok bool) {
@@ -519,6 +600,10 @@ func (s *Shadow) take(o Outcome) {
 	change := o.Serving + " -> " + o.Candidate
 	s.mu.Lock()
 	switch {
+	case o.Uncompared:
+		s.status.Uncompared++
+		s.mu.Unlock()
+		return
 	case o.Asked != "":
 		result = "asked"
 		s.status.Asked++
@@ -561,7 +646,7 @@ func (s *Shadow) take(o Outcome) {
 	}
 	failing := s.failing
 	p := s.cfg.Promote
-	promote := p.Calls != 0 && s.agreed >= p.Calls && time.Since(s.since) >= time.Duration(p.After)
+	promote := p.Calls != 0 && len(s.opts.NotRepeated) == 0 && s.agreed >= p.Calls && time.Since(s.since) >= time.Duration(p.After)
 	s.mu.Unlock()
 
 	s.observe(result)
@@ -570,11 +655,11 @@ func (s *Shadow) take(o Outcome) {
 	}
 	switch {
 	case failing >= s.cfg.Failures && s.profiler == nil:
-		s.end(Stopped, fmt.Sprintf("%d calls in a row have failed, the last: %s", failing, o.text(o.Err.Error())))
+		s.stop(fmt.Sprintf("%d calls in a row have failed, the last: %s", failing, o.text(o.Err.Error())))
 	case promote:
 		if err := s.Promote(context.Background()); err != nil {
 			s.log(slog.LevelError, "the shadow is not promoted", "err", err)
-			s.end(Stopped, err.Error())
+			s.stop(err.Error())
 		}
 	}
 }
@@ -586,7 +671,7 @@ func (s *Shadow) finish() {
 	s.mu.Lock()
 	s.profile = p
 	s.mu.Unlock()
-	s.end(Stopped, "all calls are profiled")
+	s.stop("all calls are profiled")
 }
 
 const (
