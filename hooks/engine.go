@@ -31,8 +31,10 @@ type Engine struct {
 	requests sync.Pool
 	standing standing
 
-	// changed is closed, and replaced, when a plugin was swapped.
+	// changed is closed, and replaced, when a plugin was swapped or the node has changed.
 	changed atomic.Pointer[chan struct{}]
+	// node is what [Engine.SetNode] was given, nil before.
+	node atomic.Pointer[hookmsg.Node]
 }
 
 // Config configures an Engine.
@@ -50,6 +52,9 @@ type Config struct {
 	// that mounts it there. The engine looks up the sources of mounts and the devices in
 	// it that plugins add to containers. Default "/".
 	HostRoot string
+	// Node declares that [Engine.SetNode] is called. Without it, a plugin whose module or
+	// configuration declares that it reads the node is refused, unless Audit is set.
+	Node bool
 	// Audit, if it is not nil, is called with each part of a decision that is not
 	// granted, and the decision passes. It is for tools and tests, which apply no
 	// decision. On a node, leave it nil.
@@ -197,6 +202,11 @@ func (c *Config) parse() ([]*plugin, error) {
 			fail("%w", err)
 		}
 		p.grants, p.audit = &cfg.DecisionGrants, c.Audit
+		if p.nodeless = !c.Node && c.Audit == nil; p.nodeless && p.configured != nil {
+			if err := p.checkNode(p.configured); err != nil {
+				fail("%w", err)
+			}
+		}
 		if c.Audit == nil {
 			p.node = &node{root: root}
 			for _, err := range p.grants.owned(&p.owns) {
@@ -287,7 +297,8 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 	}
 	encoded := e.requests.Get().(*encoding)
 	encoded.of = nil
-	defer e.requests.Put(encoded)
+	defer e.release(encoded)
+	asked := e.onNode(req, &encoded.request)
 	if ends.has(req.Stage) {
 		defer e.forget(req) // It is over, whatever the plugins say of it.
 	}
@@ -300,15 +311,15 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			continue
 		}
 		late := ctx.Err() != nil // Which is no failure of the plugin.
-		d, err := p.decide(ctx, encoded, req, parts)
+		d, err := p.decide(ctx, encoded, asked, parts)
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
-			b.offer(req, parts, d, err)
+			b.offer(asked, parts, d, err)
 		}
 		if err == nil && !p.dryRun {
 			owned |= p.owns.whole
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
-			e.failed(ctx, p, req, false, err)
+			e.failed(ctx, p, asked, false, err)
 			failed = append(failed, p.Name())
 			d, err = p.keep(ctx, req, parts), nil
 		}
@@ -320,11 +331,11 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 		case err == nil:
 		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
 			if !late && !errors.Is(err, context.Canceled) {
-				e.failed(ctx, p, req, true, err)
+				e.failed(ctx, p, asked, true, err)
 			}
-			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(req, err))
+			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(asked, err))
 		default:
-			e.failed(ctx, p, req, false, err)
+			e.failed(ctx, p, asked, false, err)
 			failed = append(failed, p.Name())
 		}
 	}
@@ -382,9 +393,11 @@ func (e *Engine) Swap(ctx context.Context, name string, source host.Source, sha2
 	if err := e.plugins[i].Plugin.Swap(ctx, source, sha256); err != nil {
 		return err
 	}
-	close(*e.changed.Swap(new(make(chan struct{}))))
+	e.signal()
 	return nil
 }
+
+func (e *Engine) signal() { close(*e.changed.Swap(new(make(chan struct{})))) }
 
 // Follow keeps the plugins at what their sources hold, as [Engine.Swap] does, until
 // ctx ends. A version that fails is told to opts.Failed and leaves the running one
@@ -409,8 +422,8 @@ func (e *Engine) Follow(ctx context.Context, opts host.FollowOptions) error {
 	return errors.Join(errs...)
 }
 
-// Changed returns a channel that is closed when a plugin was swapped since the
-// call: what was decided before may be decided otherwise now.
+// Changed returns a channel that is closed when, since the call, a plugin was swapped or the
+// node changed in what a plugin reads: what was decided before may be decided otherwise now.
 func (e *Engine) Changed() <-chan struct{} { return *e.changed.Load() }
 
 // Warm makes the instances that the plugins may have, so that the first requests

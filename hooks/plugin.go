@@ -28,9 +28,11 @@ type plugin struct {
 	selector selector
 	// configured is what the configuration declares to read, nil if nothing.
 	configured *hookwire.Reads
-	dryRun     bool
-	owns       ownership
-	grants     *Grants
+	// nodeless is set if the engine follows no node.
+	nodeless bool
+	dryRun   bool
+	owns     ownership
+	grants   *Grants
 	// node is where mounts and devices are looked up, audit that of Config.
 	node  *node
 	audit func(context.Context, *hookmsg.Request, string, *GrantError)
@@ -100,6 +102,11 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 	if err := p.checkLacks(&reads); err != nil {
 		return err
 	}
+	if p.configured == nil {
+		if err := p.checkNode(&reads); err != nil {
+			return err
+		}
+	}
 	if p.audit == nil {
 		var errs []error
 		for _, err := range p.grants.owned(&decides) {
@@ -135,6 +142,15 @@ func declared(inst *host.Instance) (reads hookwire.Reads, decides ownership, err
 
 // reads returns what travels to an instance of the plugin.
 func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
+	reads := p.declares(inst)
+	if l := p.lacks.Load(); l != nil && p.configured == nil && !reads.Limited() {
+		return &l.rest
+	}
+	return reads
+}
+
+// declares returns what the configuration or an instance's module declares to read.
+func (p *plugin) declares(inst *host.Instance) *hookwire.Reads {
 	if p.configured != nil {
 		return p.configured
 	}
@@ -143,9 +159,6 @@ func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
 		// The probe has seen that there is no error.
 		reads, _, _ := declared(inst)
 		x.reads = &reads
-	}
-	if l := p.lacks.Load(); l != nil && !x.reads.Limited() {
-		return &l.rest
 	}
 	return x.reads
 }
@@ -214,6 +227,8 @@ type encoding struct {
 	bytes []byte
 	// of are the fields that the bytes have, nil if there are no bytes.
 	of *hookwire.Reads
+	// request is the memory of a request with the node.
+	request hookmsg.Request
 }
 
 // decide runs the guest on a request, and returns its decision if that is valid, in itself and
@@ -224,7 +239,11 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 		return nil, err
 	}
 	defer inst.Release()
-	if reads := p.reads(inst); encoded.of == nil || !encoded.of.Equal(reads) {
+	reads := p.reads(inst)
+	if req.Node == nil && p.audit == nil && p.declares(inst).NeedsNode() {
+		return nil, fmt.Errorf("plugin %q: %w", p.Name(), ErrNodeUnknown)
+	}
+	if encoded.of == nil || !encoded.of.Equal(reads) {
 		encoded.bytes, encoded.of = reads.AppendRequest(encoded.bytes[:0], req), reads
 	}
 	x := inst.State().(*exchange)

@@ -90,7 +90,7 @@ func (p *plugin) backgroundOptions(logger *slog.Logger) shadow.Options {
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			c := &plugin{
 				order: p.order, stages: p.stages, levels: p.levels, policy: host.Fail, selector: p.selector, configured: p.configured,
-				owns: p.owns, grants: p.grants, node: p.node, foreign: p.foreign,
+				owns: p.owns, grants: p.grants, node: p.node, foreign: p.foreign, nodeless: p.nodeless,
 			}
 			if p.audit != nil { // It takes what is not granted.
 				c.audit = func(context.Context, *hookmsg.Request, string, *GrantError) {}

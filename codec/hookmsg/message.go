@@ -28,6 +28,17 @@ type Request struct {
 	// ContainerEnvs is the environment of the container, in the order in which the
 	// runtime has it. Of a name that is there twice the last value counts.
 	ContainerEnvs []Env
+	// Node is the node of the host, nil if it is not known.
+	Node *Node
+}
+
+// Node describes the node of the host.
+type Node struct {
+	// Name, Labels and Annotations are those of the Node object.
+	Name                string
+	Labels, Annotations map[string]string
+	// Capacity and Allocatable are those of its status, quantities by resource.
+	Capacity, Allocatable map[string]string
 }
 
 // Env is a variable of an environment.

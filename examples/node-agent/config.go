@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -88,10 +89,19 @@ type config struct {
 		State string `json:"state"`
 	} `json:"http"`
 	// Events has an Event written on each Pod that a plugin refuses, by the API server.
-	Events *eventsConfig `json:"events"`
+	Events *apiserver.Config `json:"events"`
+	// Node has the node followed at the API server, for plugins that read it.
+	Node *nodeConfig `json:"node"`
 	// Registries says how artifacts are fetched and which are trusted, for plugins with oci.
 	Registries oci.Config     `json:"registries"`
 	Plugins    []pluginConfig `json:"plugins"`
+}
+
+// nodeConfig says which node is followed, and where.
+type nodeConfig struct {
+	// Name is that of the Node. Default is the variable NODE_NAME.
+	Name             string `json:"name"`
+	apiserver.Config `json:",inline"`
 }
 
 // pluginConfig is hooks.PluginConfig in the words of the file.

@@ -126,6 +126,13 @@ export class Request extends view.Message {
   get resources(): Resources { return view.message<Resources>(this, 10, ""); }
   /** The environment of the container. Of a name that is there twice the last value counts. */
   get containerEnvs(): view.StringMap { return view.strings(this, 11, ""); }
+  /** The name of the node. Empty if the host follows none: declare what is read of it. */
+  get nodeName(): string { return view.text_(this, 12, ""); }
+  get nodeLabels(): view.StringMap { return view.strings(this, 13, ""); }
+  get nodeAnnotations(): view.StringMap { return view.strings(this, 14, ""); }
+  /** Quantities by resource. */
+  get nodeCapacity(): view.StringMap { return view.strings(this, 15, ""); }
+  get nodeAllocatable(): view.StringMap { return view.strings(this, 16, ""); }
 }
 
 /** Mount is a mount of a container. */

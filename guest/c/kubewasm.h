@@ -2525,6 +2525,12 @@ KWV_STRING(kw_HookRequest, cgroup_parent, 8)
 KWV_I32(kw_HookRequest, qos_class, 9)
 KWV_ONE(kw_HookRequest, resources, 10, kw_CgroupResources)
 KWV_MAP(kw_HookRequest, container_envs, 11)
+// Those of the node are empty if the host follows none.
+KWV_STRING(kw_HookRequest, node_name, 12)
+KWV_MAP(kw_HookRequest, node_labels, 13)
+KWV_MAP(kw_HookRequest, node_annotations, 14)
+KWV_MAP(kw_HookRequest, node_capacity, 15)
+KWV_MAP(kw_HookRequest, node_allocatable, 16)
 
 // What a hook decides: kw_decide_cpu_shares(n) and so on for each field of the resources, and
 // functions for a container.

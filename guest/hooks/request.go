@@ -21,7 +21,7 @@ type Request struct {
 	level Level
 	qos   QOSClass
 	// parts are the positions of the fields, by number.
-	parts [fieldContainerEnvs + 1]part
+	parts [fieldNodeAllocatable + 1]part
 
 	resourcesRead bool
 	resources     Resources
@@ -38,6 +38,11 @@ const (
 	fieldCgroupParent         = 8
 	fieldResources            = 10
 	fieldContainerEnvs        = 11
+	fieldNodeName             = 12
+	fieldNodeLabels           = 13
+	fieldNodeAnnotations      = 14
+	fieldNodeCapacity         = 15
+	fieldNodeAllocatable      = 16
 )
 
 // part is the part of a message that holds all fields of one number, from the
@@ -190,13 +195,15 @@ func (r *Request) Container() (container ContainerMeta) {
 // CgroupParent returns the cgroup of the pod, under which those of its
 // containers lie, or the cgroup of the class at [LevelQOS]: a slash-separated
 // path relative to the root of the hierarchy.
-func (r *Request) CgroupParent() (cgroup string) {
-	for f := wire.NewReader(r.part(fieldCgroupParent)); f.Next(); {
-		if f.Field == fieldCgroupParent {
-			cgroup = r.copies.string(f.Bytes())
+func (r *Request) CgroupParent() string { return r.text(fieldCgroupParent) }
+
+func (r *Request) text(field uint32) (text string) {
+	for f := wire.NewReader(r.part(int(field))); f.Next(); {
+		if f.Field == field {
+			text = r.copies.string(f.Bytes())
 		}
 	}
-	return cgroup
+	return text
 }
 
 // PodLabels returns the labels of the pod object.
@@ -212,6 +219,11 @@ func (r *Request) ContainerAnnotations() Strings { return r.strings(fieldContain
 // ContainerEnvs returns the environment of the container. If a name occurs twice,
 // the last value counts.
 func (r *Request) ContainerEnvs() Strings { return r.strings(fieldContainerEnvs) }
+
+// Node returns the node of the host. It is empty if the host follows none: a plugin that
+// reads it should declare the fields, such as node_annotations[example.com/ratio], and is
+// then asked only when the host knows them.
+func (r *Request) Node() Node { return Node{r} }
 
 // Resources returns the resources that the kubelet requests, before any plugin
 // changed them. Resources that are not set are unknown. They are valid until
@@ -229,6 +241,24 @@ func (r *Request) Resources() *Resources {
 	}
 	return &r.resources
 }
+
+// Node describes the node of the host.
+type Node struct{ r *Request }
+
+// Name returns the name of the Node object, empty if the node is unknown.
+func (n Node) Name() string { return n.r.text(fieldNodeName) }
+
+// Labels returns the labels of the Node object.
+func (n Node) Labels() Strings { return n.r.strings(fieldNodeLabels) }
+
+// Annotations returns the annotations of the Node object.
+func (n Node) Annotations() Strings { return n.r.strings(fieldNodeAnnotations) }
+
+// Capacity returns status.capacity of the Node object: quantities by resource.
+func (n Node) Capacity() Strings { return n.r.strings(fieldNodeCapacity) }
+
+// Allocatable returns status.allocatable of the Node object: quantities by resource.
+func (n Node) Allocatable() Strings { return n.r.strings(fieldNodeAllocatable) }
 
 // PodMeta names a pod by its metadata.
 type PodMeta struct{ namespace, name, uid string }
@@ -309,6 +339,9 @@ func (s Strings) Lookup(key string) (value string, ok bool) {
 // and in this order, as every encoder writes it.
 func (s *Strings) find(key string) (value []byte, ok bool) {
 	b, tag := s.raw, s.field<<3|2
+	if s.field > 15 {
+		tag = 0 // It takes two bytes, which are read below.
+	}
 	for i := 0; i+1 < len(b); {
 		start := i
 		mine := b[i] == tag
@@ -434,6 +467,9 @@ type Fields struct {
 	PodLabels, PodAnnotations     map[string]string
 	ContainerAnnotations          map[string]string
 	ContainerEnvs                 map[string]string
+	NodeName                      string
+	NodeLabels, NodeAnnotations   map[string]string
+	NodeCapacity, NodeAllocatable map[string]string
 	CgroupParent                  string
 	// Resources may be nil. Make them with the Set methods.
 	Resources *Resources
@@ -461,6 +497,11 @@ func NewRequest(f Fields) *Request {
 		b = wire.AppendBytes(b, 10, f.Resources.append(nil))
 	}
 	b = appendMap(b, 11, f.ContainerEnvs)
+	b = appendString(b, fieldNodeName, f.NodeName)
+	b = appendMap(b, fieldNodeLabels, f.NodeLabels)
+	b = appendMap(b, fieldNodeAnnotations, f.NodeAnnotations)
+	b = appendMap(b, fieldNodeCapacity, f.NodeCapacity)
+	b = appendMap(b, fieldNodeAllocatable, f.NodeAllocatable)
 	r := new(Request)
 	if err := r.parse(b); err != nil {
 		panic(err) // The bytes were encoded above.

@@ -527,7 +527,7 @@ func TestReadsHas(t *testing.T) {
 		}
 	}
 	rest := parse().Without("container_envs", "container_annotations")
-	if want := parse("pod", "container", "pod_labels", "pod_annotations", "cgroup_parent", "resources"); !rest.Equal(&want) || !rest.Limited() {
+	if want := parse("pod", "container", "pod_labels", "pod_annotations", "cgroup_parent", "resources", "node_name", "node_labels", "node_annotations", "node_capacity", "node_allocatable"); !rest.Equal(&want) || !rest.Limited() {
 		t.Errorf("got %+v, want %+v", rest, want)
 	}
 	less := some.Without("container_envs", "pod")

@@ -64,12 +64,33 @@ func ParseRequest(b []byte) (*hookmsg.Request, error) {
 		case 11:
 			name, value := c.KeyValue("container_envs")
 			r.ContainerEnvs = append(r.ContainerEnvs, hookmsg.Env{Name: name, Value: value})
+		case 12, 13, 14, 15, 16:
+			if r.Node == nil {
+				r.Node = new(hookmsg.Node)
+			}
+			node(&c, r.Node)
 		}
 	}
 	if err := c.Err(); err != nil {
 		return nil, fmt.Errorf("parse hook request: %w", err)
 	}
 	return r, nil
+}
+
+// node decodes a field about the node.
+func node(c *wire.Cursor, n *hookmsg.Node) {
+	switch c.Number {
+	case 12:
+		n.Name = c.String("node_name")
+	case 13:
+		c.Entry("node_labels", &n.Labels)
+	case 14:
+		c.Entry("node_annotations", &n.Annotations)
+	case 15:
+		c.Entry("node_capacity", &n.Capacity)
+	case 16:
+		c.Entry("node_allocatable", &n.Allocatable)
+	}
 }
 
 // ParseDecision decodes a decision, which a guest wrote, unchecked.

@@ -37,6 +37,16 @@ impl<'a> Request<'a> {
     #[inline] pub fn resources(self) -> Option<Resources<'a>> { self.0.opt::<Resources<'a>>(10, "resources") }
     /// The environment of the container, in the order in which the runtime has it.
     #[inline] pub fn container_envs(self) -> v::Map<'a, &'a str> { self.0.map(11, "containerEnvs") }
+    /// The name of the node, metadata.name of its Node object.
+    #[inline] pub fn node_name(self) -> &'a str { self.0.text(12, "nodeName") }
+    /// The labels of the Node object.
+    #[inline] pub fn node_labels(self) -> v::Map<'a, &'a str> { self.0.map(13, "nodeLabels") }
+    /// The annotations of the Node object.
+    #[inline] pub fn node_annotations(self) -> v::Map<'a, &'a str> { self.0.map(14, "nodeAnnotations") }
+    /// status.capacity of the Node object, quantities by resource: "cpu" to "8".
+    #[inline] pub fn node_capacity(self) -> v::Map<'a, &'a str> { self.0.map(15, "nodeCapacity") }
+    /// status.allocatable of the Node object.
+    #[inline] pub fn node_allocatable(self) -> v::Map<'a, &'a str> { self.0.map(16, "nodeAllocatable") }
 }
 
 ::kubewasm::message! {

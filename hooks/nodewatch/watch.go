@@ -1,0 +1,169 @@
+package nodewatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
+	"github.com/kubewasm/kubewasm/internal/lograte"
+)
+
+// Config configures a Watch.
+type Config struct {
+	// Name is the name of the Node object. Required.
+	Name string
+	// URL is the API server's. Default is that of the variables which each container has.
+	URL string
+	// TokenFile and CAFile default to those of the Pod's service account. Both are read anew for
+	// each request and connection.
+	TokenFile, CAFile string
+	// Set receives the node when it is first known, and whenever its name, labels,
+	// annotations, capacity or allocatable resources have changed. It is not called by two
+	// goroutines at a time. Required; [hooks.Engine.SetNode] is one.
+	Set func(ctx context.Context, node *hookmsg.Node)
+	// Logger receives failures; nil drops them.
+	Logger *slog.Logger
+}
+
+// Watch follows a Node. It is safe for use by several goroutines.
+type Watch struct {
+	cfg  Config
+	node follower
+	// known is closed when the node is.
+	known chan struct{}
+
+	mu   sync.Mutex
+	last *hookmsg.Node
+	// failure is why the API server has not told of the node since it last did, nil for
+	// nothing.
+	failure error
+}
+
+// New checks the configuration. It sends nothing.
+func New(cfg Config) (*Watch, error) {
+	var errs []error
+	if cfg.Name == "" {
+		errs = append(errs, errors.New("the name of the node is missing"))
+	}
+	if cfg.Set == nil {
+		errs = append(errs, errors.New("set is missing"))
+	}
+	client, err := apiserver.New(apiserver.Config{URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes))
+	w := &Watch{cfg: cfg, known: make(chan struct{})}
+	w.node = follower{client: client, path: "/api/v1/nodes", name: cfg.Name, apply: w.apply, failed: w.failed}
+	return w, nil
+}
+
+// Run follows the Node until ctx ends, and returns its error. It may be called once.
+func (w *Watch) Run(ctx context.Context) error { return w.node.run(ctx) }
+
+// Check asks the API server for the Node once, and returns why it does not tell of it.
+func (w *Watch) Check(ctx context.Context) error {
+	_, object, err := w.node.list(ctx)
+	if err == nil && object == nil {
+		err = w.missing()
+	}
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	return nil
+}
+
+func (w *Watch) missing() error { return fmt.Errorf("there is no Node %q", w.cfg.Name) }
+
+// Wait returns when the node is known, or with the error of ctx.
+func (w *Watch) Wait(ctx context.Context) error {
+	select {
+	case <-w.known:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Ready returns why the node is not known, nil once it is.
+func (w *Watch) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last != nil {
+		return nil
+	}
+	if w.failure != nil {
+		return fmt.Errorf("node: it is not known yet: %w", w.failure)
+	}
+	return errors.New("node: it is not known yet")
+}
+
+// Healthy returns nil: no restart helps an API server that does not answer.
+func (*Watch) Healthy() error { return nil }
+
+// Since returns for how long the API server has not told of the node, 0 while it does.
+func (w *Watch) Since() time.Duration { return w.node.silent() }
+
+// object is the Node as far as hooks see it.
+type object struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Status struct {
+		Capacity    map[string]string `json:"capacity"`
+		Allocatable map[string]string `json:"allocatable"`
+	} `json:"status"`
+}
+
+func (w *Watch) failed(err error) {
+	w.mu.Lock()
+	again := w.failure != nil && w.failure.Error() == err.Error()
+	w.failure = err
+	w.mu.Unlock()
+	if !again {
+		w.cfg.Logger.Warn("the API server does not tell of the node", slog.String("node", w.cfg.Name), slog.Any("err", err))
+	}
+}
+
+// apply takes the Node as it is now, nil if there is none.
+func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
+	if raw == nil {
+		// A kubelet makes the Node again that somebody has deleted; nothing else has changed.
+		return w.missing()
+	}
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return fmt.Errorf("read Node: %w", err)
+	}
+	node := &hookmsg.Node{
+		Name: o.Metadata.Name, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable,
+	}
+	w.mu.Lock()
+	first, same := w.last == nil, reflect.DeepEqual(w.last, node)
+	w.last = node
+	if w.failure != nil {
+		w.failure = nil
+		w.cfg.Logger.Info("the API server tells of the node", slog.String("node", w.cfg.Name))
+	}
+	w.mu.Unlock()
+	if same {
+		return nil // A heartbeat.
+	}
+	w.cfg.Set(ctx, node)
+	if first {
+		close(w.known)
+	}
+	return nil
+}
