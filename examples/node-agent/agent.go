@@ -175,7 +175,7 @@ func (a *agent) followNode(cfg *nodeConfig, logger *slog.Logger) (err error) {
 		return nil
 	}
 	a.node, err = nodewatch.New(nodewatch.Config{
-		Name: cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Set: a.engine.SetNode, Logger: logger,
+		Name: cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Sys: cmp.Or(cfg.Sys, "/sys"), Set: a.engine.SetNode, Logger: logger,
 	})
 	if err != nil {
 		return err

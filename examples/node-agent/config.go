@@ -100,7 +100,9 @@ type config struct {
 // nodeConfig says which node is followed, and where.
 type nodeConfig struct {
 	// Name is that of the Node. Default is the variable NODE_NAME.
-	Name             string `json:"name"`
+	Name string `json:"name"`
+	// Sys is where the kernel's sysfs is, of which the node's topology is read. Default /sys.
+	Sys              string `json:"sys"`
 	apiserver.Config `json:",inline"`
 }
 

@@ -21,7 +21,7 @@ type Request struct {
 	level Level
 	qos   QOSClass
 	// parts are the positions of the fields, by number.
-	parts [fieldNodeAllocatable + 1]part
+	parts [fieldNodeTopology + 1]part
 
 	resourcesRead bool
 	resources     Resources
@@ -43,6 +43,7 @@ const (
 	fieldNodeAnnotations      = 14
 	fieldNodeCapacity         = 15
 	fieldNodeAllocatable      = 16
+	fieldNodeTopology         = 17
 )
 
 // part is the part of a message that holds all fields of one number, from the
@@ -260,6 +261,109 @@ func (n Node) Capacity() Strings { return n.r.strings(fieldNodeCapacity) }
 // Allocatable returns status.allocatable of the Node object: quantities by resource.
 func (n Node) Allocatable() Strings { return n.r.strings(fieldNodeAllocatable) }
 
+// Topology returns where the processors of the node are.
+func (n Node) Topology() Topology { return Topology{n.r} }
+
+// Topology is where the processors of a node are. It is empty if the host does not know.
+// Lists of CPUs are as the kernel writes them: "0-3,8". CPUs that are offline are in none.
+type Topology struct{ r *Request }
+
+// each calls yield with each field of the topology that has a number, until it returns
+// false.
+func (t Topology) each(number uint32, yield func(b []byte) bool) {
+	for f := wire.NewReader(t.r.part(fieldNodeTopology)); f.Next(); {
+		if f.Field != fieldNodeTopology {
+			continue
+		}
+		for m := wire.NewReader(f.Bytes()); m.Next(); {
+			if m.Field == number && !yield(m.Bytes()) {
+				return
+			}
+		}
+	}
+}
+
+// OnlineCPUs returns the list of the CPUs that are online.
+func (t Topology) OnlineCPUs() (cpus string) {
+	t.each(1, func(b []byte) bool {
+		cpus = t.r.copies.string(b)
+		return true
+	})
+	return cpus
+}
+
+// NUMANodes returns the NUMA nodes that have CPUs or memory, by ID.
+func (t Topology) NUMANodes() iter.Seq[NUMANode] {
+	return func(yield func(NUMANode) bool) {
+		t.each(2, func(b []byte) bool {
+			numbers, texts := t.r.values(b)
+			return yield(NUMANode{ID: numbers[1], CPUs: texts[2], MemoryBytes: numbers[3]})
+		})
+	}
+}
+
+// Sockets returns the sockets by ID.
+func (t Topology) Sockets() iter.Seq[CPUGroup] { return t.groups(3) }
+
+// Cores returns the cores in the order of their first CPUs. The CPUs of one are its
+// hardware threads. The IDs may be the same in two sockets.
+func (t Topology) Cores() iter.Seq[CPUGroup] { return t.groups(4) }
+
+func (t Topology) groups(number uint32) iter.Seq[CPUGroup] {
+	return func(yield func(CPUGroup) bool) {
+		t.each(number, func(b []byte) bool {
+			numbers, texts := t.r.values(b)
+			return yield(CPUGroup{ID: numbers[1], CPUs: texts[2]})
+		})
+	}
+}
+
+// Caches returns the caches of the CPUs, each once, by level, type and first CPU.
+func (t Topology) Caches() iter.Seq[CPUCache] {
+	return func(yield func(CPUCache) bool) {
+		t.each(5, func(b []byte) bool {
+			numbers, texts := t.r.values(b)
+			return yield(CPUCache{Level: numbers[1], Type: texts[2], SizeBytes: numbers[3], CPUs: texts[4]})
+		})
+	}
+}
+
+// values returns the numbers and the texts of a part of the topology, by their fields.
+func (r *Request) values(b []byte) (numbers [5]int64, texts [5]string) {
+	for m := wire.NewReader(b); m.Next(); {
+		switch {
+		case m.Field >= uint32(len(numbers)):
+		case m.Field == 2 || m.Field == 4:
+			texts[m.Field] = r.copies.string(m.Bytes())
+		default:
+			numbers[m.Field] = m.Int64()
+		}
+	}
+	return numbers, texts
+}
+
+// NUMANode is a memory node with its CPUs.
+type NUMANode struct {
+	ID          int64
+	CPUs        string
+	MemoryBytes int64
+}
+
+// CPUGroup is the CPUs of a socket or a core.
+type CPUGroup struct {
+	ID   int64
+	CPUs string
+}
+
+// CPUCache is a cache and the CPUs that share it.
+type CPUCache struct {
+	Level int64
+	// Type is Data, Instruction or Unified.
+	Type      string
+	SizeBytes int64
+	CPUs      string
+}
+
 // PodMeta names a pod by its metadata.
 type PodMeta struct{ namespace, name, uid string }
 
@@ -470,9 +574,34 @@ type Fields struct {
 	NodeName                      string
 	NodeLabels, NodeAnnotations   map[string]string
 	NodeCapacity, NodeAllocatable map[string]string
+	NodeTopology                  TopologyFields
 	CgroupParent                  string
 	// Resources may be nil. Make them with the Set methods.
 	Resources *Resources
+}
+
+// TopologyFields are the contents of a [Topology].
+type TopologyFields struct {
+	OnlineCPUs     string
+	NUMANodes      []NUMANode
+	Sockets, Cores []CPUGroup
+	Caches         []CPUCache
+}
+
+func (f *TopologyFields) append(b []byte) []byte {
+	b = appendString(b, 1, f.OnlineCPUs)
+	for _, n := range f.NUMANodes {
+		b = wire.AppendBytes(b, 2, appendNumber(appendString(appendNumber(nil, 1, n.ID), 2, n.CPUs), 3, n.MemoryBytes))
+	}
+	for i, groups := range [...][]CPUGroup{f.Sockets, f.Cores} {
+		for _, g := range groups {
+			b = wire.AppendBytes(b, uint32(3+i), appendString(appendNumber(nil, 1, g.ID), 2, g.CPUs))
+		}
+	}
+	for _, c := range f.Caches {
+		b = wire.AppendBytes(b, 5, appendString(appendNumber(appendString(appendNumber(nil, 1, c.Level), 2, c.Type), 3, c.SizeBytes), 4, c.CPUs))
+	}
+	return b
 }
 
 // NewRequest makes a request, for tests. It goes through the bytes that a host
@@ -502,6 +631,7 @@ func NewRequest(f Fields) *Request {
 	b = appendMap(b, fieldNodeAnnotations, f.NodeAnnotations)
 	b = appendMap(b, fieldNodeCapacity, f.NodeCapacity)
 	b = appendMap(b, fieldNodeAllocatable, f.NodeAllocatable)
+	b = appendString(b, fieldNodeTopology, string(f.NodeTopology.append(nil)))
 	r := new(Request)
 	if err := r.parse(b); err != nil {
 		panic(err) // The bytes were encoded above.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -24,6 +25,10 @@ type Config struct {
 	// TokenFile and CAFile default to those of the Pod's service account. Both are read anew for
 	// each request and connection.
 	TokenFile, CAFile string
+	// Sys is where the kernel's sysfs is, for the node's topology: "/sys". It is read when the
+	// node is first known and when its capacity has changed. Empty leaves the topology out, and so does one that
+	// cannot be read, which is logged.
+	Sys string
 	// Set receives the node when it is first known, and whenever its name, labels,
 	// annotations, capacity or allocatable resources have changed. It is not called by two
 	// goroutines at a time. Required; [hooks.Engine.SetNode] is one.
@@ -149,6 +154,14 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	}
 	node := &hookmsg.Node{
 		Name: o.Metadata.Name, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable,
+	}
+	if last := w.last; last != nil && maps.Equal(last.Capacity, node.Capacity) {
+		node.Topology = last.Topology
+	} else if w.cfg.Sys != "" {
+		var err error
+		if node.Topology, err = ReadTopology(w.cfg.Sys); err != nil {
+			w.cfg.Logger.Warn("plugins do not see where the processors of the node are", slog.Any("err", err))
+		}
 	}
 	w.mu.Lock()
 	first, same := w.last == nil, reflect.DeepEqual(w.last, node)

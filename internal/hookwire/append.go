@@ -79,6 +79,41 @@ func (r *Reads) appendNode(dst []byte, e *encoder, node *hookmsg.Node) []byte {
 	for i, m := range [...]map[string]string{node.Labels, node.Annotations, node.Capacity, node.Allocatable} {
 		dst = r.appendMap(dst, e, 13+i, m)
 	}
+	if t := node.Topology; t != nil && r.whole(17) {
+		var start int
+		dst, start = wire.BeginMessage(dst, 17)
+		dst = appendTopology(dst, t)
+		dst = wire.EndMessage(dst, start)
+	}
+	return dst
+}
+
+func appendTopology(dst []byte, t *hookmsg.Topology) []byte {
+	var start int
+	dst = wire.AppendString(dst, 1, t.OnlineCPUs)
+	for _, n := range t.NUMANodes {
+		dst, start = wire.BeginMessage(dst, 2)
+		dst = wire.AppendNumber(dst, 1, n.ID)
+		dst = wire.AppendString(dst, 2, n.CPUs)
+		dst = wire.AppendNumber(dst, 3, n.MemoryBytes)
+		dst = wire.EndMessage(dst, start)
+	}
+	for i, groups := range [...][]hookmsg.CPUGroup{t.Sockets, t.Cores} {
+		for _, g := range groups {
+			dst, start = wire.BeginMessage(dst, protowire.Number(3+i))
+			dst = wire.AppendNumber(dst, 1, g.ID)
+			dst = wire.AppendString(dst, 2, g.CPUs)
+			dst = wire.EndMessage(dst, start)
+		}
+	}
+	for _, c := range t.Caches {
+		dst, start = wire.BeginMessage(dst, 5)
+		dst = wire.AppendNumber(dst, 1, c.Level)
+		dst = wire.AppendString(dst, 2, c.Type)
+		dst = wire.AppendNumber(dst, 3, c.SizeBytes)
+		dst = wire.AppendString(dst, 4, c.CPUs)
+		dst = wire.EndMessage(dst, start)
+	}
 	return dst
 }
 
@@ -111,7 +146,7 @@ type encoder struct {
 const (
 	mapDecisionAnnotations = 2
 	mapDecisionEnvs        = 3
-	mapUnified             = 17
+	mapUnified             = 18
 )
 
 // encoders are *encoder. They are dropped when memory is collected, and with them

@@ -27,7 +27,7 @@ type Reads struct {
 var requestFields = [...]string{
 	3: "pod", 4: "container", 5: "pod_labels", 6: "pod_annotations", 7: "container_annotations",
 	8: "cgroup_parent", 10: "resources", 11: "container_envs",
-	12: "node_name", 13: "node_labels", 14: "node_annotations", 15: "node_capacity", 16: "node_allocatable",
+	12: "node_name", 13: "node_labels", 14: "node_annotations", 15: "node_capacity", 16: "node_allocatable", 17: "node_topology",
 }
 
 // firstNode is the number of the first field about the node. All that follow are, too.
