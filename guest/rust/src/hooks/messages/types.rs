@@ -166,8 +166,8 @@ impl<'a> Resources<'a> {
     /// The memory above which the tasks are slowed down and reclaimed from, in
     /// bytes, or -1 for no limit.
     #[inline] pub fn memory_high_bytes(self) -> Option<i64> { self.0.opt::<i64>(12, "memoryHighBytes") }
-    /// What is added to the badness of the processes when memory runs out: -997, the
-    /// score of a guaranteed pod, to 1000.
+    /// What is added to the badness of the processes when memory runs out: -1000 to
+    /// 1000.
     #[inline] pub fn oom_score_adj(self) -> Option<i64> { self.0.opt::<i64>(13, "oomScoreAdj") }
     /// Other files of the cgroup, by name, and what to write to them: "io.weight" to
     /// "default 50" on cgroup v2, "blkio.weight" to "500" on v1.
