@@ -560,7 +560,7 @@ func TestSystemdUnit(t *testing.T) {
 			settings[section+key] = append(settings[section+key], value)
 		}
 	}
-	for _, key := range []string{"[Unit]StartLimitIntervalSec", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]Restart", "[Install]WantedBy"} {
+	for _, key := range []string{"[Unit]StartLimitIntervalSec", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]ConfigurationDirectory", "[Service]Restart", "[Install]WantedBy"} {
 		if len(settings[key]) != 1 {
 			t.Errorf("%s is %q", key, settings[key])
 		}
@@ -570,4 +570,15 @@ func TestSystemdUnit(t *testing.T) {
 		t.Errorf("it runs %s", command[0])
 	}
 	takesArguments(t, command[1:])
+	// What each mode writes outside of the cache: the directory of a registration is there before
+	// the file system is made read-only.
+	writable := strings.Fields(settings["[Service]ReadWritePaths"][0])
+	for _, path := range []string{"/sys/fs/cgroup", "/run", "/etc/runtime/hookserver.d"} {
+		if !slices.Contains(writable, path) && !slices.Contains(writable, "-"+path) {
+			t.Errorf("%s is not writable", path)
+		}
+	}
+	if settings["[Service]ConfigurationDirectory"][0] != "runtime/hookserver.d" {
+		t.Errorf("it makes the directories %s", settings["[Service]ConfigurationDirectory"])
+	}
 }
