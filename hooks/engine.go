@@ -35,6 +35,9 @@ type Engine struct {
 	changed atomic.Pointer[chan struct{}]
 	// node is what [Engine.SetNode] was given, nil before.
 	node atomic.Pointer[hookmsg.Node]
+	// objects are what [Engine.SetObject] was given; setObject is held while they change.
+	objects   atomic.Pointer[objects]
+	setObject sync.Mutex
 }
 
 // Config configures an Engine.
@@ -85,6 +88,8 @@ type PluginConfig struct {
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
 	DecisionGrants Grants
+	// Objects are those of the node that the plugin may look up, see [Engine.SetObject].
+	Objects []ObjectGrant
 	// Reads are the fields of the request that the plugin reads, as hook.proto names
 	// them, or entries of its maps: "pod", "pod_labels[app]". None means what its module
 	// declares, or all. What it does not read costs time.
@@ -113,6 +118,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	}
 	e := &Engine{logger: lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)), observer: cfg.Observer}
 	e.changed.Store(new(make(chan struct{})))
+	e.objects.Store(new(objects{}))
 	e.requests.New = func() any { return new(encoding) }
 	errs := make([]error, len(plugins))
 	var loading sync.WaitGroup
@@ -197,6 +203,12 @@ func (c *Config) parse() ([]*plugin, error) {
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
 		for _, err := range ownErrs {
 			fail("owns: %w", err)
+		}
+		for _, err := range checkObjects(cfg.Objects) {
+			fail("%w", err)
+		}
+		for _, o := range cfg.Objects {
+			p.resources = append(p.resources, o.Resource)
 		}
 		for _, err := range cfg.DecisionGrants.validate() {
 			fail("%w", err)
@@ -299,6 +311,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 	encoded.of = nil
 	defer e.release(encoded)
 	asked := e.onNode(req, &encoded.request)
+	encoded.objects = *e.objects.Load()
 	if ends.has(req.Stage) {
 		defer e.forget(req) // It is over, whatever the plugins say of it.
 	}
@@ -313,7 +326,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 		late := ctx.Err() != nil // Which is no failure of the plugin.
 		d, err := p.decide(ctx, encoded, asked, parts)
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
-			b.offer(asked, parts, d, err)
+			b.offer(asked, encoded.objects, parts, d, err)
 		}
 		if err == nil && !p.dryRun {
 			owned |= p.owns.whole

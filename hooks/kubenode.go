@@ -65,6 +65,6 @@ func (e *Engine) onNode(req, into *hookmsg.Request) *hookmsg.Request {
 
 // release gives the buffer of a request back.
 func (e *Engine) release(encoded *encoding) {
-	encoded.request = hookmsg.Request{}
+	encoded.request, encoded.objects = hookmsg.Request{}, nil
 	e.requests.Put(encoded)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
 // plugin is a loaded plugin with what the engine knows of it.
@@ -33,6 +35,8 @@ type plugin struct {
 	dryRun   bool
 	owns     ownership
 	grants   *Grants
+	// resources are those of the objects that it may look up.
+	resources []string
 	// node is where mounts and devices are looked up, audit that of Config.
 	node  *node
 	audit func(context.Context, *hookmsg.Request, string, *GrantError)
@@ -81,10 +85,13 @@ const defaultTimeout = 500 * time.Millisecond
 
 func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
 	p.runtime, p.cfg = rt, cfg
+	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
+		cfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	}
 	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
 		Kind:       abi.KindHook,
-		Imports:    imports,
+		Imports:    append(slices.Clip(imports), lookup.Imports(abi.ModuleObjects, lookups{p})...),
 		Defaults:   host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
 		ResetGrown: true,
 		NewState:   func() any { return new(exchange) },
@@ -193,7 +200,10 @@ type exchange struct {
 	// reads is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
 	reads *hookwire.Reads
-	cache [128]cached
+	// objects are those of the call, last is the last list of them.
+	objects objects
+	last    lookup.Last
+	cache   [128]cached
 }
 
 var imports = []host.Import{
@@ -229,6 +239,8 @@ type encoding struct {
 	of *hookwire.Reads
 	// request is the memory of a request with the node.
 	request hookmsg.Request
+	// objects are those that are known.
+	objects objects
 }
 
 // decide runs the guest on a request, and returns its decision if that is valid, in itself and
@@ -247,9 +259,9 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 		encoded.bytes, encoded.of = reads.AppendRequest(encoded.bytes[:0], req), reads
 	}
 	x := inst.State().(*exchange)
-	x.request, x.decision = encoded.bytes, x.decision[:0]
+	x.request, x.decision, x.objects = encoded.bytes, x.decision[:0], encoded.objects
 	result, err := inst.Call(ctx, abi.Hook)
-	x.request = nil // The buffer is another call's afterwards.
+	x.request, x.objects, x.last = nil, nil, lookup.Last{} // The buffer is another call's afterwards.
 	if err != nil {
 		return nil, err
 	}

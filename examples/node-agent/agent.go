@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -138,7 +139,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer, Node: cfg.Node != nil}); err != nil {
 		return nil, err
 	}
-	if err := a.followNode(cfg.Node, logger); err != nil {
+	if err := a.followNode(cfg, logger); err != nil {
 		return nil, err
 	}
 	root := cfg.Cgroup.Root
@@ -170,12 +171,21 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 }
 
 // followNode makes the watch of the node.
-func (a *agent) followNode(cfg *nodeConfig, logger *slog.Logger) (err error) {
+func (a *agent) followNode(all *config, logger *slog.Logger) (err error) {
+	cfg := all.Node
 	if cfg == nil {
 		return nil
 	}
+	var objects []string
+	for i := range all.Plugins {
+		for _, o := range all.Plugins[i].Objects {
+			objects = append(objects, o.Resource)
+		}
+	}
+	slices.Sort(objects)
 	a.node, err = nodewatch.New(nodewatch.Config{
-		Name: cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Sys: cmp.Or(cfg.Sys, "/sys"), Set: a.engine.SetNode, Logger: logger,
+		Name: cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Sys: cmp.Or(cfg.Sys, "/sys"), Set: a.engine.SetNode,
+		Objects: slices.Compact(objects), SetObject: a.engine.SetObject, Logger: logger,
 	})
 	if err != nil {
 		return err

@@ -109,17 +109,19 @@ type nodeConfig struct {
 // pluginConfig is hooks.PluginConfig in the words of the file.
 type pluginConfig struct {
 	host.Config    `json:",inline"`
-	File           string             `json:"file"`
-	OCI            string             `json:"oci"`
-	Order          int                `json:"order"`
-	Stages         []string           `json:"stages"`
-	Levels         []string           `json:"levels"`
-	Owns           []string           `json:"owns"`
-	DecisionGrants hooks.Grants       `json:"decisionGrants"`
-	Reads          []string           `json:"reads"`
-	FailurePolicy  host.FailurePolicy `json:"failurePolicy"`
-	DryRun         bool               `json:"dryRun"`
-	Selector       struct {
+	File           string       `json:"file"`
+	OCI            string       `json:"oci"`
+	Order          int          `json:"order"`
+	Stages         []string     `json:"stages"`
+	Levels         []string     `json:"levels"`
+	Owns           []string     `json:"owns"`
+	DecisionGrants hooks.Grants `json:"decisionGrants"`
+	// Objects are those of the node's name that the plugin may look up.
+	Objects       []hooks.ObjectGrant `json:"objects"`
+	Reads         []string            `json:"reads"`
+	FailurePolicy host.FailurePolicy  `json:"failurePolicy"`
+	DryRun        bool                `json:"dryRun"`
+	Selector      struct {
 		Namespaces []string `json:"namespaces"`
 		QOSClasses []string `json:"qosClasses"`
 		Labels     string   `json:"labels"`
@@ -179,10 +181,13 @@ func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
 		}
 		plugin := hooks.PluginConfig{
 			Config: p.Config,
-			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Reads: p.Reads, DryRun: p.DryRun,
+			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Objects: p.Objects, Reads: p.Reads, DryRun: p.DryRun,
 			FailurePolicy: p.FailurePolicy,
 			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 			Shadow:        p.Shadow,
+		}
+		if len(p.Objects) != 0 && c.Node == nil {
+			fail(errors.New("objects: the configuration does not have the node followed"))
 		}
 		if s := p.Shadow; s != nil && s.OCI != "" && artifacts != nil {
 			candidate := *s

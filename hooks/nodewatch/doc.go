@@ -8,6 +8,9 @@
 //	go watch.Run(ctx)
 //	watch.Wait(ctx) // So that the first requests know the node.
 //
+// It follows other objects that have the name of the node by a watch for each of their
+// resources, for the grants of hooks.
+//
 // While the API server does not answer, what it told last stands. The service account needs
 // the verbs list and watch for nodes.
 package nodewatch

@@ -81,8 +81,10 @@ func (f *follower) run(ctx context.Context) error {
 // when the API server has answered.
 func (f *follower) follow(ctx context.Context, told func()) error {
 	version, object, err := f.list(ctx)
-	if err == nil {
-		err = f.apply(ctx, object)
+	var status *apiserver.StatusError
+	if err == nil || errors.As(err, &status) && status.Code == http.StatusNotFound {
+		// A resource that is not installed has no object.
+		err = errors.Join(err, f.apply(ctx, object))
 	}
 	if err != nil && (object != nil || version == "") {
 		return err

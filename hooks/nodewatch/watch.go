@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/lograte"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
 // Config configures a Watch.
@@ -33,6 +36,13 @@ type Config struct {
 	// annotations, capacity or allocatable resources have changed. It is not called by two
 	// goroutines at a time. Required; [hooks.Engine.SetNode] is one.
 	Set func(ctx context.Context, node *hookmsg.Node)
+	// Objects are the resources of which the object that has the name of the node is followed,
+	// too: "slo.koordinator.sh/v1alpha1/nodeslos". They have no namespace.
+	Objects []string
+	// SetObject receives such an object in JSON, without managedFields, when it is first known
+	// and whenever it has changed; nil if there is none, also if the resource is not installed. Several goroutines call it. Required with
+	// Objects; [hooks.Engine.SetObject] is one.
+	SetObject func(resource, name string, object []byte) error
 	// Logger receives failures; nil drops them.
 	Logger *slog.Logger
 }
@@ -41,8 +51,12 @@ type Config struct {
 type Watch struct {
 	cfg  Config
 	node follower
-	// known is closed when the node is.
-	known chan struct{}
+	// objects follow the others.
+	objects []*follower
+	// known is closed when the node is, and what is known of each object; missing is how many
+	// are not.
+	known   chan struct{}
+	missing atomic.Int64
 
 	mu   sync.Mutex
 	last *hookmsg.Node
@@ -60,6 +74,9 @@ func New(cfg Config) (*Watch, error) {
 	if cfg.Set == nil {
 		errs = append(errs, errors.New("set is missing"))
 	}
+	if len(cfg.Objects) != 0 && cfg.SetObject == nil {
+		errs = append(errs, errors.New("setObject is missing"))
+	}
 	client, err := apiserver.New(apiserver.Config{URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
@@ -70,27 +87,116 @@ func New(cfg Config) (*Watch, error) {
 	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes))
 	w := &Watch{cfg: cfg, known: make(chan struct{})}
 	w.node = follower{client: client, path: "/api/v1/nodes", name: cfg.Name, apply: w.apply, failed: w.failed}
+	for _, resource := range cfg.Objects {
+		f, err := w.object(client, resource)
+		if err != nil {
+			return nil, fmt.Errorf("node: %w", err)
+		}
+		w.objects = append(w.objects, f)
+	}
+	w.missing.Store(int64(len(w.objects)) + 1)
 	return w, nil
 }
 
+// object returns what follows the object of a resource.
+func (w *Watch) object(client *apiserver.Client, resource string) (*follower, error) {
+	of, err := lookup.ParseResource(resource)
+	if err != nil {
+		return nil, err
+	}
+	path := "/api/" + of.Version + "/" + of.Resource
+	if of.Group != "" {
+		path = "/apis/" + of.Group + "/" + of.Version + "/" + of.Resource
+	}
+	first, last := true, ""
+	return &follower{
+		client: client, path: path, name: w.cfg.Name,
+		apply: func(_ context.Context, raw json.RawMessage) error {
+			object, err := strip(raw)
+			if err == nil {
+				err = w.cfg.SetObject(resource, w.cfg.Name, object)
+			}
+			if err != nil {
+				return err
+			}
+			if last != "" {
+				w.cfg.Logger.Info("the API server tells of the object of the node", slog.String("resource", resource))
+			}
+			if last = ""; first {
+				first = false
+				w.learn()
+			}
+			return nil
+		},
+		failed: func(err error) {
+			if err.Error() != last {
+				w.cfg.Logger.Warn("the API server does not tell of the object of the node", slog.String("resource", resource), slog.Any("err", err))
+			}
+			last = err.Error()
+		},
+	}, nil
+}
+
+// strip returns an object without its managedFields, nil for none.
+func strip(raw json.RawMessage) ([]byte, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var object, metadata map[string]json.RawMessage
+	err := json.Unmarshal(raw, &object)
+	if err == nil {
+		err = json.Unmarshal(object["metadata"], &metadata)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an object of the node: %w", err)
+	}
+	delete(metadata, "managedFields")
+	if object["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object)
+}
+
+// learn notes that the node, or an object, is known.
+func (w *Watch) learn() {
+	if w.missing.Add(-1) == 0 {
+		close(w.known)
+	}
+}
+
 // Run follows the Node until ctx ends, and returns its error. It may be called once.
-func (w *Watch) Run(ctx context.Context) error { return w.node.run(ctx) }
+func (w *Watch) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, f := range w.objects {
+		all.Go(func() { _ = f.run(ctx) }) // It ends with ctx.
+	}
+	return w.node.run(ctx)
+}
 
 // Check asks the API server for the Node once, and returns why it does not tell of it.
 func (w *Watch) Check(ctx context.Context) error {
 	_, object, err := w.node.list(ctx)
 	if err == nil && object == nil {
-		err = w.missing()
+		err = w.noNode()
 	}
-	if err != nil {
+	errs := []error{err}
+	for _, f := range w.objects {
+		_, _, err := f.list(ctx)
+		var status *apiserver.StatusError
+		if !errors.As(err, &status) || status.Code != http.StatusNotFound {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	return nil
 }
 
-func (w *Watch) missing() error { return fmt.Errorf("there is no Node %q", w.cfg.Name) }
+func (w *Watch) noNode() error { return fmt.Errorf("there is no Node %q", w.cfg.Name) }
 
-// Wait returns when the node is known, or with the error of ctx.
+// Wait returns when the node and what there is of its objects is known, or with the error of ctx.
 func (w *Watch) Wait(ctx context.Context) error {
 	select {
 	case <-w.known:
@@ -146,7 +252,7 @@ func (w *Watch) failed(err error) {
 func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	if raw == nil {
 		// A kubelet makes the Node again that somebody has deleted; nothing else has changed.
-		return w.missing()
+		return w.noNode()
 	}
 	var o object
 	if err := json.Unmarshal(raw, &o); err != nil {
@@ -176,7 +282,7 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	}
 	w.cfg.Set(ctx, node)
 	if first {
-		close(w.known)
+		w.learn()
 	}
 	return nil
 }

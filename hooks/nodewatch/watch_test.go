@@ -2,6 +2,7 @@ package nodewatch_test
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -195,6 +196,82 @@ func TestAWatchOutlivesItsServer(t *testing.T) {
 	}
 }
 
+// Of the objects of a resource the node's own is told, as it changes and until it goes.
+func TestAWatchTellsOfObjects(t *testing.T) {
+	c := newCluster(t)
+	slos := &listserver.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "slo.koordinator.sh", Version: "v1alpha1", Resource: "nodeslos"}, Kind: "NodeSLO", N: 2}
+	slos.Object = func(dst []byte, i, changes int) []byte {
+		return fmt.Appendf(dst, `{"kind":"NodeSLO","metadata":{%%s,"name":"node-%d","managedFields":[{"manager":"x"}]},"spec":{"n":%d}}`, i, changes)
+	}
+	server := listserver.New(c.nodes, slos)
+	c.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		server.ServeHTTP(w, r)
+		return true
+	}
+	told := make(chan string, 16)
+	const resource = "slo.koordinator.sh/v1alpha1/nodeslos"
+	c.cfg.Objects = []string{resource}
+	c.cfg.SetObject = func(of, name string, object []byte) error {
+		var o struct {
+			Metadata map[string]any `json:"metadata"`
+			Spec     struct{ N int }
+		}
+		if object == nil {
+			told <- of + " " + name + " gone"
+			return nil
+		}
+		if err := json.Unmarshal(object, &o); err != nil {
+			return err
+		}
+		told <- fmt.Sprint(of, " ", name, " ", o.Metadata["name"], " ", o.Spec.N, " ", o.Metadata["managedFields"])
+		return nil
+	}
+	w := c.follow(t)
+	if err := w.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := func(text string) {
+		t.Helper()
+		if got := <-told; got != resource+" node-1 "+text {
+			t.Errorf("got %s, want %s", got, text)
+		}
+	}
+	want("node-1 0 <nil>")
+	server.Change("nodeslos", 0)
+	server.Change("nodeslos", 1)
+	want("node-1 1 <nil>")
+	server.Delete("nodeslos", 1)
+	want("gone")
+}
+
+// A resource that is not installed has no object, until it is.
+func TestAResourceThatIsNotInstalled(t *testing.T) {
+	c := newCluster(t)
+	c.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			return false
+		}
+		http.NotFound(w, r)
+		return true
+	}
+	told := make(chan bool, 16)
+	c.cfg.Objects = []string{"example.com/v1/rules"}
+	c.cfg.SetObject = func(_, _ string, object []byte) error {
+		told <- object == nil
+		return nil
+	}
+	w := c.follow(t)
+	if err := w.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if none := <-told; !none {
+		t.Error("an object is told")
+	}
+	if err := w.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestANodeThatIsNotThere(t *testing.T) {
 	c := newCluster(t)
 	c.Delete("nodes", 1)
@@ -220,6 +297,10 @@ func TestMistakesOfAConfiguration(t *testing.T) {
 		want   string
 	}{
 		{"no name", func(cfg *nodewatch.Config) { cfg.Name = "" }, "the name of the node is missing"},
+		{"no one to tell of objects", func(cfg *nodewatch.Config) { cfg.Objects = []string{"example.com/v1/a"} }, "setObject is missing"},
+		{"objects that are none", func(cfg *nodewatch.Config) {
+			cfg.Objects, cfg.SetObject = []string{"NodeSLO"}, func(string, string, []byte) error { return nil }
+		}, "is not version/resource"},
 		{"nobody to tell", func(cfg *nodewatch.Config) { cfg.Set = nil }, "set is missing"},
 		{"outside of a Pod", func(cfg *nodewatch.Config) { cfg.URL = "" }, "url is missing"},
 		{"without TLS", func(cfg *nodewatch.Config) { cfg.URL = "http://127.0.0.1" }, "no address of https"},
