@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )
 
@@ -25,6 +28,8 @@ type nodeServer struct {
 	config string
 	// annotations are those of the Node, in JSON.
 	annotations atomic.Pointer[[]byte]
+	// topology are those of its NodeResourceTopology.
+	topology atomic.Pointer[[]byte]
 }
 
 // newNodeServer returns a server whose Node has some annotations.
@@ -32,7 +37,13 @@ func newNodeServer(t *testing.T, annotations map[string]string) *nodeServer {
 	t.Helper()
 	s := new(nodeServer)
 	s.set(t, annotations)
+	s.topology.Store(new([]byte("{}")))
 	s.Server = listserver.New(&listserver.Resource{
+		GroupVersionResource: schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha1", Resource: "noderesourcetopologies"}, Kind: "NodeResourceTopology", N: 1,
+		Object: func(dst []byte, _, _ int) []byte {
+			return fmt.Appendf(dst, `{"kind":"NodeResourceTopology","metadata":{%%s,"name":"node-1","annotations":%s}}`, *s.topology.Load())
+		},
+	}, &listserver.Resource{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node", N: 1,
 		Object: func(dst []byte, _, _ int) []byte {
 			return fmt.Appendf(dst, `{"kind":"Node","apiVersion":"v1","metadata":{%%s,"name":"node-1","labels":{"pool":"fast"},"annotations":%s},"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"7900m"}}}`, *s.annotations.Load())
@@ -110,5 +121,59 @@ func TestANodeThatIsNotTold(t *testing.T) {
 				t.Errorf("ready: %v", err)
 			}
 		})
+	}
+}
+
+// The share pools of a container are those of the node's own NodeResourceTopology, and change with
+// it on what runs.
+func TestSharePoolsOfTheNode(t *testing.T) {
+	root, list := tree(t), filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	guest, err := guestbuild.Build(t.Context(), "../hooks/share-pools")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newNodeServer(t, nil)
+	pools := func(text string) {
+		b, err := json.Marshal(map[string]string{"node.koordinator.sh/cpu-shared-pools": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.topology.Store(&b)
+		s.Touch("noderesourcetopologies", 0)
+	}
+	pools(`[{"node": 0, "cpuset": "0-1"}]`)
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s}\nnode: %s\nstandalone: {file: %s}\nplugins:\n- {name: pools, file: %s, objects: [{resource: topology.node.k8s.io/v1alpha1/noderesourcetopologies}], selector: {qosClasses: [Burstable]}}\n", t.TempDir(), root, s.config, list, guest)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- run(ctx, []string{"-config", file}) }()
+	for _, step := range []struct{ pools, want string }{
+		{"", "0-1"}, {`[{"node": 0, "cpuset": "1"}]`, "1"}, {`[{"node": 0, "cpuset": "0"}, {"node": 1, "cpuset": "1"}]`, "0-1"},
+	} {
+		if step.pools != "" {
+			pools(step.pools)
+		}
+		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			b, err := os.ReadFile(filepath.Join(root, "kubepods/burstable/podb/bc/cpuset.cpus"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.TrimSpace(string(b)) == step.want {
+				break
+			}
+			if time.Since(start) > 20*time.Second {
+				t.Fatalf("with %s the CPUs are %q, want %s", step.pools, b, step.want)
+			}
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the agent ended with %v", err)
 	}
 }
