@@ -262,7 +262,7 @@ func (n Node) Capacity() Strings { return n.r.strings(fieldNodeCapacity) }
 func (n Node) Allocatable() Strings { return n.r.strings(fieldNodeAllocatable) }
 
 // Topology returns where the processors of the node are.
-func (n Node) Topology() Topology { return Topology{n.r} }
+func (n Node) Topology() Topology { return Topology(n) }
 
 // Topology is where the processors of a node are. It is empty if the host does not know.
 // Lists of CPUs are as the kernel writes them: "0-3,8". CPUs that are offline are in none.
