@@ -120,7 +120,7 @@ func (w *Watch) object(client *apiserver.Client, resource string) (*follower, er
 				return err
 			}
 			if last != "" {
-				w.cfg.Logger.Info("the API server tells of the object of the node", slog.String("resource", resource))
+				w.cfg.Logger.Info("the API server tells of the object of the node", slog.String("kind", resource))
 			}
 			if last = ""; first {
 				first = false
@@ -130,7 +130,7 @@ func (w *Watch) object(client *apiserver.Client, resource string) (*follower, er
 		},
 		failed: func(err error) {
 			if err.Error() != last {
-				w.cfg.Logger.Warn("the API server does not tell of the object of the node", slog.String("resource", resource), slog.Any("err", err))
+				w.cfg.Logger.Warn("the API server does not tell of the object of the node", slog.String("kind", resource), slog.Any("err", err))
 			}
 			last = err.Error()
 		},
@@ -244,7 +244,7 @@ func (w *Watch) failed(err error) {
 	w.failure = err
 	w.mu.Unlock()
 	if !again {
-		w.cfg.Logger.Warn("the API server does not tell of the node", slog.String("node", w.cfg.Name), slog.Any("err", err))
+		w.cfg.Logger.Warn("the API server does not tell of the node", slog.String("name", w.cfg.Name), slog.Any("err", err))
 	}
 }
 
@@ -274,7 +274,7 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	w.last = node
 	if w.failure != nil {
 		w.failure = nil
-		w.cfg.Logger.Info("the API server tells of the node", slog.String("node", w.cfg.Name))
+		w.cfg.Logger.Info("the API server tells of the node", slog.String("name", w.cfg.Name))
 	}
 	w.mu.Unlock()
 	if same {
