@@ -31,8 +31,13 @@ type Engine struct {
 	requests sync.Pool
 	standing standing
 
-	// changed is closed, and replaced, when a plugin was swapped.
+	// changed is closed, and replaced, when a plugin was swapped or the node has changed.
 	changed atomic.Pointer[chan struct{}]
+	// node is what [Engine.SetNode] was given, nil before.
+	node atomic.Pointer[hookmsg.Node]
+	// objects are what [Engine.SetObject] was given; setObject is held while they change.
+	objects   atomic.Pointer[objects]
+	setObject sync.Mutex
 }
 
 // Config configures an Engine.
@@ -50,6 +55,9 @@ type Config struct {
 	// that mounts it there. The engine looks up the sources of mounts and the devices in
 	// it that plugins add to containers. Default "/".
 	HostRoot string
+	// Node declares that [Engine.SetNode] is called. Without it, a plugin whose module or
+	// configuration declares that it reads the node is refused, unless Audit is set.
+	Node bool
 	// Audit, if it is not nil, is called with each part of a decision that is not
 	// granted, and the decision passes. It is for tools and tests, which apply no
 	// decision. On a node, leave it nil.
@@ -80,6 +88,8 @@ type PluginConfig struct {
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
 	DecisionGrants Grants
+	// Objects are those of the node that the plugin may look up, see [Engine.SetObject].
+	Objects []ObjectGrant
 	// Reads are the fields of the request that the plugin reads, as hook.proto names
 	// them, or entries of its maps: "pod", "pod_labels[app]". None means what its module
 	// declares, or all. What it does not read costs time.
@@ -108,6 +118,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	}
 	e := &Engine{logger: lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)), observer: cfg.Observer}
 	e.changed.Store(new(make(chan struct{})))
+	e.objects.Store(new(objects{}))
 	e.requests.New = func() any { return new(encoding) }
 	errs := make([]error, len(plugins))
 	var loading sync.WaitGroup
@@ -193,10 +204,21 @@ func (c *Config) parse() ([]*plugin, error) {
 		for _, err := range ownErrs {
 			fail("owns: %w", err)
 		}
+		for _, err := range checkObjects(cfg.Objects) {
+			fail("%w", err)
+		}
+		for _, o := range cfg.Objects {
+			p.resources = append(p.resources, o.Resource)
+		}
 		for _, err := range cfg.DecisionGrants.validate() {
 			fail("%w", err)
 		}
 		p.grants, p.audit = &cfg.DecisionGrants, c.Audit
+		if p.nodeless = !c.Node && c.Audit == nil; p.nodeless && p.configured != nil {
+			if err := p.checkNode(p.configured); err != nil {
+				fail("%w", err)
+			}
+		}
 		if c.Audit == nil {
 			p.node = &node{root: root}
 			for _, err := range p.grants.owned(&p.owns) {
@@ -287,7 +309,9 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 	}
 	encoded := e.requests.Get().(*encoding)
 	encoded.of = nil
-	defer e.requests.Put(encoded)
+	defer e.release(encoded)
+	asked := e.onNode(req, &encoded.request)
+	encoded.objects = *e.objects.Load()
 	if ends.has(req.Stage) {
 		defer e.forget(req) // It is over, whatever the plugins say of it.
 	}
@@ -300,15 +324,15 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			continue
 		}
 		late := ctx.Err() != nil // Which is no failure of the plugin.
-		d, err := p.decide(ctx, encoded, req, parts)
+		d, err := p.decide(ctx, encoded, asked, parts)
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
-			b.offer(req, parts, d, err)
+			b.offer(asked, encoded.objects, parts, d, err)
 		}
 		if err == nil && !p.dryRun {
 			owned |= p.owns.whole
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
-			e.failed(ctx, p, req, false, err)
+			e.failed(ctx, p, asked, false, err)
 			failed = append(failed, p.Name())
 			d, err = p.keep(ctx, req, parts), nil
 		}
@@ -320,11 +344,11 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 		case err == nil:
 		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
 			if !late && !errors.Is(err, context.Canceled) {
-				e.failed(ctx, p, req, true, err)
+				e.failed(ctx, p, asked, true, err)
 			}
-			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(req, err))
+			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(asked, err))
 		default:
-			e.failed(ctx, p, req, false, err)
+			e.failed(ctx, p, asked, false, err)
 			failed = append(failed, p.Name())
 		}
 	}
@@ -387,9 +411,11 @@ func (e *Engine) swap(ctx context.Context, name string, source host.Source, sha2
 	if err := e.plugins[i].Plugin.SwapIf(ctx, source, sha256, final); err != nil {
 		return err
 	}
-	close(*e.changed.Swap(new(make(chan struct{}))))
+	e.signal()
 	return nil
 }
+
+func (e *Engine) signal() { close(*e.changed.Swap(new(make(chan struct{})))) }
 
 // Follow keeps the plugins at what their sources hold, as [Engine.Swap] does, until
 // ctx ends. A version that fails is told to opts.Failed and leaves the running one
@@ -414,8 +440,8 @@ func (e *Engine) Follow(ctx context.Context, opts host.FollowOptions) error {
 	return errors.Join(errs...)
 }
 
-// Changed returns a channel that is closed when a plugin was swapped since the
-// call: what was decided before may be decided otherwise now.
+// Changed returns a channel that is closed when, since the call, a plugin was swapped or the
+// node changed in what a plugin reads: what was decided before may be decided otherwise now.
 func (e *Engine) Changed() <-chan struct{} { return *e.changed.Load() }
 
 // Warm makes the instances that the plugins may have, so that the first requests

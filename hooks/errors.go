@@ -17,6 +17,7 @@ import (
 //   - "conflict": an earlier plugin has decided otherwise.
 //   - "trap", "fuel", "stack", "timeout": the call did not return.
 //   - "memory", "saturated", "disabled", "closed": there was no instance for it.
+//   - "node": it reads the node, which is not known yet.
 //   - "other": any other error.
 func CauseOf(err error) string {
 	var status *host.StatusError
@@ -32,6 +33,8 @@ func CauseOf(err error) string {
 		return "conflict"
 	case errors.As(err, &status):
 		return "status"
+	case errors.Is(err, ErrNodeUnknown):
+		return "node"
 	case errors.Is(err, host.ErrMemory):
 		return "memory"
 	case errors.Is(err, host.ErrSaturated):

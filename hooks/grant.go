@@ -7,6 +7,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
@@ -26,6 +27,7 @@ import (
 //	  mounts: [{source: "/var/lib/models/**", destination: "/models/**"}]
 //	  devices: ["/dev/nvidia*"]
 //	  resctrl: ["batch", "latency-*"]
+//	  oomScoreAdj: -998
 //
 // # Notes
 //
@@ -64,7 +66,16 @@ type Grants struct {
 	// processes of containers, and whose allocation it may set. They are the node's:
 	// the kernel has a dozen or so, and an allocation is for all that are in one.
 	Resctrl []string `json:"resctrl,omitempty"`
+	// OOMScoreAdj is the least OOM score that the plugin may set, -1000 to -998; 0 is that
+	// without a grant, -997. Less than that are the kubelet and the runtime, at -999, which
+	// the kernel would end before the processes of such a container. -1000 exempts them:
+	// out of memory, the node then ends others, whatever the container takes.
+	OOMScoreAdj int64 `json:"oomScoreAdj,omitempty"`
 }
+
+// leastOOMScoreAdj is the least OOM score that takes no grant: that of a guaranteed pod
+// (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj).
+const leastOOMScoreAdj = -997
 
 // MountGrant grants mounts.
 type MountGrant struct {
@@ -149,6 +160,9 @@ func (g *Grants) validate() (errs []error) {
 		if cgroup.Validate(&hookmsg.Resources{ResctrlGroup: &beginning}, hookmsg.LevelContainer) != nil {
 			fail("resctrl %q is not the name of a group, or a beginning of names and a *", pattern)
 		}
+	}
+	if s := g.OOMScoreAdj; s != 0 && (s < -1000 || s >= leastOOMScoreAdj) {
+		fail("oomScoreAdj is %d, want -1000 to %d", s, leastOOMScoreAdj-1)
 	}
 	for _, pattern := range g.CDI {
 		if _, name, ok := cutCDI(pattern); !ok || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
@@ -334,7 +348,12 @@ func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
 
 // takesGrant reports whether a decision sets anything that takes a grant.
 func takesGrant(d *hookmsg.Decision) bool {
-	return configures(d) || d.Resources != nil && d.Resources.ResctrlGroup != nil
+	return configures(d) || d.Resources != nil && (d.Resources.ResctrlGroup != nil || setsLowScore(d))
+}
+
+// setsLowScore reports whether a decision with resources sets an OOM score that takes a grant.
+func setsLowScore(d *hookmsg.Decision) bool {
+	return d.Resources.OOMScoreAdj != nil && *d.Resources.OOMScoreAdj < leastOOMScoreAdj
 }
 
 // Check returns a *[GrantError] for each thing that the decision sets without a
@@ -359,6 +378,13 @@ func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 		group := *d.Resources.ResctrlGroup
 		errs = append(errs, &GrantError{
 			Field: hookmsg.FieldResctrlGroup.String(), Value: fmt.Sprintf("%.100q", group), Reason: "resctrl does not name it", Grants: &Grants{Resctrl: []string{group}},
+		})
+	}
+	if d.Resources != nil && setsLowScore(d) && *d.Resources.OOMScoreAdj < g.OOMScoreAdj {
+		score := *d.Resources.OOMScoreAdj
+		errs = append(errs, &GrantError{
+			Field: hookmsg.FieldOOMScoreAdj.String(), Value: strconv.FormatInt(score, 10), Reason: fmt.Sprintf("it is less than %d", min(g.OOMScoreAdj, leastOOMScoreAdj)),
+			Grants: &Grants{OOMScoreAdj: score},
 		})
 	}
 	quoted := func(value string) string { return fmt.Sprintf("%.100q", value) }
@@ -591,6 +617,7 @@ func (g *Grants) Add(more *Grants) {
 	add(&g.CDI, more.CDI)
 	add(&g.Devices, more.Devices)
 	add(&g.Resctrl, more.Resctrl)
+	g.OOMScoreAdj = min(g.OOMScoreAdj, more.OOMScoreAdj)
 	for _, m := range more.Mounts {
 		if !slices.ContainsFunc(g.Mounts, func(n MountGrant) bool { return reflect.DeepEqual(m, n) }) {
 			g.Mounts = append(g.Mounts, m)

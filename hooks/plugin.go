@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
 // plugin is a loaded plugin with what the engine knows of it.
@@ -28,9 +30,13 @@ type plugin struct {
 	selector selector
 	// configured is what the configuration declares to read, nil if nothing.
 	configured *hookwire.Reads
-	dryRun     bool
-	owns       ownership
-	grants     *Grants
+	// nodeless is set if the engine follows no node.
+	nodeless bool
+	dryRun   bool
+	owns     ownership
+	grants   *Grants
+	// resources are those of the objects that it may look up.
+	resources []string
 	// node is where mounts and devices are looked up, audit that of Config.
 	node  *node
 	audit func(context.Context, *hookmsg.Request, string, *GrantError)
@@ -79,10 +85,13 @@ const defaultTimeout = 500 * time.Millisecond
 
 func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
 	p.runtime, p.cfg = rt, cfg
+	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
+		cfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	}
 	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
 		Kind:       abi.KindHook,
-		Imports:    imports,
+		Imports:    append(slices.Clip(imports), lookup.Imports(abi.ModuleObjects, lookups{p})...),
 		Defaults:   host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
 		ResetGrown: true,
 		NewState:   func() any { return new(exchange) },
@@ -99,6 +108,11 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 	}
 	if err := p.checkLacks(&reads); err != nil {
 		return err
+	}
+	if p.configured == nil {
+		if err := p.checkNode(&reads); err != nil {
+			return err
+		}
 	}
 	if p.audit == nil {
 		var errs []error
@@ -135,6 +149,15 @@ func declared(inst *host.Instance) (reads hookwire.Reads, decides ownership, err
 
 // reads returns what travels to an instance of the plugin.
 func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
+	reads := p.declares(inst)
+	if l := p.lacks.Load(); l != nil && p.configured == nil && !reads.Limited() {
+		return &l.rest
+	}
+	return reads
+}
+
+// declares returns what the configuration or an instance's module declares to read.
+func (p *plugin) declares(inst *host.Instance) *hookwire.Reads {
 	if p.configured != nil {
 		return p.configured
 	}
@@ -143,9 +166,6 @@ func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
 		// The probe has seen that there is no error.
 		reads, _, _ := declared(inst)
 		x.reads = &reads
-	}
-	if l := p.lacks.Load(); l != nil && !x.reads.Limited() {
-		return &l.rest
 	}
 	return x.reads
 }
@@ -180,7 +200,10 @@ type exchange struct {
 	// reads is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
 	reads *hookwire.Reads
-	cache [128]cached
+	// objects are those of the call, last is the last list of them.
+	objects objects
+	last    lookup.Last
+	cache   [128]cached
 }
 
 var imports = []host.Import{
@@ -214,6 +237,10 @@ type encoding struct {
 	bytes []byte
 	// of are the fields that the bytes have, nil if there are no bytes.
 	of *hookwire.Reads
+	// request is the memory of a request with the node.
+	request hookmsg.Request
+	// objects are those that are known.
+	objects objects
 }
 
 // decide runs the guest on a request, and returns its decision if that is valid, in itself and
@@ -224,13 +251,17 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 		return nil, err
 	}
 	defer inst.Release()
-	if reads := p.reads(inst); encoded.of == nil || !encoded.of.Equal(reads) {
+	reads := p.reads(inst)
+	if req.Node == nil && p.audit == nil && p.declares(inst).NeedsNode() {
+		return nil, fmt.Errorf("plugin %q: %w", p.Name(), ErrNodeUnknown)
+	}
+	if encoded.of == nil || !encoded.of.Equal(reads) {
 		encoded.bytes, encoded.of = reads.AppendRequest(encoded.bytes[:0], req), reads
 	}
 	x := inst.State().(*exchange)
-	x.request, x.decision = encoded.bytes, x.decision[:0]
+	x.request, x.decision, x.objects = encoded.bytes, x.decision[:0], encoded.objects
 	result, err := inst.Call(ctx, abi.Hook)
-	x.request = nil // The buffer is another call's afterwards.
+	x.request, x.objects, x.last = nil, nil, lookup.Last{} // The buffer is another call's afterwards.
 	if err != nil {
 		return nil, err
 	}

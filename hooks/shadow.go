@@ -90,7 +90,7 @@ func (p *plugin) backgroundOptions(logger *slog.Logger) shadow.Options {
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			c := &plugin{
 				order: p.order, stages: p.stages, levels: p.levels, policy: host.Fail, selector: p.selector, configured: p.configured,
-				owns: p.owns, grants: p.grants, node: p.node, foreign: p.foreign,
+				owns: p.owns, grants: p.grants, node: p.node, foreign: p.foreign, nodeless: p.nodeless, resources: p.resources,
 			}
 			if p.audit != nil { // It takes what is not granted.
 				c.audit = func(context.Context, *hookmsg.Request, string, *GrantError) {}
@@ -112,7 +112,7 @@ func (b *background) close(ctx context.Context) error {
 
 // offer hands a call to the shadow and the profile, if they sample it. d and err are what came of
 // it.
-func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Decision, err error) {
+func (b *background) offer(req *hookmsg.Request, known objects, earlier []part, d *hookmsg.Decision, err error) {
 	var call shadow.Call
 	var bytes int64
 	for _, s := range []*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
@@ -121,7 +121,7 @@ func (b *background) offer(req *hookmsg.Request, earlier []part, d *hookmsg.Deci
 		}
 		if call == nil {
 			encoded := hookwire.AppendRequest(nil, req)
-			call, bytes = repeat(encoded, slices.Clone(earlier), d, err), int64(len(encoded))
+			call, bytes = repeat(encoded, known, slices.Clone(earlier), d, err), int64(len(encoded))
 			for _, p := range earlier {
 				bytes += decisionBytes(p.decision)
 			}
@@ -140,7 +140,7 @@ func decisionBytes(d *hookmsg.Decision) int64 {
 }
 
 // repeat returns what asks a candidate the same.
-func repeat(encoded []byte, earlier []part, d *hookmsg.Decision, failure error) shadow.Call {
+func repeat(encoded []byte, known objects, earlier []part, d *hookmsg.Decision, failure error) shadow.Call {
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		p := c.(candidate).plugin
 		req, err := hookwire.ParseRequest(encoded)
@@ -149,7 +149,7 @@ func repeat(encoded []byte, earlier []part, d *hookmsg.Decision, failure error) 
 		}
 		stain := stainOf(&p.cfg.Confidential, encoded)
 		was := kindOf(d, failure)
-		got, err := p.decide(ctx, &encoding{}, req, earlier)
+		got, err := p.decide(ctx, &encoding{objects: known}, req, earlier)
 		is := kindOf(got, err)
 		switch {
 		case err != nil && failure == nil:

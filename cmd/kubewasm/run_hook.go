@@ -14,7 +14,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// hook asks for decisions about the start of each Pod and of its containers.
+// hook asks for decisions about the start of each Pod and of its containers, on the first
+// Node.
 func (t *trial) hook(ctx context.Context) error {
 	if len(t.objects.Pods) == 0 {
 		return errors.New("a hook needs Pods, and there are none")
@@ -35,6 +36,10 @@ func (t *trial) hook(ctx context.Context) error {
 	defer engine.Close(context.WithoutCancel(ctx))
 	t.loaded()
 	fmt.Fprintln(t.out, "ABOUT\tVERDICT\tTIME\tFUEL\tDECISION")
+	var node *hookmsg.Node
+	if len(t.objects.Nodes) != 0 {
+		node = manifest.HookNode(t.objects.Nodes[0])
+	}
 	for _, pod := range t.objects.Pods {
 		for _, request := range manifest.HookRequests(pod) {
 			about := "Pod " + pod.Namespace + "/" + pod.Name
@@ -42,6 +47,7 @@ func (t *trial) hook(ctx context.Context) error {
 				about += " container " + request.Container.Name
 			}
 			never = nil
+			request.Node = node
 			decision, err := engine.Decide(ctx, request)
 			for _, refused := range never {
 				err = errors.Join(err, refused)

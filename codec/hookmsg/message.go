@@ -28,6 +28,55 @@ type Request struct {
 	// ContainerEnvs is the environment of the container, in the order in which the
 	// runtime has it. Of a name that is there twice the last value counts.
 	ContainerEnvs []Env
+	// Node is the node of the host, nil if it is not known.
+	Node *Node
+}
+
+// Node describes the node of the host.
+type Node struct {
+	// Name, Labels and Annotations are those of the Node object.
+	Name                string
+	Labels, Annotations map[string]string
+	// Capacity and Allocatable are those of its status, quantities by resource.
+	Capacity, Allocatable map[string]string
+	// Topology is where its processors are, nil if that is not known.
+	Topology *Topology
+}
+
+// Topology is where the processors of a node are. Lists of CPUs are as the kernel writes
+// them: "0-3,8". CPUs that are offline are in none of them.
+type Topology struct {
+	// OnlineCPUs is the list of those that are online.
+	OnlineCPUs string
+	// NUMANodes are those with CPUs or memory, by ID.
+	NUMANodes []NUMANode
+	// Sockets are by ID, Cores in the order of their first CPUs. The IDs of cores may be
+	// the same in two sockets.
+	Sockets, Cores []CPUGroup
+	// Caches are those of the CPUs, each once, by level, type and first CPU.
+	Caches []CPUCache
+}
+
+// NUMANode is a memory node with its CPUs.
+type NUMANode struct {
+	ID          int64
+	CPUs        string
+	MemoryBytes int64
+}
+
+// CPUGroup is the CPUs of a socket or a core.
+type CPUGroup struct {
+	ID   int64
+	CPUs string
+}
+
+// CPUCache is a cache and the CPUs that share it.
+type CPUCache struct {
+	Level int64
+	// Type is Data, Instruction or Unified.
+	Type      string
+	SizeBytes int64
+	CPUs      string
 }
 
 // Env is a variable of an environment.

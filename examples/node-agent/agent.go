@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/hooks/hookstate"
+	"github.com/kubewasm/kubewasm/hooks/nodewatch"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
@@ -50,6 +52,7 @@ type agent struct {
 	modes    []mode
 	pods     standalone.Discovery // nil without the standalone mode.
 	source   *hookstate.Source
+	node     *nodewatch.Watch // nil without the node.
 	closers  []io.Closer
 	registry *prometheus.Registry
 }
@@ -62,6 +65,11 @@ func (a *agent) check(ctx context.Context) error {
 		defer cancel()
 		_, err := a.pods.Pods(ctx)
 		errs = append(errs, err)
+	}
+	if a.node != nil {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		errs = append(errs, a.node.Check(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -128,7 +136,10 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 			a.count("kubewasm_agent_events_total", "Events on Pods that were refused.", "result", result, n.Load)
 		}
 	}
-	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer}); err != nil {
+	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer, Node: cfg.Node != nil}); err != nil {
+		return nil, err
+	}
+	if err := a.followNode(cfg, logger); err != nil {
 		return nil, err
 	}
 	root := cfg.Cgroup.Root
@@ -157,6 +168,50 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		return nil, err
 	}
 	return a, errors.Join(append(wrong, a.makeModes(cfg, a.layout, logger))...)
+}
+
+// followNode makes the watch of the node.
+func (a *agent) followNode(all *config, logger *slog.Logger) (err error) {
+	cfg := all.Node
+	if cfg == nil {
+		return nil
+	}
+	var objects []string
+	for i := range all.Plugins {
+		for _, o := range all.Plugins[i].Objects {
+			objects = append(objects, o.Resource)
+		}
+	}
+	slices.Sort(objects)
+	a.node, err = nodewatch.New(nodewatch.Config{
+		Name: cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Sys: cmp.Or(cfg.Sys, "/sys"), Set: a.engine.SetNode,
+		Objects: slices.Compact(objects), SetObject: a.engine.SetObject, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	a.modes = append(a.modes, a.node)
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kubewasm_agent_node_stale_seconds", Help: "For how long the API server has not told of the node; what it told last stands. 0 while it does.",
+	}, func() float64 { return a.node.Since().Seconds() }))
+	return nil
+}
+
+// nodeWait is how long the modes wait for the node, so that plugins which read it do not fail
+// on the first requests.
+const nodeWait = 10 * time.Second
+
+// await waits until a mode can ask plugins.
+func (a *agent) await(ctx context.Context, m mode) {
+	if a.node == nil {
+		return
+	}
+	switch m.(type) {
+	case *standalone.Reconciler, *nri.Plugin, *runtimehook.Server:
+		ctx, cancel := context.WithTimeout(ctx, nodeWait)
+		defer cancel()
+		_ = a.node.Wait(ctx) // Readiness and the plugins say so.
+	}
 }
 
 // follower swaps plugins in.

@@ -14,6 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
@@ -88,26 +89,39 @@ type config struct {
 		State string `json:"state"`
 	} `json:"http"`
 	// Events has an Event written on each Pod that a plugin refuses, by the API server.
-	Events *eventsConfig `json:"events"`
+	Events *apiserver.Config `json:"events"`
+	// Node has the node followed at the API server, for plugins that read it.
+	Node *nodeConfig `json:"node"`
 	// Registries says how artifacts are fetched and which are trusted, for plugins with oci.
 	Registries oci.Config     `json:"registries"`
 	Plugins    []pluginConfig `json:"plugins"`
 }
 
+// nodeConfig says which node is followed, and where.
+type nodeConfig struct {
+	// Name is that of the Node. Default is the variable NODE_NAME.
+	Name string `json:"name"`
+	// Sys is where the kernel's sysfs is, of which the node's topology is read. Default /sys.
+	Sys              string `json:"sys"`
+	apiserver.Config `json:",inline"`
+}
+
 // pluginConfig is hooks.PluginConfig in the words of the file.
 type pluginConfig struct {
 	host.Config    `json:",inline"`
-	File           string             `json:"file"`
-	OCI            string             `json:"oci"`
-	Order          int                `json:"order"`
-	Stages         []string           `json:"stages"`
-	Levels         []string           `json:"levels"`
-	Owns           []string           `json:"owns"`
-	DecisionGrants hooks.Grants       `json:"decisionGrants"`
-	Reads          []string           `json:"reads"`
-	FailurePolicy  host.FailurePolicy `json:"failurePolicy"`
-	DryRun         bool               `json:"dryRun"`
-	Selector       struct {
+	File           string       `json:"file"`
+	OCI            string       `json:"oci"`
+	Order          int          `json:"order"`
+	Stages         []string     `json:"stages"`
+	Levels         []string     `json:"levels"`
+	Owns           []string     `json:"owns"`
+	DecisionGrants hooks.Grants `json:"decisionGrants"`
+	// Objects are those of the node's name that the plugin may look up.
+	Objects       []hooks.ObjectGrant `json:"objects"`
+	Reads         []string            `json:"reads"`
+	FailurePolicy host.FailurePolicy  `json:"failurePolicy"`
+	DryRun        bool                `json:"dryRun"`
+	Selector      struct {
 		Namespaces []string `json:"namespaces"`
 		QOSClasses []string `json:"qosClasses"`
 		Labels     string   `json:"labels"`
@@ -167,10 +181,13 @@ func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
 		}
 		plugin := hooks.PluginConfig{
 			Config: p.Config,
-			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Reads: p.Reads, DryRun: p.DryRun,
+			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Objects: p.Objects, Reads: p.Reads, DryRun: p.DryRun,
 			FailurePolicy: p.FailurePolicy,
 			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 			Shadow:        p.Shadow,
+		}
+		if len(p.Objects) != 0 && c.Node == nil {
+			fail(errors.New("objects: the configuration does not have the node followed"))
 		}
 		if s := p.Shadow; s != nil && s.OCI != "" && artifacts != nil {
 			candidate := *s

@@ -1,21 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,19 +20,10 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
-
-// eventsConfig says how to reach the API server.
-type eventsConfig struct {
-	// URL is the API server's. Default is that of the variables which each container has.
-	URL string `json:"url"`
-	// TokenFile and CAFile default to those of the Pod's service account. Both are read anew for
-	// each request and connection.
-	TokenFile string `json:"tokenFile"`
-	CAFile    string `json:"caFile"`
-}
 
 const (
 	// queuedEvents bounds the refusals that wait, knownEvents those whose Event is updated.
@@ -56,9 +41,8 @@ const (
 // Observer of an engine; Run writes what was observed. No decision waits for it: what comes
 // faster than it may be written is counted and dropped.
 type events struct {
-	cfg    eventsConfig
+	client *apiserver.Client
 	node   string
-	client *http.Client
 	logger *slog.Logger
 	queue  chan refusal
 	// known are by subject, plugin and cause.
@@ -109,50 +93,15 @@ func (p *pace) take(now time.Time) bool {
 	return true
 }
 
-func newEvents(cfg eventsConfig, node string, logger *slog.Logger) (*events, error) {
-	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
-	if cfg.URL == "" {
-		at, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
-		if at == "" || port == "" {
-			return nil, errors.New("events: the process is in no Pod, and url is missing")
-		}
-		cfg.URL = "https://" + net.JoinHostPort(at, port)
-	}
-	cfg.TokenFile, cfg.CAFile = cmp.Or(cfg.TokenFile, account+"token"), cmp.Or(cfg.CAFile, account+"ca.crt")
-	if u, err := url.Parse(cfg.URL); err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("events: url %q is no address of https", cfg.URL)
-	}
-	if _, err := cfg.authorities(); err != nil {
+func newEvents(cfg apiserver.Config, node string, logger *slog.Logger) (*events, error) {
+	client, err := apiserver.New(cfg)
+	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	e := &events{
-		cfg: cfg, node: node, logger: lograte.Logger(logger, lograte.New(lograte.DefaultBytes)), queue: make(chan refusal, queuedEvents),
+	return &events{
+		client: client, node: node, logger: lograte.Logger(logger, lograte.New(lograte.DefaultBytes)), queue: make(chan refusal, queuedEvents),
 		known: map[refusalKey]*knownEvent{}, pace: pace{tokens: eventBurst},
-	}
-	e.client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		MaxIdleConns: 1, IdleConnTimeout: time.Minute,
-		DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			pool, err := cfg.authorities()
-			if err != nil {
-				return nil, err
-			}
-			return (&tls.Dialer{Config: &tls.Config{RootCAs: pool}}).DialContext(ctx, network, addr)
-		},
-	}}
-	return e, nil
-}
-
-// authorities reads the certificates that sign the API server's.
-func (c *eventsConfig) authorities() (*x509.CertPool, error) {
-	pem, err := os.ReadFile(c.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate", c.CAFile)
-	}
-	return pool, nil
+	}, nil
 }
 
 // refusable reports whether a runtime does not go on when it gets an error at a stage.
@@ -282,35 +231,28 @@ func (r *refusal) what() string {
 	return subject
 }
 
-// send sends an object to the API server. What it answers is only looked at for an error.
+// eventTime bounds a request to the API server.
+const eventTime = 10 * time.Second
+
+// send sends an object to the API server.
 func (e *events) send(ctx context.Context, method, path, contentType string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(e.cfg.URL, "/")+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	token, err := os.ReadFile(e.cfg.TokenFile)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	req.Header.Set("Content-Type", contentType)
-	resp, err := e.client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	ctx, cancel := context.WithTimeout(ctx, eventTime)
+	defer cancel()
+	resp, err := e.client.Do(ctx, method, path, contentType, body)
+	var status *apiserver.StatusError
 	switch {
-	case resp.StatusCode == http.StatusNotFound && method == http.MethodPatch:
+	case errors.As(err, &status) && status.Code == http.StatusNotFound && method == http.MethodPatch:
 		return errNoEvent
-	case resp.StatusCode/100 != 2:
-		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, cut.Text(answer, 200))
+	case err != nil:
+		return err
 	}
-	return nil
+	// A connection is used again after its answer was read.
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+	return errors.Join(err, resp.Body.Close())
 }
 
 // observers are several as one.

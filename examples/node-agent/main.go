@@ -108,7 +108,10 @@ func (a *agent) run(ctx context.Context) error {
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, mode := range a.modes {
-		all.Go(func() { cancel(mode.Run(ctx)) })
+		all.Go(func() {
+			a.await(ctx, mode)
+			cancel(mode.Run(ctx))
+		})
 	}
 	all.Wait()
 	return context.Cause(ctx)

@@ -132,6 +132,9 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	kubelet := text[strings.Index(text, "  kubelet:"):strings.Index(text, "nri:")]
 	replace(kubelet, "  file: "+list+"\n")
 	replace(`":9808"`, "127.0.0.1:0")
+	const ratio = "node.koordinator.sh/cpu-normalization-ratio"
+	api := newNodeServer(t, map[string]string{ratio: "1.20"})
+	replace("node: {}", "node: "+api.config)
 	replace("nri:\n", fmt.Sprintf("nri:\n  socket: %s\n", filepath.Join(t.TempDir(), "nri.sock")))
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -144,19 +147,8 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- run(ctx, []string{"-config", file}) }()
-	for name, want := range map[string]string{
-		"besteffort/cpu.bvt_warp_ns":      "-1",
-		"burstable/cpu.bvt_warp_ns":       "2",
-		"besteffort/pode/cpu.bvt_warp_ns": "-1",
-		"podg/gc/cpuset.cpus":             "0-1",
-		"burstable/podb/bc/cpu.max":       "100000 100000",
-		"burstable/podb/cpu.max":          "100000 100000",
-		"besteffort/pode/ec/cpu.max":      "50000 100000",
-		"besteffort/pode/ec/memory.max":   "4096",
-		"besteffort/pode/cpu.max":         "50000 100000",
-		"besteffort/pode/ec/cpu.weight":   "35",
-		"podg/cpu.bvt_warp_ns":            "2",
-	} {
+	until := func(name, want string) {
+		t.Helper()
 		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 			b, err := os.ReadFile(filepath.Join(root, "kubepods", name))
 			if err != nil {
@@ -170,6 +162,30 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 			}
 		}
 	}
+	for name, want := range map[string]string{
+		"besteffort/cpu.bvt_warp_ns":      "-1",
+		"burstable/cpu.bvt_warp_ns":       "2",
+		"besteffort/pode/cpu.bvt_warp_ns": "-1",
+		"podg/gc/cpuset.cpus":             "0-1",
+		"burstable/podb/bc/cpu.max":       "100000 100000",
+		"burstable/podb/cpu.max":          "100000 100000",
+		"besteffort/pode/ec/cpu.max":      "50000 100000",
+		"besteffort/pode/ec/memory.max":   "4096",
+		"besteffort/pode/cpu.max":         "50000 100000",
+		"besteffort/pode/ec/cpu.weight":   "35",
+		"podg/cpu.bvt_warp_ns":            "2",
+	} {
+		until(name, want)
+	}
+	// The annotation of the Node changes what is in force on a container that runs, and its end
+	// gives the kubelet's quota back: long before the next resync.
+	api.annotate(t, map[string]string{ratio: "1.50"})
+	until("burstable/podb/bc/cpu.max", "80000 100000")
+	until("burstable/podb/cpu.max", "80000 100000")
+	api.annotate(t, nil)
+	until("burstable/podb/bc/cpu.max", "120000 100000")
+	api.annotate(t, map[string]string{ratio: "1.20"})
+	until("burstable/podb/bc/cpu.max", "100000 100000")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the agent ended with %v", err)
@@ -544,7 +560,7 @@ func TestSystemdUnit(t *testing.T) {
 			settings[section+key] = append(settings[section+key], value)
 		}
 	}
-	for _, key := range []string{"[Unit]StartLimitIntervalSec", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]Restart", "[Install]WantedBy"} {
+	for _, key := range []string{"[Unit]StartLimitIntervalSec", "[Service]ExecStart", "[Service]ReadWritePaths", "[Service]ConfigurationDirectory", "[Service]Restart", "[Install]WantedBy"} {
 		if len(settings[key]) != 1 {
 			t.Errorf("%s is %q", key, settings[key])
 		}
@@ -554,4 +570,15 @@ func TestSystemdUnit(t *testing.T) {
 		t.Errorf("it runs %s", command[0])
 	}
 	takesArguments(t, command[1:])
+	// What each mode writes outside of the cache: the directory of a registration is there before
+	// the file system is made read-only.
+	writable := strings.Fields(settings["[Service]ReadWritePaths"][0])
+	for _, path := range []string{"/sys/fs/cgroup", "/run", "/etc/runtime/hookserver.d"} {
+		if !slices.Contains(writable, path) && !slices.Contains(writable, "-"+path) {
+			t.Errorf("%s is not writable", path)
+		}
+	}
+	if settings["[Service]ConfigurationDirectory"][0] != "runtime/hookserver.d" {
+		t.Errorf("it makes the directories %s", settings["[Service]ConfigurationDirectory"])
+	}
 }

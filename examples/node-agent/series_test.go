@@ -18,7 +18,7 @@ const maxSeries = 200
 
 // TestSeries counts the series of an agent in each mode, when all of it has worked.
 func TestSeries(t *testing.T) {
-	built, cache := plugins(t), t.TempDir()
+	built, cache, api := plugins(t), t.TempDir(), newNodeServer(t, nil)
 	var four strings.Builder
 	for _, p := range []struct{ name, more string }{
 		{"group-identity", "levels: [QOS, Pod]"},
@@ -34,7 +34,7 @@ func TestSeries(t *testing.T) {
 			if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s, driver: cgroupfs}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n%s", cache, root, &four)
+			text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s, driver: cgroupfs}\nhttp: {address: '127.0.0.1:0'}\nnode: %s\nplugins:\n%s", cache, root, api.config, &four)
 			for name, section := range map[string]string{
 				"standalone":  fmt.Sprintf("standalone: {file: %s}\n", list),
 				"nri":         fmt.Sprintf("nri: {socket: %s}\n", filepath.Join(t.TempDir(), "nri.sock")),

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/hookstate"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -298,12 +299,12 @@ func TestMistakesOfEvents(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none")
 	for _, tt := range []struct {
 		name string
-		cfg  eventsConfig
+		cfg  apiserver.Config
 		want string
 	}{
-		{"outside of a Pod", eventsConfig{CAFile: api.caFile}, "url is missing"},
-		{"without TLS", eventsConfig{URL: "http://127.0.0.1:6443", CAFile: api.caFile}, "no address of https"},
-		{"without certificates", eventsConfig{URL: api.URL, CAFile: none}, "no such file"},
+		{"outside of a Pod", apiserver.Config{CAFile: api.caFile}, "url is missing"},
+		{"without TLS", apiserver.Config{URL: "http://127.0.0.1:6443", CAFile: api.caFile}, "no address of https"},
+		{"without certificates", apiserver.Config{URL: api.URL, CAFile: none}, "no such file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := newEvents(tt.cfg, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -106,6 +106,42 @@ export class Resources extends view.Message {
   get hasResctrlSchemata(): bool { return view.has(this, 18, ""); }
 }
 
+/** NUMANode is a memory node with its CPUs, a list as the kernel writes it: "0-3,8". */
+@final
+export class NUMANode extends view.Message {
+  get id(): i64 { return view.int(this, 1, ""); }
+  get cpus(): string { return view.text_(this, 2, ""); }
+  get memoryBytes(): i64 { return view.int(this, 3, ""); }
+}
+
+/** CPUGroup is the CPUs of a socket or a core. */
+@final
+export class CPUGroup extends view.Message {
+  get id(): i64 { return view.int(this, 1, ""); }
+  get cpus(): string { return view.text_(this, 2, ""); }
+}
+
+/** CPUCache is a cache and the CPUs that share it. */
+@final
+export class CPUCache extends view.Message {
+  get level(): i64 { return view.int(this, 1, ""); }
+  /** Data, Instruction or Unified. */
+  get type(): string { return view.text_(this, 2, ""); }
+  get sizeBytes(): i64 { return view.int(this, 3, ""); }
+  get cpus(): string { return view.text_(this, 4, ""); }
+}
+
+/** NodeTopology is where the processors of the node are. CPUs that are offline are in no list. */
+@final
+export class NodeTopology extends view.Message {
+  get onlineCpus(): string { return view.text_(this, 1, ""); }
+  get numaNodes(): NUMANode[] { return view.messages<NUMANode>(this, 2, ""); }
+  get sockets(): CPUGroup[] { return view.messages<CPUGroup>(this, 3, ""); }
+  /** In the order of their first CPUs. The CPUs of one are its hardware threads. */
+  get cores(): CPUGroup[] { return view.messages<CPUGroup>(this, 4, ""); }
+  get caches(): CPUCache[] { return view.messages<CPUCache>(this, 5, ""); }
+}
+
 /** Request is what the host asks the plugin to decide on. */
 @final
 export class Request extends view.Message {
@@ -126,6 +162,14 @@ export class Request extends view.Message {
   get resources(): Resources { return view.message<Resources>(this, 10, ""); }
   /** The environment of the container. Of a name that is there twice the last value counts. */
   get containerEnvs(): view.StringMap { return view.strings(this, 11, ""); }
+  /** The name of the node. Empty if the host follows none: declare what is read of it. */
+  get nodeName(): string { return view.text_(this, 12, ""); }
+  get nodeLabels(): view.StringMap { return view.strings(this, 13, ""); }
+  get nodeAnnotations(): view.StringMap { return view.strings(this, 14, ""); }
+  /** Quantities by resource. */
+  get nodeCapacity(): view.StringMap { return view.strings(this, 15, ""); }
+  get nodeAllocatable(): view.StringMap { return view.strings(this, 16, ""); }
+  get nodeTopology(): NodeTopology { return view.message<NodeTopology>(this, 17, ""); }
 }
 
 /** Mount is a mount of a container. */

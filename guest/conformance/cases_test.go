@@ -403,6 +403,8 @@ type ConfigMap struct {
 type HookCase struct {
 	Name string `json:"name"`
 	Pod  Object `json:"pod"`
+	// Node are the annotations of the node, none if it is not known.
+	Node map[string]string `json:"node,omitempty"`
 	// CPUShares and CFSQuota must be decided, nil for not.
 	CPUShares *int64 `json:"cpuShares,omitempty"`
 	CFSQuota  *int64 `json:"cfsQuota,omitempty"`

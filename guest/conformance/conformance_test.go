@@ -382,7 +382,12 @@ func TestHook(t *testing.T) {
 		for _, c := range readCases(t).Hook {
 			t.Run(c.Name, func(t *testing.T) {
 				pod := meta(c.Pod)
+				var node *hookmsg.Node
+				if c.Node != nil {
+					node = &hookmsg.Node{Name: "node-1", Labels: map[string]string{"tier": "batch"}, Annotations: c.Node}
+				}
 				decision, err := engine.Decide(t.Context(), &hookmsg.Request{
+					Node:  node,
 					Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
 					Pod: hookmsg.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookmsg.ContainerMeta{Name: "c"},
 					PodLabels: pod.Labels, PodAnnotations: pod.Annotations,

@@ -214,7 +214,8 @@
 //
 // # The hook guest
 //
-// hook looks at the pod's label "tier". "batch" decides 128 CPU shares. "idle"
+// hook looks at the pod's label "tier", and if that is "node" at the node's annotation
+// "tier" in its place. "batch" decides 128 CPU shares. "idle"
 // decides 2 CPU shares and a quota of -1. "wrong" is an error with the reason "tier
 // is wrong". Otherwise nothing is decided.
 //

@@ -21,6 +21,11 @@
 //	func init() { hooks.Register(offline{}) }
 //	func main() {}
 //
+// A request may have the node: [Request.Node] has its labels, annotations, resources and
+// processors. Declare what the plugin reads of it, or it may be asked without:
+//
+//	//kubewasm:reads pod_labels[tier] node_annotations[example.com/ratio]
+//
 // Decisions on anything but the resources of cgroups, such as variables, mounts
 // and devices of a container, need a grant of the plugin's operator.
 //

@@ -27,6 +27,15 @@ func full() *hookmsg.Request {
 		ContainerAnnotations: map[string]string{"hash": "6f3c"},
 		ContainerEnvs:        []hookmsg.Env{{Name: "PATH", Value: "/bin"}, {Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/sbin"}},
 		CgroupParent:         "kubepods/besteffort/pod8dbc5577",
+		Node: &hookmsg.Node{
+			Name: "node-1", Labels: map[string]string{"pool": "fast", "zone": "a"}, Annotations: map[string]string{"long": strings.Repeat("y", 300), "ratio": "1.20"},
+			Capacity: map[string]string{"cpu": "8", "memory": "32Gi"}, Allocatable: map[string]string{"cpu": "7900m", "memory": "30Gi"},
+			Topology: &hookmsg.Topology{
+				OnlineCPUs: "0-7", NUMANodes: []hookmsg.NUMANode{{CPUs: "0-3", MemoryBytes: 16 << 30}, {ID: 1, CPUs: "4-7", MemoryBytes: 16 << 30}, {ID: 2, MemoryBytes: 1 << 40}},
+				Sockets: []hookmsg.CPUGroup{{CPUs: "0-3"}, {ID: 1, CPUs: "4-7"}}, Cores: []hookmsg.CPUGroup{{CPUs: "0,2"}, {ID: 4, CPUs: "1,3"}, {CPUs: "4,6"}, {ID: 4, CPUs: "5,7"}},
+				Caches: []hookmsg.CPUCache{{Level: 1, Type: "Data", SizeBytes: 32 << 10, CPUs: "0,2"}, {Level: 3, Type: "Unified", SizeBytes: 32 << 20, CPUs: "0-3"}},
+			},
+		},
 		Resources: &hookmsg.Resources{
 			CPUShares: new(int64(512)), CFSQuotaUS: new(int64(-1)), CFSPeriodUS: new(int64(100_000)),
 			CPUSetCPUs: new("0-3,8"), CPUSetMems: new(""), CPUBvt: new(int64(-1)), CPUIdle: new(int64(1)), CPUBurstUS: new(int64(0)),
@@ -39,7 +48,27 @@ func full() *hookmsg.Request {
 
 // read reads everything that a view has into the host's type.
 func read(r *Request) *hookmsg.Request {
+	var node *hookmsg.Node
+	if n := r.Node(); n.Name() != "" {
+		node = &hookmsg.Node{
+			Name: n.Name(), Labels: goMap(n.Labels()), Annotations: goMap(n.Annotations()), Capacity: goMap(n.Capacity()), Allocatable: goMap(n.Allocatable()),
+			Topology: &hookmsg.Topology{OnlineCPUs: n.Topology().OnlineCPUs()},
+		}
+		for of := range n.Topology().NUMANodes() {
+			node.Topology.NUMANodes = append(node.Topology.NUMANodes, hookmsg.NUMANode(of))
+		}
+		for of := range n.Topology().Sockets() {
+			node.Topology.Sockets = append(node.Topology.Sockets, hookmsg.CPUGroup(of))
+		}
+		for of := range n.Topology().Cores() {
+			node.Topology.Cores = append(node.Topology.Cores, hookmsg.CPUGroup(of))
+		}
+		for of := range n.Topology().Caches() {
+			node.Topology.Caches = append(node.Topology.Caches, hookmsg.CPUCache(of))
+		}
+	}
 	return &hookmsg.Request{
+		Node:                 node,
 		Stage:                hookmsg.Stage(r.Stage()),
 		Level:                hookmsg.Level(r.Level()),
 		QOSClass:             hookmsg.QOSClass(r.QOSClass()),
@@ -135,16 +164,51 @@ func TestRequestOfIsWhatTheHostWrites(t *testing.T) {
 	want.ContainerEnvs = []hookmsg.Env{{Name: "HOME", Value: "/"}, {Name: "PATH", Value: "/bin"}}
 	var resources Resources
 	set(&resources)
+	topology := TopologyFields{OnlineCPUs: want.Node.Topology.OnlineCPUs}
+	for _, of := range want.Node.Topology.NUMANodes {
+		topology.NUMANodes = append(topology.NUMANodes, NUMANode(of))
+	}
+	for _, of := range want.Node.Topology.Sockets {
+		topology.Sockets = append(topology.Sockets, CPUGroup(of))
+	}
+	for _, of := range want.Node.Topology.Cores {
+		topology.Cores = append(topology.Cores, CPUGroup(of))
+	}
+	for _, of := range want.Node.Topology.Caches {
+		topology.Caches = append(topology.Caches, CPUCache(of))
+	}
 	got := read(NewRequest(Fields{
-		Stage: PreCreateContainer, Level: LevelContainer, QOSClass: QOSBestEffort,
+		NodeTopology: topology,
+		Stage:        PreCreateContainer, Level: LevelContainer, QOSClass: QOSBestEffort,
 		PodNamespace: "shop", PodName: "web-0", PodUID: "8dbc5577",
 		ContainerName: "nginx", ContainerID: "4b1f",
 		PodLabels: want.PodLabels, PodAnnotations: want.PodAnnotations,
 		ContainerAnnotations: want.ContainerAnnotations, ContainerEnvs: map[string]string{"PATH": "/bin", "HOME": "/"},
 		CgroupParent: want.CgroupParent, Resources: &resources,
+		NodeName: "node-1", NodeLabels: want.Node.Labels, NodeAnnotations: want.Node.Annotations, NodeCapacity: want.Node.Capacity, NodeAllocatable: want.Node.Allocatable,
 	}))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A map whose number takes two bytes is searched as the others are.
+func TestLookupsInTheNode(t *testing.T) {
+	var r Request
+	if err := r.parse(hookwire.AppendRequest(nil, full())); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of        Strings
+		key, want string
+		ok        bool
+	}{
+		{r.Node().Labels(), "zone", "a", true}, {r.Node().Annotations(), "ratio", "1.20", true}, {r.Node().Capacity(), "cpu", "8", true},
+		{r.Node().Allocatable(), "cpu", "7900m", true}, {r.Node().Allocatable(), "memory", "30Gi", true}, {r.Node().Allocatable(), "none", "", false},
+	} {
+		if got, ok := c.of.Lookup(c.key); got != c.want || ok != c.ok || c.of.Has(c.key) != c.ok {
+			t.Errorf("%s is %q, %t, want %q, %t", c.key, got, ok, c.want, c.ok)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ type Request struct {
 	level Level
 	qos   QOSClass
 	// parts are the positions of the fields, by number.
-	parts [fieldContainerEnvs + 1]part
+	parts [fieldNodeTopology + 1]part
 
 	resourcesRead bool
 	resources     Resources
@@ -38,6 +38,12 @@ const (
 	fieldCgroupParent         = 8
 	fieldResources            = 10
 	fieldContainerEnvs        = 11
+	fieldNodeName             = 12
+	fieldNodeLabels           = 13
+	fieldNodeAnnotations      = 14
+	fieldNodeCapacity         = 15
+	fieldNodeAllocatable      = 16
+	fieldNodeTopology         = 17
 )
 
 // part is the part of a message that holds all fields of one number, from the
@@ -190,13 +196,15 @@ func (r *Request) Container() (container ContainerMeta) {
 // CgroupParent returns the cgroup of the pod, under which those of its
 // containers lie, or the cgroup of the class at [LevelQOS]: a slash-separated
 // path relative to the root of the hierarchy.
-func (r *Request) CgroupParent() (cgroup string) {
-	for f := wire.NewReader(r.part(fieldCgroupParent)); f.Next(); {
-		if f.Field == fieldCgroupParent {
-			cgroup = r.copies.string(f.Bytes())
+func (r *Request) CgroupParent() string { return r.text(fieldCgroupParent) }
+
+func (r *Request) text(field uint32) (text string) {
+	for f := wire.NewReader(r.part(int(field))); f.Next(); {
+		if f.Field == field {
+			text = r.copies.string(f.Bytes())
 		}
 	}
-	return cgroup
+	return text
 }
 
 // PodLabels returns the labels of the pod object.
@@ -213,6 +221,11 @@ func (r *Request) ContainerAnnotations() Strings { return r.strings(fieldContain
 // the last value counts.
 func (r *Request) ContainerEnvs() Strings { return r.strings(fieldContainerEnvs) }
 
+// Node returns the node of the host. It is empty if the host follows none: a plugin that
+// reads it should declare the fields, such as node_annotations[example.com/ratio], and is
+// then asked only when the host knows them.
+func (r *Request) Node() Node { return Node{r} }
+
 // Resources returns the resources that the kubelet requests, before any plugin
 // changed them. Resources that are not set are unknown. They are valid until
 // Decide returns.
@@ -228,6 +241,127 @@ func (r *Request) Resources() *Resources {
 		}
 	}
 	return &r.resources
+}
+
+// Node describes the node of the host.
+type Node struct{ r *Request }
+
+// Name returns the name of the Node object, empty if the node is unknown.
+func (n Node) Name() string { return n.r.text(fieldNodeName) }
+
+// Labels returns the labels of the Node object.
+func (n Node) Labels() Strings { return n.r.strings(fieldNodeLabels) }
+
+// Annotations returns the annotations of the Node object.
+func (n Node) Annotations() Strings { return n.r.strings(fieldNodeAnnotations) }
+
+// Capacity returns status.capacity of the Node object: quantities by resource.
+func (n Node) Capacity() Strings { return n.r.strings(fieldNodeCapacity) }
+
+// Allocatable returns status.allocatable of the Node object: quantities by resource.
+func (n Node) Allocatable() Strings { return n.r.strings(fieldNodeAllocatable) }
+
+// Topology returns where the processors of the node are.
+func (n Node) Topology() Topology { return Topology(n) }
+
+// Topology is where the processors of a node are. It is empty if the host does not know.
+// Lists of CPUs are as the kernel writes them: "0-3,8". CPUs that are offline are in none.
+type Topology struct{ r *Request }
+
+// each calls yield with each field of the topology that has a number, until it returns
+// false.
+func (t Topology) each(number uint32, yield func(b []byte) bool) {
+	for f := wire.NewReader(t.r.part(fieldNodeTopology)); f.Next(); {
+		if f.Field != fieldNodeTopology {
+			continue
+		}
+		for m := wire.NewReader(f.Bytes()); m.Next(); {
+			if m.Field == number && !yield(m.Bytes()) {
+				return
+			}
+		}
+	}
+}
+
+// OnlineCPUs returns the list of the CPUs that are online.
+func (t Topology) OnlineCPUs() (cpus string) {
+	t.each(1, func(b []byte) bool {
+		cpus = t.r.copies.string(b)
+		return true
+	})
+	return cpus
+}
+
+// NUMANodes returns the NUMA nodes that have CPUs or memory, by ID.
+func (t Topology) NUMANodes() iter.Seq[NUMANode] {
+	return func(yield func(NUMANode) bool) {
+		t.each(2, func(b []byte) bool {
+			numbers, texts := t.r.values(b)
+			return yield(NUMANode{ID: numbers[1], CPUs: texts[2], MemoryBytes: numbers[3]})
+		})
+	}
+}
+
+// Sockets returns the sockets by ID.
+func (t Topology) Sockets() iter.Seq[CPUGroup] { return t.groups(3) }
+
+// Cores returns the cores in the order of their first CPUs. The CPUs of one are its
+// hardware threads. The IDs may be the same in two sockets.
+func (t Topology) Cores() iter.Seq[CPUGroup] { return t.groups(4) }
+
+func (t Topology) groups(number uint32) iter.Seq[CPUGroup] {
+	return func(yield func(CPUGroup) bool) {
+		t.each(number, func(b []byte) bool {
+			numbers, texts := t.r.values(b)
+			return yield(CPUGroup{ID: numbers[1], CPUs: texts[2]})
+		})
+	}
+}
+
+// Caches returns the caches of the CPUs, each once, by level, type and first CPU.
+func (t Topology) Caches() iter.Seq[CPUCache] {
+	return func(yield func(CPUCache) bool) {
+		t.each(5, func(b []byte) bool {
+			numbers, texts := t.r.values(b)
+			return yield(CPUCache{Level: numbers[1], Type: texts[2], SizeBytes: numbers[3], CPUs: texts[4]})
+		})
+	}
+}
+
+// values returns the numbers and the texts of a part of the topology, by their fields.
+func (r *Request) values(b []byte) (numbers [5]int64, texts [5]string) {
+	for m := wire.NewReader(b); m.Next(); {
+		switch {
+		case m.Field >= uint32(len(numbers)):
+		case m.Field == 2 || m.Field == 4:
+			texts[m.Field] = r.copies.string(m.Bytes())
+		default:
+			numbers[m.Field] = m.Int64()
+		}
+	}
+	return numbers, texts
+}
+
+// NUMANode is a memory node with its CPUs.
+type NUMANode struct {
+	ID          int64
+	CPUs        string
+	MemoryBytes int64
+}
+
+// CPUGroup is the CPUs of a socket or a core.
+type CPUGroup struct {
+	ID   int64
+	CPUs string
+}
+
+// CPUCache is a cache and the CPUs that share it.
+type CPUCache struct {
+	Level int64
+	// Type is Data, Instruction or Unified.
+	Type      string
+	SizeBytes int64
+	CPUs      string
 }
 
 // PodMeta names a pod by its metadata.
@@ -309,6 +443,9 @@ func (s Strings) Lookup(key string) (value string, ok bool) {
 // and in this order, as every encoder writes it.
 func (s *Strings) find(key string) (value []byte, ok bool) {
 	b, tag := s.raw, s.field<<3|2
+	if s.field > 15 {
+		tag = 0 // It takes two bytes, which are read below.
+	}
 	for i := 0; i+1 < len(b); {
 		start := i
 		mine := b[i] == tag
@@ -434,9 +571,37 @@ type Fields struct {
 	PodLabels, PodAnnotations     map[string]string
 	ContainerAnnotations          map[string]string
 	ContainerEnvs                 map[string]string
+	NodeName                      string
+	NodeLabels, NodeAnnotations   map[string]string
+	NodeCapacity, NodeAllocatable map[string]string
+	NodeTopology                  TopologyFields
 	CgroupParent                  string
 	// Resources may be nil. Make them with the Set methods.
 	Resources *Resources
+}
+
+// TopologyFields are the contents of a [Topology].
+type TopologyFields struct {
+	OnlineCPUs     string
+	NUMANodes      []NUMANode
+	Sockets, Cores []CPUGroup
+	Caches         []CPUCache
+}
+
+func (f *TopologyFields) append(b []byte) []byte {
+	b = appendString(b, 1, f.OnlineCPUs)
+	for _, n := range f.NUMANodes {
+		b = wire.AppendBytes(b, 2, appendNumber(appendString(appendNumber(nil, 1, n.ID), 2, n.CPUs), 3, n.MemoryBytes))
+	}
+	for i, groups := range [...][]CPUGroup{f.Sockets, f.Cores} {
+		for _, g := range groups {
+			b = wire.AppendBytes(b, uint32(3+i), appendString(appendNumber(nil, 1, g.ID), 2, g.CPUs))
+		}
+	}
+	for _, c := range f.Caches {
+		b = wire.AppendBytes(b, 5, appendString(appendNumber(appendString(appendNumber(nil, 1, c.Level), 2, c.Type), 3, c.SizeBytes), 4, c.CPUs))
+	}
+	return b
 }
 
 // NewRequest makes a request, for tests. It goes through the bytes that a host
@@ -461,6 +626,12 @@ func NewRequest(f Fields) *Request {
 		b = wire.AppendBytes(b, 10, f.Resources.append(nil))
 	}
 	b = appendMap(b, 11, f.ContainerEnvs)
+	b = appendString(b, fieldNodeName, f.NodeName)
+	b = appendMap(b, fieldNodeLabels, f.NodeLabels)
+	b = appendMap(b, fieldNodeAnnotations, f.NodeAnnotations)
+	b = appendMap(b, fieldNodeCapacity, f.NodeCapacity)
+	b = appendMap(b, fieldNodeAllocatable, f.NodeAllocatable)
+	b = appendString(b, fieldNodeTopology, string(f.NodeTopology.append(nil)))
 	r := new(Request)
 	if err := r.parse(b); err != nil {
 		panic(err) // The bytes were encoded above.

@@ -151,8 +151,8 @@ func (r *Resources) SetMemoryHigh(bytes int64) { r.setNumber(fieldMemoryHigh, by
 func (r *Resources) OOMScoreAdj() (score int64, ok bool) { return r.number(fieldOOMScoreAdj) }
 
 // SetOOMScoreAdj sets the addend to the badness of the container's processes
-// when memory runs out, -1000 to 1000. No cgroup file has it: it takes effect
-// only where the container runtime applies the decision.
+// when memory runs out, -1000 to 1000. Less than -997, the score of a guaranteed pod,
+// needs a grant of the plugin's operator.
 func (r *Resources) SetOOMScoreAdj(score int64) { r.setNumber(fieldOOMScoreAdj, score) }
 
 // NetClsClassID returns the class of the packets that the tasks send, 0 for none.

@@ -8,16 +8,16 @@ package json
 
 import "github.com/kubewasm/kubewasm/guest/internal/config"
 
-// Unmarshal decodes a JSON object into the struct that out points to. data is not kept.
-// Empty data, and null, leave out as it is.
+// Unmarshal decodes a JSON value into what out points to: mostly a struct, or a map. data is
+// not kept. Empty data leaves out as it is, and null does what it does in encoding/json.
 //
 // Strings, bools, numbers, structs, embedded structs, slices, maps with string keys,
 // pointers, any, []byte as base64, and types with UnmarshalJSON or UnmarshalText are
-// filled; null leaves what is there.
+// filled. Entries are added to a map that is there.
 //
 // The error names every mistake with its path, joined by "; ". Fields without a mistake
 // are filled nevertheless. A field that occurs twice is a mistake, and so is an out that
-// is not a pointer to a struct.
+// is not a pointer.
 func Unmarshal(data []byte, out any) error { return config.Unmarshal(data, out) }
 
 // RawMessage is an undecoded value, to be decoded later or not at all.

@@ -59,10 +59,56 @@ func TestUnmarshal(t *testing.T) {
 	}
 }
 
-func TestUnmarshalNeedsAStruct(t *testing.T) {
-	for _, out := range []any{nil, pools{}, new(int), (*pools)(nil)} {
+// What is no struct is decoded as encoding/json decodes it.
+func TestUnmarshalIntoOtherTypes(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		ours, std  any // Pointers to equal variables.
+		want       string
+	}{
+		{"a map of numbers", `{"a": 1, "b": -2}`, new(map[string]int64), new(map[string]int64), ""},
+		{"a map that has entries", `{"a": 1}`, &map[string]int{"a": 0, "z": 3}, &map[string]int{"a": 0, "z": 3}, ""},
+		{"a map of structs", `{"a": {"node": 1, "more": 2}}`, new(map[string]node), new(map[string]node), ""},
+		{"a map of maps", `{"a": {"b": ["c"]}, "d": null}`, new(map[string]map[string][]string), new(map[string]map[string][]string), ""},
+		{"an empty map", `{}`, new(map[string]string), new(map[string]string), ""},
+		{"null for a map", `null`, &map[string]int{"a": 1}, &map[string]int{"a": 1}, ""},
+		{"null for a slice", ` null `, &[]int{1}, &[]int{1}, ""},
+		{"null for a struct", `null`, &node{Node: 1}, &node{Node: 1}, ""},
+		{"a slice", `[{"node": 1}, {}]`, new([]node), new([]node), ""},
+		{"a string", `"a"`, new(string), new(string), ""},
+		{"a number", `-7`, new(int64), new(int64), ""},
+		{"anything", `{"a": [1, "b", null]}`, new(any), new(any), ""},
+		{"a pointer to a map", `{"a": "b"}`, new(*map[string]string), new(*map[string]string), ""},
+		{"a map with a value of another type", `{"a": "x", "b": 2}`, new(map[string]int), nil, "[a]: want number, got string"},
+		{"a map with a key twice", `{"a": 1, "a": 2}`, new(map[string]int), nil, "[a]: key occurs twice"},
+		{"a list for a map", `[]`, new(map[string]int), nil, "want object, got array"},
+		{"no JSON", `{"a"`, new(map[string]int), nil, "not valid JSON"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := json.Unmarshal([]byte(c.text), c.ours)
+			if c.want != "" {
+				if err == nil || err.Error() != c.want {
+					t.Errorf("got error %v, want %s", err, c.want)
+				}
+				return
+			}
+			if err := stdjson.Unmarshal([]byte(c.text), c.std); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.std, c.ours); err != nil || diff != "" {
+				t.Errorf("error %v, differs from encoding/json (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestUnmarshalNeedsAPointer(t *testing.T) {
+	for _, out := range []any{nil, pools{}, map[string]int{}, (*pools)(nil), (*map[string]int)(nil)} {
 		if err := json.Unmarshal([]byte(`{}`), out); err == nil {
 			t.Errorf("%T: no error", out)
 		}
+	}
+	if err := json.Unmarshal([]byte(`{}`), new(int)); err == nil {
+		t.Error("an object is taken for a number")
 	}
 }

@@ -36,10 +36,8 @@ var ranges = map[hookmsg.Fields]valueRange{
 	hookmsg.FieldMemoryMin:   {0, maxBytes, true},
 	hookmsg.FieldMemoryLow:   {0, maxBytes, true},
 	hookmsg.FieldMemoryHigh:  {0, maxBytes, true},
-	// include/uapi/linux/oom.h has -1000, which exempts a process. Below the score of
-	// a guaranteed pod (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj) are
-	// the kubelet and the runtime.
-	hookmsg.FieldOOMScoreAdj:   {-997, 1000, false},
+	// include/uapi/linux/oom.h. What is less than -997 takes a grant of package hooks.
+	hookmsg.FieldOOMScoreAdj:   {-1000, 1000, false},
 	hookmsg.FieldNetClsClassID: {0, math.MaxUint32, false},
 }
 

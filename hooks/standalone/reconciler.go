@@ -390,14 +390,15 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	decider.Go(func() {
+		changed := r.cfg.Engine.Changed()
 		for {
-			changed := r.cfg.Engine.Changed()
 			select {
 			case <-ctx.Done():
 				return
 			case <-r.resync:
 			case <-changed:
 			}
+			changed = r.cfg.Engine.Changed() // A change during the round brings another.
 			o := r.decide(ctx)
 			select {
 			case <-ctx.Done():

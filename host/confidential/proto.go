@@ -143,6 +143,7 @@ var shapes = map[Shape]message{
 	HookRequest: {
 		5: {message: entry(text), name: "pod_labels", keyed: true}, 6: {message: entry(text), name: "pod_annotations", keyed: true},
 		7: {message: entry(text), name: "container_annotations", keyed: true}, 11: {message: entry(variable), name: "container_envs", keyed: true},
+		13: {message: entry(text), name: "node_labels", keyed: true}, 14: {message: entry(text), name: "node_annotations", keyed: true},
 	},
 }
 

@@ -43,16 +43,7 @@ func (r *Reads) AppendRequest(dst []byte, req *hookmsg.Request) []byte {
 		dst = wire.EndMessage(dst, start)
 	}
 	for i, m := range [...]map[string]string{req.PodLabels, req.PodAnnotations, req.ContainerAnnotations} {
-		field := 5 + i
-		if r.whole(field) {
-			dst = e.appendMap(dst, protowire.Number(field), field, m)
-			continue
-		}
-		for _, k := range r.keys[field] {
-			if v, ok := m[k]; ok {
-				dst = wire.AppendEntry(dst, protowire.Number(field), k, v)
-			}
-		}
+		dst = r.appendMap(dst, e, 5+i, m)
 	}
 	if r.whole(8) {
 		dst = wire.AppendString(dst, 8, req.CgroupParent)
@@ -65,6 +56,75 @@ func (r *Reads) AppendRequest(dst []byte, req *hookmsg.Request) []byte {
 	for i := range req.ContainerEnvs {
 		if env := &req.ContainerEnvs[i]; all || slices.Contains(r.keys[11], env.Name) {
 			dst = wire.AppendEntry(dst, 11, env.Name, env.Value)
+		}
+	}
+	return r.appendNode(dst, e, req.Node)
+}
+
+// AppendNode appends the encoding of those fields about a node that travel, as
+// [Reads.AppendRequest] does.
+func (r *Reads) AppendNode(dst []byte, node *hookmsg.Node) []byte {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	return r.appendNode(dst, e, node)
+}
+
+func (r *Reads) appendNode(dst []byte, e *encoder, node *hookmsg.Node) []byte {
+	if node == nil {
+		return dst
+	}
+	if r.whole(12) {
+		dst = wire.AppendString(dst, 12, node.Name)
+	}
+	for i, m := range [...]map[string]string{node.Labels, node.Annotations, node.Capacity, node.Allocatable} {
+		dst = r.appendMap(dst, e, 13+i, m)
+	}
+	if t := node.Topology; t != nil && r.whole(17) {
+		var start int
+		dst, start = wire.BeginMessage(dst, 17)
+		dst = appendTopology(dst, t)
+		dst = wire.EndMessage(dst, start)
+	}
+	return dst
+}
+
+func appendTopology(dst []byte, t *hookmsg.Topology) []byte {
+	var start int
+	dst = wire.AppendString(dst, 1, t.OnlineCPUs)
+	for _, n := range t.NUMANodes {
+		dst, start = wire.BeginMessage(dst, 2)
+		dst = wire.AppendNumber(dst, 1, n.ID)
+		dst = wire.AppendString(dst, 2, n.CPUs)
+		dst = wire.AppendNumber(dst, 3, n.MemoryBytes)
+		dst = wire.EndMessage(dst, start)
+	}
+	for i, groups := range [...][]hookmsg.CPUGroup{t.Sockets, t.Cores} {
+		for _, g := range groups {
+			dst, start = wire.BeginMessage(dst, protowire.Number(3+i))
+			dst = wire.AppendNumber(dst, 1, g.ID)
+			dst = wire.AppendString(dst, 2, g.CPUs)
+			dst = wire.EndMessage(dst, start)
+		}
+	}
+	for _, c := range t.Caches {
+		dst, start = wire.BeginMessage(dst, 5)
+		dst = wire.AppendNumber(dst, 1, c.Level)
+		dst = wire.AppendString(dst, 2, c.Type)
+		dst = wire.AppendNumber(dst, 3, c.SizeBytes)
+		dst = wire.AppendString(dst, 4, c.CPUs)
+		dst = wire.EndMessage(dst, start)
+	}
+	return dst
+}
+
+// appendMap appends those entries of the map with a number that travel.
+func (r *Reads) appendMap(dst []byte, e *encoder, field int, m map[string]string) []byte {
+	if r.whole(field) {
+		return e.appendMap(dst, protowire.Number(field), field, m)
+	}
+	for _, k := range r.keys[field] {
+		if v, ok := m[k]; ok {
+			dst = wire.AppendEntry(dst, protowire.Number(field), k, v)
 		}
 	}
 	return dst
@@ -86,7 +146,7 @@ type encoder struct {
 const (
 	mapDecisionAnnotations = 2
 	mapDecisionEnvs        = 3
-	mapUnified             = 12
+	mapUnified             = 18
 )
 
 // encoders are *encoder. They are dropped when memory is collected, and with them

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -270,6 +271,9 @@ func TestReads(t *testing.T) {
 	r := benchmarkRequest()
 	r.PodLabels["app"], r.PodLabels["tier"] = "web", "front"
 	r.ContainerEnvs = []hookmsg.Env{{Name: "B", Value: "2"}, {Name: "A", Value: "1"}, {Name: "B", Value: "3"}}
+	r.Node = &hookmsg.Node{
+		Name: "n", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{"ratio": "1.20", "z": ""}, Capacity: map[string]string{"cpu": "8"}, Allocatable: map[string]string{"cpu": "7"},
+	}
 	head := hookmsg.Request{Stage: r.Stage, Level: r.Level, QOSClass: r.QOSClass}
 	with := func(change func(*hookmsg.Request)) *hookmsg.Request {
 		c := head
@@ -294,6 +298,12 @@ func TestReads(t *testing.T) {
 		})},
 		{"variables", []string{"container_envs[B]", "container_envs[none]"}, with(func(c *hookmsg.Request) {
 			c.ContainerEnvs = []hookmsg.Env{{Name: "B", Value: "2"}, {Name: "B", Value: "3"}}
+		})},
+		{"the node", []string{"node_name", "node_labels", "node_capacity", "node_allocatable[cpu]"}, with(func(c *hookmsg.Request) {
+			c.Node = &hookmsg.Node{Name: "n", Labels: r.Node.Labels, Capacity: r.Node.Capacity, Allocatable: r.Node.Allocatable}
+		})},
+		{"an annotation of the node", []string{"node_annotations[ratio]", "node_annotations[none]"}, with(func(c *hookmsg.Request) {
+			c.Node = &hookmsg.Node{Annotations: map[string]string{"ratio": "1.20"}}
 		})},
 		{"a map beside its entries", []string{"pod_labels[tier]", "pod_labels"}, with(func(c *hookmsg.Request) { c.PodLabels = r.PodLabels })},
 	} {
@@ -526,8 +536,21 @@ func TestReadsHas(t *testing.T) {
 			t.Errorf("everything, Has(%q) is %t", field, all.Has(field))
 		}
 	}
+	all, one, none := parse(), parse("node_annotations[ratio]", "pod"), parse("pod")
+	for _, c := range []struct {
+		of   Reads
+		want []string
+	}{{all, nil}, {none, nil}, {one, []string{"node_annotations"}}, {parse("node_name", "node_allocatable"), []string{"node_name", "node_allocatable"}}} {
+		if got := c.of.Node(); !slices.Equal(got, c.want) || c.of.NeedsNode() != (c.want != nil) {
+			t.Errorf("of the node %v is declared, want %v", got, c.want)
+		}
+	}
+	node := &hookmsg.Node{Name: "n", Annotations: map[string]string{"ratio": "2", "other": "x"}}
+	if got := one.AppendNode(nil, node); string(got) != field(14, field(1, "ratio")+field(2, "2")) || len(none.AppendNode(nil, node)) != 0 || len(all.AppendNode(nil, nil)) != 0 {
+		t.Errorf("of the node %q travels", got)
+	}
 	rest := parse().Without("container_envs", "container_annotations")
-	if want := parse("pod", "container", "pod_labels", "pod_annotations", "cgroup_parent", "resources"); !rest.Equal(&want) || !rest.Limited() {
+	if want := parse("pod", "container", "pod_labels", "pod_annotations", "cgroup_parent", "resources", "node_name", "node_labels", "node_annotations", "node_capacity", "node_allocatable", "node_topology"); !rest.Equal(&want) || !rest.Limited() {
 		t.Errorf("got %+v, want %+v", rest, want)
 	}
 	less := some.Without("container_envs", "pod")

@@ -64,12 +64,84 @@ func ParseRequest(b []byte) (*hookmsg.Request, error) {
 		case 11:
 			name, value := c.KeyValue("container_envs")
 			r.ContainerEnvs = append(r.ContainerEnvs, hookmsg.Env{Name: name, Value: value})
+		case 12, 13, 14, 15, 16, 17:
+			if r.Node == nil {
+				r.Node = new(hookmsg.Node)
+			}
+			node(&c, r.Node)
 		}
 	}
 	if err := c.Err(); err != nil {
 		return nil, fmt.Errorf("parse hook request: %w", err)
 	}
 	return r, nil
+}
+
+// node decodes a field about the node.
+func node(c *wire.Cursor, n *hookmsg.Node) {
+	switch c.Number {
+	case 12:
+		n.Name = c.String("node_name")
+	case 13:
+		c.Entry("node_labels", &n.Labels)
+	case 14:
+		c.Entry("node_annotations", &n.Annotations)
+	case 15:
+		c.Entry("node_capacity", &n.Capacity)
+	case 16:
+		c.Entry("node_allocatable", &n.Allocatable)
+	case 17:
+		if n.Topology == nil {
+			n.Topology = new(hookmsg.Topology)
+		}
+		topology(c, n.Topology)
+	}
+}
+
+func topology(c *wire.Cursor, t *hookmsg.Topology) {
+	m := c.Message("node_topology")
+	for m.Next() {
+		switch m.Number {
+		case 1:
+			t.OnlineCPUs = m.String("online_cpus")
+		case 2:
+			n := parts(&m, "numa_nodes", 0, 1, 0)
+			t.NUMANodes = append(t.NUMANodes, hookmsg.NUMANode{ID: n.numbers[0], CPUs: n.texts[1], MemoryBytes: n.numbers[2]})
+		case 3:
+			g := parts(&m, "sockets", 0, 1)
+			t.Sockets = append(t.Sockets, hookmsg.CPUGroup{ID: g.numbers[0], CPUs: g.texts[1]})
+		case 4:
+			g := parts(&m, "cores", 0, 1)
+			t.Cores = append(t.Cores, hookmsg.CPUGroup{ID: g.numbers[0], CPUs: g.texts[1]})
+		case 5:
+			v := parts(&m, "caches", 0, 1, 0, 1)
+			t.Caches = append(t.Caches, hookmsg.CPUCache{Level: v.numbers[0], Type: v.texts[1], SizeBytes: v.numbers[2], CPUs: v.texts[3]})
+		}
+	}
+	c.Done(&m, "node_topology")
+}
+
+// values are the fields of a message, by their numbers less 1.
+type values struct {
+	numbers [4]int64
+	texts   [4]string
+}
+
+// parts decodes a message of numbers, which are 0 in kinds, and texts, which are 1.
+func parts(c *wire.Cursor, name string, kinds ...int) (v values) {
+	m := c.Message(name)
+	for m.Next() {
+		switch i := int(m.Number) - 1; {
+		case i < 0 || i >= len(kinds):
+		case kinds[i] == 1:
+			v.texts[i] = m.String(name)
+		default:
+			n, _ := m.Varint(name)
+			v.numbers[i] = int64(n)
+		}
+	}
+	c.Done(&m, name)
+	return v
 }
 
 // ParseDecision decodes a decision, which a guest wrote, unchecked.

@@ -17,17 +17,24 @@ import (
 type Reads struct {
 	limited bool
 	// fields are those that travel as a whole, by number.
-	fields uint16
+	fields uint32
 	// keys are the entries that travel of a map of which not everything does,
 	// sorted.
-	keys [12][]string
+	keys [len(requestFields)][]string
 }
 
 // requestFields are the names of the fields that Reads may have, by number.
 var requestFields = [...]string{
 	3: "pod", 4: "container", 5: "pod_labels", 6: "pod_annotations", 7: "container_annotations",
 	8: "cgroup_parent", 10: "resources", 11: "container_envs",
+	12: "node_name", 13: "node_labels", 14: "node_annotations", 15: "node_capacity", 16: "node_allocatable", 17: "node_topology",
 }
+
+// firstNode is the number of the first field about the node. All that follow are, too.
+const firstNode = 12
+
+// isMap reports whether the field with a number is a map.
+func isMap(n int) bool { return n >= 5 && n <= 7 || n == 11 || n >= 13 && n <= 16 }
 
 // ParseReads parses names of fields of hook.proto's Request, or of entries of its maps: "pod", "resources",
 // "pod_annotations[kubewasm.dev/cpu]". No names at all are everything.
@@ -41,12 +48,11 @@ func ParseReads(names []string) (Reads, error) {
 		field, rest, hasKey := strings.Cut(name, "[")
 		key, closed := strings.CutSuffix(rest, "]")
 		n := slices.Index(requestFields[:], field)
-		isMap := n >= 5 && n <= 7 || n == 11
 		meant := nearest.Name(field, fieldNames())
 		switch {
 		case n < 0 && meant != "":
 			errs = append(errs, fmt.Errorf("reads: %q is no field of a request; did you mean %q?", name, meant))
-		case field == "" || n < 0 || hasKey && (!closed || !isMap || key == ""):
+		case field == "" || n < 0 || hasKey && (!closed || !isMap(n) || key == ""):
 			errs = append(errs, fmt.Errorf("reads: %q is no field of a request; there are %s, and entries like pod_labels[app]", name, strings.Join(fieldNames(), ", ")))
 		case hasKey:
 			r.keys[n] = append(r.keys[n], key)
@@ -83,6 +89,22 @@ func (r *Reads) Limited() bool { return r.limited }
 func (r *Reads) Has(field string) bool {
 	n := slices.Index(requestFields[:], field)
 	return field != "" && n >= 0 && (r.whole(n) || len(r.keys[n]) != 0)
+}
+
+// Node returns the names of the fields about the node that are declared; none if
+// everything travels.
+func (r *Reads) Node() (names []string) {
+	for n := firstNode; r.NeedsNode() && n < len(requestFields); n++ {
+		if r.whole(n) || len(r.keys[n]) != 0 {
+			names = append(names, requestFields[n])
+		}
+	}
+	return names
+}
+
+// NeedsNode reports whether [Reads.Node] returns any names.
+func (r *Reads) NeedsNode() bool {
+	return r.limited && (r.fields>>firstNode != 0 || slices.ContainsFunc(r.keys[firstNode:], func(keys []string) bool { return len(keys) != 0 }))
 }
 
 // Without returns the fields without some of them.

@@ -58,6 +58,24 @@ func HookRequests(pod *corev1.Pod) []*hookmsg.Request {
 	return requests
 }
 
+// HookNode returns a Node as hooks see it, without its topology; nil if there is none.
+func HookNode(node *corev1.Node) *hookmsg.Node {
+	if node == nil {
+		return nil
+	}
+	quantities := func(list corev1.ResourceList) map[string]string {
+		m := make(map[string]string, len(list))
+		for name, quantity := range list {
+			m[string(name)] = quantity.String()
+		}
+		return m
+	}
+	return &hookmsg.Node{
+		Name: node.Name, Labels: node.Labels, Annotations: node.Annotations,
+		Capacity: quantities(node.Status.Capacity), Allocatable: quantities(node.Status.Allocatable),
+	}
+}
+
 // resourcesOf returns the resources that the kubelet asks the runtime for.
 func resourcesOf(c *corev1.Container) *hookmsg.Resources {
 	request, ok := c.Resources.Requests[corev1.ResourceCPU]

@@ -1,12 +1,17 @@
-// Command cpu-normalization is a runtime hook for a node whose CPUs are faster
-// than those that requests assume: it divides the quotas of pods and containers by
-// the ratio of the configuration, in hundredths, after Koordinator's hook of the
-// same name:
+// Command cpu-normalization is a runtime hook for nodes whose CPUs are faster than those
+// that requests assume: it divides the quotas of pods and containers by the ratio of the node,
+// after Koordinator's hook of the same name. The ratio is in an annotation of the Node, which
+// Koordinator's manager writes:
+//
+//	node.koordinator.sh/cpu-normalization-ratio: "1.20"
+//
+// A change of the annotation changes the quotas of what runs. A ratio of 1 or less restores
+// the quotas that were requested, which undoes an earlier, larger ratio. The configuration may
+// have a ratio for nodes without the annotation, in hundredths:
 //
 //	{"ratioPercent": 125}
 //
-// A ratio of 100 or less restores the quotas that were requested, which undoes
-// an earlier, larger ratio. Without a ratio it decides nothing.
+// Without any ratio it decides nothing.
 //
 // It changes pods that share CPUs: those with the label koordinator.sh/qosClass LS,
 // and those without the label that have no CPUs of their own. The shares stay, since
@@ -15,6 +20,7 @@ package main
 
 import (
 	"errors"
+	"math"
 	"strconv"
 
 	"github.com/kubewasm/kubewasm/guest/json"
@@ -25,33 +31,51 @@ import (
 const (
 	qosLabel         = "koordinator.sh/qosClass"
 	statusAnnotation = "scheduling.koordinator.sh/resource-status"
+	ratioAnnotation  = "node.koordinator.sh/cpu-normalization-ratio"
 	maxRatioPercent  = 10_000
 	minQuota         = 1000 // Microseconds: the kernel's minimum.
 )
 
-// normalization has the ratio, nil for none.
+// normalization has the ratio of nodes without the annotation, nil for none.
 type normalization struct {
 	RatioPercent *int64 `json:"ratioPercent"`
 }
 
 func (n *normalization) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if n.RatioPercent == nil || req.Level() == hooks.LevelQOS || !shares(req) {
+	if req.Level() == hooks.LevelQOS || !shares(req) {
 		return nil
 	}
-	ratio := *n.RatioPercent
-	if ratio < 0 || ratio > maxRatioPercent {
-		return errors.New("ratioPercent is " + strconv.FormatInt(ratio, 10) + ", want 0 to " + strconv.Itoa(maxRatioPercent))
+	ratio, err := n.ratio(req)
+	if err != nil || ratio == 0 {
+		return err
 	}
 	quota, ok := req.Resources().CFSQuota()
 	if !ok || quota <= 0 {
 		return nil
 	}
-	if ratio > 100 {
-		// Rounded up, without a product that may be too large.
-		quota = quota/ratio*100 + (quota%ratio*100+ratio-1)/ratio
+	if ratio > 1 {
+		quota = int64(math.Ceil(float64(quota) / ratio))
 	}
 	d.SetCFSQuota(max(quota, minQuota))
 	return nil
+}
+
+// ratio returns the ratio of the node, 0 if it has none.
+func (n *normalization) ratio(req *hooks.Request) (float64, error) {
+	if text, ok := req.Node().Annotations().Lookup(ratioAnnotation); ok {
+		ratio, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(ratio > 0) || math.IsInf(ratio, 0) {
+			return 0, errors.New("annotation " + ratioAnnotation + " of the node is " + strconv.Quote(text) + ", want a number above 0")
+		}
+		return ratio, nil
+	}
+	if n.RatioPercent == nil {
+		return 0, nil
+	}
+	if r := *n.RatioPercent; r < 1 || r > maxRatioPercent {
+		return 0, errors.New("ratioPercent is " + strconv.FormatInt(r, 10) + ", want 1 to " + strconv.Itoa(maxRatioPercent))
+	}
+	return float64(*n.RatioPercent) / 100, nil
 }
 
 // shares reports whether a pod shares CPUs with others.

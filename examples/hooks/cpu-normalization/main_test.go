@@ -14,7 +14,8 @@ func TestDecide(t *testing.T) {
 		ratio, quota int64
 		label        string
 		annotation   string
-		want         int64 // Zero is untouched.
+		node         string // The annotation of the Node.
+		want         int64  // Zero is untouched.
 		fails        bool
 	}{
 		{name: "faster", ratio: 125, quota: 100_000, want: 80_000},
@@ -27,10 +28,22 @@ func TestDecide(t *testing.T) {
 		{name: "as fast as reckoned undoes it", ratio: 100, quota: 100_000, want: 100_000},
 		{name: "just faster", ratio: 101, quota: 100_000, want: 99_010},
 		{name: "slower undoes it, too", ratio: 80, quota: 100_000, want: 100_000},
-		{name: "the smallest ratio", ratio: 0, quota: 100_000, want: 100_000},
+		{name: "the smallest ratio", ratio: 1, quota: 100_000, want: 100_000},
+		{name: "the node's own", ratio: absent, node: "1.20", quota: 100_000, want: 83_334},
+		{name: "the node's own first", ratio: 125, node: "2", quota: 100_000, want: 50_000},
+		{name: "the node's own, with more digits than it is written with", ratio: absent, node: "1.3333", quota: 100_000, want: 75_002},
+		{name: "a node as fast as reckoned", ratio: 125, node: "1.00", quota: 100_000, want: 100_000},
+		{name: "a slower node", ratio: 125, node: "0.8", quota: 100_000, want: 100_000},
+		{name: "a node's ratio of nothing", ratio: 125, node: "0", quota: 100_000, fails: true},
+		{name: "a node's ratio below nothing", ratio: 125, node: "-1", quota: 100_000, fails: true},
+		{name: "a node's ratio that is no number", ratio: 125, node: "fast", quota: 100_000, fails: true},
+		{name: "a node's ratio that is not a number", ratio: 125, node: "NaN", quota: 100_000, fails: true},
+		{name: "a node's ratio without end", ratio: 125, node: "Inf", quota: 100_000, fails: true},
+		{name: "background on a node with a ratio", ratio: absent, node: "1.20", quota: 100_000, label: "BE"},
 		{name: "no limit", ratio: 125, quota: -1},
 		{name: "no quota", ratio: 125},
 		{name: "no ratio", ratio: absent, quota: 100_000},
+		{name: "nothing", ratio: 0, quota: 100_000, fails: true},
 		{name: "less than nothing", ratio: -1, quota: 100_000, fails: true},
 		{name: "too large", ratio: 10_001, quota: 100_000, fails: true},
 		{name: "latency sensitive", ratio: 125, quota: 100_000, label: "LS", want: 80_000},
@@ -50,6 +63,9 @@ func TestDecide(t *testing.T) {
 		}
 		if c.annotation != "" {
 			f.PodAnnotations[statusAnnotation] = c.annotation
+		}
+		if c.node != "" {
+			f.NodeAnnotations = map[string]string{ratioAnnotation: c.node}
 		}
 		n := &normalization{RatioPercent: &c.ratio}
 		if c.ratio == absent {

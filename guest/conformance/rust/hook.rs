@@ -8,7 +8,11 @@ kubewasm::config! {
 
 impl Hook for Guest {
     fn decide(&self, req: Request<'_>, d: &mut Decision) -> Result<(), String> {
-        match req.pod_labels().get("tier") {
+        let mut tier = req.pod_labels().get("tier");
+        if tier == Some("node") {
+            tier = req.node_annotations().get("tier");
+        }
+        match tier {
             Some("batch") => d.resources.cpu_shares = Some(128),
             Some("idle") => {
                 d.resources.cpu_shares = Some(2);

@@ -9,6 +9,7 @@
   (data (i32.const 16) "batch")
   (data (i32.const 32) "idle")
   (data (i32.const 48) "wrong")
+  (data (i32.const 56) "node")
   (data (i32.const 64) "tier is wrong")
   ;; resources (1), 3 bytes: cpu_shares (1) = 128.
   (data (i32.const 96) "\0a\03\08\80\01")
@@ -121,6 +122,10 @@
         (drop (call $request (global.get $heap) (local.get $n)))))
     (call $lookup (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 5) (i32.const 0) (i32.const 4))
     drop (local.set $length) (local.set $at) drop
+    (if (call $equal (local.get $at) (local.get $length) (i32.const 56) (i32.const 4))
+      (then
+        (call $lookup (global.get $heap) (i32.add (global.get $heap) (local.get $n)) (i32.const 14) (i32.const 0) (i32.const 4))
+        drop (local.set $length) (local.set $at) drop))
     (if (call $equal (local.get $at) (local.get $length) (i32.const 16) (i32.const 5))
       (then (call $decision (i32.const 96) (i32.const 5))))
     (if (call $equal (local.get $at) (local.get $length) (i32.const 32) (i32.const 4))

@@ -41,8 +41,8 @@
 //
 // # Hooks
 //
-// A case has a pod, and the name of a container of it, or none for the Pod itself. It wants
-// fields of the decision by their names in hook.proto:
+// A case has a pod, and the name of a container of it, or none for the Pod itself, and may
+// have the node, a Node. It wants fields of the decision by their names in hook.proto:
 //
 //   - name: a container of the batch tier
 //     pod: batch.yaml

@@ -27,8 +27,8 @@ type Case struct {
 	Config  json.RawMessage `json:"config,omitempty"`
 	Objects Document        `json:"objects,omitempty"`
 
-	// Of a scheduler plugin: Steps, or a Pod and a Node. Of a hook: the Pod, the name of a
-	// container, and what differs from the request before the container is created:
+	// Of a scheduler plugin: Steps, or a Pod and a Node. Of a hook: the Pod, the Node if it
+	// reads one, the name of a container, and what differs from the request before the container is created:
 	// the level (qos, pod or container).
 	Steps     []Step   `json:"steps,omitempty"`
 	Pod       Document `json:"pod,omitempty"`

@@ -24,6 +24,13 @@ func (q *question) decide() {
 		q.Fatalf("the Pod has no container %q", q.of.Container)
 	}
 	request := requests[i]
+	if text := q.suite.read(q, q.of.Node); text != "" {
+		var node corev1.Node
+		if err := manifest.Decode([]byte(text), &node); err != nil {
+			q.Fatalf("read Node: %v", err)
+		}
+		request.Node = manifest.HookNode(&node)
+	}
 	if q.of.Level != "" {
 		level, ok := levels[q.of.Level]
 		if !ok {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
 )
 
 // Result is what came of a case.
@@ -125,8 +127,11 @@ func (q *question) ask() {
 		}
 	}
 	add("steps", len(q.of.Steps) != 0, q.schedule)
-	add("node", !q.of.Node.IsZero(), q.filter)
-	add("pod", !q.of.Pod.IsZero() && q.of.Node.IsZero(), q.decide)
+	// A Pod and a Node may be those of a scheduler plugin or of a hook.
+	kind, _ := q.suite.kits.module.Kind()
+	hook := q.of.Node.IsZero() || kind == abi.KindHook || q.of.Container != "" || q.of.Level != ""
+	add("node", !hook, q.filter)
+	add("pod", !q.of.Pod.IsZero() && hook, q.decide)
 	add("create", !q.of.Create.IsZero(), q.review)
 	add("update", !q.of.Update.IsZero(), q.review)
 	add("delete", !q.of.Delete.IsZero(), q.review)

@@ -53,25 +53,28 @@ func Decode(data []byte, out any) error {
 }
 
 // Unmarshal is Decode for JSON that is no configuration: it ignores fields that the
-// struct does not have.
+// struct does not have, and out may point to anything else that a field may be, such as a
+// map. null makes a map, a slice, a pointer or an any nil, as encoding/json does.
 func Unmarshal(data []byte, out any) error { return decode(data, out, &decoder{lenient: true}) }
 
 var (
 	errNoStruct = errors.New("there is no struct to decode into")
+	errNoValue  = errors.New("there is no variable to decode into: out is not a pointer, or nil")
 	errSyntax   = errors.New("not valid JSON")
 )
 
 func decode(data []byte, out any, d *decoder) error {
-	if json.Value(data).IsNull() {
+	null := json.Value(data).IsNull()
+	if null && (!d.lenient || len(data) == 0) {
 		return nil
 	}
 	t := reflect.TypeOf(out)
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return errNoStruct
+	if t == nil || t.Kind() != reflect.Pointer || !d.lenient && t.Elem().Kind() != reflect.Struct {
+		return d.noTarget()
 	}
 	p := memory.Pointee(out)
 	if p == nil {
-		return errNoStruct
+		return d.noTarget()
 	}
 	// The walks below read only values that the struct has a field for.
 	if !json.Valid(data) {
@@ -89,6 +92,13 @@ type decoder struct {
 	mistakes []string
 	// lenient ignores unknown fields.
 	lenient bool
+}
+
+func (d *decoder) noTarget() error {
+	if d.lenient {
+		return errNoValue
+	}
+	return errNoStruct
 }
 
 func (d *decoder) mistake(path string, what ...string) {

@@ -1,5 +1,5 @@
 // Package listserver is the part of an API server that an audit needs: discovery, lists in
-// pages, gets, watches, and objects that are applied. The objects that it lists are made when
+// pages, gets, watches, both also of one name, and objects that are applied. The objects that it lists are made when
 // they are asked for, so that a test may have more of them than memory.
 package listserver
 
@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,6 +294,16 @@ func (r *Resource) append(dst []byte, i int, metadataOnly bool) []byte {
 	return dst
 }
 
+// selected returns whether the field selector of a query, metadata.name=a, selects object i.
+func (r *Resource) selected(q url.Values, i int) bool {
+	name, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
+	if !ok {
+		return true
+	}
+	var o metav1.PartialObjectMetadata
+	return json.Unmarshal(r.append(nil, i, false), &o) == nil && o.Name == name
+}
+
 func (s *Server) list(w http.ResponseWriter, r *http.Request, resource *Resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +320,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, resource *Resource
 	var items []byte
 	i, n := from, 0
 	for ; i < resource.N && (limit == 0 || n < limit); i++ {
-		if resource.gone[i] {
+		if resource.gone[i] || !resource.selected(q, i) {
 			continue
 		}
 		if n++; n > 1 {
@@ -355,7 +366,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource *Resourc
 	if initial {
 		since, annotations = s.version, fmt.Sprintf(`,"annotations":{%q:"true"}`, metav1.InitialEventsAnnotationKey)
 		for i := range resource.N {
-			if !resource.gone[i] {
+			if !resource.gone[i] && resource.selected(q, i) {
 				events = append(resource.append(append(events, `{"type":"ADDED","object":`...), i, false), "}\n"...)
 			}
 		}
@@ -366,7 +377,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource *Resourc
 	}
 	for bookmark := !s.Silent; r.Context().Err() == nil; bookmark = false {
 		for _, c := range resource.log {
-			if c.version <= since {
+			if c.version <= since || !resource.selected(q, c.i) {
 				continue
 			}
 			events = fmt.Appendf(events, `{"type":%q,"object":`, c.kind)

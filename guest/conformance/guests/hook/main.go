@@ -12,7 +12,11 @@ import (
 type guest struct{}
 
 func (guest) Decide(req *hooks.Request, d *hooks.Decision) error {
-	switch req.PodLabels().Get("tier") {
+	tier := req.PodLabels().Get("tier")
+	if tier == "node" {
+		tier = req.Node().Annotations().Get("tier")
+	}
+	switch tier {
 	case "batch":
 		d.SetCPUShares(128)
 	case "idle":

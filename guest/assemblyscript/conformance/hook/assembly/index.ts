@@ -7,7 +7,8 @@ import { Decision, Request } from "kubewasm/hooks";
 @hook
 class Guest {
   decide(req: Request, d: Decision): Error | null {
-    const tier = req.podLabels.get("tier");
+    let tier = req.podLabels.get("tier");
+    if (tier == "node") tier = req.nodeAnnotations.get("tier");
     if (tier == "batch") {
       d.setCpuShares(128);
     } else if (tier == "idle") {

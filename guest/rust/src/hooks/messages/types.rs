@@ -37,6 +37,72 @@ impl<'a> Request<'a> {
     #[inline] pub fn resources(self) -> Option<Resources<'a>> { self.0.opt::<Resources<'a>>(10, "resources") }
     /// The environment of the container, in the order in which the runtime has it.
     #[inline] pub fn container_envs(self) -> v::Map<'a, &'a str> { self.0.map(11, "containerEnvs") }
+    /// The name of the node, metadata.name of its Node object.
+    #[inline] pub fn node_name(self) -> &'a str { self.0.text(12, "nodeName") }
+    /// The labels of the Node object.
+    #[inline] pub fn node_labels(self) -> v::Map<'a, &'a str> { self.0.map(13, "nodeLabels") }
+    /// The annotations of the Node object.
+    #[inline] pub fn node_annotations(self) -> v::Map<'a, &'a str> { self.0.map(14, "nodeAnnotations") }
+    /// status.capacity of the Node object, quantities by resource: "cpu" to "8".
+    #[inline] pub fn node_capacity(self) -> v::Map<'a, &'a str> { self.0.map(15, "nodeCapacity") }
+    /// status.allocatable of the Node object.
+    #[inline] pub fn node_allocatable(self) -> v::Map<'a, &'a str> { self.0.map(16, "nodeAllocatable") }
+    /// The processors of the node.
+    #[inline] pub fn node_topology(self) -> Option<NodeTopology<'a>> { self.0.opt::<NodeTopology<'a>>(17, "nodeTopology") }
+}
+
+::kubewasm::message! {
+    /// NodeTopology is where the processors of a node are, as Linux has it in
+    /// /sys/devices/system.
+    NodeTopology, "hook.proto#NodeTopology"
+}
+
+impl<'a> NodeTopology<'a> {
+    /// The CPUs that are online.
+    #[inline] pub fn online_cpus(self) -> &'a str { self.0.text(1, "onlineCpus") }
+    /// The NUMA nodes that have CPUs or memory, by id.
+    #[inline] pub fn numa_nodes(self) -> v::List<'a, NUMANode<'a>> { self.0.list(2, "numaNodes") }
+    /// The sockets, by id.
+    #[inline] pub fn sockets(self) -> v::List<'a, CPUGroup<'a>> { self.0.list(3, "sockets") }
+    /// The cores, in the order of their first CPUs.
+    #[inline] pub fn cores(self) -> v::List<'a, CPUGroup<'a>> { self.0.list(4, "cores") }
+    /// The caches of the CPUs, each once, by level, type and first CPU.
+    #[inline] pub fn caches(self) -> v::List<'a, CPUCache<'a>> { self.0.list(5, "caches") }
+}
+
+::kubewasm::message! {
+    /// NUMANode is a memory node with its CPUs.
+    NUMANode, "hook.proto#NUMANode"
+}
+
+impl<'a> NUMANode<'a> {
+    #[inline] pub fn id(self) -> i64 { self.0.get::<i64>(1, "id") }
+    #[inline] pub fn cpus(self) -> &'a str { self.0.text(2, "cpus") }
+    /// All of its memory.
+    #[inline] pub fn memory_bytes(self) -> i64 { self.0.get::<i64>(3, "memoryBytes") }
+}
+
+::kubewasm::message! {
+    /// CPUGroup is the CPUs of a socket or a core.
+    CPUGroup, "hook.proto#CPUGroup"
+}
+
+impl<'a> CPUGroup<'a> {
+    #[inline] pub fn id(self) -> i64 { self.0.get::<i64>(1, "id") }
+    #[inline] pub fn cpus(self) -> &'a str { self.0.text(2, "cpus") }
+}
+
+::kubewasm::message! {
+    /// CPUCache is a cache and the CPUs that share it.
+    CPUCache, "hook.proto#CPUCache"
+}
+
+impl<'a> CPUCache<'a> {
+    #[inline] pub fn level(self) -> i64 { self.0.get::<i64>(1, "level") }
+    /// "Data", "Instruction" or "Unified".
+    #[inline] pub fn r#type(self) -> &'a str { self.0.text(2, "type") }
+    #[inline] pub fn size_bytes(self) -> i64 { self.0.get::<i64>(3, "sizeBytes") }
+    #[inline] pub fn cpus(self) -> &'a str { self.0.text(4, "cpus") }
 }
 
 ::kubewasm::message! {
@@ -100,8 +166,8 @@ impl<'a> Resources<'a> {
     /// The memory above which the tasks are slowed down and reclaimed from, in
     /// bytes, or -1 for no limit.
     #[inline] pub fn memory_high_bytes(self) -> Option<i64> { self.0.opt::<i64>(12, "memoryHighBytes") }
-    /// What is added to the badness of the processes when memory runs out: -997, the
-    /// score of a guaranteed pod, to 1000.
+    /// What is added to the badness of the processes when memory runs out: -1000 to
+    /// 1000.
     #[inline] pub fn oom_score_adj(self) -> Option<i64> { self.0.opt::<i64>(13, "oomScoreAdj") }
     /// Other files of the cgroup, by name, and what to write to them: "io.weight" to
     /// "default 50" on cgroup v2, "blkio.weight" to "500" on v1.

@@ -1,0 +1,288 @@
+package nodewatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/internal/apiserver"
+	"github.com/kubewasm/kubewasm/internal/lograte"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+)
+
+// Config configures a Watch.
+type Config struct {
+	// Name is the name of the Node object. Required.
+	Name string
+	// URL is the API server's. Default is that of the variables which each container has.
+	URL string
+	// TokenFile and CAFile default to those of the Pod's service account. Both are read anew for
+	// each request and connection.
+	TokenFile, CAFile string
+	// Sys is where the kernel's sysfs is, for the node's topology: "/sys". It is read when the
+	// node is first known and when its capacity has changed. Empty leaves the topology out, and so does one that
+	// cannot be read, which is logged.
+	Sys string
+	// Set receives the node when it is first known, and whenever its name, labels,
+	// annotations, capacity or allocatable resources have changed. It is not called by two
+	// goroutines at a time. Required; [hooks.Engine.SetNode] is one.
+	Set func(ctx context.Context, node *hookmsg.Node)
+	// Objects are the resources of which the object that has the name of the node is followed,
+	// too: "slo.koordinator.sh/v1alpha1/nodeslos". They have no namespace.
+	Objects []string
+	// SetObject receives such an object in JSON, without managedFields, when it is first known
+	// and whenever it has changed; nil if there is none, also if the resource is not installed. Several goroutines call it. Required with
+	// Objects; [hooks.Engine.SetObject] is one.
+	SetObject func(resource, name string, object []byte) error
+	// Logger receives failures; nil drops them.
+	Logger *slog.Logger
+}
+
+// Watch follows a Node. It is safe for use by several goroutines.
+type Watch struct {
+	cfg  Config
+	node follower
+	// objects follow the others.
+	objects []*follower
+	// known is closed when the node is, and what is known of each object; missing is how many
+	// are not.
+	known   chan struct{}
+	missing atomic.Int64
+
+	mu   sync.Mutex
+	last *hookmsg.Node
+	// failure is why the API server has not told of the node since it last did, nil for
+	// nothing.
+	failure error
+}
+
+// New checks the configuration. It sends nothing.
+func New(cfg Config) (*Watch, error) {
+	var errs []error
+	if cfg.Name == "" {
+		errs = append(errs, errors.New("the name of the node is missing"))
+	}
+	if cfg.Set == nil {
+		errs = append(errs, errors.New("set is missing"))
+	}
+	if len(cfg.Objects) != 0 && cfg.SetObject == nil {
+		errs = append(errs, errors.New("setObject is missing"))
+	}
+	client, err := apiserver.New(apiserver.Config{URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes))
+	w := &Watch{cfg: cfg, known: make(chan struct{})}
+	w.node = follower{client: client, path: "/api/v1/nodes", name: cfg.Name, apply: w.apply, failed: w.failed}
+	for _, resource := range cfg.Objects {
+		f, err := w.object(client, resource)
+		if err != nil {
+			return nil, fmt.Errorf("node: %w", err)
+		}
+		w.objects = append(w.objects, f)
+	}
+	w.missing.Store(int64(len(w.objects)) + 1)
+	return w, nil
+}
+
+// object returns what follows the object of a resource.
+func (w *Watch) object(client *apiserver.Client, resource string) (*follower, error) {
+	of, err := lookup.ParseResource(resource)
+	if err != nil {
+		return nil, err
+	}
+	path := "/api/" + of.Version + "/" + of.Resource
+	if of.Group != "" {
+		path = "/apis/" + of.Group + "/" + of.Version + "/" + of.Resource
+	}
+	first, last := true, ""
+	return &follower{
+		client: client, path: path, name: w.cfg.Name,
+		apply: func(_ context.Context, raw json.RawMessage) error {
+			object, err := strip(raw)
+			if err == nil {
+				err = w.cfg.SetObject(resource, w.cfg.Name, object)
+			}
+			if err != nil {
+				return err
+			}
+			if last != "" {
+				w.cfg.Logger.Info("the API server tells of the object of the node", slog.String("kind", resource))
+			}
+			if last = ""; first {
+				first = false
+				w.learn()
+			}
+			return nil
+		},
+		failed: func(err error) {
+			if err.Error() != last {
+				w.cfg.Logger.Warn("the API server does not tell of the object of the node", slog.String("kind", resource), slog.Any("err", err))
+			}
+			last = err.Error()
+		},
+	}, nil
+}
+
+// strip returns an object without its managedFields, nil for none.
+func strip(raw json.RawMessage) ([]byte, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	var object, metadata map[string]json.RawMessage
+	err := json.Unmarshal(raw, &object)
+	if err == nil {
+		err = json.Unmarshal(object["metadata"], &metadata)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an object of the node: %w", err)
+	}
+	delete(metadata, "managedFields")
+	if object["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(object)
+}
+
+// learn notes that the node, or an object, is known.
+func (w *Watch) learn() {
+	if w.missing.Add(-1) == 0 {
+		close(w.known)
+	}
+}
+
+// Run follows the Node until ctx ends, and returns its error. It may be called once.
+func (w *Watch) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, f := range w.objects {
+		all.Go(func() { _ = f.run(ctx) }) // It ends with ctx.
+	}
+	return w.node.run(ctx)
+}
+
+// Check asks the API server for the Node once, and returns why it does not tell of it.
+func (w *Watch) Check(ctx context.Context) error {
+	_, object, err := w.node.list(ctx)
+	if err == nil && object == nil {
+		err = w.noNode()
+	}
+	errs := []error{err}
+	for _, f := range w.objects {
+		_, _, err := f.list(ctx)
+		var status *apiserver.StatusError
+		if !errors.As(err, &status) || status.Code != http.StatusNotFound {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	return nil
+}
+
+func (w *Watch) noNode() error { return fmt.Errorf("there is no Node %q", w.cfg.Name) }
+
+// Wait returns when the node and what there is of its objects is known, or with the error of ctx.
+func (w *Watch) Wait(ctx context.Context) error {
+	select {
+	case <-w.known:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Ready returns why the node is not known, nil once it is.
+func (w *Watch) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last != nil {
+		return nil
+	}
+	if w.failure != nil {
+		return fmt.Errorf("node: it is not known yet: %w", w.failure)
+	}
+	return errors.New("node: it is not known yet")
+}
+
+// Healthy returns nil: no restart helps an API server that does not answer.
+func (*Watch) Healthy() error { return nil }
+
+// Since returns for how long the API server has not told of the node, 0 while it does.
+func (w *Watch) Since() time.Duration { return w.node.silent() }
+
+// object is the Node as far as hooks see it.
+type object struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Status struct {
+		Capacity    map[string]string `json:"capacity"`
+		Allocatable map[string]string `json:"allocatable"`
+	} `json:"status"`
+}
+
+func (w *Watch) failed(err error) {
+	w.mu.Lock()
+	again := w.failure != nil && w.failure.Error() == err.Error()
+	w.failure = err
+	w.mu.Unlock()
+	if !again {
+		w.cfg.Logger.Warn("the API server does not tell of the node", slog.String("name", w.cfg.Name), slog.Any("err", err))
+	}
+}
+
+// apply takes the Node as it is now, nil if there is none.
+func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
+	if raw == nil {
+		// A kubelet makes the Node again that somebody has deleted; nothing else has changed.
+		return w.noNode()
+	}
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return fmt.Errorf("read Node: %w", err)
+	}
+	node := &hookmsg.Node{
+		Name: o.Metadata.Name, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable,
+	}
+	if last := w.last; last != nil && maps.Equal(last.Capacity, node.Capacity) {
+		node.Topology = last.Topology
+	} else if w.cfg.Sys != "" {
+		var err error
+		if node.Topology, err = ReadTopology(w.cfg.Sys); err != nil {
+			w.cfg.Logger.Warn("plugins do not see where the processors of the node are", slog.Any("err", err))
+		}
+	}
+	w.mu.Lock()
+	first, same := w.last == nil, reflect.DeepEqual(w.last, node)
+	w.last = node
+	if w.failure != nil {
+		w.failure = nil
+		w.cfg.Logger.Info("the API server tells of the node", slog.String("name", w.cfg.Name))
+	}
+	w.mu.Unlock()
+	if same {
+		return nil // A heartbeat.
+	}
+	w.cfg.Set(ctx, node)
+	if first {
+		w.learn()
+	}
+	return nil
+}

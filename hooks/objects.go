@@ -1,0 +1,127 @@
+package hooks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/lookup"
+)
+
+// GrantObjects lets a guest get and list the objects that PluginConfig.Objects name, which
+// imply it.
+const GrantObjects = lookup.Grant
+
+// ObjectGrant names objects that a guest may look up: of each resource, the one that has the
+// name of the node.
+type ObjectGrant struct {
+	// Resource is the resource as in a URL of the API: "slo.koordinator.sh/v1alpha1/nodeslos".
+	// Its objects have no namespace.
+	Resource string `json:"resource"`
+}
+
+// nodeObject is an object of a node. JSON is nil if there is none.
+type nodeObject struct {
+	name   string
+	labels map[string]string
+	json   []byte
+}
+
+func (o *nodeObject) GetNamespace() string         { return "" }
+func (o *nodeObject) GetName() string              { return o.name }
+func (o *nodeObject) GetLabels() map[string]string { return o.labels }
+
+// objects are those that are known, by resource. They do not change.
+type objects map[string]*nodeObject
+
+// checkObjects returns everything that is wrong with grants.
+func checkObjects(grants []ObjectGrant) (errs []error) {
+	seen := map[string]bool{}
+	for _, g := range grants {
+		if _, err := lookup.ParseResource(g.Resource); err != nil {
+			errs = append(errs, err)
+		}
+		if seen[g.Resource] {
+			errs = append(errs, fmt.Errorf("objects: %q is there twice", g.Resource))
+		}
+		seen[g.Resource] = true
+	}
+	return errs
+}
+
+// SetObject makes object, in JSON, the object of a resource that has the name of the node, nil
+// if there is none. Plugins whose Objects name the resource fail when they look it up before.
+// [Engine.Changed] tells of an object that differs from the one before. object must not change
+// afterwards.
+func (e *Engine) SetObject(resource, name string, object []byte) error {
+	o := &nodeObject{name: name, json: object}
+	if object != nil {
+		var of struct {
+			Metadata struct {
+				Labels map[string]string `json:"labels"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal(object, &of); err != nil {
+			return fmt.Errorf("set the object of %s: %w", resource, err)
+		}
+		o.labels = of.Metadata.Labels
+	}
+	e.setObject.Lock()
+	defer e.setObject.Unlock()
+	before := *e.objects.Load()
+	if was := before[resource]; was != nil && was.name == name && (was.json == nil) == (object == nil) && string(was.json) == string(object) {
+		return nil
+	}
+	after := maps.Clone(before)
+	after[resource] = o
+	e.objects.Store(&after)
+	if slices.ContainsFunc(e.plugins, func(p *plugin) bool { return slices.Contains(p.resources, resource) }) {
+		e.signal()
+	}
+	return nil
+}
+
+// lookups answers the guests of a plugin. Within a call the objects stay the same.
+type lookups struct{ *plugin }
+
+// find returns an object that the configuration names.
+func (p lookups) find(inst *host.Instance, resource string) (*nodeObject, error) {
+	if !slices.Contains(p.resources, resource) {
+		return nil, fmt.Errorf("the plugin's configuration does not name the objects %.200q", resource)
+	}
+	x := inst.State().(*exchange)
+	if x.request == nil {
+		return nil, errors.New("objects are looked up in hook")
+	}
+	o := x.objects[resource]
+	if o == nil {
+		return nil, fmt.Errorf("the objects %q are not known yet", resource)
+	}
+	return o, nil
+}
+
+func (p lookups) Get(inst *host.Instance, resource, namespace, name string) ([]byte, error) {
+	o, err := p.find(inst, resource)
+	if err != nil {
+		return nil, err
+	}
+	if namespace != "" || name != o.name {
+		return nil, fmt.Errorf("of the objects %q a hook sees the one that has the name of the node", resource)
+	}
+	return o.json, nil
+}
+
+func (p lookups) List(inst *host.Instance, resource, _ string) ([]*nodeObject, error) {
+	o, err := p.find(inst, resource)
+	if err != nil || o.json == nil {
+		return nil, err
+	}
+	return []*nodeObject{o}, nil
+}
+
+func (p lookups) Encode(o *nodeObject) ([]byte, error) { return o.json, nil }
+
+func (p lookups) Last(inst *host.Instance) *lookup.Last { return &inst.State().(*exchange).last }
