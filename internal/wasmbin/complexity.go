@@ -272,6 +272,13 @@ func (c *complexity) check(w weight, operands int, checks uint64) {
 	c.straight++
 }
 
+// reference notes that what is called goes through a table, see appendCall.
+func (c *complexity) reference() {
+	c.memory += memoryAccess + memoryOther
+	c.trapping++
+	c.looks = min(c.looks+c.chain, maxComplexity)
+}
+
 // call notes a call with so many operands below its own.
 func (c *complexity) call(below int) {
 	c.calls++
@@ -411,7 +418,8 @@ func (rw *rewriter) tooComplex(of []complexity) error {
 // countCharges estimates the functions anew, with the calls that are charged
 // instead of all.
 func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
-	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(), charged: make([]uint32, len(rw.Codes))}
+	m := rw.surveyor()
+	m.charged = make([]uint32, len(rw.Codes))
 	for i := range rw.Codes {
 		if plan.starts[i] == plan.starts[i+1] {
 			continue
@@ -425,6 +433,14 @@ func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
 		of[i].locals = nil
 	}
 	return nil
+}
+
+// surveyor returns what measures the bodies.
+func (rw *rewriter) surveyor() *surveyor {
+	return &surveyor{
+		types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(),
+		plainTail: rw.opts.PlainIndirectTailCalls, refuseUnsafe: rw.opts.RefuseUnsafe,
+	}
 }
 
 // mutableGlobals returns how many globals can change, with the fuel and the stack.
