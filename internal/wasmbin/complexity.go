@@ -439,7 +439,7 @@ func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
 func (rw *rewriter) surveyor() *surveyor {
 	return &surveyor{
 		types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(),
-		plainTail: rw.opts.PlainIndirectTailCalls, refuseUnsafe: rw.opts.RefuseUnsafe,
+		plainTail: rw.opts.ExpandTailCalls, refuseUnsafe: rw.opts.RefuseUnsafe,
 	}
 }
 

@@ -49,9 +49,9 @@ type Options struct {
 	// ExpandRemainders works remainders out from quotients, as wazero must be told to on
 	// arm64. It needs Meter.
 	ExpandRemainders bool
-	// PlainIndirectTailCalls makes a call and a return of each tail call that is not direct, as
+	// ExpandTailCalls makes a call and a return of each tail call that is not direct, as
 	// wazero must be told to on arm64. It needs Meter.
-	PlainIndirectTailCalls bool
+	ExpandTailCalls bool
 	// RefuseUnsafe refuses guests with exceptions, as wazero 1.12 loses what a function has
 	// written to its locals when it catches one, and with threads, as a wait spends no fuel.
 	// It needs LimitComplexity or StackBytes.
@@ -505,7 +505,7 @@ func (rw *rewriter) validate() error {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	b.divide, b.plainTail = rw.opts.ExpandRemainders, rw.opts.PlainIndirectTailCalls
+	b.divide, b.plainTail = rw.opts.ExpandRemainders, rw.opts.ExpandTailCalls
 	if b.plan = rw.plan; b.plan != nil {
 		b.marks = make([]uint32, len(rw.Codes))
 	}

@@ -130,7 +130,7 @@ func TestTailCallsKeepTheirParameters(t *testing.T) {
 					for i := range params {
 						args = append(args, uint64(i+1))
 					}
-					bin, _ := rewriteFor(t, m.Encode(), Options{Meter: true, StackBytes: maxStack, PlainIndirectTailCalls: plain})
+					bin, _ := rewriteFor(t, m.Encode(), Options{Meter: true, StackBytes: maxStack, ExpandTailCalls: plain})
 					for engine, config := range engines {
 						if diff := cmp.Diff(ran{Results: args}, runOn(t, config(), bin, "f", args...)); diff != "" {
 							t.Errorf("%d of %v, %s, %s: want -, got +\n%s", len(params), kind, name, engine, diff)
@@ -199,7 +199,7 @@ func TestStackBehindTailCallsThatAreNone(t *testing.T) {
 				return out
 			}
 			m.fn("f", nil, test.results, nil, zeros(), OpCall, 0)
-			depth, _, err := stackWith(t, m, Options{Meter: true, StackBytes: stack, PlainIndirectTailCalls: test.plain})
+			depth, _, err := stackWith(t, m, Options{Meter: true, StackBytes: stack, ExpandTailCalls: test.plain})
 			if test.endless {
 				if depth != 10_000 || err == nil || !strings.Contains(err.Error(), "unreachable") {
 					t.Errorf("%d deep, error %v; want 10000 and a trap", depth, err)
