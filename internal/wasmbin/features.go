@@ -8,7 +8,7 @@ type feature struct{ name, without string }
 var (
 	exceptions    = feature{"exceptions", "wasm-opt --disable-exception-handling, clang and emcc without -fwasm-exceptions, rustc -C panic=abort, tinygo -panic=trap"}
 	threads       = feature{"threads", "wasm-opt --disable-threads, clang without -pthread and -matomics, rustc -C target-feature=-atomics"}
-	gc            = feature{"garbage collection", "wasm-opt --disable-gc; languages that need it (Kotlin, Dart, Java, OCaml) have no other way"}
+	gc            = feature{"garbage collection", "wasm-opt --disable-gc, with one as old as 108 also --disable-typed-function-references; languages that need it (Kotlin, Dart, Java, OCaml) have no other way"}
 	memory64      = feature{"64-bit memories and tables", "wasm-opt --disable-memory64, clang --target=wasm32, rustc --target wasm32-wasip1"}
 	multiMemory   = feature{"several memories", "wasm-opt --disable-multimemory, and no wasm-merge of modules with a memory each"}
 	relaxedSIMD   = feature{"relaxed SIMD", "wasm-opt --disable-relaxed-simd, clang without -mrelaxed-simd, rustc -C target-feature=-relaxed-simd"}

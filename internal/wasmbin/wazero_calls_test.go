@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -260,5 +261,24 @@ func TestRefusedFeatures(t *testing.T) {
 				t.Errorf("got %v, want that %s are refused", err, test.want.name)
 			}
 		})
+	}
+}
+
+// TestTableOfFeatures holds that the specification names each feature that is refused.
+func TestTableOfFeatures(t *testing.T) {
+	spec, err := os.ReadFile("../../abi/SPEC.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(spec), "### Features of WebAssembly 3.0\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for _, f := range features {
+		refused := slices.ContainsFunc(strings.Split(table, "\n"), func(row string) bool {
+			cells := strings.Split(row, "|")
+			return len(cells) > 3 && slices.Contains(strings.Split(strings.TrimSpace(cells[1]), ", "), f.name) && strings.TrimSpace(cells[2]) == "refused"
+		})
+		if !refused {
+			t.Errorf("no row says that %s are refused", f.name)
+		}
 	}
 }
