@@ -347,7 +347,7 @@ func optimizers(t *testing.T) map[string][]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tools["wasm-opt with typed references"] = []string{"node", file, "--all-features", "--disable-gc"}
+		tools["wasm-opt with typed references"] = []string{"node", file, "--all-features"}
 	}
 	return tools
 }
