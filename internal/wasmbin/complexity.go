@@ -274,7 +274,7 @@ func (c *complexity) check(w weight, operands int, checks uint64) {
 
 // reference notes that what is called goes through a table, see appendCall.
 func (c *complexity) reference() {
-	c.memory += memoryAccess + memoryOther
+	c.memory += memoryTable
 	c.trapping++
 	c.looks = min(c.looks+c.chain, maxComplexity)
 }
@@ -491,7 +491,9 @@ const (
 	memoryCall   = 2_000 // Calls, ref.func.
 	memoryAccess = 5_000 // Loads, stores, accesses of tables.
 	memoryDivide = 5_500
-	memoryTrunc  = 7_500 // A float to an integer.
+	memoryTrunc  = 7_500  // A float to an integer.
+	memoryCheck  = 1_600  // ref.as_non_null
+	memoryTable  = 19_000 // What a call by reference is more than one by table.
 )
 
 // memories is memoryOf for the plain instructions.
@@ -505,6 +507,7 @@ var memories = func() (t [256]uint16) {
 	}{
 		{OpNop, OpNop, memoryNone}, {OpEnd, OpEnd, memoryNone}, {OpDrop, OpDrop, memoryNone}, {OpLocalGet, OpLocalTee, memoryNone},
 		{0x10, 0x15, memoryCall}, {0xd2, 0xd2, memoryCall},
+		{OpRefAsNonNull, OpRefAsNonNull, memoryCheck},
 		{0x25, 0x26, memoryAccess}, {0x28, 0x3e, memoryAccess},
 		{0x6d, 0x70, memoryDivide}, {0x7f, 0x82, memoryDivide},
 		{0xa8, 0xab, memoryTrunc}, {0xae, 0xb1, memoryTrunc},
