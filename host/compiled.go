@@ -189,6 +189,7 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 		}
 	}
 	c.wasm = wazero.NewRuntimeWithConfig(ctx, c.owner.engine.
+		WithCoreFeatures(features).
 		WithCompilationCache(cache).
 		WithMemoryLimitPages(pages))
 	if c.err = c.compile(ctx, module, ship); c.err != nil {
@@ -386,7 +387,9 @@ func (c *compiled) rewriting() wasmbin.Options {
 		StackBytes:       int32(c.key.stackBytes),
 		MaxMemoryPages:   uint32(c.key.memoryBytes / pageSize),
 		MaxTableElements: maxTableElements,
+		RefuseUnsafe:     true,
 		ExpandRemainders: runtime.GOARCH == "arm64",
+		ExpandTailCalls:  runtime.GOARCH == "arm64",
 		DefineMemory:     c.key.defineMemory,
 		Profile:          c.key.profile,
 	}

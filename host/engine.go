@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"golang.org/x/sys/cpu"
 )
 
@@ -25,6 +27,11 @@ const (
 	// SECURITY.md.
 	EngineInterpreter Engine = "interpreter"
 )
+
+// features are the parts of WebAssembly that guests may use, beside version 2.0: those of which
+// wazero's mistakes are guarded against by package wasmbin. abi/SPEC.md has a table of them.
+const features = api.CoreFeaturesV2 | experimental.CoreFeaturesTypedFunctionReferences |
+	experimental.CoreFeaturesTailCall | experimental.CoreFeaturesExtendedConst
 
 // Engine returns the engine that runs the guests. If that is the interpreter although it was not
 // asked for, err says why: guests are much slower than they could be.

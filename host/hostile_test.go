@@ -647,7 +647,7 @@ func binaryGuests() []binaryGuest {
 		guest("binary-empty", "has no byte", `load error "preamble"`, nil),
 		guest("binary-script", "is a script", `load error "preamble"`, []byte("#!/bin/sh\nexit 1\n")),
 		guest("binary-version", "is of version 2", `load error "preamble"`, []byte("\x00asm\x02\x00\x00\x00")),
-		guest("binary-component", "is a component, not a module", `load error "preamble"`, []byte("\x00asm\x0d\x00\x01\x00")),
+		guest("binary-component", "is a component, not a module", `load error "unsupported feature: the component model"`, []byte("\x00asm\x0d\x00\x01\x00")),
 		guest("binary-preamble-only", "is a module without anything", `load error "is missing"`, wasmModule()),
 		guest("section-unknown", "has a section 99", `load error "unknown section 99"`, wasmModule(wasmSection(99))),
 		guest("section-twice", "has two type sections", `load error "want a section that may follow"`, wasmModule(typeSection, typeSection)),
@@ -671,12 +671,23 @@ func binaryGuests() []binaryGuest {
 		guest("body-branch-beyond", "branches out of more blocks than there are", `load error "load module"`, guestOf(0, 0x0c, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x0b)),
 		guest("body-global-of-the-meter", "sets the first global that it does not have, which will be the fuel", `load error "invalid global index"`, guestOf(0, 0x42, 0, 0x24, 0, 0x41, 0, 0x0b)),
 		guest("body-local-of-the-meter", "reads the first local that it does not have", `load error "load module"`, guestOf(0, 0x20, 3, 0x0b)),
-		guest("feature-tail-call", "calls itself in tail position for ever, which is a feature that is off", `load error "load module"`, guestOf(0, 0x20, 0, 0x20, 1, 0x20, 2, 0x12, 1, 0x0b)),
-		guest("feature-atomic-wait", "waits on an address for ever, which is a feature that is off", `load error "load module"`, guestOf(0, 0x41, 0, 0x41, 0, 0x42, 0x7f, 0xfe, 0x01, 2, 0, 0x0b)),
-		guest("feature-exceptions", "throws an exception, which is a feature that is off", `load error "load module"`, wasmModule(typeSection, functionSection, memorySection, wasmSection(13, 1, 0, 0), exportSection, codeSection)),
-		guest("feature-memory64", "has a memory of 64 bits", `load error "memory"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 4, 1), exportSection, codeSection)),
-		guest("feature-shared-memory", "has a shared memory", `load error "load module"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 3, 1, 1), exportSection, codeSection)),
-		guest("feature-two-memories", "has two memories", `load error "memories"`, wasmModule(typeSection, functionSection, wasmSection(5, 2, 0, 1, 0, 1), exportSection, codeSection)),
+		guest("feature-tail-call", "calls itself in tail position for ever", `call trap "out of fuel"`, guestOf(0, 0x20, 0, 0x20, 1, 0x20, 2, 0x12, 1, 0x0b)),
+		guest("feature-tail-call-on-the-stack", "does so in a function with seven parameters, for which the engine makes a call", `call trap "out of stack"`, wasmModule(
+			wasmSection(1, slices.Concat([]byte{4}, threeTypes, []byte{0x60, 7, 0x7e, 0x7e, 0x7e, 0x7e, 0x7e, 0x7e, 0x7e, 1, 0x7f})...),
+			wasmSection(3, 3, 0, 1, 3), memorySection, exportSection,
+			wasmSection(10, slices.Concat([]byte{3}, wasmSized(markerBody),
+				wasmSized(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x42, 0}, 7), []byte{0x10, 2, 0x0b})),
+				wasmSized(slices.Concat([]byte{0}, bytes.Repeat([]byte{0x42, 0}, 7), []byte{0x12, 2, 0x0b})))...))),
+		guest("feature-reference-of-another-type", "has a number called as if it were a function, which the engine takes for valid", `call trap "indirect call type mismatch"`, wasmModule(
+			wasmSection(1, slices.Concat([]byte{5}, threeTypes, []byte{0x60, 1, 0x7e, 1, 0x7f, 0x60, 1, 0x64, 3, 1, 0x7f})...),
+			wasmSection(3, 3, 0, 1, 4), memorySection, exportSection, wasmSection(9, 1, 3, 0, 1, 2),
+			wasmSection(10, slices.Concat([]byte{3}, wasmSized(markerBody), wasmSized([]byte{0, 0xd2, 2, 0x10, 2, 0x0b}),
+				wasmSized([]byte{0, 0x42, 1, 0x20, 0, 0x14, 3, 0x0b}))...))),
+		guest("feature-atomic-wait", "waits on an address for ever", `load error "unsupported feature: threads; build without: wasm-opt --disable-threads"`, guestOf(0, 0x41, 0, 0x41, 0, 0x42, 0x7f, 0xfe, 0x01, 2, 0, 0x0b)),
+		guest("feature-exceptions", "throws an exception", `load error "unsupported feature: exceptions; build without: wasm-opt --disable-exception-handling"`, wasmModule(typeSection, functionSection, memorySection, wasmSection(13, 1, 0, 0), exportSection, codeSection)),
+		guest("feature-memory64", "has a memory of 64 bits", `load error "unsupported feature: 64-bit memories"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 4, 1), exportSection, codeSection)),
+		guest("feature-shared-memory", "has a shared memory", `load error "unsupported feature: threads"`, wasmModule(typeSection, functionSection, wasmSection(5, 1, 3, 1, 1), exportSection, codeSection)),
+		guest("feature-two-memories", "has two memories", `load error "unsupported feature: several memories"`, wasmModule(typeSection, functionSection, wasmSection(5, 2, 0, 1, 0, 1), exportSection, codeSection)),
 		guest("stack-of-phis", "recurses with 2,000 locals that a branch which is never taken sets, so a frame costs little fuel", `call trap "out of stack"`, guestOf(deepFrames(2000)...)),
 		guest("stack-of-locals", "recurses with 4,000 locals", `call trap "out of stack"`, guestOf(deepFrames(4_000)...)),
 		guest("bomb-locals", "has 40,000 locals that a branch sets, each a value of two when compiled", `load error "too complex to compile"`, guestOf(deepFrames(40_000)...)),
@@ -764,7 +775,8 @@ func deepFrames(n int) []byte {
 
 // The parts of a guest in binary: two functions, the marker and a filter.
 var (
-	typeSection     = wasmSection(1, 3, 0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f, 0x60, 0, 0)
+	threeTypes      = []byte{0x60, 0, 1, 0x7e, 0x60, 3, 0x7e, 0x7e, 0x7e, 1, 0x7f, 0x60, 0, 0}
+	typeSection     = wasmSection(1, slices.Concat([]byte{3}, threeTypes)...)
 	functionSection = wasmSection(3, 2, 0, 1)
 	memorySection   = wasmSection(5, 1, 0, 1)
 	exportSection   = wasmSection(7, slices.Concat([]byte{3},

@@ -16,7 +16,7 @@ import (
 
 // rewritingVersion changes whenever the same module would be rewritten to another
 // one: TestRewritingVersion holds it.
-const rewritingVersion = 7
+const rewritingVersion = 8
 
 // rewrite makes a valid module ready for wazero. With goPass, it optimises the code of
 // Go's compiler first.
@@ -51,7 +51,7 @@ func (stopper) NewFunctionListener(api.FunctionDefinition) experimental.Function
 // compilation is stopped after it: a Go guest of 3.5 MB takes 0.02 s and not 0.75.
 func validate(module []byte) (err error) {
 	ctx := context.Background()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithDebugInfoEnabled(false))
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(features).WithDebugInfoEnabled(false))
 	defer func() {
 		if r := recover(); r != nil && r != errStop { //nolint:errorlint // It is a value that was panicked with.
 			err = fmt.Errorf("validation panicked: %v", r)

@@ -13,7 +13,7 @@ import (
 )
 
 var rewriteOptions = wasmbin.Options{
-	Meter: true, Fuel: fuelSlice, StackBytes: int32(DefaultLimits().StackBytes), LimitComplexity: true, MaxMemoryPages: 16, MaxTableElements: maxTableElements,
+	Meter: true, Fuel: fuelSlice, StackBytes: int32(DefaultLimits().StackBytes), LimitComplexity: true, MaxMemoryPages: 16, MaxTableElements: maxTableElements, RefuseUnsafe: true,
 }
 
 // TestRewritingVersion holds that what is kept from an earlier version of the
@@ -42,7 +42,7 @@ func TestRewritingVersion(t *testing.T) {
 		h.Write(out)
 		h.Write(text)
 	}
-	const want = "7 f278885c0189e343"
+	const want = "8 f278885c0189e343"
 	if got := string(rune('0'+rewritingVersion)) + " " + hex.EncodeToString(h.Sum(nil)[:8]); got != want {
 		t.Errorf("version and sum of rewritten modules are %q, want %q", got, want)
 	}

@@ -272,6 +272,13 @@ func (c *complexity) check(w weight, operands int, checks uint64) {
 	c.straight++
 }
 
+// reference notes that what is called goes through a table, see appendCall.
+func (c *complexity) reference() {
+	c.memory += memoryTable
+	c.trapping++
+	c.looks = min(c.looks+c.chain, maxComplexity)
+}
+
 // call notes a call with so many operands below its own.
 func (c *complexity) call(below int) {
 	c.calls++
@@ -411,7 +418,8 @@ func (rw *rewriter) tooComplex(of []complexity) error {
 // countCharges estimates the functions anew, with the calls that are charged
 // instead of all.
 func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
-	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(), charged: make([]uint32, len(rw.Codes))}
+	m := rw.surveyor()
+	m.charged = make([]uint32, len(rw.Codes))
 	for i := range rw.Codes {
 		if plan.starts[i] == plan.starts[i+1] {
 			continue
@@ -425,6 +433,14 @@ func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
 		of[i].locals = nil
 	}
 	return nil
+}
+
+// surveyor returns what measures the bodies.
+func (rw *rewriter) surveyor() *surveyor {
+	return &surveyor{
+		types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(),
+		plainTail: rw.opts.ExpandTailCalls, refuseUnsafe: rw.opts.RefuseUnsafe,
+	}
 }
 
 // mutableGlobals returns how many globals can change, with the fuel and the stack.
@@ -475,7 +491,9 @@ const (
 	memoryCall   = 2_000 // Calls, ref.func.
 	memoryAccess = 5_000 // Loads, stores, accesses of tables.
 	memoryDivide = 5_500
-	memoryTrunc  = 7_500 // A float to an integer.
+	memoryTrunc  = 7_500  // A float to an integer.
+	memoryCheck  = 1_600  // ref.as_non_null
+	memoryTable  = 19_000 // What a call by reference is more than one by table.
 )
 
 // memories is memoryOf for the plain instructions.
@@ -489,6 +507,7 @@ var memories = func() (t [256]uint16) {
 	}{
 		{OpNop, OpNop, memoryNone}, {OpEnd, OpEnd, memoryNone}, {OpDrop, OpDrop, memoryNone}, {OpLocalGet, OpLocalTee, memoryNone},
 		{0x10, 0x15, memoryCall}, {0xd2, 0xd2, memoryCall},
+		{OpRefAsNonNull, OpRefAsNonNull, memoryCheck},
 		{0x25, 0x26, memoryAccess}, {0x28, 0x3e, memoryAccess},
 		{0x6d, 0x70, memoryDivide}, {0x7f, 0x82, memoryDivide},
 		{0xa8, 0xab, memoryTrunc}, {0xae, 0xb1, memoryTrunc},

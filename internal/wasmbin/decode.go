@@ -5,7 +5,11 @@ import (
 	"fmt"
 )
 
-var preamble = []byte{0x00, 'a', 's', 'm', 0x01, 0x00, 0x00, 0x00}
+var (
+	preamble = []byte{0x00, 'a', 's', 'm', 0x01, 0x00, 0x00, 0x00}
+	// componentPreamble is that of a component: its layer is 1, not 0.
+	componentPreamble = []byte{0x00, 'a', 's', 'm', 0x0d, 0x00, 0x01, 0x00}
+)
 
 // Decode decodes a binary down to the bodies of functions, which stay bytes:
 // [Rewrite] steps through them. It refuses what is malformed with a
@@ -44,6 +48,9 @@ func withoutCustoms(bin []byte) []byte {
 func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 	if !bytes.HasPrefix(bin, preamble) {
 		head := bin[:min(len(bin), len(preamble))]
+		if bytes.HasPrefix(bin, componentPreamble) {
+			return nil, &DecodeError{Err: components.refuse()}
+		}
 		return nil, &DecodeError{Err: fmt.Errorf("want the preamble %q, have %q", preamble, head)}
 	}
 	m := &Module{}
@@ -124,7 +131,7 @@ func (m *Module) decodeSection(r *reader) {
 	case SectionMemory:
 		m.Memories = vector(r, "memories", 2, maxMemories, r.limits)
 		if len(m.Memories) > 1 {
-			r.fail(0, "%w: %d memories, only one is possible", ErrUnsupported, len(m.Memories))
+			r.fail(0, "%w", multiMemory.refuse())
 		}
 	case SectionTag:
 		m.Tags = vector(r, "tags", 2, maxTags, r.tag)
@@ -160,6 +167,7 @@ func (r *reader) recGroup() RecGroup {
 func (r *reader) funcType() FuncType {
 	at := r.pos
 	if form := r.byte("a function type"); form != 0x60 {
+		r.refuseType(at, form)
 		r.fail(at, "want a function type (0x60), have %#x", form)
 	}
 	valType := func() ValType { return r.valType("a value type") }
@@ -179,9 +187,17 @@ func (r *reader) valType(what string) ValType {
 		return t | ValType(r.s33("a heap type"))<<8
 	}
 	if _, ok := valTypeNames[t]; !ok {
+		r.refuseType(at, byte(t))
 		r.fail(at, "want %s, have %#x", what, byte(t))
 	}
 	return t
+}
+
+// refuseType fails if a form or a type is that of a feature which wazero does not have.
+func (r *reader) refuseType(at int, form byte) {
+	if f, ok := typeFeature(form); ok && r.err == nil {
+		r.fail(at, "%w", f.refuse())
+	}
 }
 
 func (r *reader) externKind() ExternKind {
@@ -231,7 +247,7 @@ func (r *reader) limits() Limits {
 	at := r.pos
 	flags := r.byte("the flags of limits")
 	if flags > 3 {
-		r.fail(at, "%w: limits with flags %#x, such as 64-bit memories have", ErrUnsupported, flags)
+		r.fail(at, "%w", limitsFeature(flags).refuse())
 	}
 	l := Limits{Min: r.u32("a minimum"), HasMax: flags&1 != 0, Shared: flags&2 != 0}
 	if l.HasMax {
@@ -338,7 +354,7 @@ func (r *reader) data() Data {
 	case 0, 1:
 	case 2:
 		if at := r.pos; r.u32("a memory index") != 0 {
-			r.fail(at, "%w: data for a second memory", ErrUnsupported)
+			r.fail(at, "%w", multiMemory.refuse())
 		}
 	default:
 		r.fail(at, "want the flags of a data segment from 0 to 2, have %d", d.Flags)

@@ -48,6 +48,12 @@ func TestDifferential(t *testing.T) {
 			mutateCode(r, bin)
 			return bin
 		},
+		"newer features": func(_ *testing.T, r *rand.Rand) []byte { return randomOf(r, true) },
+		"mutated newer features": func(_ *testing.T, r *rand.Rand) []byte {
+			bin := randomOf(r, true)
+			mutateCode(r, bin)
+			return bin
+		},
 		"mutations": func(_ *testing.T, r *rand.Rand) []byte { return mutate(r, suite, valid) },
 	}
 	if file, err := exec.LookPath("wasm-opt"); err == nil {

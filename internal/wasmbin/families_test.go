@@ -143,6 +143,17 @@ func shapesOfCode() map[string]shape {
 				get(condition), OpBrTable, labels-1, targets(labels), bytes.Repeat([]byte{OpEnd}, labels)), times/labels)
 		},
 		"calls":              repeat(OpCall, 0),
+		"calls by reference": repeat(OpRefFunc, 0, OpCallRef, 0),
+		"null checks":        repeat(OpRefFunc, 0, OpRefAsNonNull, OpDrop),
+		"branches on null":   repeat(OpBlock, BlockTypeEmpty, OpRefFunc, 0, OpBrOnNull, 0, OpDrop, OpEnd),
+		"ifs with a tail call": func(m *module, times int, _ func(int) []byte) []byte {
+			return bytes.Repeat(asm(get(condition), OpIf, BlockTypeEmpty, get(condition), OpReturnCall, u(uint32(len(m.Functions))), OpEnd), times)
+		},
+		"ifs with a tail call by reference": func(m *module, times int, _ func(int) []byte) []byte {
+			self := u(uint32(len(m.Functions)))
+			typ := u(m.typ(types(I32), types(I64)))
+			return bytes.Repeat(asm(get(condition), OpIf, BlockTypeEmpty, get(condition), OpRefFunc, self, OpReturnCallRef, typ, OpEnd), times)
+		},
 		"bulk operations":    repeat(get(condition), get(condition), get(condition), prefixMisc, 0x0a, 0, 0),
 		"growing the memory": repeat(get(condition), OpMemoryGrow, 0, OpDrop),
 		"loads": func(_ *module, times int, _ func(int) []byte) []byte {
@@ -212,6 +223,7 @@ func family(kind values, s shape, values, times int) []byte {
 		return asm(value, local(OpLocalSet, firstValue+i%values))
 	})
 	m.fn("family", types(I32), types(I64), locals, before, code, kind.after(&m, values), get(sum))
+	m.Elements = []Element{{Flags: 3, Funcs: []uint32{0, uint32(len(m.Codes) - 1)}}}
 	// Both call one another, so the calls are charged for the stack.
 	m.Codes[0].Body = asm(i32c(1), OpCall, u(uint32(len(m.Codes)-1)), OpDrop, OpEnd)
 	return m.Encode()

@@ -93,6 +93,9 @@ func (s *scanner) next() bool {
 	case imm16:
 		s.bytes(16, "an immediate")
 	default:
+		if f, ok := featureOf(s.op); ok && s.err == nil {
+			s.fail(s.at, "instruction %#x: %w", s.op, f.refuse())
+		}
 		s.fail(s.at, "unknown instruction %#x", s.op)
 	}
 	return s.err == nil
@@ -125,7 +128,10 @@ func (s *scanner) prefixed(prefix byte) imm {
 	case prefixVec:
 		op, table = s.byte("an opcode"), &vecOpcodes
 		if op >= 0x80 {
-			if b := s.byte("the second byte of an opcode"); b != 0x01 {
+			switch b := s.byte("the second byte of an opcode"); {
+			case b == 0x02 && s.err == nil:
+				s.fail(s.at, "instruction 0xfd %#x %#x: %w", op, b, relaxedSIMD.refuse())
+			case b != 0x01:
 				s.fail(s.at, "unknown instruction 0xfd %#x %#x", op, b)
 			}
 		}
@@ -152,7 +158,7 @@ func (s *scanner) leb(max int) {
 func (s *scanner) memIndex() {
 	at := s.pos
 	if i := s.byte("a memory index"); i != 0 && s.err == nil {
-		s.fail(at, "%w: memory %d, only one is possible", ErrUnsupported, i)
+		s.fail(at, "%w", multiMemory.refuse())
 	}
 }
 

@@ -26,7 +26,9 @@ type bodyRewriter struct {
 	fuel      uint32   // the index of the fuel global
 	stack     uint32   // the index of the stack global
 	meter     bool
-	divide    bool // remainders are worked out from quotients
+	divide    bool   // remainders are worked out from quotients
+	plainTail bool   // indirect tail calls become calls
+	table     uint32 // the index of the table for call_ref
 	info      *Info
 	// plan says which calls are charged for the stack, nil if none are; marks are
 	// those of the function that is being rewritten.
@@ -48,6 +50,11 @@ type bodyRewriter struct {
 	ordered  ordered
 	current  int  // the edit that is being charged, or none
 	catches  bool // the function catches exceptions
+	// refers is set if the function calls references, which pass through the local reference.
+	refers    bool
+	reference uint64
+	// segments is set if an instruction of any function names a data segment.
+	segments bool
 	// remainders says whether the function has remainders of 32 and of 64 bits that are
 	// worked out, and dividends are the first of two locals for what they are of.
 	remainders [2]bool
@@ -95,6 +102,10 @@ type edit struct {
 	op      byte   // the instruction that is written instead
 	piece   uint32 // the function that does a bulk operation in pieces, or 0
 	typ     []byte // the block type of its parameters
+	// Of a call that is written anew: whether the operand on top is a reference, whether the
+	// function returns after it, and for that the stack to give back and the label of the body.
+	byReference, returns bool
+	stack, depth         uint32
 }
 
 type editKind byte
@@ -116,6 +127,7 @@ const (
 	editReturn                    // branch to the end of the body instead of returning
 	editTail                      // tell the profiler that the function is left
 	editGrew                      // tell the profiler of a memory.grow
+	editCall                      // the call op, see appendCall
 	editSave                      // bring the count to the fuel global
 	editLoad                      // take it from there
 )
@@ -148,6 +160,9 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	}
 	if b.counts = b.countsItself(); b.counts {
 		b.count = extra(1, I64)
+	}
+	if b.refers {
+		b.reference = extra(1, FuncRef)
 	}
 	for i, typ := range []ValType{I32, I64} {
 		if b.remainders[i] {
@@ -236,7 +251,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
 	b.edits = append(b.edits[:0], edit{kind: editCharge})
 	b.frames = append(b.frames[:0], frame{outermost: math.MaxInt, loop: none})
-	b.current, b.catches, b.checked, b.remainders, b.constant = 0, false, false, [2]bool{}, constant{}
+	b.current, b.catches, b.refers, b.checked, b.remainders, b.constant = 0, false, false, false, [2]bool{}, constant{}
 	b.ordered.straight()
 	calls := false
 	for s.next() {
@@ -307,43 +322,22 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 				b.edits = append(b.edits, edit{at: s.at, end: s.pos, kind: editReturn, value: uint32(len(b.frames) - 1)})
 			}
 			b.leave()
-		case OpCall, OpReturnCall, OpRefFunc:
-			s.within("function", s.imm, len(b.functions))
-			if s.op != OpRefFunc {
-				b.save()
-			}
-			charged := s.op == OpCall && s.imm >= b.yield && s.err == nil && b.plan != nil && b.marks[s.imm-b.yield] == uint32(function)+1
-			if charged {
-				b.enter(function)
-			}
-			b.tail()
-			if s.imm >= b.yield {
+		case OpRefFunc:
+			if s.within("function", s.imm, len(b.functions)); s.imm >= b.yield {
 				b.edits = append(b.edits, edit{at: s.immAt, end: s.pos, kind: editIndex, value: s.imm + b.shift})
 			}
-			if charged {
-				b.exit(function)
-			}
-			if s.op == OpCall {
-				b.load()
-			}
-			calls = calls || s.op != OpRefFunc
-			if s.op == OpReturnCall {
-				b.leave()
-			}
-		case OpCallIndirect, OpCallRef, OpReturnCallIndirect, OpReturnCallRef:
-			s.within("type", s.imm, len(b.types))
+		case OpCall, OpReturnCall:
 			calls = true
-			b.save()
-			if s.op == OpReturnCallIndirect || s.op == OpReturnCallRef {
-				b.tail()
-				b.leave()
+			if s.within("function", s.imm, len(b.functions)); s.err != nil {
 				break
 			}
-			if b.plan != nil {
-				b.enter(function)
-				b.exit(function)
+			b.call(function, s.imm >= b.yield && b.plan != nil && b.marks[s.imm-b.yield] == uint32(function)+1)
+		case OpCallIndirect, OpCallRef, OpReturnCallIndirect, OpReturnCallRef:
+			calls = true
+			if s.within("type", s.imm, len(b.types)); s.err != nil {
+				break
 			}
-			b.load()
+			b.call(function, b.plan != nil)
 		case OpI32Const:
 			b.constant = constant{s.pos, s.constant()}
 		case OpI32RemS, OpI32RemU, OpI64RemS, OpI64RemU:
@@ -355,6 +349,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case OpTableSet:
 			b.info.MutatesTables = true
 		case OpMemoryCopy, OpMemoryFill, OpMemoryInit:
+			b.segments = b.segments || s.op == OpMemoryInit
 			if length := b.constantLength(); length != 0 && length>>bytesShift <= leafCost {
 				b.add(uint64(length >> bytesShift))
 				break
@@ -383,6 +378,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 			}
 			b.bulk(editBulkElems, limit)
 		case OpDataDrop, OpElemDrop:
+			b.segments = b.segments || s.op == OpDataDrop
 			b.info.DropsSegments = true
 		}
 	}
@@ -466,6 +462,63 @@ func (b *bodyRewriter) enter(function int) {
 func (b *bodyRewriter) exit(function int) {
 	s := &b.scanner
 	b.edits = append(b.edits, edit{at: s.pos, end: s.pos, kind: editLeave, value: b.plan.taken[function]})
+}
+
+// call notes a call of any kind, which is charged for the stack or not.
+func (b *bodyRewriter) call(function int, charged bool) {
+	s := &b.scanner
+	tails, stays := isTailCall(s.op), false
+	if tails {
+		stays = staysTailCall(s.op, b.callee(), s.imm < b.yield, b.plainTail)
+	}
+	b.save()
+	if charged = charged && !stays; charged {
+		b.enter(function)
+	}
+	if stays {
+		b.tail()
+	}
+	e := edit{at: s.at, end: s.pos, kind: editCall, op: byte(s.op), value: s.imm, returns: tails && !stays, depth: uint32(len(b.frames) - 1)}
+	if tails && !stays {
+		e.op = plainCall(s.op)
+	}
+	if charged && e.returns {
+		e.stack = b.plan.taken[function]
+	}
+	switch s.op {
+	case OpCallRef, OpReturnCallRef:
+		b.refers, e.byReference, e.op = true, true, indirectCall(e.op)
+		b.edits = append(b.edits, e)
+	case OpCall, OpReturnCall:
+		if s.imm >= b.yield {
+			e.value += b.shift
+		}
+		if e.returns {
+			b.edits = append(b.edits, e)
+		} else if s.imm >= b.yield {
+			b.edits = append(b.edits, edit{at: s.immAt, end: s.pos, kind: editIndex, value: e.value})
+		}
+	default:
+		if e.returns {
+			b.edits = append(b.edits, e)
+		}
+	}
+	if tails {
+		b.leave()
+		return
+	}
+	if charged {
+		b.exit(function)
+	}
+	b.load()
+}
+
+// callee is the type of the function that the instruction calls.
+func (b *bodyRewriter) callee() FuncType {
+	if s := &b.scanner; s.op == OpCall || s.op == OpReturnCall {
+		return b.types[b.functions[s.imm]]
+	}
+	return b.types[b.scanner.imm]
 }
 
 // save brings the count to the fuel global in front of the instruction, and load takes it
@@ -641,6 +694,8 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 			out = b.appendSave(out)
 		case editLoad:
 			out = b.appendLoad(out)
+		case editCall:
+			out = b.appendCall(out, e, body)
 		case editGrew:
 			out = appendUvarint(append(out, OpLocalGet), local)
 			out = appendUvarint(append(out, OpCall), uint64(b.profile.grew))

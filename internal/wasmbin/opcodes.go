@@ -82,6 +82,7 @@ const (
 	OpI64ExtendI32U      = 0xad
 	OpI64Extend32S       = 0xc4
 	OpRefFunc            = 0xd2
+	OpRefAsNonNull       = 0xd4
 	OpBrOnNull           = 0xd5
 	OpBrOnNonNull        = 0xd6
 

@@ -124,9 +124,7 @@ func (rw *rewriter) addProfile() {
 
 // tail notes that the function is left by a tail call, for a profile.
 func (b *bodyRewriter) tail() {
-	switch s := &b.scanner; {
-	case b.profile == nil:
-	case s.op == OpReturnCall, s.op == OpReturnCallIndirect, s.op == OpReturnCallRef:
+	if s := &b.scanner; b.profile != nil {
 		b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editTail})
 	}
 }

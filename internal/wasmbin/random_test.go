@@ -7,7 +7,11 @@ import (
 
 // randomModule makes a valid module of random code, in which the patterns that the rewriter
 // looks for are frequent, and so is what only looks like them.
-func randomModule(r *rand.Rand) []byte {
+func randomModule(r *rand.Rand) []byte { return randomOf(r, false) }
+
+// randomOf makes such a module. If it is new, functions are called by reference and in tail
+// position as well, and constants are worked out.
+func randomOf(r *rand.Rand, newer bool) []byte {
 	var m module
 	m.Memories = []Limits{{Min: 1, Max: 3, HasMax: true}}
 	m.Exports = append(m.Exports, Export{"memory", ExternMemory, 0})
@@ -17,10 +21,17 @@ func randomModule(r *rand.Rand) []byte {
 		if t == I64 {
 			init = asm(i64c(r.Int64N(3)), OpEnd)
 		}
+		if newer {
+			init = randomConstant(r, t)
+		}
 		m.Globals = append(m.Globals, Global{GlobalType{t, true}, init})
 	}
 	var callees []FuncType
-	for i := range 1 + r.IntN(4) {
+	functions := 1 + r.IntN(4)
+	if newer {
+		functions = 3 + r.IntN(4)
+	}
+	for i := range functions {
 		params := types(I64, I32, I64, I32)[:2+r.IntN(3)]
 		results := [][]ValType{nil, types(I32), types(I64), types(I32, I64)}[r.IntN(4)]
 		locals := types(I32, I64, I32, I64, I32, I64)[:r.IntN(7)]
@@ -28,7 +39,24 @@ func randomModule(r *rand.Rand) []byte {
 		if ofGo { // The types of a function of Go.
 			params, results, locals = types(I32), types(I32), types(I32, I64, I64, I32, I64)[:1+r.IntN(5)]
 		}
-		g := &random{ofGo: ofGo, r: r, globals: globals, locals: slices.Concat(params, locals), callees: callees, results: results, m: &m, budget: 60 + r.IntN(250)}
+		var refs []uint32
+		if newer && !ofGo {
+			params = randomSignature(r, params)
+			if i > 0 { // References to what stands before it, so that no call leads back.
+				for range r.IntN(3) {
+					refs = append(refs, m.Functions[r.IntN(i)])
+				}
+			}
+			for _, typ := range refs {
+				params = append(params, []ValType{refNon, refNull}[r.IntN(2)]|ValType(typ)<<8)
+			}
+			for _, p := range params {
+				if p.kind() == refNull {
+					locals = append(locals, p) // One that is null at first.
+				}
+			}
+		}
+		g := &random{newer: newer, ofGo: ofGo, r: r, globals: globals, locals: slices.Concat(params, locals), callees: callees, results: results, m: &m, budget: 60 + r.IntN(250)}
 		g.frames = []randomFrame{{results: results}}
 		var begin []byte
 		if r.IntN(8) > 0 { // The stack of Go lies within the memory.
@@ -43,13 +71,48 @@ func randomModule(r *rand.Rand) []byte {
 			begin = asm(begin, set(stackPointer))
 		}
 		code := asm(begin, g.statements(2))
-		for _, t := range results {
-			code = append(code, g.value(t, 3)...)
+		if tail := g.tail(3); tail != nil {
+			code = asm(code, tail)
+		} else {
+			for _, t := range results {
+				code = append(code, g.value(t, 3)...)
+			}
 		}
 		m.fn(string(rune('a'+i)), params, results, locals, code)
 		callees = append(callees, FuncType{params, results})
 	}
+	if newer {
+		all := make([]uint32, len(callees))
+		for i := range all {
+			all[i] = uint32(i)
+		}
+		m.Tables = []Table{{Elem: FuncRef, Limits: Limits{Min: uint32(len(all)) + 1}}} // The last one is null.
+		m.Elements = []Element{{Offset: asm(i32c(7), i32c(-7), OpI32Add, OpEnd), Funcs: all}}
+	}
 	return m.Encode()
+}
+
+// randomSignature puts numbers in front of parameters, up to more than there are registers. The
+// stack pointer stays where it is.
+func randomSignature(r *rand.Rand, params []ValType) []ValType {
+	if r.IntN(2) == 0 {
+		return params
+	}
+	return append(slices.Clone(params), types(I64, I32, I64, I32, I64, I64, I32, I32)[:r.IntN(9)]...)
+}
+
+// randomConstant is a constant expression that adds and multiplies. In wazero it can read no global
+// of the module.
+func randomConstant(r *rand.Rand, t ValType) []byte {
+	constant, add := func() []byte { return i32c(r.Int32N(9) - 4) }, OpI32Add
+	if t == I64 {
+		constant, add = func() []byte { return i64c(r.Int64N(9) - 4) }, OpI64Add
+	}
+	code := constant()
+	for range r.IntN(3) {
+		code = asm(code, constant(), add+r.IntN(3))
+	}
+	return asm(code, OpEnd)
 }
 
 // stackPointer is the local that the random code takes for a copy of the stack pointer.
@@ -57,6 +120,7 @@ const stackPointer = 1
 
 // random writes random code.
 type random struct {
+	newer   bool // with calls by reference and in tail position
 	ofGo    bool // in the form of a function of Go
 	r       *rand.Rand
 	m       *module
@@ -269,11 +333,72 @@ func (g *random) value(t ValType, depth int) []byte {
 	return g.value(t, depth-1)
 }
 
-func (g *random) call(n, depth int) (code []byte) {
+// call calls a function, directly or by one of the other ways.
+func (g *random) call(n, depth int) []byte {
+	return g.callBy(n, depth, OpCall, OpCallIndirect, OpCallRef)
+}
+
+func (g *random) callBy(n, depth, direct, indirect, ref int) (code []byte) {
+	typ := g.m.Functions[n]
 	for _, p := range g.callees[n].Params {
-		code = append(code, g.value(p, depth-1)...)
+		if p.IsRef() {
+			code = append(code, g.reference(p, depth-1)...)
+		} else {
+			code = append(code, g.value(p, depth-1)...)
+		}
 	}
-	return asm(code, OpCall, n)
+	switch how := g.r.IntN(8); {
+	case !g.newer || how < 3:
+		return asm(code, direct, n)
+	case how == 3: // Sometimes beyond the table, null or of another type.
+		return asm(code, i32c(g.r.Int32N(int32(len(g.callees))+2)), indirect, u(typ), 0)
+	case how == 4:
+		return asm(code, i32c(int32(n)), indirect, u(typ), 0)
+	default:
+		return asm(code, g.reference(refNull|ValType(typ)<<8, depth-1), ref, u(typ))
+	}
+}
+
+// reference is a reference to a function of that type, or null if that is possible.
+func (g *random) reference(t ValType, depth int) []byte {
+	var ways [][]byte
+	for i, have := range g.locals {
+		switch {
+		case have.heap() != t.heap() || !have.IsRef():
+		case have == t || t.kind() == refNull:
+			ways = append(ways, get(i))
+		default: // It traps if it is null.
+			ways = append(ways, asm(get(i), OpRefAsNonNull))
+		}
+	}
+	for i, typ := range g.m.Functions {
+		if int64(typ) == t.heap() {
+			ways = append(ways, asm(OpRefFunc, i), asm(OpRefFunc, i))
+		}
+	}
+	switch {
+	case depth > 0 && g.r.IntN(6) == 0: // What takes the place of null.
+		inner := g.reference(refNon|t&^0xff, 0)
+		nullable := g.reference(refNull|t&^0xff, 0)
+		result := asm(int(refNon), appendVarint(nil, t.heap()))
+		return asm(OpBlock, result, nullable, OpBrOnNonNull, 0, inner, OpEnd)
+	case t.kind() == refNull && g.r.IntN(12) == 0:
+		return asm(0xd0, appendVarint(nil, t.heap()))
+	}
+	return ways[g.r.IntN(len(ways))]
+}
+
+// tail is a call in tail position of a function with the same results, or nil.
+func (g *random) tail(depth int) []byte {
+	if !g.newer || g.r.IntN(3) == 0 {
+		return nil
+	}
+	for n, f := range g.callees {
+		if slices.Equal(f.Results, g.results) && g.r.IntN(2) == 0 {
+			return g.callBy(n, depth, OpReturnCall, OpReturnCallIndirect, OpReturnCallRef)
+		}
+	}
+	return nil
 }
 
 // condition is what an if or a br_if takes.
@@ -305,6 +430,11 @@ func (g *random) statement(depth int) []byte {
 		return g.pick(nil, asm(OpNop), asm(get(0), OpDrop))
 	}
 	t := []ValType{I32, I64}[g.r.IntN(2)]
+	if g.newer {
+		if code := g.newerStatement(depth); code != nil {
+			return code
+		}
+	}
 	switch g.r.IntN(16) {
 	case 0, 1, 2:
 		if n := g.local(t, true); n >= 0 {
@@ -370,6 +500,33 @@ func (g *random) statement(depth int) []byte {
 		}
 	}
 	return asm(g.value(t, depth), OpDrop)
+}
+
+// newerStatement is one with a reference or a tail call, or nil.
+func (g *random) newerStatement(depth int) []byte {
+	switch g.r.IntN(10) {
+	case 0: // A function that is left in its middle.
+		if tail := g.tail(depth - 1); tail != nil {
+			return asm(g.condition(depth-1), OpIf, BlockTypeEmpty, tail, OpEnd)
+		}
+	case 1:
+		for i, t := range g.locals {
+			if t.kind() == refNull && g.r.IntN(2) == 0 {
+				return asm(g.reference(t, depth), set(i))
+			}
+		}
+	case 2:
+		for i, t := range g.locals {
+			if !t.IsRef() || g.r.IntN(2) == 0 {
+				continue
+			}
+			if l := g.label(); l >= 0 {
+				return asm(get(i), OpBrOnNull, u(uint32(l)), OpDrop)
+			}
+			return asm(get(i), 0xd1, OpIf, BlockTypeEmpty, OpElse, OpEnd) // ref.is_null
+		}
+	}
+	return nil
 }
 
 // dispatch is how Go's compiler writes blocks down: a loop that begins with a br_table, and

@@ -69,7 +69,10 @@ func (r *reader) s33(what string) int64 {
 		r.fail(r.pos, "want %s as a signed 33-bit integer", what)
 		return 0
 	}
-	r.pos += n
+	if v < 0 && v >= -64 {
+		r.refuseType(r.pos, byte(v&0x7f))
+	}
+	r.pos = min(r.pos+n, len(r.buf))
 	r.types = max(r.types, v+1)
 	return v
 }

@@ -49,6 +49,13 @@ type Options struct {
 	// ExpandRemainders works remainders out from quotients, as wazero must be told to on
 	// arm64. It needs Meter.
 	ExpandRemainders bool
+	// ExpandTailCalls makes a call and a return of each tail call that is not direct, as
+	// wazero must be told to on arm64. It needs Meter.
+	ExpandTailCalls bool
+	// RefuseUnsafe refuses guests with exceptions, as wazero 1.12 loses what a function has
+	// written to its locals when it catches one, and with threads, as a wait spends no fuel.
+	// It needs LimitComplexity or StackBytes.
+	RefuseUnsafe bool
 	// Validate, unless it is nil, is called with the guest's own binary, without its custom
 	// sections, and returns an error if it is not valid. It is called when the binary was
 	// found to be well-formed and within the limits above, and before anything is changed:
@@ -171,7 +178,7 @@ func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	}
 	rw := &rewriter{Module: m, bin: bin, opts: opts, info: &Info{Functions: len(m.Codes), Starts: m.Start != nil}, yield: m.imported(ExternFunc)}
 	for _, step := range []func() error{
-		rw.reserved, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
+		rw.reserved, rw.unused, rw.defineMemory, rw.capMemory, rw.checkElements, rw.capTables, rw.describe,
 		rw.planProfile, rw.pass, rw.survey, rw.validate, rw.code, rw.indexes, rw.exportGlobals, rw.customs, rw.addMeter,
 	} {
 		if err := step(); err != nil {
@@ -214,6 +221,7 @@ type rewriter struct {
 	plan      *stackPlan                 // nil if the stack is not limited
 	indexOf   map[string]int             // what typeIndex found, by the type's text
 	pieces    []pieceFunction            // functions after the guest's
+	refers    bool                       // the guest calls references
 	profile   *profileImports            // nil without a profile
 }
 
@@ -280,7 +288,7 @@ func (rw *rewriter) defineMemory() error {
 	}
 	rw.Memories = append([]Limits{rw.Imports[at].Memory}, rw.Memories...)
 	if len(rw.Memories) > 1 {
-		return fmt.Errorf("%w: %d memories, only one is possible", ErrUnsupported, len(rw.Memories))
+		return multiMemory.refuse()
 	}
 	rw.Imports = slices.Delete(rw.Imports, at, at+1)
 	if !slices.ContainsFunc(rw.Exports, func(e Export) bool { return e.Name == name }) {
@@ -440,7 +448,7 @@ func (rw *rewriter) bodies() *bodyRewriter {
 	b := &bodyRewriter{
 		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
 		yield: rw.yield, fuel: rw.globals(), stack: rw.globals() + 1, meter: rw.opts.Meter, info: rw.info,
-		blockType: rw.resultsType, pieces: rw.pieceFunction, shift: rw.shift(), profile: rw.profile,
+		table: uint32(len(rw.spaces[ExternTable])), blockType: rw.resultsType, pieces: rw.pieceFunction, shift: rw.shift(), profile: rw.profile,
 	}
 	if mem := rw.info.Memory; mem != nil && mem.HasMax {
 		b.memoryMax = min(mem.Max, MaxPages)
@@ -497,7 +505,7 @@ func (rw *rewriter) validate() error {
 // code rewrites the bodies.
 func (rw *rewriter) code() error {
 	b := rw.bodies()
-	b.divide = rw.opts.ExpandRemainders
+	b.divide, b.plainTail = rw.opts.ExpandRemainders, rw.opts.ExpandTailCalls
 	if b.plan = rw.plan; b.plan != nil {
 		b.marks = make([]uint32, len(rw.Codes))
 	}
@@ -506,6 +514,12 @@ func (rw *rewriter) code() error {
 		if err := b.rewrite(i, &rw.Codes[i], rw.Functions[i]); err != nil {
 			return err
 		}
+		rw.refers = rw.refers || b.refers
+	}
+	if rw.opts.Meter && !b.segments && rw.DataCount != nil && int64(*rw.DataCount) == int64(len(rw.Datas)) {
+		// The count is for instructions that name segments. Without it the host can merge the
+		// segments, of which Go's linker makes thousands, and wasm-opt adds the count.
+		rw.DataCount = nil
 	}
 	return nil
 }
@@ -665,8 +679,8 @@ func (rw *rewriter) customs() error {
 	return nil
 }
 
-// addMeter adds the import of yield, the globals of fuel and stack and the functions
-// that do bulk operations in pieces. All indexes have been
+// addMeter adds the import of yield, the globals of fuel and stack, the table of calls by
+// reference and the functions that do bulk operations in pieces. All indexes have been
 // checked and renumbered before.
 func (rw *rewriter) addMeter() error {
 	if !rw.opts.Meter {
@@ -680,6 +694,9 @@ func (rw *rewriter) addMeter() error {
 		rw.Types = append(rw.Types, RecGroup{Types: []FuncType{t}})
 	}
 	rw.Imports = append(rw.Imports, yield)
+	if rw.refers {
+		rw.Tables = append(rw.Tables, Table{Elem: FuncRef, Limits: Limits{Min: 1, Max: 1, HasMax: true}})
+	}
 	if rw.profile != nil {
 		rw.Imports = append(rw.Imports, rw.profile.imports...)
 	}

@@ -489,6 +489,8 @@ func countEach(bin []byte) ([]byte, error) {
 			if err != nil {
 				return err
 			}
+			rw.refers = rw.refers || b.refers
+			b.reference = locals + 1
 			var edits []edit
 			for _, e := range b.edits {
 				if e.kind >= editIndex && e.kind < editSave { // It counts in the global.
@@ -513,9 +515,9 @@ func countEach(bin []byte) ([]byte, error) {
 			slices.SortStableFunc(edits, func(a, b edit) int { return 64*(a.at-b.at) + int(a.kind) - int(b.kind) }) // Charges first.
 			b.edits = edits
 			c.Body = b.emit(nil, c.Body, locals, 0)
-			if bulk {
-				c.LocalGroups++
-				c.Locals = append(c.Locals, 1, byte(I32))
+			if bulk || b.refers {
+				c.LocalGroups += 2
+				c.Locals = append(c.Locals, 1, byte(I32), 1, byte(FuncRef))
 			}
 		}
 		return nil

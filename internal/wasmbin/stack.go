@@ -57,7 +57,7 @@ func (rw *rewriter) measure() (*stackPlan, []complexity, error) {
 		imports: rw.yield, taken: make([]uint32, n), starts: make([]uint32, n+1),
 		frames: make([]uint32, n), tails: make([]bool, n),
 	}
-	m := &surveyor{types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals()}
+	m := rw.surveyor()
 	complexities := make([]complexity, n)
 	seen := make([]uint32, n) // where in callees, from 1
 	for i := range rw.Codes {
@@ -169,6 +169,9 @@ type surveyor struct {
 	callees   []uint32
 	// mutable is how many globals can change, with those that the rewriter adds.
 	mutable uint64
+	// plainTail is set if indirect tail calls become calls, refuseUnsafe for
+	// [Options.RefuseUnsafe].
+	plainTail, refuseUnsafe bool
 
 	// imports is how many functions are imported, to which calls are never charged.
 	imports uint32
@@ -249,6 +252,12 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 	reload(1)               // After the check at the entry.
 	var before [2]operation // The last one, and the one before.
 	for s.next() && len(m.blocks) > 0 {
+		if m.refuseUnsafe {
+			if f, ok := unsafeFeature(s.op); ok {
+				s.fail(s.at, "instruction %#x: %w", s.op, f.refuse())
+				break
+			}
+		}
 		top := &m.blocks[len(m.blocks)-1]
 		x.memory += memoryOf(s.op)
 		if memoryOf(s.op) == memoryAccess && s.op != OpTableGet && s.op != OpTableSet {
@@ -299,26 +308,41 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 			x.close(&top.label)
 			height = top.below + top.results
 			m.blocks = m.blocks[:len(m.blocks)-1]
-		case OpCall:
-			var t FuncType
-			if uint64(s.imm) < uint64(len(m.functions)) {
+		case OpCall, OpReturnCall, OpCallIndirect, OpReturnCallIndirect, OpCallRef, OpReturnCallRef:
+			direct := s.op == OpCall || s.op == OpReturnCall
+			t, charged := FuncType{}, !direct
+			if !direct {
+				t = typeOf(s.imm)
+				height--
+			} else if uint64(s.imm) < uint64(len(m.functions)) {
 				t = typeOf(m.functions[s.imm])
+				charged = m.isCharged(s.imm)
+			}
+			if s.op == OpCallRef || s.op == OpReturnCallRef {
+				x.reference()
+			}
+			if isTailCall(s.op) && staysTailCall(s.op, t, s.imm < m.imports, m.plainTail) {
+				// The compiler writes a return as well, and takes it away in the end.
+				reload(1)
+				tail, x.dead = true, true
+				break
 			}
 			reload(1)
-			if m.isCharged(s.imm) {
+			if charged {
 				x.check(weightCall, height, 1)
 				reload(1)
 			}
 			call(t)
-			m.callees = append(m.callees, s.imm)
-		case OpCallIndirect, OpCallRef:
-			height--
-			x.check(weightCall, height, 1)
-			reload(2)
-			call(typeOf(s.imm))
-		case OpReturnCall, OpReturnCallIndirect, OpReturnCallRef:
-			tail = true
-			x.dead = true
+			if direct {
+				m.callees = append(m.callees, s.imm)
+			}
+			if isTailCall(s.op) {
+				x.block(weightLeave, height)
+				s.imm = uint32(len(m.blocks) - 1)
+				branch(s.imm)
+				x.dead = true
+				x.passed += carry(s.imm)
+			}
 		case OpBrIf, OpBrOnNull, OpBrOnNonNull:
 			branch(s.imm)
 			x.block(weightBranch, height)

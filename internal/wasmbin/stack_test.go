@@ -17,6 +17,11 @@ var errStack = errors.New("out of stack")
 // deep the counting global says that it came.
 func stackOf(t *testing.T, m *module, stack int32, args ...uint64) (depth uint64, left int32, err error) {
 	t.Helper()
+	return stackWith(t, m, Options{Meter: true, StackBytes: stack}, args...)
+}
+
+func stackWith(t *testing.T, m *module, opts Options, args ...uint64) (depth uint64, left int32, err error) {
+	t.Helper()
 	r := wazero.NewRuntimeWithConfig(t.Context(), wazero.NewRuntimeConfigCompiler().WithCoreFeatures(allFeatures))
 	t.Cleanup(func() { _ = r.Close(context.Background()) })
 	instantiateMeter(t, r, func(mod api.Module, fuel api.MutableGlobal) {
@@ -25,7 +30,7 @@ func stackOf(t *testing.T, m *module, stack int32, args ...uint64) (depth uint64
 		}
 		fuel.Set(1 << 40)
 	})
-	bin, _ := rewriteFor(t, m.Encode(), Options{Meter: true, StackBytes: stack})
+	bin, _ := rewriteFor(t, m.Encode(), opts)
 	mod, err := r.Instantiate(t.Context(), bin)
 	if err != nil {
 		t.Fatalf("instantiate: %v", err)

@@ -1,5 +1,3 @@
-//go:build go1.27
-
 package memory
 
 import (
@@ -7,6 +5,7 @@ import (
 	"unsafe"
 )
 
-// Pointer returns p as a *T, where T is t. It is right for any version of Go, and makes a
-// guest 84 KB larger than the one in pointer_go126.go.
+// Pointer returns p as a *T, where T is t. Package reflect makes the types of pointers that the
+// compiler has not kept, by a concurrent map that is 84 KB of a guest. To read the kept ones
+// from where a release of Go has them would save it, until the next release.
 func Pointer(t reflect.Type, p unsafe.Pointer) any { return value(reflect.PointerTo(t), p) }
