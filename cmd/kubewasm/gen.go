@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kubewasm/kubewasm/internal/bindgen"
 )
 
@@ -19,6 +21,9 @@ import (
 type pairs map[string]string
 
 func (p pairs) String() string { return "" }
+
+// Type implements [pflag.Value].
+func (pairs) Type() string { return "pair" }
 
 func (p pairs) Set(s string) error {
 	key, value, ok := strings.Cut(s, "=")
@@ -29,76 +34,77 @@ func (p pairs) Set(s string) error {
 	return nil
 }
 
-func gen(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("gen")
-	dir := flags.String("o", "", "")
+func gen(t *tool, flags *pflag.FlagSet) action {
+	dir := flags.String("output-dir", "", "")
 	hostDir := flags.String("host", "", "")
 	name := flags.String("package", "", "")
-	var dirs names
-	flags.Var(&dirs, "I", "")
+	dirs := flags.StringArrayP("proto-path", "I", nil, "")
 	imports := pairs{}
 	flags.Var(imports, "import", "")
 	version := flags.String("api-version", "", "")
 	lang := flags.String("lang", "go", "")
 	check := flags.Bool("check", false, "")
-	source, err := parse(flags, args, "")
-	if err != nil {
-		return err
-	}
-	language, err := bindgen.LanguageNamed(*lang)
-	if err != nil {
-		return fmt.Errorf("gen: -lang: %w", err)
-	}
-	if *dir == "" && *hostDir == "" {
-		*dir = "."
-	}
-	absolute, err := filepath.Abs(cmp.Or(*dir, *hostDir))
-	if err != nil {
-		return err
-	}
-	if *name == "" {
-		*name = packageName(absolute)
-	}
-	if len(dirs) == 0 {
-		dirs = names{"."}
-	}
-	path := ""
-	if language.Name == "go" {
-		path = importPath(ctx, absolute)
-	}
-	var p *bindgen.Package
-	switch filepath.Ext(source) {
-	case ".proto":
-		p, err = bindgen.Proto(ctx, bindgen.ProtoConfig{
-			File: filepath.ToSlash(source), Dirs: dirs, Find: finder(ctx),
-			Package: *name, Path: path, Imports: imports,
-		})
-	case ".yaml", ".yml", ".json":
-		var text []byte
-		if text, err = bindgen.ReadFile(source); err != nil {
+	oneOf(flags, "lang", bindgen.LanguageNames()...)
+	return func(ctx context.Context, args []string) error {
+		source, err := argument(flags, args, "")
+		if err != nil {
+			return err
+		}
+		language, err := bindgen.LanguageNamed(*lang)
+		if err != nil {
+			return fmt.Errorf("gen: --lang: %w", err)
+		}
+		if *dir == "" && *hostDir == "" {
+			*dir = "."
+		}
+		absolute, err := filepath.Abs(cmp.Or(*dir, *hostDir))
+		if err != nil {
+			return err
+		}
+		if *name == "" {
+			*name = packageName(absolute)
+		}
+		if len(*dirs) == 0 {
+			*dirs = []string{"."}
+		}
+		path := ""
+		if language.Name == "go" {
+			path = importPath(ctx, absolute)
+		}
+		var p *bindgen.Package
+		switch filepath.Ext(source) {
+		case ".proto":
+			p, err = bindgen.Proto(ctx, bindgen.ProtoConfig{
+				File: filepath.ToSlash(source), Dirs: *dirs, Find: finder(ctx),
+				Package: *name, Path: path, Imports: imports,
+			})
+		case ".yaml", ".yml", ".json":
+			var text []byte
+			if text, err = bindgen.ReadFile(source); err != nil {
+				return fmt.Errorf("gen: %w", err)
+			}
+			p, err = bindgen.CRD(bindgen.CRDConfig{
+				Source: filepath.Base(source), Text: text, Version: *version,
+				Package: *name, Path: path,
+			})
+		default:
+			return fmt.Errorf("gen %s: want a file whose name ends with .proto, .yaml or .json", source)
+		}
+		if err != nil {
 			return fmt.Errorf("gen: %w", err)
 		}
-		p, err = bindgen.CRD(bindgen.CRDConfig{
-			Source: filepath.Base(source), Text: text, Version: *version,
-			Package: *name, Path: path,
-		})
-	default:
-		return fmt.Errorf("gen %s: want a file whose name ends with .proto, .yaml or .json", source)
-	}
-	if err != nil {
-		return fmt.Errorf("gen: %w", err)
-	}
-	if *dir != "" {
-		if err := writeGuest(p, language, *dir, *check); err != nil {
-			return fmt.Errorf("gen %s: %w", source, err)
+		if *dir != "" {
+			if err := writeGuest(p, language, *dir, *check); err != nil {
+				return fmt.Errorf("gen %s: %w", source, err)
+			}
 		}
-	}
-	if *hostDir != "" {
-		if err := writeHost(ctx, p, *hostDir, *check); err != nil {
-			return fmt.Errorf("gen %s: -host: %w", source, err)
+		if *hostDir != "" {
+			if err := writeHost(ctx, p, *hostDir, *check); err != nil {
+				return fmt.Errorf("gen %s: --host: %w", source, err)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // packageName returns the name of the package in a directory.

@@ -59,7 +59,7 @@ func file(t *testing.T, name, text string) string {
 
 func TestBuild(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "out.wasm")
-	code, out, stderr := kubewasm(t, "build", "-o", output, "testdata/zone")
+	code, out, stderr := kubewasm(t, "build", "--output-file", output, "testdata/zone")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -88,7 +88,7 @@ func TestBuild(t *testing.T) {
 			t.Skip("wazero does not compile for " + runtime.GOARCH)
 		}
 		file := filepath.Join(t.TempDir(), "out.wasm")
-		code, out, stderr := kubewasm(t, "build", "-compiled", "-o", file, "testdata/zone")
+		code, out, stderr := kubewasm(t, "build", "--compiled", "--output-file", file, "testdata/zone")
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
@@ -103,7 +103,7 @@ func TestBuild(t *testing.T) {
 
 	t.Run("flags take the place of directives", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		code, out, stderr := kubewasm(t, "build", "-name", "other", "-version", "2", source(t, "zone"))
+		code, out, stderr := kubewasm(t, "build", "--name", "other", "--version", "2", source(t, "zone"))
 		if code != 0 || !strings.HasPrefix(out, "other.wasm: scheduler other 2, ") {
 			t.Errorf("exit code %d, printed %s%s", code, out, stderr)
 		}
@@ -127,7 +127,7 @@ func TestMistakes(t *testing.T) {
 		"no command":        {nil, []string{"Usage:\n\n\tkubewasm COMMAND [arguments]\n", "  build    compile a guest\n"}},
 		"unknown command":   {[]string{"bulid"}, []string{`unknown command "bulid"; did you mean "build"?`}},
 		"unknown topic":     {[]string{"help", "inspct"}, []string{`unknown command "inspct"; did you mean "inspect"?`}},
-		"unknown flag":      {[]string{"inspect", "-confg", "x"}, []string{"inspect: flag provided but not defined: -confg; did you mean -config?\nusage: kubewasm inspect [-config FILE]"}},
+		"unknown flag":      {[]string{"inspect", "--confg", "x"}, []string{"inspect: unknown flag: --confg; did you mean --config?\nusage: kubewasm inspect [--config FILE]"}},
 		"two directories":   {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
 		"no such directory": {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
 		"a file":            {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
@@ -151,7 +151,7 @@ func TestMistakes(t *testing.T) {
 		"run without objects":            {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
 		"objects with mistakes":          {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
 		"run of a library":               {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
-		"configuration of YAML":          {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
+		"configuration of YAML":          {[]string{"run", "-f", "testdata/cluster.yaml", "--config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
 		"a scheduler without Nodes":      {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are 1 and 0"}},
 		"requests of a scheduler plugin": {[]string{"build", "testdata/fields"}, []string{`main.go:12: //kubewasm:matches is for admission plugins; this one is for scheduler`}},
 		"requests that there are not":    {[]string{"build", "testdata/matches"}, []string{`main.go:7: //kubewasm:matches is operations and resources, as in CREATE,UPDATE pods; "pods" is one of them`}},
@@ -178,7 +178,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/zone")
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/zone")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -227,7 +227,7 @@ func TestInspectTellsMinors(t *testing.T) {
 // TestHookDeclaresWhatItReads holds that build writes the directives of a hook into the
 // module.
 func TestHookDeclaresWhatItReads(t *testing.T) {
-	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/hook")
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/hook")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -246,7 +246,7 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 // TestInspectNamesGrants holds that a guest that needs grants is distinguished from one that
 // cannot run.
 func TestInspectNamesGrants(t *testing.T) {
-	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/grants")
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/grants")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -259,12 +259,12 @@ func TestInspectNamesGrants(t *testing.T) {
 		t.Errorf("imports %+v, problems %q", got.Imports, got.Problems)
 	}
 	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/grants")
-	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\n\trun gives what is missing by -grant waiting-pods\n"} {
+	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\n\trun gives what is missing by --grant waiting-pods\n"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
 		}
 	}
-	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "-grant", "waiting-pod", "testdata/grants")
+	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "--grant", "waiting-pod", "testdata/grants")
 	if want := `grant "waiting-pod" is unknown; did you mean "waiting-pods"?`; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("run with another grant: exit code %d, %s; want %s", code, stderr, want)
 	}
@@ -293,16 +293,16 @@ func TestRun(t *testing.T) {
 		want []string
 	}{
 		"a scheduler plugin": {
-			[]string{"-config", file(t, "c.yaml", "zone: b"), built(t, "testdata/zone")}, 0,
+			[]string{"--config", file(t, "c.yaml", "zone: b"), built(t, "testdata/zone")}, 0,
 			[]string{"POD       NODE  VERDICT", "shop/web  n1    Unschedulable", "node is in zone a, not in b\n", "shop/web  n2    Success"},
 		},
-		"a scheduler plugin that no Node pleases": {[]string{"-config", file(t, "c.yaml", "zone: c"), built(t, "testdata/zone")}, 2, []string{"node is in zone b, not in c\n"}},
+		"a scheduler plugin that no Node pleases": {[]string{"--config", file(t, "c.yaml", "zone: c"), built(t, "testdata/zone")}, 2, []string{"node is in zone b, not in c\n"}},
 		"an admission plugin": {
-			[]string{"-config", file(t, "c.json", `{"labels": ["owner"]}`), built(t, "../../examples/admission/required-labels")}, 2,
+			[]string{"--config", file(t, "c.json", `{"labels": ["owner"]}`), built(t, "../../examples/admission/required-labels")}, 2,
 			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
 		},
 		"an admission plugin that mutates": {
-			[]string{"-config", file(t, "c.yaml", "label: owner"), built(t, "../../guest/guesttest/admissiontest/internal/policy")}, 0,
+			[]string{"--config", file(t, "c.yaml", "label: owner"), built(t, "../../guest/guesttest/admissiontest/internal/policy")}, 0,
 			[]string{`[{"op":"add","path":"/metadata/labels/owner","value":"none"}]`, "Pod shop/web  allowed"},
 		},
 		"a hook": {[]string{built(t, "../../examples/hooks/cpu-from-annotation")}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
@@ -350,7 +350,7 @@ func TestRun(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: b, labels: {loud: ""}}}
 ---
 {apiVersion: example.com/v1, kind: Whatever, metadata: {name: w}}
-`), "-grant", "events", "-grant", "waiting-pods", "-grant", "objects")
+`), "--grant", "events", "--grant", "waiting-pods", "--grant", "objects")
 		if code != 2 || !strings.Contains(out, "n1 cpu 500/500/4000 ") || !strings.Contains(out, " Pod a\n") {
 			t.Errorf("exit code %d: %s\n%s", code, out, stderr)
 		}
@@ -387,7 +387,7 @@ func TestRun(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), built(t, "../../guest/guesttest/schedtest/internal/binder"))
-				if diff := cmp.Diff(test.want, verdicts(out)); diff != "" || stderr != "" {
+				if diff := cmp.Diff(test.want, printedVerdicts(out)); diff != "" || stderr != "" {
 					t.Errorf("%s(-want +got):\n%s", stderr, diff)
 				}
 			})
@@ -396,7 +396,7 @@ func TestRun(t *testing.T) {
 			pod := func(name string) string {
 				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, labels: {kubewasm.dev/gang: g}, annotations: {kubewasm.dev/gang-size: "2"}}}`
 			}
-			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", built(t, "../../examples/sched/gang"),
+			code, out, stderr := kubewasm(t, "run", "--grant", "waiting-pods", "--grant", "events", built(t, "../../examples/sched/gang"),
 				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
 			want := []string{
 				"default/a (PreFilter) Success", "default/a n1 Success", "default/a (Reserve on n1) Success",
@@ -404,7 +404,7 @@ func TestRun(t *testing.T) {
 				"default/b (PreFilter) Success", "default/b n1 Success", "default/b (Reserve on n1) Success", "default/b (Permit on n1) Success",
 				"default/a (Permit on n1) allowed",
 			}
-			if diff := cmp.Diff(want, verdicts(out)); diff != "" || code != 0 {
+			if diff := cmp.Diff(want, printedVerdicts(out)); diff != "" || code != 0 {
 				t.Errorf("exit code %d: %s(-want +got):\n%s", code, stderr, diff)
 			}
 		})
@@ -419,9 +419,9 @@ func TestRun(t *testing.T) {
 			code int
 			want string
 		}{
-			"of a file":           {[]string{"-f", asked, "-objects", there}, 2, `spec.rules[0].host: Invalid value: "a.example.com": the Ingress shop/old has it`},
-			"of which one is new": {[]string{"-f", there, "-objects", there}, 0, "Ingress shop/old  allowed"},
-			"that it is asked about": {[]string{"-grant", "objects", "-f", file(t, "all.yaml", ingress("a", "a.example.com")+"\n---\n"+ingress("b", "a.example.com"))}, 2,
+			"of a file":           {[]string{"-f", asked, "--objects", there}, 2, `spec.rules[0].host: Invalid value: "a.example.com": the Ingress shop/old has it`},
+			"of which one is new": {[]string{"-f", there, "--objects", there}, 0, "Ingress shop/old  allowed"},
+			"that it is asked about": {[]string{"--grant", "objects", "-f", file(t, "all.yaml", ingress("a", "a.example.com")+"\n---\n"+ingress("b", "a.example.com"))}, 2,
 				"the Ingress shop/b has it"},
 			"without a grant": {[]string{"-f", asked}, 1, `needs the grant "objects"`},
 		} {
@@ -434,7 +434,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("with its log", func(t *testing.T) {
-		_, _, stderr := kubewasm(t, "run", "-log", "-f", "testdata/cluster.yaml", built(t, "testdata/zone"))
+		_, _, stderr := kubewasm(t, "run", "--log", "-f", "testdata/cluster.yaml", built(t, "testdata/zone"))
 		if !strings.Contains(stderr, "level=DEBUG msg=filter plugin=zone function=filter guest.zone=") {
 			t.Errorf("logged %s", stderr)
 		}
@@ -444,8 +444,8 @@ func TestRun(t *testing.T) {
 // costColumns are the columns of time and fuel.
 var costColumns = regexp.MustCompile(` [0-9.]+(ns|µs|ms|s) +[0-9]+ `)
 
-// verdicts returns what kubewasm run prints, without the heading, time and fuel.
-func verdicts(out string) (lines []string) {
+// printedVerdicts returns what kubewasm run prints, without the heading, time and fuel.
+func printedVerdicts(out string) (lines []string) {
 	for line := range strings.Lines(out) {
 		line = costColumns.ReplaceAllString(strings.ReplaceAll(line, "\n", " "), " ")
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -523,7 +523,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 // the differences.
 func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	world := filepath.Join(t.TempDir(), "world.wasm")
-	code, _, stderr := kubewasm(t, "build", "-o", world, "testdata/world")
+	code, _, stderr := kubewasm(t, "build", "--output-file", world, "testdata/world")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -543,7 +543,7 @@ func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	run := func(grants ...string) string {
 		args := []string{"run", "-f", "testdata/cluster.yaml", world}
 		for _, grant := range grants {
-			args = append(args, "-grant", grant)
+			args = append(args, "--grant", grant)
 		}
 		code, out, stderr := kubewasm(t, args...)
 		if code != 2 {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
@@ -35,14 +34,13 @@ func (t *trial) admit(ctx context.Context) error {
 	engine := admission.NewEngine(p)
 	defer engine.Close(context.WithoutCancel(ctx))
 	t.loaded()
-	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for i := range others {
 		request, err := t.requests.of(&others[i])
 		if err != nil {
 			return err
 		}
 		if !covered(t.matches, request) {
-			foreign.Fprintf(t.out, "%s\tnot asked\t\t\tthe module is for other requests\n", about(request))
+			t.verdicts.add(verdict{heads: admissionHeads, Object: about(request), Verdict: "not asked", Message: "the module is for other requests"})
 			continue
 		}
 		if p.Mutates() {
@@ -89,10 +87,7 @@ func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admiss
 	case word == "mutated":
 		text = "nothing changes"
 	}
-	foreign.Fprintf(t.out, "%s\t%s\t"+t.cost()+"\t%s\n", about(request), word, text)
-	for _, warning := range response.Warnings {
-		foreign.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
-	}
+	t.verdicts.add(verdict{heads: admissionHeads, Object: about(request), Verdict: word, Cost: t.cost(), Message: text, Warnings: response.Warnings, bad: !response.Allowed})
 	return response.Allowed
 }
 

@@ -4,6 +4,7 @@ package manifest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ type Objects struct {
 	// Warnings name the fields of Pods and Nodes that are unknown to k8s.io/api: those of
 	// a newer Kubernetes, or misspelt ones.
 	Warnings []string
+
+	read func()
 }
 
 // Named returns an error if a Pod or a Node has no name.
@@ -53,7 +56,7 @@ type Object struct {
 // they are created. The error names the document; an unknown field of a Pod or a Node is
 // one as well.
 func Read(data []byte) (*Objects, error) {
-	o, mistakes := ReadOn(data)
+	o, mistakes, _ := ReadOn(context.Background(), data, nil) // The context does not end.
 	switch {
 	case len(mistakes) != 0:
 		return nil, mistakes[0]
@@ -68,15 +71,18 @@ func Read(data []byte) (*Objects, error) {
 // ReadOn is Read for objects that others have written, for any Kubernetes. It warns of
 // unknown fields and goes on after a document that is no object. It returns the objects of
 // the others, which may be none, and a mistake for each document, or item of a List, that
-// is no object.
-func ReadOn(data []byte) (*Objects, []error) {
-	o := &Objects{}
+// is no object. It calls read, unless that is nil, for each object. The error is that of ctx.
+func ReadOn(ctx context.Context, data []byte, read func()) (*Objects, []error, error) {
+	o := &Objects{read: read}
 	var mistakes []error
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for n := 1; ; n++ {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return o, mistakes
+			return o, mistakes, nil
 		}
 		ends := err != nil
 		if err == nil {
@@ -94,7 +100,7 @@ func ReadOn(data []byte) (*Objects, []error) {
 			mistakes = append(mistakes, fmt.Errorf("document %d: %s", n, oneLine(err)))
 		}
 		if ends {
-			return o, mistakes
+			return o, mistakes, nil
 		}
 	}
 }
@@ -183,6 +189,9 @@ func (o *Objects) add(document []byte) []error {
 		}
 		head.Metadata.Namespace = pod.Namespace
 		o.Pods = append(o.Pods, pod)
+	}
+	if o.read != nil {
+		o.read()
 	}
 	o.All = append(o.All, Object{head.TypeMeta, head.Metadata.Namespace, head.Metadata.Name, document})
 	return nil
