@@ -239,7 +239,9 @@ func TestVersionAndCompletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, out, _ := kubewasm(t, append([]string{"__complete"}, test.args...)...)
 			lines := strings.Split(strings.TrimSpace(out), "\n")
-			got := slices.DeleteFunc(lines[:len(lines)-1], func(line string) bool { return !strings.HasPrefix(line, test.args[len(test.args)-1]) && !strings.HasPrefix(line, "--") })
+			got := slices.DeleteFunc(lines[:len(lines)-1], func(line string) bool {
+				return !strings.HasPrefix(line, test.args[len(test.args)-1]) && !strings.HasPrefix(line, "--")
+			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("completions (-want +got):\n%s", diff)
 			}

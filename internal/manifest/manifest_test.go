@@ -56,7 +56,7 @@ func TestReadRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := o.All[0]; len(o.All) != 1 || got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" || !strings.Contains(string(got.JSON), `"request":{"kind":{"kind":"Pod"`) {
+	if got := o.All[0]; len(o.All) != 1 || got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" || !strings.Contains(string(got.JSON), `"request":{"uid":"u","kind":{"version":"v1","kind":"Pod"}`) {
 		t.Errorf("got %s: %s", got.Kind, got.JSON)
 	}
 }
