@@ -183,12 +183,12 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 		}
 		fmt.Fprintf(t.err, "kubewasm: %d reports written, %d unchanged, %d deleted\n", written.Applied, written.Unchanged, written.Deleted)
 	}
-	return verdictOf(result)
+	return verdictOf(t, result)
 }
 
-// verdictOf returns errRefused for objects that policies deny, and an error if some were not
-// audited.
-func verdictOf(result *audit.Result) error {
+// verdictOf returns errRefused for objects that policies deny, errUnasked if policies were asked
+// about nothing that there is, and an error if some objects were not audited.
+func verdictOf(t *tool, result *audit.Result) error {
 	if !result.Complete() {
 		errs := []error{errors.New("audit: not everything was audited")}
 		for _, text := range result.Errors {
@@ -204,8 +204,17 @@ func verdictOf(result *audit.Result) error {
 		}
 		return errors.Join(errs...)
 	}
-	if result.Count(audit.Denied) != 0 {
+	unasked := result.Unasked()
+	for _, p := range result.Policies {
+		if p.Unmatched {
+			t.warn(fmt.Sprintf("the policy %s was asked about nothing: %s", p.Name, p.Skipped))
+		}
+	}
+	switch {
+	case result.Count(audit.Denied) != 0:
 		return errRefused
+	case len(unasked) != 0:
+		return errUnasked
 	}
 	return nil
 }

@@ -196,3 +196,29 @@ func TestRunWarnsOfFieldsOfNewerKubernetes(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAuditThatAsksNothingSaysSo holds that rules which match nothing are no success.
+func TestAnAuditThatAsksNothingSaysSo(t *testing.T) {
+	objects := file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {owner: ann}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: a}}\n")
+	policy := func(rules string) string {
+		return file(t, "p.yaml", "plugins: [{name: owners, source: {file: "+built(t, "../../examples/admission/required-labels")+"}, guestConfig: {labels: [owner]}, match: {rules: ["+rules+"]}}]\n")
+	}
+	for name, test := range map[string]struct {
+		rules string
+		code  int
+		want  string
+	}{
+		"the singular of a resource": {"{operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pod]}", exitUnasked, `the policy owners was asked about nothing: its rules name the resource of no object: "pod" in resources; did you mean "pods"?`},
+		"a version as group":         {"{operations: [CREATE], apiGroups: [v1], apiVersions: [v1], resources: [pods]}", exitUnasked, `"v1" in apiGroups is a version; the core group is ""`},
+		"another resource":           {"{operations: [CREATE], apiGroups: [networking.k8s.io], apiVersions: [v1], resources: [ingresses]}", exitUnasked, "its rules name the resource of no object\n"},
+		"a resource that there is":   {"{operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}", 0, ""},
+		"updates alone":              {"{operations: [UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, "audit", "--policies", policy(test.rules), "-f", objects)
+			if code != test.code || !strings.Contains(stderr, test.want) || test.want == "" && stderr != "" {
+				t.Errorf("exit code %d, want %d: %s%s", code, test.code, out, stderr)
+			}
+		})
+	}
+}

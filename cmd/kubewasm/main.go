@@ -63,12 +63,17 @@ type tool struct {
 const (
 	exitError       = 1
 	exitRefused     = 2
+	exitUnasked     = 3
 	exitInterrupted = 130 // As shells have it for a program that SIGINT ends.
 )
 
 // errRefused is the error of a command that worked and whose answer is no: a plugin
 // refused something, or no host runs a module. What was printed says the rest.
 var errRefused = errors.New("refused")
+
+// errUnasked is the error of a command that asked nothing: its rules match no object. What was
+// printed says the rest.
+var errUnasked = errors.New("nothing was asked")
 
 // errPrinted is the error of a command that printed what is wrong.
 var errPrinted = errors.New("printed")
@@ -100,6 +105,8 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 		return 0
 	case errors.Is(err, errRefused):
 		return exitRefused
+	case errors.Is(err, errUnasked):
+		return exitUnasked
 	case errors.Is(err, errPrinted):
 		return exitError
 	case ctx.Err() != nil:

@@ -108,6 +108,9 @@ func run(t *tool, flags *pflag.FlagSet) action {
 			return fmt.Errorf("run %s: %w", path, trial.failure())
 		case trial.refusals > 0:
 			return errRefused
+		case !v.asked():
+			t.warn("the module was asked about no object")
+			return errUnasked
 		}
 		return nil
 	}

@@ -54,6 +54,11 @@ var (
 
 func (v *verdicts) add(one verdict) { v.Verdicts = append(v.Verdicts, one) }
 
+// asked reports whether the plugin was asked about an object.
+func (v *verdicts) asked() bool {
+	return slices.ContainsFunc(v.Verdicts, func(one verdict) bool { return one.Cost != nil })
+}
+
 // writeText writes a line for each verdict.
 func (v *verdicts) writeText(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
