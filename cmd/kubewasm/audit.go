@@ -102,7 +102,7 @@ func auditObjects(t *tool, flags *pflag.FlagSet) action {
 
 // audit audits what the flags say and prints the result.
 func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
-	rt, err := newRuntime()
+	rt, err := t.newRuntime()
 	if err != nil {
 		return err
 	}

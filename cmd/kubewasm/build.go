@@ -52,7 +52,7 @@ func build(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		r, err := examine(ctx, trying{module: module})
+		r, err := t.examine(ctx, trying{module: module})
 		if err != nil {
 			return fmt.Errorf("build %s: %w", dir, err)
 		}

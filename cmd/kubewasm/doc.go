@@ -9,8 +9,9 @@
 //
 //	go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm
 //
-// and write "go tool kubewasm" instead of "kubewasm". Guests in Go need no other tool than
-// Go.
+// and write "go tool kubewasm" instead of "kubewasm". Before the first tag there is no such
+// version: "go install ./cmd/kubewasm" in a clone works then. Guests in Go need no other tool
+// than Go.
 //
 // Names and messages of modules, recordings, registries and clusters are printed with
 // escapes such as \n and \u001b in place of characters that a terminal acts upon. The output
@@ -169,6 +170,9 @@
 //	--host DIR
 //		The directory for the component's side of services. Without --output-dir, the other side is
 //		not written.
+//	--host-package NAME
+//		The name of the package in the directory of --host. The default is that of the Go
+//		files there or, if there are none, the name of the directory.
 //	--import DIR=PACKAGE
 //		The import path of the views of the .proto files in a directory. It may be
 //		repeated.
@@ -178,7 +182,8 @@
 //	--output-dir DIR
 //		The directory to write to. The default is the current one.
 //	--package NAME
-//		The name of the package in the directory of --output-dir. The default is the name of the directory.
+//		The name of the package in the directory of --output-dir. The default is that of
+//		the Go files there or, if there are none, the name of the directory.
 //	-I, --proto-path DIR
 //		A directory to look for .proto files in. It may be repeated; the default is the
 //		current directory.

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +41,7 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 	dir := flags.String("output-dir", "", "")
 	hostDir := flags.String("host", "", "")
 	name := flags.String("package", "", "")
+	hostName := flags.String("host-package", "", "")
 	dirs := flags.StringArrayP("proto-path", "I", nil, "")
 	imports := pairs{}
 	flags.Var(imports, "import", "")
@@ -61,8 +65,13 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		if *hostName != "" && *hostDir == "" {
+			return &usageError{errors.New("gen: --host-package is for the package in the directory of --host")}
+		}
 		if *name == "" {
-			*name = packageName(absolute)
+			if *name, err = packageName(absolute); err != nil {
+				return fmt.Errorf("gen: %w", err)
+			}
 		}
 		if len(*dirs) == 0 {
 			*dirs = []string{"."}
@@ -99,7 +108,7 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 			}
 		}
 		if *hostDir != "" {
-			if err := writeHost(ctx, p, *hostDir, *check); err != nil {
+			if err := writeHost(ctx, p, *hostDir, *hostName, *check); err != nil {
 				return fmt.Errorf("gen %s: --host: %w", source, err)
 			}
 		}
@@ -107,9 +116,32 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// packageName returns the name of the package in a directory.
-func packageName(dir string) string {
-	return strings.NewReplacer("-", "", ".", "").Replace(filepath.Base(dir))
+// packageName returns the name of the package in a directory: that of the Go files in it, and
+// if there are none the name of the directory.
+func packageName(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	generated := ""
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		// A file that does not parse has mistakes that the compiler reports.
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		switch {
+		case err != nil:
+		case ast.IsGenerated(parsed):
+			generated = parsed.Name.Name
+		default:
+			return parsed.Name.Name, nil
+		}
+	}
+	if generated != "" {
+		return generated, nil
+	}
+	return strings.NewReplacer("-", "", ".", "").Replace(filepath.Base(dir)), nil
 }
 
 // writeGuest writes the views of p and, if it has services, their guest side.
@@ -122,13 +154,18 @@ func writeGuest(p *bindgen.Package, language bindgen.Language, dir string, check
 }
 
 // writeHost writes the host side of the services of p.
-func writeHost(ctx context.Context, p *bindgen.Package, dir string, check bool) error {
+func writeHost(ctx context.Context, p *bindgen.Package, dir, name string, check bool) error {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
 	host := *p
-	host.Name, host.Path = packageName(absolute), importPath(ctx, absolute)
+	if name == "" {
+		if name, err = packageName(absolute); err != nil {
+			return err
+		}
+	}
+	host.Name, host.Path = name, importPath(ctx, absolute)
 	files, err := bindgen.WriteHost(&host)
 	if err != nil {
 		return err
@@ -227,7 +264,7 @@ func goList(ctx context.Context, dir, format, pkg string) (string, error) {
 	if err := bindgen.CheckImportPath(pkg); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "list", "-find", "-e", "-f", format, "--", pkg)
+	cmd := exec.CommandContext(ctx, "go", "list", "-find", "-e", "-f", format+"\n{{with .Error}}{{.Err}}{{end}}", "--", pkg)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -235,9 +272,9 @@ func goList(ctx context.Context, dir, format, pkg string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("go list %s: %w: %s", pkg, err, strings.TrimSpace(stderr.String()))
 	}
-	text := strings.TrimSpace(string(out))
-	if text == "" {
-		return "", fmt.Errorf("go list %s: no such package", pkg)
+	text, failure, _ := strings.Cut(string(out), "\n")
+	if text = strings.TrimSpace(text); text == "" {
+		return "", fmt.Errorf("go list %s: %s", pkg, cmp.Or(strings.Join(strings.Fields(failure), " "), "no such package"))
 	}
 	return text, nil
 }

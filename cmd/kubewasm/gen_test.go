@@ -264,3 +264,67 @@ func TestGenRefusesHostileSources(t *testing.T) {
 		t.Errorf("the file of another is %q: %v", text, err)
 	}
 }
+
+// TestGenTakesThePackageThatIsThere generates into directories whose names are not those of
+// their packages, as that of a checkout in a build system.
+func TestGenTakesThePackageThatIsThere(t *testing.T) {
+	service := `syntax = "proto3"; package shop; option go_package = "example.com/shop"; service S { rpc Ask(Q) returns (A); } message Q { string a = 1; } message A { string b = 1; }`
+	for name, test := range map[string]struct {
+		args        []string
+		guest, host string
+	}{
+		"of the files that are there": {nil, "shopguest", "shop"},
+		"of the flags":                {[]string{"--package", "mine", "--host-package", "yours"}, "mine", "yours"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for path, text := range map[string]string{
+				"go.mod": "module example.com/shop\n\ngo 1.26\n", "source/shop.proto": service,
+				"source/doc.go": "// Package shop asks plugins.\npackage shop\n", "source/doc_test.go": "package shop_test\n",
+				"source/plugins/doc.go": "package shopguest\n",
+			} {
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir("source")
+			args := append(test.args, "--host", ".", "--output-dir", "plugins", "shop.proto")
+			if err := generate(t, args...); err != nil {
+				t.Fatal(err)
+			}
+			for dir, want := range map[string]string{".": test.host, "plugins": test.guest} {
+				files, err := filepath.Glob(filepath.Join(dir, "*.gen.go"))
+				if err != nil || len(files) == 0 {
+					t.Fatalf("%s has %d files, error %v", dir, len(files), err)
+				}
+				for _, file := range files {
+					if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("\npackage "+want+"\n")) {
+						t.Errorf("%s is not of the package %s: %v\n%.200s", file, want, err, text)
+					}
+				}
+			}
+			if err := generate(t, append([]string{"--check"}, args...)...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGenPrintsTheErrorOfGoList imports a package of a module that has no entry in go.sum.
+func TestGenPrintsTheErrorOfGoList(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":  "module example.com/mine\n\ngo 1.26\n\nrequire github.com/google/uuid v1.6.0\n",
+		"a.proto": `syntax = "proto3"; import "github.com/google/uuid/x.proto"; message M { uuid.X a = 1; }`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := generate(t, "--package", "views", "a.proto"); err == nil || !strings.Contains(err.Error(), "go.sum") || strings.Contains(err.Error(), "no such package") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -31,7 +31,7 @@ func inspect(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		r, err := examine(ctx, trying{module: bytes, config: guest, gatekeeper: *gatekeeper})
+		r, err := t.examine(ctx, trying{module: bytes, config: guest, gatekeeper: *gatekeeper})
 		if err != nil {
 			return fmt.Errorf("inspect %s: %w", file, err)
 		}

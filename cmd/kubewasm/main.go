@@ -57,6 +57,10 @@ type tool struct {
 	out, err io.Writer
 	// terminal is where progress is printed, nil unless that is a terminal.
 	terminal io.Writer
+	// uncached is set when it was said that there is no cache.
+	uncached bool
+	// named is set to build with the names of functions, for stacks.
+	named bool
 }
 
 // The exit codes, which doc.go describes.
@@ -98,6 +102,9 @@ func dispatch(ctx context.Context, t *tool, args []string) int {
 	ran, err := oneDash(root, args)
 	if err == nil {
 		ran, err = root.ExecuteC()
+	}
+	if why := guestbuild.RemoveTemporary(); why != nil {
+		t.warn(why)
 	}
 	var usage *usageError
 	switch {
@@ -353,7 +360,7 @@ func (t *tool) file(ctx context.Context, path string) (string, error) {
 	if !info.IsDir() {
 		return path, nil
 	}
-	file, err := guestbuild.BuildWith(ctx, path, t.err)
+	file, err := guestbuild.BuildWith(ctx, path, t.named, t.err)
 	if err != nil {
 		return "", err
 	}
@@ -374,11 +381,23 @@ func (t *tool) check(ctx context.Context, dir string) error {
 }
 
 // newRuntime returns a runtime that keeps compiled modules in the user's cache directory,
-// so that only the first command compiles a module.
-func newRuntime() (*host.Runtime, error) {
+// so that only the first command compiles a module. Without a directory that can be written
+// to, it warns and does without.
+func (t *tool) newRuntime() (*host.Runtime, error) {
 	dir, err := os.UserCacheDir()
-	if err != nil {
-		return host.NewRuntime(host.RuntimeConfig{})
+	if err == nil {
+		var rt *host.Runtime
+		if rt, err = host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "kubewasm", "compiled")}); err == nil {
+			return rt, nil
+		}
 	}
-	return host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "kubewasm", "compiled")})
+	rt, failed := host.NewRuntime(host.RuntimeConfig{})
+	if failed != nil {
+		return nil, failed
+	}
+	if !t.uncached {
+		t.uncached = true
+		t.warn(fmt.Errorf("keep compiled modules in a cache: %w", err))
+	}
+	return rt, nil
 }

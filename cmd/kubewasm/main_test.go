@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -142,7 +143,7 @@ func TestMistakes(t *testing.T) {
 		"registers no plugin, and is run":       {[]string{"run", "-f", "testdata/cluster.yaml", "testdata/wrong"}, []string{"zone does not implement sched.FilterPlugin"}},
 		"is a plugin of two kinds":              {[]string{"build", "testdata/twokinds"}, []string{"the program imports the SDK of several kinds of plugins, scheduler and admission, and no host takes such a module: build a program for each"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
-		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`, `reads: "pod_labels[" is no field of a request`}},
+		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`, `reads: "pod_labels[" is no field of a request`, `main.go:7: decides: "cpu_share" is no field of a decision`, `decides: "cpu_shares[a]" is no field of a decision`}},
 		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},
 		"directives without a sense": {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", `main.go:5: there is no directive //kubewasm:read; did you mean "reads"?`,
 			"main.go:13: // kubewasm:reads is a comment, not a directive: write //kubewasm:reads", "main.go:15: //Kubewasm:decides is a comment", "main.go:11: //kubewasm:version is there twice"}},
@@ -563,5 +564,85 @@ func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	granted := run("clock", "random")
 	if strings.Contains(granted, "year 2022, slept true") || random.FindString(granted) == random.FindString(fake) || !strings.Contains(granted, rest) {
 		t.Errorf("with grants it has: %s", granted)
+	}
+}
+
+// TestACacheIsOptional builds and runs a guest with a home that cannot be written to. A file in
+// place of the directory stops root as well.
+func TestACacheIsOptional(t *testing.T) {
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := t.TempDir()
+	t.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+	t.Setenv("TMPDIR", temporary)
+	zone := source(t, "zone")
+	t.Setenv("XDG_CACHE_HOME", file(t, "home", "no directory"))
+	for name, args := range map[string][]string{
+		"build": {"build", "--output-file", filepath.Join(t.TempDir(), "zone.wasm"), zone},
+		"run":   {"run", "-f", "testdata/cluster.yaml", "--config", file(t, "c.yaml", "zone: b"), zone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, args...)
+			if code != 0 || out == "" {
+				t.Errorf("exit code %d: %s%s", code, out, stderr)
+			}
+			for _, want := range []string{"kubewasm: warning: keep compiled modules in a cache: ", "kubewasm: warning: keep guests in a cache: "} {
+				if strings.Count(stderr, want) != 1 {
+					t.Errorf("printed %q, want once %q", stderr, want)
+				}
+			}
+			if left, err := filepath.Glob(filepath.Join(temporary, "kubewasm-*")); err != nil || len(left) != 0 {
+				t.Errorf("left are %v, error %v", left, err)
+			}
+		})
+	}
+}
+
+// TestTheSDKIsThatOfTheGuest holds that the metadata do not depend on how the command was built.
+func TestTheSDKIsThatOfTheGuest(t *testing.T) {
+	module := filepath.Join(t.TempDir(), "zone.wasm")
+	if code, _, stderr := kubewasm(t, "build", "--output-file", module, "testdata/zone"); code != 0 {
+		t.Fatal(stderr)
+	}
+	wasm, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metadata.Find(wasm)
+	if err != nil || m == nil {
+		t.Fatal(err)
+	}
+	// The SDK of this guest is that of the checkout, which has no version.
+	if m.SDK != "github.com/kubewasm/kubewasm" {
+		t.Errorf("the SDK is %q", m.SDK)
+	}
+}
+
+// TestRunSaysWhatDoesNotHappen holds that neither a module that is not asked nor a patch that
+// breaks the object looks like a success.
+func TestRunSaysWhatDoesNotHappen(t *testing.T) {
+	owner := built(t, "../../guest/guesttest/admissiontest/internal/policy")
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"objects that the module is not for": {
+			[]string{"-f", file(t, "o.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}"), "--config", file(t, "c.yaml", "labels: [owner]"), built(t, "../../examples/admission/required-labels")},
+			exitUnasked, "kubewasm: warning: the module was asked about no object\n",
+		},
+		"labels that are no strings before the patch": {
+			[]string{"-f", file(t, "o.yaml", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, labels: {app: {name: web}}}}"), "--config", file(t, "c.yaml", "label: owner"), owner},
+			exitError, "the patch makes an object that the API server cannot decode: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, append([]string{"run"}, test.args...)...)
+			if code != test.code || !strings.Contains(stderr, test.want) || strings.Contains(out, "mutated") {
+				t.Errorf("exit code %d, want %d: %s%s", code, test.code, out, stderr)
+			}
+		})
 	}
 }

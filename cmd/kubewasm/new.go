@@ -197,7 +197,10 @@ func (s *scaffold) place(ctx context.Context, absolute string) error {
 
 // nameService sets the names of the package in a directory and of its extension point.
 func (s *scaffold) nameService(dir string) error {
-	s.Package = packageName(dir)
+	var err error
+	if s.Package, err = packageName(dir); err != nil {
+		return err
+	}
 	// The package is imported by a program that has the others, too.
 	taken := []string{"main", "context", "fmt", "log", "host", "service", "corev1", "metav1"}
 	if !token.IsIdentifier(s.Package) || slices.Contains(taken, s.Package) {

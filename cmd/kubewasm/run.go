@@ -23,6 +23,7 @@ import (
 
 // trial is a run of a plugin on objects.
 type trial struct {
+	tool    *tool
 	rt      *host.Runtime
 	cfg     host.Config
 	try     trying
@@ -85,6 +86,7 @@ func run(t *tool, flags *pflag.FlagSet) action {
 		if len(arguments) == 0 {
 			return &usageError{errors.New("run: an argument is missing")}
 		}
+		t.named = true
 		path := arguments[0]
 		if len(f.files) == 0 {
 			return &usageError{errors.New("run: name a file of objects with -f")}
@@ -119,7 +121,7 @@ func run(t *tool, flags *pflag.FlagSet) action {
 // trial returns the run of a module, for the flags of a command.
 func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, path string) (*trial, error) {
 	command := flags.Name()
-	trial := &trial{requests: f.requests}
+	trial := &trial{tool: t, requests: f.requests}
 	if err := trial.requests.read(ctx, t, flags); err != nil {
 		return nil, err
 	}
@@ -153,7 +155,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		}
 		trial.try.sees = append(trial.try.sees, gvk)
 	}
-	r, err := examine(ctx, trial.try)
+	r, err := t.examine(ctx, trial.try)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", command, path, err)
 	}
@@ -186,7 +188,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 
 // run runs the plugin, as each of the kinds that it is of.
 func (t *trial) run(ctx context.Context) (err error) {
-	if t.rt, err = newRuntime(); err != nil {
+	if t.rt, err = t.tool.newRuntime(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.rt.Close(context.WithoutCancel(ctx))) }()

@@ -143,7 +143,7 @@ func (t *tool) runMethod(ctx context.Context, path, method string, f *runFlags, 
 	if err != nil {
 		return err
 	}
-	rt, err := newRuntime()
+	rt, err := t.newRuntime()
 	if err != nil {
 		return err
 	}

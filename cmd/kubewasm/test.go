@@ -36,6 +36,7 @@ func test(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return &usageError{fmt.Errorf("test: --run: %w", err)}
 		}
+		t.named = true
 		name, module, err := t.module(ctx, path, from)
 		if err != nil {
 			return fmt.Errorf("test %s: %w", path, err)
