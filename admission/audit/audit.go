@@ -333,7 +333,10 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 	slices.Sort(names)
 	for _, p := range r.policies {
 		if p.skipped == nil && p.failure == nil && !matched[p] {
-			p.skipped = &unmatchedError{"its rules name the resource of no object", p.mistaken(names)}
+			hint := p.mistaken(names)
+			if p.skipped = errNoObject; hint != "" || len(matched) == 0 {
+				p.skipped = &unmatchedError{errNoObject.Error(), hint}
+			}
 		}
 	}
 	result := &Result{Start: r.start}

@@ -73,7 +73,8 @@ type PolicyResult struct {
 	// Skipped is why the policy is asked about nothing.
 	Skipped string `json:"skipped,omitempty"`
 	// Unmatched is set if Skipped is that the rules match nothing that there is: they may be
-	// misspelt, as in resources: [pod].
+	// misspelt, as in resources: [pod]. In a review it is not set for a policy whose rules seem
+	// right if another policy was asked.
 	Unmatched bool `json:"unmatched,omitempty"`
 	// Error is why the policy has no verdict on any object, or not on all. It counts for all
 	// those objects, which have no findings of their own then.

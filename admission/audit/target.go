@@ -188,6 +188,7 @@ var (
 	errNoRules      = errors.New("neither its match nor its module names resources")
 	errNoCreate     = errors.New("its rules name no CREATE: it decides about changes, and not about what an object is")
 	errSubresources = errors.New("its rules name subresources only, which are not stored")
+	errNoObject     = errors.New("its rules name the resource of no object")
 	errDisabled     = errors.New("it is disabled")
 	errNoVerdicts   = errors.New("it neither validates nor mutates")
 )

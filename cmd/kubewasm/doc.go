@@ -265,7 +265,8 @@
 // Failures are printed at the end, with the plugin, the extension point, the object and
 // the line of a panic.
 //
-// The exit code is 0 if every Pod fits a Node or every object is admitted, and 2 if not.
+// The exit code is 0 if every Pod fits a Node or every object is admitted, and 2 if not. It is 3
+// if the module is for none of the objects.
 //
 // The flags are:
 //
@@ -510,7 +511,7 @@
 // for objects without one. Reports that have no findings any more are deleted.
 //
 // The exit code is 0 if no object is denied, and 2 if one is. It is 1 if something could not be
-// audited.
+// audited, and 3 if a policy is asked about nothing since its rules seem to be misspelt.
 //
 // The flags are:
 //
@@ -713,5 +714,6 @@
 //	1    An error: a wrong flag, a file that cannot be read, a case of test that fails.
 //	2    The command worked, and the answer is no: a plugin refused an object, calls differ, or
 //	     no host runs the module.
+//	3    Nothing was asked: the rules of a policy or of a module match no object.
 //	130  The command was interrupted by Ctrl-C or SIGTERM. A second signal ends it at once.
 package main
