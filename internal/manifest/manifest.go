@@ -148,11 +148,11 @@ func converted(ctx context.Context, data []byte) iter.Seq[[]document] {
 				})
 			}
 			running.Wait()
-			if failed != nil {
-				documents = append(documents, document{err: failed})
-			}
 			if ctx.Err() != nil || !yield(documents) {
 				return
+			}
+			if failed != nil {
+				yield([]document{{err: failed}}) // It is the last.
 			}
 		}
 	}
