@@ -113,14 +113,14 @@ func (p *shadowed) cycle(name string) {
 func (p *shadowed) schedule(t *testing.T, pods int) shadow.Status {
 	t.Helper()
 	for n := range pods + 1 {
-		p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed) >= n-1 && s.State == shadow.Running })
+		p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed+s.Uncompared) >= n-1 && s.State == shadow.Running })
 		if n == pods {
 			p.Begin(p.pod(fmt.Sprint("web", n))) // It ends the record of the last one.
 			break
 		}
 		p.cycle(fmt.Sprint("web", n))
 	}
-	return p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed) >= pods })
+	return p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed+s.Uncompared) >= pods })
 }
 
 func TestShadowRepeatsCycles(t *testing.T) {

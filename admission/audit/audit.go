@@ -285,6 +285,7 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 	defer release()
 	byResource := map[schema.GroupVersionResource]*target{}
 	var all []*target
+	matched := map[*asked]bool{}
 	for o, err := range objects {
 		if err == nil {
 			err = ctx.Err()
@@ -303,6 +304,7 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 					continue
 				}
 				if matches, err := p.Matches("CREATE", o.Resource, o.Namespaced); matches {
+					matched[p] = true
 					t.add(p, err)
 				}
 			}
@@ -323,6 +325,19 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
+	}
+	var names []string
+	for r := range byResource {
+		names = append(names, r.Resource)
+	}
+	slices.Sort(names)
+	for _, p := range r.policies {
+		if p.skipped == nil && p.failure == nil && !matched[p] {
+			hint := p.mistaken(names)
+			if p.skipped = errNoObject; hint != "" || len(matched) == 0 {
+				p.skipped = &unmatchedError{errNoObject.Error(), hint}
+			}
+		}
 	}
 	result := &Result{Start: r.start}
 	r.fill(result, all)

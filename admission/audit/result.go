@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -71,6 +72,10 @@ type PolicyResult struct {
 	Failed  int `json:"failed"`
 	// Skipped is why the policy is asked about nothing.
 	Skipped string `json:"skipped,omitempty"`
+	// Unmatched is set if Skipped is that the rules match nothing that there is: they may be
+	// misspelt, as in resources: [pod]. In a review it is not set for a policy whose rules seem
+	// right if another policy was asked.
+	Unmatched bool `json:"unmatched,omitempty"`
 	// Error is why the policy has no verdict on any object, or not on all. It counts for all
 	// those objects, which have no findings of their own then.
 	Error string `json:"error,omitempty"`
@@ -110,6 +115,17 @@ func (r *Result) Complete() bool {
 	return len(r.Errors) == 0 && r.Count(Failed) == 0 && !slices.ContainsFunc(r.Policies, func(p PolicyResult) bool { return p.Error != "" })
 }
 
+// Unasked returns the names of the policies that are asked about nothing because their rules
+// match nothing that there is.
+func (r *Result) Unasked() (names []string) {
+	for _, p := range r.Policies {
+		if p.Unmatched {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // fill makes the result of what is known of the targets.
 func (r *run) fill(result *Result, all []*target) {
 	result.Seen, result.Asked, result.Reused = int(r.objects.Load()), int(r.calls.Load()), int(r.reused.Load())
@@ -123,6 +139,7 @@ func (r *run) fill(result *Result, all []*target) {
 			results[i].Error = shorten(p.failure.Error())
 		case p.skipped != nil:
 			results[i].Skipped = p.skipped.Error()
+			_, results[i].Unmatched = errors.AsType[*unmatchedError](p.skipped)
 		default:
 			byID[p.id] = i
 		}

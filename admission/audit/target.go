@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // target is a resource that is audited.
@@ -158,7 +161,11 @@ func targets(resources []served, status map[schema.GroupVersionResource]bool, po
 		choose(false)
 		choose(true)
 		if len(seen) == 0 {
-			p.skipped = errNothingServed
+			var names []string
+			for _, r := range resources {
+				names = append(names, r.gvr.Resource)
+			}
+			p.skipped = &unmatchedError{"the cluster has no resource that its rules name", p.mistaken(names)}
 		}
 	}
 	slices.SortFunc(all, func(a, b *target) int { return strings.Compare(a.resource.String(), b.resource.String()) })
@@ -178,13 +185,42 @@ func (p *asked) names(gr schema.GroupResource) bool {
 
 // Why policies are asked about nothing.
 var (
-	errNoRules       = errors.New("neither its match nor its module names resources")
-	errNoCreate      = errors.New("its rules name no CREATE: it decides about changes, and not about what an object is")
-	errSubresources  = errors.New("its rules name subresources only, which are not stored")
-	errNothingServed = errors.New("the cluster has no resource that its rules name")
-	errDisabled      = errors.New("it is disabled")
-	errNoVerdicts    = errors.New("it neither validates nor mutates")
+	errNoRules      = errors.New("neither its match nor its module names resources")
+	errNoCreate     = errors.New("its rules name no CREATE: it decides about changes, and not about what an object is")
+	errSubresources = errors.New("its rules name subresources only, which are not stored")
+	errNoObject     = errors.New("its rules name the resource of no object")
+	errDisabled     = errors.New("it is disabled")
+	errNoVerdicts   = errors.New("it neither validates nor mutates")
 )
+
+// unmatchedError is why a policy is asked about nothing that there is.
+type unmatchedError struct{ what, hint string }
+
+func (e *unmatchedError) Error() string { return e.what + e.hint }
+
+// versionName matches the name of a version, which is the name of no group.
+var versionName = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// mistaken returns what is probably wrong in rules that match no resource of names, as the end
+// of a message: resources: [pod], or apiGroups: [v1]. It is empty if nothing seems to be.
+func (p *asked) mistaken(names []string) string {
+	for _, r := range p.Rules {
+		for _, group := range r.APIGroups {
+			if versionName.MatchString(group) {
+				return fmt.Sprintf(`: %q in apiGroups is a version; the core group is ""`, group)
+			}
+		}
+		for _, resource := range r.Resources {
+			if resource, _, _ = strings.Cut(resource, "/"); resource == "*" || slices.Contains(names, resource) {
+				continue
+			}
+			if name := nearest.Name(resource, names); name != "" {
+				return fmt.Sprintf(": %q in resources; did you mean %q?", resource, name)
+			}
+		}
+	}
+	return ""
+}
 
 // auditable returns why a policy is never asked.
 func (p *asked) auditable(rulesRequired bool) error {

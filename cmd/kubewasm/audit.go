@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io/fs"
+	"io"
 	"iter"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,6 +19,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/yaml"
+
+	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/audit"
@@ -33,59 +33,53 @@ import (
 
 // auditFlags are the flags of audit.
 type auditFlags struct {
-	policies, kubeconfig, context, output, state, user string
-	files, groups, skip                                names
-	qps                                                float64
-	burst                                              int
-	write, logged                                      bool
-	report                                             audit.ReportConfig
+	policies, kubeconfig, context, state, user string
+	output                                     *output
+	files, groups, skip                        []string
+	qps                                        float64
+	burst                                      int
+	write, logged                              bool
+	report                                     audit.ReportConfig
 	*registryFlags
 }
 
-func (t *tool) auditFlags() (*auditFlags, *flag.FlagSet) {
-	flags := t.flags("audit")
+func (t *tool) auditFlags(flags *pflag.FlagSet) *auditFlags {
 	f := &auditFlags{registryFlags: t.registryFlags(flags)}
 	flags.StringVar(&f.policies, "policies", "", "")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "")
 	flags.StringVar(&f.context, "context", "", "")
-	flags.Var(&f.files, "f", "")
-	flags.StringVar(&f.output, "o", "table", "")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "")
+	f.output = outputFlags(flags, "junit", "reports")
 	flags.StringVar(&f.state, "state", "", "")
-	flags.Var(&f.skip, "skip-namespace", "")
+	flags.StringArrayVar(&f.skip, "skip-namespace", nil, "")
 	flags.StringVar(&f.user, "user", "", "")
-	flags.Var(&f.groups, "group", "")
+	flags.StringArrayVar(&f.groups, "group", nil, "")
 	flags.Float64Var(&f.qps, "qps", 10, "")
 	flags.IntVar(&f.burst, "burst", 20, "")
 	flags.BoolVar(&f.write, "write", false, "")
 	flags.BoolVar(&f.logged, "log", false, "")
 	flags.StringVar(&f.report.Name, "report-name", audit.DefaultReportName, "")
 	flags.IntVar(&f.report.MaxResults, "report-results", 1000, "")
-	return f, flags
+	return f
 }
-
-// outputs are the formats of -o.
-var outputs = []string{"table", "json", "reports"}
 
 // check returns every mistake of the flags.
 func (f *auditFlags) check() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("audit: "+format, args...)) }
 	if f.policies == "" {
-		fail("name the file of the policies with -policies")
-	}
-	if !slices.Contains(outputs, f.output) {
-		fail("-o is %q, want %s", f.output, strings.Join(outputs, ", "))
+		fail("name the file of the policies with --policies")
 	}
 	if f.qps <= 0 || f.burst <= 0 {
-		fail("-qps is %v and -burst %d, want more than 0", f.qps, f.burst)
+		fail("--qps is %v and --burst %d, want more than 0", f.qps, f.burst)
 	}
 	if f.user == "" && len(f.groups) != 0 {
-		fail("-group is for the user that -user names")
+		fail("--group is for the user that --user names")
 	}
 	if len(f.files) == 0 {
 		return errors.Join(errs...)
 	}
-	for name, given := range map[string]bool{"-write": f.write, "-state": f.state != "", "-kubeconfig": f.kubeconfig != "", "-context": f.context != ""} {
+	for name, given := range map[string]bool{"--write": f.write, "--state": f.state != "", "--kubeconfig": f.kubeconfig != "", "--context": f.context != ""} {
 		if given {
 			fail("%s is for a cluster, and -f audits files", name)
 		}
@@ -93,16 +87,22 @@ func (f *auditFlags) check() error {
 	return errors.Join(errs...)
 }
 
-func auditObjects(ctx context.Context, t *tool, args []string) (err error) {
-	f, flags := t.auditFlags()
-	arguments, err := parseArguments(flags, args, 0)
-	if err != nil || len(arguments) != 0 {
-		return err
+func auditObjects(t *tool, flags *pflag.FlagSet) action {
+	f := t.auditFlags(flags)
+	return func(ctx context.Context, args []string) error {
+		if _, err := atMost(flags, args, 0); err != nil {
+			return err
+		}
+		if err := f.check(); err != nil {
+			return &usageError{err}
+		}
+		return f.audit(ctx, t)
 	}
-	if err := f.check(); err != nil {
-		return &usageError{err}
-	}
-	rt, err := newRuntime()
+}
+
+// audit audits what the flags say and prints the result.
+func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
+	rt, err := t.newRuntime()
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func auditObjects(ctx context.Context, t *tool, args []string) (err error) {
 	var objects *manifest.Objects
 	var skipped []string
 	if len(f.files) != 0 {
-		objects, skipped, err = t.readManifests(f.files)
+		objects, skipped, err = t.readManifests(ctx, f.files)
 		if mistakes = errors.Join(mistakes, err); mistakes == nil {
 			cfg.Namespaces, cfg.Cluster, mistakes = clusterOf(objects)
 		}
@@ -183,12 +183,12 @@ func auditObjects(ctx context.Context, t *tool, args []string) (err error) {
 		}
 		fmt.Fprintf(t.err, "kubewasm: %d reports written, %d unchanged, %d deleted\n", written.Applied, written.Unchanged, written.Deleted)
 	}
-	return verdictOf(result)
+	return verdictOf(t, result)
 }
 
-// verdictOf returns errRefused for objects that policies deny, and an error if some were not
-// audited.
-func verdictOf(result *audit.Result) error {
+// verdictOf returns errRefused for objects that policies deny, errUnasked if policies were asked
+// about nothing that there is, and an error if some objects were not audited.
+func verdictOf(t *tool, result *audit.Result) error {
 	if !result.Complete() {
 		errs := []error{errors.New("audit: not everything was audited")}
 		for _, text := range result.Errors {
@@ -204,8 +204,17 @@ func verdictOf(result *audit.Result) error {
 		}
 		return errors.Join(errs...)
 	}
-	if result.Count(audit.Denied) != 0 {
+	unasked := result.Unasked()
+	for _, p := range result.Policies {
+		if p.Unmatched {
+			t.warn(fmt.Sprintf("the policy %s was asked about nothing: %s", p.Name, p.Skipped))
+		}
+	}
+	switch {
+	case result.Count(audit.Denied) != 0:
 		return errRefused
+	case len(unasked) != 0:
+		return errUnasked
 	}
 	return nil
 }
@@ -251,64 +260,6 @@ func connected(ctx context.Context, cfg *manage.Config, auditing *audit.Config) 
 	}
 	cfg.Namespaces = auditing.Namespaces.Labels
 	return nil
-}
-
-// readManifests reads the objects of files, and of the .yaml, .yml and .json files below
-// directories. It goes on after what is no object, which skipped names. The error joins
-// all mistakes: files that are not there, or everything that was skipped if there is no
-// object.
-func (t *tool) readManifests(paths []string) (all *manifest.Objects, skipped []string, err error) {
-	all = &manifest.Objects{}
-	var errs []error
-	read := func(path string) error {
-		data, err := readFile(path)
-		if err != nil {
-			return err
-		}
-		objects, mistakes := manifest.ReadOn(data)
-		for _, mistake := range mistakes {
-			skipped = append(skipped, path+": "+mistake.Error())
-		}
-		t.warnAll(path, objects.Warnings)
-		for _, o := range objects.All {
-			var metadata metav1.PartialObjectMetadata
-			if err := json.Unmarshal(o.JSON, &metadata); err != nil {
-				skipped = append(skipped, fmt.Sprintf("%s: the %s %s: %v", path, o.Kind, o.Name, err))
-				continue
-			}
-			all.All = append(all.All, o)
-		}
-		return nil
-	}
-	for _, path := range paths {
-		if info, err := os.Stat(path); path == "-" || err != nil || !info.IsDir() {
-			if err := read(path); err != nil {
-				errs = append(errs, err)
-			}
-			continue
-		}
-		err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
-				err = read(path)
-			}
-			if err != nil {
-				skipped = append(skipped, err.Error())
-			}
-			return nil
-		})
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if len(all.All) == 0 {
-		for _, text := range skipped {
-			errs = append(errs, errors.New(text))
-		}
-		if len(errs) == 0 {
-			errs = append(errs, fmt.Errorf("there are no objects in %s", strings.Join(paths, ", ")))
-		}
-	}
-	return all, skipped, errors.Join(errs...)
 }
 
 // clusterOf returns the labels of namespaces and the objects to look up that manifests have. A
@@ -383,25 +334,22 @@ func namespacedKind(o *manifest.Object) bool {
 }
 
 // print prints what was found.
-func (f *auditFlags) print(t *tool, result *audit.Result) error {
-	switch f.output {
-	case "json":
-		encoder := json.NewEncoder(t.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
-	case "reports":
-		reports, err := result.Reports(f.report)
-		if err != nil {
-			return err
-		}
-		for _, report := range reports {
-			text, err := yaml.Marshal(report)
+func (f *auditFlags) print(t *tool, found *audit.Result) error {
+	return f.output.print(t, result{value: found, text: found.WriteTable, other: map[string]func(io.Writer) error{
+		"junit": suiteOf(found).writeJUnit,
+		"reports": func(w io.Writer) error {
+			reports, err := found.Reports(f.report)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(t.out, "---\n%s", text)
-		}
-		return nil
-	}
-	return result.WriteTable(t.out)
+			for _, report := range reports {
+				text, err := yaml.Marshal(report)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(w, "---\n%s", text)
+			}
+			return nil
+		},
+	}})
 }

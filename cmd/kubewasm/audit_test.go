@@ -40,7 +40,7 @@ func TestAuditOfFiles(t *testing.T) {
 		}
 	}
 	policies := owners(t, "")
-	code, out, stderr := kubewasm(t, "audit", "-policies", policies, "-f", dir)
+	code, out, stderr := kubewasm(t, "audit", "--policies", policies, "-f", dir)
 	want := `NAMESPACE  KIND  NAME  POLICY  RESULT  MESSAGE
 default    Pod   bad   owners  fail    metadata.labels[owner]: Required value: every Pod must have it
 
@@ -50,10 +50,10 @@ owners  Protect  1     1     0     0
 	if diff := cmp.Diff(want, out); diff != "" || code != 2 {
 		t.Errorf("exit code %d, %s, printed (-want +got):\n%s", code, stderr, diff)
 	}
-	if code, out, stderr := kubewasm(t, "audit", "-policies", policies, "-f", filepath.Join(dir, "good.yaml")); code != 0 {
+	if code, out, stderr := kubewasm(t, "audit", "--policies", policies, "-f", filepath.Join(dir, "good.yaml")); code != 0 {
 		t.Errorf("exit code %d for what is right: %s%s", code, out, stderr)
 	}
-	code, out, _ = kubewasm(t, "audit", "-policies", policies, "-f", dir, "-o", "reports")
+	code, out, _ = kubewasm(t, "audit", "--policies", policies, "-f", dir, "-o", "reports")
 	if code != 2 || !strings.HasPrefix(out, "---\napiVersion: openreports.io/v1alpha1\n") || !strings.Contains(out, "kind: Report\n") {
 		t.Errorf("exit code %d, printed %s", code, out)
 	}
@@ -76,7 +76,7 @@ func TestAuditGoesOnAfterWhatIsNoObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, out, stderr := kubewasm(t, "audit", "-policies", owners(t, ""), "-f", dir, "-o", "json")
+	code, out, stderr := kubewasm(t, "audit", "--policies", owners(t, ""), "-f", dir, "-o", "json")
 	var result audit.Result
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("%v: %s%s", err, out, stderr)
@@ -107,12 +107,12 @@ func TestAuditMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"-o", "xml", "-f", "x", "-write", "-qps", "0"}, []string{"-policies", `-o is "xml"`, "-write is for a cluster", "-qps is 0"}},
+		{[]string{"-f", "x", "--write", "--qps", "0"}, []string{"--policies", "--write is for a cluster", "--qps is 0"}},
 		{
-			[]string{"-policies", file(t, "p.yaml", "plugins: [{name: A}]\n"), "-f", file(t, "o.yaml", "kind: Pod\n"), "-f", file(t, "second.yaml", "x: [\n")},
+			[]string{"--policies", file(t, "p.yaml", "plugins: [{name: A}]\n"), "-f", file(t, "o.yaml", "kind: Pod\n"), "-f", file(t, "second.yaml", "x: [\n")},
 			[]string{`plugin "A": a name is`, "source is missing", "o.yaml: document 1", "second.yaml: document 1"},
 		},
-		{[]string{"-policies", file(t, "p.yaml", "plugins: [{name: a, source: {file: /nowhere/a.wasm}}, {name: b, source: {file: /nowhere/b.wasm}}]\n"), "-f", file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n")}, []string{"/nowhere/a.wasm", "/nowhere/b.wasm"}},
+		{[]string{"--policies", file(t, "p.yaml", "plugins: [{name: a, source: {file: /nowhere/a.wasm}}, {name: b, source: {file: /nowhere/b.wasm}}]\n"), "-f", file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n")}, []string{"/nowhere/a.wasm", "/nowhere/b.wasm"}},
 	} {
 		code, out, stderr := kubewasm(t, append([]string{"audit"}, test.args...)...)
 		if code != 1 || out != "" {
@@ -151,14 +151,14 @@ contexts: [{name: a, context: {cluster: a}}]
 	policies, state := owners(t, ""), filepath.Join(t.TempDir(), "state")
 	audited := func(more ...string) (int, *audit.Result, string) {
 		t.Helper()
-		code, out, stderr := kubewasm(t, append([]string{"audit", "-policies", policies, "-kubeconfig", kubeconfig, "-state", state, "-o", "json", "-qps", "1000", "-burst", "1000"}, more...)...)
+		code, out, stderr := kubewasm(t, append([]string{"audit", "--policies", policies, "--kubeconfig", kubeconfig, "--state", state, "-o", "json", "--qps", "1000", "--burst", "1000"}, more...)...)
 		result := new(audit.Result)
 		if err := json.Unmarshal([]byte(out), result); err != nil {
 			t.Fatalf("exit code %d: %v: %s%s", code, err, out, stderr)
 		}
 		return code, result, stderr
 	}
-	code, result, stderr := audited("-write")
+	code, result, stderr := audited("--write")
 	if code != 2 || result.Asked != 20 || len(result.Findings) != 2 || stderr != "kubewasm: 1 reports written, 0 unchanged, 0 deleted\n" {
 		t.Errorf("exit code %d, %+v, %s", code, result, stderr)
 	}
@@ -167,7 +167,7 @@ contexts: [{name: a, context: {cluster: a}}]
 	}
 	s.Change("pods", 0)
 	s.Change("pods", 10)
-	if code, result, stderr = audited("-write"); code != 0 || result.Asked != 2 || len(result.Findings) != 0 || stderr != "kubewasm: 0 reports written, 0 unchanged, 1 deleted\n" {
+	if code, result, stderr = audited("--write"); code != 0 || result.Asked != 2 || len(result.Findings) != 0 || stderr != "kubewasm: 0 reports written, 0 unchanged, 1 deleted\n" {
 		t.Errorf("exit code %d, %+v, %s", code, result, stderr)
 	}
 }
@@ -194,5 +194,31 @@ func TestRunWarnsOfFieldsOfNewerKubernetes(t *testing.T) {
 		if !strings.Contains(stderr, "kubewasm: warning: "+objects) || !strings.Contains(stderr, warning) {
 			t.Errorf("printed %s, without %s", stderr, warning)
 		}
+	}
+}
+
+// TestAnAuditThatAsksNothingSaysSo holds that rules which match nothing are no success.
+func TestAnAuditThatAsksNothingSaysSo(t *testing.T) {
+	objects := file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {owner: ann}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: a}}\n")
+	policy := func(rules string) string {
+		return file(t, "p.yaml", "plugins: [{name: owners, source: {file: "+built(t, "../../examples/admission/required-labels")+"}, guestConfig: {labels: [owner]}, match: {rules: ["+rules+"]}}]\n")
+	}
+	for name, test := range map[string]struct {
+		rules string
+		code  int
+		want  string
+	}{
+		"the singular of a resource": {"{operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pod]}", exitUnasked, `the policy owners was asked about nothing: its rules name the resource of no object: "pod" in resources; did you mean "pods"?`},
+		"a version as group":         {"{operations: [CREATE], apiGroups: [v1], apiVersions: [v1], resources: [pods]}", exitUnasked, `"v1" in apiGroups is a version; the core group is ""`},
+		"another resource":           {"{operations: [CREATE], apiGroups: [networking.k8s.io], apiVersions: [v1], resources: [ingresses]}", exitUnasked, "its rules name the resource of no object\n"},
+		"a resource that there is":   {"{operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}", 0, ""},
+		"updates alone":              {"{operations: [UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, "audit", "--policies", policy(test.rules), "-f", objects)
+			if code != test.code || !strings.Contains(stderr, test.want) || test.want == "" && stderr != "" {
+				t.Errorf("exit code %d, want %d: %s%s", code, test.code, out, stderr)
+			}
+		})
 	}
 }

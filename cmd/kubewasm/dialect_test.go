@@ -85,7 +85,7 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 			examination{ABI: "stellar", Kinds: admission}},
 		{"a policy of Kubewarden that looks objects up", policy(t, "kubewarden/policy.c", metadata), nil, 0,
 			examination{ABI: "kubewarden-wapc", Kinds: admission, Lookups: []string{"apps/v1/Deployment"}}},
-		{"a policy of Kubewarden whose settings are wrong", policy(t, "kubewarden/policy.c", ""), []string{"-config", file(t, "c.json", `{"labels":[]}`)}, 2,
+		{"a policy of Kubewarden whose settings are wrong", policy(t, "kubewarden/policy.c", ""), []string{"--config", file(t, "c.json", `{"labels":[]}`)}, 2,
 			examination{ABI: "kubewarden-wapc", Problems: []string{"admission, as a guest of kubewarden-wapc: probe: settings are not valid: labels is empty"}}},
 		{"a policy of Kubewarden that is a program", plain(t, "../../admission/testdata/kubewardenwasi", "exe"), nil, 0,
 			examination{ABI: "kubewarden-wasi", Kinds: admission, Fakes: []string{"clock", "random"}}},
@@ -98,7 +98,7 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			code, out, stderr := kubewasm(t, append([]string{"inspect", "-json", test.module}, test.args...)...)
+			code, out, stderr := kubewasm(t, append([]string{"inspect", "-o", "json", test.module}, test.args...)...)
 			if code != test.code {
 				t.Errorf("exit code %d, want %d: %s", code, test.code, stderr)
 			}
@@ -146,23 +146,23 @@ func TestRunForeign(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"a scheduler plugin", []string{"-f", "testdata/cluster.yaml", "-grant", "events", "-grant", "waiting-pods", "../../sched/testdata/peer/present.wasm"}, 2,
+		{"a scheduler plugin", []string{"-f", "testdata/cluster.yaml", "--grant", "events", "--grant", "waiting-pods", "../../sched/testdata/peer/present.wasm"}, 2,
 			[]string{"shop/web n1 Unschedulable", " pk n1\n", "shop/web (PostFilter) Success ", " nominates n7\n"}},
 		{"a policy in Rego", []string{"-f", objects("x"), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
 		{"a Stellar policy", []string{"-f", objects("mode-silent"), stellar}, 0, []string{"Pod default/web allowed", "Deployment db allowed"}},
-		{"the creation of objects", []string{"-f", objects("mode-echo"), "-config", settings, wapc}, 2,
+		{"the creation of objects", []string{"-f", objects("mode-echo"), "--config", settings, wapc}, 2,
 			[]string{"Pod default/web denied 418", `"operation":"CREATE","userInfo":{"username":"kubernetes-admin",`, `"settings":{"labels":["team"]}}`}},
-		{"an update by a user", []string{"-f", objects("mode-echo"), "-old", was, "-user", "alice", "-group", "dev", "-namespace", "shop", wapc}, 1,
+		{"an update by a user", []string{"-f", objects("mode-echo"), "--old", was, "--user", "alice", "--group", "dev", "--namespace", "shop", wapc}, 1,
 			[]string{`Pod shop/web denied 418`, `"operation":"UPDATE","userInfo":{"username":"alice","groups":["dev","system:authenticated"]}`,
 				`"oldObject":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"was":"here"},"name":"web","namespace":"shop"}}`}},
-		{"an update that changes nothing", []string{"-f", objects("mode-echo"), "-operation", "update", "-dry-run", wapc}, 2, []string{`"operation":"UPDATE"`, `"oldObject":{"apiVersion"`, `"dryRun":true`}},
-		{"a deletion", []string{"-f", objects("mode-echo"), "-operation", "DELETE", wapc}, 2, []string{`"operation":"DELETE"`, `"groups":["kubeadm:cluster-admins","system:authenticated"]},"oldObject":{"apiVersion"`}},
-		{"a part of an object", []string{"-f", objects("mode-echo"), "-subresource", "status", "-operation", "UPDATE", wapc}, 2, []string{"Pod/status default/web denied 418", `"subResource":"status"`}},
-		{"a request as other tools keep it", []string{"-f", review, "-user", "bob", wapc}, 2, []string{"Pod p denied 418", `"uid":"u-1"`, `"userInfo":{"username":"bob"`}},
-		{"a lookup that is not granted", []string{"-f", objects("mode-list"), "-namespace", "shop", wapc}, 2, []string{"the policy may not see apps/v1 Deployment"}},
-		{"a lookup in the file", []string{"-f", objects("mode-list"), "-namespace", "shop", "-see", "apps/v1/Deployment", wapc}, 2, []string{`"kind":"DeploymentList"`, `"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"db","namespace":"shop"}}]`}},
-		{"a lookup that the metadata declare", []string{"-f", objects("mode-list"), "-namespace", "shop", declares}, 2, []string{`"items":[{"apiVersion"`}},
-		{"a policy that is a program", []string{"-f", objects("x"), "-config", file(t, "c.yaml", "deny: never"), plain(t, "../../admission/testdata/kubewardenwasi", "exe")}, 2, []string{"Pod default/web denied 403", `never {"apiVersion":"v1","kind":"Pod"`}},
+		{"an update that changes nothing", []string{"-f", objects("mode-echo"), "--operation", "update", "--dry-run", wapc}, 2, []string{`"operation":"UPDATE"`, `"oldObject":{"apiVersion"`, `"dryRun":true`}},
+		{"a deletion", []string{"-f", objects("mode-echo"), "--operation", "DELETE", wapc}, 2, []string{`"operation":"DELETE"`, `"groups":["kubeadm:cluster-admins","system:authenticated"]},"oldObject":{"apiVersion"`}},
+		{"a part of an object", []string{"-f", objects("mode-echo"), "--subresource", "status", "--operation", "UPDATE", wapc}, 2, []string{"Pod/status default/web denied 418", `"subResource":"status"`}},
+		{"a request as other tools keep it", []string{"-f", review, "--user", "bob", wapc}, 2, []string{"Pod p denied 418", `"uid":"u-1"`, `"userInfo":{"username":"bob"`}},
+		{"a lookup that is not granted", []string{"-f", objects("mode-list"), "--namespace", "shop", wapc}, 2, []string{"the policy may not see apps/v1 Deployment"}},
+		{"a lookup in the file", []string{"-f", objects("mode-list"), "--namespace", "shop", "--see", "apps/v1/Deployment", wapc}, 2, []string{`"kind":"DeploymentList"`, `"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"db","namespace":"shop"}}]`}},
+		{"a lookup that the metadata declare", []string{"-f", objects("mode-list"), "--namespace", "shop", declares}, 2, []string{`"items":[{"apiVersion"`}},
+		{"a policy that is a program", []string{"-f", objects("x"), "--config", file(t, "c.yaml", "deny: never"), plain(t, "../../admission/testdata/kubewardenwasi", "exe")}, 2, []string{"Pod default/web denied 403", `never {"apiVersion":"v1","kind":"Pod"`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -182,14 +182,14 @@ func TestRunForeign(t *testing.T) {
 		args []string
 		want string
 	}{
-		"an operation that there is not":    {[]string{"-operation", "PATCH", wapc}, `-operation is "PATCH", want CREATE, UPDATE, DELETE, CONNECT`},
-		"an old object of a deletion":       {[]string{"-operation", "DELETE", "-old", was, wapc}, "-old is for UPDATE"},
-		"an object that was not there":      {[]string{"-old", was, wapc}, "Deployment db is not in"},
-		"a kind without its version":        {[]string{"-see", "Namespace", wapc}, `-see: "Namespace" is no kind with its version`},
-		"a request to a scheduler plugin":   {[]string{"-user", "alice", "-dry-run", "../../sched/testdata/peer/first.wasm"}, "-dry-run, -user is for admission plugins, and this is one of kind scheduler"},
+		"an operation that there is not":    {[]string{"--operation", "PATCH", wapc}, `--operation is "PATCH", want CREATE, UPDATE, DELETE, CONNECT`},
+		"an old object of a deletion":       {[]string{"--operation", "DELETE", "--old", was, wapc}, "--old is for UPDATE"},
+		"an object that was not there":      {[]string{"--old", was, wapc}, "Deployment db is not in"},
+		"a kind without its version":        {[]string{"--see", "Namespace", wapc}, `--see: "Namespace" is no kind with its version`},
+		"a request to a scheduler plugin":   {[]string{"--user", "alice", "--dry-run", "../../sched/testdata/peer/first.wasm"}, "--dry-run, --user is for admission plugins, and this is one of kind scheduler"},
 		"a program that is no policy":       {[]string{plain(t, "testdata/program", "exe")}, "read the answer about settings"},
-		"settings that a policy refuses":    {[]string{"-config", file(t, "c.json", `{"labels":[]}`), wapc}, "settings are not valid: labels is empty"},
-		"a lookup of what may look up none": {[]string{"-see", "v1/Namespace", stellar}, "contextAwareResources are for policies of Kubewarden and in Rego"},
+		"settings that a policy refuses":    {[]string{"--config", file(t, "c.json", `{"labels":[]}`), wapc}, "settings are not valid: labels is empty"},
+		"a lookup of what may look up none": {[]string{"--see", "v1/Namespace", stellar}, "contextAwareResources are for policies of Kubewarden and in Rego"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := kubewasm(t, append([]string{"run", "-f", objects("mode-none")}, test.args...)...)

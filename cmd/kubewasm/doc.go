@@ -9,24 +9,30 @@
 //
 //	go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm
 //
-// and write "go tool kubewasm" instead of "kubewasm". Guests in Go need no other tool than
-// Go.
+// and write "go tool kubewasm" instead of "kubewasm". Before the first tag there is no such
+// version: "go install ./cmd/kubewasm" in a clone works then. Guests in Go need no other tool
+// than Go.
 //
 // Names and messages of modules, recordings, registries and clusters are printed with
-// escapes such as \n and \u001b in place of characters that a terminal acts upon.
+// escapes such as \n and \u001b in place of characters that a terminal acts upon. The output
+// has no colors, with NO_COLOR or without. At a terminal, the standard error counts the
+// objects that are read or asked about.
+//
+// "kubewasm completion SHELL" prints a script that completes commands and flags in bash, zsh,
+// fish or PowerShell, and "kubewasm --version" the version.
 //
 // # Start a plugin
 //
 // Usage:
 //
-//	kubewasm new -kind KIND [-lang LANGUAGE] [-name NAME] [-module PATH] DIR
+//	kubewasm new --kind KIND [--lang LANGUAGE] [--name NAME] [--module PATH] DIR
 //
 // New writes a small plugin that works, with its test, its configuration, objects to run
 // it on, and a README.md with the commands that test, build, inspect and run it. It
 // prints these commands, too.
 //
 // A directory that lies in a Go module becomes a package of that module. Otherwise, and
-// with -module, new writes a go.mod that requires the version of kubewasm that this
+// with --module, new writes a go.mod that requires the version of kubewasm that this
 // program is a part of, or its checkout if the program was built in one.
 //
 // A service is an extension point of a component of your own: new writes the .proto file
@@ -37,25 +43,25 @@
 //
 // The flags are:
 //
-//	-kind KIND
+//	--kind KIND
 //		The kind of the plugin: scheduler, admission, conversion, hook or service.
-//	-lang LANGUAGE
+//	--lang LANGUAGE
 //		The language of the plugin: go, the default, or another that there are templates of.
-//	-module PATH
+//	--module PATH
 //		Of a plugin in Go, the path of a new Go module. The default is example.com/ and the name of the
 //		plugin, if the directory lies in no module.
-//	-name NAME
+//	--name NAME
 //		The name of the plugin. The default is the name of the directory.
 //
 // Example:
 //
-//	kubewasm new -kind scheduler zone
+//	kubewasm new --kind scheduler zone
 //
 // # Compile a guest
 //
 // Usage:
 //
-//	kubewasm build [-compiled] [-debug] [-o FILE] [-name NAME] [-version VERSION] [DIR]
+//	kubewasm build [--compiled] [--debug] [--output-file FILE] [--name NAME] [--version VERSION] [DIR]
 //
 // Build compiles the guest in a directory, the current one by default, to a stripped
 // WebAssembly module. A directory with a Cargo.toml is a crate in Rust, compiled by cargo;
@@ -97,40 +103,42 @@
 //
 // The flags are:
 //
-//	-compiled
+//	--compiled
 //		Write the compiled form of the module for the platform of this machine, too, into a
 //		file beside it such as zone.wasm.linux-amd64, and print its SHA-256. A component
 //		whose configuration grants it does not compile the module. It needs this version of
 //		kubewasm, the default limits, and a processor with the features of this one. For
 //		another platform, run build there.
-//	-debug
+//	--debug
 //		Keep the names of functions and the lines of the source, for the stacks of traps.
 //		A panic in Go prints them in any case.
-//	-name NAME
+//	--name NAME
 //		The name of the plugin, instead of that of the metadata.
-//	-o FILE
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--output-file FILE
 //		The file to write. The default is the name of the plugin with .wasm, in the
 //		current directory.
-//	-version VERSION
+//	--version VERSION
 //		The version of the plugin, instead of that of the metadata.
 //
 // Example:
 //
-//	kubewasm build -o zone.wasm ./zone
+//	kubewasm build --output-file zone.wasm ./zone
 //
 // # Generate views of objects
 //
 // Usage:
 //
-//	kubewasm gen [-o DIR] [-host DIR] [flags] FILE.proto|CRD.yaml
+//	kubewasm gen [--output-dir DIR] [--host DIR] [flags] FILE.proto|CRD.yaml
 //
 // Gen writes typed views of Kubernetes objects for guests: Go code that reads the fields
 // of a message where they lie, in protobuf or in JSON.
 //
 // Of a .proto file with services it writes both sides of these extension points. The
-// directory of -o gets the package for plugins: an interface to implement and a function
+// directory of --output-dir gets the package for plugins: an interface to implement and a function
 // Register for each service, views of requests, structs for responses. The directory of
-// -host gets the package for the component: a type with a method for each method of the
+// --host gets the package for the component: a type with a method for each method of the
 // service, a function Load, and a struct for each message. A service with the option
 // (kubewasm.host), of github.com/kubewasm/kubewasm/abi/options.proto, is one that the
 // component implements and plugins call. docs/services.md describes services.
@@ -138,7 +146,7 @@
 // A .proto file is named as another one would import it. It is looked for in the
 // directories of -I, and beside the Go package of that path: the file may be of any
 // module that the current one requires. Messages of other .proto files are read by the
-// views of other packages. Those of guest/api are known, and -import names the rest. Those
+// views of other packages. Those of guest/api are known, and --import names the rest. Those
 // that services have become types of the package of the services instead.
 //
 // Of a CustomResourceDefinition gen writes views of the objects' JSON, with a type for
@@ -154,27 +162,31 @@
 //
 // The flags are:
 //
-//	-I DIR
-//		A directory to look for .proto files in. It may be repeated; the default is the
-//		current directory.
-//	-api-version VERSION
+//	--api-version VERSION
 //		The version of the objects of a CustomResourceDefinition. The default is the
 //		version that is stored.
-//	-check
+//	--check
 //		Write nothing, and fail if a generated file is out of date.
-//	-host DIR
-//		The directory for the component's side of services. Without -o, the other side is
+//	--host DIR
+//		The directory for the component's side of services. Without --output-dir, the other side is
 //		not written.
-//	-import DIR=PACKAGE
+//	--host-package NAME
+//		The name of the package in the directory of --host. The default is that of the Go
+//		files there or, if there are none, the name of the directory.
+//	--import DIR=PACKAGE
 //		The import path of the views of the .proto files in a directory. It may be
 //		repeated.
-//	-lang NAME
+//	--lang NAME
 //		The language of the guest: go, rust, c or as (AssemblyScript). The default is
 //		go. The component's side is always Go.
-//	-o DIR
+//	--output-dir DIR
 //		The directory to write to. The default is the current one.
-//	-package NAME
-//		The name of the package in the directory of -o. The default is the name of the directory.
+//	--package NAME
+//		The name of the package in the directory of --output-dir. The default is that of
+//		the Go files there or, if there are none, the name of the directory.
+//	-I, --proto-path DIR
+//		A directory to look for .proto files in. It may be repeated; the default is the
+//		current directory.
 //
 // Example:
 //
@@ -184,7 +196,7 @@
 //
 // Usage:
 //
-//	kubewasm inspect [-config FILE] [-gatekeeper] [-json] [flags] DIR|FILE.wasm|REFERENCE
+//	kubewasm inspect [--config FILE] [--gatekeeper] [-o json] [flags] DIR|FILE.wasm|REFERENCE
 //
 // Inspect prints what a module is, what it needs and what it exports: the ABI that it is
 // written for, its kind, the functions that it implements, the imports and the grants
@@ -200,29 +212,31 @@
 //
 // The flags are:
 //
-//	-config FILE
+//	--config FILE
 //		The plugin's configuration, YAML or JSON.
-//	-gatekeeper
+//	--gatekeeper
 //		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
-//	-json
-//		Print JSON.
-//	-key FILE
+//	--key FILE
 //		The public key of who must have signed the artifact of a reference.
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
 //
 //	kubewasm inspect zone.wasm
-//	kubewasm inspect -key acme.pub ghcr.io/acme/zone:1.2
+//	kubewasm inspect --key acme.pub ghcr.io/acme/zone:1.2
 //
 // # Run a module on objects
 //
 // Usage:
 //
-//	kubewasm run -f FILE [-config FILE] [-grant NAME]... [flags] DIR|FILE.wasm|REFERENCE [SERVICE/METHOD]
+//	kubewasm run -f PATH... [--config FILE] [--grant NAME]... [flags] DIR|FILE.wasm|REFERENCE [SERVICE/METHOD]
 //
 // Run calls a module about the objects of a file, by the engine that runs it in a
 // component, and prints verdicts, time and fuel. A directory is built first. A module in a
@@ -238,7 +252,7 @@
 // An admission plugin reviews each object, as being created unless flags change the
 // request. A ConversionReview in the file is converted. An AdmissionReview in the file is reviewed as it stands, and so is a request
 // as Kubewarden's tools keep it. A policy that looks objects up finds those of the file,
-// of the kinds that its metadata declare and -see adds.
+// of the kinds that its metadata declare and --see adds.
 //
 // A hook decides about each Pod and each container. The grants that its decisions need on
 // a node are printed at the end.
@@ -246,65 +260,71 @@
 // Of a plugin of a service run calls one method, with the request in the file: a message
 // in YAML, as protobuf has it in JSON, in which objects of Kubernetes are manifests. It
 // prints the response. The name of the service may be the end of the full one. What the
-// plugin asks of the host's services is in the file of -answers.
+// plugin asks of the host's services is in the file of --answers.
 //
 // Failures are printed at the end, with the plugin, the extension point, the object and
 // the line of a panic.
 //
-// The exit code is 0 if every Pod fits a Node or every object is admitted, and 2 if not.
+// The exit code is 0 if every Pod fits a Node or every object is admitted, and 2 if not. It is 3
+// if the module is for none of the objects.
 //
 // The flags are:
 //
-//	-answers FILE
+//	--answers FILE
 //		The responses of host services, YAML or JSON: a message for each SERVICE/METHOD.
-//	-config FILE
+//	--config FILE
 //		The plugin's configuration, YAML or JSON.
-//	-dry-run
+//	--dry-run
 //		Mark the requests as dry runs.
-//	-f FILE
-//		The objects, YAML or JSON; - is the standard input.
-//	-gatekeeper
+//	-f, --filename PATH
+//		Files of objects, YAML or JSON; a directory stands for those below it, and - for the
+//		standard input. It may be repeated.
+//	--gatekeeper
 //		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
-//	-grant NAME
+//	--grant NAME
 //		A grant for the plugin, such as clock. It may be repeated.
-//	-group NAME
+//	--group NAME
 //		A group of the user of the requests. It may be repeated.
-//	-key FILE
+//	--key FILE
 //		The public key of who must have signed the artifact of a reference.
-//	-log
+//	--log
 //		Print what the plugin logs.
-//	-namespace NAME
+//	--namespace NAME
 //		The namespace of objects that name none. The default for Pods is "default".
-//	-objects FILE
-//		The objects that an admission plugin may look up. With -grant objects and without
-//		this flag they are those of -f.
-//	-old FILE
-//		The objects before an UPDATE. The default is that nothing changes.
-//	-operation OPERATION
+//	--objects PATH
+//		The objects that an admission plugin may look up. With --grant objects and without
+//		this flag they are those of -f. It may be repeated.
+//	--old PATH
+//		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
+//	--operation OPERATION
 //		The operation of the requests: CREATE, UPDATE, DELETE or CONNECT. The default is
-//		UPDATE with -old and CREATE without.
-//	-plain-http HOST
+//		UPDATE with --old and CREATE without.
+//	-o, --output FORMAT
+//		The format of the output: text, json, yaml or junit. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
-//	-see KIND
+//	--see KIND
 //		A kind of objects that a policy may look up besides those that its metadata
 //		declare, such as v1/Namespace. It may be repeated.
-//	-subresource NAME
+//	--subresource NAME
 //		The subresource of the requests, such as status or scale.
-//	-user NAME
+//	--user NAME
 //		The user of the requests.
 //
 // Example:
 //
-//	kubewasm run -f cluster.yaml -config config.yaml zone.wasm
+//	kubewasm run -f cluster.yaml --config config.yaml zone.wasm
 //	kubewasm run -f request.yaml prefix.wasm Picker/Pick
 //
 // # Show where a module spends its fuel
 //
 // Usage:
 //
-//	kubewasm profile [-o FILE] [-diff] [flags] RECORDING|-f FILE DIR|FILE.wasm|REFERENCE [NEW]
+//	kubewasm profile [-o pprof --output-file FILE] [--diff] [flags] RECORDING|-f FILE DIR|FILE.wasm|REFERENCE [NEW]
 //
 // Profile repeats the calls of a recording on a module, or calls it about the objects of a
 // file, as run does, and prints the functions that used the most fuel: by themselves (FLAT) and with what they called (CUM), and by how
@@ -314,74 +334,76 @@
 // The fuel of all functions together is that of the calls, exactly. It is the same on every
 // machine, so one run is enough.
 //
-// With -diff, profile takes the old version of a plugin and the new one, and prints the
+// With --diff, profile takes the old version of a plugin and the new one, and prints the
 // functions that changed.
 //
-// The exit code is 2 if a new version costs more than -max-increase allows.
+// The exit code is 2 if a new version costs more than --max-increase allows.
 //
 // The flags are:
 //
-//	-config FILE
+//	--config FILE
 //		The plugin's configuration, YAML or JSON.
-//	-diff
+//	--diff
 //		Compare two versions.
-//	-dry-run
+//	--dry-run
 //		Mark the requests as dry runs.
-//	-f FILE
-//		The objects, YAML or JSON; - is the standard input.
-//	-gatekeeper
+//	-f, --filename PATH
+//		Files of objects, YAML or JSON; a directory stands for those below it, and - for the
+//		standard input. It may be repeated.
+//	--gatekeeper
 //		Take a policy in Rego for one of Gatekeeper, whatever its entrypoint is called.
-//	-grant NAME
+//	--grant NAME
 //		A grant for the plugin, such as clock. It may be repeated.
-//	-group NAME
+//	--group NAME
 //		A group of the user of the requests. It may be repeated.
-//	-json
-//		Print JSON.
-//	-key FILE
+//	--key FILE
 //		The public key of who must have signed the artifact of a reference.
-//	-log
+//	--log
 //		Print what the plugin logs.
-//	-max-increase PERCENT
-//		With -diff, how much more fuel the new version may cost, such as 5%.
-//	-namespace NAME
+//	--max-increase PERCENT
+//		With --diff, how much more fuel the new version may cost, such as 5%.
+//	--namespace NAME
 //		The namespace of objects that name none. The default for Pods is "default".
-//	-o FILE
-//		Write the profile with all call paths, for go tool pprof.
-//	-objects FILE
-//		The objects that an admission plugin may look up. With -grant objects and without
-//		this flag they are those of -f.
-//	-old FILE
-//		The objects before an UPDATE. The default is that nothing changes.
-//	-operation OPERATION
+//	--objects PATH
+//		The objects that an admission plugin may look up. With --grant objects and without
+//		this flag they are those of -f. It may be repeated.
+//	--old PATH
+//		The objects before an UPDATE. The default is that nothing changes. It may be repeated.
+//	--operation OPERATION
 //		The operation of the requests: CREATE, UPDATE, DELETE or CONNECT. The default is
-//		UPDATE with -old and CREATE without.
-//	-plain-http HOST
+//		UPDATE with --old and CREATE without.
+//	-o, --output FORMAT
+//		The format of the output: text, json, yaml or pprof. The default is text. The format
+//		pprof has all call paths, for go tool pprof.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-plugin NAME
+//	--plugin NAME
 //		Repeat the calls of one plugin of the recording. The default is all.
-//	-registries FILE
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
-//	-see KIND
+//	--see KIND
 //		A kind of objects that a policy may look up besides those that its metadata
 //		declare, such as v1/Namespace. It may be repeated.
-//	-subresource NAME
+//	--subresource NAME
 //		The subresource of the requests, such as status or scale.
-//	-top N
+//	--top N
 //		How many functions to print, 0 for all. The default is 20.
-//	-user NAME
+//	--user NAME
 //		The user of the requests.
 //
 // Example:
 //
-//	kubewasm profile -f cluster.yaml -o fuel.pb.gz zone.wasm
+//	kubewasm profile -f cluster.yaml -o pprof --output-file fuel.pb.gz zone.wasm
 //	go tool pprof -http :8080 fuel.pb.gz
-//	kubewasm profile -diff -max-increase 5% /var/lib/kubewasm/recording old.wasm zone.wasm
+//	kubewasm profile --diff --max-increase 5% /var/lib/kubewasm/recording old.wasm zone.wasm
 //
 // # Test a module
 //
 // Usage:
 //
-//	kubewasm test [-run REGEXP] [-v] [-junit FILE] [flags] CASES.yaml DIR|FILE.wasm|REFERENCE
+//	kubewasm test [--run REGEXP] [-v] [-o junit --output-file FILE] [flags] CASES.yaml DIR|FILE.wasm|REFERENCE
 //
 // Test asks a module, written in any language, each case of a file, in the host that
 // components embed, and compares the answers with those in the file. It prints what go test
@@ -406,17 +428,19 @@
 //
 // The flags are:
 //
-//	-junit FILE
-//		Write the results as JUnit's XML, too.
-//	-key FILE
+//	--key FILE
 //		The public key of who must have signed the artifact of a reference.
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json, yaml or junit. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
-//	-run REGEXP
+//	--run REGEXP
 //		Ask only the cases whose names match.
-//	-v
+//	-v, --verbose
 //		Print the cases that pass as well.
 //
 // Example:
@@ -428,13 +452,13 @@
 // Usage:
 //
 //	kubewasm replay [-o FORMAT] [flags] RECORDING FILE.wasm
-//	kubewasm replay -diff [-plugin NAME] [-o FORMAT] [flags] OLD.wasm NEW.wasm RECORDING
+//	kubewasm replay --diff [--plugin NAME] [-o FORMAT] [flags] RECORDING OLD.wasm NEW.wasm
 //
 // Replay repeats the calls of a recording, a directory or a file of one, on the module that was
 // recorded. Results, reasons, logs, every byte that crosses and the fuel must be the same. It
 // prints the calls that differ. Calls of other modules in the recording are left out.
 //
-// With -diff it repeats them on two modules, and prints what the new one answers otherwise than
+// With --diff it repeats them on two modules, and prints what the new one answers otherwise than
 // the old one, in groups with an example each: other verdicts first, then questions that the
 // recording has no answer to, failures, results, what the guest hands over, reasons and logs.
 // Fuel and time of each function are printed beside it. The calls are those of the old module
@@ -447,28 +471,30 @@
 //
 // The flags are:
 //
-//	-diff
+//	--diff
 //		Compare two modules.
-//	-key FILE
+//	--key FILE
 //		The public key of who must have signed the artifact of a reference.
-//	-o FORMAT
-//		The format of what is printed: text, the default, json or junit.
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json, yaml or junit. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-plugin NAME
-//		With -diff, compare the calls of the plugin of that name.
-//	-registries FILE
+//	--plugin NAME
+//		With --diff, compare the calls of the plugin of that name.
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
 //
-//	kubewasm replay -diff zone-1.2.wasm zone-1.3.wasm /var/lib/kubewasm/recording
+//	kubewasm replay --diff /var/lib/kubewasm/recording zone-1.2.wasm zone-1.3.wasm
 //
 // # Audit a cluster
 //
 // Usage:
 //
-//	kubewasm audit -policies FILE [-kubeconfig FILE | -f PATH]... [-o FORMAT] [-write] [flags]
+//	kubewasm audit --policies FILE [--kubeconfig FILE | -f PATH]... [-o FORMAT] [--write] [flags]
 //
 // Audit asks admission policies about objects that exist: those of a cluster, or with -f those
 // of files, and prints what the policies have against them. The file of the policies is that of
@@ -480,66 +506,69 @@
 // error for one on which it fails. A policy about updates or deletions alone is skipped. Package
 // audit of admission describes what policies see.
 //
-// With -state, a later audit asks only about what has changed since. With -write, the findings
+// With --state, a later audit asks only about what has changed since. With --write, the findings
 // are in reports of openreports.io/v1alpha1: one Report for each namespace, and a ClusterReport
 // for objects without one. Reports that have no findings any more are deleted.
 //
 // The exit code is 0 if no object is denied, and 2 if one is. It is 1 if something could not be
-// audited.
+// audited, and 3 if a policy is asked about nothing since its rules seem to be misspelt.
 //
 // The flags are:
 //
-//	-burst N
+//	--burst N
 //		How many requests there may be to the API server at once. The default is 20.
-//	-context NAME
+//	--context NAME
 //		The context of the kubeconfig.
-//	-f PATH
+//	-f, --filename PATH
 //		Files of objects, YAML or JSON, instead of a cluster; a directory stands for those
 //		below it, and - for the standard input. It may be repeated. What is no object, as a
 //		values.yaml, is reported in the end, and all others are audited. Fields of Pods and
 //		Nodes that are newer than this command are warned of.
-//	-group NAME
-//		A group of the user of -user. It may be repeated.
-//	-kubeconfig FILE
+//	--group NAME
+//		A group of the user of --user. It may be repeated.
+//	--kubeconfig FILE
 //		How to reach the cluster. The default is that of kubectl or, in a Pod, the
 //		cluster of the Pod.
-//	-log
+//	--log
 //		Print what the policies log, and what goes wrong.
-//	-o FORMAT
-//		table, json, or reports: the reports of -write in YAML. The default is table.
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json, yaml, junit, or reports: the reports of --write in
+//		YAML. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-policies FILE
+//	--policies FILE
 //		The policies, YAML or JSON.
-//	-qps N
+//	--qps N
 //		How many requests there may be to the API server in a second. The default is 10.
-//	-registries FILE
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
-//	-report-name NAME
+//	--report-name NAME
 //		The name of the reports. The default is kubewasm-audit. Reports of another name are
 //		left alone.
-//	-report-results N
+//	--report-results N
 //		How many results a report has at most. The default is 1000.
-//	-skip-namespace NAME
+//	--skip-namespace NAME
 //		A namespace that is not audited, as kube-system, which webhooks leave out. It may be
 //		repeated.
-//	-state FILE
+//	--state FILE
 //		The file for what a later audit need not ask again. It has the messages of findings.
-//	-user NAME
+//	--user NAME
 //		The user who creates the objects. The default is kubewasm:audit.
-//	-write
+//	--write
 //		Write reports to the cluster.
 //
 // Example:
 //
-//	kubewasm audit -policies policies.yaml -skip-namespace kube-system -state audit.state
-//	kubewasm audit -policies policies.yaml -f manifests
+//	kubewasm audit --policies policies.yaml --skip-namespace kube-system --state audit.state
+//	kubewasm audit --policies policies.yaml -f manifests
 //
 // # Push a module to a registry
 //
 // Usage:
 //
-//	kubewasm push [-image] [-key FILE] [-annotation KEY=VALUE]... [flags] DIR|FILE.wasm REFERENCE
+//	kubewasm push [--image] [--key FILE] [--annotation KEY=VALUE]... [flags] DIR|FILE.wasm REFERENCE
 //
 // Push writes a module to an OCI registry, or to an image layout in a directory, and prints
 // the reference with the digest. A directory is built first. The same module, flags and
@@ -552,23 +581,25 @@
 //
 // The flags are:
 //
-//	-annotation KEY=VALUE
+//	--annotation KEY=VALUE
 //		An annotation of the manifest, such as
 //		org.opencontainers.image.licenses=Apache-2.0. It may be repeated.
-//	-attach TYPE=FILE
+//	--attach TYPE=FILE
 //		A document that refers to the artifact, such as
 //		application/spdx+json=sbom.json. It may be repeated.
-//	-file-name NAME
+//	--file-name NAME
 //		The name of the file in a volume. The default is plugin.wasm.
-//	-image
+//	--image
 //		Push an image with one file, for image volumes of containerd, instead of an
 //		artifact.
-//	-key FILE
+//	--key FILE
 //		Sign the artifact with this private key, as sign does. A password is asked for as
 //		by sign.
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
@@ -579,26 +610,28 @@
 //
 // Usage:
 //
-//	kubewasm pull [-o FILE] [-key FILE] [flags] REFERENCE
+//	kubewasm pull [--output-file FILE] [--key FILE] [flags] REFERENCE
 //
 // Pull writes the module of an artifact to a file, and prints its digests and who signed it.
-// The file appears when it is whole. With -key, or a rule for the repository in the file of
-// -registries, an artifact without the signature is an error and nothing is written.
+// The file appears when it is whole. With --key, or a rule for the repository in the file of
+// --registries, an artifact without the signature is an error and nothing is written.
 //
 // The flags are:
 //
-//	-key FILE
-//		The public key of who must have signed, instead of the rules of -registries.
-//	-o FILE
+//	--key FILE
+//		The public key of who must have signed, instead of the rules of --registries.
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--output-file FILE
 //		The file to write. The default is plugin.wasm.
-//	-plain-http HOST
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
 //
-//	kubewasm pull -key acme.pub -o zone.wasm ghcr.io/acme/zone:1.2
+//	kubewasm pull --key acme.pub --output-file zone.wasm ghcr.io/acme/zone:1.2
 //
 // # Copy an artifact
 //
@@ -612,9 +645,11 @@
 //
 // The flags are:
 //
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
@@ -625,7 +660,7 @@
 //
 // Usage:
 //
-//	kubewasm sign -key FILE [-annotation KEY=VALUE]... [flags] REFERENCE
+//	kubewasm sign --key FILE [--annotation KEY=VALUE]... [flags] REFERENCE
 //
 // Sign signs the digest that a reference leads to, writes the signature beside the artifact,
 // and prints the reference with the digest that was signed. The signature is one of cosign,
@@ -633,32 +668,39 @@
 //
 // The flags are:
 //
-//	-annotation KEY=VALUE
+//	--annotation KEY=VALUE
 //		A pair that is signed with the digest. It may be repeated.
-//	-format FORMAT
+//	--format FORMAT
 //		How the signature is stored: under a tag, as cosign 2 does; as a bundle that refers
 //		to the artifact, as cosign 3 does; or both, the default.
-//	-key FILE
+//	--key FILE
 //		The private key in PEM: ECDSA, Ed25519 or RSA, in PKCS #8 or as OpenSSL writes it,
 //		or one of cosign generate-key-pair. The password of the latter is COSIGN_PASSWORD of
 //		the environment, or is asked for at the terminal.
-//	-plain-http HOST
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--plain-http HOST
 //		A registry without TLS. It may be repeated.
-//	-registries FILE
+//	--registries FILE
 //		Mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //
 // Example:
 //
-//	kubewasm sign -key acme.key ghcr.io/acme/zone:1.2
+//	kubewasm sign --key acme.key ghcr.io/acme/zone:1.2
 //
 // # Print the version
 //
 // Usage:
 //
-//	kubewasm version
+//	kubewasm version [-o FORMAT]
 //
 // Version prints the version of the module kubewasm that the program is a part of, the ABI
 // that its hosts and guests speak, and the Go that built it.
+//
+// The flags are:
+//
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
 //
 // Example:
 //
@@ -666,6 +708,12 @@
 //
 // # Exit codes
 //
-// The exit code is 0 if the command succeeded, 1 after an error, a wrong flag among
-// them, and 2 if the plugin refused something, or no host runs the module.
+// docs/exit-codes.md has a table of the commands:
+//
+//	0    The command succeeded, and the answer is yes.
+//	1    An error: a wrong flag, a file that cannot be read, a case of test that fails.
+//	2    The command worked, and the answer is no: a plugin refused an object, calls differ, or
+//	     no host runs the module.
+//	3    Nothing was asked: the rules of a policy or of a module match no object.
+//	130  The command was interrupted by Ctrl-C or SIGTERM. A second signal ends it at once.
 package main

@@ -123,7 +123,7 @@ func readConfig(file string) ([]byte, error) {
 
 // examine decodes a module and starts it in the host. The error is for bytes that are no
 // module; every other mistake is in the examination.
-func examine(ctx context.Context, try trying) (*examination, error) {
+func (t *tool) examine(ctx context.Context, try trying) (*examination, error) {
 	decoded, err := wasmbin.Decode(try.module)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func examine(ctx context.Context, try trying) (*examination, error) {
 			r.problem(err)
 		}
 	}
-	rt, err := newRuntime()
+	rt, err := t.newRuntime()
 	if err != nil {
 		return nil, err
 	}

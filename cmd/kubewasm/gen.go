@@ -6,11 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/internal/bindgen"
 )
@@ -19,6 +24,9 @@ import (
 type pairs map[string]string
 
 func (p pairs) String() string { return "" }
+
+// Type implements [pflag.Value].
+func (pairs) Type() string { return "pair" }
 
 func (p pairs) Set(s string) error {
 	key, value, ok := strings.Cut(s, "=")
@@ -29,81 +37,111 @@ func (p pairs) Set(s string) error {
 	return nil
 }
 
-func gen(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("gen")
-	dir := flags.String("o", "", "")
+func gen(t *tool, flags *pflag.FlagSet) action {
+	dir := flags.String("output-dir", "", "")
 	hostDir := flags.String("host", "", "")
 	name := flags.String("package", "", "")
-	var dirs names
-	flags.Var(&dirs, "I", "")
+	hostName := flags.String("host-package", "", "")
+	dirs := flags.StringArrayP("proto-path", "I", nil, "")
 	imports := pairs{}
 	flags.Var(imports, "import", "")
 	version := flags.String("api-version", "", "")
 	lang := flags.String("lang", "go", "")
 	check := flags.Bool("check", false, "")
-	source, err := parse(flags, args, "")
-	if err != nil {
-		return err
-	}
-	language, err := bindgen.LanguageNamed(*lang)
-	if err != nil {
-		return fmt.Errorf("gen: -lang: %w", err)
-	}
-	if *dir == "" && *hostDir == "" {
-		*dir = "."
-	}
-	absolute, err := filepath.Abs(cmp.Or(*dir, *hostDir))
-	if err != nil {
-		return err
-	}
-	if *name == "" {
-		*name = packageName(absolute)
-	}
-	if len(dirs) == 0 {
-		dirs = names{"."}
-	}
-	path := ""
-	if language.Name == "go" {
-		path = importPath(ctx, absolute)
-	}
-	var p *bindgen.Package
-	switch filepath.Ext(source) {
-	case ".proto":
-		p, err = bindgen.Proto(ctx, bindgen.ProtoConfig{
-			File: filepath.ToSlash(source), Dirs: dirs, Find: finder(ctx),
-			Package: *name, Path: path, Imports: imports,
-		})
-	case ".yaml", ".yml", ".json":
-		var text []byte
-		if text, err = bindgen.ReadFile(source); err != nil {
+	oneOf(flags, "lang", bindgen.LanguageNames()...)
+	return func(ctx context.Context, args []string) error {
+		source, err := argument(flags, args, "")
+		if err != nil {
+			return err
+		}
+		language, err := bindgen.LanguageNamed(*lang)
+		if err != nil {
+			return fmt.Errorf("gen: --lang: %w", err)
+		}
+		if *dir == "" && *hostDir == "" {
+			*dir = "."
+		}
+		absolute, err := filepath.Abs(cmp.Or(*dir, *hostDir))
+		if err != nil {
+			return err
+		}
+		if *hostName != "" && *hostDir == "" {
+			return &usageError{errors.New("gen: --host-package is for the package in the directory of --host")}
+		}
+		if *name == "" {
+			if *name, err = packageName(absolute); err != nil {
+				return fmt.Errorf("gen: %w", err)
+			}
+		}
+		if len(*dirs) == 0 {
+			*dirs = []string{"."}
+		}
+		path := ""
+		if language.Name == "go" {
+			path = importPath(ctx, absolute)
+		}
+		var p *bindgen.Package
+		switch filepath.Ext(source) {
+		case ".proto":
+			p, err = bindgen.Proto(ctx, bindgen.ProtoConfig{
+				File: filepath.ToSlash(source), Dirs: *dirs, Find: finder(ctx),
+				Package: *name, Path: path, Imports: imports,
+			})
+		case ".yaml", ".yml", ".json":
+			var text []byte
+			if text, err = bindgen.ReadFile(source); err != nil {
+				return fmt.Errorf("gen: %w", err)
+			}
+			p, err = bindgen.CRD(bindgen.CRDConfig{
+				Source: filepath.Base(source), Text: text, Version: *version,
+				Package: *name, Path: path,
+			})
+		default:
+			return fmt.Errorf("gen %s: want a file whose name ends with .proto, .yaml or .json", source)
+		}
+		if err != nil {
 			return fmt.Errorf("gen: %w", err)
 		}
-		p, err = bindgen.CRD(bindgen.CRDConfig{
-			Source: filepath.Base(source), Text: text, Version: *version,
-			Package: *name, Path: path,
-		})
-	default:
-		return fmt.Errorf("gen %s: want a file whose name ends with .proto, .yaml or .json", source)
-	}
-	if err != nil {
-		return fmt.Errorf("gen: %w", err)
-	}
-	if *dir != "" {
-		if err := writeGuest(p, language, *dir, *check); err != nil {
-			return fmt.Errorf("gen %s: %w", source, err)
+		if *dir != "" {
+			if err := writeGuest(p, language, *dir, *check); err != nil {
+				return fmt.Errorf("gen %s: %w", source, err)
+			}
 		}
-	}
-	if *hostDir != "" {
-		if err := writeHost(ctx, p, *hostDir, *check); err != nil {
-			return fmt.Errorf("gen %s: -host: %w", source, err)
+		if *hostDir != "" {
+			if err := writeHost(ctx, p, *hostDir, *hostName, *check); err != nil {
+				return fmt.Errorf("gen %s: --host: %w", source, err)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
-// packageName returns the name of the package in a directory.
-func packageName(dir string) string {
-	return strings.NewReplacer("-", "", ".", "").Replace(filepath.Base(dir))
+// packageName returns the name of the package in a directory: that of the Go files in it, and
+// if there are none the name of the directory.
+func packageName(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	generated := ""
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		// A file that does not parse has mistakes that the compiler reports.
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		switch {
+		case err != nil:
+		case ast.IsGenerated(parsed):
+			generated = parsed.Name.Name
+		default:
+			return parsed.Name.Name, nil
+		}
+	}
+	if generated != "" {
+		return generated, nil
+	}
+	return strings.NewReplacer("-", "", ".", "").Replace(filepath.Base(dir)), nil
 }
 
 // writeGuest writes the views of p and, if it has services, their guest side.
@@ -116,13 +154,18 @@ func writeGuest(p *bindgen.Package, language bindgen.Language, dir string, check
 }
 
 // writeHost writes the host side of the services of p.
-func writeHost(ctx context.Context, p *bindgen.Package, dir string, check bool) error {
+func writeHost(ctx context.Context, p *bindgen.Package, dir, name string, check bool) error {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
 	host := *p
-	host.Name, host.Path = packageName(absolute), importPath(ctx, absolute)
+	if name == "" {
+		if name, err = packageName(absolute); err != nil {
+			return err
+		}
+	}
+	host.Name, host.Path = name, importPath(ctx, absolute)
 	files, err := bindgen.WriteHost(&host)
 	if err != nil {
 		return err
@@ -221,7 +264,7 @@ func goList(ctx context.Context, dir, format, pkg string) (string, error) {
 	if err := bindgen.CheckImportPath(pkg); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "list", "-find", "-e", "-f", format, "--", pkg)
+	cmd := exec.CommandContext(ctx, "go", "list", "-find", "-e", "-f", format+"\n{{with .Error}}{{.Err}}{{end}}", "--", pkg)
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -229,9 +272,9 @@ func goList(ctx context.Context, dir, format, pkg string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("go list %s: %w: %s", pkg, err, strings.TrimSpace(stderr.String()))
 	}
-	text := strings.TrimSpace(string(out))
-	if text == "" {
-		return "", fmt.Errorf("go list %s: no such package", pkg)
+	text, failure, _ := strings.Cut(string(out), "\n")
+	if text = strings.TrimSpace(text); text == "" {
+		return "", fmt.Errorf("go list %s: %s", pkg, cmp.Or(strings.Join(strings.Fields(failure), " "), "no such package"))
 	}
 	return text, nil
 }

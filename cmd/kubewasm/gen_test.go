@@ -47,7 +47,7 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 			args := strings.Fields(string(match[1]))
 			t.Run(strings.Join(args, " "), func(t *testing.T) {
 				t.Chdir(filepath.Dir(doc))
-				if err := generate(t, append([]string{"-check"}, args[1:]...)...); err != nil {
+				if err := generate(t, append([]string{"--check"}, args[1:]...)...); err != nil {
 					t.Errorf("%v: run make generate", err)
 				}
 			})
@@ -58,7 +58,7 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 func TestGenerationWritesChecksAndRemoves(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cron")
 	run := func(flags ...string) error {
-		return generate(t, append(flags, "-o", dir, "../../internal/bindgen/testdata/crontab/crontabs.yaml")...)
+		return generate(t, append(flags, "--output-dir", dir, "../../internal/bindgen/testdata/crontab/crontabs.yaml")...)
 	}
 	if err := run(); err != nil {
 		t.Fatal(err)
@@ -73,10 +73,10 @@ func TestGenerationWritesChecksAndRemoves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := run("-check"); err == nil || !strings.Contains(err.Error(), "old.gen.go is no longer generated") {
+	if err := run("--check"); err == nil || !strings.Contains(err.Error(), "old.gen.go is no longer generated") {
 		t.Errorf("got %v", err)
 	}
-	if err := run("-api-version", "v1beta1", "-package", "other"); err != nil {
+	if err := run("--api-version", "v1beta1", "--package", "other"); err != nil {
 		t.Fatal(err)
 	}
 	text, _ = os.ReadFile(filepath.Join(dir, "types.gen.go"))
@@ -87,7 +87,7 @@ func TestGenerationWritesChecksAndRemoves(t *testing.T) {
 	if diff := cmp.Diff([]string{mine, filepath.Join(dir, "types.gen.go")}, left); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if err := run("-check"); err == nil || !strings.Contains(err.Error(), "types.gen.go is out of date") {
+	if err := run("--check"); err == nil || !strings.Contains(err.Error(), "types.gen.go is out of date") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -101,14 +101,14 @@ func TestGenReportsAllMistakes(t *testing.T) {
 		args       []string
 		want       []string
 	}{
-		"an unknown language":  {"a.yaml", "", []string{"-lang", "rst", "a.yaml"}, []string{`gen: -lang: unknown language "rst", want one of go, rust, c, as`}},
+		"an unknown language":  {"a.yaml", "", []string{"--lang", "rst", "a.yaml"}, []string{`gen: --lang: unknown language "rst", want one of go, rust, c, as`}},
 		"no such file":         {"a.yaml", "", []string{"none.yaml"}, []string{"none.yaml"}},
 		"no file":              {"a.yaml", "", []string{}, []string{"gen: an argument is missing"}},
 		"another kind of file": {"a.txt", "", nil, []string{"want a file whose name ends with .proto, .yaml or .json"}},
 		"no CRD":               {"a.yaml", "kind: Pod\n", nil, []string{"a.yaml has no CustomResourceDefinition"}},
 		"no YAML":              {"a.yaml", "a: [\n", nil, []string{"read a.yaml"}},
 		"no schema":            {"a.yaml", crd("Tab", "{}"), nil, []string{"version v1 has no schema"}},
-		"no such version":      {"a.yaml", crd("Tab", "{}"), []string{"-api-version", "v2", "a.yaml"}, []string{"CustomResourceDefinition of Tab: there is no version v2"}},
+		"no such version":      {"a.yaml", crd("Tab", "{}"), []string{"--api-version", "v2", "a.yaml"}, []string{"CustomResourceDefinition of Tab: there is no version v2"}},
 		"an older CRD":         {"a.yaml", strings.Replace(crd("Tab", "{}"), "/v1", "/v1beta1", 1), nil, []string{`apiVersion is "apiextensions.k8s.io/v1beta1", want apiextensions.k8s.io/v1`}},
 		"three mistakes in two CRDs": {
 			"a.yaml",
@@ -116,7 +116,7 @@ func TestGenReportsAllMistakes(t *testing.T) {
 			[]string{`g/v1 Tab.foo-bar: there is no type "strng"`, `g/v1 Tab.a[]: there is no type "list"`, "spec.names.kind is empty"},
 		},
 		"no proto":              {"a.proto", "message {", nil, []string{"compile a.proto"}},
-		"an import of no views": {"a.proto", `syntax = "proto3"; import "google/protobuf/any.proto"; message M { google.protobuf.Any a = 1; }`, nil, []string{"M.a: it has a message of google/protobuf/any.proto: say by -import google/protobuf=…"}},
+		"an import of no views": {"a.proto", `syntax = "proto3"; import "google/protobuf/any.proto"; message M { google.protobuf.Any a = 1; }`, nil, []string{"M.a: it has a message of google/protobuf/any.proto: say by --import google/protobuf=…"}},
 		"maps by numbers and groups": {
 			"a.proto", `syntax = "proto2"; message M { map<int32, string> m = 1; optional group G = 2 { optional string s = 3; } }`, nil,
 			[]string{"M.m: maps have strings for keys, not int32", "M.g: there are no views of group"},
@@ -131,7 +131,7 @@ func TestGenReportsAllMistakes(t *testing.T) {
 			if test.args == nil {
 				test.args = []string{test.name}
 			}
-			err := generate(t, append([]string{"-package", "views"}, test.args...)...)
+			err := generate(t, append([]string{"--package", "views"}, test.args...)...)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -164,7 +164,7 @@ message M { map<int32, string> numbers = 1; }`,
 			t.Fatal(err)
 		}
 	}
-	err := generate(t, "-o", "guest", "a.proto")
+	err := generate(t, "--output-dir", "guest", "a.proto")
 	for _, want := range []string{
 		"there are two types M in it and in the files that it imports", "a.S.C: a plugin is not called with google.protobuf.Timestamp alone",
 		"a.S.D: calls of guests do not stream", "a.M.numbers: maps have strings for keys, not int32",
@@ -173,7 +173,7 @@ message M { map<int32, string> numbers = 1; }`,
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if err := generate(t, "-o", "guest", "-host", "parts", "good.proto"); err != nil {
+	if err := generate(t, "--output-dir", "guest", "--host", "parts", "good.proto"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile("parts/messages.gen.go")
@@ -195,7 +195,7 @@ func TestMessagesOfOtherPackagesAreImported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := generate(t, "-package", "views", "-import", "base=example.com/views/base", "a.proto"); err != nil {
+	if err := generate(t, "--package", "views", "--import", "base=example.com/views/base", "a.proto"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile("types.gen.go")
@@ -255,12 +255,76 @@ func TestGenRefusesHostileSources(t *testing.T) {
 			if err := os.WriteFile(test.name, []byte(test.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := generate(t, "-package", "views", test.name); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := generate(t, "--package", "views", test.name); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %.300v, want %s", err, test.want)
 			}
 		})
 	}
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "mine" {
 		t.Errorf("the file of another is %q: %v", text, err)
+	}
+}
+
+// TestGenTakesThePackageThatIsThere generates into directories whose names are not those of
+// their packages, as that of a checkout in a build system.
+func TestGenTakesThePackageThatIsThere(t *testing.T) {
+	service := `syntax = "proto3"; package shop; option go_package = "example.com/shop"; service S { rpc Ask(Q) returns (A); } message Q { string a = 1; } message A { string b = 1; }`
+	for name, test := range map[string]struct {
+		args        []string
+		guest, host string
+	}{
+		"of the files that are there": {nil, "shopguest", "shop"},
+		"of the flags":                {[]string{"--package", "mine", "--host-package", "yours"}, "mine", "yours"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for path, text := range map[string]string{
+				"go.mod": "module example.com/shop\n\ngo 1.26\n", "source/shop.proto": service,
+				"source/doc.go": "// Package shop asks plugins.\npackage shop\n", "source/doc_test.go": "package shop_test\n",
+				"source/plugins/doc.go": "package shopguest\n",
+			} {
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir("source")
+			args := append(test.args, "--host", ".", "--output-dir", "plugins", "shop.proto")
+			if err := generate(t, args...); err != nil {
+				t.Fatal(err)
+			}
+			for dir, want := range map[string]string{".": test.host, "plugins": test.guest} {
+				files, err := filepath.Glob(filepath.Join(dir, "*.gen.go"))
+				if err != nil || len(files) == 0 {
+					t.Fatalf("%s has %d files, error %v", dir, len(files), err)
+				}
+				for _, file := range files {
+					if text, err := os.ReadFile(file); err != nil || !bytes.Contains(text, []byte("\npackage "+want+"\n")) {
+						t.Errorf("%s is not of the package %s: %v\n%.200s", file, want, err, text)
+					}
+				}
+			}
+			if err := generate(t, append([]string{"--check"}, args...)...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGenPrintsTheErrorOfGoList imports a package of a module that has no entry in go.sum.
+func TestGenPrintsTheErrorOfGoList(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"go.mod":  "module example.com/mine\n\ngo 1.26\n\nrequire github.com/google/uuid v1.6.0\n",
+		"a.proto": `syntax = "proto3"; import "github.com/google/uuid/x.proto"; message M { uuid.X a = 1; }`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := generate(t, "--package", "views", "a.proto"); err == nil || !strings.Contains(err.Error(), "go.sum") || strings.Contains(err.Error(), "no such package") {
+		t.Errorf("got %v", err)
 	}
 }

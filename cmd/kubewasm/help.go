@@ -22,6 +22,19 @@ type help struct {
 	usage, text string
 }
 
+// flagText matches a flag in a section of doc.go: a shorthand, the name, and the text.
+var flagText = regexp.MustCompile(`(?m)^\t(?:-(\w), )?--([\w-]+)(?: .*)?\n((?:\t\t.*\n?)+)`)
+
+// flags returns the first sentence about each flag.
+func (h help) flags() map[string]string {
+	texts := map[string]string{}
+	for _, m := range flagText.FindAllStringSubmatch(h.text, -1) {
+		text, _, _ := strings.Cut(strings.Join(strings.Fields(m[3]), " ")+" ", ". ")
+		texts[m[2]] = strings.TrimSuffix(text, ".")
+	}
+	return texts
+}
+
 var commentMark = regexp.MustCompile(`(?m)^// ?`)
 
 // helpOf returns the help of a command, empty if it has no section.
@@ -30,7 +43,7 @@ func helpOf(command string) help {
 	for section := range strings.SplitSeq(commentMark.ReplaceAllString(text, ""), "\n# ") {
 		_, section, _ = strings.Cut(section, "\n\n") // Without the heading.
 		usage, ok := strings.CutPrefix(section, "Usage:\n\n\t")
-		if usage, _, _ = strings.Cut(usage, "\n"); ok && strings.HasPrefix(usage, "kubewasm "+command) {
+		if usage, _, _ = strings.Cut(usage, "\n"); ok && strings.HasPrefix(usage+" ", "kubewasm "+command+" ") {
 			return help{usage, strings.TrimSpace(section) + "\n"}
 		}
 	}
@@ -48,26 +61,26 @@ func overview(w io.Writer) {
 	fmt.Fprint(w, "\n\"kubewasm help COMMAND\" describes a command with its flags and an example.\n")
 }
 
-// help prints the overview or the help of a command and returns the exit code.
-func (t *tool) help(args []string) int {
+// help prints the overview or the help of a command.
+func (t *tool) help(args []string) error {
 	if len(args) == 0 {
 		overview(t.out)
-		return 0
+		return nil
 	}
 	h := helpOf(args[0])
 	if h.text == "" {
 		return t.unknown(args[0])
 	}
 	fmt.Fprint(t.out, h.text)
-	return 0
+	return nil
 }
 
-// unknown reports a command that does not exist and returns the exit code.
-func (t *tool) unknown(command string) int {
+// unknown reports a command that does not exist.
+func (t *tool) unknown(command string) error {
 	var names []string
 	for _, c := range commands {
 		names = append(names, c.name)
 	}
 	fmt.Fprintf(t.err, "kubewasm: unknown command %q%s\n\"kubewasm help\" prints the commands.\n", command, nearest.Hint("; ", command, names))
-	return 1
+	return errPrinted
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"flag"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 )
 
 func TestHelpNamesEveryCommand(t *testing.T) {
@@ -26,8 +26,7 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 func TestHelpDescribesEveryFlag(t *testing.T) {
 	for _, c := range commands {
 		t.Run(c.name, func(t *testing.T) {
-			tool := &tool{out: t.Output(), err: t.Output()}
-			if code := dispatch(t.Context(), tool, []string{c.name, "-h"}); code != 0 {
+			if code, _, _ := kubewasm(t, c.name, "-h"); code != 0 {
 				t.Fatalf("exit code %d", code)
 			}
 			code, out, _ := kubewasm(t, "help", c.name)
@@ -35,10 +34,16 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 				t.Errorf("exit code %d:\n%s", code, out)
 			}
 			var declared, described []string
-			if tool.set != nil {
-				tool.set.VisitAll(func(f *flag.Flag) { declared = append(declared, f.Name) })
-			}
-			for _, m := range regexp.MustCompile(`(?m)^\t-([\w-]+)( .*)?\n\t\t\S`).FindAllStringSubmatch(out, -1) {
+			flags := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+			c.declare(&tool{}, flags)
+			flags.VisitAll(func(f *pflag.Flag) {
+				name := "--" + f.Name
+				if f.Shorthand != "" {
+					name = "-" + f.Shorthand + ", " + name
+				}
+				declared = append(declared, name)
+			})
+			for _, m := range regexp.MustCompile(`(?m)^\t((?:-\w, )?--[\w-]+)( .*)?\n\t\t\S`).FindAllStringSubmatch(out, -1) {
 				described = append(described, m[1])
 			}
 			if diff := cmp.Diff(declared, described); diff != "" {

@@ -3,49 +3,45 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-func inspect(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("inspect")
+func inspect(t *tool, flags *pflag.FlagSet) action {
 	config := flags.String("config", "", "")
 	gatekeeper := flags.Bool("gatekeeper", false, "")
-	asJSON := flags.Bool("json", false, "")
+	printed := outputFlags(flags)
 	from := t.pullFlags(flags)
-	path, err := parse(flags, args, "")
-	if err != nil {
+	return func(ctx context.Context, args []string) error {
+		path, err := argument(flags, args, "")
+		if err != nil {
+			return err
+		}
+		guest, err := readConfig(*config)
+		if err != nil {
+			return err
+		}
+		file, bytes, err := t.module(ctx, path, from)
+		if err != nil {
+			return err
+		}
+		r, err := t.examine(ctx, trying{module: bytes, config: guest, gatekeeper: *gatekeeper})
+		if err != nil {
+			return fmt.Errorf("inspect %s: %w", file, err)
+		}
+		r.File = file
+		err = printed.print(t, result{value: r, text: r.print})
+		if err == nil && len(r.Problems) != 0 {
+			err = errRefused
+		}
 		return err
 	}
-	guest, err := readConfig(*config)
-	if err != nil {
-		return err
-	}
-	file, bytes, err := t.module(ctx, path, from)
-	if err != nil {
-		return err
-	}
-	r, err := examine(ctx, trying{module: bytes, config: guest, gatekeeper: *gatekeeper})
-	if err != nil {
-		return fmt.Errorf("inspect %s: %w", file, err)
-	}
-	r.File = file
-	if *asJSON {
-		e := json.NewEncoder(t.out)
-		e.SetIndent("", "  ")
-		err = e.Encode(r)
-	} else {
-		err = r.print(t.out)
-	}
-	if err == nil && len(r.Problems) != 0 {
-		err = errRefused
-	}
-	return err
 }
 
 // print writes the examination as text.

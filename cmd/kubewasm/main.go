@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
@@ -20,11 +24,15 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
+// action runs a command with its arguments, when the flags are read.
+type action func(ctx context.Context, args []string) error
+
 // command is a subcommand. Its help is a section of doc.go.
 type command struct {
 	name    string
 	summary string
-	run     func(ctx context.Context, t *tool, args []string) error
+	// declare declares the flags.
+	declare func(t *tool, flags *pflag.FlagSet) action
 }
 
 var commands = []command{
@@ -47,55 +55,192 @@ var commands = []command{
 // tool is the state of a run of the program.
 type tool struct {
 	out, err io.Writer
-	// set has the flags of the command that runs.
-	set *flag.FlagSet
+	// terminal is where progress is printed, nil unless that is a terminal.
+	terminal io.Writer
+	// uncached is set when it was said that there is no cache.
+	uncached bool
+	// named is set to build with the names of functions, for stacks.
+	named bool
 }
+
+// The exit codes, which doc.go describes.
+const (
+	exitError       = 1
+	exitRefused     = 2
+	exitUnasked     = 3
+	exitInterrupted = 130 // As shells have it for a program that SIGINT ends.
+)
 
 // errRefused is the error of a command that worked and whose answer is no: a plugin
 // refused something, or no host runs a module. What was printed says the rest.
 var errRefused = errors.New("refused")
 
+// errUnasked is the error of a command that asked nothing: its rules match no object. What was
+// printed says the rest.
+var errUnasked = errors.New("nothing was asked")
+
+// errPrinted is the error of a command that printed what is wrong.
+var errPrinted = errors.New("printed")
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	os.Exit(dispatch(ctx, &tool{out: os.Stdout, err: os.Stderr}, os.Args[1:]))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // A second signal ends the program at once.
+	t := &tool{out: os.Stdout, err: os.Stderr}
+	if term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
+		t.terminal = os.Stderr
+	}
+	os.Exit(dispatch(ctx, t, os.Args[1:]))
 }
 
-// dispatch runs a command and returns the exit code: 0, 1 after an error, 2 after
-// errRefused.
+// dispatch runs a command and returns the exit code.
 func dispatch(ctx context.Context, t *tool, args []string) int {
 	// Modules, recordings, registries and clusters choose much of what is printed.
 	t.out, t.err = foreign.NewWriter(t.out), foreign.NewWriter(t.err)
-	if len(args) == 0 {
-		overview(t.err)
-		return 1
+	root := t.root()
+	root.SetArgs(args)
+	root.SetContext(ctx)
+	ran, err := oneDash(root, args)
+	if err == nil {
+		ran, err = root.ExecuteC()
 	}
-	if slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]) {
-		return t.help(args[1:])
+	if why := guestbuild.RemoveTemporary(); why != nil {
+		t.warn(why)
 	}
-	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
-	if i < 0 {
-		return t.unknown(args[0])
-	}
-	c := commands[i]
 	var usage *usageError
-	switch err := c.run(ctx, t, args[1:]); {
+	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(t.out, helpOf(c.name).text)
-		return 0
 	case errors.Is(err, errRefused):
-		return 2
-	case errors.Is(err, errFailed):
-		return 1
+		return exitRefused
+	case errors.Is(err, errUnasked):
+		return exitUnasked
+	case errors.Is(err, errPrinted):
+		return exitError
+	case ctx.Err() != nil:
+		fmt.Fprintln(t.err, "kubewasm: interrupted")
+		return exitInterrupted
 	case errors.As(err, &usage):
-		foreign.Fprintf(t.err, "kubewasm: %v\nusage: %s\n\"kubewasm help %s\" prints the flags.\n", err, helpOf(c.name).usage, c.name)
-		return 1
+		topic := "help " + ran.Name()
+		if ran == root {
+			topic = "help"
+		}
+		foreign.Fprintf(t.err, "kubewasm: %v\n", err)
+		if line := helpOf(ran.Name()).usage; line != "" {
+			fmt.Fprintln(t.err, "usage:", line)
+		}
+		foreign.Fprintf(t.err, "%q describes the flags.\n", "kubewasm "+topic)
+		return exitError
 	default:
 		report(t.err, err)
-		return 1
+		return exitError
 	}
+}
+
+// root returns the command kubewasm with its subcommands.
+func (t *tool) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kubewasm",
+		Short:         "plugins of Kubernetes components that run as WebAssembly modules",
+		Version:       versionLine(),
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				overview(t.err)
+				return errPrinted
+			}
+			return t.unknown(args[0])
+		},
+	}
+	root.SetOut(t.out)
+	root.SetErr(t.err)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		if h := helpOf(c.Name()); h.text != "" {
+			fmt.Fprint(t.out, h.text)
+			return
+		}
+		overview(t.out)
+	})
+	root.SetHelpCommand(&cobra.Command{
+		Use: "help [COMMAND]", Short: "describe a command",
+		RunE: func(_ *cobra.Command, args []string) error { return t.help(args) },
+	})
+	for _, c := range commands {
+		root.AddCommand(t.subcommand(c))
+	}
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// subcommand returns a command of cobra. The texts of its flags, which completion prints, are
+// those of doc.go.
+func (t *tool) subcommand(c command) *cobra.Command {
+	h := helpOf(c.name)
+	sub := &cobra.Command{Use: strings.TrimPrefix(h.usage, "kubewasm "), Short: c.summary, Long: h.text, DisableFlagsInUseLine: true}
+	flags := sub.Flags()
+	flags.SortFlags = true
+	run := c.declare(t, flags)
+	texts := h.flags()
+	flags.VisitAll(func(f *pflag.Flag) {
+		f.Usage = texts[f.Name]
+		switch f.Value.(type) {
+		case pflag.SliceValue, pairs: // They may be repeated.
+		default:
+			f.Value = &once{Value: f.Value}
+		}
+		if values := valuesOf(f); values != nil {
+			// The flag exists, so this does not fail.
+			_ = sub.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	sub.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) }
+	return sub
+}
+
+// oneDash returns an error for the first flag with one dash that has two, as in -config. As
+// -o and its value, -objects would be something else.
+func oneDash(root *cobra.Command, args []string) (*cobra.Command, error) {
+	c, rest, err := root.Find(args)
+	if err != nil {
+		return root, nil
+	}
+	for _, arg := range rest {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		switch {
+		case arg == "--":
+			return c, nil
+		case strings.HasPrefix(arg, "-") && len(name) > 1 && c.Flags().Lookup(name) != nil:
+			return c, &usageError{fmt.Errorf("%s: there is no flag -%s; did you mean --%s?", c.Name(), name, name)}
+		}
+	}
+	return c, nil
+}
+
+// annotationValues is the annotation of a flag that has the values for completion.
+const annotationValues = "kubewasm_values"
+
+// oneOf names the values of a flag, for completion.
+func oneOf(flags *pflag.FlagSet, name string, values ...string) {
+	_ = flags.SetAnnotation(name, annotationValues, values) // The flag exists.
+}
+
+func valuesOf(f *pflag.Flag) []string { return f.Annotations[annotationValues] }
+
+// once is the value of a flag that is given at most once.
+type once struct {
+	pflag.Value
+	given bool
+}
+
+// Set implements [pflag.Value].
+func (o *once) Set(text string) error {
+	if o.given {
+		return errors.New("the flag is given twice")
+	}
+	o.given = true
+	return o.Value.Set(text)
 }
 
 // report prints an error. The output of the compiler is printed as it is, so that editors
@@ -121,70 +266,57 @@ func (t *tool) warn(warning any) {
 	fmt.Fprintln(t.err, "kubewasm: warning:", foreign.Lines(fmt.Sprint(warning)))
 }
 
-// flags returns an empty set of flags for a command. doc.go describes the flags, so they
-// are declared without usage texts.
-func (t *tool) flags(command string) *flag.FlagSet {
-	t.set = flag.NewFlagSet(command, flag.ContinueOnError)
-	t.set.SetOutput(io.Discard)
-	t.set.Usage = func() {}
-	return t.set
-}
-
 // usageError is a mistake in the arguments of a command.
 type usageError struct{ error }
 
-// parse reads the flags, which may stand on both sides of the only argument, and returns
-// the argument, or other if there is none. The error is flag.ErrHelp or a *usageError.
-func parse(flags *flag.FlagSet, args []string, other string) (string, error) {
-	arguments, err := parseArguments(flags, args, 1)
+func (e *usageError) Unwrap() error { return e.error }
+
+// argument returns the only argument of a command, or other if there is none. The error is a
+// *usageError.
+func argument(flags *pflag.FlagSet, args []string, other string) (string, error) {
+	args, err := atMost(flags, args, 1)
 	if err != nil {
 		return "", err
 	}
-	if arguments = append(arguments, other); arguments[0] == "" {
+	if args = append(slices.Clone(args), other); args[0] == "" {
 		return "", &usageError{fmt.Errorf("%s: an argument is missing", flags.Name())}
 	}
-	return arguments[0], nil
+	return args[0], nil
 }
 
-// parseArguments is parse for n arguments at most.
-func parseArguments(flags *flag.FlagSet, args []string, n int) (arguments []string, err error) {
-	for {
-		if err := flags.Parse(args); err != nil {
-			return nil, flagError(flags, err)
-		}
-		if flags.NArg() == 0 {
-			return arguments, nil
-		}
-		if len(arguments) == n {
-			return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), flags.Arg(0))}
-		}
-		arguments, args = append(arguments, flags.Arg(0)), flags.Args()[1:]
+// atMost returns the arguments, of which there are n at most.
+func atMost(flags *pflag.FlagSet, args []string, n int) ([]string, error) {
+	if len(args) > n {
+		return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), args[n])}
 	}
+	return args, nil
 }
 
-// parseAll is parse for an argument for each of what, which messages say.
-func parseAll(flags *flag.FlagSet, args []string, what ...string) ([]string, error) {
-	arguments, err := parseArguments(flags, args, len(what))
-	if err == nil && len(arguments) < len(what) {
-		err = &usageError{fmt.Errorf("%s: %s is missing", flags.Name(), what[len(arguments)])}
+// arguments returns an argument for each of what, which messages say.
+func arguments(flags *pflag.FlagSet, args []string, what ...string) ([]string, error) {
+	args, err := atMost(flags, args, len(what))
+	if err == nil && len(args) < len(what) {
+		err = &usageError{fmt.Errorf("%s: %s is missing", flags.Name(), what[len(args)])}
 	}
-	return arguments, err
+	return args, err
 }
 
 // flagError adds the flag that was probably meant to the error of an unknown flag.
-func flagError(flags *flag.FlagSet, err error) error {
-	if errors.Is(err, flag.ErrHelp) {
-		return err
-	}
+func flagError(c *cobra.Command, err error) error {
 	hint := ""
-	if unknown, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
 		var names []string
-		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-		if name := nearest.Name(unknown, names); name != "" {
-			hint = "; did you mean -" + name + "?"
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		name := unknown.GetSpecifiedName()
+		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
+			name = shorthands // Of -confg, all the letters.
+		}
+		if name = nearest.Name(name, names); name != "" {
+			hint = "; did you mean --" + name + "?"
 		}
 	}
-	return &usageError{fmt.Errorf("%s: %w%s", flags.Name(), err, hint)}
+	return &usageError{fmt.Errorf("%s: %w%s", c.Name(), err, hint)}
 }
 
 // module returns a module and where it is from. argument is a file, a directory that it is
@@ -228,7 +360,7 @@ func (t *tool) file(ctx context.Context, path string) (string, error) {
 	if !info.IsDir() {
 		return path, nil
 	}
-	file, err := guestbuild.BuildWith(ctx, path, t.err)
+	file, err := guestbuild.BuildWith(ctx, path, t.named, t.err)
 	if err != nil {
 		return "", err
 	}
@@ -249,11 +381,23 @@ func (t *tool) check(ctx context.Context, dir string) error {
 }
 
 // newRuntime returns a runtime that keeps compiled modules in the user's cache directory,
-// so that only the first command compiles a module.
-func newRuntime() (*host.Runtime, error) {
+// so that only the first command compiles a module. Without a directory that can be written
+// to, it warns and does without.
+func (t *tool) newRuntime() (*host.Runtime, error) {
 	dir, err := os.UserCacheDir()
-	if err != nil {
-		return host.NewRuntime(host.RuntimeConfig{})
+	if err == nil {
+		var rt *host.Runtime
+		if rt, err = host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "kubewasm", "compiled")}); err == nil {
+			return rt, nil
+		}
 	}
-	return host.NewRuntime(host.RuntimeConfig{CacheDir: filepath.Join(dir, "kubewasm", "compiled")})
+	rt, failed := host.NewRuntime(host.RuntimeConfig{})
+	if failed != nil {
+		return nil, failed
+	}
+	if !t.uncached {
+		t.uncached = true
+		t.warn(fmt.Errorf("keep compiled modules in a cache: %w", err))
+	}
+	return rt, nil
 }

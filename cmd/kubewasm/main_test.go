@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -59,7 +60,7 @@ func file(t *testing.T, name, text string) string {
 
 func TestBuild(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "out.wasm")
-	code, out, stderr := kubewasm(t, "build", "-o", output, "testdata/zone")
+	code, out, stderr := kubewasm(t, "build", "--output-file", output, "testdata/zone")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -88,7 +89,7 @@ func TestBuild(t *testing.T) {
 			t.Skip("wazero does not compile for " + runtime.GOARCH)
 		}
 		file := filepath.Join(t.TempDir(), "out.wasm")
-		code, out, stderr := kubewasm(t, "build", "-compiled", "-o", file, "testdata/zone")
+		code, out, stderr := kubewasm(t, "build", "--compiled", "--output-file", file, "testdata/zone")
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
@@ -103,7 +104,7 @@ func TestBuild(t *testing.T) {
 
 	t.Run("flags take the place of directives", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		code, out, stderr := kubewasm(t, "build", "-name", "other", "-version", "2", source(t, "zone"))
+		code, out, stderr := kubewasm(t, "build", "--name", "other", "--version", "2", source(t, "zone"))
 		if code != 0 || !strings.HasPrefix(out, "other.wasm: scheduler other 2, ") {
 			t.Errorf("exit code %d, printed %s%s", code, out, stderr)
 		}
@@ -127,7 +128,7 @@ func TestMistakes(t *testing.T) {
 		"no command":        {nil, []string{"Usage:\n\n\tkubewasm COMMAND [arguments]\n", "  build    compile a guest\n"}},
 		"unknown command":   {[]string{"bulid"}, []string{`unknown command "bulid"; did you mean "build"?`}},
 		"unknown topic":     {[]string{"help", "inspct"}, []string{`unknown command "inspct"; did you mean "inspect"?`}},
-		"unknown flag":      {[]string{"inspect", "-confg", "x"}, []string{"inspect: flag provided but not defined: -confg; did you mean -config?\nusage: kubewasm inspect [-config FILE]"}},
+		"unknown flag":      {[]string{"inspect", "--confg", "x"}, []string{"inspect: unknown flag: --confg; did you mean --config?\nusage: kubewasm inspect [--config FILE]"}},
 		"two directories":   {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
 		"no such directory": {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
 		"a file":            {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
@@ -142,7 +143,7 @@ func TestMistakes(t *testing.T) {
 		"registers no plugin, and is run":       {[]string{"run", "-f", "testdata/cluster.yaml", "testdata/wrong"}, []string{"zone does not implement sched.FilterPlugin"}},
 		"is a plugin of two kinds":              {[]string{"build", "testdata/twokinds"}, []string{"the program imports the SDK of several kinds of plugins, scheduler and admission, and no host takes such a module: build a program for each"}},
 		"fields that there are not":             {[]string{"build", "testdata/fields"}, []string{`main.go:9: field path "node.metadata.label": ObjectMeta has no field "label"; did you mean "labels"?`, `main.go:10: field path "pod.spec.containers.imgae": Container has no field "imgae"; did you mean "image"?`}},
-		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`, `reads: "pod_labels[" is no field of a request`}},
+		"parts of a request that there are not": {[]string{"build", "testdata/hookfields"}, []string{`main.go:6: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`, `reads: "pod_labels[" is no field of a request`, `main.go:7: decides: "cpu_share" is no field of a decision`, `decides: "cpu_shares[a]" is no field of a decision`}},
 		"a decision of a scheduler plugin":      {[]string{"build", "testdata/fields"}, []string{`main.go:11: //kubewasm:decides is for hooks; this one is for scheduler`}},
 		"directives without a sense": {[]string{"build", "testdata/directives"}, []string{`main.go:3: //kubewasm:name is one word, not "two words"`, "main.go:4: //kubewasm:version says nothing", `main.go:5: there is no directive //kubewasm:read; did you mean "reads"?`,
 			"main.go:13: // kubewasm:reads is a comment, not a directive: write //kubewasm:reads", "main.go:15: //Kubewasm:decides is a comment", "main.go:11: //kubewasm:version is there twice"}},
@@ -151,7 +152,7 @@ func TestMistakes(t *testing.T) {
 		"run without objects":            {[]string{"run", "testdata/zone"}, []string{"run: name a file of objects with -f"}},
 		"objects with mistakes":          {[]string{"run", "-f", file(t, "x.yaml", "kind: Pod"), "testdata/zone"}, []string{"x.yaml: document 1: the Pod has no apiVersion"}},
 		"run of a library":               {[]string{"run", "-f", "testdata/cluster.yaml", "../../host/testdata/nomarker.wasm"}, []string{`export "kubewasm_abi_v1" is missing`}},
-		"configuration of YAML":          {[]string{"run", "-f", "testdata/cluster.yaml", "-config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
+		"configuration of YAML":          {[]string{"run", "-f", "testdata/cluster.yaml", "--config", file(t, "c.yaml", "zon: a"), "testdata/zone"}, []string{"configure returned Error: zon: unknown field"}},
 		"a scheduler without Nodes":      {[]string{"run", "-f", file(t, "p.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}"), "testdata/zone"}, []string{"a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are 1 and 0"}},
 		"requests of a scheduler plugin": {[]string{"build", "testdata/fields"}, []string{`main.go:12: //kubewasm:matches is for admission plugins; this one is for scheduler`}},
 		"requests that there are not":    {[]string{"build", "testdata/matches"}, []string{`main.go:7: //kubewasm:matches is operations and resources, as in CREATE,UPDATE pods; "pods" is one of them`}},
@@ -178,7 +179,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/zone")
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/zone")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -227,7 +228,7 @@ func TestInspectTellsMinors(t *testing.T) {
 // TestHookDeclaresWhatItReads holds that build writes the directives of a hook into the
 // module.
 func TestHookDeclaresWhatItReads(t *testing.T) {
-	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/hook")
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/hook")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -246,7 +247,7 @@ func TestHookDeclaresWhatItReads(t *testing.T) {
 // TestInspectNamesGrants holds that a guest that needs grants is distinguished from one that
 // cannot run.
 func TestInspectNamesGrants(t *testing.T) {
-	code, out, stderr := kubewasm(t, "inspect", "-json", "testdata/grants")
+	code, out, stderr := kubewasm(t, "inspect", "-o", "json", "testdata/grants")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -259,12 +260,12 @@ func TestInspectNamesGrants(t *testing.T) {
 		t.Errorf("imports %+v, problems %q", got.Imports, got.Problems)
 	}
 	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "testdata/grants")
-	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\n\trun gives what is missing by -grant waiting-pods\n"} {
+	for _, want := range []string{`needs the grant "waiting-pods", which the configuration does not give`, "\n\trun gives what is missing by --grant waiting-pods\n"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("run without the grant: exit code %d, %s; want %s", code, stderr, want)
 		}
 	}
-	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "-grant", "waiting-pod", "testdata/grants")
+	code, _, stderr = kubewasm(t, "run", "-f", "testdata/cluster.yaml", "--grant", "waiting-pod", "testdata/grants")
 	if want := `grant "waiting-pod" is unknown; did you mean "waiting-pods"?`; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("run with another grant: exit code %d, %s; want %s", code, stderr, want)
 	}
@@ -293,16 +294,16 @@ func TestRun(t *testing.T) {
 		want []string
 	}{
 		"a scheduler plugin": {
-			[]string{"-config", file(t, "c.yaml", "zone: b"), built(t, "testdata/zone")}, 0,
+			[]string{"--config", file(t, "c.yaml", "zone: b"), built(t, "testdata/zone")}, 0,
 			[]string{"POD       NODE  VERDICT", "shop/web  n1    Unschedulable", "node is in zone a, not in b\n", "shop/web  n2    Success"},
 		},
-		"a scheduler plugin that no Node pleases": {[]string{"-config", file(t, "c.yaml", "zone: c"), built(t, "testdata/zone")}, 2, []string{"node is in zone b, not in c\n"}},
+		"a scheduler plugin that no Node pleases": {[]string{"--config", file(t, "c.yaml", "zone: c"), built(t, "testdata/zone")}, 2, []string{"node is in zone b, not in c\n"}},
 		"an admission plugin": {
-			[]string{"-config", file(t, "c.json", `{"labels": ["owner"]}`), built(t, "../../examples/admission/required-labels")}, 2,
+			[]string{"--config", file(t, "c.json", `{"labels": ["owner"]}`), built(t, "../../examples/admission/required-labels")}, 2,
 			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
 		},
 		"an admission plugin that mutates": {
-			[]string{"-config", file(t, "c.yaml", "label: owner"), built(t, "../../guest/guesttest/admissiontest/internal/policy")}, 0,
+			[]string{"--config", file(t, "c.yaml", "label: owner"), built(t, "../../guest/guesttest/admissiontest/internal/policy")}, 0,
 			[]string{`[{"op":"add","path":"/metadata/labels/owner","value":"none"}]`, "Pod shop/web  allowed"},
 		},
 		"a hook": {[]string{built(t, "../../examples/hooks/cpu-from-annotation")}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
@@ -350,7 +351,7 @@ func TestRun(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: b, labels: {loud: ""}}}
 ---
 {apiVersion: example.com/v1, kind: Whatever, metadata: {name: w}}
-`), "-grant", "events", "-grant", "waiting-pods", "-grant", "objects")
+`), "--grant", "events", "--grant", "waiting-pods", "--grant", "objects")
 		if code != 2 || !strings.Contains(out, "n1 cpu 500/500/4000 ") || !strings.Contains(out, " Pod a\n") {
 			t.Errorf("exit code %d: %s\n%s", code, out, stderr)
 		}
@@ -387,7 +388,7 @@ func TestRun(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), built(t, "../../guest/guesttest/schedtest/internal/binder"))
-				if diff := cmp.Diff(test.want, verdicts(out)); diff != "" || stderr != "" {
+				if diff := cmp.Diff(test.want, printedVerdicts(out)); diff != "" || stderr != "" {
 					t.Errorf("%s(-want +got):\n%s", stderr, diff)
 				}
 			})
@@ -396,7 +397,7 @@ func TestRun(t *testing.T) {
 			pod := func(name string) string {
 				return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, labels: {kubewasm.dev/gang: g}, annotations: {kubewasm.dev/gang-size: "2"}}}`
 			}
-			code, out, stderr := kubewasm(t, "run", "-grant", "waiting-pods", "-grant", "events", built(t, "../../examples/sched/gang"),
+			code, out, stderr := kubewasm(t, "run", "--grant", "waiting-pods", "--grant", "events", built(t, "../../examples/sched/gang"),
 				"-f", file(t, "gang.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+pod("a")+"\n---\n"+pod("b")))
 			want := []string{
 				"default/a (PreFilter) Success", "default/a n1 Success", "default/a (Reserve on n1) Success",
@@ -404,7 +405,7 @@ func TestRun(t *testing.T) {
 				"default/b (PreFilter) Success", "default/b n1 Success", "default/b (Reserve on n1) Success", "default/b (Permit on n1) Success",
 				"default/a (Permit on n1) allowed",
 			}
-			if diff := cmp.Diff(want, verdicts(out)); diff != "" || code != 0 {
+			if diff := cmp.Diff(want, printedVerdicts(out)); diff != "" || code != 0 {
 				t.Errorf("exit code %d: %s(-want +got):\n%s", code, stderr, diff)
 			}
 		})
@@ -419,9 +420,9 @@ func TestRun(t *testing.T) {
 			code int
 			want string
 		}{
-			"of a file":           {[]string{"-f", asked, "-objects", there}, 2, `spec.rules[0].host: Invalid value: "a.example.com": the Ingress shop/old has it`},
-			"of which one is new": {[]string{"-f", there, "-objects", there}, 0, "Ingress shop/old  allowed"},
-			"that it is asked about": {[]string{"-grant", "objects", "-f", file(t, "all.yaml", ingress("a", "a.example.com")+"\n---\n"+ingress("b", "a.example.com"))}, 2,
+			"of a file":           {[]string{"-f", asked, "--objects", there}, 2, `spec.rules[0].host: Invalid value: "a.example.com": the Ingress shop/old has it`},
+			"of which one is new": {[]string{"-f", there, "--objects", there}, 0, "Ingress shop/old  allowed"},
+			"that it is asked about": {[]string{"--grant", "objects", "-f", file(t, "all.yaml", ingress("a", "a.example.com")+"\n---\n"+ingress("b", "a.example.com"))}, 2,
 				"the Ingress shop/b has it"},
 			"without a grant": {[]string{"-f", asked}, 1, `needs the grant "objects"`},
 		} {
@@ -434,7 +435,7 @@ func TestRun(t *testing.T) {
 		}
 	})
 	t.Run("with its log", func(t *testing.T) {
-		_, _, stderr := kubewasm(t, "run", "-log", "-f", "testdata/cluster.yaml", built(t, "testdata/zone"))
+		_, _, stderr := kubewasm(t, "run", "--log", "-f", "testdata/cluster.yaml", built(t, "testdata/zone"))
 		if !strings.Contains(stderr, "level=DEBUG msg=filter plugin=zone function=filter guest.zone=") {
 			t.Errorf("logged %s", stderr)
 		}
@@ -444,8 +445,8 @@ func TestRun(t *testing.T) {
 // costColumns are the columns of time and fuel.
 var costColumns = regexp.MustCompile(` [0-9.]+(ns|µs|ms|s) +[0-9]+ `)
 
-// verdicts returns what kubewasm run prints, without the heading, time and fuel.
-func verdicts(out string) (lines []string) {
+// printedVerdicts returns what kubewasm run prints, without the heading, time and fuel.
+func printedVerdicts(out string) (lines []string) {
 	for line := range strings.Lines(out) {
 		line = costColumns.ReplaceAllString(strings.ReplaceAll(line, "\n", " "), " ")
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -523,7 +524,7 @@ func TestRunTellsWhatFailed(t *testing.T) {
 // the differences.
 func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	world := filepath.Join(t.TempDir(), "world.wasm")
-	code, _, stderr := kubewasm(t, "build", "-o", world, "testdata/world")
+	code, _, stderr := kubewasm(t, "build", "--output-file", world, "testdata/world")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -543,7 +544,7 @@ func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	run := func(grants ...string) string {
 		args := []string{"run", "-f", "testdata/cluster.yaml", world}
 		for _, grant := range grants {
-			args = append(args, "-grant", grant)
+			args = append(args, "--grant", grant)
 		}
 		code, out, stderr := kubewasm(t, args...)
 		if code != 2 {
@@ -563,5 +564,85 @@ func TestGuestsHaveWhatTheGuideDescribes(t *testing.T) {
 	granted := run("clock", "random")
 	if strings.Contains(granted, "year 2022, slept true") || random.FindString(granted) == random.FindString(fake) || !strings.Contains(granted, rest) {
 		t.Errorf("with grants it has: %s", granted)
+	}
+}
+
+// TestACacheIsOptional builds and runs a guest with a home that cannot be written to. A file in
+// place of the directory stops root as well.
+func TestACacheIsOptional(t *testing.T) {
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temporary := t.TempDir()
+	t.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+	t.Setenv("TMPDIR", temporary)
+	zone := source(t, "zone")
+	t.Setenv("XDG_CACHE_HOME", file(t, "home", "no directory"))
+	for name, args := range map[string][]string{
+		"build": {"build", "--output-file", filepath.Join(t.TempDir(), "zone.wasm"), zone},
+		"run":   {"run", "-f", "testdata/cluster.yaml", "--config", file(t, "c.yaml", "zone: b"), zone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, args...)
+			if code != 0 || out == "" {
+				t.Errorf("exit code %d: %s%s", code, out, stderr)
+			}
+			for _, want := range []string{"kubewasm: warning: keep compiled modules in a cache: ", "kubewasm: warning: keep guests in a cache: "} {
+				if strings.Count(stderr, want) != 1 {
+					t.Errorf("printed %q, want once %q", stderr, want)
+				}
+			}
+			if left, err := filepath.Glob(filepath.Join(temporary, "kubewasm-*")); err != nil || len(left) != 0 {
+				t.Errorf("left are %v, error %v", left, err)
+			}
+		})
+	}
+}
+
+// TestTheSDKIsThatOfTheGuest holds that the metadata do not depend on how the command was built.
+func TestTheSDKIsThatOfTheGuest(t *testing.T) {
+	module := filepath.Join(t.TempDir(), "zone.wasm")
+	if code, _, stderr := kubewasm(t, "build", "--output-file", module, "testdata/zone"); code != 0 {
+		t.Fatal(stderr)
+	}
+	wasm, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metadata.Find(wasm)
+	if err != nil || m == nil {
+		t.Fatal(err)
+	}
+	// The SDK of this guest is that of the checkout, which has no version.
+	if m.SDK != "github.com/kubewasm/kubewasm" {
+		t.Errorf("the SDK is %q", m.SDK)
+	}
+}
+
+// TestRunSaysWhatDoesNotHappen holds that neither a module that is not asked nor a patch that
+// breaks the object looks like a success.
+func TestRunSaysWhatDoesNotHappen(t *testing.T) {
+	owner := built(t, "../../guest/guesttest/admissiontest/internal/policy")
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"objects that the module is not for": {
+			[]string{"-f", file(t, "o.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}"), "--config", file(t, "c.yaml", "labels: [owner]"), built(t, "../../examples/admission/required-labels")},
+			exitUnasked, "kubewasm: warning: the module was asked about no object\n",
+		},
+		"labels that are no strings before the patch": {
+			[]string{"-f", file(t, "o.yaml", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, labels: {app: {name: web}}}}"), "--config", file(t, "c.yaml", "label: owner"), owner},
+			exitError, "the patch makes an object that the API server cannot decode: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := kubewasm(t, append([]string{"run"}, test.args...)...)
+			if code != test.code || !strings.Contains(stderr, test.want) || strings.Contains(out, "mutated") {
+				t.Errorf("exit code %d, want %d: %s%s", code, test.code, out, stderr)
+			}
+		})
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"text/tabwriter"
 	"text/template"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
@@ -115,54 +117,57 @@ func (s *scaffold) files() []scaffoldFile {
 // and, of a policy, of annotations.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?$`)
 
-func newPlugin(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("new")
+func newPlugin(t *tool, flags *pflag.FlagSet) action {
 	kind := flags.String("kind", "", "")
 	language := flags.String("lang", "go", "")
 	module := flags.String("module", "", "")
 	name := flags.String("name", "", "")
-	dir, err := parse(flags, args, "")
-	if err != nil {
-		return err
-	}
-	absolute, err := filepath.Abs(dir)
-	if err != nil {
-		return fmt.Errorf("new: %w", err)
-	}
-	languages := directories("templates")
-	l := slices.IndexFunc(guestbuild.Languages, func(l *guestbuild.Language) bool { return l.Name == *language })
-	if l < 0 || !slices.Contains(languages, *language) {
-		return fmt.Errorf("new: no template in the language %q, only in %s; abi/SPEC.md is all that a guest in another language needs", *language, strings.Join(languages, ", "))
-	}
-	kinds := directories("templates/" + *language)
-	if *kind == "" {
-		return &usageError{fmt.Errorf("new: name a kind with -kind: %s", strings.Join(kinds, ", "))}
-	}
-	if !slices.Contains(kinds, *kind) {
-		return &usageError{fmt.Errorf("new: unknown kind %q%s", *kind, nearest.Hint("; ", *kind, kinds))}
-	}
-	s := &scaffold{Language: guestbuild.Languages[l], Kind: *kind, Name: cmp.Or(*name, filepath.Base(absolute)), Module: *module, Library: thisLibrary(), dir: dir}
-	if !namePattern.MatchString(s.Name) {
-		return fmt.Errorf("new %s: %q is no name of a plugin: give one of small letters, digits, - and . with -name", dir, s.Name)
-	}
-	if s.Language == guestbuild.Go {
-		if err := s.place(ctx, absolute); err != nil {
+	oneOf(flags, "kind", directories("templates/go")...)
+	oneOf(flags, "lang", directories("templates")...)
+	return func(ctx context.Context, args []string) error {
+		dir, err := argument(flags, args, "")
+		if err != nil {
+			return err
+		}
+		absolute, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("new: %w", err)
+		}
+		languages := directories("templates")
+		l := slices.IndexFunc(guestbuild.Languages, func(l *guestbuild.Language) bool { return l.Name == *language })
+		if l < 0 || !slices.Contains(languages, *language) {
+			return fmt.Errorf("new: no template in the language %q, only in %s; abi/SPEC.md is all that a guest in another language needs", *language, strings.Join(languages, ", "))
+		}
+		kinds := directories("templates/" + *language)
+		if *kind == "" {
+			return &usageError{fmt.Errorf("new: name a kind with --kind: %s", strings.Join(kinds, ", "))}
+		}
+		if !slices.Contains(kinds, *kind) {
+			return &usageError{fmt.Errorf("new: unknown kind %q%s", *kind, nearest.Hint("; ", *kind, kinds))}
+		}
+		s := &scaffold{Language: guestbuild.Languages[l], Kind: *kind, Name: cmp.Or(*name, filepath.Base(absolute)), Module: *module, Library: thisLibrary(), dir: dir}
+		if !namePattern.MatchString(s.Name) {
+			return fmt.Errorf("new %s: %q is no name of a plugin: give one of small letters, digits, - and . with --name", dir, s.Name)
+		}
+		if s.Language == guestbuild.Go {
+			if err := s.place(ctx, absolute); err != nil {
+				return fmt.Errorf("new %s: %w", dir, err)
+			}
+		} else {
+			if *module != "" {
+				return &usageError{errors.New("new: --module is for plugins in Go")}
+			}
+			s.planForeign()
+		}
+		if err := s.fill(); err != nil {
 			return fmt.Errorf("new %s: %w", dir, err)
 		}
-	} else {
-		if *module != "" {
-			return &usageError{errors.New("new: -module is for plugins in Go")}
+		if err := s.write(); err != nil {
+			return fmt.Errorf("new %s: %w", dir, err)
 		}
-		s.planForeign()
+		s.print(t)
+		return nil
 	}
-	if err := s.fill(); err != nil {
-		return fmt.Errorf("new %s: %w", dir, err)
-	}
-	if err := s.write(); err != nil {
-		return fmt.Errorf("new %s: %w", dir, err)
-	}
-	s.print(t)
-	return nil
 }
 
 // place sets the module that a plugin in Go is or becomes a part of, and the steps.
@@ -192,7 +197,10 @@ func (s *scaffold) place(ctx context.Context, absolute string) error {
 
 // nameService sets the names of the package in a directory and of its extension point.
 func (s *scaffold) nameService(dir string) error {
-	s.Package = packageName(dir)
+	var err error
+	if s.Package, err = packageName(dir); err != nil {
+		return err
+	}
 	// The package is imported by a program that has the others, too.
 	taken := []string{"main", "context", "fmt", "log", "host", "service", "corev1", "metav1"}
 	if !token.IsIdentifier(s.Package) || slices.Contains(taken, s.Package) {
@@ -202,7 +210,7 @@ func (s *scaffold) nameService(dir string) error {
 		s.Service += strings.ToUpper(word[:1]) + word[1:]
 	}
 	if !token.IsIdentifier(s.Service) {
-		return fmt.Errorf("%q is no name of a service: give one that begins with a letter with -name", s.Name)
+		return fmt.Errorf("%q is no name of a service: give one that begins with a letter with --name", s.Name)
 	}
 	return nil
 }
@@ -250,7 +258,7 @@ func (s *scaffold) plan(around string) {
 			step{"go test ./...", test},
 			step{s.Command + " build -o region.wasm ./region", "write region.wasm"},
 			step{s.Command + " inspect region.wasm", inspects},
-			step{s.Command + " run -config config.yaml -f request.yaml region.wasm " + s.Service + "/Place", decides},
+			step{s.Command + " run --config config.yaml -f request.yaml region.wasm " + s.Service + "/Place", decides},
 			step{"go run ./controller", "ask it from a program"},
 		)
 		return
@@ -266,12 +274,12 @@ const inspects, decides = "what it implements, imports and needs", "what it deci
 
 // planModule adds the steps with a module that was built.
 func (s *scaffold) planModule() {
-	call := s.Command + " run -config config.yaml -f objects.yaml " + s.Name + ".wasm"
+	call := s.Command + " run --config config.yaml -f objects.yaml " + s.Name + ".wasm"
 	switch s.Kind {
 	case "conversion": // It has no configuration.
 		call = s.Command + " run -f objects.yaml " + s.Name + ".wasm"
 	case "service":
-		call = s.Command + " run -config config.yaml -f request.yaml " + s.Name + ".wasm Placement/Place"
+		call = s.Command + " run --config config.yaml -f request.yaml " + s.Name + ".wasm Placement/Place"
 	}
 	s.Steps = append(s.Steps, step{s.Command + " inspect " + s.Name + ".wasm", inspects}, step{call, decides})
 }
@@ -284,8 +292,8 @@ func (s *scaffold) planForeign() {
 	}
 	if s.Kind == "service" {
 		s.Package = "placement" // That of the component comes in its place.
-		to := map[*guestbuild.Language]string{guestbuild.C: "-package placement", guestbuild.Rust: "-o src/placement", guestbuild.AssemblyScript: "-o assembly/placement"}
-		s.Steps = append(s.Steps, step{s.Command + " gen -lang " + s.Language.Name + " " + to[s.Language] + " placement.proto", "write what the plugin is written with"})
+		to := map[*guestbuild.Language]string{guestbuild.C: "--package placement", guestbuild.Rust: "--output-dir src/placement", guestbuild.AssemblyScript: "--output-dir assembly/placement"}
+		s.Steps = append(s.Steps, step{s.Command + " gen --lang " + s.Language.Name + " " + to[s.Language] + " placement.proto", "write what the plugin is written with"})
 	}
 	s.Steps = append(s.Steps,
 		step{s.Command + " build", "write " + s.Name + ".wasm"},

@@ -47,7 +47,7 @@ func TestNewPluginsInOtherLanguages(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				code, printed, stderr := kubewasm(t, "new", "-kind", kind, "-lang", language, dir)
+				code, printed, stderr := kubewasm(t, "new", "--kind", kind, "--lang", language, dir)
 				if code != 0 {
 					t.Fatalf("exit code %d: %s", code, stderr)
 				}

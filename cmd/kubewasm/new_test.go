@@ -70,7 +70,7 @@ func TestNewPluginsWork(t *testing.T) {
 			if kind != "scheduler" {
 				languages.Slow(t)
 			}
-			out := paste(t, scaffolded(t, "-kind", kind, "my-plugin"))
+			out := paste(t, scaffolded(t, "--kind", kind, "my-plugin"))
 			var codes []string
 			for _, m := range regexp.MustCompile(`(?m)^exit code (\d+)$`).FindAllStringSubmatch(out, -1) {
 				codes = append(codes, m[1])
@@ -97,7 +97,7 @@ func TestNewInAModule(t *testing.T) {
 		if err := os.WriteFile("go.mod", []byte("module "+module+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		code, out, stderr := kubewasm(t, append([]string{"new", "-kind", kind}, args...)...)
+		code, out, stderr := kubewasm(t, append([]string{"new", "--kind", kind}, args...)...)
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
@@ -119,7 +119,7 @@ func TestNewInAModule(t *testing.T) {
 	}
 	checkout := filepath.Dir(filepath.Dir(root))
 	last := func(command string) []string {
-		return []string{"go test", command + " build", command + " inspect zone.wasm", command + " run -config config.yaml -f objects.yaml zone.wasm"}
+		return []string{"go test", command + " build", command + " inspect zone.wasm", command + " run --config config.yaml -f objects.yaml zone.wasm"}
 	}
 	files := []string{"README.md", "config.yaml", "main.go", "main_test.go", "objects.yaml"}
 	tests := map[string]struct {
@@ -131,13 +131,13 @@ func TestNewInAModule(t *testing.T) {
 			append([]string{"cd plugins/zone", "go mod edit -replace=" + libraryPath + "=" + checkout, "go get -tool " + commandPath}, last("go tool kubewasm")...)},
 		"a package of kubewasm": {libraryPath, "hook", []string{"plugins/zone"}, files,
 			append([]string{"cd plugins/zone"}, last("go run "+commandPath)...)},
-		"a module of its own": {"example.com/mine", "hook", []string{"-module", "example.com/zone", "plugins/zone"}, append([]string{"README.md", "config.yaml", "go.mod"}, files[2:]...),
+		"a module of its own": {"example.com/mine", "hook", []string{"--module", "example.com/zone", "plugins/zone"}, append([]string{"README.md", "config.yaml", "go.mod"}, files[2:]...),
 			append([]string{"cd plugins/zone", "go mod tidy"}, last("go tool kubewasm")...)},
 		"an extension point in kubewasm": {libraryPath, "service", []string{"plugins/zone"},
 			[]string{"README.md", "config.yaml", "controller/main.go", "region/main.go", "region/main_test.go", "request.yaml", "zone.go", "zone.proto", "zoneguest/doc.go"},
 			[]string{
 				"cd plugins/zone", "go generate", "go test ./...", "go run " + commandPath + " build -o region.wasm ./region", "go run " + commandPath + " inspect region.wasm",
-				"go run " + commandPath + " run -config config.yaml -f request.yaml region.wasm Zone/Place", "go run ./controller",
+				"go run " + commandPath + " run --config config.yaml -f request.yaml region.wasm Zone/Place", "go run ./controller",
 			}},
 	}
 	for name, test := range tests {
@@ -158,7 +158,7 @@ func TestNewInAModule(t *testing.T) {
 
 func TestNewFilesAreFormatted(t *testing.T) {
 	for _, kind := range directories("templates/go") {
-		scaffolded(t, "-kind", kind, "zone")
+		scaffolded(t, "--kind", kind, "zone")
 		if out, err := exec.CommandContext(t.Context(), "gofmt", "-l", "zone").CombinedOutput(); err != nil || len(out) != 0 {
 			t.Errorf("%s: gofmt: %v: %s", kind, err, out)
 		}
@@ -170,7 +170,7 @@ func TestNewOverwritesNothing(t *testing.T) {
 	if err := os.WriteFile("main.go", []byte("package mine\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := kubewasm(t, "new", "-kind", "hook", "-name", "mine", ".")
+	code, _, stderr := kubewasm(t, "new", "--kind", "hook", "--name", "mine", ".")
 	if code != 1 || stderr != "kubewasm: new .: the directory has main.go already, and nothing is overwritten\n" {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
@@ -185,13 +185,13 @@ func TestMistakesInNew(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no directory":                       {[]string{"-kind", "hook"}, "new: an argument is missing\nusage: kubewasm new -kind KIND"},
-		"no kind":                            {[]string{"zone"}, "new: name a kind with -kind: admission, conversion, hook, scheduler, service\nusage: "},
-		"unknown kind":                       {[]string{"-kind", "hooks", "zone"}, `new: unknown kind "hooks"; did you mean "hook"?`},
-		"unknown language":                   {[]string{"-kind", "hook", "-lang", "zig", "zone"}, `new: no template in the language "zig", only in `},
-		"a service of the name of a program": {[]string{"-kind", "service", "main"}, `new main: "main" is no name of the Go package of a service: choose another directory`},
-		"a service without a letter":         {[]string{"-kind", "service", "-name", "7", "seven"}, `new seven: "7" is no name of a service: give one that begins with a letter with -name`},
-		"a name with a space":                {[]string{"-kind", "hook", "my zone"}, `new my zone: "my zone" is no name of a plugin: give one of small letters, digits, - and . with -name`},
+		"no directory":                       {[]string{"--kind", "hook"}, "new: an argument is missing\nusage: kubewasm new --kind KIND"},
+		"no kind":                            {[]string{"zone"}, "new: name a kind with --kind: admission, conversion, hook, scheduler, service\nusage: "},
+		"unknown kind":                       {[]string{"--kind", "hooks", "zone"}, `new: unknown kind "hooks"; did you mean "hook"?`},
+		"unknown language":                   {[]string{"--kind", "hook", "--lang", "zig", "zone"}, `new: no template in the language "zig", only in `},
+		"a service of the name of a program": {[]string{"--kind", "service", "main"}, `new main: "main" is no name of the Go package of a service: choose another directory`},
+		"a service without a letter":         {[]string{"--kind", "service", "--name", "7", "seven"}, `new seven: "7" is no name of a service: give one that begins with a letter with --name`},
+		"a name with a space":                {[]string{"--kind", "hook", "my zone"}, `new my zone: "my zone" is no name of a plugin: give one of small letters, digits, - and . with --name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, stderr := kubewasm(t, append([]string{"new"}, test.args...)...)

@@ -29,7 +29,7 @@ func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: %w", argument, err)
 	}
-	rt, err := newRuntime()
+	rt, err := t.newRuntime()
 	if err != nil {
 		return nil, err
 	}

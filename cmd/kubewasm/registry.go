@@ -4,15 +4,16 @@ import (
 	"context"
 	"crypto"
 	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
@@ -23,12 +24,12 @@ import (
 // registryFlags are the flags of the commands that talk to registries.
 type registryFlags struct {
 	config    *string
-	plainHTTP names
+	plainHTTP []string
 }
 
-func (t *tool) registryFlags(flags *flag.FlagSet) *registryFlags {
+func (t *tool) registryFlags(flags *pflag.FlagSet) *registryFlags {
 	r := &registryFlags{config: flags.String("registries", "", "")}
-	flags.Var(&r.plainHTTP, "plain-http", "")
+	flags.StringArrayVar(&r.plainHTTP, "plain-http", nil, "")
 	return r
 }
 
@@ -59,7 +60,7 @@ type pullFlags struct {
 	key *string
 }
 
-func (t *tool) pullFlags(flags *flag.FlagSet) *pullFlags {
+func (t *tool) pullFlags(flags *pflag.FlagSet) *pullFlags {
 	return &pullFlags{t.registryFlags(flags), flags.String("key", "", "")}
 }
 
@@ -117,67 +118,68 @@ func (t *tool) key(name string) (crypto.Signer, error) {
 	return key, nil
 }
 
-func push(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("push")
+func push(t *tool, flags *pflag.FlagSet) action {
 	annotations, attach := pairs{}, pairs{}
 	flags.Var(annotations, "annotation", "")
 	flags.Var(attach, "attach", "")
 	fileName := flags.String("file-name", "plugin.wasm", "")
 	image := flags.Bool("image", false, "")
 	key := flags.String("key", "", "")
+	printed := outputFlag(flags)
 	registries := t.registryFlags(flags)
-	words, err := parseAll(flags, args, "a module", "a reference")
-	if err != nil {
-		return err
-	}
-	refs, err := references(words[1])
-	if err != nil {
-		return err
-	}
-	client, err := registries.client(nil)
-	if err != nil {
-		return err
-	}
-	file, err := t.file(ctx, words[0])
-	if err != nil {
-		return err
-	}
-	module, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	opts := oci.PushOptions{Image: *image, FileName: *fileName}
-	if opts.Annotations, err = annotationsOf(module); err != nil {
-		return fmt.Errorf("push %s: %w", file, err)
-	}
-	maps.Copy(opts.Annotations, annotations)
-	if opts.Created, err = sourceDate(); err != nil {
-		return err
-	}
-	for _, mediaType := range slices.Sorted(maps.Keys(attach)) {
-		data, err := os.ReadFile(attach[mediaType])
+	return func(ctx context.Context, args []string) error {
+		words, err := arguments(flags, args, "a module", "a reference")
 		if err != nil {
 			return err
 		}
-		opts.Attached = append(opts.Attached, oci.Attachment{Type: mediaType, Data: data})
-	}
-	signer, err := t.key(*key)
-	if err != nil {
-		return err
-	}
-	digest, err := client.Push(ctx, refs[0], module, opts)
-	if err != nil {
-		return err
-	}
-	if signer != nil {
-		signed := refs[0]
-		signed.Digest = digest // Another may move the tag.
-		if _, err := client.Sign(ctx, signed, signer, oci.SignOptions{}); err != nil {
+		refs, err := references(words[1])
+		if err != nil {
 			return err
 		}
+		client, err := registries.client(nil)
+		if err != nil {
+			return err
+		}
+		file, err := t.file(ctx, words[0])
+		if err != nil {
+			return err
+		}
+		module, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		opts := oci.PushOptions{Image: *image, FileName: *fileName}
+		if opts.Annotations, err = annotationsOf(module); err != nil {
+			return fmt.Errorf("push %s: %w", file, err)
+		}
+		maps.Copy(opts.Annotations, annotations)
+		if opts.Created, err = sourceDate(); err != nil {
+			return err
+		}
+		for _, mediaType := range slices.Sorted(maps.Keys(attach)) {
+			data, err := os.ReadFile(attach[mediaType])
+			if err != nil {
+				return err
+			}
+			opts.Attached = append(opts.Attached, oci.Attachment{Type: mediaType, Data: data})
+		}
+		signer, err := t.key(*key)
+		if err != nil {
+			return err
+		}
+		digest, err := client.Push(ctx, refs[0], module, opts)
+		if err != nil {
+			return err
+		}
+		if signer != nil {
+			signed := refs[0]
+			signed.Digest = digest // Another may move the tag.
+			if _, err := client.Sign(ctx, signed, signer, oci.SignOptions{}); err != nil {
+				return err
+			}
+		}
+		return printed.print(t, digested(refs[0], digest))
 	}
-	foreign.Fprintf(t.out, "%s@%s\n", refs[0].Name(), digest)
-	return nil
 }
 
 // annotationsOf returns the annotations of a module, from its metadata.
@@ -225,114 +227,119 @@ func sourceDate() (time.Time, error) {
 	return time.Unix(seconds, 0), nil
 }
 
-func pull(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("pull")
-	output := flags.String("o", "plugin.wasm", "")
+// digested is the result of a command that leads to a digest.
+func digested(ref oci.Reference, digest string) result {
+	about := struct {
+		Reference string `json:"reference"`
+		Digest    string `json:"digest"`
+	}{ref.Name() + "@" + digest, digest}
+	return result{value: about, text: func(w io.Writer) error {
+		_, err := foreign.Fprintf(w, "%s\n", about.Reference)
+		return err
+	}}
+}
+
+func pull(t *tool, flags *pflag.FlagSet) action {
+	file := flags.String("output-file", "plugin.wasm", "")
+	printed := outputFlag(flags)
 	from := t.pullFlags(flags)
-	words, err := parseAll(flags, args, "a reference")
-	if err != nil {
-		return err
+	return func(ctx context.Context, args []string) error {
+		words, err := arguments(flags, args, "a reference")
+		if err != nil {
+			return err
+		}
+		refs, err := references(words...)
+		if err != nil {
+			return err
+		}
+		a, by, err := from.fetch(ctx, refs[0])
+		if err != nil {
+			return err
+		}
+		if err := writeWhole(*file, a.Module); err != nil {
+			return err
+		}
+		about, err := host.Inspect(a.Module)
+		if err != nil {
+			return fmt.Errorf("%s: %w", *file, err)
+		}
+		pulled := struct {
+			File      string   `json:"file"`
+			Reference string   `json:"reference"`
+			Digest    string   `json:"digest"`
+			SHA256    string   `json:"sha256"`
+			SignedBy  []string `json:"signedBy,omitempty"`
+		}{*file, refs[0].Name() + "@" + a.Digest, a.Digest, about.Digest(), a.SignedBy}
+		return printed.print(t, result{value: pulled, text: func(w io.Writer) error {
+			_, err := foreign.Fprintf(w, "%s: %s, %s, sha256 of the module is %s\n", *file, pulled.Reference, by, pulled.SHA256)
+			return err
+		}})
 	}
-	refs, err := references(words...)
-	if err != nil {
-		return err
-	}
-	a, by, err := from.fetch(ctx, refs[0])
-	if err != nil {
-		return err
-	}
-	if err := writeWhole(*output, a.Module); err != nil {
-		return err
-	}
-	about, err := host.Inspect(a.Module)
-	if err != nil {
-		return fmt.Errorf("%s: %w", *output, err)
-	}
-	foreign.Fprintf(t.out, "%s: %s@%s, %s, sha256 of the module is %s\n", *output, refs[0].Name(), a.Digest, by, about.Digest())
-	return nil
 }
 
-// writeWhole writes a file that appears under its name when it is whole: a component may
-// watch it, and the disk may be full. What is there and no file, such as /dev/stdout, stays.
-func writeWhole(name string, data []byte) error {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return os.WriteFile(name, data, 0o644)
-	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".kubewasm-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
-}
-
-func copyArtifact(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("copy")
+func copyArtifact(t *tool, flags *pflag.FlagSet) action {
+	printed := outputFlag(flags)
 	registries := t.registryFlags(flags)
-	words, err := parseAll(flags, args, "a source", "a destination")
-	if err != nil {
-		return err
+	return func(ctx context.Context, args []string) error {
+		words, err := arguments(flags, args, "a source", "a destination")
+		if err != nil {
+			return err
+		}
+		refs, err := references(words...)
+		if err != nil {
+			return err
+		}
+		client, err := registries.client(nil)
+		if err != nil {
+			return err
+		}
+		digest, err := client.Copy(ctx, refs[0], refs[1])
+		if err != nil {
+			return err
+		}
+		return printed.print(t, digested(refs[1], digest))
 	}
-	refs, err := references(words...)
-	if err != nil {
-		return err
-	}
-	client, err := registries.client(nil)
-	if err != nil {
-		return err
-	}
-	digest, err := client.Copy(ctx, refs[0], refs[1])
-	if err != nil {
-		return err
-	}
-	foreign.Fprintf(t.out, "%s@%s\n", refs[1].Name(), digest)
-	return nil
 }
 
-func sign(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("sign")
+func sign(t *tool, flags *pflag.FlagSet) action {
 	annotations := pairs{}
 	flags.Var(annotations, "annotation", "")
 	format := flags.String("format", "both", "")
+	oneOf(flags, "format", "both", "bundle", "tag")
 	key := flags.String("key", "", "")
+	printed := outputFlag(flags)
 	registries := t.registryFlags(flags)
-	words, err := parseAll(flags, args, "a reference")
-	if err != nil {
-		return err
+	return func(ctx context.Context, args []string) error {
+		words, err := arguments(flags, args, "a reference")
+		if err != nil {
+			return err
+		}
+		opts := oci.SignOptions{NoTag: *format == "bundle", NoBundle: *format == "tag"}
+		if len(annotations) != 0 {
+			opts.Annotations = annotations
+		}
+		if !slices.Contains([]string{"both", "bundle", "tag"}, *format) {
+			return &usageError{fmt.Errorf("sign: --format is %q, want both, bundle or tag", *format)}
+		}
+		if *key == "" {
+			return &usageError{errors.New("sign: --key is missing")}
+		}
+		refs, err := references(words...)
+		if err != nil {
+			return err
+		}
+		signer, err := t.key(*key)
+		if err != nil {
+			return err
+		}
+		client, err := registries.client(nil)
+		if err != nil {
+			return err
+		}
+		digest, err := client.Sign(ctx, refs[0], signer, opts)
+		if err != nil {
+			return err
+		}
+		return printed.print(t, digested(refs[0], digest))
 	}
-	opts := oci.SignOptions{NoTag: *format == "bundle", NoBundle: *format == "tag"}
-	if len(annotations) != 0 {
-		opts.Annotations = annotations
-	}
-	if !slices.Contains([]string{"both", "bundle", "tag"}, *format) {
-		return &usageError{fmt.Errorf("sign: -format is %q, want both, bundle or tag", *format)}
-	}
-	if *key == "" {
-		return &usageError{errors.New("sign: -key is missing")}
-	}
-	refs, err := references(words...)
-	if err != nil {
-		return err
-	}
-	signer, err := t.key(*key)
-	if err != nil {
-		return err
-	}
-	client, err := registries.client(nil)
-	if err != nil {
-		return err
-	}
-	digest, err := client.Sign(ctx, refs[0], signer, opts)
-	if err != nil {
-		return err
-	}
-	foreign.Fprintf(t.out, "%s@%s\n", refs[0].Name(), digest)
-	return nil
 }

@@ -46,24 +46,24 @@ func TestPushSignCopyAndPull(t *testing.T) {
 	module := built(t, "testdata/zone")
 	output := filepath.Join(t.TempDir(), "zone.wasm")
 
-	code, pushed, stderr := kubewasm(t, "push", "-annotation", "org.opencontainers.image.vendor=ACME", "-attach", "application/spdx+json="+sbom, module, from+":1.2")
+	code, pushed, stderr := kubewasm(t, "push", "--annotation", "org.opencontainers.image.vendor=ACME", "--attach", "application/spdx+json="+sbom, module, from+":1.2")
 	if code != 0 || !strings.HasPrefix(pushed, from+"@sha256:") {
 		t.Fatalf("push: exit code %d, %q: %s", code, pushed, stderr)
 	}
 	digest := strings.TrimSpace(pushed)[len(from):]
-	if code, _, stderr := kubewasm(t, "pull", "-key", public, "-o", output, from+":1.2"); code != 1 || !strings.Contains(stderr, "it has no signature") {
+	if code, _, stderr := kubewasm(t, "pull", "--key", public, "--output-file", output, from+":1.2"); code != 1 || !strings.Contains(stderr, "it has no signature") {
 		t.Errorf("pull of what is not signed: exit code %d: %s", code, stderr)
 	}
 	if _, err := os.Stat(output); err == nil {
 		t.Error("what is not signed was written")
 	}
-	if code, out, stderr := kubewasm(t, "sign", "-key", private, from+":1.2"); code != 0 || out != pushed {
+	if code, out, stderr := kubewasm(t, "sign", "--key", private, from+":1.2"); code != 0 || out != pushed {
 		t.Errorf("sign: exit code %d, %q: %s", code, out, stderr)
 	}
 	if code, out, stderr := kubewasm(t, "copy", from+":1.2", to+":2"); code != 0 || out != to+digest+"\n" {
 		t.Errorf("copy: exit code %d, %q: %s", code, out, stderr)
 	}
-	code, out, stderr := kubewasm(t, "pull", "-key", public, "-o", output, to+":2")
+	code, out, stderr := kubewasm(t, "pull", "--key", public, "--output-file", output, to+":2")
 	if code != 0 || !strings.HasPrefix(out, output+": "+to+digest+", signed by key.pub, sha256 of the module is ") {
 		t.Errorf("pull: exit code %d, %q: %s", code, out, stderr)
 	}
@@ -78,7 +78,7 @@ func TestPushSignCopyAndPull(t *testing.T) {
 	if !cmp.Equal(want, got) {
 		t.Error("what was pulled is not what was pushed")
 	}
-	if code, _, stderr := kubewasm(t, "pull", "-key", otherPublic, "-o", output, to+":2"); code != 1 || !strings.Contains(stderr, "it is by another key") {
+	if code, _, stderr := kubewasm(t, "pull", "--key", otherPublic, "--output-file", output, to+":2"); code != 1 || !strings.Contains(stderr, "it is by another key") {
 		t.Errorf("pull by another key: exit code %d: %s", code, stderr)
 	}
 
@@ -106,11 +106,11 @@ func TestPushSignCopyAndPull(t *testing.T) {
 	}
 
 	// A push with the key signs at once; the registries file says whom to trust.
-	if code, _, stderr := kubewasm(t, "push", "-image", "-key", private, module, from+":image"); code != 0 {
+	if code, _, stderr := kubewasm(t, "push", "--image", "--key", private, module, from+":image"); code != 0 {
 		t.Errorf("push with a key: exit code %d: %s", code, stderr)
 	}
 	config := file(t, "registries.yaml", "trust:\n- repositories: ['*']\n  anyOf:\n  - {name: us, keyFile: "+public+"}\n")
-	if code, out, stderr := kubewasm(t, "pull", "-registries", config, "-o", output, from+":image"); code != 0 || !strings.Contains(out, "signed by us") {
+	if code, out, stderr := kubewasm(t, "pull", "--registries", config, "--output-file", output, from+":image"); code != 0 || !strings.Contains(out, "signed by us") {
 		t.Errorf("pull of the image: exit code %d, %q: %s", code, out, stderr)
 	}
 }
@@ -128,15 +128,15 @@ func TestRegistryCommandsReportMistakes(t *testing.T) {
 		{"push with three arguments", []string{"push", module, layout + ":1", "x"}, `unexpected argument "x"`},
 		{"push to a digest", []string{"push", module, layout + "@sha256:" + strings.Repeat("0", 64)}, "want a reference with a tag and without a digest"},
 		{"push of a text", []string{"push", public, layout + ":1"}, "want the preamble"},
-		{"push with half an annotation", []string{"push", "-annotation", "x", module, layout + ":1"}, "want KEY=VALUE"},
-		{"push with a missing attachment", []string{"push", "-attach", "a/b=/does/not/exist", module, layout + ":1"}, "no such file"},
+		{"push with half an annotation", []string{"push", "--annotation", "x", module, layout + ":1"}, "want KEY=VALUE"},
+		{"push with a missing attachment", []string{"push", "--attach", "a/b=/does/not/exist", module, layout + ":1"}, "no such file"},
 		{"pull of nothing", []string{"pull", layout + ":1"}, "is no image layout"},
 		{"copy with two mistakes", []string{"copy", "x/y:1", "ghcr.io/Y:1"}, `"x" is no host name`},
-		{"sign without a key", []string{"sign", layout + ":1"}, "-key is missing"},
-		{"sign with a public key", []string{"sign", "-key", public, layout + ":1"}, "want a PRIVATE KEY"},
-		{"sign in an unknown format", []string{"sign", "-format", "x", "-key", private, layout + ":1"}, "want both, bundle or tag"},
-		{"an unknown field", []string{"pull", "-registries", file(t, "r.yaml", "trusts: []"), layout + ":1"}, `unknown field "trusts"`},
-		{"plain http to another host", []string{"pull", "-plain-http", "a.example.com", "oci-layout:x:y:z!"}, `tag is "z!"`},
+		{"sign without a key", []string{"sign", layout + ":1"}, "--key is missing"},
+		{"sign with a public key", []string{"sign", "--key", public, layout + ":1"}, "want a PRIVATE KEY"},
+		{"sign in an unknown format", []string{"sign", "--format", "x", "--key", private, layout + ":1"}, "want both, bundle or tag"},
+		{"an unknown field", []string{"pull", "--registries", file(t, "r.yaml", "trusts: []"), layout + ":1"}, `unknown field "trusts"`},
+		{"plain http to another host", []string{"pull", "--plain-http", "a.example.com", "oci-layout:x:y:z!"}, `tag is "z!"`},
 	} {
 		code, out, stderr := kubewasm(t, tt.args...)
 		if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
@@ -155,14 +155,14 @@ func TestInspectAndRunTakeReferences(t *testing.T) {
 	_, otherPublic := keyFiles(t)
 	module := built(t, "testdata/zone")
 	ref := "oci-layout:" + filepath.Join(t.TempDir(), "plugins") + ":1.2"
-	code, pushed, stderr := kubewasm(t, "push", "-key", private, module, ref)
+	code, pushed, stderr := kubewasm(t, "push", "--key", private, module, ref)
 	if code != 0 {
 		t.Fatalf("push: exit code %d: %s", code, stderr)
 	}
 	pushed = strings.TrimSpace(pushed)
 	for _, command := range [][]string{{"inspect"}, {"run", "-f", "testdata/cluster.yaml"}} {
 		wantCode, want, _ := kubewasm(t, append(command, module)...)
-		code, out, stderr := kubewasm(t, append(command, "-key", public, ref)...)
+		code, out, stderr := kubewasm(t, append(command, "--key", public, ref)...)
 		if diff := cmp.Diff(timeless(strings.ReplaceAll(want, module, pushed)), timeless(out)); diff != "" || code != wantCode {
 			t.Errorf("%s of a reference: exit code %d, want %d; output (-of the file +of the reference)\n%s", command[0], code, wantCode, diff)
 		}
@@ -179,7 +179,7 @@ func TestInspectAndRunTakeReferences(t *testing.T) {
 			{"of a directory that is missing", "../plugins", "no such file"},
 			{"of a layout that is missing", "oci-layout:absent:1", "fetch oci-layout:absent:1: "},
 		} {
-			code, out, stderr := kubewasm(t, append(command, "-key", otherPublic, tt.argument)...)
+			code, out, stderr := kubewasm(t, append(command, "--key", otherPublic, tt.argument)...)
 			if code != 1 || out != "" || !strings.Contains(stderr, tt.want) {
 				t.Errorf("%s %s: exit code %d, %q, %s, want %q", command[0], tt.name, code, out, stderr, tt.want)
 			}
@@ -232,16 +232,16 @@ func TestSignWithAKeyOfCosign(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		code, _, stderr := kubewasm(t, "sign", "-key", tt.key, ref)
+		code, _, stderr := kubewasm(t, "sign", "--key", tt.key, ref)
 		if code != 1 || !strings.HasPrefix(stderr, "kubewasm: "+tt.key+": ") || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s: exit code %d: %s, want %q", tt.name, code, stderr, tt.want)
 		}
 	}
 	t.Setenv("COSIGN_PASSWORD", "kubewasm")
-	if code, _, stderr := kubewasm(t, "sign", "-key", key, ref); code != 0 {
+	if code, _, stderr := kubewasm(t, "sign", "--key", key, ref); code != 0 {
 		t.Fatalf("sign: exit code %d: %s", code, stderr)
 	}
-	if code, out, stderr := kubewasm(t, "pull", "-key", public, "-o", filepath.Join(t.TempDir(), "m.wasm"), ref); code != 0 || !strings.Contains(out, "signed by cosign.pub") {
+	if code, out, stderr := kubewasm(t, "pull", "--key", public, "--output-file", filepath.Join(t.TempDir(), "m.wasm"), ref); code != 0 || !strings.Contains(out, "signed by cosign.pub") {
 		t.Errorf("pull: exit code %d, %s: %s", code, out, stderr)
 	}
 }

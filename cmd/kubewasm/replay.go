@@ -6,6 +6,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/replay"
@@ -20,75 +22,67 @@ type replayReport interface {
 }
 
 // replayCalls repeats the calls of a recording.
-func replayCalls(ctx context.Context, t *tool, args []string) (err error) {
-	flags := t.flags("replay")
+func replayCalls(t *tool, flags *pflag.FlagSet) action {
 	diff := flags.Bool("diff", false, "")
-	format := flags.String("o", "text", "")
+	printed := outputFlags(flags, "junit")
 	plugin := flags.String("plugin", "", "")
 	from := t.pullFlags(flags)
-	arguments, err := parseArguments(flags, args, 3)
-	if err != nil {
-		return err
-	}
-	want := 2
-	if *diff {
-		want = 3
-	}
-	if len(arguments) != want {
-		return &usageError{fmt.Errorf("replay: %d arguments, want %d", len(arguments), want)}
-	}
-	write := map[string]func(replayReport, io.Writer) error{
-		"text": replayReport.WriteText, "json": replayReport.WriteJSON, "junit": replayReport.WriteJUnit,
-	}[*format]
-	if write == nil {
-		return &usageError{fmt.Errorf("replay: -o is %q, want text, json or junit", *format)}
-	}
-	if *plugin != "" && !*diff {
-		return &usageError{fmt.Errorf("replay: -plugin needs -diff: without it the digest of the module says whose calls are repeated")}
-	}
-	path, modules := arguments[0], arguments[1:]
-	if *diff {
-		path, modules = arguments[2], arguments[:2]
-	}
-	recording, err := record.Open(path)
-	if err != nil {
-		return err
-	}
-	for _, p := range recording.Problems() {
-		fmt.Fprintln(t.err, "kubewasm:", foreign.Lines(fmt.Sprint(p)))
-	}
-	if n := recording.Dropped(); n != 0 {
-		fmt.Fprintf(t.err, "kubewasm: %d calls were dropped when the recording was made\n", n)
-	}
-	var loaded [][]byte
-	for _, m := range modules {
-		_, bytes, err := t.module(ctx, m, from)
+	return func(ctx context.Context, args []string) (err error) {
+		arguments, err := atMost(flags, args, 3)
 		if err != nil {
 			return err
 		}
-		loaded = append(loaded, bytes)
-	}
-	without := func(v *record.Version) bool { return !v.GoPass }
-	rt, err := host.NewRuntime(host.RuntimeConfig{DisableGoPass: slices.ContainsFunc(recording.Versions(), without)})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := rt.Close(context.WithoutCancel(ctx)); err == nil {
-			err = closed
+		want := 2
+		if *diff {
+			want = 3
 		}
-	}()
-	r, same, err := repeat(ctx, rt, recording, loaded, *plugin)
-	if err != nil {
-		return err
+		if len(arguments) != want {
+			return &usageError{fmt.Errorf("replay: %d arguments, want %d", len(arguments), want)}
+		}
+		if *plugin != "" && !*diff {
+			return &usageError{fmt.Errorf("replay: --plugin needs --diff: without it the digest of the module says whose calls are repeated")}
+		}
+		path, modules := arguments[0], arguments[1:]
+		recording, err := record.Open(path)
+		if err != nil {
+			return err
+		}
+		for _, p := range recording.Problems() {
+			fmt.Fprintln(t.err, "kubewasm:", foreign.Lines(fmt.Sprint(p)))
+		}
+		if n := recording.Dropped(); n != 0 {
+			fmt.Fprintf(t.err, "kubewasm: %d calls were dropped when the recording was made\n", n)
+		}
+		var loaded [][]byte
+		for _, m := range modules {
+			_, bytes, err := t.module(ctx, m, from)
+			if err != nil {
+				return err
+			}
+			loaded = append(loaded, bytes)
+		}
+		without := func(v *record.Version) bool { return !v.GoPass }
+		rt, err := host.NewRuntime(host.RuntimeConfig{DisableGoPass: slices.ContainsFunc(recording.Versions(), without)})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if closed := rt.Close(context.WithoutCancel(ctx)); err == nil {
+				err = closed
+			}
+		}()
+		r, same, err := repeat(ctx, rt, recording, loaded, *plugin)
+		if err != nil {
+			return err
+		}
+		if err := printed.print(t, result{value: r, text: r.WriteText, other: map[string]func(io.Writer) error{"junit": r.WriteJUnit}}); err != nil {
+			return err
+		}
+		if !same {
+			return errRefused
+		}
+		return nil
 	}
-	if err := write(r, t.out); err != nil {
-		return err
-	}
-	if !same {
-		return errRefused
-	}
-	return nil
 }
 
 // repeat verifies one module, or compares two, and reports whether everything is the same.

@@ -76,7 +76,7 @@ func TestReplay(t *testing.T) {
 		}
 	})
 	t.Run("another version gives another reason", func(t *testing.T) {
-		code, out, stderr := kubewasm(t, "replay", "-diff", old, changed, recording)
+		code, out, stderr := kubewasm(t, "replay", "--diff", recording, old, changed)
 		if code != 2 || !strings.Contains(out, "10 calls, 5 answered differently\n") ||
 			!strings.Contains(out, "reason: filter of plugin \"good\": 5 calls\n") ||
 			!strings.Contains(out, "  - denied: node is odd\n  + denied: node is old\n") {
@@ -84,12 +84,12 @@ func TestReplay(t *testing.T) {
 		}
 	})
 	t.Run("a version does not differ from itself", func(t *testing.T) {
-		if code, out, stderr := kubewasm(t, "replay", "-diff", old, old, recording); code != 0 {
+		if code, out, stderr := kubewasm(t, "replay", "--diff", recording, old, old); code != 0 {
 			t.Errorf("exit code %d: %s%s", code, out, stderr)
 		}
 	})
 	t.Run("JSON", func(t *testing.T) {
-		code, out, _ := kubewasm(t, "replay", "-diff", "-o", "json", old, changed, recording)
+		code, out, _ := kubewasm(t, "replay", "--diff", "-o", "json", recording, old, changed)
 		var c replay.Comparison
 		if err := json.Unmarshal([]byte(out), &c); err != nil || code != 2 {
 			t.Fatal(code, err, out)
@@ -99,7 +99,7 @@ func TestReplay(t *testing.T) {
 		}
 	})
 	t.Run("JUnit", func(t *testing.T) {
-		_, out, _ := kubewasm(t, "replay", "-diff", "-o", "junit", old, changed, recording)
+		_, out, _ := kubewasm(t, "replay", "--diff", "-o", "junit", recording, old, changed)
 		var suite struct {
 			Tests    int `xml:"tests,attr"`
 			Failures int `xml:"failures,attr"`
@@ -128,7 +128,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("exit code %d: %s%s", code, out, stderr)
 		}
 	})
-	for _, args := range [][]string{{recording}, {"-diff", old, recording}, {"-o", "yaml", recording, old}, {"-plugin", "good", recording, old}, {filepath.Join(recording, "none"), old}} {
+	for _, args := range [][]string{{recording}, {"--diff", recording, old}, {"-o", "xml", recording, old}, {"--plugin", "good", recording, old}, {filepath.Join(recording, "none"), old}} {
 		if code, _, stderr := kubewasm(t, append([]string{"replay"}, args...)...); code != 1 || stderr == "" {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}

@@ -4,18 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
@@ -23,18 +21,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// names are the values of a flag that may be given several times.
-type names []string
-
-func (n *names) String() string { return strings.Join(*n, ",") }
-
-func (n *names) Set(s string) error {
-	*n = append(*n, s)
-	return nil
-}
-
 // trial is a run of a plugin on objects.
 type trial struct {
+	tool    *tool
 	rt      *host.Runtime
 	cfg     host.Config
 	try     trying
@@ -52,7 +41,8 @@ type trial struct {
 	onLoad func()
 	// mask are the functions that the plugin implements.
 	mask abi.Mask
-	out  *tabwriter.Writer
+	// verdicts are printed when the run ends.
+	verdicts verdicts
 	// refusals is the number of objects that the plugin refused. failures are the errors
 	// of calls without an answer.
 	refusals int
@@ -61,87 +51,92 @@ type trial struct {
 
 // runFlags are the flags that say what a plugin is run on, and with what.
 type runFlags struct {
-	file, config, lookups, answers string
-	logged, gatekeeper             bool
-	grants, sees                   names
-	from                           *pullFlags
-	requests                       requests
+	config, answers    string
+	logged, gatekeeper bool
+	files, lookups     []string
+	grants, sees       []string
+	from               *pullFlags
+	requests           requests
 }
 
 // runFlags declares the flags.
-func (t *tool) runFlags(flags *flag.FlagSet) *runFlags {
+func (t *tool) runFlags(flags *pflag.FlagSet) *runFlags {
 	f := &runFlags{}
-	flags.StringVar(&f.file, "f", "", "")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "")
 	flags.StringVar(&f.config, "config", "", "")
-	flags.StringVar(&f.lookups, "objects", "", "")
+	flags.StringArrayVar(&f.lookups, "objects", nil, "")
 	flags.BoolVar(&f.logged, "log", false, "")
-	flags.Var(&f.grants, "grant", "")
-	flags.Var(&f.sees, "see", "")
+	flags.StringArrayVar(&f.grants, "grant", nil, "")
+	flags.StringArrayVar(&f.sees, "see", nil, "")
 	flags.BoolVar(&f.gatekeeper, "gatekeeper", false, "")
 	f.from = t.pullFlags(flags)
 	f.requests.flags(flags)
 	return f
 }
 
-func run(ctx context.Context, t *tool, args []string) error {
-	flags := t.flags("run")
+func run(t *tool, flags *pflag.FlagSet) action {
 	f := t.runFlags(flags)
 	flags.StringVar(&f.answers, "answers", "", "")
-	arguments, err := parseArguments(flags, args, 2)
-	if err != nil {
-		return err
+	printed := outputFlags(flags, "junit")
+	return func(ctx context.Context, args []string) error {
+		arguments, err := atMost(flags, args, 2)
+		if err != nil {
+			return err
+		}
+		if len(arguments) == 0 {
+			return &usageError{errors.New("run: an argument is missing")}
+		}
+		t.named = true
+		path := arguments[0]
+		if len(f.files) == 0 {
+			return &usageError{errors.New("run: name a file of objects with -f")}
+		}
+		if len(arguments) == 2 {
+			return t.runMethod(ctx, path, arguments[1], f, printed)
+		}
+		trial, err := t.trial(ctx, flags, f, path)
+		if err != nil {
+			return err
+		}
+		err = trial.run(ctx)
+		v := &trial.verdicts
+		if err == nil || len(v.Verdicts) != 0 { // Print what was decided before an error.
+			err = errors.Join(err, printed.print(t, result{value: v, text: v.writeText, other: map[string]func(io.Writer) error{"junit": v.writeJUnit}}))
+		}
+		switch {
+		case err != nil:
+			return err
+		case len(trial.failures) != 0:
+			return fmt.Errorf("run %s: %w", path, trial.failure())
+		case trial.refusals > 0:
+			return errRefused
+		case !v.asked():
+			t.warn("the module was asked about no object")
+			return errUnasked
+		}
+		return nil
 	}
-	if len(arguments) == 0 {
-		return &usageError{errors.New("run: an argument is missing")}
-	}
-	path := arguments[0]
-	if f.file == "" {
-		return errors.New("run: name a file of objects with -f")
-	}
-	if len(arguments) == 2 {
-		return t.runMethod(ctx, path, f.from, arguments[1], f.file, f.config, f.answers, f.grants, f.logged)
-	}
-	trial, err := t.trial(ctx, flags, f, path, t.out)
-	if err != nil {
-		return err
-	}
-	if err := trial.run(ctx); err != nil {
-		return err
-	}
-	switch {
-	case len(trial.failures) != 0:
-		return fmt.Errorf("run %s: %w", path, trial.failure())
-	case trial.refusals > 0:
-		return errRefused
-	}
-	return nil
 }
 
-// trial returns the run of a module, for the flags of a command. What is decided is written
-// to out.
-func (t *tool) trial(ctx context.Context, flags *flag.FlagSet, f *runFlags, path string, out io.Writer) (*trial, error) {
+// trial returns the run of a module, for the flags of a command.
+func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, path string) (*trial, error) {
 	command := flags.Name()
-	trial := &trial{out: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), requests: f.requests}
-	if err := trial.requests.read(flags); err != nil {
+	trial := &trial{tool: t, requests: f.requests}
+	if err := trial.requests.read(ctx, t, flags); err != nil {
 		return nil, err
 	}
 	var err error
-	if trial.objects, err = trial.requests.objects(f.file); err != nil {
+	if trial.objects, err = trial.requests.objects(ctx, t, f.files); err != nil {
 		return nil, err
 	}
-	trial.warn = func(warnings []string) { t.warnAll(f.file, warnings) }
-	trial.warn(trial.objects.Warnings)
-	if before := trial.requests.before; before != nil {
-		t.warnAll(trial.requests.old, before.Warnings)
-	}
-	if f.lookups != "" {
-		there, err := readObjects(f.lookups)
+	trial.warn = func(warnings []string) { t.warnAll(strings.Join(f.files, ", "), warnings) }
+	if len(f.lookups) != 0 {
+		there, err := t.readObjects(ctx, f.lookups)
 		if err != nil {
 			return nil, err
 		}
-		t.warnAll(f.lookups, there.Warnings)
 		if trial.cluster, err = manifest.NewCluster(there); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.lookups, err)
+			return nil, fmt.Errorf("%s: %w", strings.Join(f.lookups, ", "), err)
 		}
 	}
 	guest, err := readConfig(f.config)
@@ -156,11 +151,11 @@ func (t *tool) trial(ctx context.Context, flags *flag.FlagSet, f *runFlags, path
 	for _, kind := range f.sees {
 		gvk, err := parseKind(kind)
 		if err != nil {
-			return nil, fmt.Errorf("%s: -see: %w", command, err)
+			return nil, fmt.Errorf("%s: --see: %w", command, err)
 		}
 		trial.try.sees = append(trial.try.sees, gvk)
 	}
-	r, err := examine(ctx, trial.try)
+	r, err := t.examine(ctx, trial.try)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", command, path, err)
 	}
@@ -181,6 +176,7 @@ func (t *tool) trial(ctx context.Context, flags *flag.FlagSet, f *runFlags, path
 	if r.Metadata != nil {
 		name, trial.matches = cmp.Or(r.Metadata.Name, name), r.Metadata.Matches
 	}
+	trial.verdicts = verdicts{Plugin: name, Verdicts: []verdict{}}
 	trial.cfg = host.Config{
 		Name: name, Source: host.Bytes(bytes), GuestConfig: guest, Grants: f.grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
@@ -192,7 +188,7 @@ func (t *tool) trial(ctx context.Context, flags *flag.FlagSet, f *runFlags, path
 
 // run runs the plugin, as each of the kinds that it is of.
 func (t *trial) run(ctx context.Context) (err error) {
-	if t.rt, err = newRuntime(); err != nil {
+	if t.rt, err = t.tool.newRuntime(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.rt.Close(context.WithoutCancel(ctx))) }()
@@ -203,8 +199,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 		if t.mask.Of(kind.kind) == 0 {
 			continue
 		}
-		// Print what was written before an error.
-		if err := errors.Join(kind.run(ctx), t.out.Flush()); err != nil {
+		if err := kind.run(ctx); err != nil {
 			return errors.Join(t.failure(), granting(err))
 		}
 	}
@@ -226,7 +221,7 @@ func (t *trial) loaded() {
 func granting(err error) error {
 	var flags []string
 	for _, missing := range importErrors(err) {
-		if flag := "-grant " + missing.Grant; missing.Grant != "" && !slices.Contains(flags, flag) {
+		if flag := "--grant " + missing.Grant; missing.Grant != "" && !slices.Contains(flags, flag) {
 			flags = append(flags, flag)
 		}
 	}
@@ -247,34 +242,6 @@ func parseKind(text string) (schema.GroupVersionKind, error) {
 	return gv.WithKind(text[i+1:]), nil
 }
 
-func readObjects(file string) (*manifest.Objects, error) {
-	data, err := readFile(file)
-	if err != nil {
-		return nil, err
-	}
-	objects, mistakes := manifest.ReadOn(data)
-	switch {
-	case len(mistakes) != 0:
-		err = mistakes[0]
-	case len(objects.All) == 0:
-		err = errors.New("no objects in it")
-	default:
-		err = objects.Named()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return objects, nil
-}
-
-// readFile reads a file, or standard input for "-".
-func readFile(file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(os.Stdin)
-	}
-	return os.ReadFile(file)
-}
-
 // warnAll prints the warnings about the objects of a file.
 func (t *tool) warnAll(file string, warnings []string) {
 	for i, warning := range warnings {
@@ -286,13 +253,10 @@ func (t *tool) warnAll(file string, warnings []string) {
 	}
 }
 
-// cost returns the columns TIME and FUEL of the calls since the last cost.
-func (t *trial) cost() string {
-	return cost(t.fuel.take())
-}
-
-func cost(fuel int64, took time.Duration) string {
-	return fmt.Sprintf("%s\t%d", took.Round(100*time.Nanosecond), fuel)
+// cost returns the cost of the calls since the last cost.
+func (t *trial) cost() *callCost {
+	fuel, took := t.fuel.take()
+	return &callCost{took, fuel}
 }
 
 // maxFailures is the number of failures that are printed.

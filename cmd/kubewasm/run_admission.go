@@ -8,10 +8,12 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
@@ -35,14 +37,13 @@ func (t *trial) admit(ctx context.Context) error {
 	engine := admission.NewEngine(p)
 	defer engine.Close(context.WithoutCancel(ctx))
 	t.loaded()
-	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for i := range others {
 		request, err := t.requests.of(&others[i])
 		if err != nil {
 			return err
 		}
 		if !covered(t.matches, request) {
-			foreign.Fprintf(t.out, "%s\tnot asked\t\t\tthe module is for other requests\n", about(request))
+			t.verdicts.add(verdict{heads: admissionHeads, Object: about(request), Verdict: "not asked", Message: "the module is for other requests"})
 			continue
 		}
 		if p.Mutates() {
@@ -58,6 +59,10 @@ func (t *trial) admit(ctx context.Context) error {
 				changed, err := jsonpatch.Apply(request.Object.Raw, response.Patch)
 				if err != nil {
 					return fmt.Errorf("patch %s: %w", about(request), err)
+				}
+				if err := decodable(request.Kind, changed); err != nil {
+					t.undecodable(about(request), err)
+					continue
 				}
 				request.Object.Raw = changed
 			}
@@ -89,11 +94,27 @@ func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admiss
 	case word == "mutated":
 		text = "nothing changes"
 	}
-	foreign.Fprintf(t.out, "%s\t%s\t"+t.cost()+"\t%s\n", about(request), word, text)
-	for _, warning := range response.Warnings {
-		foreign.Fprintf(t.out, "\t\t\t\tWarning: %s\n", warning)
-	}
+	t.verdicts.add(verdict{heads: admissionHeads, Object: about(request), Verdict: word, Cost: t.cost(), Message: text, Warnings: response.Warnings, bad: !response.Allowed})
 	return response.Allowed
+}
+
+// undecodable turns the last verdict into that on a patch that makes an object which an API
+// server cannot decode.
+func (t *trial) undecodable(about string, err error) {
+	last := &t.verdicts.Verdicts[len(t.verdicts.Verdicts)-1]
+	err = fmt.Errorf("the patch makes an object that the API server cannot decode: %w", err)
+	last.Verdict, last.Message, last.bad = "failed", err.Error()+": "+last.Message, true
+	t.failed(err, "%s", about)
+}
+
+// decodable returns an error for an object of a kind of the Kubernetes API that cannot be
+// decoded. An API server refuses the request then, with the patches of all webhooks.
+func decodable(kind metav1.GroupVersionKind, object []byte) error {
+	typed, err := scheme.Scheme.New(schema.GroupVersionKind(kind))
+	if err != nil {
+		return nil // A custom resource, which has a schema in the cluster.
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(object, typed)
 }
 
 // covered reports whether the rules, which a module declares, cover a request. No rules cover

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -39,7 +38,6 @@ func conversions(objects []manifest.Object) (reviews, others []manifest.Object) 
 
 // convert answers ConversionReviews, each object for itself.
 func (t *trial) convert(ctx context.Context, reviews []manifest.Object) (err error) {
-	fmt.Fprintln(t.out, "OBJECT\tVERDICT\tTIME\tFUEL\tMESSAGE")
 	for _, o := range reviews {
 		request, err := admission.DecodeConversionReview(o.JSON)
 		if err != nil {
@@ -82,7 +80,7 @@ func (t *trial) convertEach(ctx context.Context, engine *admission.Engine, reque
 		} else {
 			text = string(converted[0])
 		}
-		foreign.Fprintf(t.out, "%s\t%s\t"+t.cost()+"\t%s\n", describe(&objects.All[0]), word, text)
+		t.verdicts.add(verdict{heads: admissionHeads, Object: describe(&objects.All[0]), Verdict: word, Cost: t.cost(), Message: text, bad: err != nil})
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -35,7 +34,6 @@ func (t *trial) hook(ctx context.Context) error {
 	}
 	defer engine.Close(context.WithoutCancel(ctx))
 	t.loaded()
-	fmt.Fprintln(t.out, "ABOUT\tVERDICT\tTIME\tFUEL\tDECISION")
 	var node *hookmsg.Node
 	if len(t.objects.Nodes) != 0 {
 		node = manifest.HookNode(t.objects.Nodes[0])
@@ -57,15 +55,15 @@ func (t *trial) hook(ctx context.Context) error {
 			}
 			if err != nil {
 				t.refusals++
-				foreign.Fprintf(t.out, "%s\tfailed\t"+t.cost()+"\t%v\n", about, err)
+				t.verdicts.add(verdict{heads: hookHeads, Object: about, Verdict: "failed", Cost: t.cost(), Message: err.Error(), bad: true})
 				continue
 			}
-			foreign.Fprintf(t.out, "%s\tdecided\t"+t.cost()+"\t%s\n", about, decided(decision))
+			t.verdicts.add(verdict{heads: hookHeads, Object: about, Verdict: "decided", Cost: t.cost(), Message: decided(decision)})
 		}
 	}
 	b, err := json.Marshal(needs)
 	if err == nil && string(b) != "{}" {
-		fmt.Fprintf(t.out, "\nOn a node these decisions need:\n  decisionGrants: %s\n", b)
+		t.verdicts.Notes = append(t.verdicts.Notes, fmt.Sprintf("\nOn a node these decisions need:\n  decisionGrants: %s", b))
 	}
 	return err
 }

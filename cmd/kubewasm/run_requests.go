@@ -1,9 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,74 +12,76 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/spf13/pflag"
+
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // requests makes the requests for an admission plugin, as the flags describe them.
 type requests struct {
-	operation, old, user, namespace, subresource string
-	groups                                       names
-	dryRun                                       bool
+	operation, user, namespace, subresource string
+	old, groups                             []string
+	dryRun                                  bool
 	// given are the flags of requests that were used.
 	given []string
 
-	// before are the objects of the file old.
+	// before are the objects of the files old.
 	before *manifest.Objects
 }
 
 var operations = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 
 // flags declares the flags.
-func (r *requests) flags(flags *flag.FlagSet) {
+func (r *requests) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.operation, "operation", "", "")
-	flags.StringVar(&r.old, "old", "", "")
+	flags.StringArrayVar(&r.old, "old", nil, "")
 	flags.StringVar(&r.user, "user", "", "")
-	flags.Var(&r.groups, "group", "")
+	flags.StringArrayVar(&r.groups, "group", nil, "")
 	flags.StringVar(&r.namespace, "namespace", "", "")
 	flags.StringVar(&r.subresource, "subresource", "", "")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "")
 }
 
 // read checks the flags that were used and reads what they name.
-func (r *requests) read(flags *flag.FlagSet) error {
-	own := flag.NewFlagSet("", flag.ContinueOnError)
+func (r *requests) read(ctx context.Context, t *tool, flags *pflag.FlagSet) error {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(requests).flags(own)
-	flags.Visit(func(f *flag.Flag) {
+	flags.Visit(func(f *pflag.Flag) {
 		if own.Lookup(f.Name) != nil {
-			r.given = append(r.given, "-"+f.Name)
+			r.given = append(r.given, "--"+f.Name)
 		}
 	})
 	r.operation = strings.ToUpper(r.operation)
 	switch {
-	case r.operation == "" && r.old != "":
+	case r.operation == "" && len(r.old) != 0:
 		r.operation = "UPDATE"
 	case r.operation == "":
 		r.operation = "CREATE"
 	case !slices.Contains(operations, r.operation):
-		return fmt.Errorf("run: -operation is %q, want %s", r.operation, strings.Join(operations, ", "))
+		return fmt.Errorf("run: --operation is %q, want %s", r.operation, strings.Join(operations, ", "))
 	}
-	if r.old == "" {
+	if len(r.old) == 0 {
 		return nil
 	}
 	if r.operation != "UPDATE" {
-		return fmt.Errorf("run: -old is for UPDATE: of a %s the API server sends no other object", r.operation)
+		return fmt.Errorf("run: --old is for UPDATE: of a %s the API server sends no other object", r.operation)
 	}
 	var err error
-	r.before, err = r.objects(r.old)
+	r.before, err = r.objects(ctx, t, r.old)
 	return err
 }
 
-// objects reads a file of objects and puts those that name no namespace into that of the
+// objects reads files of objects and puts those that name no namespace into that of the
 // flag, as the API server does.
-func (r *requests) objects(file string) (*manifest.Objects, error) {
-	objects, err := readObjects(file)
+func (r *requests) objects(ctx context.Context, t *tool, files []string) (*manifest.Objects, error) {
+	objects, err := t.readObjects(ctx, files)
 	if err != nil || r.namespace == "" {
 		return objects, err
 	}
 	for i := range objects.All {
 		if err := r.place(&objects.All[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", strings.Join(files, ", "), err)
 		}
 	}
 	return objects, nil
@@ -136,7 +138,7 @@ func (r *requests) find(o *manifest.Object) (*manifest.Object, error) {
 			return old, nil
 		}
 	}
-	return nil, fmt.Errorf("%s is not in %s, and cannot be updated", describe(o), r.old)
+	return nil, fmt.Errorf("%s is not in %s, and cannot be updated", describe(o), strings.Join(r.old, ", "))
 }
 
 // place puts an object that names no namespace into that of the flag.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -46,7 +45,6 @@ func (t *trial) schedule(ctx context.Context) error {
 	}
 	defer p.Close(context.WithoutCancel(ctx))
 	t.loaded()
-	fmt.Fprintln(t.out, "POD\tNODE\tVERDICT\tSCORE\tTIME\tFUEL\tREASON")
 	s := &scheduling{trial: t, plugin: p, cluster: cluster}
 	for _, pod := range pods {
 		if pod.UID == "" {
@@ -74,7 +72,7 @@ func (t *trial) reportEvent(regarding, _ runtime.Object, eventType, reason, _, n
 	if m, err := meta.Accessor(regarding); err == nil {
 		about = m.GetNamespace() + "/" + m.GetName()
 	}
-	foreign.Fprintf(t.out, "%s\t(event)\t%s\t\t\t\t%s: %s\n", about, eventType, reason, note)
+	t.verdicts.add(verdict{heads: schedulerHeads, Object: about, Node: "(event)", Verdict: eventType, Message: reason + ": " + note})
 }
 
 // cycle is the scheduling of one Pod.
@@ -155,6 +153,7 @@ func (s *scheduling) schedulePod(pod *corev1.Pod) {
 	}
 	if best == nil {
 		s.refusals++
+		s.noNode(c)
 		s.postFilter(c, candidates)
 		return
 	}
@@ -170,29 +169,41 @@ func (s *scheduling) printCandidate(c *cycle, n *candidate) {
 	if n.scored {
 		score = fmt.Sprint(n.score)
 	}
-	foreign.Fprintf(s.out, "%s\t%s\t%s\t%s\t"+cost(n.fuel, n.took)+"\t%s\n", c.name, n.name, n.status.Code(), score, reason)
+	s.verdicts.add(verdict{heads: schedulerHeads, Object: c.name, Node: n.name, Verdict: n.status.Code().String(), Score: score, Cost: &callCost{n.took, n.fuel}, Message: reason, bad: n.status.Code() == abi.Error})
+}
+
+// noNode makes the verdicts about the Nodes of a Pod that fits none bad ones.
+func (s *scheduling) noNode(c *cycle) {
+	for i := range s.verdicts.Verdicts {
+		if one := &s.verdicts.Verdicts[i]; one.Object == c.name && !strings.HasPrefix(one.Node, "(") {
+			one.bad = true
+		}
+	}
 }
 
 // report prints the status of an extension point that is called once for a Pod, and
 // returns whether the Pod goes on.
 func (s *scheduling) report(c *cycle, point string, status *sched.Status) bool {
-	reason := status.Message()
-	if status.Code() == abi.Error {
+	reason, bad := status.Message(), true
+	switch {
+	case status.Code() == abi.Error:
 		reason = status.AsError().Error()
 		s.failed(status.AsError(), "%s of the Pod %s", point, c.name)
-	} else if status != nil && status.Code() != abi.Skip && status.Code() != abi.Wait {
+	case status != nil && status.Code() != abi.Skip && status.Code() != abi.Wait:
 		s.refusals++
+	default:
+		bad = false
 	}
-	s.print(c, point, status.Code().String(), reason)
+	s.print(c, point, status.Code().String(), reason, bad)
 	return status == nil || status.Code() == abi.Skip
 }
 
 // print prints a line about a call for a Pod and, after one was chosen, its Node.
-func (s *scheduling) print(c *cycle, point, verdict, reason string) {
+func (s *scheduling) print(c *cycle, point, word, reason string, bad bool) {
 	if c.node != "" {
 		point += " on " + c.node
 	}
-	foreign.Fprintf(s.out, "%s\t(%s)\t%s\t\t"+s.cost()+"\t%s\n", c.name, point, verdict, reason)
+	s.verdicts.add(verdict{heads: schedulerHeads, Object: c.name, Node: "(" + point + ")", Verdict: word, Cost: s.cost(), Message: reason, bad: bad})
 }
 
 // score gives the Nodes that passed their scores, by PreScore, Score and NormalizeScore, and
@@ -257,9 +268,9 @@ func (s *scheduling) postFilter(c *cycle, candidates []*candidate) {
 	case status.Code() == abi.Error:
 		s.report(c, "PostFilter", status)
 	case result != nil && result.Override && result.NodeName != "":
-		s.print(c, "PostFilter", status.Code().String(), "nominates "+result.NodeName)
+		s.print(c, "PostFilter", status.Code().String(), "nominates "+result.NodeName, false)
 	default:
-		s.print(c, "PostFilter", status.Code().String(), status.Message())
+		s.print(c, "PostFilter", status.Code().String(), status.Message(), false)
 	}
 }
 
@@ -273,7 +284,7 @@ func (s *scheduling) reserve(c *cycle) {
 	if s.implements(abi.Permit) {
 		status, wait := s.plugin.Permit(c.state, c.pod, c.node)
 		if status.Code() == abi.Wait {
-			s.print(c, "Permit", status.Code().String(), strings.TrimPrefix(status.Message()+", at most "+wait.String(), ", "))
+			s.print(c, "Permit", status.Code().String(), strings.TrimPrefix(status.Message()+", at most "+wait.String(), ", "), false)
 			c.permit = &framework.WaitingPod{Pod: c.pod, Pending: []string{s.cfg.Name}}
 			s.waiting, s.cluster.Waiting = append(s.waiting, c), append(s.cluster.Waiting, c.permit)
 			return
@@ -302,11 +313,11 @@ func (s *scheduling) wake() bool {
 		result := c.permit.Result()
 		if reason, rejected := strings.CutPrefix(result, "rejected by "+s.cfg.Name+": "); rejected {
 			s.refusals++
-			s.print(c, "Permit", "rejected", reason)
+			s.print(c, "Permit", "rejected", reason, true)
 			s.unreserve(c)
 			continue
 		}
-		s.print(c, "Permit", "allowed", "")
+		s.print(c, "Permit", "allowed", "", false)
 		s.bind(c)
 	}
 	return len(ready) != 0
@@ -318,7 +329,7 @@ func (s *scheduling) bind(c *cycle) {
 		_, status := s.plugin.PreBindPreFlight(c.state, c.pod, c.node)
 		switch {
 		case status.Code() == abi.Skip:
-			s.print(c, "PreBindPreFlight", status.Code().String(), "")
+			s.print(c, "PreBindPreFlight", status.Code().String(), "", false)
 		case status != nil:
 			s.report(c, "PreBindPreFlight", status)
 			s.unreserve(c)
@@ -350,8 +361,8 @@ func (s *scheduling) unreserve(c *cycle) {
 func (s *scheduling) printInform(c *cycle, point string) {
 	if err := s.fuel.failed(); err != nil {
 		s.failed(err, "%s of the Pod %s", point, c.name)
-		s.print(c, point, abi.Error.String(), err.Error())
+		s.print(c, point, abi.Error.String(), err.Error(), true)
 		return
 	}
-	s.print(c, point, abi.Success.String(), "")
+	s.print(c, point, abi.Success.String(), "", false)
 }

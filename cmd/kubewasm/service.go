@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -106,17 +105,21 @@ func loadServices(ctx context.Context, rt *host.Runtime, try trying, cfg host.Co
 }
 
 // runMethod calls a method of a service and prints the response.
-func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, method, file, config, answers string, grants names, logged bool) (err error) {
+func (t *tool) runMethod(ctx context.Context, path, method string, f *runFlags, printed *output) (err error) {
 	defer func() {
 		if err != nil && !errors.As(err, new(*usageError)) {
 			err = fmt.Errorf("run %s %s: %w", path, method, err)
 		}
 	}()
-	guest, err := readConfig(config)
+	if len(f.files) != 1 {
+		return &usageError{fmt.Errorf("-f names %d files, and a method takes one request", len(f.files))}
+	}
+	file := f.files[0]
+	guest, err := readConfig(f.config)
 	if err != nil {
 		return err
 	}
-	_, module, err := t.module(ctx, path, from)
+	_, module, err := t.module(ctx, path, f.from)
 	if err != nil {
 		return err
 	}
@@ -140,27 +143,27 @@ func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, meth
 	if err != nil {
 		return err
 	}
-	rt, err := newRuntime()
+	rt, err := t.newRuntime()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
 	c := &methodcall.Call{}
-	if answers != "" {
-		if err := readAnswers(c, schema, answers); err != nil {
+	if f.answers != "" {
+		if err := readAnswers(ctx, c, schema, f.answers); err != nil {
 			return err
 		}
 	}
 	fuel := &fuelCounter{}
-	cfg := host.Config{Name: pluginName, Source: host.Bytes(module), GuestConfig: guest, Grants: grants, Observer: fuel, Limits: host.Limits{Instances: 1}}
-	if logged {
+	cfg := host.Config{Name: pluginName, Source: host.Bytes(module), GuestConfig: guest, Grants: f.grants, Observer: fuel, Limits: host.Limits{Instances: 1}}
+	if f.logged {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	if c.Plugin, err = service.Load(ctx, rt, service.Config{Config: cfg}, d, methodcall.HostServices(schema, c.Answer)...); err != nil {
 		return granting(err)
 	}
 	fuel.take()
-	text, err := readDocument(file)
+	text, err := readDocument(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -176,24 +179,20 @@ func (t *tool) runMethod(ctx context.Context, path string, from *pullFlags, meth
 	if err != nil {
 		return fmt.Errorf("response: %w", err)
 	}
-	out, err := yaml.Marshal(decoded)
-	if err != nil {
-		return err
-	}
 	used, took := fuel.take()
-	fmt.Fprintf(t.out, "%s# %s, %d instructions\n", out, took, used)
-	return nil
+	return printed.print(t, result{value: decoded, text: func(w io.Writer) error {
+		text, err := yaml.Marshal(decoded)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s# %s, %d instructions\n", text, took, used)
+		return err
+	}})
 }
 
 // readDocument returns the only document of a file, or of the standard input, in JSON.
-func readDocument(file string) ([]byte, error) {
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(os.Stdin)
-	} else {
-		data, err = os.ReadFile(file)
-	}
+func readDocument(ctx context.Context, file string) ([]byte, error) {
+	data, err := readFile(ctx, file)
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +207,8 @@ func readDocument(file string) ([]byte, error) {
 }
 
 // readAnswers reads the responses of host services.
-func readAnswers(c *methodcall.Call, schema *serviceschema.Schema, file string) error {
-	text, err := readDocument(file)
+func readAnswers(ctx context.Context, c *methodcall.Call, schema *serviceschema.Schema, file string) error {
+	text, err := readDocument(ctx, file)
 	if err != nil {
 		return err
 	}

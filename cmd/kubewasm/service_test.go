@@ -57,14 +57,14 @@ endpoints:
 		code int
 		want []string
 	}{
-		{"a request with an object and an answer of the host", []string{"-f", request, "-config", config, "-answers", answers, "-grant", "cache", prefixDir, "Picker/Pick"}, 0, []string{"scores:\n- -1\n- 0.75\n"}},
-		{"the full name", []string{"-f", request, "-grant", "cache", prefixDir, "kubewasm.examples.picker.v1.Picker/Served"}, 1, []string{`there is no field "criticality" in kubewasm.examples.picker.v1.ServedRequest`, `there is no field "endpoints"`}},
-		{"an empty response", []string{"-f", write("served.yaml", "endpoint: a"), "-grant", "cache", prefixDir, "Picker/Served"}, 0, []string{"{}\n"}},
-		{"no grant", []string{"-f", request, prefixDir, "Picker/Pick"}, 1, []string{`needs the grant "cache"`, "run gives what is missing by -grant cache"}},
-		{"no answer", []string{"-f", request, "-config", config, "-grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"there is no answer of kubewasm.examples.picker.v1.Cache/Match"}},
-		{"an answer that is not asked for", []string{"-f", request, "-answers", write("other.yaml", "Cache/Other: {}"), "-grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"no host service with the method Cache/Other"}},
+		{"a request with an object and an answer of the host", []string{"-f", request, "--config", config, "--answers", answers, "--grant", "cache", prefixDir, "Picker/Pick"}, 0, []string{"scores:\n- -1\n- 0.75\n"}},
+		{"the full name", []string{"-f", request, "--grant", "cache", prefixDir, "kubewasm.examples.picker.v1.Picker/Served"}, 1, []string{`there is no field "criticality" in kubewasm.examples.picker.v1.ServedRequest`, `there is no field "endpoints"`}},
+		{"an empty response", []string{"-f", write("served.yaml", "endpoint: a"), "--grant", "cache", prefixDir, "Picker/Served"}, 0, []string{"{}\n"}},
+		{"no grant", []string{"-f", request, prefixDir, "Picker/Pick"}, 1, []string{`needs the grant "cache"`, "run gives what is missing by --grant cache"}},
+		{"no answer", []string{"-f", request, "--config", config, "--grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"there is no answer of kubewasm.examples.picker.v1.Cache/Match"}},
+		{"an answer that is not asked for", []string{"-f", request, "--answers", write("other.yaml", "Cache/Other: {}"), "--grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"no host service with the method Cache/Other"}},
 		{"no such method", []string{"-f", request, prefixDir, "Picker/Choose"}, 1, []string{`there is no method "Picker/Choose", only kubewasm.examples.picker.v1.Picker/Pick, kubewasm.examples.picker.v1.Picker/Served`}},
-		{"three mistakes in the request", []string{"-f", write("wrong.yaml", "{model: 7, criticality: HIGH, endpoints: [{pod: {metadata: {nam: a}}}]}"), "-grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"model: want string, not 7", `criticality: want enum, not "HIGH"`, `endpoints[0].pod: `, `unknown field "nam"`}},
+		{"three mistakes in the request", []string{"-f", write("wrong.yaml", "{model: 7, criticality: HIGH, endpoints: [{pod: {metadata: {nam: a}}}]}"), "--grant", "cache", prefixDir, "Picker/Pick"}, 1, []string{"model: want string, not 7", `criticality: want enum, not "HIGH"`, `endpoints[0].pod: `, `unknown field "nam"`}},
 		{"too many arguments", []string{"-f", request, prefixDir, "Picker/Pick", "x"}, 1, []string{`unexpected argument "x"`}},
 	}
 	for _, test := range tests {

@@ -124,14 +124,14 @@ plugins:
 	layout := "oci-layout:" + filepath.Join(t.TempDir(), "layout") + ":1"
 	run := []string{}
 	for _, args := range [][]string{
-		{"inspect", module}, {"inspect", "-json", module}, {"inspect", invalid}, {"inspect", "-json", invalid},
-		{"run", "-log", "-f", objects, module}, {"run", "-f", file(t, spoof, "x"), module}, {"run", "-f", objects, "-grant", spoof, module},
-		{"profile", "-f", objects, module}, {"profile", "-json", "-f", objects, module}, {"profile", "-diff", "-f", objects, module, changed}, {"profile", recording, module},
+		{"inspect", module}, {"inspect", "-o", "json", module}, {"inspect", invalid}, {"inspect", "-o", "json", invalid},
+		{"run", "--log", "-f", objects, module}, {"run", "-f", file(t, spoof, "x"), module}, {"run", "-f", objects, "--grant", spoof, module},
+		{"profile", "-f", objects, module}, {"profile", "-o", "json", "-f", objects, module}, {"profile", "--diff", "-f", objects, module, changed}, {"profile", recording, module},
 		{"replay", recording, module}, {"replay", recording, invalid},
-		{"replay", "-diff", module, changed, recording}, {"replay", "-diff", "-o", "json", module, changed, recording}, {"replay", "-diff", "-o", "junit", module, changed, recording},
-		{"audit", "-policies", policies, "-f", objects}, {"audit", "-policies", policies, "-f", objects, "-o", "json"}, {"audit", "-policies", policies, "-f", objects, "-o", "reports"},
-		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "-o", t.TempDir(), crd}, {"gen", "-I", filepath.Dir(proto), "-o", t.TempDir(), proto}, {"gen", "-I", filepath.Dir(syntax), "-o", t.TempDir(), syntax}, {"new", spoof}, {"version", spoof},
-		{"push", module, layout}, {"sign", "-key", private, layout}, {"inspect", layout}, {"pull", "-o", filepath.Join(t.TempDir(), spoof), layout},
+		{"replay", "--diff", recording, module, changed}, {"replay", "--diff", "-o", "json", recording, module, changed}, {"replay", "--diff", "-o", "junit", recording, module, changed},
+		{"audit", "--policies", policies, "-f", objects}, {"audit", "--policies", policies, "-f", objects, "-o", "json"}, {"audit", "--policies", policies, "-f", objects, "-o", "reports"},
+		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "--output-dir", t.TempDir(), crd}, {"gen", "-I", filepath.Dir(proto), "--output-dir", t.TempDir(), proto}, {"gen", "-I", filepath.Dir(syntax), "--output-dir", t.TempDir(), syntax}, {"new", spoof}, {"version", spoof},
+		{"push", module, layout}, {"sign", "--key", private, layout}, {"inspect", layout}, {"pull", "--output-file", filepath.Join(t.TempDir(), spoof), layout},
 		{"copy", layout, "oci-layout:" + filepath.Join(t.TempDir(), "copy\u202e\x1b[2J") + ":1"}, {"pull", spoof}, {"pull", "registry.example.com/" + spoof + ":1"},
 		{spoof}, {"help", spoof}, {"inspect", "-" + spoof}, {"inspect", module, spoof},
 	} {

@@ -4,22 +4,37 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-func version(_ context.Context, t *tool, args []string) error {
-	flags := t.flags("version")
-	if err := flags.Parse(args); err != nil {
-		return flagError(flags, err)
+func version(t *tool, flags *pflag.FlagSet) action {
+	output := outputFlag(flags)
+	return func(_ context.Context, args []string) error {
+		if _, err := atMost(flags, args, 0); err != nil {
+			return err
+		}
+		about := struct {
+			Version  string `json:"version"`
+			ABI      string `json:"abi"`
+			Go       string `json:"go"`
+			Platform string `json:"platform"`
+		}{moduleVersion(), abi.Marker, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+		return output.print(t, result{value: about, text: func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, versionLine())
+			return err
+		}})
 	}
-	if flags.NArg() != 0 {
-		return &usageError{fmt.Errorf("version: unexpected argument %q", flags.Arg(0))}
-	}
-	fmt.Fprintf(t.out, "kubewasm %s, ABI %s, %s %s/%s\n", moduleVersion(), abi.Marker, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return nil
+}
+
+// versionLine returns the version of the program and its parts in a line.
+func versionLine() string {
+	return fmt.Sprintf("kubewasm %s, ABI %s, %s %s/%s", moduleVersion(), abi.Marker, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // ownModule returns the module of which this program is a part, nil if the program does

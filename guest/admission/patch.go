@@ -64,11 +64,16 @@ func (p *Patch) Has(path *field.Path) bool {
 }
 
 // Set gives the field at path a value. Objects on the way that are missing, or
-// null, are made; elements of lists are not.
+// null, are made; elements of lists are not. A value that has no form in JSON, such as a
+// struct or a channel, fails the patch.
 func (p *Patch) Set(path *field.Path, value any) {
-	raw := encode.Append(nil, value)
 	d := p.doc()
 	if d == nil {
+		return
+	}
+	raw, formless := encode.Value(value)
+	if formless != "" {
+		p.fail(path, "has no form in JSON: "+formless)
 		return
 	}
 	if path == nil {
@@ -132,9 +137,13 @@ func (p *Patch) Default(path *field.Path, value any) bool {
 
 // Append adds an element to the list at path, which is made if it is missing.
 func (p *Patch) Append(path *field.Path, value any) {
-	raw := encode.Append(nil, value)
 	d := p.doc()
 	if d == nil {
+		return
+	}
+	raw, formless := encode.Value(value)
+	if formless != "" {
+		p.fail(path, "has no form in JSON: "+formless)
 		return
 	}
 	at := tokens(path)

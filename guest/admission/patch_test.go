@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/admission"
@@ -83,6 +84,11 @@ func TestPatchThatCannotBeMade(t *testing.T) {
 		{"a field of a list", `{"spec":{"containers":[]}}`, func(p *admission.Patch) { p.Set(containers.Child("a"), 1) }, "patch: spec.containers: is array, want object"},
 		{"an element that is missing", `{"spec":{"containers":[]}}`, func(p *admission.Patch) { p.Set(containers.Index(0).Child("a"), 1) }, "patch: spec.containers[0]: there is no such element"},
 		{"an element of what is no list", `{"spec":{}}`, func(p *admission.Patch) { p.Append(field.NewPath("spec"), 1) }, "patch: spec: is object, want array"},
+		{"a channel", `{"a":1}`, func(p *admission.Patch) { p.Set(field.NewPath("a"), make(chan int)) }, "patch: a: has no form in JSON: chan"},
+		{"a struct in a list", `{}`, func(p *admission.Patch) {
+			p.Append(field.NewPath("a"), map[string]any{"b": []any{1, struct{ C int }{1}}})
+		}, "patch: a: has no form in JSON: struct"},
+		{"a number that is none", `{}`, func(p *admission.Patch) { p.Default(field.NewPath("a"), math.NaN()) }, "patch: a: has no form in JSON: NaN"},
 		{"the whole object", `{}`, func(p *admission.Patch) { p.Set(nil, 1) }, "patch: : the whole object is set by SetObject"},
 		{"an object that is none", `{}`, func(p *admission.Patch) { p.SetObject([]byte(`[]`)) }, "patch: what the object is set to is no JSON object"},
 	}

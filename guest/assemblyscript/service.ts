@@ -1,4 +1,4 @@
-// Services of one's own: extension points that a .proto file describes. kubewasm gen -lang as
+// Services of one's own: extension points that a .proto file describes. kubewasm gen --lang as
 // writes a class for each; a plugin extends it and has the decorator @service.
 
 import * as host from "./internal/host";

@@ -2589,7 +2589,7 @@ KW_INLINE void kw_decide_device(kw_str path, kw_str type, int64_t major, int64_t
 
 // ---- Services ---------------------------------------------------------------------------
 
-// What kubewasm gen -lang c writes of a service calls these.
+// What kubewasm gen --lang c writes of a service calls these.
 
 KW_INLINE kw_str kw_service_request(void) { return KW_ANSWER(kw_host_service_request(buf, limit)); }
 

@@ -23,7 +23,7 @@
 //	kubewasm build
 //
 // The command github.com/kubewasm/kubewasm/cmd/kubewasm also starts a plugin with its test:
-// kubewasm new -kind scheduler DIR.
+// kubewasm new --kind scheduler DIR.
 //
 // Natively, in a test, its methods are called like any others, with a Pod and a
 // Node made by [github.com/kubewasm/kubewasm/guest/guesttest], which also runs the

@@ -22,7 +22,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		p.printf("%d calls are redacted: what the modules answer to the real data may differ\n", c.Withheld)
 	}
 	if c.Drifted != 0 {
-		p.printf("%d calls of the old module did not cross as recorded: see kubewasm replay without -diff\n", c.Drifted)
+		p.printf("%d calls of the old module did not cross as recorded: see kubewasm replay without --diff\n", c.Drifted)
 	}
 	for _, g := range c.Groups {
 		p.printf("\n%s: %s of plugin %q", g.Class, g.Function, g.Plugin)

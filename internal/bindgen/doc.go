@@ -3,8 +3,8 @@
 // the Go source.
 package bindgen
 
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -o testdata/crontab testdata/crontab/crontabs.yaml
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -o testdata/kinds -I testdata/kinds kinds.proto
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -I ../../abi -o ../../guest/rust/src/sched/messages sched.proto
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -I ../../abi -o ../../guest/rust/src/admission/messages admission.proto
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen -lang rust -I ../../abi -o ../../guest/rust/src/hooks/messages hook.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --output-dir testdata/crontab testdata/crontab/crontabs.yaml
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --output-dir testdata/kinds -I testdata/kinds kinds.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --lang rust -I ../../abi --output-dir ../../guest/rust/src/sched/messages sched.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --lang rust -I ../../abi --output-dir ../../guest/rust/src/admission/messages admission.proto
+//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --lang rust -I ../../abi --output-dir ../../guest/rust/src/hooks/messages hook.proto

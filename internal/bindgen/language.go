@@ -7,7 +7,7 @@ import (
 
 // Language is a language that guests are written in.
 type Language struct {
-	// Name is the value of the flag -lang.
+	// Name is the value of the flag --lang.
 	Name string
 	// Pattern matches the names of the files that are written for the language.
 	Pattern string
@@ -31,14 +31,20 @@ var Languages = []Language{
 // LanguageNamed returns the language with a name. The error of an unknown one has the names of
 // all.
 func LanguageNamed(name string) (Language, error) {
-	var names []string
 	for _, l := range Languages {
 		if l.Name == name {
 			return l, nil
 		}
+	}
+	return Language{}, fmt.Errorf("unknown language %q, want one of %s", name, strings.Join(LanguageNames(), ", "))
+}
+
+// LanguageNames returns the names of the languages.
+func LanguageNames() (names []string) {
+	for _, l := range Languages {
 		names = append(names, l.Name)
 	}
-	return Language{}, fmt.Errorf("unknown language %q, want one of %s", name, strings.Join(names, ", "))
+	return names
 }
 
 // writeGo returns the files of a package of Go.

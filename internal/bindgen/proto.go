@@ -345,7 +345,7 @@ func (r *protoReader) packageOf(d protoreflect.Descriptor) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("it has a message of %s: say by -import %s=… which package has the views of it", file.Path(), dir)
+	return "", fmt.Errorf("it has a message of %s: say by --import %s=… which package has the views of it", file.Path(), dir)
 }
 
 // goName returns the name of a message or an enumeration with those that it is

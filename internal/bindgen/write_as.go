@@ -24,7 +24,7 @@ type asWriter struct {
 	file  string
 }
 
-// writeAS returns the files of a package for -lang as: a class for each message, those of an
+// writeAS returns the files of a package for --lang as: a class for each message, those of an
 // object of Kubernetes in one file, and index.ts, which exports them all.
 func writeAS(p *Package) ([]File, error) {
 	p, err := asNames.named(p)

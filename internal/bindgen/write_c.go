@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// writeC returns the files of a package for -lang c: one header, named after the package, whose
+// writeC returns the files of a package for --lang c: one header, named after the package, whose
 // names begin with that of the package. It includes those of the packages that it refers to,
 // the views of Kubernetes by kubewasm.h.
 func writeC(p *Package) ([]File, error) {

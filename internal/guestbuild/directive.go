@@ -1,6 +1,7 @@
 package guestbuild
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/nearest"
@@ -60,7 +62,8 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // source has the directives of a guest.
 type source struct {
 	name, version, source, licenses string
-	// sdk is the path of the package that the guest is written with, empty if there is none.
+	// sdk is the path and the version of the SDK that the guest is written with, empty if there
+	// is none.
 	sdk     string
 	reads   []paths
 	decides []paths
@@ -74,7 +77,7 @@ type paths struct {
 }
 
 // readSource reads the files of the package in dir that are built for guests.
-func readSource(dir string) (*source, error) {
+func readSource(ctx context.Context, dir string) (*source, error) {
 	guests := build.Default
 	guests.GOOS, guests.GOARCH, guests.CgoEnabled = "wasip1", "wasm", false
 	pkg, err := guests.ImportDir(dir, 0)
@@ -87,7 +90,7 @@ func readSource(dir string) (*source, error) {
 	case pkg.Name != "main":
 		return nil, fmt.Errorf("package %s is not a guest: want a package main with func main() {}", pkg.Name)
 	}
-	s := &source{name: filepath.Base(dir), sdk: modulePath}
+	s := &source{name: filepath.Base(dir), sdk: goSDK(ctx, dir)}
 	seen := map[string]bool{}
 	files := token.NewFileSet()
 	var errs []error
@@ -210,10 +213,7 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, ABI: 1}
-	if s.sdk != "" {
-		m.SDK = sdk(s.sdk)
-	}
+	m := &metadata.Metadata{Name: s.name, Version: s.version, Source: s.source, Licenses: s.licenses, SDK: s.sdk, ABI: 1}
 	m.Kinds = kindsOf(decoded)
 	switch len(m.Kinds) {
 	case 0:
@@ -240,6 +240,11 @@ func (s *source) metadata(module []byte) (*metadata.Metadata, error) {
 	for _, d := range s.decides {
 		if err := checkKind(m.Kinds, "decides", abi.KindHook, "hooks"); err != nil {
 			errs = append(errs, &SourceError{d.pos, err})
+		}
+		for _, path := range d.paths {
+			if _, _, err := hookmsg.ParseField(path); err != nil {
+				errs = append(errs, &SourceError{d.pos, fmt.Errorf("decides: %w", err)})
+			}
 		}
 		m.Decides = append(m.Decides, d.paths...)
 	}
@@ -274,6 +279,11 @@ func checkOwn(m *metadata.Metadata) error {
 	}
 	if len(m.Decides) != 0 {
 		errs = append(errs, checkKind(m.Kinds, "decides", abi.KindHook, "hooks"))
+		for _, path := range m.Decides {
+			if _, _, err := hookmsg.ParseField(path); err != nil {
+				errs = append(errs, fmt.Errorf("decides: %w", err))
+			}
+		}
 	}
 	if len(m.Matches) != 0 {
 		errs = append(errs, checkKind(m.Kinds, "matches", abi.KindAdmission, "admission plugins"))
@@ -324,17 +334,35 @@ func checkPaths(kinds []string, paths []string) error {
 
 const modulePath = "github.com/kubewasm/kubewasm"
 
-// sdk returns the path of a package of this module and, if the running program knows it, the
-// version.
+// sdk returns the path of a package of this module, and the version of the module if it is one
+// that others have as well: not that of a checkout, which depends on how the program was built.
 func sdk(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return path
 	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == modulePath && m.Version != "" {
-			return path + " " + m.Version
+	for _, m := range info.Deps {
+		if m.Path == modulePath && m.Replace == nil {
+			return strings.TrimSpace(path + " " + m.Version)
 		}
 	}
+	checkout := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs" })
+	if info.Main.Path == modulePath && info.Main.Version != "(devel)" && !checkout {
+		return strings.TrimSpace(path + " " + info.Main.Version)
+	}
 	return path
+}
+
+// goSDK returns the SDK that the Go module around a directory requires: its path and version,
+// the latter empty for a checkout.
+func goSDK(ctx context.Context, dir string) string {
+	cmd, err := goCommand(ctx, dir, "list", "-m", "-f", "{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}", modulePath)
+	if err != nil {
+		return modulePath
+	}
+	version, err := cmd.Output()
+	if err != nil {
+		return modulePath // The compiler says what is wrong with the module.
+	}
+	return strings.TrimSpace(modulePath + " " + string(version))
 }

@@ -91,10 +91,11 @@ func trackSources(root string) (sum []byte, err error) {
 // file lies in the user's cache directory under the name of dir, so that an
 // unchanged guest is not linked again. A process that has built it before asks no toolchain
 // while nothing in the module around dir has changed.
-func Build(ctx context.Context, dir string) (string, error) { return BuildWith(ctx, dir, nil) }
+func Build(ctx context.Context, dir string) (string, error) { return BuildWith(ctx, dir, false, nil) }
 
-// BuildWith is [Build] with the warnings of the toolchain.
-func BuildWith(ctx context.Context, dir string, warnings io.Writer) (string, error) {
+// BuildWith is [Build] with the warnings of the toolchain. If it is named, the module has the
+// names of functions and the lines of the source, as with Config.Debug.
+func BuildWith(ctx context.Context, dir string, named bool, warnings io.Writer) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -103,19 +104,23 @@ func BuildWith(ctx context.Context, dir string, warnings io.Writer) (string, err
 	if err != nil {
 		return "", err
 	}
-	file, err := cached(dir, ".wasm")
+	key := dir
+	if named {
+		key = filepath.Join(dir, "named", filepath.Base(dir)) // The file has the name of dir.
+	}
+	file, err := cached(key, ".wasm")
 	if err != nil {
 		return "", err
 	}
-	if before, ok := built.Load(dir); ok && sources != nil && bytes.Equal(before.([]byte), sources) {
+	if before, ok := built.Load(key); ok && sources != nil && bytes.Equal(before.([]byte), sources) {
 		if _, err := os.Stat(file); err == nil {
 			return file, nil
 		}
 	}
-	if _, err := Compile(ctx, Config{Dir: dir, Output: file, Warnings: warnings}); err != nil {
+	if _, err := Compile(ctx, Config{Dir: dir, Output: file, Debug: named, Warnings: warnings}); err != nil {
 		return "", err
 	}
-	built.Store(dir, sources)
+	built.Store(key, sources)
 	return file, nil
 }
 
@@ -125,11 +130,10 @@ var built sync.Map
 // cached returns the name of a file in the user's cache directory that belongs
 // to dir, which is absolute.
 func cached(dir, suffix string) (string, error) {
-	cache, err := os.UserCacheDir()
+	guests, err := guestsDir()
 	if err != nil {
-		cache = os.TempDir()
+		return "", err
 	}
-	guests := filepath.Join(cache, "kubewasm", "guests")
 	sum := sha256.Sum256([]byte(dir))
 	file := filepath.Join(guests, hex.EncodeToString(sum[:6]), filepath.Base(dir)+suffix)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -142,6 +146,65 @@ func cached(dir, suffix string) (string, error) {
 }
 
 var trimOnce sync.Once
+
+// temporary is the directory that takes the place of the user's cache directory if that cannot
+// be written to, and why it cannot.
+var temporary struct {
+	sync.Mutex
+	dir string
+	why error
+}
+
+// guestsDir returns the directory of all guests. Without a home, or with one that cannot be
+// written to, it is a temporary one.
+func guestsDir() (string, error) {
+	temporary.Lock()
+	defer temporary.Unlock()
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		dir := filepath.Join(cache, "kubewasm", "guests")
+		if err = writable(dir); err == nil {
+			return dir, nil
+		}
+	}
+	if temporary.dir == "" {
+		dir, made := os.MkdirTemp("", "kubewasm-")
+		if made != nil {
+			return "", errors.Join(err, made)
+		}
+		temporary.dir, temporary.why = dir, err
+	}
+	return temporary.dir, nil
+}
+
+// writable makes a directory and returns why no file can be made in it.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// RemoveTemporary removes what was built without a cache. It returns why there was none, nil if
+// there was one.
+func RemoveTemporary() error {
+	temporary.Lock()
+	defer temporary.Unlock()
+	if temporary.dir == "" {
+		return nil
+	}
+	why := temporary.why
+	if err := os.RemoveAll(temporary.dir); err != nil {
+		why = errors.Join(why, err)
+	}
+	temporary.dir, temporary.why = "", nil
+	built.Clear()
+	return fmt.Errorf("keep guests in a cache: %w", why)
+}
 
 // The bounds of the cache of guests, in which one has some 8 MB.
 const (
@@ -194,7 +257,7 @@ func Compile(ctx context.Context, cfg Config) (*metadata.Metadata, error) {
 		}
 		return m, nil
 	}
-	source, err := readSource(dir)
+	source, err := readSource(ctx, dir)
 	if err != nil {
 		return nil, fmt.Errorf("build guest %s: %w", cfg.Dir, err)
 	}

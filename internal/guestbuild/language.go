@@ -157,7 +157,7 @@ func (l *Language) readComments(dir string) (*source, error) {
 				return nil, err
 			}
 			if bytes.Contains(text, []byte(l.uses)) {
-				s.sdk = l.sdk
+				s.sdk = sdk(l.sdk)
 			}
 			var at token.Position
 			if at.Filename, err = filepath.Rel(dir, file); err != nil {

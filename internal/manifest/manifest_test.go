@@ -56,7 +56,7 @@ func TestReadRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := o.All[0]; len(o.All) != 1 || got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" || !strings.Contains(string(got.JSON), `"request":{"kind":{"kind":"Pod"`) {
+	if got := o.All[0]; len(o.All) != 1 || got.APIVersion != "admission.k8s.io/v1" || got.Kind != "AdmissionReview" || !strings.Contains(string(got.JSON), `"request":{"uid":"u","kind":{"version":"v1","kind":"Pod"}`) {
 		t.Errorf("got %s: %s", got.Kind, got.JSON)
 	}
 }
@@ -83,13 +83,13 @@ func TestMistakes(t *testing.T) {
 // TestUnknownFieldsWarn holds that objects of a Kubernetes that is newer than k8s.io/api are
 // read, with their fields.
 func TestUnknownFieldsWarn(t *testing.T) {
-	o, mistakes := manifest.ReadOn([]byte(`
+	o, mistakes, err := manifest.ReadOn(t.Context(), []byte(`
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulingGroup: {podGroupName: g}, containers: [{name: c, immge: i}]}}
 ---
 {apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: b}, spec: {podPreemptionPolicy: {}}}]}
-`))
-	if mistakes != nil {
-		t.Fatal(mistakes)
+`), nil)
+	if mistakes != nil || err != nil {
+		t.Fatal(mistakes, err)
 	}
 	want := []string{
 		`document 1: the Pod a: unknown field "spec.containers[0].immge"`, `document 1: the Pod a: unknown field "spec.schedulingGroup"`,
@@ -105,7 +105,10 @@ func TestUnknownFieldsWarn(t *testing.T) {
 
 // TestReadOn holds that what is no object takes nothing from the others.
 func TestReadOn(t *testing.T) {
-	o, mistakes := manifest.ReadOn([]byte("replicas: 2\n---\n{apiVersion: v1, kind: Service, metadata: {name: a}}\n---\nkind: [\n---\n{{ template }}\n---\n{apiVersion: v1, kind: List, items: [{kind: Pod}, {apiVersion: v1, kind: Node, metadata: {name: b}}, {}]}"))
+	o, mistakes, err := manifest.ReadOn(t.Context(), []byte("replicas: 2\n---\n{apiVersion: v1, kind: Service, metadata: {name: a}}\n---\nkind: [\n---\n{{ template }}\n---\n{apiVersion: v1, kind: List, items: [{kind: Pod}, {apiVersion: v1, kind: Node, metadata: {name: b}}, {}]}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names, texts []string
 	for _, object := range o.All {
 		names = append(names, object.Name)

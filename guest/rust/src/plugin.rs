@@ -267,7 +267,7 @@ impl Metadata {
 /// have the points of [`sched`](crate::sched), policies those of
 /// [`admission`](crate::admission), hooks `Hook` of [`hooks`](crate::hooks). `Configure` is
 /// [`Configure`], and `Service(path)` is an extension point of a .proto file, by the module
-/// that `kubewasm gen -lang rust` wrote.
+/// that `kubewasm gen --lang rust` wrote.
 ///
 /// The name, the version, the repository and the license of the crate are those in the module's
 /// metadata. After the points, `name`, `version`, `source`, `licenses`, `reads`, `decides` and

@@ -1,4 +1,4 @@
-//! Extension points of a component's own, from a .proto file: `kubewasm gen -lang rust` writes a
+//! Extension points of a component's own, from a .proto file: `kubewasm gen --lang rust` writes a
 //! module with a trait for each, and `plugin!(Plugin: Service(module))` registers it. The
 //! functions here are for that code.
 

@@ -1,5 +1,5 @@
 //! Views of messages where their bytes lie: in protobuf, in JSON, or with the host. Code that
-//! `kubewasm gen -lang rust` writes is built on it.
+//! `kubewasm gen --lang rust` writes is built on it.
 //!
 //! An author meets [`List`] and [`Map`], the results of accessors. A view is two words, `Copy`,
 //! and lives as long as the bytes or the call that it is of. A field is looked for when its

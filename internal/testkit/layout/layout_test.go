@@ -78,6 +78,10 @@ func TestDependencies(t *testing.T) {
 		{"nothing knows the Go interface of a Kubernetes minor", nil, []string{"./..."}, func(path string) bool {
 			return strings.HasPrefix(path, "k8s.io/kube-scheduler") || strings.HasPrefix(path, "k8s.io/kubernetes")
 		}},
+		// Whoever imports the library compiles none of the command.
+		{"the library knows no framework for commands", nil, []string{"./abi/...", "./admission/...", "./codec/...", "./guest/...", "./hooks/...", "./host/...", "./internal/...", "./sched/..."}, func(path string) bool {
+			return strings.HasPrefix(path, "github.com/spf13/cobra")
+		}},
 		{"sched knows no other adapter", nil, []string{"./sched"}, ours("abi", "host", "codec", "sched", "internal")},
 		{"admission knows no other adapter", nil, []string{"./admission"}, ours("abi", "host", "codec", "admission", "internal")},
 		{"hooks/cgroup knows no guest, no host and no Kubernetes", nil, []string{"./hooks/cgroup"}, either(kubernetes, ours("abi", "codec", "hooks/cgroup", "hooks/internal/facts", "internal/lograte", "internal/nearest", "internal/wire"), func(path string) bool {

@@ -4,6 +4,7 @@ import "github.com/kubewasm/kubewasm/guest/hooks"
 
 //kubewasm:name share
 //kubewasm:reads pod_label pod_labels[
+//kubewasm:decides cpu_share cpu_shares[a]
 
 type share struct{}
 

@@ -15,6 +15,28 @@ import (
 // numbers, bools, lists and maps of these, types with a method String, and raw
 // JSON as []byte or json.Value. A value of another type is null.
 func Append(dst []byte, v any) []byte {
+	var e encoder
+	return e.append(dst, v)
+}
+
+// Value returns a value in JSON, and what of it has no form there: the kind of a type that
+// Append does not know, such as chan, "NaN" or "infinity". That is empty if all of it has one.
+func Value(v any) (raw []byte, formless string) {
+	var e encoder
+	raw = e.append(nil, v)
+	return raw, e.formless
+}
+
+// encoder writes one value.
+type encoder struct{ formless string }
+
+// refuse writes null for what has no form in JSON.
+func (e *encoder) refuse(b []byte, what string) []byte {
+	e.formless = what
+	return append(b, "null"...)
+}
+
+func (e *encoder) append(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(dst, "null"...)
@@ -28,7 +50,7 @@ func Append(dst []byte, v any) []byte {
 		return json.AppendString(dst, v.String())
 	}
 	t, p := memory.Of(v)
-	return appendValue(dst, t, p)
+	return e.value(dst, t, p)
 }
 
 func appendRaw(dst, raw []byte) []byte {
@@ -38,9 +60,9 @@ func appendRaw(dst, raw []byte) []byte {
 	return json.AppendString(dst, raw)
 }
 
-// appendValue writes the value of type t at p.
-func appendValue(b []byte, t reflect.Type, p unsafe.Pointer) []byte {
-	switch kind := t.Kind(); kind {
+// value writes the value of type t at p.
+func (e *encoder) value(b []byte, t reflect.Type, p unsafe.Pointer) []byte {
+	switch t.Kind() {
 	case reflect.String:
 		return json.AppendString(b, *(*string)(p))
 	case reflect.Bool:
@@ -50,26 +72,27 @@ func appendValue(b []byte, t reflect.Type, p unsafe.Pointer) []byte {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return strconv.AppendUint(b, unsigned(t.Size(), p), 10)
 	case reflect.Float32:
-		return appendFloat(b, float64(*(*float32)(p)), 32)
+		return e.float(b, float64(*(*float32)(p)), 32)
 	case reflect.Float64:
-		return appendFloat(b, *(*float64)(p), 64)
+		return e.float(b, *(*float64)(p), 64)
 	case reflect.Interface:
-		return Append(b, memory.Held(t, p))
+		return e.append(b, memory.Held(t, p))
 	case reflect.Pointer:
 		if to := *(*unsafe.Pointer)(p); to != nil {
-			return appendPointer(b, t.Elem(), to)
+			return e.pointer(b, t.Elem(), to)
 		}
+		return append(b, "null"...)
 	case reflect.Slice:
 		list := (*memory.Slice)(p)
-		return appendList(b, t.Elem(), list.Data, list.Len)
+		return e.list(b, t.Elem(), list.Data, list.Len)
 	case reflect.Array:
-		return appendList(b, t.Elem(), p, t.Len())
+		return e.list(b, t.Elem(), p, t.Len())
 	case reflect.Map:
 		if t.Key().Kind() == reflect.String {
-			return appendMap(b, t, *(*unsafe.Pointer)(p))
+			return e.mapping(b, t, *(*unsafe.Pointer)(p))
 		}
 	}
-	return append(b, "null"...)
+	return e.refuse(b, t.Kind().String())
 }
 
 func signed(size uintptr, p unsafe.Pointer) int64 {
@@ -96,15 +119,18 @@ func unsigned(size uintptr, p unsafe.Pointer) uint64 {
 	return *(*uint64)(p)
 }
 
-func appendFloat(b []byte, f float64, bits int) []byte {
-	if f-f != 0 { // JSON has neither infinity nor NaN.
-		return append(b, "null"...)
+func (e *encoder) float(b []byte, f float64, bits int) []byte {
+	if f != f {
+		return e.refuse(b, "NaN")
+	}
+	if f-f != 0 {
+		return e.refuse(b, "infinity")
 	}
 	return strconv.AppendFloat(b, f, 'g', -1, bits)
 }
 
-// appendPointer writes the value of type t at p, to which a pointer points.
-func appendPointer(b []byte, t reflect.Type, p unsafe.Pointer) []byte {
+// pointer writes the value of type t at p, to which a pointer points.
+func (e *encoder) pointer(b []byte, t reflect.Type, p unsafe.Pointer) []byte {
 	switch pointer := memory.Pointer(t, p).(type) {
 	case *json.Value:
 		return appendRaw(b, *pointer)
@@ -114,23 +140,23 @@ func appendPointer(b []byte, t reflect.Type, p unsafe.Pointer) []byte {
 	if t == reflect.TypeFor[[]byte]() {
 		return appendRaw(b, *(*[]byte)(p))
 	}
-	return appendValue(b, t, p)
+	return e.value(b, t, p)
 }
 
-func appendList(b []byte, t reflect.Type, p unsafe.Pointer, n int) []byte {
+func (e *encoder) list(b []byte, t reflect.Type, p unsafe.Pointer, n int) []byte {
 	b = append(b, '[')
 	for i := range n {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendValue(b, t, unsafe.Add(p, uintptr(i)*t.Size()))
+		b = e.value(b, t, unsafe.Add(p, uintptr(i)*t.Size()))
 	}
 	return append(b, ']')
 }
 
-// appendMap writes the entries of m in the order of their keys, so that equal maps
+// mapping writes the entries of m in the order of their keys, so that equal maps
 // are equal bytes.
-func appendMap(b []byte, t reflect.Type, m unsafe.Pointer) []byte {
+func (e *encoder) mapping(b []byte, t reflect.Type, m unsafe.Pointer) []byte {
 	var keys []string
 	for _, key := range memory.Keys(t, m) {
 		at, _ := slices.BinarySearch(keys, key) // slices.Sort would add 14 KB.
@@ -142,7 +168,7 @@ func appendMap(b []byte, t reflect.Type, m unsafe.Pointer) []byte {
 			b = append(b, ',')
 		}
 		b = append(json.AppendString(b, key), ':')
-		b = appendValue(b, t.Elem(), memory.Entry(t, m, key))
+		b = e.value(b, t.Elem(), memory.Entry(t, m, key))
 	}
 	return append(b, '}')
 }

@@ -1,0 +1,72 @@
+package manifest_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+func docs(n int) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web-%d
+  namespace: shop
+  labels:
+    app: web
+    owner: team
+spec:
+  containers:
+  - name: web
+    image: registry.example.com/shop/web:1.2
+    ports:
+    - containerPort: 8080
+    resources:
+      requests:
+        cpu: 100m
+        memory: 128Mi
+    env:
+    - name: A
+      value: b
+`, i)
+	}
+	return b.Bytes()
+}
+
+func list(n int) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"apiVersion":"v1","kind":"List","items":[`)
+	for i := range n {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-%d","namespace":"shop","labels":{"app":"web","owner":"team"}},"spec":{"containers":[{"name":"web","image":"registry.example.com/shop/web:1.2","ports":[{"containerPort":8080}],"resources":{"requests":{"cpu":"100m","memory":"128Mi"}},"env":[{"name":"A","value":"b"}]}]}}`, i)
+	}
+	b.WriteString(`]}`)
+	return b.Bytes()
+}
+
+func BenchmarkYAML(b *testing.B) {
+	d := docs(1000)
+	b.ResetTimer()
+	for b.Loop() {
+		if o, err := manifest.Read(d); err != nil || len(o.All) != 1000 {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	d := list(1000)
+	b.ResetTimer()
+	for b.Loop() {
+		if o, err := manifest.Read(d); err != nil || len(o.All) != 1000 {
+			b.Fatal(err)
+		}
+	}
+}
