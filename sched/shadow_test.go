@@ -80,7 +80,12 @@ func (p *shadowed) await(t *testing.T, is func(shadow.Status) bool) shadow.Statu
 }
 
 func (p *shadowed) pod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{},
+		}}},
+	}
 }
 
 // digest returns the digest of the module that serves.
@@ -113,7 +118,9 @@ func (p *shadowed) cycle(name string) {
 func (p *shadowed) schedule(t *testing.T, pods int) shadow.Status {
 	t.Helper()
 	for n := range pods + 1 {
-		p.await(t, func(s shadow.Status) bool { return int(s.Compared+s.Failed+s.Uncompared) >= n-1 && s.State == shadow.Running })
+		p.await(t, func(s shadow.Status) bool {
+			return int(s.Compared+s.Failed+s.Uncompared) >= n-1 && s.State == shadow.Running
+		})
 		if n == pods {
 			p.Begin(p.pod(fmt.Sprint("web", n))) // It ends the record of the last one.
 			break
@@ -178,22 +185,27 @@ func TestMistakesOfAShadowInTheArguments(t *testing.T) {
 }
 
 func TestShadowOfASchedulerIsPromoted(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "../examples/sched/zone")
+	rt, err := compiledOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	module, err := os.ReadFile(file)
+	module, err := os.ReadFile("testdata/passes.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	candidate := host.Bytes(append(module, "\x00\x07\x05otherx"...)) // With one more custom section.
+	candidate := host.Bytes(append(slices.Clone(module), "\x00\x07\x05otherx"...)) // With one more custom section.
 	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 3}} {
 		t.Run(name, func(t *testing.T) {
-			p := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "")
-			before := p.digest(t)
-			if err := p.BeginShadow(t.Context(), shadow.Config{Source: candidate, Rate: 1, CPU: 1, Promote: when}); err != nil {
+			p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
+			p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
+				Config: host.Config{Name: "passes", Source: host.Bytes(module)},
+				Shadow: &shadow.Config{Source: candidate, Rate: 1, CPU: 1, Promote: when},
+			}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer p.Close(t.Context())
+			before := p.digest(t)
 			p.await(t, func(s shadow.Status) bool { return s.State != shadow.Loading })
 			got := p.await(t, func(s shadow.Status) bool {
 				p.cycle("web")
@@ -237,7 +249,7 @@ func TestAShadowThatComparesNothing(t *testing.T) {
 		p.Permit(p.Begin(pod), pod, "n0")
 		return s.Uncompared >= 5
 	})
-	want := shadow.Status{State: shadow.Running, Uncompared: got.Uncompared, NotRepeated: []string{"Permit"}, Digest: got.Digest, Serving: p.digest(t), Since: got.Since, Dropped: got.Dropped}
+	want := shadow.Status{State: shadow.Running, Uncompared: got.Uncompared, NotRepeated: []string{"permit"}, Digest: got.Digest, Serving: p.digest(t), Since: got.Since, Dropped: got.Dropped}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
