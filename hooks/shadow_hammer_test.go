@@ -103,11 +103,11 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 			}
 		})
 		swapping.Go(func() {
-			if err := e.BeginProfile(t.Context(), "p", 10); err != nil {
+			if err := e.BeginProfile(t.Context(), "p", 3); err != nil {
 				t.Error(err)
 			}
 		})
-		if got := await(s, func(s shadow.Status) bool { return s.Compared >= 20 }); got.Same != got.Compared || got.Failed != 0 || got.Asked != 0 {
+		if got := await(s, func(s shadow.Status) bool { return s.Compared >= 5 }); got.Same != got.Compared || got.Failed != 0 || got.Asked != 0 {
 			t.Errorf("got %+v", got)
 		}
 		swapping.Wait()
