@@ -50,7 +50,7 @@ func running(s shadow.Status) bool { return s.State == shadow.Running }
 // has taken the call.
 func ask(t testing.TB, p *admission.Plugin, annotations ...string) {
 	t.Helper()
-	count := func(s shadow.Status) uint64 { return s.Compared + s.Failed }
+	count := func(s shadow.Status) uint64 { return s.Compared + s.Failed + s.Uncompared }
 	before := count(await(t, p.Shadow(), "running", running))
 	r := request(t, annotations...)
 	if len(annotations) == 1 {

@@ -256,7 +256,7 @@ func (s *scaffold) plan(around string) {
 		s.Steps = append(s.Steps,
 			step{"go generate", "write the packages of controllers and of plugins"},
 			step{"go test ./...", test},
-			step{s.Command + " build -o region.wasm ./region", "write region.wasm"},
+			step{s.Command + " build --output-file region.wasm ./region", "write region.wasm"},
 			step{s.Command + " inspect region.wasm", inspects},
 			step{s.Command + " run --config config.yaml -f request.yaml region.wasm " + s.Service + "/Place", decides},
 			step{"go run ./controller", "ask it from a program"},

@@ -136,7 +136,7 @@ func TestNewInAModule(t *testing.T) {
 		"an extension point in kubewasm": {libraryPath, "service", []string{"plugins/zone"},
 			[]string{"README.md", "config.yaml", "controller/main.go", "region/main.go", "region/main_test.go", "request.yaml", "zone.go", "zone.proto", "zoneguest/doc.go"},
 			[]string{
-				"cd plugins/zone", "go generate", "go test ./...", "go run " + commandPath + " build -o region.wasm ./region", "go run " + commandPath + " inspect region.wasm",
+				"cd plugins/zone", "go generate", "go test ./...", "go run " + commandPath + " build --output-file region.wasm ./region", "go run " + commandPath + " inspect region.wasm",
 				"go run " + commandPath + " run --config config.yaml -f request.yaml region.wasm Zone/Place", "go run ./controller",
 			}},
 	}
