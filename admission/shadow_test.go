@@ -219,7 +219,7 @@ func TestShadowReportsEveryMistake(t *testing.T) {
 func TestShadowNeverWaits(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source, cfg.Shadow.Queue, cfg.Shadow.CPU = cfg.Source, 1, 0.001
+	cfg.Shadow.Source, cfg.Shadow.Queue, cfg.Shadow.CPU = cfg.Source, 1, 0.02
 	p := load(t, cfg)
 	await(t, p.Shadow(), "running", running)
 	engine := admission.NewEngine(p)

@@ -73,6 +73,7 @@ func TestSwapThatFailsLeavesTheOldVersion(t *testing.T) {
 			var probe error
 			cfg := config("spins")
 			cfg.Limits.Fuel = 10_000_000
+			cfg.Limits.Timeout = time.Minute // An interpreter on a busy machine takes seconds.
 			cfg.Probe = func(ctx context.Context, inst *host.Instance) error {
 				if _, err := inst.Call(ctx, abi.Filter, 0, 0, 0); err != nil {
 					return err
