@@ -84,8 +84,8 @@ type config struct {
 	// HTTP serves /metrics, /healthz, /readyz and /state, without any authentication.
 	HTTP *struct {
 		Address string `json:"address"`
-		// State says who may read /state, with the names of pods: Node, the default, for
-		// processes in the node's network, Anyone for all clients, None for nobody.
+		// State opens /state, with the names of pods, to processes in the node's network
+		// (Node, the default), to all clients (Anyone), or to nobody (None).
 		State string `json:"state"`
 	} `json:"http"`
 	// Events has an Event written on each Pod that a plugin refuses, by the API server.

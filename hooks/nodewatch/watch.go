@@ -29,8 +29,8 @@ type Config struct {
 	// each request and connection.
 	TokenFile, CAFile string
 	// Sys is where the kernel's sysfs is, for the node's topology: "/sys". It is read when the
-	// node is first known and when its capacity has changed. Empty leaves the topology out, and so does one that
-	// cannot be read, which is logged.
+	// node is first known and when its capacity has changed. Empty leaves the topology out, and
+	// so does one that cannot be read, which is logged.
 	Sys string
 	// Set receives the node when it is first known, and whenever its name, labels,
 	// annotations, capacity or allocatable resources have changed. It is not called by two
@@ -40,8 +40,8 @@ type Config struct {
 	// too: "slo.koordinator.sh/v1alpha1/nodeslos". They have no namespace.
 	Objects []string
 	// SetObject receives such an object in JSON, without managedFields, when it is first known
-	// and whenever it has changed; nil if there is none, also if the resource is not installed. Several goroutines call it. Required with
-	// Objects; [hooks.Engine.SetObject] is one.
+	// and whenever it has changed; nil if there is none, also if the resource is not installed.
+	// Several goroutines call it. Required with Objects; [hooks.Engine.SetObject] is one.
 	SetObject func(resource, name string, object []byte) error
 	// Logger receives failures; nil drops them.
 	Logger *slog.Logger

@@ -376,7 +376,8 @@ func (s *Shadow) Close(ctx context.Context) error {
 
 // Promote has the candidate serve, as [host.Plugin.Swap] does, and ends the shadow. The error says
 // why a shadow that has ended, or has not begun to compare, is not promoted, or what has failed: the
-// shadow goes on then. When Promote returns an error, the candidate does not serve.
+// shadow goes on then. If a step after that of serving has failed, the error is of it, and the state
+// is Promoted.
 func (s *Shadow) Promote(ctx context.Context) error {
 	s.promoting.Lock()
 	defer s.promoting.Unlock()
@@ -398,12 +399,18 @@ func (s *Shadow) Promote(ctx context.Context) error {
 			return s.opts.Serving.SwapIf(ctx, p.Source, p.SHA256, p.Claim)
 		}
 	}
-	if err := promote(ctx, &Promotion{Shadow: s, Source: s.source, SHA256: digest, GuestConfig: s.cfg.GuestConfig}); err != nil {
+	err = promote(ctx, &Promotion{Shadow: s, Source: s.source, SHA256: digest, GuestConfig: s.cfg.GuestConfig})
+	s.mu.Lock()
+	promoted = s.status.State == Promoted
+	s.mu.Unlock()
+	if promoted {
+		s.threshold.Store(0)
+		s.cancel()
+		s.log(slog.LevelInfo, "the shadow has ended", "state", string(Promoted), "reason", "")
+	}
+	if err != nil {
 		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)
 	}
-	s.threshold.Store(0)
-	s.cancel()
-	s.log(slog.LevelInfo, "the shadow has ended", "state", string(Promoted), "reason", "")
 	return nil
 }
 
@@ -522,13 +529,13 @@ func (s *Shadow) run(ctx context.Context) {
 // would cost that as much as the rest of handing over a call, and often its processor.
 const pollTime = 50 * time.Millisecond
 
-// renewed reports whether the serving version was swapped since it was asked last. Then the calls
-// that wait, and the numbers, are about a version that is gone.
+// renewed reports whether the serving version was swapped since it was asked last, by another than
+// the candidate. Then the calls that wait, and the numbers, are about a version that is gone.
 func (s *Shadow) renewed() bool {
 	serving := s.opts.Serving.Digest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.profiler != nil || s.status.Serving == serving {
+	if s.profiler != nil || s.status.State == Promoted || s.status.Serving == serving {
 		return false
 	}
 	s.drain()

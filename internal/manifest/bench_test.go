@@ -8,7 +8,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-func docs(n int) []byte {
+// documents returns n Pods in YAML.
+func documents(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
 		fmt.Fprintf(&b, `---
@@ -38,6 +39,7 @@ spec:
 	return b.Bytes()
 }
 
+// list returns a List of n Pods in JSON.
 func list(n int) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"apiVersion":"v1","kind":"List","items":[`)
@@ -51,8 +53,9 @@ func list(n int) []byte {
 	return b.Bytes()
 }
 
+// BenchmarkYAML reads 1,000 Pods in documents of YAML.
 func BenchmarkYAML(b *testing.B) {
-	d := docs(1000)
+	d := documents(1000)
 	b.ResetTimer()
 	for b.Loop() {
 		if o, err := manifest.Read(d); err != nil || len(o.All) != 1000 {
@@ -61,6 +64,7 @@ func BenchmarkYAML(b *testing.B) {
 	}
 }
 
+// BenchmarkList reads 1,000 Pods in a List in JSON.
 func BenchmarkList(b *testing.B) {
 	d := list(1000)
 	b.ResetTimer()
