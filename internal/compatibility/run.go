@@ -152,6 +152,7 @@ func (r *runner) goTest(ctx context.Context, res *result, dir string, args ...st
 // event is a line that go test -json prints.
 type event struct {
 	Action, Package, Test, Output, Key, Value string
+	Elapsed                                   float64 // Seconds.
 }
 
 // read adds the events of go test to the result. It returns what failed tests and builds
@@ -187,6 +188,8 @@ func (res *result) read(from io.Reader, verbose bool) (failed string, err error)
 		case "pass":
 			if e.Test != "" {
 				res.passed[strings.TrimPrefix(e.Package, "github.com/kubewasm/kubewasm/")]++
+			} else {
+				fmt.Printf("ok  \t%s\t%.1fs\n", e.Package, e.Elapsed)
 			}
 			delete(printed, name)
 		case "skip":

@@ -87,11 +87,21 @@ type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
 	pods   int
+	// run starts the scheduler with what there is by then.
+	run func()
 }
 
-// start starts a scheduler. Each of the guests is a plugin of the profile of its name.
-// With queueSort it is also the one that sorts the queue, for all profiles.
+// start prepares a scheduler and starts it.
 func start(t *testing.T, nodes int, queueSort bool, guests map[string]sched.PluginConfig) *cluster {
+	t.Helper()
+	c := prepare(t, nodes, queueSort, guests)
+	c.run()
+	return c
+}
+
+// prepare returns a cluster whose scheduler does not run. Each of the guests is a plugin of the
+// profile of its name. With queueSort it is also the one that sorts the queue, for all profiles.
+func prepare(t *testing.T, nodes int, queueSort bool, guests map[string]sched.PluginConfig) *cluster {
 	t.Helper()
 	metrics.Register()
 	klog.LogToStderr(false)
@@ -152,13 +162,16 @@ func start(t *testing.T, nodes int, queueSort bool, guests map[string]sched.Plug
 	if err != nil {
 		t.Fatal(err)
 	}
-	inf.Start(ctx.Done())
-	inf.WaitForCacheSync(ctx.Done())
-	if err := s.WaitForHandlersSync(ctx); err != nil {
-		t.Fatal(err)
-	}
 	var running sync.WaitGroup
-	running.Go(func() { s.Run(ctx) })
+	c.run = func() {
+		t.Helper()
+		inf.Start(ctx.Done())
+		inf.WaitForCacheSync(ctx.Done())
+		if err := s.WaitForHandlersSync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { s.Run(ctx) })
+	}
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -284,13 +297,14 @@ func TestLessThatMisbehaves(t *testing.T) {
 		for n, does := range how {
 			t.Run(fmt.Sprintf("%s %s", does, policy), func(t *testing.T) {
 				failed := new(failures)
-				c := start(t, 10, true, map[string]sched.PluginConfig{
+				c := prepare(t, 10, true, map[string]sched.PluginConfig{
 					"less": guest("less", abi.MaskOf(abi.QueueSort), abi.QueueSort, n, abi.Success, policy, failed),
 				})
 				var pods []string
-				for n := range 50 {
+				for n := range 50 { // Before the scheduler runs: one that takes each at once compares none.
 					pods = append(pods, c.pod("p", []string{"good", "less"}[n%2]))
 				}
+				c.run()
 				waited := time.Duration(0)
 				for _, name := range pods {
 					waited += c.bound(name)
