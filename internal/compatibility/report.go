@@ -37,7 +37,7 @@ func (res *result) guests() (names []string) {
 	return slices.Compact(names)
 }
 
-// under returns how many tests of a package, and of those below it, passed.
+// under returns how much of a package, and of those below it, passed.
 func (res *result) under(path string) (n int) {
 	for p, count := range res.passed {
 		if p == path || strings.HasPrefix(p, path+"/") {
@@ -108,7 +108,7 @@ A guest of ABI v1 runs, byte for byte, on each Kubernetes minor that is supporte
 - *Same modules*: the guests below. Each is built once in a run, and each minor's tests compare its SHA-256.
 - *Random comparison*: guests that do what plugins of the scheduler do, on 1,000 random clusters, against the plugins of that minor: every phase of the scheduling cycle, and dry runs of preemption.
 - *Imported beside*: a module that requires the Kubernetes modules of that version imports host, admission, hooks and the adapter of the minor. It builds, and no module of Kubernetes is lifted.
-- The tests of admission, hooks, host and sched pass with the Kubernetes modules of each minor.
+- The tests of all packages of admission, hooks, host and sched that import modules of Kubernetes pass with those of each minor.
 
 ## Extension points of the scheduler
 
