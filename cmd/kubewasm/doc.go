@@ -460,17 +460,21 @@
 //
 // With --diff it repeats them on two modules, and prints what the new one answers otherwise than
 // the old one, in groups with an example each: other verdicts first, then questions that the
-// recording has no answer to, failures, results, what the guest hands over, reasons and logs.
+// recording has no answer to, failures, results, what the guest hands over, what it does beside its
+// answer, reasons and logs.
 // Fuel and time of each function are printed beside it. The calls are those of the old module
 // or, if the recording is of one module only, of that.
 //
 // A module may also be a directory, which is built first, or the reference of an artifact. What
-// a recording has lost, as the end of a file after a crash, is printed to standard error.
+// a recording has lost, as the end of a file after a crash, is part of the output.
 //
-// The exit code is 2 if calls differ.
+// The exit code is 2 if calls differ, and 1 if parts of the recording are damaged: what is before
+// and behind them is repeated as far as it can be.
 //
 // The flags are:
 //
+//	--damaged
+//		Take a damaged recording as it is: the exit code says only whether calls differ.
 //	--diff
 //		Compare two modules.
 //	--key FILE

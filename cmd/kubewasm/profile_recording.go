@@ -43,9 +43,8 @@ func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *
 	for _, s := range recording.Sequences() {
 		switch {
 		case plugin != "" && s.Version.Plugin != plugin:
-		case !s.Whole():
-			p.skipped += s.Len()
 		default:
+			p.skipped += s.Lost()
 			if err := p.sequence(ctx, s); err != nil {
 				return nil, fmt.Errorf("profile %s: %w", argument, err)
 			}
@@ -115,6 +114,11 @@ func (p *recordingProfile) sequence(ctx context.Context, s *record.Sequence) err
 	}
 	n := 0
 	for c, err := range s.Calls() {
+		if errors.Is(err, record.ErrMalformed) {
+			p.skipped += s.Len() - n
+			p.tool.warn(err)
+			return nil
+		}
 		if err == nil {
 			err = ctx.Err()
 		}

@@ -26,6 +26,7 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 	diff := flags.Bool("diff", false, "")
 	printed := outputFlags(flags, "junit")
 	plugin := flags.String("plugin", "", "")
+	damaged := flags.Bool("damaged", false, "")
 	from := t.pullFlags(flags)
 	return func(ctx context.Context, args []string) (err error) {
 		arguments, err := atMost(flags, args, 3)
@@ -47,12 +48,6 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		for _, p := range recording.Problems() {
-			fmt.Fprintln(t.err, "kubewasm:", foreign.Lines(fmt.Sprint(p)))
-		}
-		if n := recording.Dropped(); n != 0 {
-			fmt.Fprintf(t.err, "kubewasm: %d calls were dropped when the recording was made\n", n)
-		}
 		var loaded [][]byte
 		for _, m := range modules {
 			_, bytes, err := t.module(ctx, m, from)
@@ -71,35 +66,39 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 				err = closed
 			}
 		}()
-		r, same, err := repeat(ctx, rt, recording, loaded, *plugin)
+		r, lost, same, err := repeat(ctx, rt, recording, loaded, *plugin)
 		if err != nil {
 			return err
 		}
 		if err := printed.print(t, result{value: r, text: r.WriteText, other: map[string]func(io.Writer) error{"junit": r.WriteJUnit}}); err != nil {
 			return err
 		}
-		if !same {
+		switch {
+		case !same:
 			return errRefused
+		case len(lost.Damaged) != 0 && !*damaged:
+			return fmt.Errorf("the recording is damaged: %s (and --damaged takes it as it is)", foreign.Lines(lost.Damaged[0]))
 		}
 		return nil
 	}
 }
 
-// repeat verifies one module, or compares two, and reports whether everything is the same.
-func repeat(ctx context.Context, rt *host.Runtime, recording *record.Recording, modules [][]byte, plugin string) (replayReport, bool, error) {
+// repeat verifies one module, or compares two, and reports what the recording has lost and whether
+// everything is the same.
+func repeat(ctx context.Context, rt *host.Runtime, recording *record.Recording, modules [][]byte, plugin string) (replayReport, replay.Damage, bool, error) {
 	if len(modules) == 2 {
 		c, err := replay.Compare(ctx, rt, recording, modules[0], modules[1], plugin)
 		if err != nil {
-			return nil, false, err
+			return nil, replay.Damage{}, false, err
 		}
-		return c, c.Different == 0, nil
+		return c, c.Damage, c.Different == 0, nil
 	}
 	v, err := replay.Verify(ctx, rt, recording, modules[0], replay.Options{})
 	if err != nil {
-		return nil, false, err
+		return nil, replay.Damage{}, false, err
 	}
 	if v.Calls == 0 {
-		return nil, false, fmt.Errorf("%w: %s", replay.ErrNoCalls, recording.Summary())
+		return nil, replay.Damage{}, false, fmt.Errorf("%w: %s", replay.ErrNoCalls, recording.Summary())
 	}
-	return v, v.Different == 0, nil
+	return v, v.Damage, v.Different == 0, nil
 }

@@ -123,9 +123,23 @@ func TestReplay(t *testing.T) {
 		if err := os.Truncate(files[0], info.Size()-3); err != nil {
 			t.Fatal(err)
 		}
-		code, out, stderr := kubewasm(t, "replay", recording, old)
-		if code != 0 || !strings.HasPrefix(out, "9 calls repeated: 9 exactly") || !strings.Contains(stderr, "torn frame") {
-			t.Errorf("exit code %d: %s%s", code, out, stderr)
+		for _, args := range [][]string{{recording, old}, {"--diff", recording, old, old}} {
+			code, out, stderr := kubewasm(t, append([]string{"replay"}, args...)...)
+			if code != 1 || !strings.HasPrefix(out, "9 calls") || !strings.Contains(out, "damaged: ") || !strings.Contains(stderr, "torn frame") {
+				t.Errorf("%v: exit code %d: %s%s", args, code, out, stderr)
+			}
+			for format, want := range map[string]string{"json": `"damaged": [`, "yaml": "damaged:", "junit": `type="damaged"`} {
+				code, out, stderr := kubewasm(t, append([]string{"replay", "-o", format}, args...)...)
+				if code != 1 || !strings.Contains(out, want) {
+					t.Errorf("%v in %s: exit code %d, and the output lacks %q: %s%s", args, format, code, want, out, stderr)
+				}
+			}
+		}
+		if code, out, stderr := kubewasm(t, "replay", "--damaged", recording, old); code != 0 || !strings.Contains(out, "damaged: ") {
+			t.Errorf("--damaged: exit code %d: %s%s", code, out, stderr)
+		}
+		if code, out, stderr := kubewasm(t, "replay", "--diff", recording, old, changed); code != 2 {
+			t.Errorf("differences: exit code %d: %s%s", code, out, stderr)
 		}
 	})
 	for _, args := range [][]string{{recording}, {"--diff", recording, old}, {"-o", "xml", recording, old}, {"--plugin", "good", recording, old}, {filepath.Join(recording, "none"), old}} {

@@ -226,8 +226,8 @@ const (
 	maxEvents    = 1 << 20
 )
 
-// errMalformed is the error of bytes that are no call.
-var errMalformed = errors.New("malformed call")
+// ErrMalformed is wrapped by the errors of calls that a recording has and that cannot be read.
+var ErrMalformed = errors.New("malformed call")
 
 // decoder reads numbers and bytes. After the first mistake it reads zeros.
 type decoder struct {
@@ -335,7 +335,7 @@ func decodeCall(b []byte, blob func(id uint64, length int) ([]byte, bool)) (*Cal
 	counted := &decoder{b: b, blob: blob, counting: true}
 	if err := counted.call(&Call{}, func(*Event) error {
 		if events++; events > maxEvents {
-			return fmt.Errorf("%w: it has more than %d events", errMalformed, maxEvents)
+			return fmt.Errorf("%w: it has more than %d events", ErrMalformed, maxEvents)
 		}
 		return nil
 	}); err != nil {
@@ -370,13 +370,13 @@ func (d *decoder) call(c *Call, add func(e *Event) error) error {
 			break
 		}
 		if e.Kind == 0 || e.Kind > endOfCall {
-			return fmt.Errorf("%w: no event has the kind %d", errMalformed, e.Kind)
+			return fmt.Errorf("%w: no event has the kind %d", ErrMalformed, e.Kind)
 		}
 		switch e.Kind {
 		case Host, Invoke:
 			index := d.uvarint()
 			if index > maxIndex {
-				return fmt.Errorf("%w: index %d", errMalformed, index)
+				return fmt.Errorf("%w: index %d", ErrMalformed, index)
 			}
 			e.Index, e.Args = int(index), d.numbers()
 		case HostReturned, Invoked, Charge, Spend, Value, Confidential:
@@ -391,10 +391,10 @@ func (d *decoder) call(c *Call, add func(e *Event) error) error {
 		}
 	}
 	if d.bad {
-		return fmt.Errorf("%w: it ends early", errMalformed)
+		return fmt.Errorf("%w: it ends early", ErrMalformed)
 	}
 	if c.Kind > ByStart || c.End > Stopped {
-		return fmt.Errorf("%w: kind %d, end %d", errMalformed, c.Kind, c.End)
+		return fmt.Errorf("%w: kind %d, end %d", ErrMalformed, c.Kind, c.End)
 	}
 	if !d.counting {
 		c.Function = string(function)

@@ -34,7 +34,7 @@ type reading struct {
 	// data is nil unless the segment is in memory.
 	data     []byte
 	versions map[uint64]*Version
-	blobs    []span
+	blobs    map[uint64]span
 }
 
 // span is a part of a segment.
@@ -49,30 +49,31 @@ type place struct {
 
 // Problem is something that a recording has lost.
 type Problem struct {
-	// Segment is the name of the file, Offset where it ceases to be sound, and Bytes how
-	// many follow.
-	Segment string
-	Offset  int64
-	Bytes   int64
+	// Segment is the name of the file. Bytes of it, from Offset on, cannot be read.
+	Segment string `json:"segment"`
+	Offset  int64  `json:"offset"`
+	Bytes   int64  `json:"bytes"`
 	// Text says what was found there.
-	Text string
+	Text string `json:"text"`
 }
 
 func (p Problem) String() string {
-	return fmt.Sprintf("%s: %s at byte %d: the last %d bytes are lost", p.Segment, p.Text, p.Offset, p.Bytes)
+	return fmt.Sprintf("%s: %s at byte %d: %d bytes are lost", p.Segment, p.Text, p.Offset, p.Bytes)
 }
 
 // Sequence is what one instance was asked since it began, or was reset.
 type Sequence struct {
 	Version *Version
 	ID      uint64
-	places  []place
-	of      *Recording
-	missing bool
+	// places are the calls as far as none is missing, and lost is how many follow.
+	places []place
+	of     *Recording
+	lost   int
 }
 
 // Open opens a recording and reads through it. What is not sound, such as the end of a segment
-// whose process was killed, is reported by [Recording.Problems]; it is no error.
+// whose process was killed or a frame that was changed, is reported by [Recording.Problems]; it is
+// no error, and what follows is read.
 func Open(path string) (*Recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -111,6 +112,10 @@ const (
 	maxFileBytes = maxSegmentBytes + 4*maxCallBytes
 	// maxObjects is more than a version has of objects in JSON, its imports and exports.
 	maxObjects = 1 << 14
+	// maxProblems is how many problems are told apart.
+	maxProblems = 1000
+	// maxTimesRead is how many times the bytes of a damaged segment are read to find frames.
+	maxTimesRead = 16
 )
 
 // versionKey and sequenceKey are versions and sequences in all segments of a recording.
@@ -134,36 +139,50 @@ func parse(data []byte) *Recording {
 
 // read indexes a segment.
 func (r *Recording) read(name string, data []byte, known map[versionKey]*Version, sequences map[sequenceKey]*Sequence) {
-	s := &reading{name: name, size: int64(len(data)), data: data, versions: map[uint64]*Version{}}
-	problem := func(rest []byte, text string) {
-		r.problems = append(r.problems, Problem{name, int64(len(data) - len(rest)), int64(len(rest)), text})
+	s := &reading{name: name, size: int64(len(data)), data: data, versions: map[uint64]*Version{}, blobs: map[uint64]span{}}
+	s.run = "the head of " + name // Unless it can be read.
+	problem := func(rest []byte, length int, text string) {
+		p := Problem{name, int64(len(data) - len(rest)), int64(length), text}
+		if n := len(r.problems); n < maxProblems {
+			r.problems = append(r.problems, p)
+		} else {
+			last := &r.problems[n-1]
+			last.Bytes, last.Text = last.Bytes+p.Bytes, "and more, of this file or others"
+		}
 	}
 	if !bytes.HasPrefix(data, []byte(magic)) {
 		text := "no recording"
 		if strings.HasPrefix(magic, string(data)) {
 			text = "torn before its first frame"
 		}
-		problem(data, text)
+		problem(data, len(data), text)
 		return
 	}
 	r.segments = append(r.segments, s)
-	rest := data[len(magic):]
-	for len(rest) > 0 {
+	budget := maxTimesRead * int64(len(data))
+	for rest := data[len(magic):]; len(rest) > 0; {
 		kind, payload, next, ok := nextFrame(rest)
 		if !ok {
-			problem(rest, "torn frame")
-			break
+			n := nextSound(rest, &budget)
+			problem(rest, n, "torn frame")
+			rest = rest[n:]
+			continue
 		}
 		start := len(data) - len(next) - len(payload)
-		if err := r.index(s, kind, payload, start, known, sequences); err != nil {
-			problem(rest, err.Error())
+		if err := r.index(s, kind, payload, start, known, sequences); errors.Is(err, errFormat) {
+			problem(rest, len(rest), err.Error())
 			break
+		} else if err != nil {
+			problem(rest, len(rest)-len(next), err.Error())
 		}
 		rest = next
+		s.end = len(data) - len(rest)
 	}
-	s.end = len(data) - len(rest)
 	r.remember(s)
 }
+
+// errFormat is the error of a segment of another format.
+var errFormat = errors.New("format")
 
 // index takes a frame.
 func (r *Recording) index(s *reading, kind byte, payload []byte, start int, known map[versionKey]*Version, sequences map[sequenceKey]*Sequence) error {
@@ -178,13 +197,13 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 			return fmt.Errorf("head: %w", err)
 		}
 		if head.Format != formatVersion {
-			return fmt.Errorf("format %d, this program knows %d", head.Format, formatVersion)
+			return fmt.Errorf("%w %d, this program knows %d", errFormat, head.Format, formatVersion)
 		}
 		s.run = head.Run
 	case frameVersion:
 		id := d.uvarint()
 		if d.bad {
-			return errMalformed
+			return ErrMalformed
 		}
 		key := versionKey{s.run, id}
 		if known[key] == nil {
@@ -200,15 +219,16 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 		}
 		s.versions[id] = known[key]
 	case frameBlob:
-		if len(payload) < sha256.Size {
+		id := d.uvarint()
+		if d.bad || len(d.b) < sha256.Size {
 			return errors.New("blob without its digest")
 		}
-		s.blobs = append(s.blobs, span{start + sha256.Size, start + len(payload)})
+		s.blobs[id] = span{start + len(payload) - len(d.b) + sha256.Size, start + len(payload)}
 	case frameCall:
 		id, sequence, number := d.uvarint(), d.uvarint(), d.uvarint()
 		marks := d.byte()
 		if d.bad {
-			return errMalformed
+			return ErrMalformed
 		}
 		v := s.versions[id]
 		if v == nil {
@@ -226,14 +246,18 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 		key := sequenceKey{v, sequence}
 		q := sequences[key]
 		if q == nil {
-			q = &Sequence{Version: v, ID: sequence, of: r, missing: number != 0}
+			q = &Sequence{Version: v, ID: sequence, of: r}
 			sequences[key] = q
 			r.sequences = append(r.sequences, q)
 		}
-		if uint64(len(q.places)) != number {
-			q.missing = true
+		switch {
+		case number < uint64(len(q.places)):
+			return nil // A copy of the segment.
+		case number > uint64(len(q.places)) || q.lost != 0:
+			q.lost++
+		default:
+			q.places = append(q.places, p)
 		}
-		q.places = append(q.places, p)
 		r.calls++
 	case frameDropped:
 		r.dropped += d.uvarint()
@@ -301,14 +325,16 @@ func (r *Recording) Start(v *Version) ([]*Call, error) {
 	return calls, nil
 }
 
-// Len returns the number of calls.
+// Len returns the number of calls from the first one after the reset on, as far as none is
+// missing. 0 if the first one is missing.
 func (s *Sequence) Len() int { return len(s.places) }
 
-// Whole reports whether the calls begin with the first one after the reset and none is
-// missing between them. Others cannot be replayed.
-func (s *Sequence) Whole() bool { return !s.missing }
+// Lost returns the number of calls that the recording has behind one that is missing. They cannot
+// be repeated: what the instance had seen before is not known.
+func (s *Sequence) Lost() int { return s.lost }
 
-// Calls returns the calls in order, until an error.
+// Calls returns the calls in order, without those that are lost. An error that wraps
+// [ErrMalformed] is one of the recording; it ends the sequence.
 func (s *Sequence) Calls() iter.Seq2[*Call, error] {
 	return func(yield func(*Call, error) bool) {
 		for _, p := range s.places {
@@ -330,10 +356,10 @@ func (r *Recording) call(v *Version, sequence uint64, p place) (*Call, error) {
 	}
 	body := data[p.start:p.end]
 	c, err := decodeCall(body[1:], func(id uint64, length int) ([]byte, bool) {
-		if id >= uint64(len(p.segment.blobs)) {
+		b, ok := p.segment.blobs[id]
+		if !ok {
 			return nil, false
 		}
-		b := p.segment.blobs[id]
 		return data[b.start:b.end], true
 	})
 	if err != nil {
@@ -352,7 +378,7 @@ func (r *Recording) Summary() string {
 	}
 	partial := 0
 	for _, s := range r.sequences {
-		if !s.Whole() {
+		if s.lost != 0 {
 			partial++
 		}
 	}

@@ -452,7 +452,9 @@ func (r *Recorder) blob(data []byte) uint64 {
 	}
 	id := uint64(len(r.blobs))
 	r.blobs[digest] = id
-	r.batch = appendFrame(r.batch, frameBlob, func(b []byte) []byte { return append(append(b, digest[:]...), data...) })
+	r.batch = appendFrame(r.batch, frameBlob, func(b []byte) []byte {
+		return append(append(binary.AppendUvarint(b, id), digest[:]...), data...)
+	})
 	return id
 }
 

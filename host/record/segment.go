@@ -23,11 +23,11 @@ import (
 //	kind                        1 byte
 //	payload
 //
-// A frame is never changed, and no frame refers to another segment. What does not pass its
-// checksum ends the segment.
+// A frame is never changed, and no frame refers to another segment. One that does not pass its
+// checksum is skipped.
 const (
 	magic         = "kubewasm recording\n"
-	formatVersion = 1
+	formatVersion = 2
 	frameOverhead = 8
 )
 
@@ -37,13 +37,15 @@ const (
 	frameHead byte = 'H'
 	// frameVersion is the number of a version, and the Version in JSON.
 	frameVersion byte = 'V'
-	// frameBlob is the SHA-256 of bytes, and the bytes. Blobs are numbered from 0.
+	// frameBlob is a number, by which calls refer to it, the SHA-256 of bytes, and the bytes.
 	frameBlob byte = 'B'
 	// frameCall is the numbers of the version, of the sequence and of the call, the marks in
 	// a byte, and the call.
 	frameCall byte = 'C'
 	// frameDropped is how many calls were dropped since the last such frame.
 	frameDropped byte = 'D'
+
+	frameKinds = "HVBCD"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -72,6 +74,37 @@ func nextFrame(b []byte) (kind byte, payload, rest []byte, ok bool) {
 		return 0, nil, nil, false
 	}
 	return body[0], body[1:], b[frameOverhead+int(n):], true
+}
+
+// nextSound returns how many bytes of b, which does not begin with a whole frame, are before the
+// next one. budget bounds what is read to find it.
+func nextSound(b []byte, budget *int64) int {
+	sound := func(at int64) bool {
+		rest := b[at:]
+		if len(rest) <= frameOverhead || !strings.ContainsRune(frameKinds, rune(rest[frameOverhead])) {
+			return false
+		}
+		n := int64(binary.LittleEndian.Uint32(rest))
+		if n == 0 || n > int64(len(rest)-frameOverhead) || n > *budget {
+			return false
+		}
+		*budget -= n
+		_, _, _, ok := nextFrame(rest)
+		return ok
+	}
+	// The length may be right. What is within the frame, which may be a guest's, is not looked at
+	// then.
+	if len(b) >= frameOverhead {
+		if at := frameOverhead + int64(binary.LittleEndian.Uint32(b)); at <= int64(len(b)) && (at == int64(len(b)) || sound(at)) {
+			return int(at)
+		}
+	}
+	for at := 1; at < len(b); at++ {
+		if sound(int64(at)) {
+			return at
+		}
+	}
+	return len(b)
 }
 
 // ring is the segments of a directory.

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,12 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // Comparison is what two modules answered to the calls of a recording.
@@ -22,9 +18,9 @@ type Comparison struct {
 	Old Side `json:"old"`
 	New Side `json:"new"`
 	// Calls is the number of calls that both repeated, and Different of those that they
-	// answered differently, in whatever class. Skipped is the number of calls whose sequence
-	// has no beginning in the recording, and Withheld of those of which the recording has
-	// masked something.
+	// answered differently, in whatever class. Skipped is the number of calls that cannot be
+	// repeated, since the recording does not have all calls of their sequence before them, and
+	// Withheld of those of which the recording has masked something.
 	Calls     int `json:"calls"`
 	Different int `json:"different"`
 	Skipped   int `json:"skipped,omitempty"`
@@ -32,6 +28,7 @@ type Comparison struct {
 	// Drifted is the number of calls in which the old module did not cross as recorded,
 	// although the recording is of it.
 	Drifted int `json:"drifted,omitempty"`
+	Damage
 	// Groups are the differences, the gravest first.
 	Groups []*Group `json:"groups"`
 	// Functions are what the functions used, by name.
@@ -70,25 +67,35 @@ const (
 	Failure Class = "failure"
 	// Result is another number with the same verdict: a score, an HTTP status.
 	Result Class = "result"
-	// Output is another decision, patch, or other bytes that the guest handed over.
+	// Output is another decision, patch, or other bytes that the guest handed over as its
+	// answer.
 	Output Class = "output"
+	// Effect is another sequence of what the guest did beside its answer: events, Pods that
+	// wait and that it allowed or rejected, calls of the functions of an embedder.
+	Effect Class = "effect"
 	// Reason is another text for a denial or an error.
 	Reason Class = "reason"
 	// Logs are other lines that the guest logged or printed.
 	Logs Class = "logs"
 )
 
-var classes = []Class{Flipped, Unrecorded, Failure, Result, Output, Reason, Logs}
+var classes = []Class{Flipped, Unrecorded, Failure, Result, Output, Effect, Reason, Logs}
 
 // Group are differences of the same class in the same function.
 type Group struct {
 	Class    Class  `json:"class"`
 	Plugin   string `json:"plugin"`
 	Function string `json:"function"`
-	// Detail is what they have in common: "answered → denied", the host function.
+	// Detail is what they have in common: "answered → denied", the codes, the host function, the
+	// path of the field or the patch that differs.
 	Detail  string  `json:"detail,omitempty"`
 	Calls   int     `json:"calls"`
 	Example Example `json:"example"`
+	// Objects are what the calls were about, as far as it is known, each once: "Pod shop/web". They
+	// are 10,000 at most; MoreObjects is set if there are others.
+	Objects     []string `json:"objects,omitempty"`
+	MoreObjects bool     `json:"moreObjects,omitempty"`
+	listed      map[string]bool
 	// AfterFailure is the number of those whose sequence had a call before in which only one
 	// of the modules failed: the memory of its instance was reset then.
 	AfterFailure int `json:"afterFailure,omitempty"`
@@ -98,7 +105,7 @@ type Group struct {
 type Example struct {
 	Sequence uint64 `json:"sequence"`
 	Number   uint64 `json:"number"`
-	// About are texts of what the guest was given, as far as they can be printed.
+	// About is what the call was about: an object, or else texts of what the guest was given.
 	About string `json:"about,omitempty"`
 	Old   string `json:"old"`
 	New   string `json:"new"`
@@ -116,6 +123,7 @@ func Compare(ctx context.Context, rt *host.Runtime, recording *record.Recording,
 		return nil, err
 	}
 	x := &comparer{rt: rt, recording: recording, modules: [2][]byte{old, new}, groups: map[string]*Group{}, usage: map[string]*Usage{}}
+	x.result.Damage = damageOf(recording)
 	x.result.Old.SHA256, x.result.New.SHA256 = digests[0], digests[1]
 	x.players = map[*record.Version][2]*Player{}
 	defer func() {
@@ -128,8 +136,8 @@ func Compare(ctx context.Context, rt *host.Runtime, recording *record.Recording,
 		}
 	}()
 	for _, s := range chosen {
-		if !s.Whole() {
-			x.result.Skipped += s.Len()
+		x.result.Skipped += s.Lost()
+		if s.Len() == 0 {
 			continue
 		}
 		if err := x.sequence(ctx, s); err != nil {
@@ -194,7 +202,15 @@ type comparer struct {
 	result    Comparison
 	groups    map[string]*Group
 	usage     map[string]*Usage
+	names     names
 }
+
+const (
+	// maxGroups is how many groups there are, beside one in each class for all others.
+	maxGroups = 1000
+	// maxObjects is how many objects a group lists.
+	maxObjects = 10_000
+)
 
 // sequence repeats a sequence on both modules.
 func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
@@ -215,11 +231,17 @@ func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
 			return err
 		}
 	}
-	apart := false
+	apart, n := false, 0
 	for c, err := range s.Calls() {
+		if errors.Is(err, record.ErrMalformed) {
+			x.result.Skipped += s.Len() - n
+			x.result.add(err.Error())
+			return nil
+		}
 		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
+		n++
 		var played [2]*Played
 		for n, p := range pair {
 			if c.Kind == record.ByStart || len(started[n]) > 0 {
@@ -257,23 +279,38 @@ func (x *comparer) add(c *record.Call, recorded bool, played [2]*Played, apart b
 		x.result.Drifted++
 	}
 	x.count(c, old, fresh)
-	class, detail := old.differs(fresh)
-	if class == "" {
+	x.names.learn(c)
+	d := old.differs(fresh)
+	if d == nil {
 		return
 	}
 	x.result.Different++
-	key := strings.Join([]string{string(class), c.Version.Plugin, c.Function, detail}, "\x00")
-	g := x.groups[key]
+	plugin, function := c.Version.Plugin, c.Function
+	key := func() string { return strings.Join([]string{string(d.class), plugin, function, d.detail}, "\x00") }
+	g := x.groups[key()]
+	if g == nil && len(x.groups) >= maxGroups {
+		plugin, function, d.detail = "", "", "others"
+		g = x.groups[key()]
+	}
+	object := x.names.of(c)
 	if g == nil {
 		g = &Group{
-			Class: class, Plugin: c.Version.Plugin, Function: c.Function, Detail: detail,
-			Example: Example{Sequence: c.Sequence, Number: c.Number, About: about(c), Old: old.text(class, detail), New: fresh.text(class, detail)},
+			Class: d.class, Plugin: plugin, Function: function, Detail: d.detail, listed: map[string]bool{},
+			Example: Example{Sequence: c.Sequence, Number: c.Number, About: cmp.Or(object, about(c)), Old: d.old, New: d.new},
 		}
-		x.groups[key] = g
+		x.groups[key()] = g
 	}
 	g.Calls++
 	if apart {
 		g.AfterFailure++
+	}
+	switch {
+	case object == "" || g.listed[object]:
+	case len(g.Objects) >= maxObjects:
+		g.MoreObjects = true
+	default:
+		g.listed[object] = true
+		g.Objects = append(g.Objects, object)
 	}
 }
 
@@ -290,191 +327,4 @@ func (x *comparer) count(c *record.Call, old, fresh *answer) {
 	u.NewFuel, u.NewTime = u.NewFuel+fresh.fuel, u.NewTime+fresh.time
 	x.result.Old.Fuel, x.result.Old.Time = x.result.Old.Fuel+old.fuel, x.result.Old.Time+old.time
 	x.result.New.Fuel, x.result.New.Time = x.result.New.Fuel+fresh.fuel, x.result.New.Time+fresh.time
-}
-
-// answer is what a module made of a call.
-type answer struct {
-	verdict record.Verdict
-	missing string
-	end     record.End
-	trap    string
-	result  uint64
-	// outputs are what the guest handed over last, by the function that took it.
-	outputs map[string][]byte
-	reason  []byte
-	logs    []byte
-	fuel    int64
-	time    time.Duration
-}
-
-// logging are the host functions that write to the log, of all dialects, and reasoning those
-// that take a reason.
-var (
-	logging   = []string{"log", "logs", "__console_log", "log_message", "opa_println", "fd_write"}
-	reasoning = []string{"status_reason", "result.status_reason"}
-)
-
-func answerOf(c *record.Call, p *Played) *answer {
-	a := &answer{missing: p.Missing, outputs: map[string][]byte{}}
-	if p.Call == nil {
-		a.verdict = record.Failed
-		a.trap = "the guest was not called"
-		return a
-	}
-	got := *p.Call
-	got.Version = c.Version // Its kind and dialect; imports are looked up below.
-	a.verdict, a.end, a.trap, a.result = record.VerdictOf(&got), got.End, got.Trap, got.Result
-	a.fuel, a.time = got.Fuel, got.Duration
-	name, taken, answers := "", []byte(nil), false
-	for i := range got.Events {
-		e := &got.Events[i]
-		switch e.Kind {
-		case record.Host:
-			name, taken, answers = "", nil, false
-			if e.Index < len(p.Call.Version.Imports) {
-				name = p.Call.Version.Imports[e.Index].Name
-			}
-		case record.Read:
-			taken = append(taken, e.Data...)
-		case record.Write, record.Put, record.Input, record.Invoke:
-			answers = true
-		case record.HostReturned:
-			switch {
-			case slices.Contains(logging, name):
-				a.logs = append(append(a.logs, taken...), '\n')
-			case slices.Contains(reasoning, name):
-				a.reason = taken
-			case taken != nil && !answers && (len(e.Args) == 0 || name == outputWithResult):
-				a.outputs[name] = taken
-			}
-			name, taken = "", nil
-		case record.Text:
-			if name == "" && c.Kind == record.BySteps {
-				a.outputs["result"] = e.Data
-			}
-		case record.Output:
-			a.outputs["standard output"] = e.Data
-		}
-	}
-	a.logs = append(a.logs, got.Output...)
-	return a
-}
-
-// outputWithResult is a host function that takes something and says whether it could.
-const outputWithResult = "write_output"
-
-// differs returns the gravest difference of two answers.
-func (a *answer) differs(b *answer) (class Class, detail string) {
-	if a.missing != "" || b.missing != "" {
-		if a.missing == b.missing {
-			return "", ""
-		}
-		name, _, _ := strings.Cut(cmp.Or(b.missing, a.missing), " ")
-		if b.missing == "" {
-			name = "of the old module: " + name
-		}
-		return Unrecorded, name
-	}
-	switch {
-	case a.verdict != b.verdict:
-		return Flipped, fmt.Sprintf("%s → %s", a.verdict, b.verdict)
-	case a.end != b.end || a.trap != b.trap:
-		return Failure, ""
-	case a.end == record.Returned && a.result != b.result:
-		return Result, ""
-	}
-	names := make([]string, 0, len(a.outputs)+len(b.outputs))
-	for name := range a.outputs {
-		names = append(names, name)
-	}
-	for name := range b.outputs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		x, had := a.outputs[name]
-		y, has := b.outputs[name]
-		if had != has || !bytes.Equal(x, y) {
-			return Output, name
-		}
-	}
-	switch {
-	case !bytes.Equal(a.reason, b.reason):
-		return Reason, ""
-	case !bytes.Equal(a.logs, b.logs):
-		return Logs, ""
-	}
-	return "", ""
-}
-
-// maxExample is how long a text of an example is.
-const maxExample = 300
-
-// text returns an answer for an example of a class.
-func (a *answer) text(class Class, detail string) string {
-	switch class {
-	case Unrecorded:
-		if a.missing != "" {
-			return "asks " + cut.Marked(a.missing, maxExample)
-		}
-	case Output:
-		out, ok := a.outputs[detail]
-		if !ok {
-			return "nothing"
-		}
-		return cut.Marked(printable(out), maxExample)
-	case Logs:
-		return cut.Marked(printable(a.logs), maxExample)
-	}
-	switch {
-	case a.end == record.Stopped:
-		return "stopped for its time"
-	case a.end == record.Trapped || a.trap != "":
-		return cut.Marked("failed: "+a.trap, maxExample)
-	}
-	text := a.verdict.String()
-	if class != Reason {
-		text += fmt.Sprintf(", result %#x", a.result)
-	}
-	if len(a.reason) != 0 {
-		text += ": " + printable(a.reason)
-	} else if out := a.outputs["result"]; class == Flipped && len(out) != 0 {
-		text += ": " + printable(out)
-	}
-	return cut.Marked(text, maxExample)
-}
-
-// printable returns text as it is, and other bytes quoted.
-func printable(b []byte) string {
-	if utf8.Valid(b) && !bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }) {
-		return string(b)
-	}
-	return fmt.Sprintf("%.*q", maxExample, b)
-}
-
-// about returns texts of what a guest was given in a call, by which a person knows the request.
-func about(c *record.Call) string {
-	var words []string
-	length := 0
-	for i := range c.Events {
-		e := &c.Events[i]
-		if !e.ToGuest() || len(e.Data) == 0 || e.Kind == record.Random {
-			continue
-		}
-		for word := range bytes.FieldsFuncSeq(e.Data[:min(len(e.Data), 4<<10)], func(r rune) bool { return r <= ' ' || r > '~' }) {
-			if len(word) < 4 || slices.Contains(words, string(word)) {
-				continue
-			}
-			words = append(words, cut.Text(word, 120))
-			if length += len(word); length > 160 {
-				return strings.Join(words, " ")
-			}
-		}
-	}
-	if len(words) == 0 && c.Kind == record.ByFunction && len(c.Args) != 0 {
-		for _, ref := range c.Args {
-			words = append(words, fmt.Sprintf("%d/%d", abi.Ref(ref).Slot(), abi.Ref(ref).Version()))
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -151,3 +151,77 @@ func FuzzReplay(f *testing.F) {
 		}
 	})
 }
+
+// recordEffects records a guest that reports events, allows a Pod that waits and hands over a score.
+func recordEffects(t testing.TB) *record.Recording {
+	t.Helper()
+	dir, pair := t.TempDir(), []abi.ValueType{abi.I32, abi.I32}
+	read := func(inst *host.Instance, stack []uint64) { inst.Read(uint32(stack[0]), uint32(stack[1])) }
+	imports := []host.Import{
+		{Module: abi.KindScheduler.Module(), Name: "event", Memory: 0b11, Params: pair, Func: read},
+		{Module: abi.KindScheduler.Module(), Name: "allow_waiting_pod", Memory: 0b11, Params: pair, Results: []abi.ValueType{abi.I32}, Func: func(inst *host.Instance, stack []uint64) {
+			read(inst, stack)
+			stack[0] = 1
+		}},
+		{Module: abi.KindScheduler.Module(), Name: "result_score", Params: []abi.ValueType{abi.I64}, Func: func(*host.Instance, []uint64) {}},
+	}
+	p, err := newRuntime(t).Load(t.Context(), host.Config{
+		Name: "effects", Source: host.Bytes(wasm(t, "effects/base")), Record: &record.Config{Path: dir},
+	}, host.Adapter{Kind: abi.KindScheduler, Imports: imports})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := p.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	inst.Release()
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	recording, err := record.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recording
+}
+
+// All that a guest does beside its answer is compared, in order, and not the last of each kind.
+func TestCompareEffects(t *testing.T) {
+	recording := recordEffects(t)
+	type difference struct {
+		Class            replay.Class
+		Detail, Old, New string
+	}
+	for _, test := range []struct {
+		version string
+		want    []difference
+	}{
+		{"base", nil},
+		{"first", []difference{{replay.Effect, "event note", `effect 1 of 3: event {"note":"first"}`, `effect 1 of 3: event {"note":"third"}`}}},
+		{"fewer", []difference{{replay.Effect, "event note", `effect 1 of 3: event {"note":"first"}`, `effect 1 of 2: event {"note":"second"}`}}},
+		{"more", []difference{{replay.Effect, "allow_waiting_pod → event", `effect 3 of 3: allow_waiting_pod uid-aaaaaa`, `effect 3 of 4: event {"note":"third"}`}}},
+		{"order", []difference{{replay.Effect, "event note", `effect 1 of 3: event {"note":"first"}`, `effect 1 of 3: event {"note":"second"}`}}},
+		{"none", []difference{{replay.Effect, "fewer: allow_waiting_pod", `effect 3 of 3: allow_waiting_pod uid-aaaaaa`, `nothing after the 2 effects`}}},
+		// Whether the other Pod waits is not known.
+		{"waiting", []difference{{replay.Unrecorded, "k8s.io/scheduler.allow_waiting_pod", "answered, result 0x0", `asks k8s.io/scheduler.allow_waiting_pod "uid-bbbbbb"`}}},
+		{"score", []difference{{replay.Output, "result_score", "5", "6"}}},
+	} {
+		t.Run(test.version, func(t *testing.T) {
+			c, err := replay.Compare(t.Context(), newRuntime(t), recording, wasm(t, "effects/base"), wasm(t, "effects/"+test.version), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []difference
+			for _, g := range c.Groups {
+				got = append(got, difference{g.Class, g.Detail, g.Example.Old, g.Example.New})
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("differences (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,8 +16,9 @@ import (
 func (c *Comparison) WriteText(w io.Writer) error {
 	p := &printer{w: w}
 	p.printf("%d calls, %d answered differently\n", c.Calls, c.Different)
+	c.Damage.write(p)
 	if c.Skipped != 0 {
-		p.printf("%d calls are left out: the recording does not have the beginning of their sequence\n", c.Skipped)
+		p.printf("%d calls are left out: the recording does not have all that was before them in their sequence\n", c.Skipped)
 	}
 	if c.Withheld != 0 {
 		p.printf("%d calls are redacted: what the modules answer to the real data may differ\n", c.Withheld)
@@ -25,7 +27,10 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		p.printf("%d calls of the old module did not cross as recorded: see kubewasm replay without --diff\n", c.Drifted)
 	}
 	for _, g := range c.Groups {
-		p.printf("\n%s: %s of plugin %q", g.Class, g.Function, g.Plugin)
+		p.printf("\n%s", g.Class)
+		if g.Plugin != "" {
+			p.printf(": %s of plugin %q", g.Function, g.Plugin)
+		}
 		if g.Detail != "" {
 			p.printf(", %s", g.Detail)
 		}
@@ -38,6 +43,13 @@ func (c *Comparison) WriteText(w io.Writer) error {
 			p.printf(", about %s", g.Example.About)
 		}
 		p.printf("\n  - %s\n  + %s\n", g.Example.Old, g.Example.New)
+		if n := len(g.Objects); n > 1 {
+			p.printf("  objects: %s", strings.Join(g.Objects[:min(n, shownObjects)], ", "))
+			if n > shownObjects {
+				p.printf(" and %d more, which are in -o json", n-shownObjects)
+			}
+			p.printf("\n")
+		}
 	}
 	p.printf("\n")
 	t := tabwriter.NewWriter(p, 0, 0, 2, ' ', 0)
@@ -50,6 +62,33 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		return err
 	}
 	return p.err
+}
+
+// shownObjects is how many objects of a group are shown to a person.
+const shownObjects = 8
+
+// shownDamage is how many texts are shown of what is damaged.
+const shownDamage = 10
+
+func (d *Damage) write(p *printer) {
+	for _, text := range d.Damaged[:min(len(d.Damaged), shownDamage)] {
+		p.printf("damaged: %s\n", text)
+	}
+	if n := len(d.Damaged) - shownDamage; n > 0 {
+		p.printf("damaged: and %d more\n", n)
+	}
+	if d.Dropped != 0 {
+		p.printf("%d calls were dropped when the recording was made\n", d.Dropped)
+	}
+}
+
+// junit adds a case that fails for what is damaged.
+func (d *Damage) junit(s *suite) {
+	if len(d.Damaged) != 0 {
+		s.Cases = append(s.Cases, testCase{"the recording is whole", "replay", &failure{
+			Message: fmt.Sprintf("%d parts of the recording cannot be read", len(d.Damaged)), Type: "damaged", Text: strings.Join(d.Damaged, "\n"),
+		}})
+	}
 }
 
 // change returns by how much b differs from a.
@@ -133,6 +172,12 @@ func (s *suite) write(w io.Writer) error {
 // fails for each group.
 func (c *Comparison) WriteJUnit(w io.Writer) error {
 	s := &suite{Name: "kubewasm replay"}
+	c.Damage.junit(s)
+	for _, g := range c.Groups {
+		if g.Plugin == "" {
+			s.Cases = append(s.Cases, testCase{string(g.Class) + " " + g.Detail, "replay", &failure{Message: fmt.Sprintf("%d calls differ", g.Calls), Type: string(g.Class)}})
+		}
+	}
 	for _, u := range c.Functions {
 		failed := false
 		for _, g := range c.Groups {
@@ -160,6 +205,10 @@ func (c *Comparison) WriteJUnit(w io.Writer) error {
 func (v *Verification) WriteText(w io.Writer) error {
 	p := &printer{w: w}
 	p.printf("%d calls repeated: %d exactly as recorded, %d differ\n", v.Calls, v.Exact, v.Different)
+	v.Damage.write(p)
+	if v.FuelOnly != 0 {
+		p.printf("%d calls differ in their fuel alone, which this host counts in another way than the recording one\n", v.FuelOnly)
+	}
 	if v.Withheld != 0 {
 		p.printf("%d calls are redacted, and cross as recorded as far as the recording has them\n", v.Withheld)
 	}
@@ -167,7 +216,7 @@ func (v *Verification) WriteText(w io.Writer) error {
 		p.printf("%d calls differ, as they may: they are redacted, or the process had no more memory\n", v.Unpromised)
 	}
 	if v.Skipped != 0 {
-		p.printf("%d calls are left out: the recording does not have the beginning of their sequence\n", v.Skipped)
+		p.printf("%d calls are left out: the recording does not have all that was before them in their sequence\n", v.Skipped)
 	}
 	if v.Other != 0 {
 		p.printf("%d calls are of other modules\n", v.Other)
@@ -187,6 +236,7 @@ func (v *Verification) WriteText(w io.Writer) error {
 // WriteJUnit writes the verification as a test suite.
 func (v *Verification) WriteJUnit(w io.Writer) error {
 	s := &suite{Name: "kubewasm replay"}
+	v.Damage.junit(s)
 	for _, m := range v.Differences {
 		s.Cases = append(s.Cases, testCase{fmt.Sprintf("%s %d/%d", m.Function, m.Sequence, m.Number), m.Plugin, &failure{Message: m.What, Type: "difference"}})
 	}

@@ -242,8 +242,12 @@ func (s *script) host(inst *host.Instance, index int, stack []uint64) {
 	s.unknown(inst, s.describe(inst, index, params))
 }
 
-// asks reports whether the guest asks with the parameters that n was asked with.
+// asks reports whether the guest asks with the parameters that n was asked with. Effects are taken
+// with any.
 func (s *script) asks(n *node, params []uint64) bool {
+	if effect(n) {
+		return len(n.Args) == len(params)
+	}
 	for i, v := range n.Args {
 		if i < len(params) && v != params[i] && !s.inMemory(n, i) && !(s.masked && v == 0) {
 			return false
@@ -312,11 +316,14 @@ func (s *script) passed(inst *host.Instance, index int, params []uint64) ([]byte
 // take takes what the guest hands over by a function that answers nothing.
 func (s *script) take(inst *host.Instance, index int, params []uint64) bool {
 	im := &s.player.version.Imports[index]
-	if len(im.Results) != 0 || len(params) != 2 || im.Memory != 0b11 {
-		return false
+	switch {
+	case len(im.Results) == 0 && len(params) == 2 && im.Memory == 0b11:
+		inst.Read(uint32(params[0]), uint32(params[1]))
+		return true
+	case len(im.Results) == 0 && len(params) != 0 && im.Memory == 0:
+		return true // Numbers alone.
 	}
-	inst.Read(uint32(params[0]), uint32(params[1]))
-	return true
+	return false
 }
 
 // perform does what the host function did.
@@ -460,7 +467,8 @@ func (s *script) describe(inst *host.Instance, index int, params []uint64) strin
 			text += fmt.Sprintf(" %#x", v)
 		}
 	}
-	if data, ok := s.passed(inst, index, params); ok && len(params) > 2 {
+	// Of two parameters the first is a buffer for the answer, except for one that acts.
+	if data, ok := s.passed(inst, index, params); ok && (len(params) > 2 || roleOf(im, s.player.version.Dialect != "") == acts) {
 		text += fmt.Sprintf(" %.100q", data)
 	}
 	return text

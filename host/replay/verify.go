@@ -2,7 +2,9 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,8 +24,13 @@ type Verification struct {
 	// Unpromised is the number of calls that differ, and may: they are redacted, or their
 	// guest met the end of the process's memory.
 	Unpromised int `json:"unpromised,omitempty"`
-	// Skipped is the number of calls in sequences whose beginning is not in the recording.
+	// FuelOnly is the number of calls that used other fuel and else crossed as recorded, on a
+	// host that counts fuel in another way than the recording one: see OtherEngine.
+	FuelOnly int `json:"fuelOnly,omitempty"`
+	// Skipped is the number of calls that cannot be repeated, since the recording does not have
+	// all calls of their sequence before them.
 	Skipped int `json:"skipped,omitempty"`
+	Damage
 	// Other is the number of calls of other modules than the given one.
 	Other int `json:"other,omitempty"`
 	// Differences are the calls that differ, the first ones of them.
@@ -53,6 +60,31 @@ func (m Mismatch) String() string {
 // maxMismatches is how many mismatches are kept.
 const maxMismatches = 100
 
+// Damage is what a recording has lost before it was read.
+type Damage struct {
+	// Damaged says what of the recording cannot be read, the first thousand of it.
+	Damaged []string `json:"damaged,omitempty"`
+	// Dropped is the number of calls that were not recorded.
+	Dropped uint64 `json:"dropped,omitempty"`
+}
+
+func damageOf(r *record.Recording) Damage {
+	d := Damage{Dropped: r.Dropped()}
+	for _, p := range r.Problems() {
+		d.add(p.String())
+	}
+	return d
+}
+
+// maxDamaged is how many texts are kept of what is damaged.
+const maxDamaged = 1000
+
+func (d *Damage) add(text string) {
+	if len(d.Damaged) < maxDamaged {
+		d.Damaged = append(d.Damaged, text)
+	}
+}
+
 // Verify repeats the calls of a recording on the module that was recorded, and compares what
 // crosses with what was recorded. Calls of other modules are left out.
 //
@@ -63,7 +95,7 @@ func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, 
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	opts.Closely = true
-	result := &Verification{}
+	result := &Verification{Damage: damageOf(recording)}
 	players := map[*record.Version]*Player{}
 	defer func() {
 		for _, p := range players {
@@ -72,11 +104,11 @@ func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, 
 	}()
 	for _, s := range recording.Sequences() {
 		if s.Version.SHA256 != about.Digest() {
-			result.Other += s.Len()
+			result.Other += s.Len() + s.Lost()
 			continue
 		}
-		if !s.Whole() {
-			result.Skipped += s.Len()
+		result.Skipped += s.Lost()
+		if s.Len() == 0 {
 			continue
 		}
 		p := players[s.Version]
@@ -108,13 +140,17 @@ func (v *Verification) sequence(ctx context.Context, p *Player, s *record.Sequen
 	if err != nil {
 		return err
 	}
+	n := 0
 	for c, err := range s.Calls() {
-		if err != nil {
+		if errors.Is(err, record.ErrMalformed) {
+			v.Skipped += s.Len() - n
+			v.Damage.add(err.Error())
+			return nil
+		}
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		n++
 		var got *record.Call
 		if len(started) > 0 {
 			got, started = started[0], started[1:]
@@ -133,11 +169,12 @@ func (v *Verification) sequence(ctx context.Context, p *Player, s *record.Sequen
 // add compares a call.
 func (v *Verification) add(c, got *record.Call) {
 	v.Calls++
-	what := "the guest was not called"
+	what, otherEngine := "the guest was not called", false
 	if got != nil {
 		what = Difference(c, got)
 		v.Fuel += got.Fuel
-		v.OtherEngine = v.OtherEngine || got.Version.Engine != c.Version.Engine || got.Version.GoPass != c.Version.GoPass
+		otherEngine = got.Version.Engine != c.Version.Engine || got.Version.GoPass != c.Version.GoPass
+		v.OtherEngine = v.OtherEngine || otherEngine
 	}
 	withheld := c.Marks&(record.Secret|record.Redacted) != 0
 	switch {
@@ -145,6 +182,8 @@ func (v *Verification) add(c, got *record.Call) {
 		v.Withheld++
 	case what == "":
 		v.Exact++
+	case otherEngine && difference(c, got) == "":
+		v.FuelOnly++
 	case c.Marks != 0:
 		v.Unpromised++
 	default:
@@ -158,6 +197,14 @@ func (v *Verification) add(c, got *record.Call) {
 // Difference returns the first thing in which a repeated call differs from the recorded one,
 // empty if nothing does. Of masked bytes it compares the lengths, and of masked numbers nothing.
 func Difference(want, got *record.Call) string {
+	if what := difference(want, got); what != "" || want.Fuel == got.Fuel {
+		return what
+	}
+	return fmt.Sprintf("used %d fuel, recorded %d", got.Fuel, want.Fuel)
+}
+
+// difference is Difference without the fuel.
+func difference(want, got *record.Call) string {
 	masked := want.Marks&(record.Secret|record.Redacted) != 0
 	differ := func(a, b []byte) bool { return len(a) != len(b) || !masked && !bytes.Equal(a, b) }
 	for i := range min(len(want.Events), len(got.Events)) {
@@ -176,8 +223,6 @@ func Difference(want, got *record.Call) string {
 		return fmt.Sprintf("%s, recorded %s", got.Describe(), want.Describe())
 	case want.Result != got.Result:
 		return fmt.Sprintf("returned %#x, recorded %#x", got.Result, want.Result)
-	case want.Fuel != got.Fuel:
-		return fmt.Sprintf("used %d fuel, recorded %d", got.Fuel, want.Fuel)
 	case differ([]byte(want.Trap), []byte(got.Trap)):
 		return fmt.Sprintf("trapped: %.200s, recorded %.200s", got.Trap, want.Trap)
 	case differ(want.Output, got.Output):

@@ -165,7 +165,7 @@ func recording(events int) func(context.Context, string) error {
 		if err != nil {
 			return err
 		}
-		out := frame([]byte("kubewasm recording\n"), 'H', []byte(`{"format":1,"run":"r"}`))
+		out := frame([]byte("kubewasm recording\n"), 'H', []byte(`{"format":2,"run":"r"}`))
 		out = frame(out, 'V', append([]byte{1}, version...))
 		of := append([]byte{1, 1, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{byte(record.Confidential)}, events)...)
 		out = frame(out, 'C', append(of, byte(record.Confidential)+1, 0, 0, 0, 0, 0, 0)) // The end of the call.
@@ -177,12 +177,17 @@ func recording(events int) func(context.Context, string) error {
 		if err != nil {
 			return err
 		}
+		read := 0
 		for _, s := range r.Sequences() {
 			for _, err := range s.Calls() {
 				if err != nil {
 					return err
 				}
+				read++
 			}
+		}
+		if read != 1 {
+			return fmt.Errorf("%d calls were read: %s", read, r.Summary())
 		}
 		return nil
 	}

@@ -1,0 +1,18 @@
+(module
+  (import "k8s.io/scheduler" "event" (func $event (param i32 i32)))
+  (import "k8s.io/scheduler" "allow_waiting_pod" (func $allow (param i32 i32) (result i32)))
+  (import "k8s.io/scheduler" "result_score" (func $score (param i64)))
+  (memory (export "memory") 1)
+  ;; Events: the messages {note: "first"}, {note: "second"}, {note: "third"}.
+  (data (i32.const 0) "\22\05first")
+  (data (i32.const 16) "\22\06second")
+  (data (i32.const 32) "\22\05third")
+  (data (i32.const 48) "uid-aaaaaa")
+  (data (i32.const 64) "uid-bbbbbb")
+  (func (export "kubewasm_abi_v1") (result i64) (i64.const 0x80))
+  (func (export "filter") (param $cycle i64) (param $pod i64) (param $node i64) (result i32)
+    (call $event (i32.const 16) (i32.const 8))
+    (call $event (i32.const 0) (i32.const 7))
+    (drop (call $allow (i32.const 48) (i32.const 10)))
+    (call $score (i64.const 5))
+    (i32.const 0)))
