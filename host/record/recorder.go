@@ -266,6 +266,7 @@ func (r *Recorder) write() {
 			r.flush()
 		case <-tick.C:
 			r.sweep()
+			r.finish(time.Now())
 			r.ring.expire(time.Now(), &r.removed)
 		case <-r.stop:
 			for more := true; more; {
@@ -492,8 +493,14 @@ func (r *Recorder) flush() {
 		return
 	}
 	before := r.ring.written
-	n, err := r.ring.write(r.batch)
-	r.bytes.Add(uint64(n))
+	var err error
+	if r.ring.named() {
+		var n int
+		n, err = r.ring.write(r.batch)
+		r.bytes.Add(uint64(n))
+	} else {
+		before, err = -1, fmt.Errorf("record to %s: it was removed", r.ring.file.Name())
+	}
 	r.batch = r.batch[:0]
 	calls := r.calls
 	r.calls = 0
@@ -509,6 +516,16 @@ func (r *Recorder) flush() {
 		err = errors.Join(err, r.ring.remove())
 	}
 	r.failed(errors.Join(err, r.ring.close()))
+	r.epoch.Add(1)
+}
+
+// finish closes a segment to which nothing is written any more: one that is so old that the next
+// call begins another, and one that was removed.
+func (r *Recorder) finish(now time.Time) {
+	if r.ring.file == nil || !r.ring.old(now) && r.ring.named() {
+		return
+	}
+	r.failed(r.ring.close())
 	r.epoch.Add(1)
 }
 

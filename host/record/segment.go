@@ -186,7 +186,13 @@ func (r *ring) old(now time.Time) bool { return r.maxAge > 0 && now.Sub(r.began)
 
 // next closes the segment and begins the next one, after it has made room.
 func (r *ring) next(removed *atomic.Uint64) error {
-	if err := errors.Join(r.close(), r.open()); err != nil {
+	if err := r.close(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(r.dir); err != nil {
+		r.opened = false // It is gone, and made anew.
+	}
+	if err := r.open(); err != nil {
 		return err
 	}
 	if err := r.trim(r.maxBytes-r.segmentBytes, time.Now(), removed); err != nil {
@@ -202,13 +208,24 @@ func (r *ring) next(removed *atomic.Uint64) error {
 		if err != nil {
 			return err
 		}
+		lock(file)
 		r.file, r.written, r.began = file, 0, time.Now()
 		return nil
 	}
 }
 
+// named reports whether the segment that is written still has its name: it may have been removed.
+func (r *ring) named() bool {
+	open, err := r.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(r.file.Name())
+	return err == nil && os.SameFile(open, there)
+}
+
 // trim removes the oldest segments until there are at most limit bytes, and those that are
-// too old.
+// too old. It leaves those that a recorder writes, whichever one it is.
 func (r *ring) trim(limit int64, now time.Time, removed *atomic.Uint64) error {
 	list, err := segments(r.dir)
 	if err != nil {
@@ -223,7 +240,7 @@ func (r *ring) trim(limit int64, now time.Time, removed *atomic.Uint64) error {
 		if total <= limit && !old {
 			continue
 		}
-		if r.file != nil && s.name == r.file.Name() {
+		if r.file != nil && s.name == r.file.Name() || locked(s.name) {
 			continue
 		}
 		if err := os.Remove(s.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
