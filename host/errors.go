@@ -18,6 +18,10 @@ var ErrClosed = errors.New("plugin is closed")
 // of the plugin became free. The context's own error is wrapped beside it.
 var ErrSaturated = errors.New("every instance of the plugin is in use")
 
+// ErrHostFault is wrapped by the error with which a host function ends a call, by
+// [Instance.Abort], because the host has a fault and not the guest. No circuit breaker counts it.
+var ErrHostFault = errors.New("the host has failed")
+
 // ErrFuel is the error of a call that used up Limits.Fuel. It is wrapped by a
 // *[TrapError].
 var ErrFuel = errors.New("out of fuel")

@@ -132,6 +132,15 @@ func (i *Instance) Implements(f abi.Function) bool { return i.version.functions.
 // Context returns the caller's context of the call that runs.
 func (i *Instance) Context() context.Context { return i.ctx.parent }
 
+// Deadline returns when Limits.Timeout of the call that runs ends. Host functions that wait for
+// something need it beside Context: the guest is stopped when it goes on, and not before.
+func (i *Instance) Deadline() time.Time {
+	if i.meter.deadline.IsZero() {
+		i.meter.deadline = time.Now().Add(i.version.limits.Timeout)
+	}
+	return i.meter.deadline
+}
+
 // State returns what Adapter.NewState made for this instance.
 func (i *Instance) State() any { return i.state }
 
@@ -243,7 +252,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	var trap *TrapError
 	if err != nil {
 		trap = newTrapError(i.plugin.cfg.Name, name, cut.Text(i.output.bytes, i.output.limit), err)
-		if !errors.Is(err, context.Canceled) { // The caller's fault, not the plugin's.
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrHostFault) { // The caller's fault, not the plugin's.
 			if b := i.plugin.breaker; b != nil {
 				b.failed()
 			}

@@ -19,15 +19,39 @@ import (
 // callers, so that a response that they do not keep is on their stack. It is no function of
 // type parameters, since the compiler does not know then what becomes of resp.
 //
+// It returns resp, or nil if there is no response. Beside [ErrIgnored] the response is empty.
+//
 // 0 allocs for a request that was seen before: TestCallAllocations.
-func Call(ctx context.Context, p *Plugin, method int, req, resp unsafe.Pointer) error {
+func Call(ctx context.Context, p *Plugin, method int, req, resp unsafe.Pointer) (unsafe.Pointer, error) {
 	err := p.call(ctx, method, req, onStack(resp))
-	if err != nil && p.ignores(ctx, method, err) {
-		p.definition.Methods[method].response.Clear(onStack(resp)) // It may have been read in part.
-		return nil
+	if err == nil {
+		return resp, nil
 	}
-	return err
+	if !p.ignores(ctx, method, err) {
+		return nil, err
+	}
+	p.definition.Methods[method].response.Clear(onStack(resp)) // It may have been read in part.
+	return resp, &ignoredError{err}
 }
+
+// ErrIgnored is the error of a method that a plugin has failed to answer, if its FailurePolicy is
+// [host.Ignore]: the response is empty, and the program may go on without the plugin. errors.Is
+// and errors.As find the plugin's error, too.
+var ErrIgnored = errors.New("the plugin's failure is to be ignored")
+
+type ignoredError struct{ error }
+
+func (e *ignoredError) Is(target error) bool { return target == ErrIgnored }
+
+func (e *ignoredError) Unwrap() error { return e.error }
+
+// errNoRequest is the error of a request that is nil.
+var errNoRequest = errors.New("it is nil")
+
+// responseError is the error of a response that a plugin encoded wrongly.
+type responseError struct{ error }
+
+func (e *responseError) Unwrap() error { return e.error }
 
 // onStack hides a pointer from the compiler, which else puts on the heap what it points to.
 // Reading a response keeps no pointer to it, but reads by reflection, where the compiler cannot
@@ -37,9 +61,13 @@ func onStack(p unsafe.Pointer) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&x))
 }
 
-// ignores reports whether the failure policy makes an empty response of an error.
+// ignores reports whether an error is a failure of the plugin, and the policy is to ignore those.
 func (p *Plugin) ignores(ctx context.Context, method int, err error) bool {
-	if p.policy != host.Ignore || ctx.Err() != nil {
+	if p.policy != host.Ignore || ctx.Err() != nil || errors.Is(err, host.ErrHostFault) {
+		return false
+	}
+	if !errors.As(err, new(*host.TrapError)) && !errors.As(err, new(*host.StatusError)) && !errors.As(err, new(*responseError)) &&
+		!errors.Is(err, ErrUnimplemented) && !errors.Is(err, host.ErrDisabled) {
 		return false
 	}
 	if p.callLogger != nil {
@@ -56,6 +84,9 @@ func (p *Plugin) method(i int) string {
 // call calls a method with the message at req, and reads the response into the one at resp.
 func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer) error {
 	m := &p.definition.Methods[method]
+	if req == nil {
+		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, p.method(method), errNoRequest)
+	}
 	if p.native != nil {
 		return p.callNative(ctx, method, req, resp)
 	}
@@ -72,7 +103,7 @@ func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer)
 		return err
 	}
 	if err := m.response.Parse(c.response, resp, c); err != nil {
-		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, p.method(method), err)
+		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, p.method(method), &responseError{err})
 	}
 	return nil
 }

@@ -2,9 +2,12 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"runtime/debug"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
 )
 
@@ -43,35 +46,64 @@ type HostService struct {
 type HostMethod struct {
 	name, grant       string
 	request, response *message.Type
-	// call calls the implementation with an encoded request and appends the response.
-	call func(ctx context.Context, request []byte, refs message.Refs, b []byte) ([]byte, error)
+	// call calls the implementation with an encoded request and appends the response. err is an
+	// answer to the plugin, fault ends its call: the request is none, or the implementation panicked.
+	call func(ctx context.Context, request []byte, refs message.Refs, b []byte) (response []byte, fault, err error)
 }
 
 // NewHostMethod returns a method by its name, without that of the service, and the grant that
 // guests need, empty if none.
 func NewHostMethod[Req, Resp any](name, grant string, f func(context.Context, *Req) (*Resp, error)) HostMethod {
 	m := HostMethod{name: name, grant: grant, request: message.Of(reflect.TypeFor[Req]()), response: message.Of(reflect.TypeFor[Resp]())}
-	m.call = func(ctx context.Context, request []byte, refs message.Refs, b []byte) ([]byte, error) {
+	m.call = func(ctx context.Context, request []byte, refs message.Refs, b []byte) (_ []byte, fault, err error) {
 		req := new(Req)
 		if err := m.request.Parse(request, pointer(req), refs); err != nil {
-			return nil, &requestError{err}
+			return nil, err, nil
 		}
+		defer recovered(name, &fault)
 		resp, err := f(ctx, req)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if resp == nil {
 			resp = new(Resp)
 		}
-		return m.response.Append(b, pointer(resp), refs)
+		b, err = m.response.Append(b, pointer(resp), refs)
+		return b, nil, err
 	}
 	return m
 }
 
-// requestError is the error of a request that a guest encoded wrongly.
-type requestError struct{ error }
+// recovered makes a fault of a panic of a method.
+func recovered(method string, fault *error) {
+	if r := recover(); r != nil {
+		*fault = &PanicError{Method: method, Value: r, Stack: debug.Stack()}
+	}
+}
 
-func (e *requestError) Unwrap() error { return e.error }
+// PanicError is the error of a call in which a method of a host service panicked: a fault of the
+// component, and not of the plugin.
+type PanicError struct {
+	// Method is the name of the method, without that of the service.
+	Method string
+	// Value is what it panicked with, and Stack its stack as [debug.Stack] has it.
+	Value any
+	Stack []byte
+}
+
+// Error returns a line without the stack.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("%s of the host panicked: %v", e.Method, e.Value)
+}
+
+// Unwrap returns [host.ErrHostFault], and the value if it is an error.
+func (e *PanicError) Unwrap() []error {
+	list := []error{host.ErrHostFault}
+	if err, ok := e.Value.(error); ok {
+		list = append(list, err)
+	}
+	return list
+}
 
 // exportName returns the name of the export of a method.
 func exportName(service, method string) string { return service + "/" + method }

@@ -30,5 +30,13 @@
 // *[host.TrapError] for a guest that trapped or was stopped, and *[host.StatusError] with the
 // text of the error that the plugin returned. [ErrUnimplemented] is the error of a method that
 // the plugin's module does not have, since it was built from an older .proto file. With the
-// policy [host.Ignore] the result is an empty response instead.
+// policy [host.Ignore] these come with an empty response and wrap [ErrIgnored]: a program that
+// goes on without the plugin asks for that with errors.Is, and does not take the empty response
+// for a decision of the plugin.
+//
+// # Host services
+//
+// The context of a method of a host service ends with Limits.Timeout of the call that it serves.
+// Such a method may call the plugin again: that takes another instance, and fails when the time is
+// over if none is free. If it panics, the call ends with a *[PanicError], which has the stack.
 package service

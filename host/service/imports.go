@@ -1,8 +1,10 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"unsafe"
 
@@ -109,6 +111,16 @@ func found(inst *host.Instance, ref uint64) objects.Reading {
 	return o
 }
 
+// tell logs the stack of a host service that panicked.
+func (p *Plugin) tell(inst *host.Instance, fault error) {
+	var panicked *PanicError
+	if p.callLogger == nil || !errors.As(fault, &panicked) {
+		return
+	}
+	p.callLogger.LogAttrs(inst.Context(), slog.LevelError, "a host service panicked",
+		slog.String("plugin", p.name), slog.String("function", inst.HostCall()), slog.Any("err", fault), slog.String("stack", string(panicked.Stack)))
+}
+
 // function returns the host function of a method.
 func (m *HostMethod) function(service string) host.Import {
 	return host.Import{
@@ -118,9 +130,14 @@ func (m *HostMethod) function(service string) host.Import {
 			c := inst.State().(*call)
 			request := inst.Read(uint32(stack[0]), uint32(stack[1])) // Lent, and parsed at once.
 			had := len(c.answer)
-			answer, err := m.call(inst.Context(), request, c, c.answer[:0])
-			if errors.As(err, new(*requestError)) {
-				inst.Abort(err)
+			// It may wait, for another instance of this plugin above all, but no longer than the
+			// guest may run.
+			ctx, cancel := context.WithDeadline(inst.Context(), inst.Deadline())
+			answer, fault, err := m.call(ctx, request, c, c.answer[:0])
+			cancel()
+			if fault != nil {
+				c.plugin.tell(inst, fault)
+				inst.Abort(fault)
 			}
 			code := abi.Success
 			if c.answer = answer; err != nil {

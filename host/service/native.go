@@ -34,7 +34,7 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 		return &host.StatusError{Plugin: p.name, Function: name, Code: abi.Error, Reason: err.Error()}
 	}
 	if err := m.response.Parse(response, resp, c); err != nil {
-		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, name, err)
+		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, name, &responseError{err})
 	}
 	return nil
 }
@@ -66,7 +66,11 @@ func (h nativeHost) Call(service, method string, request []byte) ([]byte, error)
 			continue
 		}
 		if i := slices.IndexFunc(s.Methods, func(m HostMethod) bool { return m.name == method }); i >= 0 {
-			return s.Methods[i].call(h.ctx, request, h.call, nil)
+			response, fault, err := s.Methods[i].call(h.ctx, request, h.call, nil)
+			if fault != nil {
+				return nil, fault
+			}
+			return response, err
 		}
 	}
 	return nil, fmt.Errorf("the host has no %s", exportName(service, method))

@@ -30,8 +30,9 @@ type Config struct {
 	// 1 MiB.
 	host.Config `json:",inline"`
 	// FailurePolicy says what a method returns if the plugin fails to answer: with
-	// [host.Fail] the error, with [host.Ignore] an empty response. The errors of the
-	// caller's context are returned in any case.
+	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other
+	// errors, such as those of the request, of the caller's context and of a plugin that is
+	// closed, are returned in any case.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Reads are the fields that the plugin gets of the objects in messages, beside their
 	// names, namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,

@@ -194,16 +194,29 @@ func TestFailurePolicies(t *testing.T) {
 	cfg := config(t)
 	cfg.FailurePolicy = host.Ignore
 	p := load(t, cfg)
-	if got, err := p.Trap(t.Context(), everything()); err != nil || !cmp.Equal(got, &testservice.Message{}) {
-		t.Errorf("got %v, %v, want an empty response", got, err)
+	got, err := p.Trap(t.Context(), everything())
+	if !errors.Is(err, service.ErrIgnored) || !errors.As(err, new(*host.TrapError)) || !cmp.Equal(got, &testservice.Message{}) {
+		t.Errorf("got %v, %v, want an empty response and that the failure is to be ignored", got, err)
 	}
-	if got, err := p.Missing(t.Context(), everything()); err != nil || !cmp.Equal(got, &testservice.Message{}) {
-		t.Errorf("got %v, %v, want an empty response", got, err)
+	if got, err = p.Missing(t.Context(), everything()); !errors.Is(err, service.ErrIgnored) || !errors.Is(err, service.ErrUnimplemented) || !cmp.Equal(got, &testservice.Message{}) {
+		t.Errorf("got %v, %v, want an empty response and that the failure is to be ignored", got, err)
+	}
+	// What is no failure of the plugin is not to be ignored.
+	for name, req := range map[string]*testservice.Message{"nil": nil, "no UTF-8": {Text: "\xff"}} {
+		if got, err := p.Echo(t.Context(), req); err == nil || errors.Is(err, service.ErrIgnored) || got != nil {
+			t.Errorf("a request that is %s: got %v, %v", name, got, err)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got, err := p.Echo(ctx, everything()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, %v, want that the context ended", got, err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Echo(t.Context(), everything()); !errors.Is(err, host.ErrClosed) || errors.Is(err, service.ErrIgnored) || got != nil {
+		t.Errorf("after Close: got %v, %v", got, err)
 	}
 	cfg.FailurePolicy = host.KeepLast
 	if _, err := testservice.LoadTest(t.Context(), runtime(t), cfg, asked{}); err == nil || !strings.Contains(err.Error(), `failurePolicy is "KeepLast", want Fail or Ignore`) {

@@ -92,10 +92,10 @@ func (w *writer) client(s *Service) {
 	w.printf("\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn &%s{p}, nil\n}\n", s.Name)
 	for i, m := range s.Methods {
 		w.printf("\n%s", documentation(m.Name, "calls the plugin.", m.Doc))
-		w.printf("func (p *%s) %s(ctx %s, req *%s) (resp *%s, err error) {\n", s.Name, m.Name, ctx, m.Request, m.Response)
+		w.printf("func (p *%s) %s(ctx %s, req *%s) (*%s, error) {\n", s.Name, m.Name, ctx, m.Request, m.Response)
 		// The compiler puts this into its callers, so that the response can be on their stack.
 		pointer := w.name("unsafe", "Pointer")
-		w.printf("\tresp = new(%s)\n\tif err = %s(ctx, p.Plugin, %d, %s(req), %s(resp)); err != nil {\n\t\tresp = nil\n\t}\n\treturn\n}\n", m.Response, w.name(hostPackage, "Call"), i, pointer, pointer)
+		w.printf("\tresp, err := %s(ctx, p.Plugin, %d, %s(req), %s(new(%s)))\n\treturn (*%s)(resp), err\n}\n", w.name(hostPackage, "Call"), i, pointer, pointer, m.Response, m.Response)
 	}
 	w.printf("\nvar %s = %s{\n\tName: %q,\n\tSchema: serviceSchema,\n\tMethods: []%s{\n", definition, w.name(hostPackage, "Definition"), s.FullName, w.name(hostPackage, "Method"))
 	for _, m := range s.Methods {

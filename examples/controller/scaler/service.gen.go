@@ -26,12 +26,9 @@ func LoadScaler(ctx context.Context, rt *host.Runtime, cfg service.Config, metri
 
 // Replicas returns the number of replicas, or an error if the guest cannot
 // tell. The controller then keeps the last answer.
-func (p *Scaler) Replicas(ctx context.Context, req *ReplicasRequest) (resp *ReplicasResponse, err error) {
-	resp = new(ReplicasResponse)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Scaler) Replicas(ctx context.Context, req *ReplicasRequest) (*ReplicasResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(ReplicasResponse)))
+	return (*ReplicasResponse)(resp), err
 }
 
 var scaler_definition = service.Definition{

@@ -26,21 +26,15 @@ func LoadPicker(ctx context.Context, rt *host.Runtime, cfg service.Config, cache
 }
 
 // Pick filters and scores all endpoints of a request in one call.
-func (p *Picker) Pick(ctx context.Context, req *PickRequest) (resp *PickResponse, err error) {
-	resp = new(PickResponse)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Picker) Pick(ctx context.Context, req *PickRequest) (*PickResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(PickResponse)))
+	return (*PickResponse)(resp), err
 }
 
 // Served tells the plugin which endpoint served a request.
-func (p *Picker) Served(ctx context.Context, req *ServedRequest) (resp *ServedResponse, err error) {
-	resp = new(ServedResponse)
-	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Picker) Served(ctx context.Context, req *ServedRequest) (*ServedResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(new(ServedResponse)))
+	return (*ServedResponse)(resp), err
 }
 
 var picker_definition = service.Definition{

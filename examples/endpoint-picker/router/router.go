@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Router chooses endpoints by its plugins. It is safe for use by several goroutines.
@@ -37,7 +38,7 @@ func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.End
 			}
 		}
 		resp, err := p.Pick(ctx, &asked)
-		if err != nil {
+		if err != nil && !errors.Is(err, service.ErrIgnored) {
 			return nil, err
 		}
 		if len(resp.Scores) == 0 {

@@ -24,21 +24,15 @@ func LoadMeasure(ctx context.Context, rt *host.Runtime, cfg service.Config) (*Me
 }
 
 // Sum adds numbers.
-func (p *Measure) Sum(ctx context.Context, req *SumRequest) (resp *SumResponse, err error) {
-	resp = new(SumResponse)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Measure) Sum(ctx context.Context, req *SumRequest) (*SumResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(SumResponse)))
+	return (*SumResponse)(resp), err
 }
 
 // Zone returns a label of a Pod.
-func (p *Measure) Zone(ctx context.Context, req *ZoneRequest) (resp *ZoneResponse, err error) {
-	resp = new(ZoneResponse)
-	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Measure) Zone(ctx context.Context, req *ZoneRequest) (*ZoneResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(new(ZoneResponse)))
+	return (*ZoneResponse)(resp), err
 }
 
 var measure_definition = service.Definition{

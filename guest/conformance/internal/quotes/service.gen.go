@@ -24,30 +24,21 @@ func LoadQuotes(ctx context.Context, rt *host.Runtime, cfg service.Config, marke
 }
 
 // Echo calls the plugin.
-func (p *Quotes) Echo(ctx context.Context, req *Values) (resp *Values, err error) {
-	resp = new(Values)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Quotes) Echo(ctx context.Context, req *Values) (*Values, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(Values)))
+	return (*Values)(resp), err
 }
 
 // Price calls the plugin.
-func (p *Quotes) Price(ctx context.Context, req *PriceRequest) (resp *PriceResponse, err error) {
-	resp = new(PriceResponse)
-	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Quotes) Price(ctx context.Context, req *PriceRequest) (*PriceResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(new(PriceResponse)))
+	return (*PriceResponse)(resp), err
 }
 
 // Choose calls the plugin.
-func (p *Quotes) Choose(ctx context.Context, req *ChooseRequest) (resp *ChooseResponse, err error) {
-	resp = new(ChooseResponse)
-	if err = service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Quotes) Choose(ctx context.Context, req *ChooseRequest) (*ChooseResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(new(ChooseResponse)))
+	return (*ChooseResponse)(resp), err
 }
 
 var quotes_definition = service.Definition{

@@ -24,12 +24,9 @@ func LoadCronTabs(ctx context.Context, rt *host.Runtime, cfg service.Config) (*C
 }
 
 // Due returns those that are due, and the image of the first.
-func (p *CronTabs) Due(ctx context.Context, req *DueRequest) (resp *DueResponse, err error) {
-	resp = new(DueResponse)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *CronTabs) Due(ctx context.Context, req *DueRequest) (*DueResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(DueResponse)))
+	return (*DueResponse)(resp), err
 }
 
 var cronTabs_definition = service.Definition{

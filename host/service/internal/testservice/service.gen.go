@@ -24,168 +24,114 @@ func LoadTest(ctx context.Context, rt *host.Runtime, cfg service.Config, host_ H
 }
 
 // Echo returns the request.
-func (p *Test) Echo(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Echo(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Trap calls the plugin.
-func (p *Test) Trap(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Trap(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Loop calls the plugin.
-func (p *Test) Loop(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Loop(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Fail returns an error with a reason.
-func (p *Test) Fail(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 3, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Fail(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 3, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Silent has no response.
-func (p *Test) Silent(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 4, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Silent(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 4, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // OutOfBounds responds with bytes outside of its memory.
-func (p *Test) OutOfBounds(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 5, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) OutOfBounds(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 5, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Malformed responds with bytes that are no message.
-func (p *Test) Malformed(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 6, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Malformed(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 6, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // ForeignRef responds with an object that it was not given.
-func (p *Test) ForeignRef(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 7, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) ForeignRef(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 7, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // AskForeignRef asks for an object that it was not given, AskPart for a part of
 // one, and AskEntry for an entry.
-func (p *Test) AskForeignRef(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 8, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) AskForeignRef(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 8, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // AskPart calls the plugin.
-func (p *Test) AskPart(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 9, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) AskPart(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 9, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // AskEntry calls the plugin.
-func (p *Test) AskEntry(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 10, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) AskEntry(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 10, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // ServeLate says which services it implements when it is not asked.
-func (p *Test) ServeLate(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 11, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) ServeLate(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 11, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // TooLong responds with more bytes than the host takes.
-func (p *Test) TooLong(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 12, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) TooLong(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 12, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Swollen responds with very many empty messages.
-func (p *Test) Swollen(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 13, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Swollen(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 13, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // AskHost passes the request to the host, and returns its answer, or its error.
-func (p *Test) AskHost(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 14, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) AskHost(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 14, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // AskHostMalformed passes bytes to the host that are no message.
-func (p *Test) AskHostMalformed(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 15, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) AskHostMalformed(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 15, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Name_ calls the plugin.
 //
 // Name returns the name of the Pod, and no bytes of anything else.
-func (p *Test) Name_(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 16, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Name_(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 16, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 // Missing is not exported.
-func (p *Test) Missing(ctx context.Context, req *Message) (resp *Message, err error) {
-	resp = new(Message)
-	if err = service.Call(ctx, p.Plugin, 17, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Test) Missing(ctx context.Context, req *Message) (*Message, error) {
+	resp, err := service.Call(ctx, p.Plugin, 17, unsafe.Pointer(req), unsafe.Pointer(new(Message)))
+	return (*Message)(resp), err
 }
 
 var test_definition = service.Definition{
@@ -243,21 +189,15 @@ func LoadValues(ctx context.Context, rt *host.Runtime, cfg service.Config, host_
 }
 
 // Twice returns what it is given, twice where that makes sense.
-func (p *Values) Twice(ctx context.Context, req *Kubernetes) (resp *Kubernetes, err error) {
-	resp = new(Kubernetes)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Values) Twice(ctx context.Context, req *Kubernetes) (*Kubernetes, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(Kubernetes)))
+	return (*Kubernetes)(resp), err
 }
 
 // Ping has no content.
-func (p *Values) Ping(ctx context.Context, req *Empty) (resp *Empty, err error) {
-	resp = new(Empty)
-	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Values) Ping(ctx context.Context, req *Empty) (*Empty, error) {
+	resp, err := service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(new(Empty)))
+	return (*Empty)(resp), err
 }
 
 var values_definition = service.Definition{

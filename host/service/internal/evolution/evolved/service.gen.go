@@ -25,21 +25,15 @@ func LoadOrders(ctx context.Context, rt *host.Runtime, cfg service.Config, stock
 }
 
 // Check calls the plugin.
-func (p *Orders) Check(ctx context.Context, req *Order) (resp *Verdict, err error) {
-	resp = new(Verdict)
-	if err = service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Orders) Check(ctx context.Context, req *Order) (*Verdict, error) {
+	resp, err := service.Call(ctx, p.Plugin, 0, unsafe.Pointer(req), unsafe.Pointer(new(Verdict)))
+	return (*Verdict)(resp), err
 }
 
 // Cancel is an added method.
-func (p *Orders) Cancel(ctx context.Context, req *Order) (resp *Verdict, err error) {
-	resp = new(Verdict)
-	if err = service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(resp)); err != nil {
-		resp = nil
-	}
-	return
+func (p *Orders) Cancel(ctx context.Context, req *Order) (*Verdict, error) {
+	resp, err := service.Call(ctx, p.Plugin, 1, unsafe.Pointer(req), unsafe.Pointer(new(Verdict)))
+	return (*Verdict)(resp), err
 }
 
 var orders_definition = service.Definition{
