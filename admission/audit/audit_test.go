@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -204,6 +205,9 @@ func TestIncremental(t *testing.T) {
 		{"the past is forgotten", func() { s.Change("pods", 900); s.Compact() }, 1, true, []string{}},
 		{"nothing since then", func() {}, 0, false, []string{}},
 		{"the watch does not say that it is over", func() { s.Silent = true; s.Change("pods", 901) }, 1, false, []string{}},
+		{"the watch tells of it late", func() { s.Silent, s.Late = false, time.Second; s.Change("pods", 902) }, 1, false, []string{}},
+		{"the watch ends before it tells of it", func() { s.Late = time.Hour; s.Change("pods", 903) }, 1, true, []string{}},
+		{"all is as before", func() { s.Late = 0 }, 0, false, []string{}},
 	} {
 		step.change()
 		result := run(t, a)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,12 @@ const (
 	// maxRepeats is how many objects of a resource are got one by one to be asked about again.
 	// More are listed.
 	maxRepeats = 100
-	// quiet is for how long a watch must tell of nothing before it is taken for having told of
-	// everything: an API server does not say when the past is over. A change that comes later
-	// is the next run's.
-	quiet = 200 * time.Millisecond
 	// opening is how long a watch may take to begin.
 	opening = 30 * time.Second
 	// batch is how many changes policies are asked about at a time.
 	batch = 100
+	// ahead is how many resources are watched at a time: each watch lasts until a bookmark.
+	ahead = 8
 )
 
 // errList is why the changes of a resource do not do.
@@ -33,13 +32,28 @@ var errList = errors.New("all objects are to be listed")
 // changes audits the resources of which it is enough to ask the API server for what has
 // changed since the last run. It returns those that are to be listed.
 func (r *run) changes(ctx context.Context, all []*target) (rest []*target) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var watched []*target
 	for _, t := range all {
-		k := r.state.resource(t.resource)
-		if ctx.Err() != nil || !r.incremental(t, k) {
+		if r.incremental(t, r.state.resource(t.resource)) {
+			watched = append(watched, t)
+		} else {
 			rest = append(rest, t)
-			continue
 		}
-		if err := r.change(ctx, t, k); err != nil {
+	}
+	begun := make([]*watching, len(watched))
+	next := 0
+	for i, t := range watched {
+		for ; next < min(len(watched), i+ahead); next++ {
+			begun[next] = r.watch(ctx, watched[next])
+		}
+		w := begun[i]
+		begun[i] = nil
+		err := r.change(ctx, t, w)
+		w.stop()
+		if err != nil {
+			r.items = r.items[:0] // They are listed.
 			if !errors.Is(err, errList) && !expired(err) {
 				r.log(slog.LevelInfo, "list a resource instead of watching it", "resource", t.name(), "err", err)
 			}
@@ -57,21 +71,50 @@ func (r *run) incremental(t *target, k *known) bool {
 	return len(r.relabelled) == 0 || !slices.ContainsFunc(t.policies, func(p *asked) bool { return p.SelectsNamespaces })
 }
 
-// change asks about the objects that have changed, and about those that are asked about again
-// in any case.
-func (r *run) change(ctx context.Context, t *target, k *known) error {
-	path := pathOf(t.resource, "")
-	// The version up to which the API server knows all changes now.
+// watching is a resource whose changes are being asked for.
+type watching struct {
+	// now is the version up to which the API server had all changes when it was asked, and err why
+	// it did not say.
+	now string
+	err error
+	// events is nil if there are no changes.
+	events chan event
+	opened chan struct{}
+	stop   func()
+}
+
+// watch asks for the changes of a resource.
+func (r *run) watch(ctx context.Context, t *target) *watching {
+	k, path := r.state.resource(t.resource), pathOf(t.resource, "")
+	w := &watching{stop: func() {}}
 	now, err := r.client.list(ctx, path, metadataOnly, "", 1, "")
 	if err != nil {
-		return fmt.Errorf("ask for the version: %w", err)
+		w.err = fmt.Errorf("ask for the version: %w", err)
+		return w
 	}
 	if _, ok := compareVersions(k.position, now.version); !ok {
-		return errList
+		w.err = errList
+		return w
 	}
+	if w.now = now.version; w.now == k.position {
+		return w
+	}
+	ctx, w.stop = context.WithCancel(ctx)
+	w.events, w.opened = make(chan event, batch), make(chan struct{})
+	go r.client.watch(ctx, path, k.position, func() { close(w.opened) }, w.events)
+	return w
+}
+
+// change asks about the objects that have changed, and about those that are asked about again
+// in any case.
+func (r *run) change(ctx context.Context, t *target, w *watching) error {
+	if w.err != nil {
+		return w.err
+	}
+	k := r.state.resource(t.resource)
 	repeats := slices.Collect(maps.Keys(k.repeat))
-	if now.version != k.position {
-		if err := r.follow(ctx, t, k, path, now.version); err != nil {
+	if w.events != nil {
+		if err := r.follow(ctx, t, k, w); err != nil {
 			return err
 		}
 	}
@@ -102,14 +145,11 @@ func (r *run) change(ctx context.Context, t *target, k *known) error {
 	return nil
 }
 
-// follow takes in what has changed between the position and now.
-func (r *run) follow(ctx context.Context, t *target, k *known, path, now string) error {
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	events, opened := make(chan event, batch), make(chan struct{})
-	go r.client.watch(watching, path, k.position, func() { close(opened) }, events)
-	// The wait for silence begins when the watch does.
-	timer := time.NewTimer(opening)
+// follow takes in what has changed between the position and now. That a watch tells of nothing is no
+// proof that there was nothing: it is over with an event or a bookmark that is as late as now. An
+// API server sends one before it ends a watch. If it does not, all objects are listed.
+func (r *run) follow(ctx context.Context, t *target, k *known, w *watching) error {
+	opened, timer := w.opened, time.NewTimer(opening)
 	defer timer.Stop()
 	position := k.position
 	taken := func() error {
@@ -124,30 +164,23 @@ func (r *run) follow(ctx context.Context, t *target, k *known, path, now string)
 		select {
 		case <-opened:
 			opened = nil
-			timer.Reset(quiet)
+			timer.Reset(opening + watchSeconds*time.Second)
 			continue
 		case <-timer.C:
-			if opened != nil {
-				return fmt.Errorf("watch: no answer in %v: %w", opening, errList)
-			}
-			return taken()
-		case e, ok := <-events:
+			return fmt.Errorf("watch: it neither begins nor ends: %w", errList)
+		case e, ok := <-w.events:
 			switch {
 			case !ok:
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				return taken()
+				return cmp.Or(ctx.Err(), errList)
 			case e.err != nil:
 				return fmt.Errorf("watch: %w", e.err)
 			}
-			timer.Reset(quiet)
 			version := r.take(t, k, e)
 			if version == "" {
 				return fmt.Errorf("watch: an event of the type %s has no version: %w", e.kind, errList)
 			}
 			position = version
-			order, comparable := compareVersions(position, now)
+			order, comparable := compareVersions(position, w.now)
 			last := comparable && order >= 0
 			if last || len(r.items) == batch {
 				if err := taken(); err != nil || last {

@@ -184,8 +184,9 @@ const (
 	// maxEventBytes is the longest event that is read: an API server stores objects of 1.5 MiB,
 	// and JSON may take six bytes for one.
 	maxEventBytes = 16 << 20
-	// watchSeconds bounds a watch for changes.
-	watchSeconds = 60
+	// watchSeconds bounds a watch for changes. An API server sends a bookmark two seconds before
+	// it ends one.
+	watchSeconds = 4
 )
 
 // watch sends the changes of a resource after a version to events, until ctx ends, the API

@@ -20,7 +20,7 @@ var boundedLists = map[string][]string{
 	"admission/internal/boolexpr/boolexpr.go": {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
 	"cmd/kubewasm/run.go":                     {"t.failures[:min(len(t.failures), maxFailures)]"},
 	"host/oci/client.go":                      {"all[:min(len(all), maxReferrers)]"},
-	"host/replay/about.go":                  {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
+	"host/replay/about.go":                    {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
 	"host/service/internal/message/append.go": {"b[:start+18]"},
 	"host/wasi.go":                            {"buf[:min(len(buf), piece)]"},
 	"internal/json/append.go":                 {"s[:min(len(s), utf8.UTFMax)]"}, // One character is decoded.

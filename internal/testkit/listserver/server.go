@@ -4,6 +4,7 @@
 package listserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,6 +58,8 @@ type Server struct {
 	Fault func(w http.ResponseWriter, r *http.Request) bool
 	// Silent leaves the bookmark out that ends what a watch has to tell of the past.
 	Silent bool
+	// Late is how long a watch tells of nothing.
+	Late time.Duration
 
 	mu        sync.Mutex
 	version   int64
@@ -357,6 +361,12 @@ func (s *Server) get(w http.ResponseWriter, resource *Resource, namespace, name 
 // there is, and goes on with changes as they are made.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource *Resource) {
 	q := r.URL.Query()
+	ctx := r.Context()
+	if seconds, err := strconv.Atoi(q.Get("timeoutSeconds")); err == nil {
+		var stop func()
+		ctx, stop = context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
+		defer stop()
+	}
 	since, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
 	initial := q.Get("sendInitialEvents") == "true"
 	s.mu.Lock()
@@ -375,7 +385,16 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource *Resourc
 		_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old resource version","reason":"Expired","code":410}}`+"\n")
 		return
 	}
-	for bookmark := !s.Silent; r.Context().Err() == nil; bookmark = false {
+	if s.Late != 0 {
+		s.mu.Unlock()
+		w.(http.Flusher).Flush() // The watch has begun.
+		select {
+		case <-time.After(s.Late):
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
+	for bookmark := !s.Silent; ctx.Err() == nil; bookmark = false {
 		for _, c := range resource.log {
 			if c.version <= since || !resource.selected(q, c.i) {
 				continue
@@ -399,7 +418,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource *Resourc
 		events = events[:0]
 		select {
 		case <-changed:
-		case <-r.Context().Done():
+		case <-ctx.Done():
 		}
 		s.mu.Lock()
 	}
