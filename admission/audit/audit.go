@@ -152,14 +152,42 @@ type asked struct {
 	calls, answers, failures atomic.Int64
 	// last is the last failure.
 	last atomic.Pointer[error]
+	// left is how many kinds of objects it is not asked about any more.
+	left atomic.Int64
 }
 
-// givenUp is how many failures without a verdict before them make a run leave a policy alone:
-// it would fail on every object, and each may take as long as its timeout.
-const givenUp = 20
+const (
+	// givenUp is how many failures without a verdict before them make a run leave a policy alone
+	// for a kind of objects: it would fail on each of them, and each may take as long as its
+	// timeout.
+	givenUp = 20
+	// givenUpAgain is the same for a policy that was left alone for another kind.
+	givenUpAgain = 3
+)
 
-// out reports whether the policy is left alone.
-func (p *asked) out() bool { return p.failures.Load() >= givenUp && p.answers.Load() == 0 }
+// tries count what became of the objects of a target that a policy was asked about.
+type tries struct {
+	calls, answers, failures atomic.Int64
+	left                     atomic.Bool
+}
+
+// out reports whether a policy is left alone for the objects of a target.
+func (t *target) out(p *asked) bool {
+	of, limit := t.tries[p], int64(givenUp)
+	if of.left.Load() {
+		return true
+	}
+	if p.left.Load() > 0 {
+		limit = givenUpAgain
+	}
+	if of.failures.Load() < limit || of.answers.Load() != 0 {
+		return false
+	}
+	if of.left.CompareAndSwap(false, true) {
+		p.left.Add(1)
+	}
+	return true
+}
 
 // run is a run of an Auditor.
 type run struct {
@@ -407,11 +435,14 @@ func (r *run) plan(t *target) string { return t.plan(r.cfg.SkipNamespaces) }
 // complete reports whether all policies were asked about all objects that the run has seen
 // of a resource.
 func (r *run) complete(t *target) bool {
-	return !slices.ContainsFunc(t.policies, func(p *asked) bool { return p.failure != nil || p.out() || p.unasked() })
+	return !slices.ContainsFunc(t.policies, func(p *asked) bool { return p.failure != nil || t.out(p) || t.unasked(p) })
 }
 
-// unasked reports whether the policy was out of service for some objects.
-func (p *asked) unasked() bool { return p.calls.Load() != p.answers.Load()+p.failures.Load() }
+// unasked reports whether a policy was out of service for some objects.
+func (t *target) unasked(p *asked) bool {
+	of := t.tries[p]
+	return of.calls.Load() != of.answers.Load()+of.failures.Load()
+}
 
 // item is an object of a page with what policies say about it.
 type item struct {
@@ -519,12 +550,13 @@ func (r *record) has(policy uint32) bool {
 }
 
 func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) answer {
-	if p.out() {
-		p.calls.Add(1)
+	of := t.tries[p]
+	p.calls.Add(1)
+	of.calls.Add(1)
+	if t.out(p) {
 		return answer{kind: unasked}
 	}
 	request := o.request(t, r.cfg.User)
-	p.calls.Add(1)
 	r.calls.Add(1)
 	e := admission.Evaluation{Allowed: true}
 	volatile := false
@@ -550,12 +582,14 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 		return answer{kind: unasked}
 	case e.Err != nil:
 		p.failures.Add(1)
+		of.failures.Add(1)
 		err := errors.New(text(e.Err.Error()))
 		p.last.Store(&err)
 		f.outcome, f.again, f.message = Failed, true, shorten(err.Error())
 		return answer{finds, f}
 	}
 	p.answers.Add(1)
+	of.answers.Add(1)
 	switch {
 	case e.Unmatched:
 		return answer{kind: unmatched}

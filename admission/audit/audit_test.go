@@ -283,6 +283,59 @@ func TestPolicyThatAlwaysFails(t *testing.T) {
 	}
 }
 
+// TestPolicyThatFailsOnOneKind holds that a policy which fails on all objects of a kind is asked about
+// those of others, and left alone sooner if it fails on those, too.
+func TestPolicyThatFailsOnOneKind(t *testing.T) {
+	all := script{}
+	for i := range 30 {
+		all[i] = `"panic":"oops"`
+	}
+	kind := func(resource, name string, scripts script) *listserver.Resource {
+		r := *podsOf(30, scripts)
+		r.GroupVersionResource, r.Kind = schema.GroupVersionResource{Version: "v1", Resource: resource}, name
+		return &r
+	}
+	s := listserver.New(podsOf(30, all), kind("configmaps", "ConfigMap", nil), kind("services", "Service", all))
+	a := auditor(t, cluster(t, s), func(c *audit.Config) { c.Parallel = 1 }, scripted(t, "broken", func(c *admission.PluginConfig) {
+		c.Match.Rules = rules("*", "*", "*")
+	}))
+	for n, asked := range []int{20 + 30 + 3, 20 + 3} {
+		result := run(t, a)
+		if p := result.Policies[0]; result.Asked != asked || p.Passed != 30 || !strings.HasPrefix(p.Error, "it was not asked about 37 objects: ") {
+			t.Errorf("run %d: %d asked, policy is %+v", n, result.Asked, p)
+		}
+	}
+}
+
+// TestNamespacesThatCannotBeListed holds that the right to list namespaces is needed by policies
+// that select them alone.
+func TestNamespacesThatCannotBeListed(t *testing.T) {
+	s := listserver.New(podsOf(3, nil))
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/namespaces") {
+			return false
+		}
+		listserver.Fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, "namespaces is forbidden")
+		return true
+	}
+	config := cluster(t, s)
+	labels, err := audit.NewNamespaces(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(c *audit.Config) { c.Namespaces = labels }
+	if result := run(t, auditor(t, config, with, scripted(t, "p", nil))); result.Asked != 3 {
+		t.Errorf("%d asked", result.Asked)
+	}
+	selecting := scripted(t, "p", func(c *admission.PluginConfig) {
+		c.Namespaces = labels.Labels
+		c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	})
+	if _, err := auditor(t, config, with, selecting).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "namespaces is forbidden") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSkippedPolicies(t *testing.T) {
 	match := func(operation admissionregistrationv1.OperationType, group, resource string) func(*admission.PluginConfig) {
 		return func(c *admission.PluginConfig) { c.Match.Rules = rules(operation, group, resource) }

@@ -216,9 +216,10 @@ func (r *run) take(t *target, k *known, e event) (version string) {
 	return o.version
 }
 
-// listNamespaces lists the namespaces if policies select them.
+// listNamespaces lists the namespaces if policies select them, or others want to know them.
 func (r *run) listNamespaces(ctx context.Context) error {
-	if r.cfg.Namespaces == nil && !slices.ContainsFunc(r.policies, func(p *asked) bool { return p.SelectsNamespaces }) {
+	selected := slices.ContainsFunc(r.policies, func(p *asked) bool { return p.SelectsNamespaces })
+	if r.cfg.Namespaces == nil && !selected {
 		return nil
 	}
 	namespaces := r.cfg.Namespaces
@@ -227,6 +228,10 @@ func (r *run) listNamespaces(ctx context.Context) error {
 	}
 	var err error
 	if r.namespaces, err = namespaces.refresh(ctx, r.client); err != nil {
+		if !selected {
+			r.log(slog.LevelWarn, "list namespaces, which no policy selects", "err", err)
+			return ctx.Err()
+		}
 		return err
 	}
 	r.relabelled = map[string]bool{}

@@ -31,12 +31,18 @@ type target struct {
 	// refused has the policies that are for other versions of the resource, with why they
 	// fail on its objects.
 	refused map[*asked]error
+	// tries are those of policies.
+	tries map[*asked]*tries
 }
 
 // add makes the target one of a policy. refused is why the policy fails on its objects, nil
 // if it does not.
 func (t *target) add(p *asked, refused error) {
 	t.policies = append(t.policies, p)
+	if t.tries == nil {
+		t.tries = map[*asked]*tries{}
+	}
+	t.tries[p] = new(tries)
 	if refused == nil {
 		return
 	}
