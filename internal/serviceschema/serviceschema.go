@@ -184,8 +184,10 @@ const (
 )
 
 // Compatible reports every way in which a guest disagrees with a host about a service that
-// both know: a field of one number that has two types, a field that has two numbers, a
-// method whose messages differ so. What only one of them has is no disagreement.
+// both know: a field of one number that has two types, a field that has two numbers, a field
+// that excludes others for one of them alone, a value of an enumeration that has two names or two
+// numbers, a method whose messages differ so. What only one of them has is no disagreement, nor is
+// another name of a field.
 func Compatible(guest, host protoreflect.ServiceDescriptor) error {
 	c := &comparison{seen: map[[2]protoreflect.FullName]bool{}}
 	for i := range host.Methods().Len() {
@@ -224,7 +226,17 @@ const maxPairs = 8 * maxMessages
 type comparison struct {
 	seen    map[[2]protoreflect.FullName]bool
 	waiting [][2]protoreflect.MessageDescriptor
-	errs    []error
+	// values is how many values of enumerations were compared.
+	values int
+	errs   []error
+}
+
+// maxValues is how many values of enumerations are compared.
+const maxValues = 1 << 20
+
+// fail notes a disagreement.
+func (c *comparison) fail(format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf(format, args...))
 }
 
 // add adds a pair to those that wait, unless it was among them before.
@@ -248,6 +260,7 @@ func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
 		}
 		return
 	}
+	partners := map[protoreflect.FullName]protoreflect.FullName{} // Oneofs of one that have fields of one of the other.
 	for i := range host.Fields().Len() {
 		h := host.Fields().Get(i)
 		if g := guest.Fields().ByName(h.Name()); g != nil && g.Number() != h.Number() {
@@ -263,10 +276,92 @@ func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
 				h.Number(), host.FullName(), gt, g.Name(), ht, h.Name()))
 			continue
 		}
-		if h.Message() != nil {
+		c.oneofs(g, h, partners)
+		switch {
+		case h.Message() != nil:
 			c.add(g.Message(), h.Message())
+		case h.Enum() != nil:
+			c.enums(g.Enum(), h.Enum())
 		}
 	}
+}
+
+// oneofs compares which other fields exclude a field.
+func (c *comparison) oneofs(guest, host protoreflect.FieldDescriptor, partners map[protoreflect.FullName]protoreflect.FullName) {
+	g, h := oneofOf(guest), oneofOf(host)
+	switch {
+	case g == nil && h == nil:
+		return
+	case g == nil:
+		c.fail("field %d of %s is in no oneof in the guest and in the oneof %s in the host", host.Number(), host.Parent().FullName(), h.Name())
+		return
+	case h == nil:
+		c.fail("field %d of %s is in the oneof %s in the guest and in no oneof in the host", host.Number(), host.Parent().FullName(), g.Name())
+		return
+	}
+	// A oneof may have another name, but not another partner for each of its fields. Full names of
+	// guest and host may be equal.
+	for key, partner := range map[protoreflect.FullName]protoreflect.FullName{"guest " + g.FullName(): h.FullName(), "host " + h.FullName(): g.FullName()} {
+		if known, ok := partners[key]; ok && known != partner {
+			c.fail("field %d of %s is in the oneof %s in the guest and in the oneof %s in the host, which other fields are not", host.Number(), host.Parent().FullName(), g.Name(), h.Name())
+			return
+		}
+		partners[key] = partner
+	}
+}
+
+// oneofOf returns the oneof that a field is in, nil for one that is only optional.
+func oneofOf(d protoreflect.FieldDescriptor) protoreflect.OneofDescriptor {
+	if o := d.ContainingOneof(); o != nil && !o.IsSynthetic() {
+		return o
+	}
+	return nil
+}
+
+// enums compares what the values of an enumeration mean.
+func (c *comparison) enums(guest, host protoreflect.EnumDescriptor) {
+	if guest.IsPlaceholder() || host.IsPlaceholder() {
+		if guest.FullName() != host.FullName() {
+			c.fail("the guest has %s where the host has %s", guest.FullName(), host.FullName())
+		}
+		return
+	}
+	if pair := [2]protoreflect.FullName{guest.FullName(), host.FullName()}; c.seen[pair] {
+		return
+	} else if c.seen[pair] = true; c.values > maxValues {
+		c.fail("there are more than %d values of enumerations to compare", maxValues)
+		return
+	}
+	names := map[protoreflect.EnumNumber][]protoreflect.Name{} // Of the guest; aliases have one number.
+	for i := range guest.Values().Len() {
+		v := guest.Values().Get(i)
+		names[v.Number()] = append(names[v.Number()], v.Name())
+	}
+	c.values += guest.Values().Len() + host.Values().Len()
+	told := map[protoreflect.EnumNumber]bool{}
+	for i := range host.Values().Len() {
+		h := host.Values().Get(i)
+		if len(c.errs) >= maxMistakes {
+			return
+		}
+		if g := guest.Values().ByName(h.Name()); g != nil {
+			if g.Number() != h.Number() {
+				c.fail("%s of %s is %d in the guest and %d in the host", h.Name(), host.FullName(), g.Number(), h.Number())
+			}
+			continue
+		}
+		// Not known by this name. Another one of the host's for the number may be known.
+		if of := names[h.Number()]; len(of) != 0 && !told[h.Number()] && !anyOf(host, of) {
+			told[h.Number()] = true
+			c.fail("value %d of %s is %s in the guest and %s in the host", h.Number(), host.FullName(), of[0], h.Name())
+		}
+	}
+}
+
+// anyOf reports whether an enumeration has one of the names, for the number or for another one,
+// which is told anyway.
+func anyOf(d protoreflect.EnumDescriptor, names []protoreflect.Name) bool {
+	return slices.ContainsFunc(names, func(name protoreflect.Name) bool { return d.Values().ByName(name) != nil })
 }
 
 // opaque reports whether a message is known by its name only.

@@ -73,23 +73,52 @@ func TestEvolution(t *testing.T) {
 		{"a stream", strings.Replace(old, "A(M)", "A(stream M)", 1), []string{"p.S.A streams"}},
 		{"three changes", strings.NewReplacer("string a = 1", "bytes a = 1", "int32 x", "bool x", "E e", "string e").Replace(old), []string{"field 1 of p.M", "field 1 of p.N", "field 1 of p.R"}},
 	}
+	// What a tool for .proto files (buf breaking, categories WIRE and WIRE_JSON) calls breaking, and
+	// is not in the table above. Names of fields do not travel; those of values are their meaning.
+	with := func(parts string) string { return `service S { rpc A(M) returns (M); } ` + parts }
+	type evolution = struct {
+		old, newer string
+		want       []string
+	}
+	for name, e := range map[string]evolution{
+		"values change places": {`message M { E e = 1; } enum E { Z = 0; RED = 1; GREEN = 2; }`, `message M { E e = 1; } enum E { Z = 0; GREEN = 1; RED = 2; }`,
+			[]string{"RED of p.E is", "GREEN of p.E is"}},
+		"a value has another number":               {`message M { repeated E e = 1; } enum E { Z = 0; RED = 1; }`, `message M { repeated E e = 1; } enum E { Z = 0; RED = 2; }`, []string{"RED of p.E is"}},
+		"a value is replaced":                      {`message M { E e = 1; } enum E { Z = 0; RED = 1; }`, `message M { E e = 1; } enum E { Z = 0; BLUE = 1; }`, []string{"value 1 of p.E is"}},
+		"a value gets a second name":               {`message M { E e = 1; } enum E { Z = 0; RED = 1; }`, `message M { E e = 1; } enum E { option allow_alias = true; Z = 0; BLUE = 1; RED = 1; }`, nil},
+		"a value less":                             {`message M { E e = 1; } enum E { Z = 0; RED = 1; }`, `message M { E e = 1; } enum E { Z = 0; }`, nil},
+		"an enumeration in a map":                  {`message M { map<string, E> e = 1; } enum E { Z = 0; RED = 1; }`, `message M { map<string, E> e = 1; } enum E { Z = 0; BLUE = 1; }`, []string{"value 1 of p.E is"}},
+		"another enumeration with the same values": {`message M { E e = 1; } enum E { Z = 0; RED = 1; }`, `message M { F e = 1; } enum F { Z = 0; RED = 1; }`, nil},
+		"a field moves into a oneof":               {`message M { int32 a = 1; oneof o { int32 b = 2; } }`, `message M { oneof o { int32 a = 1; int32 b = 2; } }`, []string{"field 1 of p.M is in"}},
+		"a field moves to another oneof":           {`message M { oneof o { int32 a = 1; int32 b = 2; } oneof q { int32 c = 3; } }`, `message M { oneof o { int32 a = 1; } oneof q { int32 b = 2; int32 c = 3; } }`, []string{"is in the oneof"}},
+		"two oneofs become one":                    {`message M { oneof o { int32 a = 1; } oneof q { int32 b = 2; } }`, `message M { oneof o { int32 a = 1; int32 b = 2; } }`, []string{"field 2 of p.M is in the oneof"}},
+		"a oneof gets another name":                {`message M { oneof o { int32 a = 1; int32 b = 2; } }`, `message M { oneof p { int32 a = 1; int32 b = 2; } }`, nil},
+		"a oneof gets another field":               {`message M { oneof o { int32 a = 1; } }`, `message M { oneof o { int32 a = 1; int32 b = 2; } }`, nil},
+		"a oneof of optional fields":               {`message M { optional int32 a = 1; optional int32 b = 2; }`, `message M { oneof o { int32 a = 1; int32 b = 2; } }`, []string{"field 1 of p.M is in", "field 2 of p.M is in"}},
+	} {
+		t.Run(name, func(t *testing.T) { evolve(t, with(e.old), with(e.newer), e.want) })
+	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			older, newer := service(t, old), service(t, test.newer)
-			for what, err := range map[string]error{
-				"an old guest on a new host": serviceschema.Compatible(older, newer),
-				"a new guest on an old host": serviceschema.Compatible(newer, older),
-			} {
-				if len(test.want) == 0 && err != nil {
-					t.Errorf("%s: %v", what, err)
-				}
-				for _, want := range test.want {
-					if err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("%s: got %v, want %s", what, err, want)
-					}
-				}
+		t.Run(test.name, func(t *testing.T) { evolve(t, old, test.newer, test.want) })
+	}
+}
+
+// evolve compares two schemas in both roles.
+func evolve(t *testing.T, old, changed string, want []string) {
+	t.Helper()
+	older, newer := service(t, old), service(t, changed)
+	for what, err := range map[string]error{
+		"an old guest on a new host": serviceschema.Compatible(older, newer),
+		"a new guest on an old host": serviceschema.Compatible(newer, older),
+	} {
+		if len(want) == 0 && err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		for _, want := range want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %s", what, err, want)
 			}
-		})
+		}
 	}
 }
 
