@@ -568,6 +568,56 @@
 //	kubewasm audit --policies policies.yaml --skip-namespace kube-system --state audit.state
 //	kubewasm audit --policies policies.yaml -f manifests
 //
+// # List and change the policies of a server
+//
+// Usage:
+//
+//	kubewasm policies [--server URL] [flags] list
+//	kubewasm policies [--server URL] [flags] load NAME DIR|FILE.wasm|REFERENCE
+//	kubewasm policies [--server URL] [flags] enable|disable|remove|versions NAME
+//	kubewasm policies [--server URL] [flags] rollback NAME [VERSION]
+//	kubewasm policies [--server URL] [flags] shadow NAME [DIR|FILE.wasm|REFERENCE]
+//	kubewasm policies [--server URL] [flags] end|promote NAME
+//
+// Policies asks the management API of a webhook server, which changes that server alone:
+// examples/webhook. Package manage of admission describes the API.
+//
+// Load loads a module as a policy, in place of one of its name, with the settings of a file.
+// Rollback brings back the version before, or the one with the version or digest that is named.
+// Shadow with a module has it asked beside the one that serves; without one it prints what the
+// two have answered; promote has the candidate serve, and end ends the shadow.
+//
+// The flags are:
+//
+//	--certificate-authority FILE
+//		The certificates of the authorities that the server's is from. The default is those of
+//		the system.
+//	--client-certificate FILE
+//		The certificate by which the server knows you.
+//	--client-key FILE
+//		Its key.
+//	--key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	-o, --output FORMAT
+//		The format of the output: text, json or yaml. The default is text.
+//	--output-file FILE
+//		Write the output in the format to a file. The text is printed as well.
+//	--plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	--registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//	-s, --server URL
+//		The server, as in https://localhost:8443. The default is KUBEWASM_SERVER.
+//	--settings FILE
+//		With load and shadow, the settings of the policy or of the shadow as in the API, YAML or
+//		JSON, without the module.
+//	--token-file FILE
+//		A file with the token of the API. The default is KUBEWASM_TOKEN_FILE.
+//
+// Example:
+//
+//	kubewasm policies --server https://localhost:8443 --token-file token load owner required-labels.wasm
+//
 // # Push a module to a registry
 //
 // Usage:

@@ -45,6 +45,7 @@ var commands = []command{
 	{"test", "test a module by cases in YAML", test},
 	{"replay", "repeat recorded calls on a module", replayCalls},
 	{"audit", "ask policies about objects that exist", auditObjects},
+	{"policies", "list and change the policies of a server", policies},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
 	{"copy", "copy an artifact to another registry or a layout", copyArtifact},
