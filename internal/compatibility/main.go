@@ -3,6 +3,7 @@
 //
 //	go run ./internal/compatibility                    # all minors; writes the document
 //	go run ./internal/compatibility -minors=1.35,1.37  # these; compares with the document
+//	go run ./internal/compatibility -quick …           # of the root's packages, those that read objects
 //
 // Every minor runs the same modules of guests: the first test that needs one builds it, and
 // the others fail if its SHA-256 has changed since.
@@ -28,16 +29,17 @@ func main() {
 	minors := flag.String("minors", "", "the minors to test, separated by commas; all without")
 	write := flag.Bool("write", false, "write the document even if -minors are not all")
 	verbose := flag.Bool("v", false, "print what the tests print")
+	quick := flag.Bool("quick", false, "with other modules of Kubernetes than the root's, test the packages that read and watch objects by their Go types, and vet the others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *minors, *write, *verbose); err != nil {
+	if err := run(ctx, *minors, &runner{verbose: *verbose, quick: *quick}, *write); err != nil {
 		fmt.Fprintln(os.Stderr, "compatibility:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, chosen string, write, verbose bool) error {
+func run(ctx context.Context, chosen string, r *runner, write bool) error {
 	var names []string
 	for _, m := range sched.Minors() {
 		names = append(names, m.Name)
@@ -56,7 +58,7 @@ func run(ctx context.Context, chosen string, write, verbose bool) error {
 		return err
 	}
 	defer os.RemoveAll(guests)
-	r := &runner{guests: guests, verbose: verbose}
+	r.guests = guests
 	var results []*result
 	var errs []error
 	for _, name := range names {

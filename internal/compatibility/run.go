@@ -29,9 +29,12 @@ type result struct {
 // runner runs tests.
 type runner struct {
 	// guests is the directory of the modules of the run.
-	guests  string
-	verbose bool
+	guests         string
+	verbose, quick bool
 }
+
+// readers are the packages of the root module that read, write and watch objects by their Go types.
+var readers = []string{"./internal/codec/...", "./internal/objects/...", "./sched", "./admission/clustercache", "./hooks/nodewatch", "./host/service/..."}
 
 // newest is the minor of internal/e2e/go.mod.
 const newest = "1.37"
@@ -110,9 +113,18 @@ func (r *runner) root(ctx context.Context, res *result) error {
 	if modfile != "" {
 		flags = []string{modfile, "-mod=mod"}
 	}
-	packages, err := importers(ctx, flags, "./admission/...", "./hooks/...", "./host/...", "./internal/codec/...", "./internal/objects/...", "./sched/...")
+	patterns := []string{"./admission/...", "./hooks/...", "./host/...", "./internal/codec/...", "./internal/objects/...", "./sched/..."}
+	packages, err := importers(ctx, flags, patterns...)
 	if err != nil {
 		return err
+	}
+	if r.quick && !same {
+		if _, err := output(ctx, ".", "go", slices.Concat([]string{"vet"}, flags, packages)...); err != nil {
+			return err
+		}
+		if packages, err = importers(ctx, flags, readers...); err != nil {
+			return err
+		}
 	}
 	return r.packages(ctx, res, ".", append(flags, packages...)...)
 }
