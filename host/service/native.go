@@ -2,8 +2,11 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -15,6 +18,125 @@ import (
 type native struct {
 	source nativeservice.Source
 	hosts  []HostService
+}
+
+// errNative is the error of what a plugin without a module cannot do.
+var errNative = errors.New("the plugin runs in this process, in a test, and has no module")
+
+// nativeModule describes the module of a plugin that has none: it has nothing.
+var nativeModule = sync.OnceValue(func() *host.Module {
+	m, err := host.Inspect([]byte("\x00asm\x01\x00\x00\x00"))
+	if err != nil {
+		panic(err) // It is an empty module.
+	}
+	return m
+})
+
+// The methods of [host.Plugin] as a plugin without a module has them: each that package host adds
+// is to be here, see TestMethodsOfNativePlugins.
+
+// Acquire is that of [host.Plugin].
+func (p *Plugin) Acquire(ctx context.Context) (*host.Instance, error) {
+	if p.native != nil {
+		return nil, fmt.Errorf("plugin %q: %w", p.name, errNative)
+	}
+	return p.Plugin.Acquire(ctx)
+}
+
+// Fresh is that of [host.Plugin].
+func (p *Plugin) Fresh(ctx context.Context) (*host.Instance, error) {
+	if p.native != nil {
+		return nil, fmt.Errorf("plugin %q: %w", p.name, errNative)
+	}
+	return p.Plugin.Fresh(ctx)
+}
+
+// Pin is that of [host.Plugin], and nil for a plugin that runs in this process, in a test.
+func (p *Plugin) Pin() *host.Pin {
+	if p.native != nil {
+		return nil
+	}
+	return p.Plugin.Pin()
+}
+
+// Swap is that of [host.Plugin].
+func (p *Plugin) Swap(ctx context.Context, source host.Source, sha256 string) error {
+	if p.native != nil {
+		return fmt.Errorf("plugin %q: %w", p.name, errNative)
+	}
+	return p.Plugin.Swap(ctx, source, sha256)
+}
+
+// SwapIf is that of [host.Plugin].
+func (p *Plugin) SwapIf(ctx context.Context, source host.Source, sha256 string, final func() error) error {
+	if p.native != nil {
+		return fmt.Errorf("plugin %q: %w", p.name, errNative)
+	}
+	return p.Plugin.SwapIf(ctx, source, sha256, final)
+}
+
+// Follow is that of [host.Plugin]. Of a plugin that runs in this process, in a test, it waits for
+// ctx to end.
+func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
+	if p.native != nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return p.Plugin.Follow(ctx, opts)
+}
+
+// CallLogger is that of [host.Plugin].
+func (p *Plugin) CallLogger() *slog.Logger { return p.callLogger }
+
+// Dialect is that of [host.Plugin].
+func (p *Plugin) Dialect() string {
+	if p.native != nil {
+		return ""
+	}
+	return p.Plugin.Dialect()
+}
+
+// Digest is that of [host.Plugin].
+func (p *Plugin) Digest() string { return p.Module().Digest() }
+
+// Exports is that of [host.Plugin].
+func (p *Plugin) Exports(export host.ExportIndex) bool {
+	if p.native != nil {
+		return int(export) < len(p.definition.Methods) && p.native.source.Has(p.method(int(export)))
+	}
+	return p.Plugin.Exports(export)
+}
+
+// Functions is that of [host.Plugin].
+func (p *Plugin) Functions() abi.Mask {
+	if p.native != nil {
+		return 0
+	}
+	return p.Plugin.Functions()
+}
+
+// Limits is that of [host.Plugin].
+func (p *Plugin) Limits() host.Limits {
+	if p.native != nil {
+		return host.DefaultLimits()
+	}
+	return p.Plugin.Limits()
+}
+
+// Module is that of [host.Plugin]. That of a plugin that runs in this process, in a test, is empty.
+func (p *Plugin) Module() *host.Module {
+	if p.native != nil {
+		return nativeModule()
+	}
+	return p.Plugin.Module()
+}
+
+// Stats is that of [host.Plugin].
+func (p *Plugin) Stats() host.Stats {
+	if p.native != nil {
+		return host.Stats{}
+	}
+	return p.Plugin.Stats()
 }
 
 // callNative is call for a plugin in this process. Messages are encoded and decoded as for a

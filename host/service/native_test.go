@@ -1,0 +1,46 @@
+package service_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/internal/nativeservice"
+)
+
+// A plugin that runs in this process, in a test, has no module. None of its methods panics.
+func TestMethodsOfNativePlugins(t *testing.T) {
+	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Source: nativeservice.Source{
+		Has:  func(string) bool { return true },
+		Call: func(_ string, request []byte, _ nativeservice.Host) ([]byte, error) { return request, nil },
+	}}}, asked{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	v := reflect.ValueOf(p.Plugin)
+	for i := range v.NumMethod() {
+		name, m := v.Type().Method(i).Name, v.Method(i)
+		t.Run(name, func(t *testing.T) {
+			var args []reflect.Value
+			for n := range m.Type().NumIn() {
+				if m.Type().In(n) == reflect.TypeFor[context.Context]() {
+					args = append(args, reflect.ValueOf(ended))
+				} else {
+					args = append(args, reflect.Zero(m.Type().In(n)))
+				}
+			}
+			if m.Type().IsVariadic() {
+				args = args[:len(args)-1]
+			}
+			m.Call(args)
+		})
+	}
+	if got, err := p.Echo(t.Context(), &testservice.Message{Text: "a"}); err != nil || got.Text != "a" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
