@@ -199,15 +199,25 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := audited()
-	if second.Asked != auditedNamespaces || second.Seen != auditedNamespaces+1 || second.Count(audit.Denied) != auditedNamespaces-11 || second.Objects != first.Objects-1 || !second.Complete() {
+	// An API server that is too busy for a bookmark before it ends a watch has all objects listed.
+	if listed := second.Seen == second.Objects; second.Asked != auditedNamespaces || second.Seen != auditedNamespaces+1 && !listed || second.Count(audit.Denied) != auditedNamespaces-11 || second.Objects != first.Objects-1 || !second.Complete() {
 		t.Errorf("%d seen, %d asked, %d denied, %d objects, errors %v", second.Seen, second.Asked, second.Count(audit.Denied), second.Objects, second.Errors)
 	}
 	if w := written(second); w != (audit.Written{Unchanged: auditedNamespaces - 11, Deleted: 11}) {
 		t.Errorf("reports: %+v", w)
 	}
 	third := audited()
-	if third.Asked != 0 || third.Seen != 0 {
-		t.Errorf("%d seen and %d asked after nothing has changed", third.Seen, third.Asked)
+	for range 10 {
+		if third.Asked != 0 || third.Seen != 0 && third.Seen != third.Objects {
+			t.Errorf("%d seen and %d asked after nothing has changed", third.Seen, third.Asked)
+		}
+		if third.Seen == 0 {
+			break
+		}
+		third = audited()
+	}
+	if third.Seen != 0 {
+		t.Errorf("the Pods are listed each time")
 	}
 	for name, r := range map[string]*audit.Result{"all": first, "1 % changed": second, "nothing changed": third} {
 		t.Logf("%s: %v, %d requests, %d asked", name, r.Duration.Duration.Round(time.Millisecond), r.Requests, r.Asked)
