@@ -44,9 +44,9 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		}
 		p.printf("\n  - %s\n  + %s\n", g.Example.Old, g.Example.New)
 		if n := len(g.Objects); n > 1 {
-			p.printf("  objects: %s", strings.Join(g.Objects[:min(n, shownObjects)], ", "))
+			p.printf("  objects: %s", strings.Join(g.Objects[:min(n, shownObjects)], "; "))
 			if n > shownObjects {
-				p.printf(" and %d more, which are in -o json", n-shownObjects)
+				p.printf("; and %d more, which are in -o json", n-shownObjects)
 			}
 			p.printf("\n")
 		}
