@@ -12,7 +12,7 @@ help: ## Print this list.
 all: lint test ## Run what a change needs before it is pushed: lint and test.
 
 .PHONY: check
-check: ## Run all that .ci/run runs. It takes 40 minutes on two cores and installs Debian packages.
+check: ## Run all that .ci/run runs. It takes an hour on two cores and installs Debian packages.
 	.ci/run
 
 .PHONY: test
