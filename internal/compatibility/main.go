@@ -29,7 +29,7 @@ func main() {
 	minors := flag.String("minors", "", "the minors to test, separated by commas; all without")
 	write := flag.Bool("write", false, "write the document even if -minors are not all")
 	verbose := flag.Bool("v", false, "print what the tests print")
-	quick := flag.Bool("quick", false, "with other modules of Kubernetes than the root's, test the packages that read and watch objects by their Go types, and vet the others")
+	quick := flag.Bool("quick", false, "of the root's packages, test those that read and watch objects by their Go types, and vet the others")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -96,29 +96,23 @@ func (r *runner) root(ctx context.Context, res *result) error {
 	if err := json.Unmarshal([]byte(edited), &root); err != nil {
 		return fmt.Errorf("read the root's go.mod: %w", err)
 	}
-	get, same := []string{"get", modfile}, true
+	get := []string{"get", modfile}
 	for _, m := range root.Require {
 		// The modules that are released with Kubernetes; klog and utils are not.
 		if strings.HasPrefix(m.Path, "k8s.io/") && strings.HasPrefix(m.Version, "v0.3") {
 			get = append(get, m.Path+"@"+version)
-			same = same && m.Version == version
 		}
 	}
-	if same { // What go test ./... runs.
-		modfile = ""
-	} else if _, err := output(ctx, ".", "go", get...); err != nil {
+	if _, err := output(ctx, ".", "go", get...); err != nil {
 		return err
 	}
-	var flags []string
-	if modfile != "" {
-		flags = []string{modfile, "-mod=mod"}
-	}
+	flags := []string{modfile, "-mod=mod"}
 	patterns := []string{"./admission/...", "./hooks/...", "./host/...", "./internal/codec/...", "./internal/objects/...", "./sched/..."}
 	packages, err := importers(ctx, flags, patterns...)
 	if err != nil {
 		return err
 	}
-	if r.quick && !same {
+	if r.quick {
 		if _, err := output(ctx, ".", "go", slices.Concat([]string{"vet"}, flags, packages)...); err != nil {
 			return err
 		}
@@ -144,8 +138,7 @@ func importers(ctx context.Context, flags []string, patterns ...string) (package
 	return packages, nil
 }
 
-// packages runs go test with the arguments in dir and adds to res which packages passed. Go finds
-// again what has passed before with the same modules.
+// packages runs go test with the arguments in dir and adds to res which packages passed.
 func (r *runner) packages(ctx context.Context, res *result, dir string, args ...string) error {
 	args = append([]string{"test", "-timeout=50m"}, args...)
 	fmt.Printf("== Kubernetes %s: (cd %s && go %s)\n", res.minor, dir, strings.Join(args, " "))
