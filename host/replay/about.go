@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -200,7 +201,7 @@ func about(c *record.Call) string {
 			continue
 		}
 		for word := range bytes.FieldsFuncSeq(e.Data[:min(len(e.Data), 4<<10)], func(r rune) bool { return r <= ' ' || r > '~' }) {
-			if len(word) < 4 || containsWord(words, word) {
+			if len(word) < 4 || slices.Contains(words, string(word)) {
 				continue
 			}
 			words = append(words, cut.Text(word, 120))
@@ -215,13 +216,4 @@ func about(c *record.Call) string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-func containsWord(words []string, word []byte) bool {
-	for _, w := range words {
-		if w == string(word) {
-			return true
-		}
-	}
-	return false
 }

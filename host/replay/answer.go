@@ -15,14 +15,13 @@ import (
 
 // answer is what a module made of a call.
 type answer struct {
-	function string
-	dialect  bool
-	kind     abi.Kind
-	verdict  record.Verdict
-	missing  string
-	end      record.End
-	trap     string
-	result   uint64
+	dialect bool
+	kind    abi.Kind
+	verdict record.Verdict
+	missing string
+	end     record.End
+	trap    string
+	result  uint64
 	// outputs are what the guest handed over last, by the function that took it.
 	outputs map[string]taken
 	// effects are what the guest did beside its answer, in order.
@@ -94,9 +93,7 @@ func roleOf(im *record.Import, dialect bool) role {
 }
 
 func answerOf(c *record.Call, p *Played) *answer {
-	a := &answer{
-		function: c.Function, dialect: c.Version.Dialect != "", kind: c.Version.Kind, missing: p.Missing, outputs: map[string]taken{},
-	}
+	a := &answer{dialect: c.Version.Dialect != "", kind: c.Version.Kind, missing: p.Missing, outputs: map[string]taken{}}
 	if p.Call == nil {
 		a.verdict = record.Failed
 		a.trap = "the guest was not called"

@@ -86,13 +86,13 @@ type Group struct {
 	Class    Class  `json:"class"`
 	Plugin   string `json:"plugin"`
 	Function string `json:"function"`
-	// Detail is what they have in common: "answered → denied", the codes, the host function, the
+	// Detail names their common change: "answered → denied", the codes, the host function, the
 	// path of the field or the patch that differs.
 	Detail  string  `json:"detail,omitempty"`
 	Calls   int     `json:"calls"`
 	Example Example `json:"example"`
-	// Objects are what the calls were about, as far as it is known, each once: "Pod shop/web". They
-	// are 10,000 at most; MoreObjects is set if there are others.
+	// Objects lists the known objects of the calls, each once: "Pod shop/web", 10,000 at most.
+	// MoreObjects is set if there are others.
 	Objects     []string `json:"objects,omitempty"`
 	MoreObjects bool     `json:"moreObjects,omitempty"`
 	listed      map[string]bool
@@ -105,7 +105,8 @@ type Group struct {
 type Example struct {
 	Sequence uint64 `json:"sequence"`
 	Number   uint64 `json:"number"`
-	// About is what the call was about: an object, or else texts of what the guest was given.
+	// About names the object of the call or, if that is not known, quotes texts that the guest was
+	// given.
 	About string `json:"about,omitempty"`
 	Old   string `json:"old"`
 	New   string `json:"new"`

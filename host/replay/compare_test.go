@@ -27,7 +27,6 @@ func wasm(t testing.TB, name string) []byte {
 // long second field, in turn.
 func recordAsks(t testing.TB) *record.Recording {
 	t.Helper()
-	dir := t.TempDir()
 	field := func(b []byte, n protowire.Number, text string) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), text)
 	}
@@ -43,13 +42,20 @@ func recordAsks(t testing.TB) *record.Recording {
 			stack[0] = uint64(inst.Write(uint32(stack[3]), uint32(stack[4]), message))
 		},
 	}
+	return recordCalls(t, "asks", 10, objects)
+}
+
+// recordCalls records calls of filter on a module of testdata.
+func recordCalls(t testing.TB, module string, calls uint64, imports ...host.Import) *record.Recording {
+	t.Helper()
+	dir := t.TempDir()
 	p, err := newRuntime(t).Load(t.Context(), host.Config{
-		Name: "asks", Source: host.Bytes(wasm(t, "asks")), Record: &record.Config{Path: dir},
-	}, host.Adapter{Kind: abi.KindScheduler, Imports: []host.Import{objects}})
+		Name: "recorded", Source: host.Bytes(wasm(t, module)), Record: &record.Config{Path: dir},
+	}, host.Adapter{Kind: abi.KindScheduler, Imports: imports})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range uint64(10) {
+	for n := range calls {
 		inst, err := p.Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +161,7 @@ func FuzzReplay(f *testing.F) {
 // recordEffects records a guest that reports events, allows a Pod that waits and hands over a score.
 func recordEffects(t testing.TB) *record.Recording {
 	t.Helper()
-	dir, pair := t.TempDir(), []abi.ValueType{abi.I32, abi.I32}
+	pair := []abi.ValueType{abi.I32, abi.I32}
 	read := func(inst *host.Instance, stack []uint64) { inst.Read(uint32(stack[0]), uint32(stack[1])) }
 	imports := []host.Import{
 		{Module: abi.KindScheduler.Module(), Name: "event", Memory: 0b11, Params: pair, Func: read},
@@ -165,28 +171,7 @@ func recordEffects(t testing.TB) *record.Recording {
 		}},
 		{Module: abi.KindScheduler.Module(), Name: "result_score", Params: []abi.ValueType{abi.I64}, Func: func(*host.Instance, []uint64) {}},
 	}
-	p, err := newRuntime(t).Load(t.Context(), host.Config{
-		Name: "effects", Source: host.Bytes(wasm(t, "effects/base")), Record: &record.Config{Path: dir},
-	}, host.Adapter{Kind: abi.KindScheduler, Imports: imports})
-	if err != nil {
-		t.Fatal(err)
-	}
-	inst, err := p.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	inst.Release()
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	recording, err := record.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return recording
+	return recordCalls(t, "effects/base", 1, imports...)
 }
 
 // All that a guest does beside its answer is compared, in order, and not the last of each kind.

@@ -60,9 +60,9 @@ func (m Mismatch) String() string {
 // maxMismatches is how many mismatches are kept.
 const maxMismatches = 100
 
-// Damage is what a recording has lost before it was read.
+// Damage lists the losses of a recording.
 type Damage struct {
-	// Damaged says what of the recording cannot be read, the first thousand of it.
+	// Damaged names the parts that cannot be read, the first thousand of them.
 	Damaged []string `json:"damaged,omitempty"`
 	// Dropped is the number of calls that were not recorded.
 	Dropped uint64 `json:"dropped,omitempty"`

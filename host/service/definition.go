@@ -86,7 +86,7 @@ func recovered(method string, fault *error) {
 type PanicError struct {
 	// Method is the name of the method, without that of the service.
 	Method string
-	// Value is what it panicked with, and Stack its stack as [debug.Stack] has it.
+	// Value is the value of the panic, and Stack its stack in the form of [debug.Stack].
 	Value any
 	Stack []byte
 }

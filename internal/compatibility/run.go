@@ -144,7 +144,6 @@ func (r *runner) packages(ctx context.Context, res *result, dir string, args ...
 	fmt.Printf("== Kubernetes %s: (cd %s && go %s)\n", res.minor, dir, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBEWASM_E2E_GUESTS="+r.guests)
 	var printed bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, &printed), os.Stderr
 	err := cmd.Run()
