@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +15,10 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
+	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
 // spoof is text that has a terminal clear its screen, change its title, hide what is there or
@@ -86,6 +90,31 @@ func spoofed(t *testing.T, file string) string {
 	return path
 }
 
+// spoofer starts a server with a management API whose every text is the spoof, and returns its
+// URL. It refuses to disable a policy.
+func spoofer(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/disable") {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		err := json.NewEncoder(w).Encode(map[string]any{
+			"status": spoof, "version": spoof, "digest": spoof, "error": spoof,
+			"plugins":     []manage.Info{{Name: spoof, Version: spoof, Mode: spoof, Origin: spoof, Digest: spoof, Error: spoof, Warnings: []string{spoof}}},
+			"versions":    []manage.Version{{Version: spoof, Digest: spoof}},
+			"state":       spoof,
+			"reason":      spoof,
+			"notRepeated": []string{spoof},
+			"groups":      []shadow.Group{{Change: spoof, Calls: 1, Examples: []string{spoof}}},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 // TestCommandsPrintNothingThatATerminalActsUpon runs each command on modules, recordings,
 // objects and names that others wrote.
 func TestCommandsPrintNothingThatATerminalActsUpon(t *testing.T) {
@@ -122,6 +151,7 @@ plugins:
 	cases := file(t, "cases.yaml", text(`{cases: [{name: SPOOF, pod: {metadata: {name: SPOOF}}, node: {metadata: {name: SPOOF}}, want: SPOOF}]}`))
 	private, _ := keyFiles(t)
 	layout := "oci-layout:" + filepath.Join(t.TempDir(), "layout") + ":1"
+	server := spoofer(t)
 	run := []string{}
 	for _, args := range [][]string{
 		{"inspect", module}, {"inspect", "-o", "json", module}, {"inspect", invalid}, {"inspect", "-o", "json", invalid},
@@ -133,6 +163,8 @@ plugins:
 		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "--output-dir", t.TempDir(), crd}, {"gen", "-I", filepath.Dir(proto), "--output-dir", t.TempDir(), proto}, {"gen", "-I", filepath.Dir(syntax), "--output-dir", t.TempDir(), syntax}, {"new", spoof}, {"version", spoof},
 		{"push", module, layout}, {"sign", "--key", private, layout}, {"inspect", layout}, {"pull", "--output-file", filepath.Join(t.TempDir(), spoof), layout},
 		{"copy", layout, "oci-layout:" + filepath.Join(t.TempDir(), "copy\u202e\x1b[2J") + ":1"}, {"pull", spoof}, {"pull", "registry.example.com/" + spoof + ":1"},
+		{"policies", "--server", server, "list"}, {"policies", "--server", server, "-o", "json", "list"}, {"policies", "--server", server, "versions", spoof}, {"policies", "--server", server, "shadow", spoof},
+		{"policies", "--server", server, "remove", spoof}, {"policies", "--server", server, "disable", spoof}, {"policies", "--server", server, "rollback", spoof}, {"policies", "--server", server, spoof}, {"policies", "--server", spoof, "list"}, {"policies", "--server", server, "load", spoof, module},
 		{spoof}, {"help", spoof}, {"inspect", "-" + spoof}, {"inspect", module, spoof},
 	} {
 		run = append(run, args[0])

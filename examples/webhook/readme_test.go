@@ -61,7 +61,7 @@ func TestREADME(t *testing.T) {
 		"localhost:8443", "localhost:"+port,
 		"go run ./examples/webhook ", fmt.Sprintf("%s -addr %s -api-token-file %s/token -state-dir %s/state -cache-dir %s ", server, addr, dir, dir, compiled.Config().CacheDir),
 		"tls.key", dir+"/tls.key", "tls.crt", dir+"/tls.crt", "settings.json", dir+"/settings.json", "policies.yaml", dir+"/policies.yaml",
-		" required-labels.wasm", " "+dir+"/required-labels.wasm", "cat token", "cat "+dir+"/token",
+		" required-labels.wasm", " "+dir+"/required-labels.wasm", "cat token", "cat "+dir+"/token", "TOKEN_FILE=token", "TOKEN_FILE="+dir+"/token", "owner.yaml", dir+"/owner.yaml",
 	)
 	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -82,6 +82,7 @@ func TestREADME(t *testing.T) {
 		`{"status":"created"}`,
 		`"name":"owner","version":"1.0.0"`,
 		`there is no earlier version`,
+		`policy "owner": rolled back to 1.0.0`,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("there is no %s in\n%s", want, out)
