@@ -160,11 +160,18 @@
 // Gen removes the files in the directory that an earlier run has generated and this one
 // does not.
 //
+// With --breaking it writes nothing. It compares the services of a .proto file with those of an
+// earlier version of the file, and fails if plugins or components that were built from the earlier
+// version would be refused, not be asked, or read another meaning: for a CI job.
+//
 // The flags are:
 //
 //	--api-version VERSION
 //		The version of the objects of a CustomResourceDefinition. The default is the
 //		version that is stored.
+//	--breaking OLD.proto
+//		An earlier version of the .proto file to compare with. Its imports are looked for beside it
+//		first.
 //	--check
 //		Write nothing, and fail if a generated file is out of date.
 //	--host DIR

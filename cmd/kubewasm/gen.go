@@ -12,12 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/internal/bindgen"
+	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
 // pairs is a flag of the form KEY=VALUE that may be repeated.
@@ -48,6 +50,7 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 	version := flags.String("api-version", "", "")
 	lang := flags.String("lang", "go", "")
 	check := flags.Bool("check", false, "")
+	breaking := flags.String("breaking", "", "")
 	oneOf(flags, "lang", bindgen.LanguageNames()...)
 	return func(ctx context.Context, args []string) error {
 		source, err := argument(flags, args, "")
@@ -57,6 +60,12 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 		language, err := bindgen.LanguageNamed(*lang)
 		if err != nil {
 			return fmt.Errorf("gen: --lang: %w", err)
+		}
+		if *breaking != "" {
+			if err := only(flags, "breaking", "proto-path", "import"); err != nil {
+				return err
+			}
+			return compareServices(ctx, *breaking, source, *dirs, imports)
 		}
 		if *dir == "" && *hostDir == "" {
 			*dir = "."
@@ -114,6 +123,63 @@ func gen(t *tool, flags *pflag.FlagSet) action {
 		}
 		return nil
 	}
+}
+
+// only returns an error if a flag is set that does not go with the first of the names.
+func only(flags *pflag.FlagSet, names ...string) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			err = &usageError{fmt.Errorf("gen: --%s writes nothing: it does not go with --%s", names[0], f.Name)}
+		}
+	})
+	return err
+}
+
+// compareServices returns an error if a .proto file takes something from plugins and components that
+// were built from an earlier version of it.
+func compareServices(ctx context.Context, old, source string, dirs []string, imports map[string]string) error {
+	if len(dirs) == 0 {
+		dirs = []string{"."}
+	}
+	read := func(file string, dirs []string) (*bindgen.Package, *serviceschema.Schema, error) {
+		p, err := bindgen.Proto(ctx, bindgen.ProtoConfig{File: file, Dirs: dirs, Find: finder(ctx), Package: "services", Imports: imports})
+		if err != nil {
+			return nil, nil, fmt.Errorf("gen: %w", err)
+		}
+		if len(p.Services) == 0 {
+			return nil, nil, fmt.Errorf("gen --breaking: %s has no service", file)
+		}
+		schema, err := serviceschema.Parse(p.Schema)
+		return p, schema, err
+	}
+	if _, err := os.Stat(old); err != nil {
+		return fmt.Errorf("gen --breaking: %w", err)
+	}
+	file := filepath.ToSlash(source)
+	p, later, err := read(file, dirs)
+	if err != nil {
+		return err
+	}
+	// In a checkout of the earlier version, its imports lie where those of the later one do.
+	oldFile, oldDirs := filepath.Base(old), append([]string{filepath.Dir(old)}, dirs...)
+	if root, ok := strings.CutSuffix(filepath.ToSlash(old), "/"+file); ok {
+		oldFile, oldDirs = file, append([]string{filepath.FromSlash(root)}, dirs...)
+	}
+	_, earlier, err := read(oldFile, oldDirs)
+	if err != nil {
+		return err
+	}
+	err = serviceschema.Breaking(earlier, later)
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, err := range joined.Unwrap() {
+			var d *serviceschema.Disagreement
+			errors.As(err, &d)
+			errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(p.Places[string(d.Of)], file), err))
+		}
+		return fmt.Errorf("gen: %s breaks what was built from %s:\n%w", source, old, errors.Join(errs...))
+	}
+	return err
 }
 
 // packageName returns the name of the package in a directory: that of the Go files in it, and

@@ -182,6 +182,50 @@ message M { map<int32, string> numbers = 1; }`,
 	}
 }
 
+// TestBreakingChangesAreFound compares a file with an earlier version, whose imports lie beside it.
+func TestBreakingChangesAreFound(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const shop = "syntax = \"proto3\";\npackage shop;\nimport \"api/item.proto\";\n"
+	for name, text := range map[string]string{
+		"api/item.proto":     "syntax = \"proto3\";\npackage shop;\nmessage Item {\n  string name = 1;\n  string price = 2;\n}\n",
+		"api/shop.proto":     shop + "service Shop {\n  rpc Sell(Order) returns (Order);\n}\nmessage Order { Item item = 1; }\n",
+		"old/api/item.proto": "syntax = \"proto3\";\npackage shop;\nmessage Item { string name = 1; int64 price = 2; int32 size = 3; }\n",
+		"old/api/shop.proto": shop + "service Shop { rpc Sell(Order) returns (Order); rpc Buy(Order) returns (Order); }\nmessage Order { Item item = 1; }\n",
+		"none.proto":         "syntax = \"proto3\";\nmessage Order {}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing is changed": {[]string{"--breaking", "api/shop.proto", "api/shop.proto"}, ""},
+		"three changes": {[]string{"--breaking", "old/api/shop.proto", "api/shop.proto"}, `kubewasm: gen: api/shop.proto breaks what was built from old/api/shop.proto:
+	api/shop.proto:4:1: shop.Shop.Buy is gone: plugins are not asked any more
+	api/item.proto:3:1: field 3 of shop.Item, size, is gone: write reserved 3, so that the number gets no other meaning
+	api/item.proto:5:3: field 2 of shop.Item is int64 price in the old file and string price in the new one
+`},
+		"no earlier version":   {[]string{"--breaking", "none/shop.proto", "api/shop.proto"}, "kubewasm: gen --breaking: stat none/shop.proto: no such file or directory\n"},
+		"no service":           {[]string{"--breaking", "none.proto", "api/shop.proto"}, "kubewasm: gen --breaking: none.proto has no service\n"},
+		"with what is written": {[]string{"--breaking", "api/shop.proto", "--output-dir", "x", "api/shop.proto"}, "gen: --breaking writes nothing: it does not go with --output-dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := generate(t, test.args...)
+			if got := fmt.Sprint(err); test.want == "" && err != nil || test.want != "" && !strings.Contains(got, test.want) {
+				t.Errorf("got %s\nwant %s", got, test.want)
+			}
+		})
+	}
+	if files, err := filepath.Glob("*.go"); err != nil || len(files) != 0 {
+		t.Errorf("%v, %v were written", err, files)
+	}
+}
+
 func TestMessagesOfOtherPackagesAreImported(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{

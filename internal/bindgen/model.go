@@ -19,6 +19,9 @@ type Package struct {
 	// them.
 	Services []*Service
 	Schema   []byte
+	// Places are where messages, fields, enumerations, services and methods lie in the sources, by
+	// their full names.
+	Places map[string]string
 
 	// top are the names of a language at the top level, and derived those of what writers
 	// make of declarations, see [naming].

@@ -144,7 +144,7 @@ func (r *protoReader) open(name string) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(text)), err
 		}
 	}
-	if r.config.Find == nil || !strings.Contains(path.Dir(name), ".") {
+	if dir := path.Dir(name); r.config.Find == nil || dir == "." || !strings.Contains(dir, ".") {
 		return nil, os.ErrNotExist
 	}
 	dir, err := r.config.Find(path.Dir(name))
@@ -177,7 +177,7 @@ func (r *protoReader) goSource(file protoreflect.FileDescriptor) *goSource {
 }
 
 func (r *protoReader) read() (*Package, error) {
-	r.out = Package{Name: r.config.Package, Path: r.config.Path, Source: r.config.File}
+	r.out = Package{Name: r.config.Package, Path: r.config.Path, Source: r.config.File, Places: map[string]string{}}
 	source := r.goSource(r.file)
 	if source != nil {
 		r.out.Constants = source.constants
@@ -210,7 +210,7 @@ func (r *protoReader) messages(list protoreflect.MessageDescriptors) {
 }
 
 func (r *protoReader) message(m protoreflect.MessageDescriptor) {
-	out := &Message{Name: goName(m), Doc: doc(m), At: at(m)}
+	out := &Message{Name: goName(m), Doc: doc(m), At: r.place(m)}
 	if m.ExtensionRanges().Len() != 0 || m.Extensions().Len() != 0 {
 		r.mistake("%s: %s: extensions are not read", at(m), m.FullName())
 	}
@@ -239,7 +239,7 @@ func (r *protoReader) message(m protoreflect.MessageDescriptor) {
 func (r *protoReader) field(fd protoreflect.FieldDescriptor, g goField) (*Field, error) {
 	f := &Field{
 		Name: exported(string(fd.Name())), JSONName: fd.JSONName(), Doc: doc(fd), Number: uint32(fd.Number()),
-		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(), At: at(fd),
+		Repeated: fd.IsList(), Map: fd.IsMap(), Presence: fd.HasPresence(), At: r.place(fd),
 	}
 	if err := honoured(fd); err != nil {
 		return nil, err
@@ -365,10 +365,11 @@ func (r *protoReader) enums(list protoreflect.EnumDescriptors) {
 }
 
 func (r *protoReader) enum(e protoreflect.EnumDescriptor) {
-	out := &Enum{Name: goName(e), Doc: doc(e), At: at(e)}
+	out := &Enum{Name: goName(e), Doc: doc(e), At: r.place(e)}
 	prefix := screaming(string(e.Name())) + "_"
 	for j := range e.Values().Len() {
 		v := e.Values().Get(j)
+		r.place(v)
 		name := strings.TrimPrefix(string(v.Name()), prefix)
 		out.Values = append(out.Values, EnumValue{
 			Name: out.Name + exported(strings.ToLower(name)), JSONName: string(v.Name()), Doc: doc(v), Number: int32(v.Number()),
@@ -397,6 +398,13 @@ func doc(d protoreflect.Descriptor) string {
 		text = strings.TrimSpace(text) + "\n\n" + deprecated
 	}
 	return text
+}
+
+// place returns the place of a declaration, and keeps it.
+func (r *protoReader) place(d protoreflect.Descriptor) string {
+	place := at(d)
+	r.out.Places[string(d.FullName())] = place
+	return place
 }
 
 // at returns the place of a declaration, as compilers write it.

@@ -29,6 +29,7 @@ func (r *protoReader) services() {
 	}
 	for i := range r.file.Services().Len() {
 		d := r.file.Services().Get(i)
+		r.place(d)
 		s := &Service{Name: exported(string(d.Name())), FullName: string(d.FullName()), Doc: doc(d), Host: serviceschema.IsHost(d)}
 		if d.Methods().Len() > maxMethods {
 			r.mistake("%s: %s: %d methods are more than %d", at(d), d.FullName(), d.Methods().Len(), maxMethods)
@@ -71,6 +72,7 @@ func (r *protoReader) mistake(format string, args ...any) {
 }
 
 func (r *protoReader) method(d protoreflect.MethodDescriptor, messages map[string]*Message) *Method {
+	r.place(d)
 	if d.IsStreamingClient() || d.IsStreamingServer() {
 		r.mistake("%s: %s: calls of guests do not stream", at(d), d.FullName())
 		return nil

@@ -189,25 +189,9 @@ const (
 // numbers, a method whose messages differ so. What only one of them has is no disagreement, nor is
 // another name of a field.
 func Compatible(guest, host protoreflect.ServiceDescriptor) error {
-	c := &comparison{seen: map[[2]protoreflect.FullName]bool{}}
-	for i := range host.Methods().Len() {
-		h := host.Methods().Get(i)
-		g := guest.Methods().ByName(h.Name())
-		if g == nil {
-			continue
-		}
-		if streams(g) || streams(h) {
-			c.errs = append(c.errs, fmt.Errorf("%s streams", h.FullName()))
-			continue
-		}
-		c.add(g.Input(), h.Input())
-		c.add(g.Output(), h.Output())
-	}
-	for len(c.waiting) > 0 && len(c.errs) < maxMistakes {
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		c.messages(next[0], next[1])
-	}
+	c := newComparison("the guest", "the host")
+	c.services(guest, host)
+	c.run()
 	return errors.Join(c.errs...)
 }
 
@@ -224,6 +208,11 @@ const maxPairs = 8 * maxMessages
 
 // comparison compares pairs of messages, those of the guest first.
 type comparison struct {
+	// guest and host are how the sides are called.
+	guest, host string
+	// deleted is set if what the host's side does not have any more is a disagreement, unless its
+	// number is reserved.
+	deleted bool
 	seen    map[[2]protoreflect.FullName]bool
 	waiting [][2]protoreflect.MessageDescriptor
 	// values is how many values of enumerations were compared.
@@ -234,9 +223,48 @@ type comparison struct {
 // maxValues is how many values of enumerations are compared.
 const maxValues = 1 << 20
 
-// fail notes a disagreement.
-func (c *comparison) fail(format string, args ...any) {
-	c.errs = append(c.errs, fmt.Errorf(format, args...))
+func newComparison(guest, host string) *comparison {
+	return &comparison{guest: guest, host: host, seen: map[[2]protoreflect.FullName]bool{}}
+}
+
+// services adds the messages of the methods that both sides have.
+func (c *comparison) services(guest, host protoreflect.ServiceDescriptor) {
+	for i := range host.Methods().Len() {
+		h := host.Methods().Get(i)
+		g := guest.Methods().ByName(h.Name())
+		if g == nil {
+			continue
+		}
+		if streams(g) || streams(h) {
+			c.fail(h, "%s streams", h.FullName())
+			continue
+		}
+		c.add(g.Input(), h.Input())
+		c.add(g.Output(), h.Output())
+	}
+}
+
+// run compares the messages that wait, and those that they have.
+func (c *comparison) run() {
+	for len(c.waiting) > 0 && len(c.errs) < maxMistakes {
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.messages(next[0], next[1])
+	}
+}
+
+// Disagreement is one way in which two schemas disagree.
+type Disagreement struct {
+	// Of is the declaration of the host, or of the later schema.
+	Of   protoreflect.FullName
+	text string
+}
+
+func (d *Disagreement) Error() string { return d.text }
+
+// fail notes a disagreement about a declaration of the host.
+func (c *comparison) fail(of protoreflect.Descriptor, format string, args ...any) {
+	c.errs = append(c.errs, &Disagreement{of.FullName(), fmt.Sprintf(format, args...)})
 }
 
 // add adds a pair to those that wait, unless it was among them before.
@@ -245,7 +273,7 @@ func (c *comparison) add(guest, host protoreflect.MessageDescriptor) {
 	switch {
 	case c.seen[pair]:
 	case len(c.seen) == maxPairs:
-		c.errs = append(c.errs, fmt.Errorf("there are more than %d pairs of messages to compare", maxPairs))
+		c.fail(host, "there are more than %d pairs of messages to compare", maxPairs)
 		c.waiting = nil
 	default:
 		c.seen[pair] = true
@@ -256,15 +284,18 @@ func (c *comparison) add(guest, host protoreflect.MessageDescriptor) {
 func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
 	if opaque(guest) || opaque(host) {
 		if guest.FullName() != host.FullName() {
-			c.errs = append(c.errs, fmt.Errorf("the guest has %s where the host has %s", guest.FullName(), host.FullName()))
+			c.fail(host, "%s has %s where %s has %s", c.guest, guest.FullName(), c.host, host.FullName())
 		}
 		return
+	}
+	if c.deleted {
+		c.deletedFields(guest, host)
 	}
 	partners := map[protoreflect.FullName]protoreflect.FullName{} // Oneofs of one that have fields of one of the other.
 	for i := range host.Fields().Len() {
 		h := host.Fields().Get(i)
 		if g := guest.Fields().ByName(h.Name()); g != nil && g.Number() != h.Number() {
-			c.errs = append(c.errs, fmt.Errorf("%s is field %d of the guest and field %d of the host", h.FullName(), g.Number(), h.Number()))
+			c.fail(h, "%s is field %d of %s and field %d of %s", h.FullName(), g.Number(), c.guest, h.Number(), c.host)
 			continue
 		}
 		g := guest.Fields().ByNumber(h.Number())
@@ -272,8 +303,8 @@ func (c *comparison) messages(guest, host protoreflect.MessageDescriptor) {
 			continue
 		}
 		if gt, ht := typeOf(g), typeOf(h); gt != ht {
-			c.errs = append(c.errs, fmt.Errorf("field %d of %s is %s %s in the guest and %s %s in the host",
-				h.Number(), host.FullName(), gt, g.Name(), ht, h.Name()))
+			c.fail(h, "field %d of %s is %s %s in %s and %s %s in %s",
+				h.Number(), host.FullName(), gt, g.Name(), c.guest, ht, h.Name(), c.host)
 			continue
 		}
 		c.oneofs(g, h, partners)
@@ -293,17 +324,17 @@ func (c *comparison) oneofs(guest, host protoreflect.FieldDescriptor, partners m
 	case g == nil && h == nil:
 		return
 	case g == nil:
-		c.fail("field %d of %s is in no oneof in the guest and in the oneof %s in the host", host.Number(), host.Parent().FullName(), h.Name())
+		c.fail(host, "field %d of %s is in no oneof in %s and in the oneof %s in %s", host.Number(), host.Parent().FullName(), c.guest, h.Name(), c.host)
 		return
 	case h == nil:
-		c.fail("field %d of %s is in the oneof %s in the guest and in no oneof in the host", host.Number(), host.Parent().FullName(), g.Name())
+		c.fail(host, "field %d of %s is in the oneof %s in %s and in no oneof in %s", host.Number(), host.Parent().FullName(), g.Name(), c.guest, c.host)
 		return
 	}
 	// A oneof may have another name, but not another partner for each of its fields. Full names of
 	// guest and host may be equal.
 	for key, partner := range map[protoreflect.FullName]protoreflect.FullName{"guest " + g.FullName(): h.FullName(), "host " + h.FullName(): g.FullName()} {
 		if known, ok := partners[key]; ok && known != partner {
-			c.fail("field %d of %s is in the oneof %s in the guest and in the oneof %s in the host, which other fields are not", host.Number(), host.Parent().FullName(), g.Name(), h.Name())
+			c.fail(host, "field %d of %s is in the oneof %s in %s and in the oneof %s in %s, which other fields are not", host.Number(), host.Parent().FullName(), g.Name(), c.guest, h.Name(), c.host)
 			return
 		}
 		partners[key] = partner
@@ -322,15 +353,18 @@ func oneofOf(d protoreflect.FieldDescriptor) protoreflect.OneofDescriptor {
 func (c *comparison) enums(guest, host protoreflect.EnumDescriptor) {
 	if guest.IsPlaceholder() || host.IsPlaceholder() {
 		if guest.FullName() != host.FullName() {
-			c.fail("the guest has %s where the host has %s", guest.FullName(), host.FullName())
+			c.fail(host, "%s has %s where %s has %s", c.guest, guest.FullName(), c.host, host.FullName())
 		}
 		return
 	}
 	if pair := [2]protoreflect.FullName{guest.FullName(), host.FullName()}; c.seen[pair] {
 		return
 	} else if c.seen[pair] = true; c.values > maxValues {
-		c.fail("there are more than %d values of enumerations to compare", maxValues)
+		c.fail(host, "there are more than %d values of enumerations to compare", maxValues)
 		return
+	}
+	if c.deleted {
+		c.deletedValues(guest, host)
 	}
 	names := map[protoreflect.EnumNumber][]protoreflect.Name{} // Of the guest; aliases have one number.
 	for i := range guest.Values().Len() {
@@ -346,14 +380,14 @@ func (c *comparison) enums(guest, host protoreflect.EnumDescriptor) {
 		}
 		if g := guest.Values().ByName(h.Name()); g != nil {
 			if g.Number() != h.Number() {
-				c.fail("%s of %s is %d in the guest and %d in the host", h.Name(), host.FullName(), g.Number(), h.Number())
+				c.fail(h, "%s of %s is %d in %s and %d in %s", h.Name(), host.FullName(), g.Number(), c.guest, h.Number(), c.host)
 			}
 			continue
 		}
 		// Not known by this name. Another one of the host's for the number may be known.
 		if of := names[h.Number()]; len(of) != 0 && !told[h.Number()] && !anyOf(host, of) {
 			told[h.Number()] = true
-			c.fail("value %d of %s is %s in the guest and %s in the host", h.Number(), host.FullName(), of[0], h.Name())
+			c.fail(h, "value %d of %s is %s in %s and %s in %s", h.Number(), host.FullName(), of[0], c.guest, h.Name(), c.host)
 		}
 	}
 }

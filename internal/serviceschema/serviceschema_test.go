@@ -19,12 +19,18 @@ import (
 
 const kubernetes = `syntax = "proto2"; package k8s.io.api.core.v1; message Pod { optional string a = 1; } message Node {}`
 
+// options are those of abi/options.proto that tests need.
+const options = `syntax = "proto2"; package kubewasm; import "google/protobuf/descriptor.proto";
+extend google.protobuf.ServiceOptions { optional bool host = 52101; }
+extend google.protobuf.MethodOptions { optional string grant = 52101; }`
+
 // compile returns the schema of a .proto file.
 func compile(t testing.TB, text string) []byte {
 	t.Helper()
 	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(map[string]string{
 		"a.proto":   `syntax = "proto3"; package p; import "k8s.proto"; import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto"; ` + text,
 		"k8s.proto": kubernetes,
+		"github.com/kubewasm/kubewasm/abi/options.proto": options,
 	})})}
 	files, err := compiler.Compile(t.Context(), "a.proto")
 	if err != nil {
