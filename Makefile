@@ -54,7 +54,7 @@ hammers-adapters:
 .PHONY: languages
 languages: ## Test new plugins of each kind, and the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
-	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestNewPlugins|TestMalformedMessages|TestKubewardenWASI' \
+	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestGeneratedCodeCompiles|TestNewPlugins|TestMalformedMessages|TestKubewardenWASI' \
 	  ./admission ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./guest/conformance
 
 # Most of the guides are not in README.md's second command: programs that embed

@@ -139,7 +139,8 @@
 // directory of --output-dir gets the package for plugins: an interface to implement and a function
 // Register for each service, views of requests, structs for responses. The directory of
 // --host gets the package for the component: a type with a method for each method of the
-// service, a function Load, and a struct for each message. A service with the option
+// service, a function Load, an interface of these methods with a fake for tests, and a struct for
+// each message. A service with the option
 // (kubewasm.host), of github.com/kubewasm/kubewasm/abi/options.proto, is one that the
 // component implements and plugins call. docs/services.md describes services.
 //

@@ -15,7 +15,8 @@ const (
 )
 
 // WriteHost returns the files of the host side of services: a struct for each message, a type
-// for each extension point, an interface for each service of the host, and the schema.
+// for each extension point with an interface and a fake for tests, an interface for each service of
+// the host, and the schema.
 func WriteHost(p *Package) ([]File, error) {
 	if len(p.Services) == 0 {
 		return nil, fmt.Errorf("%s has no service", p.Source)
@@ -24,12 +25,15 @@ func WriteHost(p *Package) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	services, messages, schema := newWriter(p), newWriter(p), newWriter(p)
+	services, fakes, messages, schema := newWriter(p), newWriter(p), newWriter(p), newWriter(p)
 	for _, s := range p.Services {
 		if s.Host {
 			services.hostInterface(s)
-		} else {
-			services.client(s)
+			continue
+		}
+		services.client(s)
+		if len(s.Methods) != 0 {
+			fakes.fake(s)
 		}
 	}
 	for _, m := range p.Messages {
@@ -46,7 +50,10 @@ func WriteHost(p *Package) ([]File, error) {
 	for _, f := range []struct {
 		name string
 		w    *writer
-	}{{"service.gen.go", services}, {"messages.gen.go", messages}, {"schema.gen.go", schema}} {
+	}{{"service.gen.go", services}, {"fake.gen.go", fakes}, {"messages.gen.go", messages}, {"schema.gen.go", schema}} {
+		if f.w.body.Len() == 0 {
+			continue
+		}
 		text, err := f.w.file()
 		if err != nil {
 			return nil, fmt.Errorf("format %s: %w", f.name, err)
@@ -102,6 +109,33 @@ func (w *writer) client(s *Service) {
 		w.printf("\t\t%s[%s, %s](%q),\n", w.name(hostPackage, "NewMethod"), m.Request, m.Response, m.Wire)
 	}
 	w.printf("\t},\n}\n")
+}
+
+// fake writes the interface of an extension point's methods, and a type for tests that has them.
+func (w *writer) fake(s *Service) {
+	client, fake := w.pkg.made(s.Name+"Client"), w.pkg.made(s.Name+"Fake")
+	w.printf("\n%s", wrap(client+" has the methods of the extension point "+s.FullName+". A component that asks a "+client+" instead of *"+s.Name+" can be tested without a plugin, by "+fake+"."))
+	w.printf("type %s interface {\n", client)
+	functions := scope{}
+	for _, m := range s.Methods {
+		w.printf("%s(ctx %s, req *%s) (*%s, error)\n", m.Name, w.name("context", "Context"), m.Request, m.Response)
+		functions[m.Name] = true
+	}
+	w.printf("}\n\nvar (\n\t_ %[1]s = (*%[2]s)(nil)\n\t_ %[1]s = (*%[3]s)(nil)\n)\n", client, s.Name, fake)
+	w.printf("\n%s", wrap(fake+" is a "+client+" for tests, which answers by its functions. A method without a function returns "+w.name(hostPackage, "ErrUnimplemented")+"."))
+	w.printf("type %s struct {\n", fake)
+	var names []string
+	for _, m := range s.Methods {
+		name := functions.take(m.Name+"Func", nil)
+		names = append(names, name)
+		w.printf("%s func(ctx %s, req *%s) (*%s, error)\n", name, w.name("context", "Context"), m.Request, m.Response)
+	}
+	w.printf("}\n")
+	for i, m := range s.Methods {
+		w.printf("\n%s", wrap(m.Name+" calls "+names[i]+"."))
+		w.printf("func (f *%s) %s(ctx %s, req *%s) (*%s, error) {\n", fake, m.Name, w.name("context", "Context"), m.Request, m.Response)
+		w.printf("\tif f.%[1]s == nil {\n\t\treturn nil, %[2]s\n\t}\n\treturn f.%[1]s(ctx, req)\n}\n", names[i], w.name(hostPackage, "ErrUnimplemented"))
+	}
 }
 
 // hostInterface writes the interface of a service that the host implements.

@@ -23,7 +23,6 @@ import (
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // values are those of a flag that may be repeated.
@@ -43,8 +42,8 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, plugins, configs, os.Stdin, foreign.NewWriter(os.Stdout)); err != nil {
-		log.Fatal(foreign.Lines(err.Error()))
+	if err := run(ctx, plugins, configs, os.Stdin, os.Stdout); err != nil {
+		log.Fatalf("%q", err.Error()) // Quoted, since plugins write a part of it.
 	}
 }
 
@@ -89,7 +88,7 @@ func run(ctx context.Context, plugins, configs values, in io.Reader, out io.Writ
 		}
 		// A new file takes over as soon as it is there, and only if it loads.
 		go p.Follow(ctx, host.FollowOptions{})
-		router.plugins = append(router.plugins, Weighted{p, w})
+		router.plugins = append(router.plugins, Weighted{name, p, w})
 		delete(config, name)
 	}
 	for name := range config {

@@ -14,7 +14,8 @@ type Router struct{ plugins []Weighted }
 
 // Weighted is a plugin and how much its scores count.
 type Weighted struct {
-	*picker.Picker
+	Name string
+	picker.PickerClient
 	Weight float64
 }
 
@@ -45,7 +46,7 @@ func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.End
 			continue // It has no opinion, or it failed and its failures are ignored.
 		}
 		if len(resp.Scores) != len(left) {
-			return nil, fmt.Errorf("plugin %q: %d scores for %d endpoints", p.Name(), len(resp.Scores), len(left))
+			return nil, fmt.Errorf("plugin %q: %d scores for %d endpoints", p.Name, len(resp.Scores), len(left))
 		}
 		kept := 0
 		for i, score := range resp.Scores {
@@ -55,7 +56,7 @@ func (r *Router) Pick(ctx context.Context, req *picker.PickRequest) (*picker.End
 			}
 		}
 		if kept == 0 {
-			return nil, fmt.Errorf("plugin %q: %w: %s", p.Name(), ErrNoEndpoint, resp.Reason)
+			return nil, fmt.Errorf("plugin %q: %w: %s", p.Name, ErrNoEndpoint, resp.Reason)
 		}
 		left, total = left[:kept], total[:kept]
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,21 +17,18 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
+	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
-	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
-// prefix returns the module of the plugin prefix.
-func prefix(t testing.TB) []byte { return build(t, "../prefix") }
-
-func build(t testing.TB, dir string) []byte {
+// module returns the module of a plugin.
+func module(t testing.TB, dir string) []byte {
 	t.Helper()
-	file, err := guestbuild.Build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
+	file := filepath.Join(t.TempDir(), "plugin.wasm")
+	build := exec.CommandContext(t.Context(), "go", "run", "github.com/kubewasm/kubewasm/cmd/kubewasm", "build", "--output-file", file, dir)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	module, err := os.ReadFile(file)
 	if err != nil {
@@ -42,18 +40,44 @@ func build(t testing.TB, dir string) []byte {
 // load returns the plugin prefix with a configuration.
 func load(t testing.TB, config string, index *Index) *picker.Picker {
 	t.Helper()
-	rt, err := host.NewRuntime(compiled.Config())
-	if err != nil {
-		t.Fatal(err)
+	load := func(ctx context.Context, rt *host.Runtime, cfg service.Config) (*picker.Picker, error) {
+		cfg.FailurePolicy = host.Ignore
+		return picker.LoadPicker(ctx, rt, cfg, index)
 	}
-	t.Cleanup(func() { rt.Close(context.Background()) })
-	p, err := picker.LoadPicker(t.Context(), rt, service.Config{Config: host.Config{
-		Name: "prefix", Source: host.Bytes(prefix(t)), GuestConfig: []byte(config), Grants: []string{"cache"},
-	}, FailurePolicy: host.Ignore}, index)
-	if err != nil {
-		t.Fatal(err)
+	return servicetest.Load(t, "../prefix", load).Configure(t, config)
+}
+
+// TestRouter asks fakes, which answer what no plugin should.
+func TestRouter(t *testing.T) {
+	fake := func(resp *picker.PickResponse, err error) Weighted {
+		return Weighted{"fake", &picker.PickerFake{PickFunc: func(context.Context, *picker.PickRequest) (*picker.PickResponse, error) { return resp, err }}, 1}
 	}
-	return p
+	failure := errors.New("out of fuel")
+	for _, test := range []struct {
+		name    string
+		plugins []Weighted
+		want    string
+	}{
+		{"the highest score", []Weighted{fake(&picker.PickResponse{Scores: []float64{0, 1, 0.5}}, nil)}, "b"},
+		{"two plugins", []Weighted{fake(&picker.PickResponse{Scores: []float64{0, 1, 0.5}}, nil), fake(&picker.PickResponse{Scores: []float64{0, 0, 0.9}}, nil)}, "c"},
+		{"no opinion", []Weighted{fake(&picker.PickResponse{}, nil)}, "a"},
+		{"a failure that is ignored", []Weighted{fake(&picker.PickResponse{}, fmt.Errorf("%w: %w", service.ErrIgnored, failure))}, "a"},
+		{"a failure", []Weighted{fake(nil, failure)}, "out of fuel"},
+		{"a plugin without the method", []Weighted{{"empty", &picker.PickerFake{}, 1}}, "the plugin does not have the method"},
+		{"too few scores", []Weighted{fake(&picker.PickResponse{Scores: []float64{1}}, nil)}, `plugin "fake": 1 scores for 3 endpoints`},
+		{"nothing is left", []Weighted{fake(&picker.PickResponse{Scores: []float64{-1, -1, -1}, Reason: "all drain"}, nil)}, `plugin "fake": no endpoint is left: all drain`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			endpoint, err := (&Router{test.plugins}).Pick(t.Context(), &picker.PickRequest{Endpoints: []picker.Endpoint{{Name: "a"}, {Name: "b"}, {Name: "c"}}})
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = endpoint.Name
+			}
+			if got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
 }
 
 func TestPluginsAreChained(t *testing.T) {
@@ -67,6 +91,15 @@ func TestPluginsAreChained(t *testing.T) {
 			{Name: "a"}, {Name: "b", WaitingQueueSize: 5}, {Name: "c", WaitingQueueSize: 1},
 		}}
 	}
+	// weighted returns the plugins whose weight is not 0.
+	weighted := func(weights ...float64) (all []Weighted) {
+		for i, p := range []*picker.Picker{queue, cache} {
+			if weights[i] != 0 {
+				all = append(all, Weighted{p.Name(), p, weights[i]})
+			}
+		}
+		return all
+	}
 	tests := []struct {
 		name    string
 		plugins []Weighted
@@ -74,12 +107,12 @@ func TestPluginsAreChained(t *testing.T) {
 		want    string
 	}{
 		{"without plugins the first", nil, nil, "a"},
-		{"by the queue", []Weighted{{queue, 1}}, nil, "a"},
-		{"by the cache", []Weighted{{cache, 1}}, nil, "b"},
-		{"the queue counts more", []Weighted{{queue, 3}, {cache, 1}}, nil, "a"},
-		{"the cache counts more", []Weighted{{queue, 1}, {cache, 3}}, nil, "b"},
-		{"the first filters for the second", []Weighted{{queue, 1}, {cache, 3}}, func(r *picker.PickRequest) { r.Endpoints[1].WaitingQueueSize = 10 }, "a"},
-		{"all are busy", []Weighted{{queue, 1}}, func(r *picker.PickRequest) {
+		{"by the queue", weighted(1, 0), nil, "a"},
+		{"by the cache", weighted(0, 1), nil, "b"},
+		{"the queue counts more", weighted(3, 1), nil, "a"},
+		{"the cache counts more", weighted(1, 3), nil, "b"},
+		{"the first filters for the second", weighted(1, 3), func(r *picker.PickRequest) { r.Endpoints[1].WaitingQueueSize = 10 }, "a"},
+		{"all are busy", weighted(1, 0), func(r *picker.PickRequest) {
 			for i := range r.Endpoints {
 				r.Endpoints[i].WaitingQueueSize = 10
 			}
@@ -110,9 +143,9 @@ func TestPluginsAreChained(t *testing.T) {
 // versions, which give the same answers.
 func TestSwapUnderLoad(t *testing.T) {
 	p := load(t, `{"maxQueue": 9, "drainLabel": "drain"}`, NewIndex())
-	router := &Router{[]Weighted{{p, 1}}}
-	module := prefix(t)
-	other, err := metadata.AddSection(module, "other", []byte{1})
+	router := &Router{[]Weighted{{p.Name(), p, 1}}}
+	original := module(t, "../prefix")
+	other, err := metadata.AddSection(original, "other", []byte{1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +168,7 @@ func TestSwapUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	for _, next := range [][]byte{other, module} {
+	for _, next := range [][]byte{other, original} {
 		if err := p.Swap(t.Context(), host.Bytes(next), ""); err != nil {
 			t.Error(err)
 		}
@@ -152,7 +185,7 @@ func TestProgram(t *testing.T) {
 		}
 		return file
 	}
-	queue, adapter := "prefix="+file("prefix.wasm", prefix(t)), "adapter="+file("adapter.wasm", build(t, "../adapter"))
+	queue, adapter := "prefix="+file("prefix.wasm", module(t, "../prefix")), "adapter="+file("adapter.wasm", module(t, "../adapter"))
 	configs := values{"prefix=" + file("prefix.yaml", []byte("maxQueue: 9"))}
 	const request = `{model: sql, endpoints: [
 		{name: a, waitingQueueSize: 5, activeModels: [sql], maxActiveModels: 1}, {name: b, maxActiveModels: 1},
@@ -187,7 +220,7 @@ func BenchmarkPick(b *testing.B) {
 			Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", n), Labels: map[string]string{"app": "vllm"}}},
 		})
 	}
-	router := &Router{[]Weighted{{p, 1}}}
+	router := &Router{[]Weighted{{p.Name(), p, 1}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := router.Pick(b.Context(), req); err != nil {

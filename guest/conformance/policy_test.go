@@ -1,10 +1,11 @@
-package main
+package conformance_test
 
 import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
-	"github.com/kubewasm/kubewasm/internal/testkit/languages"
+	toolchains "github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
 // pick returns one of the values.
@@ -79,13 +80,14 @@ func randomObject(kind string, t corev1.PodTemplateSpec) (metav1.GroupVersionKin
 	return metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 }
 
-// TestLanguagesAgree holds that the guest in each language answers as the one in Go on 5,000
-// random objects.
-func TestLanguagesAgree(t *testing.T) {
+// TestPoliciesAgree holds that the example required-labels answers in each language as in Go, on
+// 5,000 random objects.
+func TestPoliciesAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: compiles guests")
 	}
-	if err := guestbuild.TrackSources("."); err != nil {
+	const policy = "../../examples/admission/required-labels"
+	if err := guestbuild.TrackSources(policy); err != nil {
 		t.Fatal(err)
 	}
 	rt, err := host.NewRuntime(compiled.Config())
@@ -95,7 +97,7 @@ func TestLanguagesAgree(t *testing.T) {
 	defer rt.Close(context.Background())
 	load := func(t *testing.T, dir string) *admission.Engine {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{
-			Name: "policy", Source: host.File(languages.Build(t, dir)), GuestConfig: []byte(`{"labels": ["team", "example.com/tier"], "registries": ["registry.example.com/", "mirror.example.com/"]}`),
+			Name: "policy", Source: host.File(toolchains.Build(t, dir)), GuestConfig: []byte(`{"labels": ["team", "example.com/tier"], "registries": ["registry.example.com/", "mirror.example.com/"]}`),
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -103,13 +105,13 @@ func TestLanguagesAgree(t *testing.T) {
 		t.Cleanup(func() { p.Close(context.Background()) })
 		return admission.NewEngine(p)
 	}
-	inGo := load(t, ".")
+	inGo := load(t, policy)
 	for _, l := range guestbuild.Languages {
-		if _, err := os.Stat(l.Name); err != nil {
+		if _, err := os.Stat(filepath.Join(policy, l.Name)); err != nil {
 			continue
 		}
 		t.Run(l.Title, func(t *testing.T) {
-			other, r := load(t, l.Name), rand.New(rand.NewPCG(7, 11))
+			other, r := load(t, filepath.Join(policy, l.Name)), rand.New(rand.NewPCG(7, 11))
 			denied := 0
 			for range 5000 {
 				kind := pick(r, "Pod", "Pod", "Deployment", "DaemonSet", "CronJob", "PodTemplate", "Service")

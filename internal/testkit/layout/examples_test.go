@@ -1,0 +1,139 @@
+package layout
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// copied are the examples that readers copy into modules of their own. examples/controller has tests
+// on a cluster of this repository, and the others are programs.
+var copied = []string{"examples/admission", "examples/endpoint-picker", "examples/hooks", "examples/sched"}
+
+// isCopied reports whether a directory, relative to the root, is a part of such an example.
+func isCopied(dir string) bool {
+	for _, example := range copied {
+		if strings.HasPrefix(dir+"/", example+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// TestExamplesCanBeCopied copies the examples into another module, and vets them there with their
+// tests: a package there cannot import the internal ones of this module.
+func TestExamplesCanBeCopied(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: compiles the examples")
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, files := t.TempDir(), 0
+	for _, example := range copied {
+		err := filepath.WalkDir(filepath.Join(root, example), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(filepath.Join(root, "examples"), path)
+			if err != nil {
+				return err
+			}
+			if strings.HasSuffix(path, ".go") {
+				files++
+				text = bytes.ReplaceAll(text, []byte(`"`+module+`/examples/`), []byte(`"example.com/copied/`))
+			}
+			to := filepath.Join(dir, rel)
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(to, text, 0o644)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 50 {
+		t.Fatalf("there are %d files of Go", files)
+	}
+	// A module that requires this one has its requirements as well.
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "go.mod" {
+			text = bytes.Replace(text, []byte("module "+module+"\n"), []byte("module example.com/copied\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n"), 1)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vet := exec.CommandContext(t.Context(), "go", "vet", "-mod=mod", "./...")
+	vet.Dir, vet.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+var (
+	slowRE = regexp.MustCompile(`\b(?:languages|toolchains)\.Slow\(`)
+	testRE = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	makeRE = regexp.MustCompile(`(?s)\nlanguages:.*?-run '([^']+)' \\\n(.*?)\n`)
+)
+
+// TestSlowTestsOfLanguagesRun holds that make languages runs each test that only it runs.
+func TestSlowTestsOfLanguagesRun(t *testing.T) {
+	text, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := makeRE.FindSubmatch(text)
+	if target == nil {
+		t.Fatal("Makefile has no target languages that runs go test")
+	}
+	run, packages := regexp.MustCompile(string(target[1])), strings.Fields(string(target[2]))
+	found := 0
+	err = filepath.WalkDir("../../..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel("../../..", filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, at := range slowRE.FindAllIndex(source, -1) {
+			tests := testRE.FindAllSubmatch(source[:at[0]], -1)
+			if tests == nil {
+				continue // This file.
+			}
+			found++
+			name := string(tests[len(tests)-1][1])
+			listed := false
+			for _, p := range packages {
+				listed = listed || p == "./"+filepath.ToSlash(dir)
+			}
+			if !listed || !run.MatchString(name) {
+				t.Errorf("%s: make languages does not run %s", dir, name)
+			}
+		}
+		return nil
+	})
+	if err != nil || found < 5 {
+		t.Errorf("found %d tests: %v", found, err)
+	}
+}
