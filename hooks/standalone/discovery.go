@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/quantities"
 )
 
 // File returns the Discovery of a file with a PodList or a Pod, JSON or YAML,
@@ -138,18 +139,18 @@ func readPods(r io.Reader) ([]Pod, error) {
 		case "items":
 			return eachItem(dec, func() error {
 				var o object
-				err := dec.Decode(&o)
+				err := decode(dec, &o)
 				if err == nil {
 					add(&o)
 				}
 				return err
 			})
 		case "metadata":
-			return dec.Decode(&one.Metadata)
+			return decode(dec, &one.Metadata)
 		case "spec":
-			return dec.Decode(&one.Spec)
+			return decode(dec, &one.Spec)
 		case "status":
-			return dec.Decode(&one.Status)
+			return decode(dec, &one.Status)
 		}
 		return dec.Decode(new(json.RawMessage))
 	})
@@ -165,6 +166,18 @@ func readPods(r io.Reader) ([]Pod, error) {
 		return nil, fmt.Errorf("kind is %q, want PodList or Pod", kind)
 	}
 	return pods, nil
+}
+
+// decode decodes the next value, whose quantities are bounded.
+func decode(dec *json.Decoder, to any) error {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return err
+	}
+	if err := quantities.Check(raw, to); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, to)
 }
 
 // eachField calls f at the value of each field of an object, which f reads.

@@ -101,8 +101,10 @@ func TestFile(t *testing.T) {
 		"":                                "found <nil>, want an object",
 		"a: [":                            "did not find expected",
 		`{"kind": "PodList", "items": 5}`: "found 5, want a list",
-		`{"kind": "PodList", "items": [{"metadata": 5}]}`:   "cannot unmarshal number",
-		`{"kind": "PodList", "items": [{"metadata": {}}, {`: "did not find expected",
+		`{"kind": "PodList", "items": [{"metadata": 5}]}`:                                                            "cannot unmarshal number",
+		`{"kind": "PodList", "items": [{"metadata": {}}, {`:                                                          "did not find expected",
+		`{"kind": "PodList", "items": [{"spec": {"overhead": {"cpu": "1e-2147483647"}}}]}`:                           `spec.overhead.cpu: "1e-2147483647" is no quantity`,
+		`{"kind": "Pod", "status": {"containerStatuses": [{"resources": {"limits": {"memory": "1e-2147483647"}}}]}}`: `containerStatuses[0].resources.limits.memory: "1e-2147483647" is no quantity`,
 	} {
 		if _, err := standalone.File(write(t, text)).Pods(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v, want one with %s", text, err, want)

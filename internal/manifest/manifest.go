@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	kwjson "github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/quantities"
 )
 
 // Objects are the objects of a file, in the order of the file.
@@ -252,6 +253,9 @@ func Decode(document []byte, to any) error {
 	if err != nil {
 		return err
 	}
+	if err := quantities.Check(text, to); err != nil {
+		return err
+	}
 	return yaml.UnmarshalStrict(text, to)
 }
 
@@ -292,6 +296,9 @@ func (o *Objects) add(document []byte) []error {
 		return mistakes
 	}
 	decode := func(to any) error {
+		if err := quantities.Check(document, to); err != nil {
+			return err
+		}
 		unknown, err := kjson.UnmarshalStrict(document, to)
 		for _, field := range unknown {
 			o.Warnings = append(o.Warnings, fmt.Sprintf("the %s %s: %s", head.Kind, head.Metadata.Name, oneLine(field)))

@@ -66,13 +66,15 @@ func TestMistakes(t *testing.T) {
 		"":                                 "no objects in it",
 		"hello: world":                     "document 1: it has no kind",
 		"{kind: Pod, metadata: {name: p}}": "document 1: the Pod has no apiVersion",
-		"{apiVersion: v1, kind: Service, metadata: {name: s}}\n---\nkind: [":                                               "document 2: ",
-		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}":                                          `unknown field "spec.container"`,
-		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: no}}":                                         "cannot unmarshal bool",
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`: `document 1: something follows the document; a line "---" separates two`,
-		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n":                             `document 1: something follows the document`,
-		"{apiVersion: v1, kind: Service}\n---\n{apiVersion: v1, kind: Service} x\n":                                        `document 2: something follows the document`,
-		"{apiVersion: v1, kind: List, items: [{kind: Pod}]}":                                                               "document 1: item 0: the Pod has no apiVersion",
+		"{apiVersion: v1, kind: Service, metadata: {name: s}}\n---\nkind: [":                                                               "document 2: ",
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}":                                                          `unknown field "spec.container"`,
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: no}}":                                                         "cannot unmarshal bool",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`:                 `document 1: something follows the document; a line "---" separates two`,
+		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n":                                             `document 1: something follows the document`,
+		"{apiVersion: v1, kind: Service}\n---\n{apiVersion: v1, kind: Service} x\n":                                                        `document 2: something follows the document`,
+		"{apiVersion: v1, kind: Node, metadata: {name: node}, status: {capacity: {cpu: \"1e-2147483647\"}}}":                               "document 1: status.capacity.cpu: ",
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {cpu: \"1e-2147483647\"}}}]}}": `document 1: spec.containers[0].resources.limits.cpu: "1e-2147483647" is no quantity`,
+		"{apiVersion: v1, kind: List, items: [{kind: Pod}]}":                                                                               "document 1: item 0: the Pod has no apiVersion",
 	} {
 		if _, err := manifest.Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Read(%q): %v, want %s", text, err, want)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/internal/quantities"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
@@ -45,6 +46,8 @@ func (c *Call) Ref(of protoreflect.FullName, object []byte) (abi.Ref, error) {
 		if err := json.Unmarshal(object, &u.Object); err != nil {
 			return 0, err
 		}
+	} else if err := quantities.Check(object, o); err != nil {
+		return 0, err
 	} else if err := yaml.UnmarshalStrict(object, o); err != nil {
 		return 0, err
 	}
@@ -72,6 +75,9 @@ func (c *Call) Value(of protoreflect.FullName, value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("a %s cannot be read", of)
 	}
 	made := v()
+	if err := quantities.Check(value, made); err != nil {
+		return nil, err
+	}
 	if err := json.Unmarshal(value, made); err != nil {
 		return nil, err
 	}
