@@ -219,6 +219,8 @@ func codeOf(err error) int {
 		return http.StatusConflict
 	case errors.As(err, &keep):
 		return http.StatusInternalServerError
+	case errors.Is(err, host.ErrClosed):
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest
 }

@@ -65,6 +65,59 @@ type fixture struct {
 	dir    string
 }
 
+// TestAClosedManagerChangesNothing asks for each change after Close.
+func TestAClosedManagerChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	spec := func() manage.PluginSpec {
+		var s manage.PluginSpec
+		s.Name, s.Version = "a", "1"
+		return s
+	}
+	if err := f.Load(t.Context(), spec(), says("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(f.dir, "policies.yaml")
+	if err := os.WriteFile(file, []byte("plugins: ["+plugin("b", "")+"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := manage.ParseFile([]byte("plugins: [" + plugin("b", "") + "]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func() error{
+		"Load":       func() error { return f.Load(t.Context(), spec(), says("a")) },
+		"Apply":      func() error { return f.Apply(t.Context(), parsed) },
+		"FollowFile": func() error { return f.FollowFile(t.Context(), file) },
+		"Remove":     func() error { return f.Remove("a") },
+		"SetEnabled": func() error { return f.SetEnabled("a", false) },
+		"Rollback":   func() error { _, err := f.Rollback(t.Context(), "a", ""); return err },
+		"the API": func() error {
+			request := httptest.NewRequest(http.MethodDelete, "/plugins/a", nil)
+			request.Header.Set("Authorization", "Bearer t")
+			w := httptest.NewRecorder()
+			f.API(manage.Auth{Token: func() (string, error) { return "t", nil }}).ServeHTTP(w, request)
+			if w.Code != http.StatusServiceUnavailable {
+				return fmt.Errorf("code %d: %s", w.Code, w.Body)
+			}
+			return host.ErrClosed
+		},
+	} {
+		if err := change(); !errors.Is(err, host.ErrClosed) {
+			t.Errorf("%s after Close: got %v, want host.ErrClosed", name, err)
+		}
+	}
+	if n := len(f.engine.Policies()); n != 0 {
+		t.Errorf("the engine has %d policies", n)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Errorf("a second Close: %v", err)
+	}
+}
+
 // start returns a manager with a directory for files.
 func start(t *testing.T, change func(*manage.Config)) *fixture {
 	t.Helper()

@@ -28,8 +28,10 @@ type Manager struct {
 	cfg   Config
 	store *store // nil if nothing is kept.
 
-	// changing serialises changes, which load modules and so may take seconds.
+	// changing serialises changes, which load modules and so may take seconds. Close sets closed,
+	// which it guards.
 	changing sync.Mutex
+	closed   bool
 	// closing counts policies that are out of service and not closed yet, and
 	// followers.
 	closing sync.WaitGroup
@@ -484,8 +486,11 @@ func (m *Manager) refuse(e, wanted *entry, reason error) {
 // changes. Otherwise, errors are those of the policies that cannot be loaded,
 // joined; the others are in service.
 func (m *Manager) Apply(ctx context.Context, f *File) error {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	refused, failed := m.apply(ctx, f)
 	return errors.Join(refused, failed)
 }
@@ -714,8 +719,11 @@ func (m *Manager) fetchPinned(ctx context.Context, s *PluginSpec, tried string, 
 // rebuild builds an entry again whose source has changed; data is what the source
 // of a plugin, or of one of a group's members, holds now.
 func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) error {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	if ctx.Err() != nil {
 		return ctx.Err() // It is another by now.
 	}
@@ -747,8 +755,11 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 	m.ExpectFile()
 	source := settled.New(path)
 	apply := func(ctx context.Context, data []byte) (refused, failed error) {
-		m.changing.Lock()
-		defer m.changing.Unlock()
+		end, err := m.begin()
+		if err != nil {
+			return err, nil
+		}
+		defer end()
 		f, err := ParseFile(data)
 		if err != nil {
 			m.waiting = nil
@@ -771,7 +782,9 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		applied = digestOf(data)
 		refused, first = apply(ctx, data)
 	}
-	first = errors.Join(refused, first)
+	if first = errors.Join(refused, first); errors.Is(first, host.ErrClosed) {
+		return first
+	}
 	m.closing.Go(func() {
 		err := host.Follow(ctx, source, host.FollowOptions{
 			Interval: m.cfg.Interval, Applied: applied,
@@ -798,11 +811,22 @@ func (m *Manager) ExpectFile() {
 	m.wantsFile = true
 }
 
+// begin begins a change, which ends when end is called. It returns [host.ErrClosed] after Close:
+// nobody would close what is loaded then.
+func (m *Manager) begin() (end func(), err error) {
+	m.changing.Lock()
+	if m.closed {
+		m.changing.Unlock()
+		return nil, fmt.Errorf("manage policies: %w", host.ErrClosed)
+	}
+	return m.changing.Unlock, nil
+}
+
 // Close takes all policies from the engine, closes them and waits for that until
 // ctx ends. The context of FollowFile must have ended.
 func (m *Manager) Close(ctx context.Context) error {
 	m.changing.Lock()
-	m.waiting = nil
+	m.waiting, m.closed = nil, true
 	m.mu.Lock()
 	var gone []admission.Policy
 	for _, e := range m.entries {

@@ -122,8 +122,11 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		return err
 	}
 	spec.Source = nil
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	e, err := m.find(spec.Name)
 	switch {
 	case err != nil:
@@ -171,8 +174,11 @@ func (m *Manager) checkConverts(spec *PluginSpec) error {
 
 // Remove takes a plugin away that Load loaded.
 func (m *Manager) Remove(name string) error {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	e, err := m.find(name)
 	if err != nil {
 		return err
@@ -202,8 +208,11 @@ func (e *keepError) Unwrap() error { return e.error }
 // SetEnabled says whether a policy is asked. A policy of the configuration file is
 // what the file says when that changes.
 func (m *Manager) SetEnabled(name string, on bool) error {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	e, err := m.find(name)
 	if err != nil {
 		return err
@@ -237,8 +246,11 @@ func (m *Manager) Versions(name string) ([]Version, error) {
 // or digest or, if wanted is empty, the one before the one in service. A plugin of
 // the configuration file stays so until the file or its source changes.
 func (m *Manager) Rollback(ctx context.Context, name, wanted string) (Version, error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return Version{}, err
+	}
+	defer end()
 	e, err := m.find(name)
 	if err != nil {
 		return Version{}, err

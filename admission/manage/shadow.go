@@ -76,8 +76,11 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 // after a rollback, a plugin of the configuration file stays so until the file or its source
 // changes.
 func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Promotion) error {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	end, err := m.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	e, err := m.find(name)
 	if err != nil {
 		return err
