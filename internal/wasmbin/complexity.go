@@ -1,8 +1,10 @@
 package wasmbin
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // wazero's compiler takes time that grows faster than the code: for each branch
@@ -347,6 +349,48 @@ func (c *complexity) held() uint64 {
 	})
 }
 
+// heldTogether is the estimate of what the compiler keeps of all functions. The nth block, and the
+// nth list of values that ways carry, have the memory of the nth of the function before, and a list
+// is never longer than a function has values: so the lists of all functions take what the
+// rectangles of lists and values of each cover together. What may lie anywhere is added up.
+func heldTogether(of []complexity) uint64 {
+	var blocks, carried []rectangle
+	var sum, carriedSum uint64
+	for i := range of {
+		c := &of[i]
+		held := c.held()
+		if held <= littleHeld {
+			continue
+		}
+		lists := sumOf([][3]uint64{{c.blocks, c.reads, bytesLive}})
+		ways := sumOf([][3]uint64{{c.meeting, c.merges, bytesMeeting}, {c.meeting, c.edges, bytesEdge}, {c.meeting, c.checks, bytesCheck}})
+		blocks = append(blocks, rectangle{c.blocks, c.reads})
+		carried = append(carried, rectangle{c.merges + c.edges + c.checks + c.calls, c.meeting})
+		carriedSum = min(carriedSum+ways, maxComplexity)
+		sum = min(sum+held-lists-ways, maxComplexity)
+	}
+	carriedSum = min(carriedSum, sumOf([][3]uint64{{covered(carried), bytesEdge, 1}}))
+	return min(sum+carriedSum+sumOf([][3]uint64{{covered(blocks), bytesLive, 1}}), maxComplexity)
+}
+
+// rectangle is so many lists of so many values.
+type rectangle struct{ lists, values uint64 }
+
+// covered returns what rectangles cover that have one corner in common.
+func covered(of []rectangle) (sum uint64) {
+	slices.SortFunc(of, func(a, b rectangle) int { return cmp.Compare(b.lists, a.lists) })
+	values := uint64(0)
+	for i, r := range of {
+		values = max(values, r.values)
+		fewer := uint64(0)
+		if i+1 < len(of) {
+			fewer = of[i+1].lists
+		}
+		sum = min(sum+sumOf([][3]uint64{{r.lists - fewer, values, 1}}), maxComplexity)
+	}
+	return sum
+}
+
 // bytes is the estimate of the memory for the function.
 func (c *complexity) bytes() uint64 {
 	return sumOf([][3]uint64{{c.memory, 1, 1}, {c.blocks, bytesBlock, 1}, {c.held(), 1, 1}})
@@ -382,17 +426,13 @@ func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 
 // tooComplex returns the error of a module whose functions take too much.
 func (rw *rewriter) tooComplex(of []complexity) error {
-	held := uint64(0)
 	for i := range of {
 		if n := of[i].bytes(); n > maxFunctionMemory {
 			return fmt.Errorf("%w: function %d, with the values that are live where it branches, would take the compiler about %d MB of memory, possible are %d",
 				ErrTooComplex, i+int(rw.yield), n>>20, maxFunctionMemory>>20)
 		}
-		if n := of[i].held(); n > littleHeld {
-			held += n
-		}
 	}
-	if held > maxFunctionMemory {
+	if held := heldTogether(of); held > maxFunctionMemory {
 		return fmt.Errorf("%w: the lists of values that are live in its functions would take the compiler about %d MB of memory together, possible are %d",
 			ErrTooComplex, held>>20, maxFunctionMemory>>20)
 	}

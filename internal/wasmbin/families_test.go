@@ -209,24 +209,29 @@ func family(kind values, s shape, values, times int) []byte {
 	var m module
 	m.Memories = []Limits{{Min: 1}}
 	m.fn("callee", nil, nil, nil)
+	addFamily(&m, kind, s, values, times)
+	m.Elements = []Element{{Flags: 3, Funcs: []uint32{0, uint32(len(m.Codes) - 1)}}}
+	// Both call one another, so the calls are charged for the stack.
+	m.Codes[0].Body = asm(i32c(1), OpCall, u(uint32(len(m.Codes)-1)), OpDrop, OpEnd)
+	return m.Encode()
+}
+
+// addFamily adds the function of a family to a module.
+func addFamily(m *module, kind values, s shape, values, times int) {
 	locals := types(I64, I64)
 	if kind.locals == nil {
 		kind.locals = types(I64)
 	}
 	locals = append(locals, slices.Repeat(kind.locals, values)...)
-	before := kind.before(&m, values)
-	code := s(&m, times, func(i int) []byte {
+	before := kind.before(m, values)
+	code := s(m, times, func(i int) []byte {
 		value := distinct(i)
 		if kind.locals[0] == I32 {
 			value = asm(get(condition), i32c(int32(i)), OpI32Add)
 		}
 		return asm(value, local(OpLocalSet, firstValue+i%values))
 	})
-	m.fn("family", types(I32), types(I64), locals, before, code, kind.after(&m, values), get(sum))
-	m.Elements = []Element{{Flags: 3, Funcs: []uint32{0, uint32(len(m.Codes) - 1)}}}
-	// Both call one another, so the calls are charged for the stack.
-	m.Codes[0].Body = asm(i32c(1), OpCall, u(uint32(len(m.Codes)-1)), OpDrop, OpEnd)
-	return m.Encode()
+	m.fn(fmt.Sprint("family", len(m.Codes)), types(I32), types(I64), locals, before, code, kind.after(m, values), get(sum))
 }
 
 // TestComplexityOfFamilies compares the estimate of the memory with all that the compiler
@@ -268,6 +273,15 @@ func TestComplexityOfFamilies(t *testing.T) {
 // estimatedBytes returns the estimate of the memory for all functions of a module.
 func estimatedBytes(t *testing.T, bin []byte) (n uint64) {
 	t.Helper()
+	of := complexitiesOf(t, bin)
+	for i := range of {
+		n += of[i].bytes()
+	}
+	return n
+}
+
+func complexitiesOf(t *testing.T, bin []byte) []complexity {
+	t.Helper()
 	rw := &rewriter{Module: decodeFor(t, bin), opts: Options{Meter: true}, info: &Info{}}
 	rw.yield = rw.imported(ExternFunc)
 	if err := rw.describe(); err != nil {
@@ -277,10 +291,7 @@ func estimatedBytes(t *testing.T, bin []byte) (n uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range of {
-		n += of[i].bytes()
-	}
-	return n
+	return of
 }
 
 // allocatedFor returns how many bytes the compiler allocates for a module.
