@@ -127,6 +127,24 @@ func lines(r *audit.Result) []string {
 	return all
 }
 
+// TestPatchesAfterWhichNothingIsDecoded holds that a patch which makes an object that no API server
+// can decode is a failure, also one that its parser would read for minutes.
+func TestPatchesAfterWhichNothingIsDecoded(t *testing.T) {
+	s := listserver.New(podsOf(3, script{
+		0: `"set-object":"{\"spec\": 5}"`, 1: `"set-object":"{\"spec\": {\"overhead\": {\"cpu\": \"1e-2147483647\"}}}"`, 2: `"set-object":"{\"spec\": {\"nodeName\": \"n\"}}"`,
+	}))
+	result := run(t, auditor(t, cluster(t, s), nil, scripted(t, "p", nil)))
+	got := lines(result)
+	for i, want := range []string{"error ns-0/pod-0000 p: the policy would ", "error ns-0/pod-0001 p: the policy would ", "warn ns-0/pod-0002 p: the policy would "} {
+		if i >= len(got) || !strings.HasPrefix(got[i], want) || strings.HasPrefix(want, "error") != strings.Contains(got[i], "the API server cannot decode the object then: ") {
+			t.Errorf("finding %d: got %q, want %s", i, got, want)
+		}
+	}
+	if p := result.Policies[0]; p.Patched != 1 || p.Failed != 2 {
+		t.Errorf("policy is %+v", p)
+	}
+}
+
 func TestFindings(t *testing.T) {
 	s := listserver.New(podsOf(230, script{
 		3: `"deny":"no team"`, 14: `"deny":"no limits","code":"422"`, 25: `"panic":"oops"`, 36: `"trail":"x"`, 47: `"error":"no answer"`,

@@ -8,9 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
@@ -60,7 +57,7 @@ func (t *trial) admit(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("patch %s: %w", about(request), err)
 				}
-				if err := decodable(request.Kind, changed); err != nil {
+				if err := manifest.Decodable(request.Kind, changed); err != nil {
 					t.undecodable(about(request), err)
 					continue
 				}
@@ -105,16 +102,6 @@ func (t *trial) undecodable(about string, err error) {
 	err = fmt.Errorf("the patch makes an object that the API server cannot decode: %w", err)
 	last.Verdict, last.Message, last.bad = "failed", err.Error()+": "+last.Message, true
 	t.failed(err, "%s", about)
-}
-
-// decodable returns an error for an object of a kind of the Kubernetes API that cannot be
-// decoded. An API server refuses the request then, with the patches of all webhooks.
-func decodable(kind metav1.GroupVersionKind, object []byte) error {
-	typed, err := scheme.Scheme.New(schema.GroupVersionKind(kind))
-	if err != nil {
-		return nil // A custom resource, which has a schema in the cluster.
-	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(object, typed)
 }
 
 // covered reports whether the rules, which a module declares, cover a request. No rules cover
