@@ -18,6 +18,6 @@ kubewasm::plugin! {
 /// Returns the length of the first element of an array, 0 if there is none.
 #[no_mangle]
 pub unsafe extern "C" fn scan(ptr: *const u8, n: u32) -> u32 {
-    let array = kubewasm::json::Value::of(core::slice::from_raw_parts(ptr, n as usize));
-    array.elements().next().map_or(0, |v| v.raw().len() as u32)
+    let text = core::slice::from_raw_parts(ptr, n as usize);
+    kubewasm::Call::with(|call| kubewasm::json::Value::of(call, text).elements().next().map_or(0, |v| v.raw().len() as u32))
 }

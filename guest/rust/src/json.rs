@@ -4,7 +4,7 @@
 //! ```
 //! use kubewasm::json::Value;
 //!
-//! let v = Value::of(br#"{"zones": ["a", "b"], "weight": 3}"#);
+//! let v = Value::of(kubewasm::Call::for_test(), br#"{"zones": ["a", "b"], "weight": 3}"#);
 //! assert_eq!(v.get("weight").and_then(|w| w.integer()), Some(3));
 //! let zones: Vec<_> = v.get("zones").unwrap().elements().filter_map(|z| z.text()).collect();
 //! assert_eq!(zones, ["a", "b"]);
@@ -17,6 +17,7 @@ use crate::compare::same;
 use crate::memory;
 use crate::scan::{has_escape, nested_end, string_end};
 use crate::view::utf8;
+use crate::Call;
 
 /// A value, by its text without white space around it.
 #[derive(Clone, Copy, Debug)]
@@ -86,13 +87,20 @@ impl Kind {
 
 impl<'a> Value<'a> {
     /// Returns the value of a text.
-    pub fn of(text: &'a [u8]) -> Self {
+    pub fn of(call: impl Into<Call<'a>>, text: &'a [u8]) -> Self {
+        let _: Call<'a> = call.into();
         let at = skip_space(text, 0);
         let mut end = text.len();
         while end > at && is_space(text[end - 1]) {
             end -= 1;
         }
         Value(&text[at..end])
+    }
+
+    /// Returns the call that the value is of.
+    fn call(self) -> Call<'a> {
+        // Value::of was given it.
+        unsafe { Call::running() }
     }
 
     /// Returns the text.
@@ -125,14 +133,14 @@ impl<'a> Value<'a> {
         if b.len() < 2 || b[0] != b'"' || b[b.len() - 1] != b'"' {
             return None;
         }
-        Some(unquote(&b[1..b.len() - 1]))
+        Some(unquote(self.call(), &b[1..b.len() - 1]))
     }
 
     /// Returns a whole number, also one in a string, as protobuf has those of 64 bits in JSON.
     pub fn integer(self) -> Option<i64> {
         let text = match self.kind() {
             Kind::String => self.text()?,
-            Kind::Number => utf8(self.0),
+            Kind::Number => utf8(self.call(), self.0),
             _ => return None,
         };
         if let Ok(n) = text.parse::<i64>() {
@@ -144,7 +152,7 @@ impl<'a> Value<'a> {
     /// Returns a number, also one in a string: "NaN", "Infinity".
     pub fn float(self) -> Option<f64> {
         match self.kind() {
-            Kind::Number => utf8(self.0).parse().ok(),
+            Kind::Number => utf8(self.call(), self.0).parse().ok(),
             Kind::String => self.text()?.parse().ok(),
             _ => None,
         }
@@ -164,7 +172,7 @@ impl<'a> Value<'a> {
         let mut found = None;
         let mut members = Members::new(self);
         while let Some((key, value)) = members.step() {
-            if same(key, name.as_bytes()) || key.len() > name.len() && has_escape(key) && unquote(key) == name {
+            if same(key, name.as_bytes()) || key.len() > name.len() && has_escape(key) && unquote(self.call(), key) == name {
                 found = Some(value);
             }
         }
@@ -183,9 +191,9 @@ impl<'a> Value<'a> {
 }
 
 /// Decodes the inside of a string.
-fn unquote(inside: &[u8]) -> &str {
+fn unquote<'a>(call: Call<'a>, inside: &'a [u8]) -> &'a str {
     if !has_escape(inside) {
-        return utf8(inside);
+        return utf8(call, inside);
     }
     let mut out = Vec::with_capacity(inside.len());
     let mut i = 0;
@@ -228,7 +236,7 @@ fn unquote(inside: &[u8]) -> &str {
         };
         out.push(plain);
     }
-    utf8(memory::keep(out))
+    utf8(call, memory::keep(call, out))
 }
 
 /// The members of an object.
@@ -273,7 +281,7 @@ impl<'a> Iterator for Members<'a> {
     type Item = (&'a str, Value<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step().map(|(key, value)| (unquote(key), value))
+        self.step().map(|(key, value)| (unquote(value.call(), key), value))
     }
 }
 
@@ -488,7 +496,7 @@ impl ToJson for Raw<'_> {
 
 impl ToJson for Value<'_> {
     fn append_json(&self, out: &mut String) {
-        out.push_str(utf8(self.0));
+        out.push_str(utf8(self.call(), self.0));
     }
 }
 
