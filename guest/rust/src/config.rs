@@ -112,7 +112,10 @@ macro_rules! integers {
                     wrong_kind("number", value, path, mistakes);
                     return 0;
                 }
-                let read = value.integer().and_then(|n| <$type>::try_from(n).ok());
+                let read = value.whole().and_then(|n| match n {
+                    (true, n) => <$type>::try_from((n as i64).wrapping_neg()).ok(),
+                    (false, n) => <$type>::try_from(n).ok(),
+                });
                 read.unwrap_or_else(|| {
                     mistake(path, concat!("want a number of the type ", stringify!($type)), mistakes);
                     0
