@@ -1,3 +1,5 @@
+//go:build wasip1
+
 // A module whose reader of JSON gets any bytes: see ../../json_test.go.
 package main
 
