@@ -12,6 +12,16 @@ import (
 	toolchains "github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
+// TestReadersOfRustKnowWhatIsOfNoCall holds that a message that the host has not given, which can
+// have any lifetime, does not stand for the call: the guest traps.
+func TestReadersOfRustKnowWhatIsOfNoCall(t *testing.T) {
+	toolchains.Slow(t)
+	instance := alone(t, compileRust(t, "json"))
+	if _, err := instance.ExportedFunction("stray").Call(t.Context()); err == nil || !strings.Contains(err.Error(), "unreachable") {
+		t.Errorf("the guest goes on: %v", err)
+	}
+}
+
 // keeper is the beginning of a plugin in safe Rust that keeps values over calls.
 const keeper = `#![forbid(unsafe_code)]
 #![allow(dead_code, unused_imports, unused_variables)]
