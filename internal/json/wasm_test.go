@@ -16,7 +16,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/json/testdata/trace"
-
 	"github.com/kubewasm/kubewasm/internal/testkit/documents"
 )
 
