@@ -6,6 +6,7 @@
 
 import * as host from "./internal/host";
 import * as json from "./internal/json";
+import * as text from "./internal/text";
 
 let bytes: ArrayBuffer | null = null;
 let wrong: string[] = [];
@@ -83,14 +84,15 @@ export class Value {
       this.want("number");
       return old;
     }
-    const f = json.float(this.at, this.end);
     const n = json.int(this.at, this.end);
-    if (Math.trunc(f) != f || Math.abs(f) > 9.2e18) {
+    if (json.whole == json.Whole.No) {
       this.mistake("want a whole number");
       return old;
     }
-    if (<i64>(<T>n) != n || (!isSigned<T>() && n < 0)) {
-      this.mistake(`${n} is out of range`);
+    // All of 64 bits are the same as an i64.
+    const fits = json.whole == json.Whole.Unsigned ? sizeof<T>() == 8 && !isSigned<T>() : <i64>(<T>n) == n && (isSigned<T>() || n >= 0);
+    if (!fits) {
+      this.mistake(`${text.decode(this.at, this.end - this.at)} is out of range`);
       return old;
     }
     return <T>n;

@@ -178,8 +178,18 @@ export class Json {
 
   /** The number that it is, or that the string is; 0 for anything else. */
   get number(): f64 {
-    if (this.kind == Kind.String) return parseFloat(this.text);
-    return this.kind == Kind.Number ? parseFloat(this.raw) : 0;
+    if (this.kind != Kind.Number && this.kind != Kind.String) return 0;
+    const b = String.UTF8.encode(this.raw);
+    const at = changetype<usize>(b);
+    return reader.float(at, at + b.byteLength);
+  }
+
+  /** The whole number that it is, or that the string is, up to 2^64-1 by its bits; 0 for anything else. */
+  get integer(): i64 {
+    if (this.kind != Kind.Number && this.kind != Kind.String) return 0;
+    const b = String.UTF8.encode(this.raw);
+    const at = changetype<usize>(b);
+    return reader.int(at, at + b.byteLength);
   }
 
   /** Whether it is true. */

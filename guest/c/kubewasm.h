@@ -605,14 +605,16 @@ KW_VECTORS KW_INLINE const char *kw_json_string_end(const char *p, const char *e
   }
 }
 
-// kw_json_has_escape reports whether the inside of a string has a backslash.
-KW_VECTORS KW_INLINE bool kw_json_has_escape(const char *p, uint32_t n) {
+// kw_json_is_plain reports whether the inside of a string is ASCII without a backslash.
+KW_VECTORS KW_INLINE bool kw_json_is_plain(const char *p, uint32_t n) {
   const char *end = p + n;
-  for (; end - p >= 16; p += 16)
-    if (KW_MASK(KW_LOAD(kw_bytes16, p) == '\\')) return true;
-  while (p < end)
-    if (*p++ == '\\') return true;
-  return false;
+  for (; end - p >= 16; p += 16) {
+    const kw_bytes16 bytes = KW_LOAD(kw_bytes16, p);
+    if (KW_MASK((bytes == '\\') | (bytes > 127))) return false;
+  }
+  for (; p < end; p++)
+    if (*p == '\\' || (uint8_t)*p > 127) return false;
+  return true;
 }
 
 // kw_json_nested_end returns what follows the object or array that begins at p, 0 if it does not
@@ -714,19 +716,33 @@ KW_INLINE int32_t kw_hex4(const char *p) {
   return v;
 }
 
+// kw_rune_length returns how many bytes the character of UTF-8 at p has, 0 if there is none.
+KW_INLINE uint32_t kw_rune_length(const char *p, const char *end) {
+  const uint8_t *b = (const uint8_t *)p;
+  if (b[0] < 0x80) return 1;
+  const uint32_t n = b[0] < 0xc2 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : b[0] < 0xf5 ? 4 : 0;
+  if (n == 0 || (uint32_t)(end - p) < n) return 0;
+  for (uint32_t i = 1; i < n; i++)
+    if ((b[i] & 0xc0) != 0x80) return 0;
+  // No longer than it must be, no half of a pair, and no more than U+10FFFF.
+  if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xed && b[1] > 0x9f) || (b[0] == 0xf0 && b[1] < 0x90) || (b[0] == 0xf4 && b[1] > 0x8f)) return 0;
+  return n;
+}
+
 // kw_json_unescape returns what stands between quotation marks, as text: in the memory of the
-// call if it has escapes.
+// call if it has escapes, or bytes that are not UTF-8. U+FFFD stands for each of these.
 KW_INLINE kw_str kw_json_unescape(kw_str raw) {
   uint32_t i;
-  if (!kw_json_has_escape(raw.p, raw.n)) return raw;
-  kw_buf b = {(uint8_t *)kw_take(raw.n), 0, raw.n}; // It becomes no longer.
+  if (kw_json_is_plain(raw.p, raw.n)) return raw;
+  kw_buf b = {(uint8_t *)kw_take(raw.n), 0, raw.n};
   for (i = 0; i < raw.n; i++) {
-    char c = raw.p[i];
-    if (c != '\\' || ++i == raw.n) {
-      kw_put_byte(&b, (uint8_t)c);
+    if (raw.p[i] != '\\' || i + 1 == raw.n) {
+      uint32_t n = kw_rune_length(raw.p + i, raw.p + raw.n);
+      if (n) kw_put(&b, (kw_str){raw.p + i, n}), i += n - 1;
+      else kw_put(&b, KW("\xef\xbf\xbd"));
       continue;
     }
-    c = raw.p[i];
+    char c = raw.p[++i];
     int32_t rune;
     switch (c) {
     case 'n': kw_put_byte(&b, '\n'); break;
@@ -786,8 +802,9 @@ KW_INLINE kw_str kw_json_text(kw_str v) {
 KW_INLINE kw_str kw_json_member(kw_str object, kw_str name) {
   kw_str found = {0, 0}, key, value;
   if (!object.n) return found;
+  const bool odd = !kw_json_is_plain(name.p, name.n); // A byte that is no UTF-8 is shorter than U+FFFD.
   for (kw_members m = kw_json_members(object); m.object && kw_json_next(&m, &key, &value);)
-    if (kw_str_equal(key, name) || (key.n > name.n && kw_json_has_escape(key.p, key.n) && kw_str_equal(kw_json_unescape(key), name))) found = value;
+    if (kw_str_equal(key, name) || ((key.n > name.n || odd) && !kw_json_is_plain(key.p, key.n) && kw_str_equal(kw_json_unescape(key), name))) found = value;
   return found;
 }
 
@@ -806,32 +823,172 @@ KW_INLINE bool kw_decimal(kw_str s, int64_t *v) {
   return true;
 }
 
-// kw_real reads a number with a fraction and an exponent, to the precision of some 15 digits.
+// kw_digits is the number 0.d[0]d[1]… times ten to the power of point. cut is set if there were more
+// digits than are kept, and one of them is not 0: no halfway point of a double has more.
+enum { KW_DIGITS = 800 };
+typedef struct { uint8_t d[KW_DIGITS + 20]; int32_t n, point; bool cut; } kw_digits;
+
+KW_INLINE void kw_digits_trim(kw_digits *v) {
+  while (v->n > 0 && v->d[v->n - 1] == 0) v->n--;
+}
+
+// kw_digits_divide divides by a power of two, to the power of 50 at most.
+KW_INLINE void kw_digits_divide(kw_digits *v, uint32_t by) {
+  const uint64_t mask = ((uint64_t)1 << by) - 1;
+  uint64_t rest = 0;
+  int32_t read = 0, written = 0;
+  if (!v->n) return;
+  for (; rest >> by == 0; read++) rest = rest * 10 + (read < v->n ? v->d[read] : 0);
+  v->point -= read - 1;
+  for (; read < v->n || rest; read++) {
+    uint8_t digit = (uint8_t)(rest >> by);
+    if (written < KW_DIGITS) v->d[written++] = digit; // It was read before.
+    else v->cut |= digit != 0;
+    rest = (rest & mask) * 10 + (read < v->n ? v->d[read] : 0);
+  }
+  v->n = written;
+  kw_digits_trim(v);
+}
+
+// kw_digits_multiply multiplies by a power of two, to the power of 52 at most.
+KW_INLINE void kw_digits_multiply(kw_digits *v, uint32_t by) {
+  uint64_t carry = 0;
+  int32_t more = 0, i;
+  for (i = v->n - 1; i >= 0; i--) {
+    uint64_t sum = ((uint64_t)v->d[i] << by) + carry;
+    carry = sum / 10;
+    v->d[i] = (uint8_t)(sum % 10);
+  }
+  for (uint64_t c = carry; c; c /= 10) more++; // 16 at most.
+  for (i = v->n - 1; i >= 0; i--) v->d[i + more] = v->d[i];
+  for (i = more - 1; i >= 0; i--, carry /= 10) v->d[i] = (uint8_t)(carry % 10);
+  v->point += more;
+  for (v->n += more; v->n > KW_DIGITS; v->n--) v->cut |= v->d[v->n - 1] != 0;
+  kw_digits_trim(v);
+}
+
+// kw_digits_whole returns the nearest whole number, of two the even one.
+KW_INLINE uint64_t kw_digits_whole(const kw_digits *v) {
+  uint64_t whole = 0;
+  for (int32_t i = 0; i < v->point; i++) whole = whole * 10 + (i < v->n ? v->d[i] : 0);
+  if (v->point < 0 || v->point >= v->n) return whole;
+  uint8_t next = v->d[v->point];
+  if (next == 5 && v->point + 1 == v->n && !v->cut) return whole + (whole & 1);
+  return whole + (next >= 5);
+}
+
+// kw_nearest returns the double that is nearest to the digits in s, with the point after so many.
+KW_INLINE double kw_nearest(kw_str s, int32_t after) {
+  kw_digits v;
+  v.n = 0, v.point = after, v.cut = false;
+  for (uint32_t i = 0; i < s.n; i++) {
+    uint8_t c = (uint8_t)(s.p[i] - '0');
+    if (c > 9 || (v.n == 0 && c == 0)) continue;
+    if (v.n < KW_DIGITS) v.d[v.n++] = c;
+    else v.cut |= c != 0;
+  }
+  kw_digits_trim(&v);
+  if (v.point > 310) return __builtin_inf();
+  if (v.n == 0 || v.point < -330) return 0;
+  // To a number of at least 1 and less than 2, by powers of two.
+  int32_t exponent = 0, by;
+  for (; v.point > 1; exponent += by) kw_digits_divide(&v, (uint32_t)(by = v.point > 17 ? 50 : 3));
+  for (; v.point < 1; exponent -= by) kw_digits_multiply(&v, (uint32_t)(by = v.point < -16 ? 50 : 3));
+  for (; v.d[0] >= 2; exponent++) kw_digits_divide(&v, 1);
+  for (; exponent < -1022; exponent += by) kw_digits_divide(&v, (uint32_t)(by = -1022 - exponent < 50 ? -1022 - exponent : 50)); // A subnormal number.
+  if (exponent > 1023) return __builtin_inf();
+  kw_digits_multiply(&v, 52);
+  uint64_t mantissa = kw_digits_whole(&v);
+  if (mantissa >> 53) mantissa >>= 1, exponent++;
+  if (exponent > 1023) return __builtin_inf();
+  if (mantissa >> 52) mantissa += (uint64_t)(exponent + 1022) << 52; // The highest bit adds one.
+  double value;
+  kw_copy(&value, &mantissa, 8);
+  return value;
+}
+
+// kw_real reads a number with a fraction and an exponent, and returns the nearest double. What
+// follows a number does not matter.
 KW_INLINE double kw_real(kw_str s) {
-  double v = 0;
-  int32_t exponent = 0, more = 0;
+  static const double exact[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  uint64_t mantissa = 0; // The first 19 digits from the first that is not 0.
+  int32_t count = 0, power = 0, more = 0;
   uint32_t i = s.n && (*s.p == '-' || *s.p == '+');
   bool fraction = false;
   for (; i < s.n; i++) {
-    if (s.p[i] == '.') fraction = true;
-    else if (s.p[i] >= '0' && s.p[i] <= '9') v = v * 10 + (s.p[i] - '0'), exponent -= fraction;
-    else break;
+    if (s.p[i] == '.') {
+      fraction = true;
+      continue;
+    }
+    if (s.p[i] < '0' || s.p[i] > '9') break;
+    power -= fraction;
+    if (count == 0 && s.p[i] == '0') continue;
+    if (++count <= 19) mantissa = mantissa * 10 + (uint64_t)(s.p[i] - '0');
   }
+  const uint32_t digits = i;
   if (i < s.n && (s.p[i] | 32) == 'e') {
     bool negative = ++i < s.n && s.p[i] == '-';
     i += i < s.n && (s.p[i] == '-' || s.p[i] == '+');
     for (; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++)
-      if (more < 1000) more = more * 10 + (s.p[i] - '0');
-    exponent += negative ? -more : more;
+      if (more < 100000000) more = more * 10 + (s.p[i] - '0');
+    power += negative ? -more : more;
   }
-  for (; exponent > 0 && v < 1e308; exponent--) v *= 10;
-  for (; exponent < 0 && v != 0; exponent++) v /= 10;
+  double v = 0;
+  if (count <= 19 && mantissa <= (uint64_t)1 << 53 && power >= -22 && power <= 22) v = power < 0 ? (double)mantissa / exact[-power] : (double)mantissa * exact[power];
+  else if (count) v = kw_nearest((kw_str){s.p, digits}, count + power);
   return s.n && *s.p == '-' ? -v : v;
 }
 
-// kw_json_valid reports whether text is one value of JSON, nested 1,000 deep at most.
+// kw_json_number_end returns what follows the number that begins at p, 0 if there is none.
+KW_INLINE const char *kw_json_number_end(const char *p, const char *end) {
+  if (p < end && *p == '-') p++;
+  if (p == end || *p < '0' || *p > '9') return 0;
+  if (*p == '0') p++;
+  else while (p < end && *p >= '0' && *p <= '9') p++;
+  if (p < end && *p == '.') {
+    if (++p == end || *p < '0' || *p > '9') return 0;
+    while (p < end && *p >= '0' && *p <= '9') p++;
+  }
+  if (p < end && (*p | 32) == 'e') {
+    p++;
+    if (p < end && (*p == '+' || *p == '-')) p++;
+    if (p == end || *p < '0' || *p > '9') return 0;
+    while (p < end && *p >= '0' && *p <= '9') p++;
+  }
+  return p;
+}
+
+// kw_json_real returns a number, also one in a string: "NaN", "Infinity", "-Infinity". Anything else
+// is 0.
+KW_INLINE double kw_json_real(kw_str v) {
+  if (kw_json_is(v, '"')) {
+    v = kw_json_text(v);
+    if (kw_equal(v, "NaN")) return __builtin_nan("");
+    if (kw_equal(v, "Infinity")) return __builtin_inf();
+    if (kw_equal(v, "-Infinity")) return -__builtin_inf();
+  }
+  return v.n && kw_json_number_end(v.p, v.p + v.n) == v.p + v.n ? kw_real(v) : 0;
+}
+
+// kw_json_valid_string returns what follows the string that begins at p, 0 if it does not end or has
+// a control character, or an escape that there is not.
+KW_INLINE const char *kw_json_valid_string(const char *p, const char *end) {
+  const char *after = kw_json_string_end(p, end);
+  if (!after) return 0;
+  for (p++; p < after - 1; p++) {
+    if ((uint8_t)*p < ' ') return 0;
+    if (*p != '\\') continue;
+    p++;
+    if (*p == 'u' ? after - 1 - p < 5 || kw_hex4(p + 1) < 0
+                  : *p != '"' && *p != '\\' && *p != '/' && *p != 'b' && *p != 'f' && *p != 'n' && *p != 'r' && *p != 't')
+      return 0;
+  }
+  return after;
+}
+
+// kw_json_valid reports whether text is one value of JSON, nested 10,000 deep at most.
 KW_INLINE bool kw_json_valid(kw_str text) {
-  enum { DEEPEST = 1000 };
+  enum { DEEPEST = 10000 };
   uint8_t objects[DEEPEST / 8];
   uint32_t depth = 0;
   const char *p = kw_json_space(text.p, text.p + text.n), *end = text.p + text.n;
@@ -848,36 +1005,15 @@ KW_INLINE bool kw_json_valid(kw_str text) {
         else if (c == '[') continue;
         else goto key;
       } else if (c == '"') {
-        const char *after = kw_json_string_end(p, end);
-        if (!after) return false;
-        for (const char *q = p + 1; q < after - 1; q++) {
-          if ((uint8_t)*q < ' ') return false;
-          if (*q != '\\') continue;
-          q++;
-          if (*q == 'u' ? after - 1 - q < 5 || kw_hex4(q + 1) < 0
-                        : *q != '"' && *q != '\\' && *q != '/' && *q != 'b' && *q != 'f' && *q != 'n' && *q != 'r' && *q != 't')
-            return false;
-        }
-        p = after;
+        p = kw_json_valid_string(p, end);
+        if (!p) return false;
       } else if (c == 't' || c == 'f' || c == 'n') {
         kw_str word = c == 't' ? KW("true") : c == 'f' ? KW("false") : KW("null");
         if ((uint32_t)(end - p) < word.n || !kw_same(p, word.p, word.n)) return false;
         p += word.n;
       } else {
-        if (c == '-') p++;
-        if (p == end || *p < '0' || *p > '9') return false;
-        if (*p == '0') p++;
-        else while (p < end && *p >= '0' && *p <= '9') p++;
-        if (p < end && *p == '.') {
-          if (++p == end || *p < '0' || *p > '9') return false;
-          while (p < end && *p >= '0' && *p <= '9') p++;
-        }
-        if (p < end && (*p | 32) == 'e') {
-          p++;
-          if (p < end && (*p == '+' || *p == '-')) p++;
-          if (p == end || *p < '0' || *p > '9') return false;
-          while (p < end && *p >= '0' && *p <= '9') p++;
-        }
+        p = kw_json_number_end(p, end);
+        if (!p) return false;
       }
     }
     // After a value.
@@ -895,9 +1031,9 @@ KW_INLINE bool kw_json_valid(kw_str text) {
     if (!object) continue;
   key:
     if (p == end || *p != '"') return false;
-    const char *after = kw_json_string_end(p, end);
-    if (!after) return false;
-    p = kw_json_space(after, end);
+    p = kw_json_valid_string(p, end);
+    if (!p) return false;
+    p = kw_json_space(p, end);
     if (p == end || *p != ':') return false;
     p = kw_json_space(p + 1, end);
     value = true;
@@ -1115,12 +1251,21 @@ KW_INLINE kw_str kw_get_base64(kw_view v, uint32_t number, kw_str name) {
   }
   return kw_bytes(&b);
 }
+// kw_json_integer returns a whole number, also one in a string, without a fraction and an exponent;
+// 0 for anything else.
 KW_INLINE uint64_t kw_json_integer(kw_str raw) {
-  int64_t n = 0;
   if (kw_json_is(raw, '"')) raw = kw_json_text(raw); // As protobuf writes large ones in JSON.
-  if (kw_decimal(raw, &n)) return (uint64_t)n;
-  double real = kw_real(raw);
-  return real >= 9.2e18 ? (uint64_t)(real < 1.8446744073709549e19 ? real : 0) : real > -9.2e18 ? (uint64_t)(int64_t)real : 0;
+  bool negative = raw.n && *raw.p == '-';
+  uint64_t n = 0;
+  uint32_t i = negative;
+  if (i == raw.n || (raw.p[i] == '0' && raw.n - i > 1)) return 0;
+  for (; i < raw.n; i++) {
+    uint64_t d = (uint8_t)raw.p[i] - (uint64_t)'0';
+    if (d > 9 || n > UINT64_MAX / 10 || n * 10 > UINT64_MAX - d) return 0;
+    n = n * 10 + d;
+  }
+  if (!negative) return n;
+  return n <= (uint64_t)1 << 63 ? -n : 0;
 }
 KW_INLINE uint64_t kw_get_number(kw_view v, uint32_t number, kw_str name) {
   kw_str of = kw_read(v, number);
@@ -1135,14 +1280,14 @@ KW_INLINE bool kw_get_bool(kw_view v, uint32_t number, kw_str name) {
   return v.json ? kw_json_is(kw_get_raw(v, number, name), 't') : kw_get_number(v, number, name) != 0;
 }
 KW_INLINE double kw_get_double(kw_view v, uint32_t number, kw_str name) {
-  if (v.json) return kw_real(kw_get_raw(v, number, name));
+  if (v.json) return kw_json_real(kw_get_raw(v, number, name));
   uint64_t bits = kw_get_number(v, number, name);
   double d;
   kw_copy(&d, &bits, 8);
   return d;
 }
 KW_INLINE float kw_get_float(kw_view v, uint32_t number, kw_str name) {
-  if (v.json) return (float)kw_real(kw_get_raw(v, number, name));
+  if (v.json) return (float)kw_json_real(kw_get_raw(v, number, name));
   uint32_t bits = (uint32_t)kw_get_number(v, number, name);
   float d;
   kw_copy(&d, &bits, 4);

@@ -1,16 +1,23 @@
 package conformance_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/kubewasm/kubewasm/internal/testkit/documents"
 	toolchains "github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
 
@@ -84,6 +91,180 @@ func elementLength(array []byte) int {
 		}
 	}
 	return 0
+}
+
+// TestReadersOfJSONAgree holds that guests of all languages take the same documents, and read of them
+// what encoding/json does.
+func TestReadersOfJSONAgree(t *testing.T) {
+	docs := documents.JSON()
+	r := rand.New(rand.NewPCG(20261129, 1))
+	for _, doc := range docs {
+		for range 5 {
+			docs = append(docs, mutated(r, doc))
+		}
+	}
+	docs = append(docs, documents.Deep()...)
+	valid := 0
+	want := make([]string, len(docs))
+	for i, doc := range docs {
+		if want[i] = described(t, []byte(doc)); want[i] != "invalid" {
+			valid++
+		}
+	}
+	if valid < 500 || len(docs)-valid < 500 {
+		t.Fatalf("%d of %d documents are valid", valid, len(docs))
+	}
+	for _, language := range languages {
+		if language.guests != nil {
+			continue
+		}
+		t.Run(language.name, func(t *testing.T) {
+			if language.name != "Go" {
+				toolchains.Slow(t)
+			}
+			ctx, instance := t.Context(), alone(t, language.guest(t, "json"))
+			if initialize := instance.ExportedFunction("_initialize"); initialize != nil {
+				if _, err := initialize.Call(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			room, read := instance.ExportedFunction("room"), instance.ExportedFunction("read")
+			wrong := 0
+			for i, doc := range docs {
+				at, err := room.Call(ctx, uint64(len(doc)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !instance.Memory().WriteString(uint32(at[0]), doc) {
+					t.Fatalf("the guest has no room for %d bytes at %d", len(doc), at[0])
+				}
+				result, err := read.Call(ctx, at[0], uint64(len(doc)))
+				if err != nil {
+					t.Fatalf("%v: the document is %.300q", err, doc)
+				}
+				got, ok := instance.Memory().Read(uint32(result[0]>>32), uint32(result[0]))
+				if !ok || string(got) != want[i] {
+					t.Errorf("of %.300q the guest reads %.300s, want %.300s", doc, got, want[i])
+					if wrong++; wrong == 50 {
+						t.FailNow()
+					}
+				}
+			}
+		})
+	}
+}
+
+// mutated returns a document with a byte or two changed, put in or taken away. Of a long one it
+// changes an end.
+func mutated(r *rand.Rand, doc string) string {
+	const bytes = "{}[]\",:\\u0019aeE+-.tfn \x00\x1f\x7f\x80\xc3\xed\xa0\xff"
+	for range 1 + r.IntN(2) {
+		i := r.IntN(min(len(doc), 40) + 1)
+		if r.IntN(2) == 0 {
+			i = len(doc) - i
+		}
+		with := string(bytes[r.IntN(len(bytes))])
+		switch r.IntN(3) {
+		case 0:
+			doc = doc[:i] + with + doc[i:]
+		case 1:
+			doc = doc[:i] + with + doc[min(i+1, len(doc)):]
+		default:
+			doc = doc[:i] + doc[min(i+1, len(doc)):]
+		}
+	}
+	return doc
+}
+
+// described returns what the guests have to say of a document, by encoding/json.
+func described(t *testing.T, doc []byte) string {
+	t.Helper()
+	if !json.Valid(doc) {
+		return "invalid"
+	}
+	var b strings.Builder
+	describe(t, &b, doc, 0)
+	return b.String()
+}
+
+func describe(t *testing.T, b *strings.Builder, value json.RawMessage, depth int) {
+	t.Helper()
+	if depth == 20 {
+		b.WriteByte('.')
+		return
+	}
+	decode := func(into any) {
+		if err := json.Unmarshal(value, into); err != nil {
+			t.Fatalf("%v: %s", err, value)
+		}
+	}
+	switch value = bytes.Trim(value, " \t\r\n"); value[0] {
+	case '"':
+		var text string
+		decode(&text)
+		fmt.Fprintf(b, "\"%x\"", text)
+		describeNumber(b, text)
+	case '[':
+		var elements []json.RawMessage
+		decode(&elements)
+		b.WriteByte('[')
+		for _, element := range elements {
+			describe(t, b, element, depth+1)
+			b.WriteByte(',')
+		}
+		b.WriteByte(']')
+	case '{':
+		// The last member with a name has its value.
+		var members map[string]json.RawMessage
+		decode(&members)
+		b.WriteByte('{')
+		d := json.NewDecoder(bytes.NewReader(value))
+		_, err := d.Token()
+		for err == nil && d.More() {
+			var key json.Token
+			if key, err = d.Token(); err != nil {
+				break
+			}
+			var skipped json.RawMessage
+			err = d.Decode(&skipped)
+			fmt.Fprintf(b, "%x:", key)
+			describe(t, b, members[key.(string)], depth+1)
+			b.WriteByte(',')
+		}
+		if err != nil {
+			t.Fatalf("%v: %s", err, value)
+		}
+		b.WriteByte('}')
+	case 't', 'f', 'n':
+		b.Write(value)
+	default:
+		describeNumber(b, string(value))
+	}
+}
+
+// describeNumber writes the whole number and the double that a text is, 0 if it is none.
+func describeNumber(b *strings.Builder, text string) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		u, _ := strconv.ParseUint(text, 10, 64)
+		n = int64(u)
+		if u == math.MaxUint64 && text != "18446744073709551615" {
+			n = 0 // What ParseUint has for numbers that are larger.
+		}
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	isNumber := json.Valid([]byte(text)) && strings.Trim(text, " \t\r\n") == text && strings.IndexByte("-0123456789", (text + "x")[0]) >= 0
+	switch {
+	case text == "NaN":
+		b.WriteString("0 nan")
+		return
+	case text == "Infinity" || text == "-Infinity":
+	case !isNumber:
+		n, f = 0, 0
+	case err != nil && !math.IsInf(f, 0):
+		panic(err)
+	}
+	fmt.Fprintf(b, "%d %016x", n, math.Float64bits(f))
 }
 
 // alone instantiates a module without a host: what it imports is never called.

@@ -181,13 +181,22 @@ func (m *message) number(version uint64, n uint32) int64 {
 
 func jsonInt64(v json.Value) int64 {
 	if v.Kind() == json.KindString {
-		v = json.Value(v.String())
+		v = numberIn(v.String())
 	}
 	if n, ok := v.Int64(); ok {
 		return n
 	}
 	n, _ := v.Uint64()
 	return int64(n)
+}
+
+// numberIn returns the text of a string as a value, which may be a number: nothing if there is white
+// space around it, which is not a part of a number.
+func numberIn(text string) json.Value {
+	if n := len(text); n == 0 || text[0] <= ' ' || text[n-1] <= ' ' {
+		return nil
+	}
+	return json.Value(text)
 }
 
 // Sint64 returns a number of type sint32 or sint64.
@@ -219,7 +228,7 @@ func (v View) Float32(n uint32) float32 {
 
 func jsonFloat64(raw json.Value) float64 {
 	if raw.Kind() == json.KindString {
-		switch raw = json.Value(raw.String()); string(raw) {
+		switch raw = numberIn(raw.String()); string(raw) {
 		case "NaN":
 			return math.NaN()
 		case "Infinity":

@@ -72,11 +72,11 @@ func (w *rustWriter) extensionPoint(s *Service) {
 func (w *rustWriter) hostClient(s *Service) {
 	w.printf("\n%s#[derive(Clone, Copy, Debug)]\npub struct %s;\n\nimpl %[2]s {\n", rustComment("", cmpOr(s.Doc, s.Name+" has the methods of the service "+s.FullName+" of the host.")), s.Name)
 	for _, m := range s.Methods {
-		w.printf("%s    pub fn %s<'a>(req: &%s) -> Result<%s<'a>, String> {\n", rustComment("    ", cmpOr(m.Doc, "Asks the host. The error is that of the host.")),
+		w.printf("%s    pub fn %s<'a>(call: impl Into<::kubewasm::Call<'a>>, req: &%s) -> Result<%s<'a>, String> {\n", rustComment("    ", cmpOr(m.Doc, "Asks the host. The error is that of the host.")),
 			m.Name, strings.Replace(w.builderType(m.Request), "<'a>", "<'_>", 1), w.rustPath("", m.Response))
 		w.printf("        #[cfg(target_arch = \"wasm32\")]\n        #[link(wasm_import_module = %s)]\n        extern \"C\" {\n            #[link_name = %s]\n            fn host(ptr: *const u8, len: u32) -> u64;\n        }\n", rustString(s.FullName), rustString(m.Wire))
 		w.printf("        #[cfg(not(target_arch = \"wasm32\"))]\n        unsafe extern \"C\" fn host(_: *const u8, _: u32) -> u64 { 0 }\n")
-		w.printf("        s::ask(host, req).map(|b| v::Message::from_view(v::View::from_any_proto(b)))\n    }\n")
+		w.printf("        unsafe { s::ask(call.into(), host, req) }.map(v::Message::from_view)\n    }\n")
 	}
 	w.printf("}\n")
 }
@@ -248,8 +248,8 @@ func (w *rustWriter) exports(services []*Service) {
 		for _, m := range s.Methods {
 			function := functions.take(snake(s.Name)+"_"+snake(m.Name), nil)
 			w.printf("            #[cfg(target_arch = \"wasm32\")]\n            #[export_name = %s]\n            pub extern \"C\" fn %s() -> i32 {\n", rustString(s.FullName+"/"+m.Wire), function)
-			w.printf("                let req = ::kubewasm::view::View::from_any_proto(::kubewasm::service::request());\n                let req: $($path)::+::%s = ::kubewasm::view::Message::from_view(req);\n", w.rustPath("", m.Request))
-			w.printf("                ::kubewasm::service::finish(<$plugin as $($path)::+::%s>::%s(::kubewasm::plugin::get::<$plugin>(), req))\n            }\n", s.Name, m.Name)
+			w.printf("                let (plugin, req) = unsafe { ::kubewasm::service::begin::<$plugin>() };\n                let req: $($path)::+::%s = ::kubewasm::view::Message::from_view(req);\n", w.rustPath("", m.Request))
+			w.printf("                ::kubewasm::service::finish(<$plugin as $($path)::+::%s>::%s(plugin, req))\n            }\n", s.Name, m.Name)
 		}
 	}
 	w.printf("            #[cfg(target_arch = \"wasm32\")]\n            #[used]\n            #[link_section = \"kubewasm_schema\"]\n            static SCHEMA: [u8; %d] = *b\"", len(w.pkg.Schema))

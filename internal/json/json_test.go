@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/testkit/documents"
 )
 
 // decode reads a whole document with this package, into what encoding/json
@@ -86,24 +87,14 @@ func pod(tb testing.TB) []byte {
 	return b
 }
 
-// documents are the seeds of the fuzz targets.
-var documents = []string{
-	``, ` `, `null`, ` true `, `false`, `nul`, `truee`, `0`, `-0`, `01`, `-`, `1.`, `.5`, `1e5`, `1E+05`, `1e`, `1e999`, `0x1`, `+1`, `1_0`, `Inf`,
-	`""`, `"`, `"a`, `"a"b`, `"\"`, `"\\"`, `"\""`, `"\u0041"`, `"\u00"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83dx"`, `"\ude00\ud83d\u0041"`, `"\ud83d\ud83d\ude00"`, `"\x"`,
-	"\"tab\there\"", "\"\xff\"", "\"a\xc3\x28b\xe2\x82\"", "\"\xed\xa0\x80\"", `"äöü€😀"`, `"a long plain string of ASCII"`, `"12345678\n2345678"`,
-	`{}`, `{ }`, `{`, `}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{"a":1 "b":2}`, `{"a":1}x`, `{"a":1} `, `{"a":1,"a":2}`, `{a:1}`, `{"a" : [ 1 , {"b" : null } ] , "c" : "d"}`,
-	`[]`, `[ ]`, `[`, `]`, `[1,]`, `[,1]`, `[1 2]`, `[1,2]`, `[[[]]]`, `[}`, `{]`, `[{]}`, `{"a":[}`, `["]"]`, `{"}":"{"}`, `[1]]`,
-	`{"a":{"b":{"c":["\\","\"",{}]}},"x":-1.5e-3}`,
-}
-
 func TestReadsWhatEncodingJSONReads(t *testing.T) {
-	for _, doc := range append(documents, string(pod(t)), strings.Repeat("[", 100), strings.Repeat("[", 100)+strings.Repeat("]", 100)) {
+	for _, doc := range append(documents.JSON(), string(pod(t)), strings.Repeat("[", 100), strings.Repeat("[", 100)+strings.Repeat("]", 100)) {
 		check(t, []byte(doc))
 	}
 }
 
 func FuzzRead(f *testing.F) {
-	for _, doc := range documents {
+	for _, doc := range documents.JSON() {
 		f.Add([]byte(doc))
 	}
 	f.Add(pod(f))
@@ -159,7 +150,7 @@ func agree[T comparable](t *testing.T, doc []byte, method string, wantOK bool, w
 
 // A view walks over a part only, and so may be given anything in between.
 func FuzzHostile(f *testing.F) {
-	for _, doc := range documents {
+	for _, doc := range documents.JSON() {
 		f.Add([]byte(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/json/testdata/trace"
+	"github.com/kubewasm/kubewasm/internal/testkit/documents"
 )
 
 // guestTrace returns a function that traces a document in WebAssembly. The document
@@ -99,7 +100,7 @@ func compareWalker(t *testing.T, doc []byte) {
 // eachDocument calls f with documents that are right, cut off and hostile.
 func eachDocument(t *testing.T, f func(doc []byte)) {
 	t.Helper()
-	docs := append(documents[:len(documents):len(documents)], string(pod(t)), nestedDocument(),
+	docs := append(documents.JSON(), string(pod(t)), nestedDocument(),
 		strings.Repeat("[", 1000), strings.Repeat("[", 1000)+strings.Repeat("]", 1000), strings.Repeat(`{"a":`, 300)+"1"+strings.Repeat("}", 300))
 	for _, doc := range docs {
 		f([]byte(doc))

@@ -1,14 +1,21 @@
 // JSON, read where it lies. Positions are addresses in memory; 0 is the position after what
 // is malformed. Nothing at or beyond an end is read, and nothing recurs.
 
+import * as decimal from "./decimal";
 import * as text from "./text";
 
 /** space returns the position of the first byte that is no space. */
 // @ts-ignore: decorator
 @inline
 export function space(at: usize, end: usize): usize {
-  while (at < end && load<u8>(at) <= 0x20) at++;
+  while (at < end && isSpace(load<u8>(at))) at++;
   return at;
+}
+
+// @ts-ignore: decorator
+@inline
+function isSpace(c: u8): bool {
+  return c <= 0x20 && (c == 0x20 || c == 0x0a || c == 0x0d || c == 0x09);
 }
 
 /** afterString returns the position after the string that begins at at, with its quotes. */
@@ -269,43 +276,59 @@ export function same(at: usize, end: usize, s: string): bool {
   return end - at > <usize>s.length && escapeIn(at, end) && unescaped(at, end) == s;
 }
 
-/** int returns a whole number, also one in a string, as a protobuf encoder writes those of 64 bits; 0 for anything else. */
-export function int(at: usize, end: usize): i64 {
-  if (isString(at, end)) {
-    at++;
-    end--;
-  }
-  let negative = false;
-  let p = at;
-  if (p < end && load<u8>(p) == 0x2d) {
-    negative = true;
-    p++;
-  }
-  let n: u64 = 0;
-  const digits = p;
-  for (; p < end; p++) {
-    const c = load<u8>(p);
-    if (c < 0x30 || c > 0x39) {
-      if (c != 0x2e && c != 0x65 && c != 0x45) return 0;
-      const f = float(at, end);
-      return Math.abs(f) < 9.2e18 && Math.trunc(f) == f ? <i64>f : 0;
-    }
-    if (n > 1844674407370955160) return 0; // It has more than 64 bits.
-    n = n * 10 + (c - 0x30);
-  }
-  if (p == digits) return 0;
-  return negative ? -<i64>n : <i64>n;
+/** What int read last: Whole.No if it is no whole number of 64 bits. */
+export let whole: Whole = Whole.No;
+
+export enum Whole {
+  No,
+  /** It is an i64. */
+  Signed,
+  /** It is larger than an i64, and a u64. */
+  Unsigned,
 }
 
-/** float returns a number; 0 for anything else. */
-export function float(at: usize, end: usize): f64 {
-  if (isString(at, end)) {
-    at++;
-    end--;
+/**
+ * int returns a whole number, also one in a string, as a protobuf encoder writes those of 64 bits;
+ * one beyond an i64 by the bits of a u64, and 0 for anything else, such as a fraction.
+ */
+export function int(at: usize, end: usize): i64 {
+  if (!isString(at, end)) return digits(at, end);
+  if (!escapeIn(at, end)) return digits(at + 1, end - 1);
+  const b = String.UTF8.encode(str(at, end));
+  return digits(changetype<usize>(b), changetype<usize>(b) + b.byteLength);
+}
+
+function digits(at: usize, end: usize): i64 {
+  whole = Whole.No;
+  const negative = at < end && load<u8>(at) == 0x2d;
+  if (negative) at++;
+  if (at >= end || (load<u8>(at) == 0x30 && at + 1 < end)) return 0;
+  let n: u64 = 0;
+  for (; at < end; at++) {
+    const d = <u64>load<u8>(at) - 0x30;
+    if (d > 9 || n > u64.MAX_VALUE / 10 || n * 10 > u64.MAX_VALUE - d) return 0;
+    n = n * 10 + d;
   }
-  const s = text.decode(at, end - at);
-  const f = parseFloat(s);
-  return isNaN(f) && s != "NaN" ? 0 : f;
+  if (negative) {
+    if (n > <u64>1 << 63) return 0;
+    whole = Whole.Signed;
+    return -<i64>n;
+  }
+  whole = n >> 63 ? Whole.Unsigned : Whole.Signed;
+  return <i64>n;
+}
+
+/** float returns a number, also one in a string; 0 for anything else. */
+export function float(at: usize, end: usize): f64 {
+  if (!isString(at, end)) return afterNumber(at, end) == end ? decimal.parse(at, end) : 0;
+  const s = str(at, end);
+  if (s == "NaN") return NaN;
+  if (s == "Infinity") return Infinity;
+  if (s == "-Infinity") return -Infinity;
+  const b = String.UTF8.encode(s);
+  at = changetype<usize>(b);
+  end = at + b.byteLength;
+  return at < end && afterNumber(at, end) == end ? decimal.parse(at, end) : 0;
 }
 
 /** truth reports whether a value is true. */
@@ -315,7 +338,7 @@ export function truth(at: usize, end: usize): bool {
   return at < end && load<u8>(at) == 0x74;
 }
 
-/** valid reports whether [at, end) is one JSON value with nothing after it. It looks at the shape, not at each escape. */
+/** valid reports whether [at, end) is one value of JSON by RFC 8259, with nothing after it. */
 export function valid(at: usize, end: usize): bool {
   // A stack of bits: the objects and arrays that are open.
   let stack: u8[] = [];
@@ -325,8 +348,7 @@ export function valid(at: usize, end: usize): bool {
     if (at >= end) return false;
     let c = load<u8>(at);
     if (wantKey) {
-      if (c != 0x22) return false;
-      at = afterString(at, end);
+      at = afterValidString(at, end);
       if (at == 0) return false;
       at = space(at, end);
       if (at >= end || load<u8>(at) != 0x3a) return false;
@@ -345,10 +367,8 @@ export function valid(at: usize, end: usize): bool {
         continue;
       }
     } else {
-      const start = at;
-      at = after(at, end);
+      at = c == 0x22 ? afterValidString(at, end) : afterLiteral(at, end);
       if (at == 0) return false;
-      if (c != 0x22 && !literal(start, at)) return false;
     }
     for (;;) { // After a value.
       at = space(at, end);
@@ -368,14 +388,63 @@ export function valid(at: usize, end: usize): bool {
   return false;
 }
 
-function literal(at: usize, end: usize): bool {
-  const n = end - at;
-  if (text.equal(at, n, "true") || text.equal(at, n, "false") || text.equal(at, n, "null")) return true;
-  for (let p = at; p < end; p++) {
-    const c = load<u8>(p);
-    if ((c < 0x30 || c > 0x39) && c != 0x2d && c != 0x2b && c != 0x2e && c != 0x65 && c != 0x45) return false;
+/** afterValidString returns the position after the string that begins at at, 0 if none does. */
+function afterValidString(at: usize, end: usize): usize {
+  if (load<u8>(at) != 0x22) return 0;
+  for (at++; at < end; at++) {
+    let c = load<u8>(at);
+    if (c == 0x22) return at + 1;
+    if (c < 0x20) return 0;
+    if (c != 0x5c) continue;
+    if (++at >= end) return 0;
+    c = load<u8>(at);
+    if (c == 0x75) {
+      if (end - at < 5) return 0;
+      for (let i = 0; i < 4; i++) if (!isHex(load<u8>(++at))) return 0;
+    } else if (c != 0x22 && c != 0x5c && c != 0x2f && c != 0x62 && c != 0x66 && c != 0x6e && c != 0x72 && c != 0x74) {
+      return 0;
+    }
   }
-  return true;
+  return 0;
+}
+
+function isHex(c: u8): bool {
+  return isDigit(c) || ((c | 0x20) >= 0x61 && (c | 0x20) <= 0x66);
+}
+
+// @ts-ignore: decorator
+@inline
+function isDigit(c: u8): bool {
+  return c >= 0x30 && c <= 0x39;
+}
+
+/** afterLiteral returns the position after the number, true, false or null that begins at at, 0 if none does. */
+function afterLiteral(at: usize, end: usize): usize {
+  const c = load<u8>(at);
+  const word = c == 0x74 ? "true" : c == 0x66 ? "false" : c == 0x6e ? "null" : "";
+  const n = <usize>word.length;
+  if (n != 0) return end - at >= n && text.equal(at, n, word) ? at + n : 0;
+  return afterNumber(at, end);
+}
+
+/** afterDigits returns the position after the digits that begin at at, 0 if none do. */
+function afterDigits(at: usize, end: usize): usize {
+  const start = at;
+  while (at < end && isDigit(load<u8>(at))) at++;
+  return at == start ? 0 : at;
+}
+
+/** afterNumber returns the position after the number that begins at at, 0 if none does. */
+function afterNumber(at: usize, end: usize): usize {
+  if (at < end && load<u8>(at) == 0x2d) at++;
+  at = at < end && load<u8>(at) == 0x30 ? at + 1 : afterDigits(at, end);
+  if (at != 0 && at < end && load<u8>(at) == 0x2e) at = afterDigits(at + 1, end);
+  if (at != 0 && at < end && (load<u8>(at) | 0x20) == 0x65) {
+    at++;
+    if (at < end && (load<u8>(at) == 0x2b || load<u8>(at) == 0x2d)) at++;
+    at = afterDigits(at, end);
+  }
+  return at;
 }
 
 /** quote returns a string as JSON. */

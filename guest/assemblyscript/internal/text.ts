@@ -209,7 +209,7 @@ export function equal(at: usize, length: usize, s: string): bool {
   for (let i: usize = 0; i < n; i++) {
     const b = <u32>load<u8>(at + i);
     const c = <u32>load<u16>(p + (i << 1));
-    if ((b | c) >= 0x80) return size(s) == length && decode(at, length) == s;
+    if ((b | c) >= 0x80) return decode(at, length) == s;
     if (b != c) return false;
   }
   return n == length;

@@ -8,8 +8,8 @@ kubewasm::config! {
 }
 
 /// Returns the label app of an object in protobuf.
-fn app(object: &[u8]) -> &str {
-    Pod::from_proto(object).metadata().labels().get("app").unwrap_or_default()
+fn app<'a>(req: &Request<'a>, object: &'a [u8]) -> &'a str {
+    Pod::from_proto(req, object).metadata().labels().get("app").unwrap_or_default()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -29,20 +29,20 @@ impl Validate for Guest {
             "empty" if req.object().is_empty() => return Response::deny("no object"),
             "same" if req.object() == req.old_object() => return Response::deny("unchanged"),
             "same" => return Response::allow(),
-            "relabelled" => return Response::deny(format!("was {}, is {}", app(req.old_object_proto()), app(req.object_proto()))),
+            "relabelled" => return Response::deny(format!("was {}, is {}", app(req, req.old_object_proto()), app(req, req.object_proto()))),
             "options" => return Response::deny(text(req.options())),
             "found" => {
-                return match admission::get("v1/configmaps", "shop", app(req.object_proto())) {
+                return match admission::get(req, "v1/configmaps", "shop", app(req, req.object_proto())) {
                     Some(object) => Response::deny(text(object)),
                     None => Response::deny("none"),
                 }
             }
             "listed" => {
-                let count = |namespace, selector| admission::list("v1/configmaps", namespace, selector).count();
+                let count = |namespace, selector| admission::list(req, "v1/configmaps", namespace, selector).count();
                 return Response::deny(format!("{}, {}, {}", count("", ""), count("shop", ""), count("shop", "tier=a")));
             }
             "secret" => {
-                admission::get("v1/secrets", "shop", "a");
+                admission::get(req, "v1/secrets", "shop", "a");
                 return Response::allow();
             }
             _ => {}

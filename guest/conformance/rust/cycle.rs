@@ -46,7 +46,7 @@ fn here(node: NodeInfo<'_>, pod: Pod<'_>) -> (u32, u32) {
             {{"key": "app", "operator": "In", "values": ["any", "{0}"]}}]}}"#,
         label(pod, "app")
     );
-    let selector = LabelSelector::from_json(json.as_bytes()).parse().unwrap();
+    let selector = LabelSelector::from_json(pod, json.as_bytes()).parse().unwrap();
     let count = |terminating| count_pods(&[node], pod.metadata().namespace(), &selector, terminating)[0];
     (count(false), count(true) - count(false))
 }
@@ -99,7 +99,7 @@ impl PostFilter for Guest {
         }
         match statuses.statuses().iter().find(|s| s.code() == Code::Unschedulable as i32 && s.reason() == "full") {
             Some(status) => Ok(Nominated::Node(status.node_name().into())),
-            None => Err(Status::unschedulable(format!("none of {} nodes", sched::snapshot_node_names().len()))),
+            None => Err(Status::unschedulable(format!("none of {} nodes", sched::snapshot_node_names(pod).len()))),
         }
     }
 }
@@ -146,8 +146,8 @@ impl Permit for Guest {
             "deny" => return Err(Status::unschedulable(format!("denied on {}", node_name))),
             action @ ("allow" | "reject") => {
                 let mut waited = false;
-                for w in sched::waiting_pods() {
-                    match sched::get_waiting_pod(w.uid()) {
+                for w in sched::waiting_pods(pod) {
+                    match sched::get_waiting_pod(pod, w.uid()) {
                         Some(other) if label(other, "group") == label(pod, "group") => {}
                         _ => continue,
                     }
@@ -163,7 +163,7 @@ impl Permit for Guest {
                 }
             }
             "ghost" => {
-                let waits = sched::get_waiting_pod("ghost").is_some();
+                let waits = sched::get_waiting_pod(pod, "ghost").is_some();
                 if !waits && !sched::allow_waiting_pod("ghost") && !sched::reject_waiting_pod("ghost", "") {
                     return Err(Status::unschedulable("there is no ghost"));
                 }
@@ -186,14 +186,14 @@ impl PreBind for Guest {
     fn pre_bind(&self, _: &mut Memory, pod: Pod<'_>, _: &str) -> Result {
         const CLAIMS: &str = "v1/persistentvolumeclaims";
         let (namespace, name) = (pod.metadata().namespace(), label(pod, "claim"));
-        let claim = match sched::get_object(CLAIMS, namespace, name) {
-            Some(bytes) => PersistentVolumeClaim::from_proto(bytes),
+        let claim = match sched::get_object(pod, CLAIMS, namespace, name) {
+            Some(bytes) => PersistentVolumeClaim::from_proto(pod, bytes),
             None => return Err(Status::error(format!("no claim {}/{}", namespace, name))),
         };
         match claim.spec().volume_name() {
             "" => Err(Status::new(Code::Pending, format!("claim {} is not bound", name))),
             volume => {
-                let count = |namespace| sched::list_objects(CLAIMS, namespace).count();
+                let count = |namespace| sched::list_objects(pod, CLAIMS, namespace).count();
                 Err(Status::unschedulable(format!("{}, {} claims of {}", volume, count(namespace), count(""))))
             }
         }

@@ -36,10 +36,10 @@ impl PodGroupPostFilter for Guest {
 }
 
 impl GeneratePlacements for Guest {
-    fn generate_placements(&self, _: &mut (), _: PodGroup<'_>, parent: &[&str]) -> Result<Vec<Placement>> {
+    fn generate_placements(&self, _: &mut (), group: PodGroup<'_>, parent: &[&str]) -> Result<Vec<Placement>> {
         let mut racks: Vec<Placement> = Vec::new();
         for name in parent {
-            let rack = match sched::snapshot_node(name).and_then(|node| node.node().metadata().labels().get("rack")) {
+            let rack = match sched::snapshot_node(group, name).and_then(|node| node.node().metadata().labels().get("rack")) {
                 Some(rack) => rack,
                 None => continue,
             };

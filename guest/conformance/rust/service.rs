@@ -37,7 +37,7 @@ impl Quotes for Guest {
             "trap" => panic!("trap"),
             _ => {}
         }
-        let rate = Market::rate(&RateRequest { currency: req.currency().into() })?;
+        let rate = Market::rate(req, &RateRequest { currency: req.currency().into() })?;
         let discount = req.pod().and_then(|pod| pod.metadata().labels().get("discount"));
         Ok(PriceResponse { total: req.amount() as i64 * rate.rate(), note: discount.unwrap_or("none").into() })
     }

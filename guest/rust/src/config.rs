@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::json::{Kind, Value};
+use crate::Call;
 
 /// A type that is read from JSON. [`config!`](crate::config!) implements it for structs.
 pub trait Decode: Sized {
@@ -43,12 +44,11 @@ pub fn read<T: Decode>(text: &[u8]) -> Result<T, String> {
     if !crate::json::is_valid(text) {
         return Err("the configuration is not valid JSON".to_owned());
     }
-    let value = Value::of(text);
-    if value.is_null() {
-        return Ok(T::absent());
-    }
     let mut mistakes = Vec::new();
-    let read = T::decode(value, "", &mut mistakes);
+    let read = Call::with(|call| match Value::of(call, text) {
+        null if null.is_null() => T::absent(),
+        value => T::decode(value, "", &mut mistakes),
+    });
     if mistakes.is_empty() {
         Ok(read)
     } else {
@@ -112,7 +112,10 @@ macro_rules! integers {
                     wrong_kind("number", value, path, mistakes);
                     return 0;
                 }
-                let read = value.integer().and_then(|n| <$type>::try_from(n).ok());
+                let read = value.whole().and_then(|n| match n {
+                    (true, n) => <$type>::try_from((n as i64).wrapping_neg()).ok(),
+                    (false, n) => <$type>::try_from(n).ok(),
+                });
                 read.unwrap_or_else(|| {
                     mistake(path, concat!("want a number of the type ", stringify!($type)), mistakes);
                     0
@@ -177,7 +180,7 @@ impl Decode for crate::value::Quantity {
         Self::default()
     }
     fn decode(value: Value<'_>, path: &str, mistakes: &mut Vec<String>) -> Self {
-        let text = value.text().unwrap_or_else(|| crate::view::utf8(value.raw()));
+        let text = value.text().or_else(|| core::str::from_utf8(value.raw()).ok()).unwrap_or_default();
         text.parse().unwrap_or_else(|_| {
             mistake(path, "want a quantity such as 500m or 1Gi", mistakes);
             Self::default()

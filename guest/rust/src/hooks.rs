@@ -200,10 +200,12 @@ pub mod export {
     use crate::plugin::get;
     use crate::{host, object as objects};
 
-    pub fn hook<P: Hook>() -> i32 {
-        objects::begin();
+    /// Begins a call, which ends what the call before has read. P is the type of the plugin.
+    #[allow(clippy::missing_safety_doc)]
+    pub unsafe fn hook<P: Hook>() -> i32 {
+        let call = objects::begin();
         let mut d = Decision::default();
-        match get::<P>().decide(Request::from_proto(host::ask(host::hook_request)), &mut d) {
+        match get::<P>().decide(Request::from_proto(call, host::ask(call, host::hook_request)), &mut d) {
             Ok(()) => {
                 let b = d.to_proto();
                 if !b.is_empty() {

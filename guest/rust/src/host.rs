@@ -1,6 +1,8 @@
 //! The functions of the host: abi/SPEC.md, section 6. A module imports those that it uses.
 //! Natively there is no host: it knows nothing and takes everything.
 
+use crate::Call;
+
 /// Declares host functions of one module.
 macro_rules! imports {
     ($module:literal { $($(#[$doc:meta])* $name:ident = $import:literal ($($arg:ident: $type:ty),*) $(-> $result:ty)?;)* }) => {
@@ -97,12 +99,12 @@ pub(crate) fn give(f: unsafe extern "C" fn(*const u8, u32), bytes: &[u8]) {
     unsafe { f(bytes.as_ptr(), bytes.len() as u32) }
 }
 
-/// Returns an answer of the host, which is valid during the call.
-pub(crate) fn ask<'a>(f: unsafe extern "C" fn(*mut u8, u32) -> u32) -> &'a [u8] {
-    crate::memory::fill(|buf, limit| unsafe { f(buf, limit) })
+/// Returns an answer of the host.
+pub(crate) fn ask<'a>(call: Call<'a>, f: unsafe extern "C" fn(*mut u8, u32) -> u32) -> &'a [u8] {
+    crate::memory::fill(call, |buf, limit| unsafe { f(buf, limit) })
 }
 
 /// Returns the answer of the host to a question.
-pub(crate) fn ask_about<'a>(f: unsafe extern "C" fn(*const u8, u32, *mut u8, u32) -> u32, question: &[u8]) -> &'a [u8] {
-    crate::memory::fill(|buf, limit| unsafe { f(question.as_ptr(), question.len() as u32, buf, limit) })
+pub(crate) fn ask_about<'a>(call: Call<'a>, f: unsafe extern "C" fn(*const u8, u32, *mut u8, u32) -> u32, question: &[u8]) -> &'a [u8] {
+    crate::memory::fill(call, |buf, limit| unsafe { f(question.as_ptr(), question.len() as u32, buf, limit) })
 }

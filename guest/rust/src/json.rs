@@ -4,7 +4,7 @@
 //! ```
 //! use kubewasm::json::Value;
 //!
-//! let v = Value::of(br#"{"zones": ["a", "b"], "weight": 3}"#);
+//! let v = Value::of(kubewasm::Call::for_test(), br#"{"zones": ["a", "b"], "weight": 3}"#);
 //! assert_eq!(v.get("weight").and_then(|w| w.integer()), Some(3));
 //! let zones: Vec<_> = v.get("zones").unwrap().elements().filter_map(|z| z.text()).collect();
 //! assert_eq!(zones, ["a", "b"]);
@@ -17,6 +17,7 @@ use crate::compare::same;
 use crate::memory;
 use crate::scan::{has_escape, nested_end, string_end};
 use crate::view::utf8;
+use crate::Call;
 
 /// A value, by its text without white space around it.
 #[derive(Clone, Copy, Debug)]
@@ -86,13 +87,20 @@ impl Kind {
 
 impl<'a> Value<'a> {
     /// Returns the value of a text.
-    pub fn of(text: &'a [u8]) -> Self {
+    pub fn of(call: impl Into<Call<'a>>, text: &'a [u8]) -> Self {
+        let _: Call<'a> = call.into();
         let at = skip_space(text, 0);
         let mut end = text.len();
         while end > at && is_space(text[end - 1]) {
             end -= 1;
         }
         Value(&text[at..end])
+    }
+
+    /// Returns the call that the value is of.
+    fn call(self) -> Call<'a> {
+        // Value::of was given it.
+        unsafe { Call::running() }
     }
 
     /// Returns the text.
@@ -125,27 +133,47 @@ impl<'a> Value<'a> {
         if b.len() < 2 || b[0] != b'"' || b[b.len() - 1] != b'"' {
             return None;
         }
-        Some(unquote(&b[1..b.len() - 1]))
+        Some(unquote(self.call(), &b[1..b.len() - 1]))
     }
 
-    /// Returns a whole number, also one in a string, as protobuf has those of 64 bits in JSON.
+    /// Returns a whole number, also one in a string, as protobuf has those of 64 bits in JSON. It
+    /// has no fraction and no exponent. One beyond an i64 is that with the bits of a u64.
     pub fn integer(self) -> Option<i64> {
-        let text = match self.kind() {
-            Kind::String => self.text()?,
-            Kind::Number => utf8(self.0),
-            _ => return None,
-        };
-        if let Ok(n) = text.parse::<i64>() {
-            return Some(n);
+        match self.whole()? {
+            (true, n) => Some((n as i64).wrapping_neg()),
+            (false, n) => Some(n as i64),
         }
-        text.parse::<u64>().ok().map(|n| n as i64)
     }
 
-    /// Returns a number, also one in a string: "NaN", "Infinity".
-    pub fn float(self) -> Option<f64> {
+    /// Returns whether a whole number is negative, and its amount.
+    pub(crate) fn whole(self) -> Option<(bool, u64)> {
+        let text = self.number()?;
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        let is_whole = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+        let n: u64 = Some(digits).filter(|_| is_whole)?.parse().ok()?;
+        Some((negative, n)).filter(|_| !negative || n <= 1 << 63)
+    }
+
+    /// Returns the text of a number, or a text.
+    fn number(self) -> Option<&'a str> {
         match self.kind() {
-            Kind::Number => utf8(self.0).parse().ok(),
-            Kind::String => self.text()?.parse().ok(),
+            Kind::String => self.text(),
+            Kind::Number => Some(utf8(self.call(), self.0)),
+            _ => None,
+        }
+    }
+
+    /// Returns a number, also one in a string: "NaN", "Infinity", "-Infinity".
+    pub fn float(self) -> Option<f64> {
+        match self.number()? {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            // Rust reads more than JSON allows.
+            text if valid_number(text.as_bytes(), 0) == Some(text.len()) => text.parse().ok(),
             _ => None,
         }
     }
@@ -162,9 +190,10 @@ impl<'a> Value<'a> {
     /// Returns the last member of an object with the name.
     pub fn get(self, name: &str) -> Option<Value<'a>> {
         let mut found = None;
+        let odd = !name.is_ascii(); // A byte that is no UTF-8 is shorter than U+FFFD.
         let mut members = Members::new(self);
         while let Some((key, value)) = members.step() {
-            if same(key, name.as_bytes()) || key.len() > name.len() && has_escape(key) && unquote(key) == name {
+            if same(key, name.as_bytes()) || (odd || key.len() > name.len() && has_escape(key)) && unquote(self.call(), key) == name {
                 found = Some(value);
             }
         }
@@ -183,9 +212,9 @@ impl<'a> Value<'a> {
 }
 
 /// Decodes the inside of a string.
-fn unquote(inside: &[u8]) -> &str {
+fn unquote<'a>(call: Call<'a>, inside: &'a [u8]) -> &'a str {
     if !has_escape(inside) {
-        return utf8(inside);
+        return utf8(call, inside);
     }
     let mut out = Vec::with_capacity(inside.len());
     let mut i = 0;
@@ -228,7 +257,7 @@ fn unquote(inside: &[u8]) -> &str {
         };
         out.push(plain);
     }
-    utf8(memory::keep(out))
+    utf8(call, memory::keep(call, out))
 }
 
 /// The members of an object.
@@ -273,7 +302,7 @@ impl<'a> Iterator for Members<'a> {
     type Item = (&'a str, Value<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step().map(|(key, value)| (unquote(key), value))
+        self.step().map(|(key, value)| (unquote(value.call(), key), value))
     }
 }
 
@@ -409,6 +438,10 @@ fn valid_scalar(b: &[u8], at: usize) -> Option<usize> {
     if *rest.first()? == b'"' {
         return valid_string(b, at);
     }
+    valid_number(b, at)
+}
+
+fn valid_number(b: &[u8], at: usize) -> Option<usize> {
     let digits = |mut i: usize| -> Option<usize> {
         let from = i;
         while b.get(i).map_or(false, u8::is_ascii_digit) {
@@ -420,7 +453,7 @@ fn valid_scalar(b: &[u8], at: usize) -> Option<usize> {
             Some(i)
         }
     };
-    let mut i = if rest[0] == b'-' { at + 1 } else { at };
+    let mut i = if b.get(at) == Some(&b'-') { at + 1 } else { at };
     i = if b.get(i) == Some(&b'0') { i + 1 } else { digits(i)? };
     if b.get(i) == Some(&b'.') {
         i = digits(i + 1)?;
@@ -488,7 +521,7 @@ impl ToJson for Raw<'_> {
 
 impl ToJson for Value<'_> {
     fn append_json(&self, out: &mut String) {
-        out.push_str(utf8(self.0));
+        out.push_str(utf8(self.call(), self.0));
     }
 }
 

@@ -6,7 +6,8 @@
 //! registers it, which makes the crate a module. There are examples with each of the modules
 //! above. Kubernetes objects are views of the bytes where they lie ([`api`], [`view`]): an
 //! accessor costs a scan of one message, and of objects of the scheduler only the fields that are
-//! read come from the host. Views and the strings that they return live as long as the call.
+//! read come from the host. Views and the strings that they return live as long as the [`Call`], and
+//! code that keeps them for longer does not compile.
 //!
 //! The crate is `no_std` with `alloc`. With the feature `std`, which is on by default, a module
 //! links the standard library: Rust before 1.68 needs it. Panics end the call, and their message
@@ -23,6 +24,7 @@ extern crate std;
 pub mod admission;
 #[allow(missing_docs)]
 pub mod api;
+mod call;
 mod compare;
 pub mod config;
 mod global;
@@ -45,3 +47,5 @@ pub mod service;
 pub mod value;
 pub mod view;
 pub mod wire;
+
+pub use self::call::Call;

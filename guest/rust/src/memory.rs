@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::Call;
+
 #[cfg(target_arch = "wasm32")]
 mod call {
     use super::*;
@@ -21,9 +23,14 @@ mod call {
     /// More than this is given back after the call.
     const KEPT: usize = 1 << 20;
 
+    /// Begins a call.
+    ///
+    /// # Safety
+    ///
+    /// Nothing of the call before may be used any more.
     #[inline]
-    pub(crate) fn begin() {
-        let arena = unsafe { ARENA.get() };
+    pub(crate) unsafe fn begin() {
+        let arena = ARENA.get();
         arena.number = arena.number.wrapping_add(1);
         match arena.chunks.as_mut_slice() {
             [] => {}
@@ -49,8 +56,12 @@ mod call {
     }
 
     /// Returns room for at least `n` bytes, and all that the present chunk has.
-    fn room(n: usize) -> &'static mut Vec<u8> {
-        let arena = unsafe { ARENA.get() };
+    ///
+    /// # Safety
+    ///
+    /// The reference must end before the next one begins.
+    unsafe fn room<'a>(n: usize) -> &'a mut Vec<u8> {
+        let arena = ARENA.get();
         let enough = matches!(arena.chunks.last(), Some(c) if c.capacity() - c.len() >= n);
         if !enough {
             let least = arena.chunks.last().map_or(CHUNK, |c| c.capacity());
@@ -62,8 +73,8 @@ mod call {
     /// The least room that an answer gets before its length is known.
     const GUESS: usize = 512;
 
-    /// Returns what `ask` answers by the buffer-limit rule. It is valid during the call.
-    pub(crate) fn fill<'a>(mut ask: impl FnMut(*mut u8, u32) -> u32) -> &'a [u8] {
+    /// Returns what `ask` answers by the buffer-limit rule.
+    pub(crate) fn fill<'a>(_: Call<'a>, mut ask: impl FnMut(*mut u8, u32) -> u32) -> &'a [u8] {
         unsafe {
             let mut chunk = room(GUESS);
             let limit = chunk.capacity() - chunk.len();
@@ -82,11 +93,13 @@ mod call {
     }
 
     /// Returns `bytes` in memory of the call.
-    pub(crate) fn keep<'a>(bytes: Vec<u8>) -> &'a [u8] {
-        let chunk = room(bytes.len());
-        let at = chunk.len();
-        chunk.extend_from_slice(&bytes);
-        unsafe { core::slice::from_raw_parts(chunk.as_ptr().add(at), bytes.len()) }
+    pub(crate) fn keep<'a>(_: Call<'a>, bytes: Vec<u8>) -> &'a [u8] {
+        unsafe {
+            let chunk = room(bytes.len());
+            let at = chunk.len();
+            chunk.extend_from_slice(&bytes);
+            core::slice::from_raw_parts(chunk.as_ptr().add(at), bytes.len())
+        }
     }
 }
 
@@ -95,18 +108,18 @@ pub(crate) use call::*;
 
 /// Natively there is no call: what a test decodes stays.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn keep<'a>(bytes: Vec<u8>) -> &'a [u8] {
+pub(crate) fn keep<'a>(_: Call<'a>, bytes: Vec<u8>) -> &'a [u8] {
     alloc::boxed::Box::leak(bytes.into_boxed_slice())
 }
 
 /// Natively the host answers nothing.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn fill<'a>(_: impl FnMut(*mut u8, u32) -> u32) -> &'a [u8] {
+pub(crate) fn fill<'a>(_: Call<'a>, _: impl FnMut(*mut u8, u32) -> u32) -> &'a [u8] {
     &[]
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn begin() {}
+pub(crate) unsafe fn begin() {}
 
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn number() -> u32 {

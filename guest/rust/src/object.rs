@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::compare::same;
 use crate::global::Global;
 use crate::select::Terms;
-use crate::{host, memory};
+use crate::{host, memory, Call};
 
 /// The fields of the metadata that tell objects apart: name, uid and resourceVersion. They are
 /// fetched alone, since a host that passed them could not share results between Nodes.
@@ -99,14 +99,19 @@ static OBJECTS: Global<Objects> = Global::new(Objects { slots: Vec::new(), repla
 /// A host that uses larger slots is at fault.
 const MAX_SLOT: u32 = 1 << 20;
 
-/// Begins a call: nothing of the one before is used any more.
+/// Begins a call and returns it.
+///
+/// # Safety
+///
+/// Nothing of the call before may be used any more, and nothing of this one after it.
 #[inline]
-pub(crate) fn begin() {
+pub(crate) unsafe fn begin<'a>() -> Call<'a> {
     memory::begin();
-    let objects = unsafe { OBJECTS.get() };
+    let objects = OBJECTS.get();
     if !objects.replaced.is_empty() {
         drop_replaced(objects);
     }
+    Call::running()
 }
 
 #[inline(never)]
@@ -172,16 +177,20 @@ fn renew(objects: &mut Objects, id: u64, kind: u32, form: Form) -> *const Object
 
 impl Object {
     /// Returns all bytes of the object. They take the place of its parts.
-    pub(crate) fn whole<'a>(this: *const Object) -> &'a [u8] {
+    ///
+    /// # Safety
+    ///
+    /// The lifetime must be that of the call that has the object.
+    pub(crate) unsafe fn whole<'a>(this: *const Object) -> &'a [u8] {
         // In an object that is read as a whole, the first part is that.
-        let object = unsafe { &mut *(this as *mut Object) };
+        let object = &mut *(this as *mut Object);
         let (id, form) = (object.id, object.form);
         if form == Form::Parts {
-            return memory::fill(|buf, limit| unsafe { host::object(id, buf, limit) });
+            return memory::fill(Call::running(), |buf, limit| host::object(id, buf, limit));
         }
         let part = &mut object.parts[0];
         if part.have != ALL {
-            part.fetch(ALL, |_, buf, limit| unsafe { host::object(id, buf, limit) });
+            part.fetch(ALL, |_, buf, limit| host::object(id, buf, limit));
         }
         part.chunk(1)
     }
@@ -206,9 +215,13 @@ impl Part {
     }
 
     /// Returns bytes of the message that have its field of the number, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The lifetime must be that of the call that has the part's object.
     #[inline]
-    pub(crate) fn bytes<'a>(this: *const Part, field: u32) -> &'a [u8] {
-        let part = unsafe { &mut *(this as *mut Part) };
+    pub(crate) unsafe fn bytes<'a>(this: *const Part, field: u32) -> &'a [u8] {
+        let part = &mut *(this as *mut Part);
         let bit = 1u64.checked_shl(field).unwrap_or(0);
         if bit == 0 || part.have & bit == 0 {
             part.miss(bit);
@@ -250,11 +263,16 @@ impl Part {
         self.have |= fields;
     }
 
+    /// Returns the bytes of the chunk that has a field.
+    ///
+    /// # Safety
+    ///
+    /// The lifetime must be that of the call that has the part's object.
     #[inline]
-    fn chunk<'a>(&self, bit: u64) -> &'a [u8] {
+    unsafe fn chunk<'a>(&self, bit: u64) -> &'a [u8] {
         for chunk in self.chunks.iter() {
             if chunk.fields & bit != 0 || chunk.fields == ALL {
-                return unsafe { core::slice::from_raw_parts(chunk.bytes.as_ptr(), chunk.bytes.len()) };
+                return core::slice::from_raw_parts(chunk.bytes.as_ptr(), chunk.bytes.len());
             }
         }
         &[]
@@ -262,13 +280,17 @@ impl Part {
 
     /// Returns the terms in a field, which `read` reads for the first call that asks for them.
     /// None means that they cannot be kept.
+    ///
+    /// # Safety
+    ///
+    /// The lifetime must be that of the call that has the part's object.
     #[inline]
-    pub(crate) fn terms<'a, I: Iterator<Item = Terms<'a>>>(this: *const Part, field: u32, read: impl FnOnce() -> I) -> Option<&'a [Terms<'a>]> {
-        let part = unsafe { &mut *(this as *mut Part) };
+    pub(crate) unsafe fn terms<'a, I: Iterator<Item = Terms<'a>>>(this: *const Part, field: u32, read: impl FnOnce() -> I) -> Option<&'a [Terms<'a>]> {
+        let part = &mut *(this as *mut Part);
         if part.terms_of == 0 {
             // The bytes stay where they are until the object has another version.
             part.terms.clear();
-            part.terms.extend(read().take(TERMS + 1).map(|t| unsafe { core::mem::transmute::<Terms<'a>, Terms<'static>>(t) }));
+            part.terms.extend(read().take(TERMS + 1).map(|t| core::mem::transmute::<Terms<'a>, Terms<'static>>(t)));
             if part.terms.len() > TERMS {
                 return None;
             }
@@ -277,13 +299,17 @@ impl Part {
         if part.terms_of != field {
             return None; // Those of another field are in use.
         }
-        Some(unsafe { core::slice::from_raw_parts(part.terms.as_ptr(), part.terms.len()) })
+        Some(core::slice::from_raw_parts(part.terms.as_ptr(), part.terms.len()))
     }
 
     /// Returns an entry of the labels or annotations without the others. `Err` means that all
     /// entries are better read at once.
-    pub(crate) fn entry<'a>(this: *const Part, field: u32, key: &str) -> Result<Option<&'a [u8]>, ()> {
-        let part = unsafe { &mut *(this as *mut Part) };
+    ///
+    /// # Safety
+    ///
+    /// The lifetime must be that of the call that has the part's object.
+    pub(crate) unsafe fn entry<'a>(this: *const Part, field: u32, key: &str) -> Result<Option<&'a [u8]>, ()> {
+        let part = &mut *(this as *mut Part);
         if part.number != METADATA || (field != 11 && field != 12) || part.have >> field & 1 != 0 {
             return Err(());
         }
@@ -301,15 +327,13 @@ impl Part {
         let entry = &mut part.entries[known];
         if entry.state == State::Unknown {
             part.looked += 1;
-            let found = fill_or_none(&mut entry.value, |buf, limit| unsafe {
-                host::object_entry(id, field, key.as_ptr(), key.len() as u32, buf, limit)
-            });
+            let found = fill_or_none(&mut entry.value, |buf, limit| host::object_entry(id, field, key.as_ptr(), key.len() as u32, buf, limit));
             entry.state = if found { State::Present } else { State::Absent };
         }
         if entry.state == State::Absent {
             return Ok(None);
         }
-        Ok(Some(unsafe { core::slice::from_raw_parts(entry.value.as_ptr(), entry.value.len()) }))
+        Ok(Some(core::slice::from_raw_parts(entry.value.as_ptr(), entry.value.len())))
     }
 }
 

@@ -18,12 +18,15 @@ pub trait Configure {
 /// The registered plugin.
 static PLUGIN: Global<*const ()> = Global::new(core::ptr::null());
 
-/// Returns the registered plugin. It is for generated code.
-#[doc(hidden)]
-pub fn get<'a, P: 'a>() -> &'a P {
-    let plugin = unsafe { *PLUGIN.get() } as *const P;
+/// Returns the registered plugin.
+///
+/// # Safety
+///
+/// P must be its type.
+pub(crate) unsafe fn get<'a, P: 'a>() -> &'a P {
+    let plugin = *PLUGIN.get() as *const P;
     assert!(!plugin.is_null(), "the host has not configured the plugin");
-    unsafe { &*plugin }
+    &*plugin
 }
 
 /// Begins an instance.
@@ -34,13 +37,18 @@ pub fn start() {
 }
 
 /// Reads the configuration into the plugin.
+///
+/// # Safety
+///
+/// It begins a call, which ends what the call before has read. P must be the type by which the
+/// others get the plugin.
 #[doc(hidden)]
-pub fn configure<P: Decode>(check: impl FnOnce(&mut P) -> Result<(), String>) -> i32 {
-    object::begin();
-    let read = config::read::<P>(host::ask(host::config)).and_then(|mut p| check(&mut p).map(|()| p));
+pub unsafe fn configure<P: Decode>(check: impl FnOnce(&mut P) -> Result<(), String>) -> i32 {
+    let call = object::begin();
+    let read = config::read::<P>(host::ask(call, host::config)).and_then(|mut p| check(&mut p).map(|()| p));
     match read {
         Ok(p) => {
-            unsafe { *PLUGIN.get() = Box::into_raw(Box::new(p)) as *const () };
+            *PLUGIN.get() = Box::into_raw(Box::new(p)) as *const ();
             0
         }
         Err(text) => {
@@ -325,10 +333,12 @@ macro_rules! plugin {
             #[no_mangle]
             pub extern "C" fn configure() -> i32 {
                 #[allow(unused_variables, unused_mut)]
-                $crate::plugin::configure::<$plugin>(|mut p| {
-                    $($crate::__configure!(p, $point);)+
-                    Ok(())
-                })
+                unsafe {
+                    $crate::plugin::configure::<$plugin>(|mut p| {
+                        $($crate::__configure!(p, $point);)+
+                        Ok(())
+                    })
+                }
             }
 
             $crate::__services!($($point $(($($arg)::+))?),+);
@@ -456,7 +466,7 @@ macro_rules! points {
                     $(
                         #[no_mangle]
                         pub extern "C" fn $export($($arg: $type),*) $(-> $result)? {
-                            $dollar crate::$($function)::+::<$dollar plugin>($($arg),*)
+                            unsafe { $dollar crate::$($function)::+::<$dollar plugin>($($arg),*) }
                         }
                     )+
                 };

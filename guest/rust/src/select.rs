@@ -14,7 +14,7 @@ use crate::api::core::{
 use crate::api::meta::LabelSelector;
 use crate::compare::same;
 use crate::value::Quantity;
-use crate::view::{utf8, List, Map, Message, StringMap};
+use crate::view::{List, Map, Message, StringMap};
 
 /// What a selector says of one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,8 +129,9 @@ fn is_label_name(s: &str) -> bool {
 /// use kubewasm::api::core::Pod;
 /// use kubewasm::api::meta::LabelSelector;
 ///
-/// let selector = LabelSelector::from_json(br#"{"matchLabels": {"app": "web"}}"#).parse().unwrap();
-/// let pod = Pod::from_json(br#"{"metadata": {"labels": {"app": "web", "tier": "a"}}}"#);
+/// let call = kubewasm::Call::for_test();
+/// let selector = LabelSelector::from_json(call, br#"{"matchLabels": {"app": "web"}}"#).parse().unwrap();
+/// let pod = Pod::from_json(call, br#"{"metadata": {"labels": {"app": "web", "tier": "a"}}}"#);
 /// assert!(selector.matches(pod.metadata().labels()));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -405,7 +406,7 @@ impl<'a> Terms<'a> {
 
     #[inline(never)]
     fn compare(&self, taint: &Terms<'_>) -> bool {
-        match (decimal(utf8(taint.value)), decimal(utf8(self.value))) {
+        match (decimal(taint.value), decimal(self.value)) {
             (Some(have), Some(want)) => same(self.operator, b"Lt") && have < want || same(self.operator, b"Gt") && have > want,
             _ => false,
         }
@@ -421,7 +422,8 @@ impl<'a> Toleration<'a> {
 }
 
 /// Reads a decimal integer without leading zeros or plus sign, which is what the API accepts.
-fn decimal(text: &str) -> Option<i64> {
+fn decimal(text: &[u8]) -> Option<i64> {
+    let text = core::str::from_utf8(text).ok()?;
     let n: i64 = text.parse().ok()?;
     if n.to_string() == text {
         Some(n)

@@ -5,8 +5,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::view::Message;
-use crate::{host, memory, object, wire};
+use crate::view::{Message, View};
+use crate::{host, memory, object, plugin, wire, Call};
 
 /// A message that plugins write.
 pub trait Encode {
@@ -14,11 +14,15 @@ pub trait Encode {
     fn encode(&self, b: &mut Vec<u8>);
 }
 
-/// Begins a call and returns its request.
+/// Begins a call and returns the plugin, of the type P, and the request.
+///
+/// # Safety
+///
+/// It ends what the call before has read, and neither result may be used after the call.
 #[doc(hidden)]
-pub fn request<'a>() -> &'a [u8] {
-    object::begin();
-    host::ask(host::service_request)
+pub unsafe fn begin<'a, P: 'a>() -> (&'a P, View<'a>) {
+    let call = object::begin();
+    (plugin::get(), View::from_any_proto(call, host::ask(call, host::service_request)))
 }
 
 /// Ends a call with what the method returned.
@@ -46,15 +50,19 @@ pub fn serve(names: &str) {
     host::give(host::service_serve, names.as_bytes())
 }
 
-/// Asks a host service. The answer is valid during the call.
+/// Asks a host service.
+///
+/// # Safety
+///
+/// `f` must be a function of the host.
 #[doc(hidden)]
-pub fn ask<'a, T: Encode>(f: unsafe extern "C" fn(*const u8, u32) -> u64, request: &T) -> Result<&'a [u8], String> {
+pub unsafe fn ask<'a, T: Encode>(call: Call<'a>, f: unsafe extern "C" fn(*const u8, u32) -> u64, request: &T) -> Result<View<'a>, String> {
     let mut b = Vec::new();
     request.encode(&mut b);
-    let packed = unsafe { f(b.as_ptr(), b.len() as u32) };
-    let answer = memory::fill(|buf, limit| unsafe { host::service_answer(buf, limit) });
+    let packed = f(b.as_ptr(), b.len() as u32);
+    let answer = memory::fill(call, |buf, limit| host::service_answer(buf, limit));
     if packed as u32 == 0 {
-        Ok(answer)
+        Ok(View::from_any_proto(call, answer))
     } else {
         Err(String::from_utf8_lossy(answer).into_owned())
     }

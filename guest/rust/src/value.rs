@@ -289,7 +289,7 @@ impl<'a> Element<'a> for IntOrString<'a> {
                 None => IntOrString::Int(v.integer().unwrap_or(0) as i32),
             };
         }
-        let view = View::from_any_proto(value.as_bytes());
+        let view = View::from_any_proto(value.call(), value.as_bytes());
         match view.get::<i64>(1, "") {
             1 => IntOrString::Text(view.text(3, "")),
             _ => IntOrString::Int(view.get::<i32>(2, "")),
@@ -430,7 +430,7 @@ impl<'a> Element<'a> for Time {
         if let Some(v) = value.as_json() {
             return v.text().and_then(Time::parse);
         }
-        let view = View::from_any_proto(value.as_bytes());
+        let view = View::from_any_proto(value.call(), value.as_bytes());
         let time = Time { seconds: view.get::<i64>(1, ""), nanos: view.get::<u32>(2, "") };
         Some(time).filter(|t| *t != Time::default())
     }
@@ -519,7 +519,7 @@ impl<'a> Element<'a> for Duration {
     fn read(value: Value<'a>) -> Duration {
         match value.as_json() {
             Some(v) => v.text().and_then(Duration::parse).unwrap_or_default(),
-            None => Duration(View::from_any_proto(value.as_bytes()).get::<i64>(1, "")),
+            None => Duration(View::from_any_proto(value.call(), value.as_bytes()).get::<i64>(1, "")),
         }
     }
 }
@@ -534,7 +534,7 @@ impl<'a> Element<'a> for Span {
         if value.as_json().is_some() {
             return Duration::read(value);
         }
-        let view = View::from_any_proto(value.as_bytes());
+        let view = View::from_any_proto(value.call(), value.as_bytes());
         Duration(view.get::<i64>(1, "").saturating_mul(1_000_000_000).saturating_add(view.get::<i64>(2, "")))
     }
 }
@@ -564,7 +564,7 @@ impl<'a> Element<'a> for Strings<'a> {
     type Out = List<'a, &'a str>;
     fn read(value: Value<'a>) -> Self::Out {
         match value.as_json() {
-            Some(v) => List::from_json(v.raw()),
+            Some(v) => List::from_json(value.call(), v.raw()),
             None => value.view().list(1, ""),
         }
     }

@@ -2,7 +2,7 @@
 //! `kubewasm gen --lang rust` writes is built on it.
 //!
 //! An author meets [`List`] and [`Map`], the results of accessors. A view is two words, `Copy`,
-//! and lives as long as the bytes or the call that it is of. A field is looked for when its
+//! and lives as long as its bytes and the call that it is of. A field is looked for when its
 //! accessor is called. Absent messages read as empty ones, malformed bytes end a message, and
 //! nothing panics.
 
@@ -13,7 +13,7 @@ use core::marker::PhantomData;
 use crate::compare::same;
 use crate::object::{self, Form, Object, Part};
 use crate::select::Terms;
-use crate::{json, memory, wire};
+use crate::{json, memory, wire, Call};
 
 pub use crate::object::Form as ObjectForm;
 
@@ -51,25 +51,45 @@ impl<'a> View<'a> {
     /// Returns a view of a message in protobuf as the host passes objects: the fields come in the
     /// order of their numbers.
     #[inline]
-    pub fn from_proto(bytes: &'a [u8]) -> Self {
+    pub fn from_proto(call: impl Into<Call<'a>>, bytes: &'a [u8]) -> Self {
+        let _: Call<'a> = call.into();
         View::new(bytes, PROTO)
     }
 
     /// Returns a view of a message in protobuf with its fields in any order.
     #[inline]
-    pub fn from_any_proto(bytes: &'a [u8]) -> Self {
+    pub fn from_any_proto(call: impl Into<Call<'a>>, bytes: &'a [u8]) -> Self {
+        let _: Call<'a> = call.into();
         View::new(bytes, LOOSE)
     }
 
     /// Returns a view of an object in JSON.
     #[inline]
-    pub fn from_json(text: &'a [u8]) -> Self {
+    pub fn from_json(call: impl Into<Call<'a>>, text: &'a [u8]) -> Self {
+        let _: Call<'a> = call.into();
         View::new(text, JSON)
+    }
+
+    /// Returns the call that the view is of.
+    #[inline(always)]
+    pub(crate) fn call(self) -> Call<'a> {
+        // Constructors of views that read anything were given it.
+        unsafe { Call::running() }
+    }
+
+    /// Returns the call that the view is of, which is none of the empty one: that can have any
+    /// lifetime.
+    #[inline]
+    pub(crate) fn call_or_panic(self) -> Call<'a> {
+        if cfg!(target_arch = "wasm32") && self.ptr == View::EMPTY.ptr {
+            panic!("a message that the host has not given is of no call: pass what the function was given");
+        }
+        self.call()
     }
 
     /// Returns a view of an object that the host knows by `id`, of a kind with the number.
     #[inline]
-    pub(crate) fn from_ref(id: u64, kind: u32, form: Form) -> Self {
+    pub(crate) fn from_ref(_: Call<'a>, id: u64, kind: u32, form: Form) -> Self {
         View { ptr: object::by_ref(id, kind, form) as *const u8, bits: OBJECT, life: PhantomData }
     }
 
@@ -114,10 +134,10 @@ impl<'a> View<'a> {
     #[inline(never)]
     fn fetched(self, number: u32) -> View<'a> {
         match self.source() {
-            PART => View::new(Part::bytes(self.part(), number), PROTO),
+            PART => View::new(unsafe { Part::bytes(self.part(), number) }, PROTO),
             OBJECT => {
                 let source = if unsafe { (*self.object()).form } == Form::Json { JSON } else { PROTO };
-                View::new(Object::whole(self.object()), source)
+                View::new(unsafe { Object::whole(self.object()) }, source)
             }
             _ => View::EMPTY,
         }
@@ -128,7 +148,7 @@ impl<'a> View<'a> {
     pub fn value(self, number: u32, name: &str) -> Option<Value<'a>> {
         let v = self.with(number);
         match v.source() {
-            JSON => json::Value::of(v.bytes()).get(name).filter(|v| !v.is_null()).map(|v| Value { view: View::new(v.raw(), JSON), number: 0 }),
+            JSON => json::Value::of(v.call(), v.bytes()).get(name).filter(|v| !v.is_null()).map(|v| Value { view: View::new(v.raw(), JSON), number: 0 }),
             source => wire::last(v.bytes(), number, source == PROTO).map(|f| Value::of(f, source)),
         }
     }
@@ -195,7 +215,7 @@ impl<'a> View<'a> {
     pub fn list<T: Element<'a>>(self, number: u32, name: &str) -> List<'a, T> {
         let v = self.with(number);
         let (items, number) = match v.source() {
-            JSON => (json::Value::of(v.bytes()).get(name).map_or(View::EMPTY, |v| View::new(v.raw(), JSON)), 0),
+            JSON => (json::Value::of(v.call(), v.bytes()).get(name).map_or(View::EMPTY, |v| View::new(v.raw(), JSON)), 0),
             source => (wire::first(v.bytes(), number, source == PROTO).map_or(View::EMPTY, |f| View::new(f.1, source)), number),
         };
         let part = if self.source() == PART { self.part() } else { core::ptr::null() };
@@ -212,7 +232,7 @@ impl<'a> View<'a> {
     pub fn object_field<T: Message<'a>>(self, number: u32, name: &str, form: Form) -> Option<T> {
         match self.get::<Fixed<u64>>(number, name) {
             0 => None,
-            id => Some(T::from_view(View::from_ref(id, T::ID, form))),
+            id => Some(T::from_view(View::from_ref(self.call(), id, T::ID, form))),
         }
     }
 }
@@ -245,20 +265,20 @@ impl<'a> Value<'a> {
     }
 
     /// Returns a value in protobuf.
-    pub fn proto(bytes: &'a [u8]) -> Self {
-        Value { view: View::from_proto(bytes), number: 0 }
+    pub fn proto(call: impl Into<Call<'a>>, bytes: &'a [u8]) -> Self {
+        Value { view: View::from_proto(call, bytes), number: 0 }
     }
 
     /// Returns a value in JSON.
-    pub fn json(text: &'a [u8]) -> Self {
-        Value { view: View::from_json(text), number: 0 }
+    pub fn json(value: json::Value<'a>) -> Self {
+        Value { view: View::new(value.raw(), JSON), number: 0 }
     }
 
     /// Returns the JSON of the value, None if it is not in JSON.
     #[inline]
     pub fn as_json(self) -> Option<json::Value<'a>> {
         if self.view.source() == JSON {
-            Some(json::Value::of(self.view.bytes()))
+            Some(json::Value::of(self.call(), self.view.bytes()))
         } else {
             None
         }
@@ -281,6 +301,12 @@ impl<'a> Value<'a> {
         } else {
             self.view
         }
+    }
+
+    /// Returns the call that the value is of.
+    #[inline(always)]
+    pub(crate) fn call(self) -> Call<'a> {
+        self.view.call()
     }
 
     #[inline(always)]
@@ -339,26 +365,46 @@ impl<'a> Element<'a> for &'a str {
     fn read(value: Value<'a>) -> &'a str {
         match value.view.source() {
             JSON => value.as_json().and_then(|v| v.text()).unwrap_or(""),
-            _ => utf8(value.as_bytes()),
+            _ => utf8(value.call(), value.as_bytes()),
         }
     }
 }
 
-/// Returns bytes as text, in which the first that is not UTF-8 is the end.
+/// Returns bytes as text, in which U+FFFD stands for each that is not UTF-8.
 #[inline]
-pub(crate) fn utf8(bytes: &[u8]) -> &str {
+pub(crate) fn utf8<'a>(call: Call<'a>, bytes: &'a [u8]) -> &'a str {
     // ASCII needs no second look. A Kubernetes object is UTF-8 anyway.
     if bytes.is_ascii() {
         return unsafe { core::str::from_utf8_unchecked(bytes) };
     }
-    utf8_checked(bytes)
+    utf8_checked(call, bytes)
 }
 
 #[cold]
-fn utf8_checked(bytes: &[u8]) -> &str {
+fn utf8_checked<'a>(call: Call<'a>, bytes: &'a [u8]) -> &'a str {
     match core::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(e) => core::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
+        Err(_) => unsafe { core::str::from_utf8_unchecked(memory::keep(call, replaced(bytes))) },
+    }
+}
+
+/// Returns UTF-8 with U+FFFD for each byte that is none, as a conversion in Go has it: the one of
+/// the standard library has one for several.
+fn replaced(mut bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    loop {
+        match core::str::from_utf8(bytes) {
+            Ok(_) => {
+                out.extend_from_slice(bytes);
+                return out;
+            }
+            Err(e) => {
+                let (valid, rest) = bytes.split_at(e.valid_up_to());
+                out.extend_from_slice(valid);
+                out.extend_from_slice("\u{fffd}".as_bytes());
+                bytes = &rest[1..];
+            }
+        }
     }
 }
 
@@ -366,7 +412,7 @@ impl<'a> Element<'a> for &'a [u8] {
     type Out = &'a [u8];
     fn read(value: Value<'a>) -> &'a [u8] {
         match value.as_json() {
-            Some(v) => memory::keep(base64(v.text().unwrap_or(""))),
+            Some(v) => memory::keep(value.call(), base64(v.text().unwrap_or(""))),
             None => value.as_bytes(),
         }
     }
@@ -488,15 +534,15 @@ impl<'a, T: Element<'a>> List<'a, T> {
     #[inline]
     pub fn iter(self) -> Iter<'a, T> {
         let source = match self.items.source() {
-            JSON => Source::Json(json::Value::of(self.items.bytes()).elements()),
+            JSON => Source::Json(json::Value::of(self.items.call(), self.items.bytes()).elements()),
             source => Source::Proto { fields: wire::Fields::new(self.items.bytes()), number: self.number, source, packed: &[] },
         };
         Iter { source, of: PhantomData }
     }
 
     /// Returns the elements of an array in JSON.
-    pub fn from_json(text: &'a [u8]) -> Self {
-        List { items: View::from_json(text), number: 0, part: core::ptr::null(), of: PhantomData }
+    pub fn from_json(call: impl Into<Call<'a>>, text: &'a [u8]) -> Self {
+        List { items: View::from_json(call, text), number: 0, part: core::ptr::null(), of: PhantomData }
     }
 
     /// Returns what `read` makes of the elements, which is kept with the part of an object that
@@ -506,7 +552,7 @@ impl<'a, T: Element<'a>> List<'a, T> {
         if self.part.is_null() {
             return None;
         }
-        Part::terms(self.part, self.number, || self.iter().map(read))
+        unsafe { Part::terms(self.part, self.number, || self.iter().map(read)) }
     }
 
     /// Returns the number of elements, which it counts.
@@ -573,7 +619,7 @@ impl<'a, T: Element<'a>> Iterator for Iter<'a, T> {
     #[inline]
     fn next(&mut self) -> Option<T::Out> {
         match &mut self.source {
-            Source::Json(elements) => elements.next().map(|v| T::read(Value::json(v.raw()))),
+            Source::Json(elements) => elements.next().map(|v| T::read(Value::json(v))),
             Source::Proto { fields, number, source, packed } => loop {
                 if let Some(size) = T::PACKED {
                     if !packed.is_empty() {
@@ -642,14 +688,14 @@ impl<'a, T: Element<'a>> Map<'a, T> {
 
     fn value(self, key: &str) -> Option<Value<'a>> {
         if self.of.source() == PART {
-            if let Ok(found) = Part::entry(self.of.part(), self.number, key) {
-                return found.map(Value::proto);
+            if let Ok(found) = unsafe { Part::entry(self.of.part(), self.number, key) } {
+                return found.map(|bytes| Value::proto(self.of.call(), bytes));
             }
         }
         let v = self.of.with(self.number);
         if v.source() == JSON {
-            let object = json::Value::of(v.bytes()).get(self.name)?;
-            return object.get(key).map(|v| Value::json(v.raw()));
+            let object = json::Value::of(v.call(), v.bytes()).get(self.name)?;
+            return object.get(key).map(Value::json);
         }
         let ordered = v.source() == PROTO;
         let (_, rest) = wire::first(v.bytes(), self.number, ordered)?;
@@ -673,7 +719,7 @@ impl<'a, T: Element<'a>> Map<'a, T> {
     pub fn iter(self) -> Entries<'a, T> {
         let v = self.of.with(self.number);
         let (members, fields) = match v.source() {
-            JSON => (json::Value::of(v.bytes()).get(self.name).map(|v| v.members()), &[][..]),
+            JSON => (json::Value::of(v.call(), v.bytes()).get(self.name).map(|v| v.members()), &[][..]),
             _ => (None, v.bytes()),
         };
         Entries { members, fields: wire::Fields::new(fields), number: self.number, source: v.source(), of: PhantomData }
@@ -683,7 +729,7 @@ impl<'a, T: Element<'a>> Map<'a, T> {
     pub fn len(self) -> usize {
         let v = self.of.with(self.number);
         match v.source() {
-            JSON => json::Value::of(v.bytes()).get(self.name).map_or(0, |v| v.members().count()),
+            JSON => json::Value::of(v.call(), v.bytes()).get(self.name).map_or(0, |v| v.members().count()),
             _ => wire::Fields::new(v.bytes()).filter(|f| f.number == self.number && f.wire == wire::BYTES).count(),
         }
     }
@@ -708,13 +754,13 @@ impl<'a, T: Element<'a>> Iterator for Entries<'a, T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(members) = &mut self.members {
-            return members.next().map(|(key, v)| (key, T::read(Value::json(v.raw()))));
+            return members.next().map(|(key, v)| (key, T::read(Value::json(v))));
         }
         loop {
             let f = self.fields.next()?;
             if f.number == self.number && f.wire == wire::BYTES {
                 let (key, value) = entry(f.bytes, self.source);
-                return Some((utf8(key), T::read(value)));
+                return Some((utf8(value.call(), key), T::read(value)));
             }
             if self.source == PROTO && f.number > self.number {
                 self.fields = wire::Fields::new(&[]);
@@ -759,7 +805,7 @@ macro_rules! objects {
             fn read(value: Value<'a>) -> T {
                 match value.bits() {
                     0 => T::from_view(View::EMPTY),
-                    id => T::from_view(View::from_ref(id, T::ID, Form::$form)),
+                    id => T::from_view(View::from_ref(value.call(), id, T::ID, Form::$form)),
                 }
             }
         }
@@ -809,14 +855,14 @@ macro_rules! message {
             /// Returns a view of the message in protobuf, with its fields in the order of their
             /// numbers, as the host passes objects.
             #[inline]
-            pub fn from_proto(bytes: &'a [u8]) -> Self {
-                $name($crate::view::View::from_proto(bytes))
+            pub fn from_proto(call: impl Into<$crate::Call<'a>>, bytes: &'a [u8]) -> Self {
+                $name($crate::view::View::from_proto(call, bytes))
             }
 
             /// Returns a view of the JSON.
             #[inline]
-            pub fn from_json(text: &'a [u8]) -> Self {
-                $name($crate::view::View::from_json(text))
+            pub fn from_json(call: impl Into<$crate::Call<'a>>, text: &'a [u8]) -> Self {
+                $name($crate::view::View::from_json(call, text))
             }
         }
 

@@ -64,7 +64,7 @@ impl Hook for Batch {
         if !json::is_valid(text.as_bytes()) {
             return Err(wrong("not valid JSON".into()));
         }
-        let containers = Value::of(text.as_bytes()).get("containers");
+        let containers = Value::of(req, text.as_bytes()).get("containers");
         let mut all: BTreeMap<&str, Value<'_>> = containers.iter().flat_map(|v| v.members()).collect();
         if req.level() == Level::CONTAINER {
             let name = req.container().unwrap_or_default().name();

@@ -99,13 +99,25 @@ static void use_deployment(apps_Deployment d) {
   use(surge.string);
 }
 
+static bool is_utf8(kw_str text) {
+  for (const char *p = text.p, *end = p + text.n; p < end;) {
+    uint32_t n = kw_rune_length(p, end);
+    if (!n) return false;
+    p += n;
+  }
+  return true;
+}
+
 static void use_json(kw_str text) {
   kw_str key, value;
   read += kw_json_valid(text);
   for (kw_members m = kw_json_members(text); kw_json_next(&m, &key, &value);) use(kw_json_unescape(key)), use(kw_json_text(value));
   kw_buf b = {0};
   kw_put_json(&b, text);
-  if (!kw_equal(kw_json_text(kw_bytes(&b)), text)) kw_die(KW("text that was escaped is another one"));
+  kw_str again = kw_json_text(kw_bytes(&b));
+  if (is_utf8(text) ? !kw_equal(again, text) : kw_equal(again, text)) kw_die(KW("text that was escaped is another one"));
+  if (!is_utf8(again)) kw_die(KW("text is no UTF-8"));
+  read += (uint64_t)(kw_json_real(text) > 0) + kw_json_integer(text);
 }
 
 static void use_values(kw_str text) {

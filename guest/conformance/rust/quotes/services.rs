@@ -166,7 +166,7 @@ pub struct Market;
 
 impl Market {
     /// Asks the host.
-    pub fn rate<'a>(req: &RateRequest) -> Result<RateResponse<'a>, String> {
+    pub fn rate<'a>(call: impl Into<::kubewasm::Call<'a>>, req: &RateRequest) -> Result<RateResponse<'a>, String> {
         #[cfg(target_arch = "wasm32")]
         #[link(wasm_import_module = "kubewasm.conformance.v1.Market")]
         extern "C" {
@@ -175,7 +175,7 @@ impl Market {
         }
         #[cfg(not(target_arch = "wasm32"))]
         unsafe extern "C" fn host(_: *const u8, _: u32) -> u64 { 0 }
-        s::ask(host, req).map(|b| v::Message::from_view(v::View::from_any_proto(b)))
+        unsafe { s::ask(call.into(), host, req) }.map(v::Message::from_view)
     }
 }
 
@@ -189,23 +189,23 @@ macro_rules! exports {
             #[cfg(target_arch = "wasm32")]
             #[export_name = "kubewasm.conformance.v1.Quotes/Echo"]
             pub extern "C" fn quotes_echo() -> i32 {
-                let req = ::kubewasm::view::View::from_any_proto(::kubewasm::service::request());
+                let (plugin, req) = unsafe { ::kubewasm::service::begin::<$plugin>() };
                 let req: $($path)::+::Values = ::kubewasm::view::Message::from_view(req);
-                ::kubewasm::service::finish(<$plugin as $($path)::+::Quotes>::echo(::kubewasm::plugin::get::<$plugin>(), req))
+                ::kubewasm::service::finish(<$plugin as $($path)::+::Quotes>::echo(plugin, req))
             }
             #[cfg(target_arch = "wasm32")]
             #[export_name = "kubewasm.conformance.v1.Quotes/Price"]
             pub extern "C" fn quotes_price() -> i32 {
-                let req = ::kubewasm::view::View::from_any_proto(::kubewasm::service::request());
+                let (plugin, req) = unsafe { ::kubewasm::service::begin::<$plugin>() };
                 let req: $($path)::+::PriceRequest = ::kubewasm::view::Message::from_view(req);
-                ::kubewasm::service::finish(<$plugin as $($path)::+::Quotes>::price(::kubewasm::plugin::get::<$plugin>(), req))
+                ::kubewasm::service::finish(<$plugin as $($path)::+::Quotes>::price(plugin, req))
             }
             #[cfg(target_arch = "wasm32")]
             #[export_name = "kubewasm.conformance.v1.Quotes/Choose"]
             pub extern "C" fn quotes_choose() -> i32 {
-                let req = ::kubewasm::view::View::from_any_proto(::kubewasm::service::request());
+                let (plugin, req) = unsafe { ::kubewasm::service::begin::<$plugin>() };
                 let req: $($path)::+::ChooseRequest = ::kubewasm::view::Message::from_view(req);
-                ::kubewasm::service::finish(<$plugin as $($path)::+::Quotes>::choose(::kubewasm::plugin::get::<$plugin>(), req))
+                ::kubewasm::service::finish(<$plugin as $($path)::+::Quotes>::choose(plugin, req))
             }
             #[cfg(target_arch = "wasm32")]
             #[used]

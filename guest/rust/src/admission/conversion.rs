@@ -1,18 +1,32 @@
 use alloc::string::String;
 
 use crate::json::Value;
+use crate::Call;
 
 /// A conversion of a custom resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Conversion<'a> {
+    call: Call<'a>,
     object: &'a [u8],
     desired: &'a str,
 }
 
+impl<'a> From<Conversion<'a>> for Call<'a> {
+    fn from(c: Conversion<'a>) -> Self {
+        c.call
+    }
+}
+
+impl<'a> From<&Conversion<'a>> for Call<'a> {
+    fn from(c: &Conversion<'a>) -> Self {
+        c.call
+    }
+}
+
 impl<'a> Conversion<'a> {
     /// Returns a conversion of an object in JSON to an apiVersion: "example.com/v1".
-    pub fn new(object: &'a [u8], desired: &'a str) -> Self {
-        Conversion { object, desired }
+    pub fn new(call: impl Into<Call<'a>>, object: &'a [u8], desired: &'a str) -> Self {
+        Conversion { call: call.into(), object, desired }
     }
 
     /// Returns the object in JSON.
@@ -21,7 +35,7 @@ impl<'a> Conversion<'a> {
     }
 
     fn text(self, name: &str) -> &'a str {
-        Value::of(self.object).get(name).and_then(|v| v.text()).unwrap_or("")
+        Value::of(self.call, self.object).get(name).and_then(|v| v.text()).unwrap_or("")
     }
 
     /// Returns the kind of the object.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::field::{write_steps, Path, Step};
 use crate::json::{self, Kind, ToJson, Value};
-use crate::{host, memory};
+use crate::{host, memory, Call};
 
 /// Changes of an object. Each is a no-op if the object has the value already, so that a policy
 /// need not look first.
@@ -12,12 +12,13 @@ use crate::{host, memory};
 /// ```
 /// use kubewasm::admission::{Patch, Path};
 ///
-/// let mut patch = Patch::new(br#"{"metadata": {"name": "web"}}"#);
+/// let mut patch = Patch::new(kubewasm::Call::for_test(), br#"{"metadata": {"name": "web"}}"#);
 /// patch.set(&Path::new("metadata").child("labels").key("a/b"), "c");
 /// assert_eq!(patch.operations().unwrap().unwrap(), r#"[{"op":"add","path":"/metadata/labels","value":{"a/b":"c"}}]"#);
 /// ```
 #[derive(Debug)]
 pub struct Patch<'a> {
+    call: Call<'a>,
     /// None is the object of the request, which is fetched when it is read.
     object: Option<&'a [u8]>,
     tree: Option<Tree<'a>>,
@@ -35,8 +36,8 @@ enum Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn of_text(text: &str) -> Self {
-        Tree::Raw(Value::of(memory::keep(text.as_bytes().to_owned())))
+    fn of_text(call: Call<'a>, text: &str) -> Self {
+        Tree::Raw(Value::of(call, memory::keep(call, text.as_bytes().to_owned())))
     }
 
     fn kind(&self) -> Kind {
@@ -137,12 +138,12 @@ fn equal(a: Value<'_>, b: Value<'_>, depth: usize) -> bool {
 
 impl<'a> Patch<'a> {
     /// Returns a patch of an object in JSON that changes nothing.
-    pub fn new(object: &'a [u8]) -> Self {
-        Patch { object: Some(object), tree: None, operations: String::new(), whole: None, error: None }
+    pub fn new(call: impl Into<Call<'a>>, object: &'a [u8]) -> Self {
+        Patch { call: call.into(), object: Some(object), tree: None, operations: String::new(), whole: None, error: None }
     }
 
-    pub(crate) fn of_request() -> Self {
-        Patch { object: None, ..Patch::new(&[]) }
+    pub(crate) fn of_request(call: Call<'a>) -> Self {
+        Patch { object: None, ..Patch::new(call, &[]) }
     }
 
     fn tree(&mut self) -> Option<&mut Tree<'a>> {
@@ -150,7 +151,7 @@ impl<'a> Patch<'a> {
             return None;
         }
         if self.tree.is_none() {
-            let v = Value::of(self.object.unwrap_or_else(|| host::ask(host::admission_object)));
+            let v = Value::of(self.call, self.object.unwrap_or_else(|| host::ask(self.call, host::admission_object)));
             if v.kind() != Kind::Object {
                 self.error = Some("patch: the request has no object".to_owned());
                 return None;
@@ -203,6 +204,7 @@ impl<'a> Patch<'a> {
     }
 
     fn set_text(&mut self, steps: &[Step], mut text: String) {
+        let call = self.call;
         let tree = match self.tree() {
             Some(tree) => tree,
             None => return,
@@ -211,10 +213,11 @@ impl<'a> Patch<'a> {
             return self.fail(steps, "the whole object is set by set_object");
         }
         if let Some(old) = tree.at(steps) {
-            if equal(Value::of(old.text().as_bytes()), Value::of(text.as_bytes()), 0) {
+            let is = old.text();
+            if equal(Value::of(call, is.as_bytes()), Value::of(call, text.as_bytes()), 0) {
                 return;
             }
-            *old = Tree::of_text(&text);
+            *old = Tree::of_text(call, &text);
             return self.operation("replace", steps, "", Some(&text));
         }
         let mut n = steps.len();
@@ -226,13 +229,13 @@ impl<'a> Patch<'a> {
             match (found, name) {
                 (Some(tree), Some(name)) if tree.kind() == Kind::Object => {
                     if let Tree::Object(members) = tree.open() {
-                        members.push((name.to_owned(), Tree::of_text(&text)));
+                        members.push((name.to_owned(), Tree::of_text(call, &text)));
                     }
                     return self.operation("add", &steps[..=n], "", Some(&text));
                 }
                 (Some(tree), Some(name)) if tree.kind() == Kind::Null => {
                     text = wrap(name, &text);
-                    *tree = Tree::of_text(&text);
+                    *tree = Tree::of_text(call, &text);
                     return self.operation("replace", parent, "", Some(&text));
                 }
                 (None, Some(name)) if n > 0 => text = wrap(name, &text),
@@ -261,7 +264,7 @@ impl<'a> Patch<'a> {
 
     /// Appends an element to a list, which is added if it is not there.
     pub fn append<T: ToJson + ?Sized>(&mut self, path: &Path, value: &T) {
-        let text = json::to_json(value);
+        let (call, text) = (self.call, json::to_json(value));
         let kind = match self.tree() {
             Some(tree) => tree.at(path.steps()).map(|t| (t.kind(), t)),
             None => return,
@@ -269,7 +272,7 @@ impl<'a> Patch<'a> {
         match kind {
             Some((Kind::Array, tree)) => {
                 if let Tree::Array(elements) = tree.open() {
-                    elements.push(Tree::of_text(&text));
+                    elements.push(Tree::of_text(call, &text));
                 }
                 self.operation("add", path.steps(), "/-", Some(&text));
             }
@@ -308,7 +311,7 @@ impl<'a> Patch<'a> {
 
     /// Sets the whole object, in JSON.
     pub fn set_object(&mut self, object: &str) {
-        if !json::is_valid(object.as_bytes()) || Value::of(object.as_bytes()).kind() != Kind::Object {
+        if !json::is_valid(object.as_bytes()) || Call::with(|call| Value::of(call, object.as_bytes()).kind()) != Kind::Object {
             self.error = Some("patch: what the object is set to is no JSON object".to_owned());
             return;
         }
@@ -331,12 +334,12 @@ impl<'a> Patch<'a> {
         let path = Path::new("apiVersion");
         match self.whole.take() {
             Some(whole) if self.error.is_none() => {
-                let mut tree = Tree::of_text(&whole);
+                let mut tree = Tree::of_text(self.call, &whole);
                 match tree.at(path.steps()) {
-                    Some(old) => *old = Tree::of_text(&json::to_json(version)),
+                    Some(old) => *old = Tree::of_text(self.call, &json::to_json(version)),
                     None => {
                         if let Tree::Object(members) = tree.open() {
-                            members.push(("apiVersion".to_owned(), Tree::of_text(&json::to_json(version))));
+                            members.push(("apiVersion".to_owned(), Tree::of_text(self.call, &json::to_json(version))));
                         }
                     }
                 }

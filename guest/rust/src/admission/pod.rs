@@ -3,6 +3,7 @@ use core::ops::Deref;
 use super::field::Path;
 use super::messages::GroupVersionKind;
 use crate::api::{apps, batch, core as v1, meta};
+use crate::Call;
 
 /// A Pod, or the Pod template of a workload.
 #[derive(Clone, Copy, Debug)]
@@ -19,26 +20,27 @@ const JOB_TEMPLATE: &[&str] = &["spec", "jobTemplate", "spec", "template"];
 impl<'a> PodOf<'a> {
     /// Returns the Pod of an object in JSON: of a Pod, Deployment, ReplicaSet, StatefulSet,
     /// DaemonSet, Job, CronJob, ReplicationController or PodTemplate.
-    pub fn of(kind: GroupVersionKind<'_>, object: &'a [u8]) -> Option<Self> {
+    pub fn of(call: impl Into<Call<'a>>, kind: GroupVersionKind<'_>, object: &'a [u8]) -> Option<Self> {
+        let call = call.into();
         if object.is_empty() {
             return None;
         }
         let template = |t: v1::PodTemplateSpec<'a>, path| Some(PodOf { metadata: t.metadata(), spec: t.spec(), path });
         match (kind.group(), kind.version(), kind.kind()) {
             ("", "v1", "Pod") => {
-                let pod = v1::Pod::from_json(object);
+                let pod = v1::Pod::from_json(call, object);
                 Some(PodOf { metadata: pod.metadata(), spec: pod.spec(), path: &[] })
             }
-            ("apps", "v1", "Deployment") => template(apps::Deployment::from_json(object).spec().template(), TEMPLATE),
-            ("apps", "v1", "ReplicaSet") => template(apps::ReplicaSet::from_json(object).spec().template(), TEMPLATE),
-            ("apps", "v1", "StatefulSet") => template(apps::StatefulSet::from_json(object).spec().template(), TEMPLATE),
-            ("apps", "v1", "DaemonSet") => template(apps::DaemonSet::from_json(object).spec().template(), TEMPLATE),
-            ("batch", "v1", "Job") => template(batch::Job::from_json(object).spec().template(), TEMPLATE),
-            ("batch", "v1", "CronJob") => template(batch::CronJob::from_json(object).spec().job_template().spec().template(), JOB_TEMPLATE),
+            ("apps", "v1", "Deployment") => template(apps::Deployment::from_json(call, object).spec().template(), TEMPLATE),
+            ("apps", "v1", "ReplicaSet") => template(apps::ReplicaSet::from_json(call, object).spec().template(), TEMPLATE),
+            ("apps", "v1", "StatefulSet") => template(apps::StatefulSet::from_json(call, object).spec().template(), TEMPLATE),
+            ("apps", "v1", "DaemonSet") => template(apps::DaemonSet::from_json(call, object).spec().template(), TEMPLATE),
+            ("batch", "v1", "Job") => template(batch::Job::from_json(call, object).spec().template(), TEMPLATE),
+            ("batch", "v1", "CronJob") => template(batch::CronJob::from_json(call, object).spec().job_template().spec().template(), JOB_TEMPLATE),
             ("", "v1", "ReplicationController") => {
-                template(v1::ReplicationController::from_json(object).spec().template().unwrap_or_default(), TEMPLATE)
+                template(v1::ReplicationController::from_json(call, object).spec().template().unwrap_or_default(), TEMPLATE)
             }
-            ("", "v1", "PodTemplate") => template(v1::PodTemplate::from_json(object).template(), &["template"]),
+            ("", "v1", "PodTemplate") => template(v1::PodTemplate::from_json(call, object).template(), &["template"]),
             _ => None,
         }
     }

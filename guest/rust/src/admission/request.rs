@@ -2,7 +2,7 @@ use core::cell::Cell;
 
 use super::messages;
 use super::pod::PodOf;
-use crate::host;
+use crate::{host, Call};
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,9 @@ pub enum Operation {
 }
 
 /// A request to the API server. What it has is fetched when it is first read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Request<'a> {
+    call: Call<'a>,
     envelope: Cell<Option<&'a [u8]>>,
     object: Cell<Option<&'a [u8]>>,
     old_object: Cell<Option<&'a [u8]>>,
@@ -30,28 +31,40 @@ pub struct Request<'a> {
     old_object_proto: Cell<Option<&'a [u8]>>,
 }
 
-fn fetched<'a>(cell: &Cell<Option<&'a [u8]>>, f: unsafe extern "C" fn(*mut u8, u32) -> u32) -> &'a [u8] {
+fn fetched<'a>(call: Call<'a>, cell: &Cell<Option<&'a [u8]>>, f: unsafe extern "C" fn(*mut u8, u32) -> u32) -> &'a [u8] {
     match cell.get() {
         Some(bytes) => bytes,
         None => {
-            let bytes = host::ask(f);
+            let bytes = host::ask(call, f);
             cell.set(Some(bytes));
             bytes
         }
     }
 }
 
+impl<'a> From<&Request<'a>> for Call<'a> {
+    fn from(req: &Request<'a>) -> Self {
+        req.call
+    }
+}
+
 impl<'a> Request<'a> {
+    pub(crate) fn of_call(call: Call<'a>) -> Self {
+        let unread = || Cell::new(None);
+        Request { call, envelope: unread(), object: unread(), old_object: unread(), options: unread(), object_proto: unread(), old_object_proto: unread() }
+    }
+
     /// Returns a request for a test: the message `Request` of abi/admission.proto, the object and
     /// the old object in JSON, empty if there is none.
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn for_test(envelope: &'a [u8], object: &'a [u8], old_object: &'a [u8]) -> Self {
         let some = |b| Cell::new(Some(b));
-        Request { envelope: some(envelope), object: some(object), old_object: some(old_object), ..Request::default() }
+        Request { envelope: some(envelope), object: some(object), old_object: some(old_object), ..Request::of_call(Call::for_test()) }
     }
 
     /// Returns the request without its objects. The methods below read the most common fields.
     pub fn message(&self) -> messages::Request<'a> {
-        messages::Request::from_proto(fetched(&self.envelope, host::admission_request))
+        messages::Request::from_proto(self.call, fetched(self.call, &self.envelope, host::admission_request))
     }
 
     /// Returns the UID of the request.
@@ -107,37 +120,37 @@ impl<'a> Request<'a> {
 
     /// Returns the object in JSON, byte for byte as the API server sent it; empty if it is deleted.
     pub fn object(&self) -> &'a [u8] {
-        fetched(&self.object, host::admission_object)
+        fetched(self.call, &self.object, host::admission_object)
     }
 
     /// Returns the object before a change in JSON, empty if there was none.
     pub fn old_object(&self) -> &'a [u8] {
-        fetched(&self.old_object, host::admission_old_object)
+        fetched(self.call, &self.old_object, host::admission_old_object)
     }
 
     /// Returns the options of the request in JSON.
     pub fn options(&self) -> &'a [u8] {
-        fetched(&self.options, host::admission_options)
+        fetched(self.call, &self.options, host::admission_options)
     }
 
     /// Returns the object in protobuf, empty if it is of no kind of the Kubernetes API.
     pub fn object_proto(&self) -> &'a [u8] {
-        fetched(&self.object_proto, host::admission_object_proto)
+        fetched(self.call, &self.object_proto, host::admission_object_proto)
     }
 
     /// Returns the old object in protobuf, likewise.
     pub fn old_object_proto(&self) -> &'a [u8] {
-        fetched(&self.old_object_proto, host::admission_old_object_proto)
+        fetched(self.call, &self.old_object_proto, host::admission_old_object_proto)
     }
 
     /// Returns the Pod of the request: its object, or the template of a workload. None for all
     /// other objects, and if there is no object.
     pub fn pod(&self) -> Option<PodOf<'a>> {
-        PodOf::of(self.kind(), self.object())
+        PodOf::of(self.call, self.kind(), self.object())
     }
 
     /// Returns the Pod of the old object, likewise.
     pub fn old_pod(&self) -> Option<PodOf<'a>> {
-        PodOf::of(self.kind(), self.old_object())
+        PodOf::of(self.call, self.kind(), self.old_object())
     }
 }

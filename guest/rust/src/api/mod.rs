@@ -4,7 +4,7 @@
 //! ```
 //! use kubewasm::api::core::Pod;
 //!
-//! let pod = Pod::from_json(br#"{"metadata": {"labels": {"app": "web"}}, "spec": {"priority": 7}}"#);
+//! let pod = Pod::from_json(kubewasm::Call::for_test(), br#"{"metadata": {"labels": {"app": "web"}}, "spec": {"priority": 7}}"#);
 //! assert_eq!(pod.metadata().labels().get("app"), Some("web"));
 //! assert_eq!(pod.spec().priority(), Some(7));
 //! assert!(pod.spec().containers().is_empty());

@@ -3,6 +3,7 @@ use alloc::vec::Vec;
 
 use super::node::object;
 use crate::api::core::{Node, Pod};
+use crate::Call;
 
 /// The resource of a [`ClusterEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +94,11 @@ impl<P> ClusterEvent<P> {
         self
     }
 
-    pub(crate) fn object<'a>(&self, id: u64) -> EventObject<'a> {
+    pub(crate) fn object<'a>(&self, call: Call<'a>, id: u64) -> EventObject<'a> {
         match self.resource {
             _ if id == 0 => EventObject::Absent,
-            Resource::Pod | Resource::AssignedPod | Resource::UnscheduledPod | Resource::TargetPod => EventObject::Pod(object(id)),
-            Resource::Node => EventObject::Node(object(id)),
+            Resource::Pod | Resource::AssignedPod | Resource::UnscheduledPod | Resource::TargetPod => EventObject::Pod(object(call, id)),
+            Resource::Node => EventObject::Node(object(call, id)),
             _ => EventObject::Other,
         }
     }

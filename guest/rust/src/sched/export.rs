@@ -1,4 +1,7 @@
 //! What the host calls: abi/SPEC.md, section 2. plugin! exports these functions.
+//!
+//! Each begins a call, which ends what the call before has read. P is the type of the plugin.
+#![allow(clippy::missing_safety_doc)]
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,22 +19,31 @@ static CYCLES: Global<Vec<(u32, *mut ())>> = Global::new(Vec::new());
 const MAX_SLOT: usize = 1 << 20;
 
 /// Returns the state of a cycle. `anew` makes it the default.
+///
+/// # Safety
+///
+/// S must be that of the plugin, and no other reference to the state may be used while this one is.
 #[inline]
-fn state<S: Default + 'static>(cycle: u64, anew: bool) -> &'static mut S {
+unsafe fn state<'a, S: Default + 'static>(cycle: u64, anew: bool) -> &'a mut S {
     let (slot, version) = (cycle as u32 as usize, (cycle >> 32) as u32);
-    let cycles = unsafe { CYCLES.get() };
+    let cycles = CYCLES.get();
     if let Some(&(have, state)) = cycles.get(slot) {
         if have == version && !anew && !state.is_null() {
-            return unsafe { &mut *(state as *mut S) };
+            return &mut *(state as *mut S);
         }
     }
     next_state(slot, version)
 }
 
+/// Returns the state of a cycle that is new.
+///
+/// # Safety
+///
+/// That of [`state`].
 #[inline(never)]
-fn next_state<S: Default + 'static>(slot: usize, version: u32) -> &'static mut S {
+unsafe fn next_state<'a, S: Default + 'static>(slot: usize, version: u32) -> &'a mut S {
     assert!(slot < MAX_SLOT, "the host used a slot beyond the largest");
-    let cycles = unsafe { CYCLES.get() };
+    let cycles = CYCLES.get();
     if slot >= cycles.len() {
         cycles.resize(slot + 1, (0, core::ptr::null_mut()));
     }
@@ -39,9 +51,9 @@ fn next_state<S: Default + 'static>(slot: usize, version: u32) -> &'static mut S
     known.0 = version;
     if known.1.is_null() {
         known.1 = Box::into_raw(Box::new(S::default())) as *mut ();
-        return unsafe { &mut *(known.1 as *mut S) };
+        return &mut *(known.1 as *mut S);
     }
-    let state = unsafe { &mut *(known.1 as *mut S) };
+    let state = &mut *(known.1 as *mut S);
     *state = S::default();
     state
 }
@@ -81,18 +93,18 @@ fn packed_score(result: Result<i64>) -> u64 {
     }
 }
 
-fn node_name<'a>() -> &'a str {
-    crate::view::utf8(host::ask(host::node_name))
+fn node_name(call: Call<'_>) -> &str {
+    crate::view::utf8(call, host::ask(call, host::node_name))
 }
 
-pub fn pre_enqueue<P: PreEnqueue>(pod: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().pre_enqueue(object(pod)))
+pub unsafe fn pre_enqueue<P: PreEnqueue>(pod: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().pre_enqueue(object(call, pod)))
 }
 
-pub fn queue_sort<P: QueueSort>(first: u64, second: u64, first_time: i64, second_time: i64) -> i32 {
-    objects::begin();
-    let (a, b) = (QueuedPod { pod: object(first), timestamp: first_time }, QueuedPod { pod: object(second), timestamp: second_time });
+pub unsafe fn queue_sort<P: QueueSort>(first: u64, second: u64, first_time: i64, second_time: i64) -> i32 {
+    let call = objects::begin();
+    let (a, b) = (QueuedPod { pod: object(call, first), timestamp: first_time }, QueuedPod { pod: object(call, second), timestamp: second_time });
     let p = get::<P>();
     if p.less(a, b) {
         -1
@@ -101,7 +113,7 @@ pub fn queue_sort<P: QueueSort>(first: u64, second: u64, first_time: i64, second
     }
 }
 
-pub fn events_to_register<P: Enqueue>() -> i32 {
+pub unsafe fn events_to_register<P: Enqueue>() -> i32 {
     objects::begin();
     let events = match get::<P>().events() {
         Ok(events) => events,
@@ -123,12 +135,12 @@ pub fn events_to_register<P: Enqueue>() -> i32 {
     0
 }
 
-pub fn queueing_hint<P: Enqueue>(event: i32, pod: u64, old: u64, new: u64) -> u64 {
-    objects::begin();
+pub unsafe fn queueing_hint<P: Enqueue>(event: i32, pod: u64, old: u64, new: u64) -> u64 {
+    let call = objects::begin();
     let p = get::<P>();
     let answer = p.events().and_then(|events| match events.get(event as usize) {
         Some(e) => match e.hint {
-            Some(hint) => hint(p, object(pod), e.object(old), e.object(new)),
+            Some(hint) => hint(p, object(call, pod), e.object(call, old), e.object(call, new)),
             None => Ok(true),
         },
         None => Ok(true),
@@ -139,12 +151,12 @@ pub fn queueing_hint<P: Enqueue>(event: i32, pod: u64, old: u64, new: u64) -> u6
     }
 }
 
-pub fn pre_queueing_hint<P: Enqueue>(event: i32, old: u64, new: u64) -> i32 {
-    objects::begin();
+pub unsafe fn pre_queueing_hint<P: Enqueue>(event: i32, old: u64, new: u64) -> i32 {
+    let call = objects::begin();
     let p = get::<P>();
     let answer = p.events().and_then(|events| match events.get(event as usize) {
         Some(e) => match e.pre_hint {
-            Some(hint) => hint(p, e.object(old), e.object(new)),
+            Some(hint) => hint(p, e.object(call, old), e.object(call, new)),
             None => Ok(None),
         },
         None => Ok(None),
@@ -160,9 +172,9 @@ pub fn pre_queueing_hint<P: Enqueue>(event: i32, old: u64, new: u64) -> i32 {
     }
 }
 
-pub fn pre_filter<P: PreFilter>(cycle: u64, pod: u64) -> i32 {
-    objects::begin();
-    match get::<P>().pre_filter(state(cycle, true), object(pod), Nodes::passed()) {
+pub unsafe fn pre_filter<P: PreFilter>(cycle: u64, pod: u64) -> i32 {
+    let call = objects::begin();
+    match get::<P>().pre_filter(state(cycle, true), object(call, pod), Nodes::passed(call)) {
         Ok(None) => 0,
         Ok(Some(names)) => {
             host::give(host::result_node_names, &handle::join(names.iter().map(|n| n.as_str())));
@@ -172,33 +184,33 @@ pub fn pre_filter<P: PreFilter>(cycle: u64, pod: u64) -> i32 {
     }
 }
 
-pub fn clone_cycle<P: CloneCycle>(cycle: u64, from: u64) -> i32 {
+pub unsafe fn clone_cycle<P: CloneCycle>(cycle: u64, from: u64) -> i32 {
     objects::begin();
     let copy = P::clone_state(state::<P::State>(from, false));
     *state::<P::State>(cycle, true) = copy;
     0
 }
 
-pub fn add_pod<P: PreFilterExtensions>(cycle: u64, pod: u64, added: u64, node: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().add_pod(state(cycle, false), object(pod), object(added), NodeInfo::of(node)))
+pub unsafe fn add_pod<P: PreFilterExtensions>(cycle: u64, pod: u64, added: u64, node: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().add_pod(state(cycle, false), object(call, pod), object(call, added), NodeInfo::of(call, node)))
 }
 
-pub fn remove_pod<P: PreFilterExtensions>(cycle: u64, pod: u64, removed: u64, node: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().remove_pod(state(cycle, false), object(pod), object(removed), NodeInfo::of(node)))
+pub unsafe fn remove_pod<P: PreFilterExtensions>(cycle: u64, pod: u64, removed: u64, node: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().remove_pod(state(cycle, false), object(call, pod), object(call, removed), NodeInfo::of(call, node)))
 }
 
 #[inline]
-pub fn filter<P: Filter>(cycle: u64, pod: u64, node: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().filter(state(cycle, false), object(pod), NodeInfo::of(node)))
+pub unsafe fn filter<P: Filter>(cycle: u64, pod: u64, node: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().filter(state(cycle, false), object(call, pod), NodeInfo::of(call, node)))
 }
 
-pub fn post_filter<P: PostFilter>(cycle: u64, pod: u64) -> u64 {
-    objects::begin();
-    let statuses = messages::NodeStatuses::from_proto(host::ask(host::node_statuses));
-    match get::<P>().post_filter(state(cycle, false), object(pod), statuses) {
+pub unsafe fn post_filter<P: PostFilter>(cycle: u64, pod: u64) -> u64 {
+    let call = objects::begin();
+    let statuses = messages::NodeStatuses::from_proto(call, host::ask(call, host::node_statuses));
+    match get::<P>().post_filter(state(cycle, false), object(call, pod), statuses) {
         Ok(Nominated::Unchanged) => 0,
         Ok(Nominated::None) => pack(1, 0),
         Ok(Nominated::Node(name)) => {
@@ -209,21 +221,21 @@ pub fn post_filter<P: PostFilter>(cycle: u64, pod: u64) -> u64 {
     }
 }
 
-pub fn pre_score<P: PreScore>(cycle: u64, pod: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().pre_score(state(cycle, false), object(pod), Nodes::passed()))
+pub unsafe fn pre_score<P: PreScore>(cycle: u64, pod: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().pre_score(state(cycle, false), object(call, pod), Nodes::passed(call)))
 }
 
 #[inline]
-pub fn score<P: Score>(cycle: u64, pod: u64, node: u64) -> u64 {
-    objects::begin();
-    packed_score(get::<P>().score(state(cycle, false), object(pod), NodeInfo::of(node)))
+pub unsafe fn score<P: Score>(cycle: u64, pod: u64, node: u64) -> u64 {
+    let call = objects::begin();
+    packed_score(get::<P>().score(state(cycle, false), object(call, pod), NodeInfo::of(call, node)))
 }
 
 /// Lets `change` change the scores.
-fn normalize(change: impl FnOnce(&mut [i64], Names<'static>) -> Result) -> i32 {
-    let mut scores: Vec<i64> = host::ask(host::node_scores).chunks_exact(8).map(|b| wire::fixed(b, 0, 8).unwrap_or(0) as i64).collect();
-    let result = change(&mut scores, Names(core::marker::PhantomData));
+fn normalize<'a>(call: Call<'a>, change: impl FnOnce(&mut [i64], Names<'a>) -> Result) -> i32 {
+    let mut scores: Vec<i64> = host::ask(call, host::node_scores).chunks_exact(8).map(|b| wire::fixed(b, 0, 8).unwrap_or(0) as i64).collect();
+    let result = change(&mut scores, Names(call));
     if result.is_ok() {
         let mut b = Vec::with_capacity(scores.len() * 8);
         for score in &scores {
@@ -234,56 +246,56 @@ fn normalize(change: impl FnOnce(&mut [i64], Names<'static>) -> Result) -> i32 {
     code(result)
 }
 
-pub fn normalize_score<P: NormalizeScore>(cycle: u64, pod: u64) -> i32 {
-    objects::begin();
-    normalize(|scores, names| get::<P>().normalize_score(state(cycle, false), object(pod), scores, names))
+pub unsafe fn normalize_score<P: NormalizeScore>(cycle: u64, pod: u64) -> i32 {
+    let call = objects::begin();
+    normalize(call, |scores, names| get::<P>().normalize_score(state(cycle, false), object(call, pod), scores, names))
 }
 
-pub fn reserve<P: Reserve>(cycle: u64, pod: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().reserve(state(cycle, false), object(pod), node_name()))
+pub unsafe fn reserve<P: Reserve>(cycle: u64, pod: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().reserve(state(cycle, false), object(call, pod), node_name(call)))
 }
 
-pub fn unreserve<P: Reserve>(cycle: u64, pod: u64) {
-    objects::begin();
-    get::<P>().unreserve(state(cycle, false), object(pod), node_name());
+pub unsafe fn unreserve<P: Reserve>(cycle: u64, pod: u64) {
+    let call = objects::begin();
+    get::<P>().unreserve(state(cycle, false), object(call, pod), node_name(call));
 }
 
-pub fn permit<P: Permit>(cycle: u64, pod: u64) -> u64 {
-    objects::begin();
-    match get::<P>().permit(state(cycle, false), object(pod), node_name()) {
+pub unsafe fn permit<P: Permit>(cycle: u64, pod: u64) -> u64 {
+    let call = objects::begin();
+    match get::<P>().permit(state(cycle, false), object(call, pod), node_name(call)) {
         Ok(Permission::Allow) => 0,
         Ok(Permission::Wait(time)) => pack(time.as_millis().clamp(0, u32::MAX as i64) as u32, Code::Wait as i32),
         Err(status) => pack(0, failed(status)),
     }
 }
 
-pub fn pre_bind_pre_flight<P: PreBind>(cycle: u64, pod: u64) -> u64 {
-    objects::begin();
-    match get::<P>().pre_bind_pre_flight(state(cycle, false), object(pod), node_name()) {
+pub unsafe fn pre_bind_pre_flight<P: PreBind>(cycle: u64, pod: u64) -> u64 {
+    let call = objects::begin();
+    match get::<P>().pre_bind_pre_flight(state(cycle, false), object(call, pod), node_name(call)) {
         Ok(parallel) => pack(parallel as u32, 0),
         Err(status) => pack(0, failed(status)),
     }
 }
 
-pub fn pre_bind<P: PreBind>(cycle: u64, pod: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().pre_bind(state(cycle, false), object(pod), node_name()))
+pub unsafe fn pre_bind<P: PreBind>(cycle: u64, pod: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().pre_bind(state(cycle, false), object(call, pod), node_name(call)))
 }
 
-pub fn bind<P: Bind>(cycle: u64, pod: u64) -> i32 {
-    objects::begin();
-    code(get::<P>().bind(state(cycle, false), object(pod), node_name()))
+pub unsafe fn bind<P: Bind>(cycle: u64, pod: u64) -> i32 {
+    let call = objects::begin();
+    code(get::<P>().bind(state(cycle, false), object(call, pod), node_name(call)))
 }
 
-pub fn post_bind<P: PostBind>(cycle: u64, pod: u64) {
-    objects::begin();
-    get::<P>().post_bind(state(cycle, false), object(pod), node_name());
+pub unsafe fn post_bind<P: PostBind>(cycle: u64, pod: u64) {
+    let call = objects::begin();
+    get::<P>().post_bind(state(cycle, false), object(call, pod), node_name(call));
 }
 
-pub fn sign_pod<P: Sign>(pod: u64) -> i32 {
-    objects::begin();
-    match get::<P>().sign_pod(object(pod)) {
+pub unsafe fn sign_pod<P: Sign>(pod: u64) -> i32 {
+    let call = objects::begin();
+    match get::<P>().sign_pod(object(call, pod)) {
         Ok(fragments) => {
             let list = handle::join(fragments.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]));
             host::give(host::result_sign_fragments, &list);
@@ -293,9 +305,9 @@ pub fn sign_pod<P: Sign>(pod: u64) -> i32 {
     }
 }
 
-pub fn pod_group_post_filter<P: PodGroupPostFilter>(cycle: u64) -> i32 {
-    objects::begin();
-    match get::<P>().pod_group_post_filter(state(cycle, false), PodGroup::of_call()) {
+pub unsafe fn pod_group_post_filter<P: PodGroupPostFilter>(cycle: u64) -> i32 {
+    let call = objects::begin();
+    match get::<P>().pod_group_post_filter(state(cycle, false), PodGroup::of_call(call)) {
         Ok(nominations) => {
             let mut b = Vec::new();
             for n in &nominations {
@@ -312,9 +324,9 @@ pub fn pod_group_post_filter<P: PodGroupPostFilter>(cycle: u64) -> i32 {
     }
 }
 
-pub fn generate_placements<P: GeneratePlacements>(cycle: u64) -> i32 {
-    objects::begin();
-    match get::<P>().generate_placements(state(cycle, false), PodGroup::of_call(), &handle::names()) {
+pub unsafe fn generate_placements<P: GeneratePlacements>(cycle: u64) -> i32 {
+    let call = objects::begin();
+    match get::<P>().generate_placements(state(cycle, false), PodGroup::of_call(call), &handle::names(call)) {
         Ok(placements) => {
             let mut b = Vec::new();
             for p in &placements {
@@ -332,13 +344,13 @@ pub fn generate_placements<P: GeneratePlacements>(cycle: u64) -> i32 {
     }
 }
 
-pub fn score_placement<P: ScorePlacement>(cycle: u64) -> u64 {
-    objects::begin();
-    let placement = messages::Placement::from_proto(host::ask(host::placement));
-    packed_score(get::<P>().score_placement(state(cycle, false), PodGroup::of_call(), placement))
+pub unsafe fn score_placement<P: ScorePlacement>(cycle: u64) -> u64 {
+    let call = objects::begin();
+    let placement = messages::Placement::from_proto(call, host::ask(call, host::placement));
+    packed_score(get::<P>().score_placement(state(cycle, false), PodGroup::of_call(call), placement))
 }
 
-pub fn normalize_placement_score<P: NormalizePlacementScore>(cycle: u64) -> i32 {
-    objects::begin();
-    normalize(|scores, names| get::<P>().normalize_placement_score(state(cycle, false), PodGroup::of_call(), scores, names))
+pub unsafe fn normalize_placement_score<P: NormalizePlacementScore>(cycle: u64) -> i32 {
+    let call = objects::begin();
+    normalize(call, |scores, names| get::<P>().normalize_placement_score(state(cycle, false), PodGroup::of_call(call), scores, names))
 }

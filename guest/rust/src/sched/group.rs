@@ -4,35 +4,41 @@ use alloc::vec::Vec;
 use super::messages::{self, Assignment};
 use super::{handle, Code, Result, Status};
 use crate::api::core::Pod;
-use crate::{host, memory};
+use crate::{host, memory, Call};
 
 /// A group of Pods that are scheduled together.
 #[derive(Clone, Copy, Debug)]
-pub struct PodGroup<'a>(messages::PodGroup<'a>);
+pub struct PodGroup<'a>(Call<'a>, messages::PodGroup<'a>);
+
+impl<'a> From<PodGroup<'a>> for Call<'a> {
+    fn from(group: PodGroup<'a>) -> Self {
+        group.0
+    }
+}
 
 impl<'a> PodGroup<'a> {
-    pub(crate) fn of_call() -> Self {
-        PodGroup(messages::PodGroup::from_proto(host::ask(host::pod_group)))
+    pub(crate) fn of_call(call: Call<'a>) -> Self {
+        PodGroup(call, messages::PodGroup::from_proto(call, host::ask(call, host::pod_group)))
     }
 
     /// Returns "podgroup" or "compositepodgroup".
     pub fn group_type(self) -> &'a str {
-        self.0.r#type()
+        self.1.r#type()
     }
 
     /// Returns the namespace of the group.
     pub fn namespace(self) -> &'a str {
-        self.0.namespace()
+        self.1.namespace()
     }
 
     /// Returns the name of the group.
     pub fn name(self) -> &'a str {
-        self.0.name()
+        self.1.name()
     }
 
     /// Returns the number of Pods of the group that are to be scheduled.
     pub fn len(self) -> usize {
-        self.0.unscheduled_pods().max(0) as usize
+        self.1.unscheduled_pods().max(0) as usize
     }
 
     /// Reports whether no Pod is to be scheduled.
@@ -42,7 +48,8 @@ impl<'a> PodGroup<'a> {
 
     /// Returns the Pods of the group that are to be scheduled.
     pub fn pods(self) -> impl Iterator<Item = Pod<'a>> + 'a {
-        (0..self.len() as u32).map(|i| Pod::from_proto(memory::fill(|buf, limit| unsafe { host::pod_group_pod(i, buf, limit) })))
+        let call = self.0;
+        (0..self.len() as u32).map(move |i| Pod::from_proto(call, memory::fill(call, |buf, limit| unsafe { host::pod_group_pod(i, buf, limit) })))
     }
 }
 
@@ -75,9 +82,11 @@ pub struct Placement {
 /// [`PodGroupPostFilter`](super::PodGroupPostFilter) may call it.
 pub fn try_pod_group(without: &[&str]) -> Result<Vec<Nomination>> {
     let question = handle::join(without.iter().copied());
-    let trial = messages::Trial::from_proto(host::ask_about(host::try_pod_group, &question));
-    match Code::of(trial.code()) {
-        None => Ok(trial.assignments().iter().map(Nomination::from).collect()),
-        Some(code) => Err(Status::new(code, trial.reason())),
-    }
+    Call::with(|call| {
+        let trial = messages::Trial::from_proto(call, host::ask_about(call, host::try_pod_group, &question));
+        match Code::of(trial.code()) {
+            None => Ok(trial.assignments().iter().map(Nomination::from).collect()),
+            Some(code) => Err(Status::new(code, trial.reason())),
+        }
+    })
 }

@@ -6,12 +6,12 @@ use super::messages::{WaitingPod, WaitingPods};
 use super::node::NodeInfo;
 use crate::api::core::Pod;
 use crate::view::List;
-use crate::{host, view, wire};
+use crate::{host, view, wire, Call};
 
 /// Splits names that have a NUL after each.
-pub(crate) fn split<'a>(bytes: &'a [u8]) -> Vec<&'a str> {
+pub(crate) fn split<'a>(call: Call<'a>, bytes: &'a [u8]) -> Vec<&'a str> {
     let mut names = Vec::with_capacity(bytes.iter().filter(|b| **b == 0).count());
-    names.extend(bytes.split(|b| *b == 0).map(view::utf8));
+    names.extend(bytes.split(|b| *b == 0).map(|name| view::utf8(call, name)));
     names.pop(); // What follows the last NUL.
     names
 }
@@ -26,8 +26,8 @@ pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>) -> Vec<u8> {
     b
 }
 
-pub(crate) fn names<'a>() -> Vec<&'a str> {
-    split(host::ask(host::node_names))
+pub(crate) fn names(call: Call<'_>) -> Vec<&str> {
+    split(call, host::ask(call, host::node_names))
 }
 
 pub(crate) fn refs<'a>(bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
@@ -36,15 +36,15 @@ pub(crate) fn refs<'a>(bytes: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
 
 /// Returns the names of the nodes of the call: in PreFilter and PostFilter all that the
 /// scheduler knows. Only functions of a scheduling cycle that are not about one node may call it.
-pub fn snapshot_node_names<'a>() -> Vec<&'a str> {
-    names()
+pub fn snapshot_node_names<'a>(call: impl Into<Call<'a>>) -> Vec<&'a str> {
+    names(call.into())
 }
 
 /// Returns a node by its name, None if there is none, and always after Permit.
-pub fn snapshot_node<'a>(name: &str) -> Option<NodeInfo<'a>> {
+pub fn snapshot_node<'a>(call: impl Into<Call<'a>>, name: &str) -> Option<NodeInfo<'a>> {
     match unsafe { host::node_by_name(name.as_ptr(), name.len() as u32) } {
         0 => None,
-        id => Some(NodeInfo::of(id)),
+        id => Some(NodeInfo::of(call.into(), id)),
     }
 }
 
@@ -59,18 +59,20 @@ pub fn event(event_type: &str, reason: &str, action: &str, note: &str) {
 }
 
 /// Returns the Pods that wait in Permit, in no order. It needs the grant "waiting-pods".
-pub fn waiting_pods<'a>() -> List<'a, WaitingPod<'a>> {
-    WaitingPods::from_proto(host::ask(host::waiting_pods)).pods()
+pub fn waiting_pods<'a>(call: impl Into<Call<'a>>) -> List<'a, WaitingPod<'a>> {
+    let call = call.into();
+    WaitingPods::from_proto(call, host::ask(call, host::waiting_pods)).pods()
 }
 
 /// Returns the Pod that waits in Permit under a UID, if there is one. It needs the grant
 /// "waiting-pods".
-pub fn get_waiting_pod<'a>(uid: &str) -> Option<Pod<'a>> {
-    let bytes = host::ask_about(host::waiting_pod, uid.as_bytes());
+pub fn get_waiting_pod<'a>(call: impl Into<Call<'a>>, uid: &str) -> Option<Pod<'a>> {
+    let call = call.into();
+    let bytes = host::ask_about(call, host::waiting_pod, uid.as_bytes());
     if bytes.is_empty() {
         return None;
     }
-    Some(Pod::from_proto(bytes))
+    Some(Pod::from_proto(call, bytes))
 }
 
 /// Gives this plugin's permission to a Pod that waits for it, and reports whether it waits. It
@@ -89,12 +91,12 @@ pub fn reject_waiting_pod(uid: &str, reason: &str) -> bool {
 /// Returns an object of the Kubernetes API as protobuf, for example for
 /// `PersistentVolumeClaim::from_proto`. The resource is named as in the plugin's configuration:
 /// `v1/persistentvolumeclaims`. It needs the grant "objects".
-pub fn get_object<'a>(resource: &str, namespace: &str, name: &str) -> Option<&'a [u8]> {
-    crate::lookup::get(resource, namespace, name)
+pub fn get_object<'a>(call: impl Into<Call<'a>>, resource: &str, namespace: &str, name: &str) -> Option<&'a [u8]> {
+    crate::lookup::get(call, resource, namespace, name)
 }
 
 /// Returns the objects of a resource as protobuf, sorted by namespace and name: those of all
 /// namespaces if `namespace` is empty. It needs the grant "objects".
-pub fn list_objects<'a>(resource: &str, namespace: &str) -> crate::lookup::Objects<'a> {
-    crate::lookup::list(resource, namespace, "")
+pub fn list_objects<'a>(call: impl Into<Call<'a>>, resource: &str, namespace: &str) -> crate::lookup::Objects<'a> {
+    crate::lookup::list(call, resource, namespace, "")
 }

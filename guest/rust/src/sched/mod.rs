@@ -31,6 +31,7 @@ pub use self::status::{Code, Result, Status};
 
 use crate::api::core::Pod;
 use crate::value::Duration;
+use crate::Call;
 
 /// The least score that a node may have after normalisation.
 pub const MIN_NODE_SCORE: i64 = 0;
@@ -160,12 +161,12 @@ pub trait NormalizeScore: Score {
 
 /// Names that are fetched when they are first read.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a>(core::marker::PhantomData<&'a ()>);
+pub struct Names<'a>(Call<'a>);
 
 impl<'a> Names<'a> {
     /// Returns the names, of which all are fetched.
     pub fn get(self) -> Vec<&'a str> {
-        handle::names()
+        handle::names(self.0)
     }
 }
 

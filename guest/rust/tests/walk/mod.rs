@@ -4,15 +4,17 @@ use kubewasm::api::core::{Container, Node, NodeSelectorTerm, Pod, PodSpec, Volum
 use kubewasm::api::meta::ObjectMeta;
 use kubewasm::select::{find_untolerated, PreferredNodeAffinity, RequiredNodeAffinity};
 use kubewasm::view::{Map, StringMap};
+use kubewasm::Call;
 
 /// Reads a Pod in protobuf, and the same bytes as a Node.
 pub fn proto(bytes: &[u8]) -> usize {
-    pod(Pod::from_proto(bytes)) + node(Node::from_proto(bytes), Pod::from_proto(bytes))
+    Call::with(|call| pod(Pod::from_proto(call, bytes)) + node(Node::from_proto(call, bytes), Pod::from_proto(call, bytes)))
 }
 
 /// Reads a Pod in JSON, and whether it is valid.
 pub fn json(text: &[u8]) -> usize {
-    kubewasm::json::is_valid(text) as usize + pod(Pod::from_json(text)) + node(Node::from_json(text), Pod::from_json(text))
+    let read = Call::with(|call| pod(Pod::from_json(call, text)) + node(Node::from_json(call, text), Pod::from_json(call, text)));
+    kubewasm::json::is_valid(text) as usize + read
 }
 
 fn strings(map: StringMap<'_>) -> usize {

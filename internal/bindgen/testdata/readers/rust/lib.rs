@@ -67,9 +67,9 @@ fn read_node(node: StellarNode<'_>) -> String {
 
 impl Validate for Reader {
     fn validate(&self, req: &Request<'_>) -> Response {
-        let tab = CronTab::from_json(req.object());
+        let tab = CronTab::from_json(req, req.object());
         if tab.kind() == "StellarNode" {
-            return Response::deny(read_node(StellarNode::from_json(req.object())));
+            return Response::deny(read_node(StellarNode::from_json(req, req.object())));
         }
         let s = tab.spec();
         let mut t = Text(String::new());
