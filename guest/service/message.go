@@ -76,11 +76,14 @@ func (e *Encoded) Text(key uint64) string {
 }
 
 // Data returns the contents of the field with the key, which may be kept but not written to,
-// nil if there are none.
+// nil if there is none.
 func (e *Encoded) Data(key uint64) []byte {
 	at, n := e.find(key)
-	if n == 0 {
+	switch {
+	case at == 0:
 		return nil
+	case n == 0:
+		return []byte{}
 	}
 	given.bytes = true
 	return unsafe.Slice((*byte)(unsafe.Add(e.at, at)), n)

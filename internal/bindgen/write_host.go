@@ -184,11 +184,14 @@ func tags(f *Field) string {
 	if f.Map {
 		value, wire = fmt.Sprintf(" protobuf_val:%q", wire), "bytes"
 	}
-	tag := fmt.Sprintf("%s,%d", wire, f.Number)
+	tag, omit := fmt.Sprintf("%s,%d", wire, f.Number), ",omitempty"
+	if f.Type.Kind == Bytes && f.Presence && !f.Repeated && !f.Map { // Without bytes it may be there.
+		tag, omit = tag+",optional", ",omitzero"
+	}
 	if f.Oneof != "" {
 		tag += ",oneof=" + f.Oneof
 	}
-	return fmt.Sprintf("json:%q protobuf:%q%s", f.JSONName+",omitempty", tag, value)
+	return fmt.Sprintf("json:%q protobuf:%q%s", f.JSONName+omit, tag, value)
 }
 
 // hostEnum writes an enumeration, with the names that its values have in JSON.

@@ -42,7 +42,7 @@ func (p *prefix) Pick(req pickerguest.PickRequest, resp *pickerguest.PickRespons
 	}
 	blocks, critical := cached.Blocks(), req.Criticality() == pickerguest.CriticalityCritical
 	queueWeight, room := 1-p.CacheWeight, float64(p.MaxQueue+1)
-	left, scores := 0, resp.Scores
+	left, scores := 0, make([]float64, 0, len(endpoints))
 	for _, e := range endpoints {
 		score, queue := -1.0, e.WaitingQueueSize()
 		if (queue <= p.MaxQueue || critical) && (p.DrainLabel == "" || !p.drains(e)) {

@@ -107,7 +107,7 @@ func (e *encoder) field(b []byte, m *Type, f *field, p unsafe.Pointer) []byte {
 	case entries:
 		return e.entries(b, f, at)
 	}
-	return e.value(b, f, f.tag, at, false)
+	return e.value(b, f, f.tag, at, f.optional && *(*[]byte)(at) != nil)
 }
 
 // alone reports whether no field of the oneof before f is set.

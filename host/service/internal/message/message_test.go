@@ -140,7 +140,7 @@ func value(r *rand.Rand, f protoreflect.FieldDescriptor, empty func() protorefle
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString([]string{"", "a", "ü", "long text of some length"}[r.IntN(4)])
 	case protoreflect.BytesKind:
-		return protoreflect.ValueOfBytes([]byte{byte(n), 0})
+		return protoreflect.ValueOfBytes([]byte{byte(n), 0}[:r.IntN(3)])
 	case protoreflect.BoolKind:
 		return protoreflect.ValueOfBool(n&1 != 0)
 	case protoreflect.EnumKind:

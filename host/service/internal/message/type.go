@@ -3,7 +3,8 @@
 //
 // The tag protobuf has the wire type and the number of a field: "varint,1", "zigzag,2",
 // "fixed32,3", "fixed64,4", "bytes,5"; "object,6" for an object of Kubernetes; "timestamp,7" and
-// "duration,8" for those messages of google.protobuf. The tag protobuf_val has the wire type of the values of a map, whose keys are strings.
+// "duration,8" for those messages of google.protobuf. After them "optional" stands for bytes that
+// may be there and empty, and "oneof=NAME" for a field of a oneof. The tag protobuf_val has the wire type of the values of a map, whose keys are strings.
 package message
 
 import (
@@ -50,6 +51,8 @@ type field struct {
 	wire   wireType
 	onWire protowire.Type
 	kind   kind
+	// optional is set for bytes that are there if the slice is not nil.
+	optional bool
 	// holds is what the field has of values.
 	holds holding
 	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
@@ -246,11 +249,14 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	if err != nil || !ok {
 		panic(fmt.Sprintf("service: the tag of field %s is %q", f.Name, tag))
 	}
-	group := ""
+	group, optional := "", false
 	for _, part := range parts[2:] {
-		group = strings.TrimPrefix(part, "oneof=")
+		if name, ok := strings.CutPrefix(part, "oneof="); ok {
+			group = name
+		}
+		optional = optional || part == "optional"
 	}
-	made := field{name: f.Name, holds: one, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
+	made := field{name: f.Name, optional: optional, holds: one, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
 	of := f.Type
 	switch {
 	case of.Kind() == reflect.Map:

@@ -47,6 +47,8 @@ type Message struct {
 	First     *string                    `json:"first,omitempty" protobuf:"bytes,31,oneof=choice"`
 	Second    *Small                     `json:"second,omitempty" protobuf:"bytes,32,oneof=choice"`
 	Third     *int64                     `json:"third,omitempty" protobuf:"varint,33,oneof=choice"`
+	Fourth    []byte                     `json:"fourth,omitzero" protobuf:"bytes,34,optional,oneof=choice"`
+	MaybeData []byte                     `json:"maybeData,omitzero" protobuf:"bytes,35,optional"`
 	Pod       *corev1.Pod                `json:"pod,omitempty" protobuf:"object,40"`
 	Nodes     []*corev1.Node             `json:"nodes,omitempty" protobuf:"object,41"`
 	ConfigMap *corev1.ConfigMap          `json:"configMap,omitempty" protobuf:"object,42"`

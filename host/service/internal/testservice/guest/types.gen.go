@@ -214,6 +214,18 @@ func (x Message) Third() int64 { return int64(x.in().Number(33<<3 | 0)) }
 // HasThird reports whether there is a field third.
 func (x Message) HasThird() bool { return x.in().Has(33<<3 | 0) }
 
+// Fourth returns the field fourth.
+func (x Message) Fourth() []byte { return x.in().Data(34<<3 | 2) }
+
+// HasFourth reports whether there is a field fourth.
+func (x Message) HasFourth() bool { return x.in().Has(34<<3 | 2) }
+
+// MaybeData returns the field maybeData.
+func (x Message) MaybeData() []byte { return x.in().Data(35<<3 | 2) }
+
+// HasMaybeData reports whether there is a field maybeData.
+func (x Message) HasMaybeData() bool { return x.in().Has(35<<3 | 2) }
+
 // Pod returns the field pod.
 func (x Message) Pod() core.Pod {
 	return core.Pod(view.ByRef(abi.Ref(x.in().Number(40<<3|1)), &core.TypeOfPod, view.Parts))
