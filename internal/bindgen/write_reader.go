@@ -1,6 +1,9 @@
 package bindgen
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // reader writes what guests read a message of a service by: a struct with its bytes and what
 // was read of its lists and maps, and a type with an accessor for each field.
@@ -79,7 +82,13 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 		result = "[]" + result
 	}
 	if w.listType(f) != "" {
-		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(f))
+		read := w.valueReader(f.Type)
+		if f.Map && strings.HasSuffix(read, ")") { // It is made once, and not at each call.
+			name := lower(m.Name) + "_" + f.Name + "_read"
+			w.printf("\nvar %s = %s\n", name, read)
+			read = name
+		}
+		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(f, read))
 	} else {
 		body = fmt.Sprintf("{ return %s }\n", w.expression(f))
 	}
@@ -94,18 +103,19 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 	w.printf("\n%sfunc (x %s) Has%s() bool { return %s }\n", wrap("Has"+f.Name+" reports whether there is a field "+f.JSONName+"."), m.Name, f.Name, has)
 }
 
-// listExpression returns what reads a field of m of which something is kept.
-func (w *writer) listExpression(f *Field) string {
+// listExpression returns what reads a field of m of which something is kept. read is a function
+// that reads an element or the value of a map.
+func (w *writer) listExpression(f *Field, read string) string {
 	t := f.Type
 	switch {
 	case f.Map:
-		return fmt.Sprintf("m.%s.Map(&m.in, %d, %s)", f.Name, f.Number, w.valueReader(t))
+		return fmt.Sprintf("m.%s.Map(&m.in, %d, %s)", f.Name, f.Number, read)
 	case t.own():
-		read := "View"
+		views := "View"
 		if f.Repeated {
-			read = "Views"
+			views = "Views"
 		}
-		return fmt.Sprintf("m.%s.%s(&m.in, %s)", f.Name, read, f.key())
+		return fmt.Sprintf("m.%s.%s(&m.in, %s)", f.Name, views, f.key())
 	case t.Kind == ObjectKind:
 		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s[%s](&%s, %s))", f.Name, f.Number, w.view("Fixed64"), w.name(guestPackage, "Object"), w.goType(t), w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case f.numeric():
@@ -120,7 +130,7 @@ func (w *writer) listExpression(f *Field) string {
 		}
 		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s)", f.Name, f.Number, w.numberKind(t.Kind), convert)
 	}
-	return fmt.Sprintf("m.%s.Values(&m.in, %d, %s)", f.Name, f.Number, w.valueReader(t))
+	return fmt.Sprintf("m.%s.Values(&m.in, %d, %s)", f.Name, f.Number, read)
 }
 
 // expression returns what reads a field of x of which nothing is kept.

@@ -39,7 +39,7 @@ type field struct {
 	// frequent is set for the fields that nearly all messages have and Append encodes by
 	// itself.
 	frequent frequent
-	// tag is that of a value of its own, offset where the field lies in the struct.
+	// tag is that of a value of its own or of an entry, offset where the field lies in the struct.
 	tag    uint64
 	offset uintptr
 	// emptiness is where a sparse field has the word that is 0 if it is empty.
@@ -63,10 +63,12 @@ type field struct {
 	message *Type
 	// oneof are the places of the fields of which only one is set.
 	oneof []uint8
+	// walks has memory for maps, each a *walk.
+	walks *sync.Pool
 }
 
 // frequent is a field that an encoder need not call a function for, or seldom. All but sparse
-// ones have one value, and a tag of one byte.
+// ones have one value.
 type frequent uint8
 
 const (
@@ -78,7 +80,10 @@ const (
 	unsignedField32
 	numberField64
 	flagField
-	doubleField
+	zigzagField32
+	zigzagField64
+	fixedField32
+	fixedField64
 )
 
 type holding uint8
@@ -135,7 +140,11 @@ var frequentOf = map[[2]uint8]frequent{
 	{uint8(varint), uint8(uint32s)}:       unsignedField32,
 	{uint8(varint), uint8(int64s)}:        numberField64,
 	{uint8(varint), uint8(flag)}:          flagField,
-	{uint8(fixed64), uint8(int64s)}:       doubleField,
+	{uint8(zigzag), uint8(int32s)}:        zigzagField32,
+	{uint8(zigzag), uint8(int64s)}:        zigzagField64,
+	{uint8(fixed32), uint8(int32s)}:       fixedField32,
+	{uint8(fixed32), uint8(uint32s)}:      fixedField32,
+	{uint8(fixed64), uint8(int64s)}:       fixedField64,
 }
 
 // onWire returns the type that a single value has on the wire.
@@ -260,7 +269,7 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	of := f.Type
 	switch {
 	case of.Kind() == reflect.Map:
-		made.holds, of = entries, of.Elem()
+		made.holds, of, made.walks = entries, of.Elem(), &sync.Pool{}
 		if made.wire, ok = wires[f.Tag.Get("protobuf_val")]; !ok || f.Type.Key().Kind() != reflect.String {
 			panic(fmt.Sprintf("service: field %s is a map without a tag of its values", f.Name))
 		}
@@ -271,9 +280,11 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	}
 	made.of, made.size = of, of.Size()
 	made.onWire = made.wire.onWire()
-	made.tag = tagOf(made.number, made.onWire)
+	if made.tag = tagOf(made.number, made.onWire); made.holds == entries {
+		made.tag = tagOf(made.number, protowire.BytesType)
+	}
 	made.setKind()
-	if made.holds == one && made.tag < 0x80 {
+	if made.holds == one {
 		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]
 	}
 	switch {

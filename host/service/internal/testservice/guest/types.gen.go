@@ -169,10 +169,12 @@ func (x Message) Labels() service.Map[string] {
 	return m.Labels.Map(&m.in, 26, view.Text)
 }
 
+var message_Counts_read = view.Int[int64](view.Varint)
+
 // Counts returns the field counts.
 func (x Message) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(&m.in, 27, view.Int[int64](view.Varint))
+	return m.Counts.Map(&m.in, 27, message_Counts_read)
 }
 
 // Smalls returns the field smalls.
