@@ -13,10 +13,13 @@ type Map[V any] struct{ of *Entries[V] }
 
 // Entries is a field that is a map. It is for generated code.
 type Entries[V any] struct {
-	// in is the message with the field that has the key, and read reads the value of an entry.
-	in   *Encoded
-	key  uint64
-	read func(view.Value) V
+	// in is the message with the field that has the key.
+	in  *Encoded
+	key uint64
+	// read reads the value of an entry, and convert that of a number of the kind by its bits.
+	read    func(view.Value) V
+	convert func(bits uint64) V
+	kind    view.NumberKind
 	// made are the entries, if there are many. They are read when one is looked up.
 	made *entries[V]
 }
@@ -50,6 +53,18 @@ func (l *Entries[V]) Map(e *Encoded, field uint32, read func(view.Value) V) Map[
 	return Map[V]{l}
 }
 
+// Numbers returns the map of numbers in the fields of e with the number. convert gets the bits of
+// each.
+func (l *Entries[V]) Numbers(e *Encoded, field uint32, kind view.NumberKind, convert func(bits uint64) V) Map[V] {
+	if l.in == nil {
+		if e.n == 0 {
+			return Map[V]{}
+		}
+		l.in, l.key, l.kind, l.convert = e, uint64(field)<<3|uint64(wire.Bytes), kind, convert
+	}
+	return Map[V]{l}
+}
+
 // Reset returns an empty map with the memory of l.
 func (l *Entries[V]) Reset() Entries[V] {
 	if l.made != nil {
@@ -68,24 +83,41 @@ func (m Map[V]) Get(key string) (value V) {
 
 // Lookup returns the value of key and whether there is one.
 func (m Map[V]) Lookup(key string) (value V, ok bool) {
-	if m.of == nil {
+	l := m.of
+	switch {
+	case l == nil || l.in == nil: // It is empty, or that of a view that was kept.
 		return value, false
-	}
-	if m.of.made != nil && m.of.made.read {
-		return m.of.made.lookup(key)
-	}
-	e, n := m.of.in, 0
-	var found []byte
-	for start, end, more := e.part(m.of.key, 0); more; start, end, more = e.part(m.of.key, end) {
-		if n++; n > fewEntries {
-			return m.of.all().lookup(key)
+	case l.made != nil && l.made.read:
+		return l.made.lookup(key)
+	case l.in.ordered() && l.key < 1<<14: // Few calls: each takes as long as a look at some entries.
+		at, length := l.in.find(l.key)
+		if at == 0 {
+			return value, false
 		}
-		if of, encoded := entryIn(e.contents(start, end)); of == key {
+		start, end, n := l.in.scan(at, uint(length), l.key, unsafe.Pointer(unsafe.StringData(key)), uint(len(key)))
+		switch {
+		case n > fewEntries:
+		case start == 0:
+			return value, false
+		case l.convert != nil && l.kind != view.Zigzag && start < end:
+			_, bits := l.in.value(start+1, onWire(l.kind))
+			return l.convert(bits), true
+		default:
+			return l.value(entryValue(l.in.contents(start, end))), true
+		}
+	}
+	n := 0
+	var found []byte
+	for start, end, more := l.in.part(l.key, 0); more; start, end, more = l.in.part(l.key, end) {
+		if n++; n > fewEntries {
+			return l.all().lookup(key)
+		}
+		if of, encoded := entryIn(l.in.contents(start, end)); of == key {
 			found, ok = encoded, true
 		}
 	}
 	if ok {
-		value = m.of.value(found)
+		value = l.value(found)
 	}
 	return value, ok
 }
@@ -128,6 +160,17 @@ func (m Map[V]) All(yield func(key string, value V) bool) {
 
 // value reads the value of an entry.
 func (l *Entries[V]) value(encoded []byte) V {
+	if l.convert != nil {
+		var n uint64
+		if len(encoded) != 0 {
+			in := EncodedOf(encoded)
+			_, n = in.value(0, onWire(l.kind))
+		}
+		if l.kind == view.Zigzag {
+			n = uint64(Zigzag(n))
+		}
+		return l.convert(n)
+	}
 	given.bytes = true
 	return l.read(view.Value{Raw: encoded, Kept: true})
 }
@@ -154,18 +197,49 @@ func (e *entries[V]) lookup(key string) (value V, ok bool) {
 	return value, ok
 }
 
+// scan returns where the value, with its key, lies of the last entry with the name at q, and the
+// number of entries. The first has length bytes at at. Of entries that are not short it looks at
+// none, and returns more than fewEntries. It calls no function, as short.
+func (e *Encoded) scan(at, length uint, key uint64, q unsafe.Pointer, size uint) (start, end uint, n int) {
+	p, limit := e.at, uint(e.n)
+	encoded, mask, wide := encodedKey(key)
+	for {
+		if n++; n > fewEntries || length < 2 || length >= 0x80 || at+length > limit || size >= 0x80 {
+			return 0, 0, fewEntries + 1
+		}
+		stop := at + length
+		if uint(*(*uint16)(unsafe.Add(p, at))) == size<<8|1<<3|uint(wire.Bytes) && at+2+size <= stop {
+			i := uint(0)
+			for i < size && *(*byte)(unsafe.Add(p, at+2+i)) == *(*byte)(unsafe.Add(q, i)) {
+				i++
+			}
+			if i == size {
+				start, end = at+2+size, stop
+			}
+		}
+		if at = stop + wide + 1; at > limit || *(*uint16)(unsafe.Add(p, stop))&mask != encoded {
+			return start, end, n
+		}
+		length = uint(*(*byte)(unsafe.Add(p, at-1)))
+	}
+}
+
+// entryValue returns the encoded value in what follows the key of an entry.
+func entryValue(b []byte) []byte {
+	switch {
+	case len(b) < 2:
+		return nil
+	case b[0] != 2<<3|byte(wire.Bytes):
+		return b[1:] // A number.
+	case int(b[1]) == len(b)-2:
+		return b[2:]
+	}
+	_, value := entryIn(b)
+	return value
+}
+
 // entryIn returns the key of an entry and the encoded value.
 func entryIn(b []byte) (key string, value []byte) {
-	if len(b) >= 2 && b[0] == 1<<3|byte(wire.Bytes) && int(b[1]) <= len(b)-2 && b[1] < 0x80 {
-		text, rest := b[2:2+b[1]], b[2+b[1]:] // As nearly all are.
-		switch n := len(rest); {
-		case n >= 2 && rest[0] == 2<<3|byte(wire.Bytes) && int(rest[1]) == n-2 && n-2 < 0x80:
-			return unsafe.String(unsafe.SliceData(text), len(text)), rest[2:]
-		case n == 9 && rest[0] == 2<<3|byte(wire.Fixed64), n == 5 && rest[0] == 2<<3|byte(wire.Fixed32),
-			n == 2 && rest[0] == 2<<3|byte(wire.Varint) && rest[1] < 0x80:
-			return unsafe.String(unsafe.SliceData(text), len(text)), rest[1:]
-		}
-	}
 	for r := wire.NewReader(b); r.Next(); {
 		switch r.Field {
 		case 1:

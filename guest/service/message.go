@@ -463,11 +463,8 @@ func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 // on that have less than 0x80 bytes, at most room. It returns their number and the index after
 // them. It calls no function, so that its variables stay where a loop is fast.
 func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, room int) (count int, next uint) {
-	p, end, wide := e.at, uint(e.n), uint(1)
-	encoded, mask := uint16(key), uint16(0xff)
-	if key >= 0x80 {
-		encoded, mask, wide = uint16(key&0x7f|0x80|key>>7<<8), 0xffff, 2
-	}
+	p, end := e.at, uint(e.n)
+	encoded, mask, wide := encodedKey(key)
 	for count < room && at+wide < end && *(*uint16)(unsafe.Add(p, at))&mask == encoded {
 		n := uint(*(*byte)(unsafe.Add(p, at+wide)))
 		start := at + wide + 1
@@ -483,6 +480,15 @@ func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, ro
 		count++
 	}
 	return count, at
+}
+
+// encodedKey returns a key of up to two bytes as it lies in memory, the bits that count of two bytes
+// there, and how many bytes it has.
+func encodedKey(key uint64) (encoded, mask uint16, n uint) {
+	if key < 0x80 {
+		return uint16(key), 0xff, 1
+	}
+	return uint16(key&0x7f | 0x80 | key>>7<<8), 0xffff, 2
 }
 
 // add adds a message.
@@ -534,14 +540,7 @@ func (l *List[T]) Numbers(e *Encoded, field uint32, kind view.NumberKind, read f
 		return l.made
 	}
 	l.read = true
-	one := wire.Varint
-	switch kind {
-	case view.Fixed32:
-		one = wire.Fixed32
-	case view.Fixed64:
-		one = wire.Fixed64
-	}
-	list := l.made
+	one, list := onWire(kind), l.made
 	add := func(n uint64) {
 		if kind == view.Zigzag {
 			n = uint64(Zigzag(n))
@@ -576,6 +575,17 @@ func (l *List[T]) Numbers(e *Encoded, field uint32, kind view.NumberKind, read f
 	}
 	l.made = list
 	return list
+}
+
+// onWire returns the type of a number.
+func onWire(kind view.NumberKind) wire.Type {
+	switch kind {
+	case view.Fixed32:
+		return wire.Fixed32
+	case view.Fixed64:
+		return wire.Fixed64
+	}
+	return wire.Varint
 }
 
 // Int converts the bits of a whole number or an enumeration's value.

@@ -85,7 +85,7 @@ func read(e *Encoded, number uint32) []string {
 	var texts List[string]
 	var list List[uint64]
 	var messages Messages[part, partView]
-	m := of.Map(e, number, view.Int[uint64](view.Varint))
+	m := of.Numbers(e, number, view.Varint, Int[uint64])
 	out := []string{fmt.Sprint("entries ", m.Len(), m.Get("k1"), m.Has("k9"), m.Get("k9"), m.Has("none"), m.Len())}
 	for key, value := range m.All {
 		out = append(out, fmt.Sprint(key, "=", value))

@@ -1,9 +1,6 @@
 package bindgen
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // reader writes what guests read a message of a service by: a struct with its bytes and what
 // was read of its lists and maps, and a type with an accessor for each field.
@@ -82,13 +79,7 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 		result = "[]" + result
 	}
 	if w.listType(f) != "" {
-		read := w.valueReader(f.Type)
-		if f.Map && strings.HasSuffix(read, ")") { // It is made once, and not at each call.
-			name := lower(m.Name) + "_" + f.Name + "_read"
-			w.printf("\nvar %s = %s\n", name, read)
-			read = name
-		}
-		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(f, read))
+		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(f))
 	} else {
 		body = fmt.Sprintf("{ return %s }\n", w.expression(f))
 	}
@@ -103,13 +94,14 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 	w.printf("\n%sfunc (x %s) Has%s() bool { return %s }\n", wrap("Has"+f.Name+" reports whether there is a field "+f.JSONName+"."), m.Name, f.Name, has)
 }
 
-// listExpression returns what reads a field of m of which something is kept. read is a function
-// that reads an element or the value of a map.
-func (w *writer) listExpression(f *Field, read string) string {
+// listExpression returns what reads a field of m of which something is kept.
+func (w *writer) listExpression(f *Field) string {
 	t := f.Type
 	switch {
+	case f.Map && f.numeric():
+		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s)", f.Name, f.Number, w.numberKind(t.Kind), w.converter(t))
 	case f.Map:
-		return fmt.Sprintf("m.%s.Map(&m.in, %d, %s)", f.Name, f.Number, read)
+		return fmt.Sprintf("m.%s.Map(&m.in, %d, %s)", f.Name, f.Number, w.valueReader(t))
 	case t.own():
 		views := "View"
 		if f.Repeated {
@@ -119,18 +111,22 @@ func (w *writer) listExpression(f *Field, read string) string {
 	case t.Kind == ObjectKind:
 		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s[%s](&%s, %s))", f.Name, f.Number, w.view("Fixed64"), w.name(guestPackage, "Object"), w.goType(t), w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case f.numeric():
-		convert := w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
-		switch t.Kind {
-		case Bool:
-			convert = w.name(guestPackage, "Bool")
-		case Float:
-			convert = w.name(guestPackage, "Float32")
-		case Double:
-			convert = w.name(guestPackage, "Float64")
-		}
-		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s)", f.Name, f.Number, w.numberKind(t.Kind), convert)
+		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s)", f.Name, f.Number, w.numberKind(t.Kind), w.converter(t))
 	}
-	return fmt.Sprintf("m.%s.Values(&m.in, %d, %s)", f.Name, f.Number, read)
+	return fmt.Sprintf("m.%s.Values(&m.in, %d, %s)", f.Name, f.Number, w.valueReader(t))
+}
+
+// converter returns the function that converts the bits of a number.
+func (w *writer) converter(t Type) string {
+	switch t.Kind {
+	case Bool:
+		return w.name(guestPackage, "Bool")
+	case Float:
+		return w.name(guestPackage, "Float32")
+	case Double:
+		return w.name(guestPackage, "Float64")
+	}
+	return w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
 }
 
 // expression returns what reads a field of x of which nothing is kept.

@@ -205,10 +205,8 @@ func (x Server) Labels() service.Map[string] {
 	return m.Labels.Map(&m.in, 21, view.Text)
 }
 
-var server_Metrics_read = view.Float[float64](view.Fixed64)
-
 // Metrics returns the field metrics.
 func (x Server) Metrics() service.Map[float64] {
 	m := x.fields()
-	return m.Metrics.Map(&m.in, 22, server_Metrics_read)
+	return m.Metrics.Numbers(&m.in, 22, view.Fixed64, service.Float64)
 }

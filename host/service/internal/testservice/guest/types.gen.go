@@ -169,12 +169,10 @@ func (x Message) Labels() service.Map[string] {
 	return m.Labels.Map(&m.in, 26, view.Text)
 }
 
-var message_Counts_read = view.Int[int64](view.Varint)
-
 // Counts returns the field counts.
 func (x Message) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(&m.in, 27, message_Counts_read)
+	return m.Counts.Numbers(&m.in, 27, view.Varint, service.Int[int64])
 }
 
 // Smalls returns the field smalls.
