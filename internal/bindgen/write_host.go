@@ -37,6 +37,7 @@ func WriteHost(p *Package) ([]File, error) {
 			messages.hostStruct(m)
 		}
 	}
+	messages.printf("\nvar schema_messages = %s(serviceSchema)\n", messages.name(hostPackage, "MessagesOf"))
 	for _, e := range p.Enums {
 		messages.hostEnum(e)
 	}
@@ -140,7 +141,9 @@ func (w *writer) hostStruct(m *Message) {
 		}
 		w.printf("%s %s %s\n", f.Name, w.hostField(f), goTag(tags(f)))
 	}
-	w.printf("}\n")
+	receiver := strings.ToLower(m.Name[:1])
+	w.printf("}\n\n// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.\n")
+	w.printf("func (%s *%s) UnmarshalJSON(text []byte) error { return schema_messages.Read(%q, text, %[1]s) }\n", receiver, m.Name, m.FullName)
 }
 
 // hostField returns the Go type of a field.

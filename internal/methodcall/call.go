@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/service"
@@ -41,11 +40,7 @@ func (c *Call) Ref(of protoreflect.FullName, object []byte) (abi.Ref, error) {
 			return 0, err
 		}
 	}
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		if err := json.Unmarshal(object, &u.Object); err != nil {
-			return 0, err
-		}
-	} else if err := yaml.UnmarshalStrict(object, o); err != nil {
+	if err := serviceschema.ReadObject(object, o); err != nil {
 		return 0, err
 	}
 	ref, err := c.Plugin.Ref(o)
@@ -72,7 +67,7 @@ func (c *Call) Value(of protoreflect.FullName, value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("a %s cannot be read", of)
 	}
 	made := v()
-	if err := json.Unmarshal(value, made); err != nil {
+	if err := serviceschema.ReadObject(value, made); err != nil {
 		return nil, err
 	}
 	return made.Marshal()

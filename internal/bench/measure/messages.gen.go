@@ -3,6 +3,7 @@
 package measure
 
 import (
+	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -15,9 +16,19 @@ type SumRequest struct {
 	E float64 `json:"e,omitempty" protobuf:"fixed64,5"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *SumRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.SumRequest", text, s)
+}
+
 // SumResponse is a message.
 type SumResponse struct {
 	Sum float64 `json:"sum,omitempty" protobuf:"fixed64,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *SumResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.SumResponse", text, s)
 }
 
 // ZoneRequest is a message.
@@ -25,9 +36,19 @@ type ZoneRequest struct {
 	Pod *corev1.Pod `json:"pod,omitempty" protobuf:"object,1"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (z *ZoneRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.ZoneRequest", text, z)
+}
+
 // ZoneResponse is a message.
 type ZoneResponse struct {
 	Zone string `json:"zone,omitempty" protobuf:"bytes,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (z *ZoneResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.ZoneResponse", text, z)
 }
 
 // RankRequest is a message.
@@ -35,9 +56,19 @@ type RankRequest struct {
 	Servers []Server `json:"servers,omitempty" protobuf:"bytes,1"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *RankRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.RankRequest", text, r)
+}
+
 // RankResponse is a message.
 type RankResponse struct {
 	Scores []float64 `json:"scores,omitempty" protobuf:"fixed64,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *RankResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.RankResponse", text, r)
 }
 
 // Server has fields with numbers of one byte on the wire, and of two, from 16
@@ -66,3 +97,10 @@ type Server struct {
 	Labels    map[string]string  `json:"labels,omitempty" protobuf:"bytes,21" protobuf_val:"bytes"`
 	Metrics   map[string]float64 `json:"metrics,omitempty" protobuf:"bytes,22" protobuf_val:"fixed64"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *Server) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.Server", text, s)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)
