@@ -200,5 +200,5 @@ func MatchResponseFromProto(raw []byte) MatchResponse {
 // by its name.
 func (x MatchResponse) Blocks() service.Map[int32] {
 	m := x.fields()
-	return m.Blocks.Map(&m.in, 1, view.Int[int32](view.Varint))
+	return m.Blocks.Numbers(&m.in, 1, view.Varint, service.Int[int32])
 }

@@ -70,7 +70,7 @@ func (x Values) List() []int32 {
 // Counts returns the field counts.
 func (x Values) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(&m.in, 10, view.Int[int64](view.Varint))
+	return m.Counts.Numbers(&m.in, 10, view.Varint, service.Int[int64])
 }
 
 // Inner returns the field inner.
