@@ -148,7 +148,7 @@ func asRun(t testing.TB, plugin *service.Plugin, text string, to *testservice.Me
 	if err != nil {
 		return err
 	}
-	return message.Of(reflect.TypeFor[testservice.Message]()).Parse(b, unsafe.Pointer(to), refsOf{c})
+	return message.Of(reflect.TypeFor[testservice.Message]()).Parse(b, unsafe.Pointer(to), refsOf{c}, 0)
 }
 
 // refsOf are the objects of a call.

@@ -148,7 +148,7 @@ func TestGuestsWriteMessagesOfKubernetes(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp := new(testservice.Kubernetes)
-		if err := kind.Parse(response, unsafe.Pointer(resp), noObjects{}); err != nil {
+		if err := kind.Parse(response, unsafe.Pointer(resp), noObjects{}, 0); err != nil {
 			t.Fatal(err)
 		}
 		return resp
