@@ -9,20 +9,35 @@ import (
 
 // Map is a view of a map of strings to values of another type. The zero value is an empty map.
 // Of several entries with the same key the last counts.
-type Map[V any] struct{ of *Entries[V] }
+type Map[V any] struct {
+	in   *Encoded
+	kept *Entries[V]
+	of   *MapOf[V]
+}
 
-// Entries is a field that is a map. It is for generated code.
-type Entries[V any] struct {
-	// in is the message with the field that has the key.
-	in  *Encoded
+// MapOf describes the maps in a field. It is for generated code, and does not change.
+type MapOf[V any] struct {
 	key uint64
 	// read reads the value of an entry, and convert that of a number of the kind by its bits.
 	read    func(view.Value) V
 	convert func(bits uint64) V
 	kind    view.NumberKind
-	// made are the entries, if there are many. They are read when one is looked up.
-	made *entries[V]
 }
+
+// ValuesOf describes the maps in the field with the number. read gets the encoded value of each
+// entry.
+func ValuesOf[V any](field uint32, read func(view.Value) V) MapOf[V] {
+	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), read: read}
+}
+
+// NumbersOf describes the maps of numbers in the field with the number. convert gets the bits of
+// each.
+func NumbersOf[V any](field uint32, kind view.NumberKind, convert func(bits uint64) V) MapOf[V] {
+	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), convert: convert, kind: kind}
+}
+
+// Entries is a field that is a map: its entries, if there are many. It is for generated code.
+type Entries[V any] struct{ made *entries[V] }
 
 // entries are those of a map, in the order in which they were written.
 type entries[V any] struct {
@@ -41,29 +56,8 @@ type entry[V any] struct {
 // fewEntries is how many entries are looked through where they lie in the message.
 const fewEntries = 8
 
-// Map returns the map in the fields of e with the number. read gets the encoded value of each
-// entry.
-func (l *Entries[V]) Map(e *Encoded, field uint32, read func(view.Value) V) Map[V] {
-	if l.in == nil {
-		if e.n == 0 {
-			return Map[V]{}
-		}
-		l.in, l.key, l.read = e, uint64(field)<<3|uint64(wire.Bytes), read
-	}
-	return Map[V]{l}
-}
-
-// Numbers returns the map of numbers in the fields of e with the number. convert gets the bits of
-// each.
-func (l *Entries[V]) Numbers(e *Encoded, field uint32, kind view.NumberKind, convert func(bits uint64) V) Map[V] {
-	if l.in == nil {
-		if e.n == 0 {
-			return Map[V]{}
-		}
-		l.in, l.key, l.kind, l.convert = e, uint64(field)<<3|uint64(wire.Bytes), kind, convert
-	}
-	return Map[V]{l}
-}
+// Map returns the map in a field of e.
+func (l *Entries[V]) Map(e *Encoded, of *MapOf[V]) Map[V] { return Map[V]{e, l, of} }
 
 // Reset returns an empty map with the memory of l.
 func (l *Entries[V]) Reset() Entries[V] {
@@ -72,7 +66,7 @@ func (l *Entries[V]) Reset() Entries[V] {
 		clear(l.made.places)
 		l.made.read = false
 	}
-	return Entries[V]{made: l.made}
+	return Entries[V]{l.made}
 }
 
 // Get returns the value of key, the zero value if there is none.
@@ -83,41 +77,41 @@ func (m Map[V]) Get(key string) (value V) {
 
 // Lookup returns the value of key and whether there is one.
 func (m Map[V]) Lookup(key string) (value V, ok bool) {
-	l := m.of
+	e, of := m.in, m.of
 	switch {
-	case l == nil || l.in == nil: // It is empty, or that of a view that was kept.
+	case e == nil:
 		return value, false
-	case l.made != nil && l.made.read:
-		return l.made.lookup(key)
-	case l.in.ordered() && l.key < 1<<14: // Few calls: each takes as long as a look at some entries.
-		at, length := l.in.find(l.key)
+	case m.kept.made != nil && m.kept.made.read:
+		return m.kept.made.lookup(key)
+	case e.ordered() && of.key < 1<<14: // Few calls: each takes as long as a look at some entries.
+		at, length := e.find(of.key)
 		if at == 0 {
 			return value, false
 		}
-		start, end, n := l.in.scan(at, uint(length), l.key, unsafe.Pointer(unsafe.StringData(key)), uint(len(key)))
+		start, end, n := e.scan(at, uint(length), of.key, unsafe.Pointer(unsafe.StringData(key)), uint(len(key)))
 		switch {
 		case n > fewEntries:
 		case start == 0:
 			return value, false
-		case l.convert != nil && l.kind != view.Zigzag && start < end:
-			_, bits := l.in.value(start+1, onWire(l.kind))
-			return l.convert(bits), true
+		case of.convert != nil && of.kind != view.Zigzag && start < end:
+			_, bits := e.value(start+1, onWire(of.kind))
+			return of.convert(bits), true
 		default:
-			return l.value(entryValue(l.in.contents(start, end))), true
+			return of.value(entryValue(e.contents(start, end))), true
 		}
 	}
 	n := 0
 	var found []byte
-	for start, end, more := l.in.part(l.key, 0); more; start, end, more = l.in.part(l.key, end) {
+	for start, end, more := e.part(of.key, 0); more; start, end, more = e.part(of.key, end) {
 		if n++; n > fewEntries {
-			return l.all().lookup(key)
+			return m.all().lookup(key)
 		}
-		if of, encoded := entryIn(l.in.contents(start, end)); of == key {
+		if name, encoded := entryIn(e.contents(start, end)); name == key {
 			found, ok = encoded, true
 		}
 	}
 	if ok {
-		value = l.value(found)
+		value = of.value(found)
 	}
 	return value, ok
 }
@@ -130,13 +124,13 @@ func (m Map[V]) Has(key string) bool {
 
 // Len returns the number of entries.
 func (m Map[V]) Len() (n int) {
-	switch {
-	case m.of == nil:
+	if m.in == nil {
 		return 0
-	case m.of.made != nil && m.of.made.read:
-		return len(m.of.made.of)
 	}
-	for _, end, more := m.of.in.part(m.of.key, 0); more; _, end, more = m.of.in.part(m.of.key, end) {
+	if made := m.kept.made; made != nil && made.read {
+		return len(made.of)
+	}
+	for _, end, more := m.in.part(m.of.key, 0); more; _, end, more = m.in.part(m.of.key, end) {
 		n++
 	}
 	return n
@@ -145,12 +139,11 @@ func (m Map[V]) Len() (n int) {
 // All calls yield with each key and value, in the order in which the message has them, until
 // it returns false: for k, v := range m.All.
 func (m Map[V]) All(yield func(key string, value V) bool) {
-	if m.of == nil {
+	if m.in == nil {
 		return
 	}
-	e := m.of.in
-	for start, end, more := e.part(m.of.key, 0); more; start, end, more = e.part(m.of.key, end) {
-		key, encoded := entryIn(e.contents(start, end))
+	for start, end, more := m.in.part(m.of.key, 0); more; start, end, more = m.in.part(m.of.key, end) {
+		key, encoded := entryIn(m.in.contents(start, end))
 		given.bytes = true
 		if !yield(key, m.of.value(encoded)) {
 			return
@@ -159,30 +152,30 @@ func (m Map[V]) All(yield func(key string, value V) bool) {
 }
 
 // value reads the value of an entry.
-func (l *Entries[V]) value(encoded []byte) V {
-	if l.convert != nil {
+func (of *MapOf[V]) value(encoded []byte) V {
+	if of.convert != nil {
 		var n uint64
 		if len(encoded) != 0 {
 			in := EncodedOf(encoded)
-			_, n = in.value(0, onWire(l.kind))
+			_, n = in.value(0, onWire(of.kind))
 		}
-		if l.kind == view.Zigzag {
+		if of.kind == view.Zigzag {
 			n = uint64(Zigzag(n))
 		}
-		return l.convert(n)
+		return of.convert(n)
 	}
 	given.bytes = true
-	return l.read(view.Value{Raw: encoded, Kept: true})
+	return of.read(view.Value{Raw: encoded, Kept: true})
 }
 
 // all reads the entries.
-func (l *Entries[V]) all() *entries[V] {
-	if l.made == nil {
-		l.made = &entries[V]{places: map[string]int{}}
+func (m Map[V]) all() *entries[V] {
+	if m.kept.made == nil {
+		m.kept.made = &entries[V]{places: map[string]int{}}
 	}
-	made := l.made
+	made := m.kept.made
 	made.of, made.read = made.of[:0], true
-	for key, value := range (Map[V]{l}).All {
+	for key, value := range m.All {
 		made.places[key] = len(made.of)
 		made.of = append(made.of, entry[V]{key, value})
 	}

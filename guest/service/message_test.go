@@ -82,10 +82,11 @@ func TestFieldsInOrderAreThoseOfAnyOrder(t *testing.T) {
 // numbers or of messages.
 func read(e *Encoded, number uint32) []string {
 	var of Entries[uint64]
+	field := NumbersOf(number, view.Varint, Int[uint64])
 	var texts List[string]
 	var list List[uint64]
 	var messages Messages[part, partView]
-	m := of.Numbers(e, number, view.Varint, Int[uint64])
+	m := of.Map(e, &field)
 	out := []string{fmt.Sprint("entries ", m.Len(), m.Get("k1"), m.Has("k9"), m.Get("k9"), m.Has("none"), m.Len())}
 	for key, value := range m.All {
 		out = append(out, fmt.Sprint(key, "=", value))
@@ -115,7 +116,8 @@ func TestMapsOfAnyNumberOfEntries(t *testing.T) {
 		b = wire.AppendBytes(b, 22, "after")
 		for name, e := range map[string]Encoded{"order of hosts": encoded(b, 0), "any order": EncodedOf(b)} {
 			var of Entries[string]
-			m := of.Map(&e, 21, view.Text)
+			field := ValuesOf(21, view.Text)
+			m := of.Map(&e, &field)
 			for i, key := range keys {
 				if got, ok := m.Lookup(key); !ok || len(got) != i*20 {
 					t.Errorf("%s: %d entries: %s is %q, %v", name, n, key, got, ok)
@@ -128,9 +130,9 @@ func TestMapsOfAnyNumberOfEntries(t *testing.T) {
 			if m.Has("key") || m.Len() != n || !slices.Equal(got, keys) {
 				t.Errorf("%s: %d entries: got %d: %q", name, n, m.Len(), got)
 			}
-			kept := of.Map(&e, 21, view.Text)
-			if of = of.Reset(); kept.Len() != 0 || kept.Has("key0") {
-				t.Errorf("%s: a view of the request before has %d entries", name, kept.Len())
+			e, of = EncodedOf(nil), of.Reset() // The next request is empty.
+			if m.Len() != 0 || m.Has("key0") {
+				t.Errorf("%s: a view that was kept has %d entries of the request before", name, m.Len())
 			}
 		}
 	}

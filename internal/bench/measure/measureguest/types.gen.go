@@ -199,14 +199,18 @@ func (x Server) Preferred() bool { return x.in().Number(19<<3|0) != 0 }
 // Memory returns the field memory.
 func (x Server) Memory() uint64 { return x.in().Number(20<<3 | 0) }
 
+var server_Labels_map = service.ValuesOf[string](21, view.Text)
+
 // Labels returns the field labels.
 func (x Server) Labels() service.Map[string] {
 	m := x.fields()
-	return m.Labels.Map(&m.in, 21, view.Text)
+	return m.Labels.Map(&m.in, &server_Labels_map)
 }
+
+var server_Metrics_map = service.NumbersOf[float64](22, view.Fixed64, service.Float64)
 
 // Metrics returns the field metrics.
 func (x Server) Metrics() service.Map[float64] {
 	m := x.fields()
-	return m.Metrics.Numbers(&m.in, 22, view.Fixed64, service.Float64)
+	return m.Metrics.Map(&m.in, &server_Metrics_map)
 }

@@ -163,22 +163,28 @@ func (x Message) Blobs() [][]byte {
 	return m.Blobs.Values(&m.in, 25, view.Data)
 }
 
+var message_Labels_map = service.ValuesOf[string](26, view.Text)
+
 // Labels returns the field labels.
 func (x Message) Labels() service.Map[string] {
 	m := x.fields()
-	return m.Labels.Map(&m.in, 26, view.Text)
+	return m.Labels.Map(&m.in, &message_Labels_map)
 }
+
+var message_Counts_map = service.NumbersOf[int64](27, view.Varint, service.Int[int64])
 
 // Counts returns the field counts.
 func (x Message) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Numbers(&m.in, 27, view.Varint, service.Int[int64])
+	return m.Counts.Map(&m.in, &message_Counts_map)
 }
+
+var message_Smalls_map = service.ValuesOf[Small](28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
 
 // Smalls returns the field smalls.
 func (x Message) Smalls() service.Map[Small] {
 	m := x.fields()
-	return m.Smalls.Map(&m.in, 28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
+	return m.Smalls.Map(&m.in, &message_Smalls_map)
 }
 
 // Maybe returns the field maybe.
@@ -274,10 +280,12 @@ func (x Message) Span() meta.Duration { return meta.ReadSpan(x.in().Value(46<<3 
 // HasSpan reports whether there is a field span.
 func (x Message) HasSpan() bool { return x.in().Has(46<<3 | 2) }
 
+var message_Spans_map = service.ValuesOf[meta.Duration](47, meta.ReadSpan)
+
 // Spans returns the field spans.
 func (x Message) Spans() service.Map[meta.Duration] {
 	m := x.fields()
-	return m.Spans.Map(&m.in, 47, meta.ReadSpan)
+	return m.Spans.Map(&m.in, &message_Spans_map)
 }
 
 // Part returns the field part.
