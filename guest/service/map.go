@@ -57,7 +57,12 @@ type entry[V any] struct {
 const fewEntries = 8
 
 // Map returns the map in a field of e.
-func (l *Entries[V]) Map(e *Encoded, of *MapOf[V]) Map[V] { return Map[V]{e, l, of} }
+func (l *Entries[V]) Map(e *Encoded, of *MapOf[V]) Map[V] {
+	if e.n == 0 {
+		return Map[V]{}
+	}
+	return Map[V]{e, l, of}
+}
 
 // Reset returns an empty map with the memory of l.
 func (l *Entries[V]) Reset() Entries[V] {
@@ -123,10 +128,14 @@ func (m Map[V]) Has(key string) bool {
 }
 
 // Len returns the number of entries.
-func (m Map[V]) Len() (n int) {
-	if m.in == nil {
+func (m Map[V]) Len() int {
+	if m.in == nil { // Without a call, for loops.
 		return 0
 	}
+	return m.count()
+}
+
+func (m Map[V]) count() (n int) {
 	if made := m.kept.made; made != nil && made.read {
 		return len(made.of)
 	}

@@ -116,11 +116,8 @@ const lengths = 0x00500292
 // bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at
 // each byte.
 func (e *Encoded) find(key uint64) (at uint, n uint64) {
-	if e == nil || !e.ordered() {
+	if e == nil || !e.ordered() || key >= 0x80 {
 		return e.findAny(key)
-	}
-	if key >= 0x80 {
-		return e.findLong(key)
 	}
 	p, i, end := e.at, uint(e.from), uint(e.n)
 	if i != 0 && uint64(*(*byte)(unsafe.Add(p, i))) > key {
@@ -158,12 +155,9 @@ func (e *Encoded) find(key uint64) (at uint, n uint64) {
 	return 0, 0
 }
 
-// findLong is find for keys of two bytes or more, those of fields from 16 on.
+// findLong is find for keys of two bytes, those of the fields from 16 to 2047.
 func (e *Encoded) findLong(key uint64) (at uint, n uint64) {
 	p, i, end := e.at, uint(e.from), uint(e.n)
-	if key >= 1<<14 {
-		return e.findAny(key) // Of a field from 2048 on.
-	}
 	if i != 0 && e.keyAt(i) > key {
 		i = 0
 	}
@@ -279,6 +273,9 @@ func (e *Encoded) after(i uint, t wire.Type) uint {
 func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
 	if e == nil {
 		return 0, 0
+	}
+	if e.ordered() && 0x80 <= key && key < 1<<14 {
+		return e.findLong(key)
 	}
 	r := e.reader()
 	if e.ordered() && wire.Key(e.bytes()[e.from:]) <= key {
@@ -446,7 +443,7 @@ func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 		}
 		m.add(Encoded{unsafe.Add(e.at, start), uint32(n), 0})
 		at += uint(n)
-		if room := cap(m.items) - len(m.items); room > 0 && key < 1<<14 {
+		if room := cap(m.items) - len(m.items); room > 0 && key < 0x80 {
 			var count int
 			count, at = e.short(at, key, unsafe.Pointer(&m.items[:cap(m.items)][len(m.items)]), unsafe.Sizeof(m.items[0]), room)
 			m.items = m.items[:len(m.items)+count]
@@ -464,19 +461,18 @@ func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 // them. It calls no function, so that its variables stay where a loop is fast.
 func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, room int) (count int, next uint) {
 	p, end := e.at, uint(e.n)
-	encoded, mask, wide := encodedKey(key)
-	for count < room && at+wide < end && *(*uint16)(unsafe.Add(p, at))&mask == encoded {
-		n := uint(*(*byte)(unsafe.Add(p, at+wide)))
-		start := at + wide + 1
-		if n >= 0x80 || start+n > end {
+	for count < room && at+1 < end && uint64(*(*byte)(unsafe.Add(p, at))) == key {
+		n := uint(*(*byte)(unsafe.Add(p, at+1)))
+		if n >= 0x80 || at+2+n > end {
 			break
 		}
-		at = start + n
 		m := (*Encoded)(unsafe.Add(to, uintptr(count)*size))
+		start := at + 2
 		if n == 0 {
 			start = 0 // As in ordered.
 		}
 		m.at, m.n, m.from = unsafe.Add(p, start), uint32(n), 0
+		at += 2 + n
 		count++
 	}
 	return count, at

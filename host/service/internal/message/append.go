@@ -65,14 +65,9 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 				b = e.text(b, f, f.tag, s)
 			}
 			continue
-		case fixedField64:
+		case doubleField:
 			if n = *(*uint64)(at); n != 0 {
-				b = append(appendTag(b, f.tag), byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
-			}
-			continue
-		case fixedField32:
-			if n := *(*uint32)(at); n != 0 {
-				b = append(appendTag(b, f.tag), byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+				b = append(b, byte(f.tag), byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
 			}
 			continue
 		case numberField32:
@@ -83,19 +78,15 @@ func (e *encoder) message(b []byte, m *Type, p unsafe.Pointer) []byte {
 			n = uint64(*(*byte)(at))
 		case numberField64:
 			n = *(*uint64)(at)
-		case zigzagField32:
-			n = protowire.EncodeZigZag(int64(*(*int32)(at)))
-		case zigzagField64:
-			n = protowire.EncodeZigZag(*(*int64)(at))
 		default:
 			b = e.field(b, m, f, p)
 			continue
 		}
 		if n != 0 {
-			if b = appendTag(b, f.tag); n < 0x80 {
-				b = append(b, byte(n))
+			if n < 0x80 {
+				b = append(b, byte(f.tag), byte(n))
 			} else {
-				b = wire.AppendVarint(b, n)
+				b = wire.AppendVarint(append(b, byte(f.tag)), n)
 			}
 		}
 	}
@@ -358,25 +349,24 @@ func (e *encoder) kubernetes(b []byte, f *field, tag uint64, p unsafe.Pointer) [
 }
 
 func (e *encoder) text(b []byte, f *field, tag uint64, s string) []byte {
-	b = appendTag(b, tag)
-	if n := len(s); 8 <= n && n <= 16 { // As most names are: two words, which overlap.
+	if n := len(s); 8 <= n && n <= 16 && tag < 0x80 { // As most names are: two words, which overlap.
 		first, last := (*[8]byte)(unsafe.Pointer(unsafe.StringData(s))), (*[8]byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), n-8))
 		const high = 0x8080808080808080
-		if start := len(b); start+17 <= cap(b) && (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
-			b = b[:start+17]
-			b[start] = byte(n)
-			*(*[8]byte)(b[start+1:]) = *first
-			*(*[8]byte)(b[start+n-7:]) = *last
-			return b[:start+1+n]
+		if start := len(b); start+18 <= cap(b) && (binary.NativeEndian.Uint64(first[:])|binary.NativeEndian.Uint64(last[:]))&high == 0 {
+			b = b[:start+18]
+			b[start], b[start+1] = byte(tag), byte(n)
+			*(*[8]byte)(b[start+2:]) = *first
+			*(*[8]byte)(b[start+n-6:]) = *last
+			return b[:start+2+n]
 		}
 	}
 	if !utf8.ValidString(s) {
 		e.fail(f, errText)
 	}
-	if len(s) < 0x80 { // As nearly all are.
-		b = append(b, byte(len(s)))
+	if tag < 0x80 && len(s) < 0x80 { // As nearly all are.
+		b = append(b, byte(tag), byte(len(s)))
 	} else {
-		b = wire.AppendVarint(b, uint64(len(s)))
+		b = wire.AppendVarint(appendTag(b, tag), uint64(len(s)))
 	}
 	return append(b, s...)
 }

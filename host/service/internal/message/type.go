@@ -68,7 +68,7 @@ type field struct {
 }
 
 // frequent is a field that an encoder need not call a function for, or seldom. All but sparse
-// ones have one value.
+// ones have one value, and a tag of one byte.
 type frequent uint8
 
 const (
@@ -80,10 +80,7 @@ const (
 	unsignedField32
 	numberField64
 	flagField
-	zigzagField32
-	zigzagField64
-	fixedField32
-	fixedField64
+	doubleField
 )
 
 type holding uint8
@@ -140,11 +137,7 @@ var frequentOf = map[[2]uint8]frequent{
 	{uint8(varint), uint8(uint32s)}:       unsignedField32,
 	{uint8(varint), uint8(int64s)}:        numberField64,
 	{uint8(varint), uint8(flag)}:          flagField,
-	{uint8(zigzag), uint8(int32s)}:        zigzagField32,
-	{uint8(zigzag), uint8(int64s)}:        zigzagField64,
-	{uint8(fixed32), uint8(int32s)}:       fixedField32,
-	{uint8(fixed32), uint8(uint32s)}:      fixedField32,
-	{uint8(fixed64), uint8(int64s)}:       fixedField64,
+	{uint8(fixed64), uint8(int64s)}:       doubleField,
 }
 
 // onWire returns the type that a single value has on the wire.
@@ -284,7 +277,7 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 		made.tag = tagOf(made.number, protowire.BytesType)
 	}
 	made.setKind()
-	if made.holds == one {
+	if made.holds == one && made.tag < 0x80 {
 		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]
 	}
 	switch {
