@@ -22,7 +22,8 @@
 // memory serves the next one; a view that is kept shows another request. Strings and lists of
 // numbers and strings may be kept. A string shares the memory of its request: a plugin that
 // keeps a few of a large one clones them. A response is a struct whose fields are set; it is
-// empty when the method is called.
+// empty when the method is called, and encoded when the method returns. Its lists are the plugin's:
+// it may set one that it keeps, or keep one that it made.
 //
 // A method of a host service is a function of a type in that package. Natively, in tests,
 // [github.com/kubewasm/kubewasm/guest/guesttest/servicetest] provides the host.

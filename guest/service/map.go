@@ -1,7 +1,7 @@
 package service
 
 import (
-	"slices"
+	"unsafe"
 
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 	"github.com/kubewasm/kubewasm/guest/view"
@@ -9,7 +9,43 @@ import (
 
 // Map is a view of a map of strings to values of another type. The zero value is an empty map.
 // Of several entries with the same key the last counts.
-type Map[V any] struct{ entries *entries[V] }
+type Map[V any] struct {
+	in   *Encoded
+	kept *Entries[V]
+	of   *MapOf[V]
+}
+
+// MapOf describes the maps in a field. It is for generated code, and does not change.
+type MapOf[V any] struct {
+	key uint64
+	// read reads the value of an entry, and convert that of a number of the kind by its bits.
+	read    func(view.Value) V
+	convert func(bits uint64) V
+	kind    view.NumberKind
+}
+
+// ValuesOf describes the maps in the field with the number. read gets the encoded value of each
+// entry.
+func ValuesOf[V any](field uint32, read func(view.Value) V) MapOf[V] {
+	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), read: read}
+}
+
+// NumbersOf describes the maps of numbers in the field with the number. convert gets the bits of
+// each.
+func NumbersOf[V any](field uint32, kind view.NumberKind, convert func(bits uint64) V) MapOf[V] {
+	return MapOf[V]{key: uint64(field)<<3 | uint64(wire.Bytes), convert: convert, kind: kind}
+}
+
+// Entries is a field that is a map: its entries, if there are many. It is for generated code.
+type Entries[V any] struct{ made *entries[V] }
+
+// entries are those of a map, in the order in which they were written.
+type entries[V any] struct {
+	of []entry[V]
+	// places are the indexes by key.
+	places map[string]int
+	read   bool
+}
 
 // entry is a key with its value.
 type entry[V any] struct {
@@ -17,87 +53,16 @@ type entry[V any] struct {
 	value V
 }
 
-// entries are those of a map, in the order in which they were written.
-type entries[V any] struct {
-	of []entry[V]
-	// places are the indexes by key, if there are many.
-	places map[string]int
-	read   bool
-}
-
-// fewEntries is how many entries are looked through one by one.
+// fewEntries is how many entries are looked through where they lie in the message.
 const fewEntries = 8
 
-// Get returns the value of key, the zero value if there is none.
-func (m Map[V]) Get(key string) (value V) {
-	if m.entries == nil {
-		return value
+// Map returns the map in a field of e.
+func (l *Entries[V]) Map(e *Encoded, of *MapOf[V]) Map[V] {
+	if e.n == 0 {
+		return Map[V]{}
 	}
-	value, _ = m.entries.lookup(key)
-	return value
+	return Map[V]{e, l, of}
 }
-
-// Lookup returns the value of key and whether there is one.
-func (m Map[V]) Lookup(key string) (value V, ok bool) {
-	if m.entries == nil {
-		return value, false
-	}
-	return m.entries.lookup(key)
-}
-
-// Has reports whether the map has the key.
-func (m Map[V]) Has(key string) bool {
-	_, ok := m.Lookup(key)
-	return ok
-}
-
-// Len returns the number of entries.
-func (m Map[V]) Len() int {
-	if m.entries == nil {
-		return 0
-	}
-	return len(m.entries.of)
-}
-
-// All calls yield with each key and value, in the order in which the message has them, until
-// it returns false: for k, v := range m.All.
-func (m Map[V]) All(yield func(key string, value V) bool) {
-	if m.entries == nil {
-		return
-	}
-	for _, e := range m.entries.of {
-		if !yield(e.key, e.value) {
-			return
-		}
-	}
-}
-
-func (e *entries[V]) lookup(key string) (value V, ok bool) {
-	if len(e.of) <= fewEntries {
-		for i := len(e.of) - 1; i >= 0; i-- {
-			if e.of[i].key == key {
-				return e.of[i].value, true
-			}
-		}
-		return value, false
-	}
-	if len(e.places) == 0 {
-		if e.places == nil {
-			e.places = make(map[string]int, len(e.of))
-		}
-		for i := range e.of {
-			e.places[e.of[i].key] = i
-		}
-	}
-	i, ok := e.places[key]
-	if ok {
-		value = e.of[i].value
-	}
-	return value, ok
-}
-
-// Entries is a field that is a map. It is for generated code.
-type Entries[V any] struct{ made *entries[V] }
 
 // Reset returns an empty map with the memory of l.
 func (l *Entries[V]) Reset() Entries[V] {
@@ -109,28 +74,170 @@ func (l *Entries[V]) Reset() Entries[V] {
 	return Entries[V]{l.made}
 }
 
-// Map returns the map in the fields of e with the number. read gets the encoded value of each
-// entry.
-func (l *Entries[V]) Map(e *Encoded, field uint32, read func(view.Value) V) Map[V] {
-	if l.made != nil && l.made.read {
-		return Map[V]{l.made}
-	}
-	n := e.count(field)
-	if n == 0 {
-		return Map[V]{}
-	}
-	if l.made == nil {
-		l.made = new(entries[V])
-	}
-	made := l.made
-	made.of, made.read, given.bytes = slices.Grow(made.of[:0], n), true, true
-	for r := e.reader(); e.next(&r, field); {
-		if r.Type == wire.Bytes {
-			key, value := entryIn(r.Bytes())
-			made.of = append(made.of, entry[V]{key, read(view.Value{Raw: value, Kept: true})})
+// Get returns the value of key, the zero value if there is none.
+func (m Map[V]) Get(key string) (value V) {
+	value, _ = m.Lookup(key)
+	return value
+}
+
+// Lookup returns the value of key and whether there is one.
+func (m Map[V]) Lookup(key string) (value V, ok bool) {
+	e, of := m.in, m.of
+	switch {
+	case e == nil:
+		return value, false
+	case m.kept.made != nil && m.kept.made.read:
+		return m.kept.made.lookup(key)
+	case e.ordered() && of.key < 1<<14: // Few calls: each takes as long as a look at some entries.
+		at, length := e.find(of.key)
+		if at == 0 {
+			return value, false
+		}
+		start, end, n := e.scan(at, uint(length), of.key, unsafe.Pointer(unsafe.StringData(key)), uint(len(key)))
+		switch {
+		case n > fewEntries:
+		case start == 0:
+			return value, false
+		case of.convert != nil && of.kind != view.Zigzag && start < end:
+			_, bits := e.value(start+1, onWire(of.kind))
+			return of.convert(bits), true
+		default:
+			return of.value(entryValue(e.contents(start, end))), true
 		}
 	}
-	return Map[V]{made}
+	n := 0
+	var found []byte
+	for start, end, more := e.part(of.key, 0); more; start, end, more = e.part(of.key, end) {
+		if n++; n > fewEntries {
+			return m.all().lookup(key)
+		}
+		if name, encoded := entryIn(e.contents(start, end)); name == key {
+			found, ok = encoded, true
+		}
+	}
+	if ok {
+		value = of.value(found)
+	}
+	return value, ok
+}
+
+// Has reports whether the map has the key.
+func (m Map[V]) Has(key string) bool {
+	_, ok := m.Lookup(key)
+	return ok
+}
+
+// Len returns the number of entries.
+func (m Map[V]) Len() int {
+	if m.in == nil { // Without a call, for loops.
+		return 0
+	}
+	return m.count()
+}
+
+func (m Map[V]) count() (n int) {
+	if made := m.kept.made; made != nil && made.read {
+		return len(made.of)
+	}
+	for _, end, more := m.in.part(m.of.key, 0); more; _, end, more = m.in.part(m.of.key, end) {
+		n++
+	}
+	return n
+}
+
+// All calls yield with each key and value, in the order in which the message has them, until
+// it returns false: for k, v := range m.All.
+func (m Map[V]) All(yield func(key string, value V) bool) {
+	if m.in == nil {
+		return
+	}
+	for start, end, more := m.in.part(m.of.key, 0); more; start, end, more = m.in.part(m.of.key, end) {
+		key, encoded := entryIn(m.in.contents(start, end))
+		given.bytes = true
+		if !yield(key, m.of.value(encoded)) {
+			return
+		}
+	}
+}
+
+// value reads the value of an entry.
+func (of *MapOf[V]) value(encoded []byte) V {
+	if of.convert != nil {
+		var n uint64
+		if len(encoded) != 0 {
+			in := EncodedOf(encoded)
+			_, n = in.value(0, onWire(of.kind))
+		}
+		if of.kind == view.Zigzag {
+			n = uint64(Zigzag(n))
+		}
+		return of.convert(n)
+	}
+	given.bytes = true
+	return of.read(view.Value{Raw: encoded, Kept: true})
+}
+
+// all reads the entries.
+func (m Map[V]) all() *entries[V] {
+	if m.kept.made == nil {
+		m.kept.made = &entries[V]{places: map[string]int{}}
+	}
+	made := m.kept.made
+	made.of, made.read = made.of[:0], true
+	for key, value := range m.All {
+		made.places[key] = len(made.of)
+		made.of = append(made.of, entry[V]{key, value})
+	}
+	return made
+}
+
+func (e *entries[V]) lookup(key string) (value V, ok bool) {
+	i, ok := e.places[key]
+	if ok {
+		value = e.of[i].value
+	}
+	return value, ok
+}
+
+// scan returns where the value, with its key, lies of the last entry with the name at q, and the
+// number of entries. The first has length bytes at at. Of entries that are not short it looks at
+// none, and returns more than fewEntries. It calls no function, as short.
+func (e *Encoded) scan(at, length uint, key uint64, q unsafe.Pointer, size uint) (start, end uint, n int) {
+	p, limit := e.at, uint(e.n)
+	encoded, mask, wide := encodedKey(key)
+	for {
+		if n++; n > fewEntries || length < 2 || length >= 0x80 || at+length > limit || size >= 0x80 {
+			return 0, 0, fewEntries + 1
+		}
+		stop := at + length
+		if uint(*(*uint16)(unsafe.Add(p, at))) == size<<8|1<<3|uint(wire.Bytes) && at+2+size <= stop {
+			i := uint(0)
+			for i < size && *(*byte)(unsafe.Add(p, at+2+i)) == *(*byte)(unsafe.Add(q, i)) {
+				i++
+			}
+			if i == size {
+				start, end = at+2+size, stop
+			}
+		}
+		if at = stop + wide + 1; at > limit || *(*uint16)(unsafe.Add(p, stop))&mask != encoded {
+			return start, end, n
+		}
+		length = uint(*(*byte)(unsafe.Add(p, at-1)))
+	}
+}
+
+// entryValue returns the encoded value in what follows the key of an entry.
+func entryValue(b []byte) []byte {
+	switch {
+	case len(b) < 2:
+		return nil
+	case b[0] != 2<<3|byte(wire.Bytes):
+		return b[1:] // A number.
+	case int(b[1]) == len(b)-2:
+		return b[2:]
+	}
+	_, value := entryIn(b)
+	return value
 }
 
 // entryIn returns the key of an entry and the encoded value.

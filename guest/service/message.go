@@ -27,7 +27,7 @@ var given struct {
 type Encoded struct {
 	at unsafe.Pointer
 	n  uint32
-	// from is where the field begins that was looked for last, or anyOrder. The fields of
+	// from is where the field begins that was found last, or anyOrder. The fields of
 	// messages from hosts come in the order of their numbers (section 9 of the SPEC): a look
 	// for a field ends at a larger number, and begins at the field before if its number is
 	// smaller.
@@ -76,11 +76,14 @@ func (e *Encoded) Text(key uint64) string {
 }
 
 // Data returns the contents of the field with the key, which may be kept but not written to,
-// nil if there are none.
+// nil if there is none.
 func (e *Encoded) Data(key uint64) []byte {
 	at, n := e.find(key)
-	if n == 0 {
+	switch {
+	case at == 0:
 		return nil
+	case n == 0:
+		return []byte{}
 	}
 	given.bytes = true
 	return unsafe.Slice((*byte)(unsafe.Add(e.at, at)), n)
@@ -134,7 +137,7 @@ func (e *Encoded) find(key uint64) (at uint, n uint64) {
 			if key&7 == uint64(wire.Bytes) && n < 0x80 && i+2+uint(n) <= end {
 				return i + 2, uint64(n)
 			}
-			return e.value(i)
+			return e.value(i+1, wire.Type(k&7))
 		}
 		t := k & 7
 		i += uint(lengths >> (4 * t) & 15)
@@ -144,7 +147,7 @@ func (e *Encoded) find(key uint64) (at uint, n uint64) {
 				return 0, 0
 			}
 		case n >= 0x80:
-			i = e.after(i - 2)
+			i = e.after(i-1, wire.Type(t))
 		case t == uint64(wire.Bytes):
 			i += uint(n)
 		}
@@ -152,11 +155,60 @@ func (e *Encoded) find(key uint64) (at uint, n uint64) {
 	return 0, 0
 }
 
-// value returns what find does of the field at i.
-func (e *Encoded) value(i uint) (at uint, n uint64) {
+// findLong is find for keys of two bytes, those of the fields from 16 to 2047.
+func (e *Encoded) findLong(key uint64) (at uint, n uint64) {
+	p, i, end := e.at, uint(e.from), uint(e.n)
+	if i != 0 && e.keyAt(i) > key {
+		i = 0
+	}
+	for i+2 < end {
+		k, v := uint64(*(*byte)(unsafe.Add(p, i))), i+1
+		if k >= 0x80 {
+			k, v = e.keyAt(i), v+1
+		}
+		t := wire.Type(k & 7)
+		if k >= key {
+			if k > key {
+				return 0, 0
+			}
+			e.from = uint32(i)
+			return e.value(v, t)
+		}
+		n := *(*byte)(unsafe.Add(p, v))
+		switch {
+		case t == wire.Fixed64:
+			i = v + 8
+		case t == wire.Fixed32:
+			i = v + 4
+		case t&^wire.Bytes != 0:
+			return 0, 0
+		case n >= 0x80:
+			i = e.after(v, t)
+		case t == wire.Bytes:
+			i = v + 1 + uint(n)
+		default:
+			i = v + 1
+		}
+	}
+	return 0, 0
+}
+
+// keyAt returns the key of the field at i, which has three bytes or more if its key has more than
+// one. In place of keys of more than two bytes it returns a larger one.
+func (e *Encoded) keyAt(i uint) uint64 {
+	key := uint64(*(*byte)(unsafe.Add(e.at, i)))
+	if key < 0x80 {
+		return key
+	}
+	if high := uint64(*(*byte)(unsafe.Add(e.at, i+1))); high < 0x80 {
+		return key&0x7f | high<<7
+	}
+	return math.MaxUint64
+}
+
+// value returns what find does of the field of a type whose key ends at i.
+func (e *Encoded) value(i uint, t wire.Type) (at uint, n uint64) {
 	p, end := e.at, uint(e.n)
-	t := wire.Type(*(*byte)(unsafe.Add(p, i)) & 7)
-	i++
 	switch {
 	case t == wire.Varint && i+10 <= end:
 		word := *(*uint64)(unsafe.Add(p, i))
@@ -186,28 +238,35 @@ func (e *Encoded) value(i uint) (at uint, n uint64) {
 	case t == wire.Fixed32 && i+4 <= end:
 		return i, uint64(*(*uint32)(unsafe.Add(p, i)))
 	case t == wire.Bytes:
-		if k, start, end := wire.Field(e.bytes(), int(i-1)); k != 0 {
-			return uint(start), uint64(end - start)
+		if n, at := wire.Uvarint(e.bytes(), int(i)); at >= 0 && n <= uint64(end)-uint64(at) {
+			return uint(at), n
 		}
 	}
 	return 0, 0
 }
 
-// after returns the index after the field at i, a long number or bytes.
-func (e *Encoded) after(i uint) uint {
-	if p := unsafe.Add(e.at, i); wire.Type(*(*byte)(p)&7) == wire.Varint && i+11 <= uint(e.n) {
+// after returns the index after the field whose key ends at i, a long number or bytes.
+func (e *Encoded) after(i uint, t wire.Type) uint {
+	if t == wire.Varint && i+10 <= uint(e.n) {
 		// The last byte of a number is below 0x80.
-		ends := ^*(*uint64)(unsafe.Add(p, 1)) & 0x8080808080808080
+		p := unsafe.Add(e.at, i)
+		ends := ^*(*uint64)(p) & 0x8080808080808080
 		if ends != 0 {
-			return i + 2 + uint(bits.TrailingZeros64(ends))/8
+			return i + 1 + uint(bits.TrailingZeros64(ends))/8
 		}
-		if *(*byte)(unsafe.Add(p, 9)) >= 0x80 {
-			return i + 11
+		if *(*byte)(unsafe.Add(p, 8)) >= 0x80 {
+			return i + 10
 		}
-		return i + 10
+		return i + 9
 	}
-	_, _, end := wire.Field(e.bytes(), int(i))
-	return uint(end)
+	n, next := wire.Uvarint(e.bytes(), int(i))
+	switch {
+	case next < 0:
+		return uint(e.n)
+	case t != wire.Bytes:
+		return uint(next)
+	}
+	return uint(min(uint64(e.n), uint64(next)+min(n, uint64(e.n))))
 }
 
 // findAny is find for any message.
@@ -215,7 +274,14 @@ func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
 	if e == nil {
 		return 0, 0
 	}
-	for r := e.reader(); r.Next(); {
+	if e.ordered() && 0x80 <= key && key < 1<<14 {
+		return e.findLong(key)
+	}
+	r := e.reader()
+	if e.ordered() && wire.Key(e.bytes()[e.from:]) <= key {
+		r = wire.NewReaderAt(e.bytes(), int(e.from))
+	}
+	for r.Next() {
 		k := uint64(r.Field)<<3 | uint64(r.Type)
 		if k == key {
 			_, end := r.Span()
@@ -226,6 +292,9 @@ func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
 			at = uint(end)
 		}
 		if e.ordered() && k >= key {
+			if start, _ := r.Span(); k == key {
+				e.from = uint32(start)
+			}
 			break
 		}
 	}
@@ -233,6 +302,27 @@ func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
 }
 
 func (e *Encoded) reader() wire.Reader { return wire.NewReader(e.bytes()) }
+
+// readerOf returns a reader that next takes to the fields with the number, which have a type of
+// two.
+func (e *Encoded) readerOf(field uint32, one, other wire.Type) wire.Reader {
+	if e == nil || e.n == 0 {
+		return wire.Reader{}
+	}
+	if !e.ordered() {
+		return e.reader()
+	}
+	key := uint64(field) << 3
+	if at, _ := e.find(key | uint64(one)); at == 0 {
+		if one == other {
+			return wire.Reader{}
+		}
+		if at, _ = e.find(key | uint64(other)); at == 0 {
+			return wire.Reader{}
+		}
+	}
+	return wire.NewReaderAt(e.bytes(), int(e.from))
+}
 
 // next goes to the next field with a number and reports whether there is one.
 func (e *Encoded) next(r *wire.Reader, field uint32) bool {
@@ -247,9 +337,35 @@ func (e *Encoded) next(r *wire.Reader, field uint32) bool {
 	return false
 }
 
-// count returns the number of fields with a number.
-func (e *Encoded) count(field uint32) (n int) {
-	for r := e.reader(); e.next(&r, field); {
+// part returns where the contents of the first field with the key lie that begins at i or later,
+// and which has bytes. In the order of hosts i is 0 or the end of such a field.
+func (e *Encoded) part(key uint64, i uint) (start, end uint, ok bool) {
+	switch {
+	case e == nil: // That of a view that was kept.
+	case !e.ordered():
+		for i < uint(e.n) {
+			of, from, until := wire.Field(e.bytes(), int(i))
+			if of == key {
+				return uint(from), uint(until), true
+			}
+			i = uint(until)
+		}
+	case i == 0:
+		at, n := e.find(key)
+		return at, at + uint(n), at != 0
+	case i < uint(e.n):
+		of, from, until := wire.Field(e.bytes(), int(i))
+		return uint(from), uint(until), of == key
+	}
+	return 0, 0, false
+}
+
+// contents returns a part of the message.
+func (e *Encoded) contents(start, end uint) []byte { return e.bytes()[start:end:end] }
+
+// count returns the number of fields that next finds.
+func (e *Encoded) count(r wire.Reader, field uint32) (n int) {
+	for e.next(&r, field) {
 		n++
 	}
 	return n
@@ -362,6 +478,15 @@ func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, ro
 	return count, at
 }
 
+// encodedKey returns a key of up to two bytes as it lies in memory, the bits that count of two bytes
+// there, and how many bytes it has.
+func encodedKey(key uint64) (encoded, mask uint16, n uint) {
+	if key < 0x80 {
+		return uint16(key), 0xff, 1
+	}
+	return uint16(key&0x7f | 0x80 | key>>7<<8), 0xffff, 2
+}
+
 // add adds a message.
 func (m *messages[M, V]) add(e Encoded) {
 	n := len(m.items)
@@ -392,10 +517,11 @@ func (l *List[T]) Values(e *Encoded, field uint32, read func(view.Value) T) []T 
 		return l.made
 	}
 	l.read = true
-	if n := e.count(field); n != 0 {
+	r := e.readerOf(field, wire.Bytes, wire.Bytes)
+	if n := e.count(r, field); n != 0 {
 		given.bytes = true
 		l.made = make([]T, 0, n)
-		for r := e.reader(); e.next(&r, field); {
+		for e.next(&r, field) {
 			if r.Type == wire.Bytes {
 				l.made = append(l.made, read(view.Value{Raw: r.Bytes(), Kept: true}))
 			}
@@ -410,25 +536,18 @@ func (l *List[T]) Numbers(e *Encoded, field uint32, kind view.NumberKind, read f
 		return l.made
 	}
 	l.read = true
-	one := wire.Varint
-	switch kind {
-	case view.Fixed32:
-		one = wire.Fixed32
-	case view.Fixed64:
-		one = wire.Fixed64
-	}
-	list := l.made
+	one, list := onWire(kind), l.made
 	add := func(n uint64) {
 		if kind == view.Zigzag {
 			n = uint64(Zigzag(n))
 		}
 		list = append(list, read(n))
 	}
-	for r := e.reader(); e.next(&r, field); {
+	for r := e.readerOf(field, wire.Bytes, one); e.next(&r, field); {
 		switch r.Type {
 		case one:
 			if list == nil {
-				list = make([]T, 0, e.count(field))
+				list = make([]T, 0, e.count(r, field)+1)
 			}
 			add(r.Uint64())
 		case wire.Bytes: // Packed.
@@ -452,6 +571,17 @@ func (l *List[T]) Numbers(e *Encoded, field uint32, kind view.NumberKind, read f
 	}
 	l.made = list
 	return list
+}
+
+// onWire returns the type of a number.
+func onWire(kind view.NumberKind) wire.Type {
+	switch kind {
+	case view.Fixed32:
+		return wire.Fixed32
+	case view.Fixed64:
+		return wire.Fixed64
+	}
+	return wire.Varint
 }
 
 // Int converts the bits of a whole number or an enumeration's value.

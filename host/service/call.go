@@ -102,7 +102,7 @@ func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer)
 	if err := p.run(ctx, inst, method); err != nil {
 		return err
 	}
-	if err := m.response.Parse(c.response, resp, c); err != nil {
+	if err := m.response.Parse(c.response, resp, c, p.resultBytes); err != nil {
 		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, p.method(method), &responseError{err})
 	}
 	return nil

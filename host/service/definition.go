@@ -48,16 +48,17 @@ type HostMethod struct {
 	request, response *message.Type
 	// call calls the implementation with an encoded request and appends the response. err is an
 	// answer to the plugin, fault ends its call: the request is none, or the implementation panicked.
-	call func(ctx context.Context, request []byte, refs message.Refs, b []byte) (response []byte, fault, err error)
+	// limit is that of the memory of the request, as for message.Type.Parse.
+	call func(ctx context.Context, request []byte, refs message.Refs, limit int, b []byte) (response []byte, fault, err error)
 }
 
 // NewHostMethod returns a method by its name, without that of the service, and the grant that
 // guests need, empty if none.
 func NewHostMethod[Req, Resp any](name, grant string, f func(context.Context, *Req) (*Resp, error)) HostMethod {
 	m := HostMethod{name: name, grant: grant, request: message.Of(reflect.TypeFor[Req]()), response: message.Of(reflect.TypeFor[Resp]())}
-	m.call = func(ctx context.Context, request []byte, refs message.Refs, b []byte) (_ []byte, fault, err error) {
+	m.call = func(ctx context.Context, request []byte, refs message.Refs, limit int, b []byte) (_ []byte, fault, err error) {
 		req := new(Req)
-		if err := m.request.Parse(request, pointer(req), refs); err != nil {
+		if err := m.request.Parse(request, pointer(req), refs, limit); err != nil {
 			return nil, err, nil
 		}
 		defer recovered(name, &fault)

@@ -29,7 +29,7 @@ func Describe(schema []byte, name string) (*Definition, error) {
 // NewRawMethod returns a method of a host service for programs that know messages by their
 // schema only: f gets the encoded request, which is lent, and returns the encoded response.
 func NewRawMethod(name, grant string, f func(ctx context.Context, request []byte) ([]byte, error)) HostMethod {
-	return HostMethod{name: name, grant: grant, call: func(ctx context.Context, request []byte, _ message.Refs, b []byte) (_ []byte, fault, err error) {
+	return HostMethod{name: name, grant: grant, call: func(ctx context.Context, request []byte, _ message.Refs, _ int, b []byte) (_ []byte, fault, err error) {
 		defer recovered(name, &fault)
 		response, err := f(ctx, request)
 		return append(b, response...), nil, err

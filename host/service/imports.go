@@ -133,7 +133,7 @@ func (m *HostMethod) function(service string) host.Import {
 			// It may wait, for another instance of this plugin above all, but no longer than the
 			// guest may run.
 			ctx, cancel := context.WithDeadline(inst.Context(), inst.Deadline())
-			answer, fault, err := m.call(ctx, request, c, c.answer[:0])
+			answer, fault, err := m.call(ctx, request, c, c.plugin.resultBytes, c.answer[:0])
 			cancel()
 			if fault != nil {
 				c.plugin.tell(inst, fault)

@@ -155,7 +155,7 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 	if err != nil {
 		return &host.StatusError{Plugin: p.name, Function: name, Code: abi.Error, Reason: err.Error()}
 	}
-	if err := m.response.Parse(response, resp, c); err != nil {
+	if err := m.response.Parse(response, resp, c, p.resultBytes); err != nil {
 		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, name, &responseError{err})
 	}
 	return nil
@@ -188,7 +188,7 @@ func (h nativeHost) Call(service, method string, request []byte) ([]byte, error)
 			continue
 		}
 		if i := slices.IndexFunc(s.Methods, func(m HostMethod) bool { return m.name == method }); i >= 0 {
-			response, fault, err := s.Methods[i].call(h.ctx, request, h.call, nil)
+			response, fault, err := s.Methods[i].call(h.ctx, request, h.call, h.call.plugin.resultBytes, nil)
 			if fault != nil {
 				return nil, fault
 			}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ import (
 // Config is the module of a plugin, its limits and grants, and what its failures mean.
 type Config struct {
 	// Config is the plugin's module, name and limits. The default of Limits.ResultBytes is
-	// 1 MiB.
+	// 1 MiB. It bounds the memory of a response, too: 32 bytes for each, and 1 MiB.
 	host.Config `json:",inline"`
 	// FailurePolicy says what a method returns if the plugin fails to answer: with
 	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other
@@ -63,6 +64,9 @@ type Plugin struct {
 	// native is set in tests that run the plugin in this process.
 	native *native
 
+	// resultBytes is the length of the longest response.
+	resultBytes int
+
 	store *objects.Store
 	reads []string
 	mu    sync.RWMutex
@@ -77,6 +81,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 	p := &Plugin{
 		name: cfg.Name, definition: d, policy: cfg.FailurePolicy,
 		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{}, reads: cfg.Reads,
+		resultBytes: cmp.Or(cfg.Limits.ResultBytes, defaultResultBytes),
 	}
 	if cfg.DetectChanges {
 		p.store = objects.NewDetectingStore()

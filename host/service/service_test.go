@@ -146,7 +146,7 @@ func TestHostileGuests(t *testing.T) {
 		{"a question about an entry of none", p.AskEntry, "call k8s.io/api.object_entry: ref 0x0 names no object of the call"},
 		{"services that were not asked for", p.ServeLate, "call kubewasm/service.serve: it belongs to services, the guest is in kubewasm.test.v1.Test/ServeLate"},
 		{"a response that is too long", p.TooLong, "1572864 bytes are more than the limit of 1048576"},
-		{"a response that swells", p.Swollen, "response: field List: it takes much more memory than bytes"},
+		{"a response that swells", p.Swollen, "response: field List: it takes much more memory than bytes: limits.resultBytes bounds that, too"},
 		{"a question that is no message", p.AskHostMalformed, "call kubewasm.test.v1.Host.Ask: malformed message: read field 1: unexpected EOF"},
 		{"the error of the host", func(ctx context.Context, _ *testservice.Message) (*testservice.Message, error) {
 			return p.AskHost(ctx, &testservice.Message{Text: "error"})

@@ -118,8 +118,9 @@ type target struct {
 	ratio float64
 	// beyond is the maximum of our time without that of the other side.
 	beyond time.Duration
-	// noAllocs asks for no allocation at all.
+	// noAllocs asks for no allocation at all, allocs for at most so many.
 	noAllocs bool
+	allocs   float64
 }
 
 func (t target) String() string {
@@ -135,6 +136,9 @@ func (t target) String() string {
 	}
 	if t.noAllocs {
 		parts = append(parts, "0 allocs")
+	}
+	if t.allocs != 0 {
+		parts = append(parts, fmt.Sprintf("<= %.4g allocs", t.allocs))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -175,7 +179,7 @@ func (b *bench) compareAll(list ...comparison) {
 	for n, c := range list {
 		our, their, ratio, t := sides[n][0].figure(), sides[n][1].figure(), median(ratios[n]), c.target
 		// The runtime itself allocates a little now and then.
-		ok := (t.time == 0 || our.time <= t.time) && (t.ratio == 0 || ratio <= t.ratio) && (t.beyond == 0 || our.time-their.time <= t.beyond) && (!t.noAllocs || our.allocs < 0.01)
+		ok := (t.time == 0 || our.time <= t.time) && (t.ratio == 0 || ratio <= t.ratio) && (t.beyond == 0 || our.time-their.time <= t.beyond) && (!t.noAllocs || our.allocs < 0.01) && (t.allocs == 0 || our.allocs <= t.allocs)
 		b.rows = append(b.rows, row{
 			what: c.what, ours: our.String(), against: c.against, theirs: their.String(),
 			ratio: fmt.Sprintf("%.3gx", ratio), target: t.String(), ok: ok,

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,8 +105,105 @@ func benchServiceCalls(b *bench, rt *host.Runtime) error {
 				}
 			}
 		})
+		if failed == nil && g.module == nil {
+			failed = benchRank(b, p)
+		}
 		if failed != nil {
 			return fmt.Errorf("%s: %w", g.name, failed)
+		}
+	}
+	return nil
+}
+
+// benchRank measures a request of 200 messages of 20 fields and two maps, all of which the plugin
+// reads. Beside native code it is compared with JSON of the request and the response alone.
+func benchRank(b *bench, p *measure.Measure) error {
+	req := &measure.RankRequest{}
+	for n := range 200 {
+		req.Servers = append(req.Servers, measure.Server{
+			Name: fmt.Sprint("server-", n), Zone: "eu-west-1a", Model: "llama-70b", Waiting: int32(n % 50), Running: int32(n % 9), Slots: 64,
+			Tokens: 1_000_000 + int64(n), Served: int64(n) * 1000, Failed: uint32(n % 3), Cache: 0.5, Load: 0.25, Latency: 0.125, Ready: true,
+			Draining: n%10 == 0, Priority: int32(n%5 - 2), Cost: 1.5, Started: 1_700_000_000 + int64(n), Devices: 8, Preferred: n%7 == 0, Memory: 80 << 30,
+			Labels:  map[string]string{"pool": []string{"batch", "online"}[n%2], "rack": "r12"},
+			Metrics: map[string]float64{"kv_cache": float64(n) / 200, "tokens_per_second": 1234.5},
+		})
+	}
+	native := func(servers []measure.Server) []float64 {
+		scores := make([]float64, 0, len(servers))
+		for i := range servers {
+			s := &servers[i]
+			score := float64(len(s.Name)+len(s.Zone)+len(s.Model)) - float64(s.Waiting+s.Running) + float64(s.Slots)
+			score += float64(s.Tokens+s.Served) - float64(s.Failed) + s.Cache - s.Load - s.Latency + float64(s.Priority)
+			score += float64(s.Started) - s.Cost + float64(s.Devices) + float64(s.Memory)
+			if !s.Ready || s.Draining {
+				score = -1
+			}
+			if s.Preferred {
+				score *= 2
+			}
+			score += s.Metrics["kv_cache"]
+			if s.Labels["pool"] == "batch" {
+				score /= 2
+			}
+			scores = append(scores, score)
+		}
+		return scores
+	}
+	want := native(req.Servers)
+	var failed error
+	check := func(got []float64, err error) {
+		if err != nil || !slices.Equal(got, want) {
+			failed = fmt.Errorf("scores are %v: %w", got, err)
+		}
+	}
+	ours := func(times int) {
+		for range times {
+			resp, err := p.Rank(b.ctx, req)
+			if err != nil {
+				failed = err
+				return
+			}
+			check(resp.Scores, nil)
+		}
+	}
+	plain := plainRequest{}
+	for _, s := range req.Servers {
+		plain.Servers = append(plain.Servers, plainServer(s))
+	}
+	const what = "service, 200 servers of 20 fields and two maps, all read, Go guest"
+	b.compareAll(
+		comparison{what, target{ratio: 30, allocs: 20}, ours, "native", func(times int) {
+			for range times {
+				check(native(req.Servers), nil)
+			}
+		}},
+		comparison{what, target{ratio: 1}, ours, "native and JSON both ways", func(times int) {
+			for range times {
+				check(native(req.Servers), throughJSON(&plain))
+			}
+		}},
+	)
+	return failed
+}
+
+// plainServer and plainRequest are messages that package json reads by itself.
+type (
+	plainServer  measure.Server
+	plainRequest struct {
+		Servers []plainServer `json:"servers,omitempty"`
+	}
+)
+
+// throughJSON writes and reads a request, and a response of as many numbers.
+func throughJSON(req *plainRequest) error {
+	scores := make([]float64, len(req.Servers))
+	for _, m := range []struct{ from, to any }{{req, new(plainRequest)}, {scores, new([]float64)}} {
+		text, err := json.Marshal(m.from)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, m.to); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -51,7 +51,9 @@ type Method struct {
 type Message struct {
 	// Name is the name of the view, and Builder that of what guests write.
 	Name, Builder, Doc string
-	Fields             []*Field
+	// FullName is that of a message of a .proto file.
+	FullName string
+	Fields   []*Field
 	// Root is set if the message is read from bytes of its own, and not only as a part of
 	// others. Kind is set if it is an object with metadata as well.
 	Root, Kind bool

@@ -281,6 +281,7 @@ var hostNames = naming{
 		}
 		return pluginMembers
 	},
+	members: []string{"UnmarshalJSON"},
 }
 
 // pluginMembers are the exported methods of *service.Plugin, and the name of the field with it.

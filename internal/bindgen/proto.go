@@ -210,7 +210,7 @@ func (r *protoReader) messages(list protoreflect.MessageDescriptors) {
 }
 
 func (r *protoReader) message(m protoreflect.MessageDescriptor) {
-	out := &Message{Name: goName(m), Doc: doc(m), At: r.place(m)}
+	out := &Message{Name: goName(m), FullName: string(m.FullName()), Doc: doc(m), At: r.place(m)}
 	if m.ExtensionRanges().Len() != 0 || m.Extensions().Len() != 0 {
 		r.mistake("%s: %s: extensions are not read", at(m), m.FullName())
 	}

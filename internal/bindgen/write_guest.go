@@ -118,14 +118,14 @@ func (w *writer) extensionPoint(s *Service) {
 	}
 	w.printf(")\n\t%s = p\n}\n", pluginVar(s))
 	for _, m := range s.Methods {
-		request, response := methodVar(s, m)+"_request", methodVar(s, m)+"_response"
-		w.printf("\n// The messages of %s, whose memory is used for each call.\nvar (\n\t%s %s\n\t%s %s\n)\n",
-			m.Name, request, fieldsType(m.Request), response, w.pkg.builderName(m.Response))
+		request, response, builder := methodVar(s, m)+"_request", methodVar(s, m)+"_response", w.pkg.builderName(m.Response)
+		w.printf("\n// The messages of %s. The lists of a response are the plugin's, and not used again.\nvar (\n\t%s %s\n\t%s %s\n)\n",
+			m.Name, request, fieldsType(m.Request), response, builder)
 		w.printf("\nvar %s = %s[%s]{\n\tName: %q,\n", methodVar(s, m), w.name(guestPackage, "Method"), s.Name, s.FullName+"/"+m.Wire)
 		w.printf("\tCall: func(p %s, request, b []byte) ([]byte, error) {\n", s.Name)
-		w.printf("\t\t%s.in = %s(request)\n\t\t%s.reset()\n", request, w.name(guestPackage, "FromHost"), response)
+		w.printf("\t\t%s.in = %s(request)\n\t\t%s = %s{}\n", request, w.name(guestPackage, "FromHost"), response, builder)
 		w.printf("\t\terr := p.%s(%s{&%s}, &%s)\n", m.Name, m.Request, request, response)
-		w.printf("\t\tb = %s.append(b)\n\t\t%s.reset()\n\t\treturn b, err\n\t},\n}\n", response, request)
+		w.printf("\t\tb = %s.append(b)\n\t\t%s = %s{}\n\t\t%s.reset()\n\t\treturn b, err\n\t},\n}\n", response, response, builder, request)
 	}
 }
 
@@ -152,13 +152,7 @@ func (w *writer) builder(m *Message) {
 		}
 		w.printf("%s %s\n", f.Name, w.builderType(f))
 	}
-	w.printf("}\n\n// reset makes m empty and keeps the memory of its lists.\nfunc (m *%s) reset() {\n\t*m = %s{", name, name)
-	for _, f := range m.Fields {
-		if f.Repeated {
-			w.printf("%s: m.%s[:0],", f.Name, f.Name)
-		}
-	}
-	w.printf("}\n}\n\nfunc (m *%s) append(b []byte) []byte {\n", name)
+	w.printf("}\n\nfunc (m *%s) append(b []byte) []byte {\n", name)
 	if w.nests(m) {
 		w.printf("var at int\n")
 	}
@@ -238,6 +232,9 @@ func (w *writer) appendField(f *Field) {
 		switch f.Type.Kind {
 		case String, Bytes:
 			empty = "len(" + field + ") != 0"
+			if f.Presence {
+				empty = field + " != nil" // Bytes: a text is a pointer.
+			}
 		case Bool:
 			empty = field
 		case Float: // A zero with a sign is not the default.

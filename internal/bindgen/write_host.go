@@ -41,6 +41,7 @@ func WriteHost(p *Package) ([]File, error) {
 			messages.hostStruct(m)
 		}
 	}
+	messages.printf("\nvar schema_messages = %s(serviceSchema)\n", messages.name(hostPackage, "MessagesOf"))
 	for _, e := range p.Enums {
 		messages.hostEnum(e)
 	}
@@ -174,7 +175,9 @@ func (w *writer) hostStruct(m *Message) {
 		}
 		w.printf("%s %s %s\n", f.Name, w.hostField(f), goTag(tags(f)))
 	}
-	w.printf("}\n")
+	receiver := strings.ToLower(m.Name[:1])
+	w.printf("}\n\n// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.\n")
+	w.printf("func (%s *%s) UnmarshalJSON(text []byte) error { return schema_messages.Read(%q, text, %[1]s) }\n", receiver, m.Name, m.FullName)
 }
 
 // hostField returns the Go type of a field.
@@ -218,11 +221,14 @@ func tags(f *Field) string {
 	if f.Map {
 		value, wire = fmt.Sprintf(" protobuf_val:%q", wire), "bytes"
 	}
-	tag := fmt.Sprintf("%s,%d", wire, f.Number)
+	tag, omit := fmt.Sprintf("%s,%d", wire, f.Number), ",omitempty"
+	if f.Type.Kind == Bytes && f.Presence && !f.Repeated && !f.Map { // Without bytes it may be there.
+		tag, omit = tag+",optional", ",omitzero"
+	}
 	if f.Oneof != "" {
 		tag += ",oneof=" + f.Oneof
 	}
-	return fmt.Sprintf("json:%q protobuf:%q%s", f.JSONName+",omitempty", tag, value)
+	return fmt.Sprintf("json:%q protobuf:%q%s", f.JSONName+omit, tag, value)
 }
 
 // hostEnum writes an enumeration, with the names that its values have in JSON.

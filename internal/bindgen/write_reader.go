@@ -78,8 +78,11 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 	case f.Repeated:
 		result = "[]" + result
 	}
+	if f.Map {
+		w.mapOf(m, f)
+	}
 	if w.listType(f) != "" {
-		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(f))
+		body = fmt.Sprintf("{\n\tm := x.fields()\n\treturn %s\n}\n", w.listExpression(m, f))
 	} else {
 		body = fmt.Sprintf("{ return %s }\n", w.expression(f))
 	}
@@ -94,33 +97,50 @@ func (w *writer) fieldAccessor(m *Message, f *Field) {
 	w.printf("\n%sfunc (x %s) Has%s() bool { return %s }\n", wrap("Has"+f.Name+" reports whether there is a field "+f.JSONName+"."), m.Name, f.Name, has)
 }
 
+// mapVar returns the name of the variable that describes a field that is a map.
+func mapVar(m *Message, f *Field) string { return lower(m.Name) + "_" + f.Name + "_map" }
+
+// mapOf writes what describes a field that is a map.
+func (w *writer) mapOf(m *Message, f *Field) {
+	w.printf("\nvar %s = ", mapVar(m, f))
+	if f.numeric() {
+		w.printf("%s[%s](%d, %s, %s)\n", w.name(guestPackage, "NumbersOf"), w.goType(f.Type), f.Number, w.numberKind(f.Type.Kind), w.converter(f.Type))
+		return
+	}
+	w.printf("%s[%s](%d, %s)\n", w.name(guestPackage, "ValuesOf"), w.goType(f.Type), f.Number, w.valueReader(f.Type))
+}
+
 // listExpression returns what reads a field of m of which something is kept.
-func (w *writer) listExpression(f *Field) string {
+func (w *writer) listExpression(m *Message, f *Field) string {
 	t := f.Type
 	switch {
 	case f.Map:
-		return fmt.Sprintf("m.%s.Map(&m.in, %d, %s)", f.Name, f.Number, w.valueReader(t))
+		return fmt.Sprintf("m.%s.Map(&m.in, &%s)", f.Name, mapVar(m, f))
 	case t.own():
-		read := "View"
+		views := "View"
 		if f.Repeated {
-			read = "Views"
+			views = "Views"
 		}
-		return fmt.Sprintf("m.%s.%s(&m.in, %s)", f.Name, read, f.key())
+		return fmt.Sprintf("m.%s.%s(&m.in, %s)", f.Name, views, f.key())
 	case t.Kind == ObjectKind:
 		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s[%s](&%s, %s))", f.Name, f.Number, w.view("Fixed64"), w.name(guestPackage, "Object"), w.goType(t), w.typeVar(t.Package, t.Name), w.view(t.Object))
 	case f.numeric():
-		convert := w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
-		switch t.Kind {
-		case Bool:
-			convert = w.name(guestPackage, "Bool")
-		case Float:
-			convert = w.name(guestPackage, "Float32")
-		case Double:
-			convert = w.name(guestPackage, "Float64")
-		}
-		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s)", f.Name, f.Number, w.numberKind(t.Kind), convert)
+		return fmt.Sprintf("m.%s.Numbers(&m.in, %d, %s, %s)", f.Name, f.Number, w.numberKind(t.Kind), w.converter(t))
 	}
 	return fmt.Sprintf("m.%s.Values(&m.in, %d, %s)", f.Name, f.Number, w.valueReader(t))
+}
+
+// converter returns the function that converts the bits of a number.
+func (w *writer) converter(t Type) string {
+	switch t.Kind {
+	case Bool:
+		return w.name(guestPackage, "Bool")
+	case Float:
+		return w.name(guestPackage, "Float32")
+	case Double:
+		return w.name(guestPackage, "Float64")
+	}
+	return w.name(guestPackage, "Int") + "[" + w.goType(t) + "]"
 }
 
 // expression returns what reads a field of x of which nothing is kept.

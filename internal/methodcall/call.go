@@ -16,11 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/internal/quantities"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
@@ -42,13 +40,7 @@ func (c *Call) Ref(of protoreflect.FullName, object []byte) (abi.Ref, error) {
 			return 0, err
 		}
 	}
-	if u, ok := o.(*unstructured.Unstructured); ok {
-		if err := json.Unmarshal(object, &u.Object); err != nil {
-			return 0, err
-		}
-	} else if err := quantities.Check(object, o); err != nil {
-		return 0, err
-	} else if err := yaml.UnmarshalStrict(object, o); err != nil {
+	if err := serviceschema.ReadObject(object, o); err != nil {
 		return 0, err
 	}
 	ref, err := c.Plugin.Ref(o)
@@ -75,10 +67,7 @@ func (c *Call) Value(of protoreflect.FullName, value []byte) ([]byte, error) {
 		return nil, fmt.Errorf("a %s cannot be read", of)
 	}
 	made := v()
-	if err := quantities.Check(value, made); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(value, made); err != nil {
+	if err := serviceschema.ReadObject(value, made); err != nil {
 		return nil, err
 	}
 	return made.Marshal()

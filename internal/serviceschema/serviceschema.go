@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
@@ -26,6 +27,8 @@ const Option = 52101
 type Schema struct {
 	// Services are the services of all files, in their order.
 	Services []Service
+
+	files *protoregistry.Files
 }
 
 // Service is an extension point or, if Host is set, a service of the host.
@@ -56,7 +59,7 @@ func Parse(section []byte) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	s := &Schema{}
+	s := &Schema{files: files}
 	for _, f := range set.File {
 		file, err := files.FindFileByPath(f.GetName())
 		if err != nil {
@@ -71,6 +74,16 @@ func Parse(section []byte) (*Schema, error) {
 		return nil, errors.New("schema: there is no service in it")
 	}
 	return s, nil
+}
+
+// Message returns a message by its full name, nil if there is none.
+func (s *Schema) Message(name string) protoreflect.MessageDescriptor {
+	d, err := s.files.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return nil
+	}
+	m, _ := d.(protoreflect.MessageDescriptor)
+	return m
 }
 
 // Find returns a service by its full name, nil if there is none.

@@ -75,6 +75,13 @@ func (e *encoder) message(b []byte, d protoreflect.MessageDescriptor, text []byt
 	}
 	for _, n := range slices.Sorted(maps.Keys(values)) {
 		f := d.Fields().ByNumber(n)
+		if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
+			for i := range o.Fields().Len() {
+				if other := o.Fields().Get(i); other.Number() < n && values[other.Number()] != nil {
+					e.fail(path+"."+f.JSONName(), "%s of the same oneof is set, too", other.JSONName())
+				}
+			}
+		}
 		b = e.field(b, f, values[n], path+"."+f.JSONName())
 	}
 	return b

@@ -3,6 +3,7 @@
 package scaler
 
 import (
+	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -19,6 +20,11 @@ type ReplicasRequest struct {
 	Time        *Time `json:"time,omitempty" protobuf:"bytes,5"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *ReplicasRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.ReplicasRequest", text, r)
+}
+
 // Workload is what has the subresource scale.
 type Workload struct {
 	ApiVersion string `json:"apiVersion,omitempty" protobuf:"bytes,1"`
@@ -30,12 +36,22 @@ type Workload struct {
 	StatusReplicas int32 `json:"statusReplicas,omitempty" protobuf:"varint,5"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (w *Workload) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.Workload", text, w)
+}
+
 // Pod is a message.
 type Pod struct {
 	Pod *corev1.Pod `json:"pod,omitempty" protobuf:"object,1"`
 	// What the containers of the Pod use together. It is missing if the policy does
 	// not ask for usage, and of Pods that were not measured yet.
 	Usage *Usage `json:"usage,omitempty" protobuf:"bytes,2"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *Pod) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.Pod", text, p)
 }
 
 // Usage is a message.
@@ -48,12 +64,22 @@ type Usage struct {
 	WindowMillis int64 `json:"windowMillis,omitempty" protobuf:"varint,4"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (u *Usage) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.Usage", text, u)
+}
+
 // Time is when the controller asks: a guest has no clock.
 type Time struct {
 	// Seconds since 1970-01-01 00:00 UTC.
 	UnixSeconds int64 `json:"unixSeconds,omitempty" protobuf:"varint,1"`
 	// How far the policy's time zone is ahead of UTC at that moment.
 	UtcOffsetSeconds int32 `json:"utcOffsetSeconds,omitempty" protobuf:"varint,2"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (t *Time) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.Time", text, t)
 }
 
 // ReplicasResponse is a message.
@@ -65,6 +91,11 @@ type ReplicasResponse struct {
 	Reason string `json:"reason,omitempty" protobuf:"bytes,2"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *ReplicasResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.ReplicasResponse", text, r)
+}
+
 // QueryRequest is a message.
 type QueryRequest struct {
 	// The name of the metric.
@@ -73,8 +104,20 @@ type QueryRequest struct {
 	Labels map[string]string `json:"labels,omitempty" protobuf:"bytes,2" protobuf_val:"bytes"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (q *QueryRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.QueryRequest", text, q)
+}
+
 // QueryResponse is a message.
 type QueryResponse struct {
 	// A value for each series that matched.
 	Values []float64 `json:"values,omitempty" protobuf:"fixed64,1"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (q *QueryResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.scaler.v1.QueryResponse", text, q)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)

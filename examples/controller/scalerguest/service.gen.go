@@ -25,7 +25,7 @@ func RegisterScaler[P Scaler](p P) {
 	scaler_plugin = p
 }
 
-// The messages of Replicas, whose memory is used for each call.
+// The messages of Replicas. The lists of a response are the plugin's, and not used again.
 var (
 	scaler_Replicas_request  replicasRequest_fields
 	scaler_Replicas_response ReplicasResponse
@@ -35,9 +35,10 @@ var scaler_Replicas = service.Method[Scaler]{
 	Name: "kubewasm.examples.scaler.v1.Scaler/Replicas",
 	Call: func(p Scaler, request, b []byte) ([]byte, error) {
 		scaler_Replicas_request.in = service.FromHost(request)
-		scaler_Replicas_response.reset()
+		scaler_Replicas_response = ReplicasResponse{}
 		err := p.Replicas(ReplicasRequest{&scaler_Replicas_request}, &scaler_Replicas_response)
 		b = scaler_Replicas_response.append(b)
+		scaler_Replicas_response = ReplicasResponse{}
 		scaler_Replicas_request.reset()
 		return b, err
 	},
@@ -64,11 +65,6 @@ type ReplicasResponse struct {
 	Reason string
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *ReplicasResponse) reset() {
-	*m = ReplicasResponse{}
-}
-
 func (m *ReplicasResponse) append(b []byte) []byte {
 	if m.Replicas != nil {
 		b = service.AppendVarint(b, 1, uint64(*m.Replicas))
@@ -85,11 +81,6 @@ type QueryRequest struct {
 	Name string
 	// The labels that series must have.
 	Labels map[string]string
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *QueryRequest) reset() {
-	*m = QueryRequest{}
 }
 
 func (m *QueryRequest) append(b []byte) []byte {

@@ -19,6 +19,11 @@ type PickRequest struct {
 	Endpoints []Endpoint        `json:"endpoints,omitempty" protobuf:"bytes,5"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *PickRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.PickRequest", text, p)
+}
+
 // Endpoint is a model server with its last metrics.
 type Endpoint struct {
 	// The name by which a response and other requests refer to it.
@@ -33,6 +38,11 @@ type Endpoint struct {
 	MaxActiveModels int32    `json:"maxActiveModels,omitempty" protobuf:"varint,7"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (e *Endpoint) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.Endpoint", text, e)
+}
+
 // PickResponse is a message.
 type PickResponse struct {
 	// A score for each endpoint of the request, in its order, from 0 to 1; below 0
@@ -42,6 +52,11 @@ type PickResponse struct {
 	Reason string `json:"reason,omitempty" protobuf:"bytes,2"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *PickResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.PickResponse", text, p)
+}
+
 // ServedRequest is a message.
 type ServedRequest struct {
 	Endpoint     string   `json:"endpoint,omitempty" protobuf:"bytes,1"`
@@ -49,8 +64,18 @@ type ServedRequest struct {
 	PrefixHashes []uint64 `json:"prefixHashes,omitempty" protobuf:"fixed64,3"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *ServedRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.ServedRequest", text, s)
+}
+
 // ServedResponse is a message.
 type ServedResponse struct {
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *ServedResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.ServedResponse", text, s)
 }
 
 // MatchRequest is a message.
@@ -58,11 +83,23 @@ type MatchRequest struct {
 	PrefixHashes []uint64 `json:"prefixHashes,omitempty" protobuf:"fixed64,1"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (m *MatchRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.MatchRequest", text, m)
+}
+
 // MatchResponse is a message.
 type MatchResponse struct {
 	// The number of blocks that an endpoint has, by its name.
 	Blocks map[string]int32 `json:"blocks,omitempty" protobuf:"bytes,1" protobuf_val:"varint"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (m *MatchResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.examples.picker.v1.MatchResponse", text, m)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)
 
 // Criticality is what becomes of a request when all servers are busy.
 type Criticality int32

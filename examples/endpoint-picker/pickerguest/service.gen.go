@@ -28,7 +28,7 @@ func RegisterPicker[P Picker](p P) {
 	picker_plugin = p
 }
 
-// The messages of Pick, whose memory is used for each call.
+// The messages of Pick. The lists of a response are the plugin's, and not used again.
 var (
 	picker_Pick_request  pickRequest_fields
 	picker_Pick_response PickResponse
@@ -38,15 +38,16 @@ var picker_Pick = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Pick",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
 		picker_Pick_request.in = service.FromHost(request)
-		picker_Pick_response.reset()
+		picker_Pick_response = PickResponse{}
 		err := p.Pick(PickRequest{&picker_Pick_request}, &picker_Pick_response)
 		b = picker_Pick_response.append(b)
+		picker_Pick_response = PickResponse{}
 		picker_Pick_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Served, whose memory is used for each call.
+// The messages of Served. The lists of a response are the plugin's, and not used again.
 var (
 	picker_Served_request  servedRequest_fields
 	picker_Served_response ServedResponse
@@ -56,9 +57,10 @@ var picker_Served = service.Method[Picker]{
 	Name: "kubewasm.examples.picker.v1.Picker/Served",
 	Call: func(p Picker, request, b []byte) ([]byte, error) {
 		picker_Served_request.in = service.FromHost(request)
-		picker_Served_response.reset()
+		picker_Served_response = ServedResponse{}
 		err := p.Served(ServedRequest{&picker_Served_request}, &picker_Served_response)
 		b = picker_Served_response.append(b)
+		picker_Served_response = ServedResponse{}
 		picker_Served_request.reset()
 		return b, err
 	},
@@ -85,11 +87,6 @@ type PickResponse struct {
 	Reason string
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *PickResponse) reset() {
-	*m = PickResponse{Scores: m.Scores[:0]}
-}
-
 func (m *PickResponse) append(b []byte) []byte {
 	b = service.AppendPackedFixed(b, 1, m.Scores)
 	if len(m.Reason) != 0 {
@@ -102,11 +99,6 @@ func (m *PickResponse) append(b []byte) []byte {
 type ServedResponse struct {
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *ServedResponse) reset() {
-	*m = ServedResponse{}
-}
-
 func (m *ServedResponse) append(b []byte) []byte {
 	return b
 }
@@ -114,11 +106,6 @@ func (m *ServedResponse) append(b []byte) []byte {
 // MatchRequest is a message that a plugin writes.
 type MatchRequest struct {
 	PrefixHashes []uint64
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *MatchRequest) reset() {
-	*m = MatchRequest{PrefixHashes: m.PrefixHashes[:0]}
 }
 
 func (m *MatchRequest) append(b []byte) []byte {

@@ -53,10 +53,12 @@ func (x PickRequest) PrefixHashes() []uint64 {
 // Criticality returns the field criticality.
 func (x PickRequest) Criticality() Criticality { return Criticality(x.in().Number(3<<3 | 0)) }
 
+var pickRequest_Headers_map = service.ValuesOf[string](4, view.Text)
+
 // Headers of the client's request that the router lets through.
 func (x PickRequest) Headers() service.Map[string] {
 	m := x.fields()
-	return m.Headers.Map(&m.in, 4, view.Text)
+	return m.Headers.Map(&m.in, &pickRequest_Headers_map)
 }
 
 // Endpoints returns the field endpoints.
@@ -196,9 +198,11 @@ func MatchResponseFromProto(raw []byte) MatchResponse {
 	return MatchResponse{&matchResponse_fields{in: service.EncodedOf(raw)}}
 }
 
+var matchResponse_Blocks_map = service.NumbersOf[int32](1, view.Varint, service.Int[int32])
+
 // Blocks returns the field blocks. The number of blocks that an endpoint has,
 // by its name.
 func (x MatchResponse) Blocks() service.Map[int32] {
 	m := x.fields()
-	return m.Blocks.Map(&m.in, 1, view.Int[int32](view.Varint))
+	return m.Blocks.Map(&m.in, &matchResponse_Blocks_map)
 }

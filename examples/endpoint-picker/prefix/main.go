@@ -16,6 +16,9 @@ type prefix struct {
 	MaxQueue int32 `json:"maxQueue"`
 	// CacheWeight is how much the cache counts beside the queue, from 0 to 1.
 	CacheWeight float64 `json:"cacheWeight"`
+
+	// scores is the memory of the responses.
+	scores []float64
 }
 
 // Configure checks the configuration.
@@ -42,7 +45,7 @@ func (p *prefix) Pick(req pickerguest.PickRequest, resp *pickerguest.PickRespons
 	}
 	blocks, critical := cached.Blocks(), req.Criticality() == pickerguest.CriticalityCritical
 	queueWeight, room := 1-p.CacheWeight, float64(p.MaxQueue+1)
-	left, scores := 0, resp.Scores
+	left, scores := 0, p.scores[:0]
 	for _, e := range endpoints {
 		score, queue := -1.0, e.WaitingQueueSize()
 		if (queue <= p.MaxQueue || critical) && (p.DrainLabel == "" || !p.drains(e)) {
@@ -54,7 +57,7 @@ func (p *prefix) Pick(req pickerguest.PickRequest, resp *pickerguest.PickRespons
 		}
 		scores = append(scores, score)
 	}
-	resp.Scores = scores
+	p.scores, resp.Scores = scores, scores
 	if left == 0 {
 		resp.Reason = "every server is busy or draining"
 	}

@@ -211,6 +211,12 @@ func Field(b []byte, i int) (key uint64, start, end int) {
 
 // anyField is Field for all fields.
 func anyField(b []byte, i int) (key uint64, start, end int) {
+	if i >= 0 && len(b)-i > 2 { // As the fields from 16 on are.
+		low, high, n := b[i], b[i+1], int(b[i+2])
+		if low >= 0x80 && low&7 == byte(Bytes) && high < 0x80 && high != 0 && n < 0x80 && n <= len(b)-i-3 {
+			return uint64(low&0x7f) | uint64(high)<<7, i + 3, i + 3 + n
+		}
+	}
 	r := Reader{message: b, end: i}
 	if !r.Next() {
 		return 0, len(b), len(b)

@@ -3,6 +3,7 @@
 package measure
 
 import (
+	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -15,9 +16,19 @@ type SumRequest struct {
 	E float64 `json:"e,omitempty" protobuf:"fixed64,5"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *SumRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.SumRequest", text, s)
+}
+
 // SumResponse is a message.
 type SumResponse struct {
 	Sum float64 `json:"sum,omitempty" protobuf:"fixed64,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *SumResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.SumResponse", text, s)
 }
 
 // ZoneRequest is a message.
@@ -25,7 +36,71 @@ type ZoneRequest struct {
 	Pod *corev1.Pod `json:"pod,omitempty" protobuf:"object,1"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (z *ZoneRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.ZoneRequest", text, z)
+}
+
 // ZoneResponse is a message.
 type ZoneResponse struct {
 	Zone string `json:"zone,omitempty" protobuf:"bytes,1"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (z *ZoneResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.ZoneResponse", text, z)
+}
+
+// RankRequest is a message.
+type RankRequest struct {
+	Servers []Server `json:"servers,omitempty" protobuf:"bytes,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *RankRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.RankRequest", text, r)
+}
+
+// RankResponse is a message.
+type RankResponse struct {
+	Scores []float64 `json:"scores,omitempty" protobuf:"fixed64,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *RankResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.RankResponse", text, r)
+}
+
+// Server has fields with numbers of one byte on the wire, and of two, from 16
+// on.
+type Server struct {
+	Name      string             `json:"name,omitempty" protobuf:"bytes,1"`
+	Zone      string             `json:"zone,omitempty" protobuf:"bytes,2"`
+	Model     string             `json:"model,omitempty" protobuf:"bytes,3"`
+	Waiting   int32              `json:"waiting,omitempty" protobuf:"varint,4"`
+	Running   int32              `json:"running,omitempty" protobuf:"varint,5"`
+	Slots     int32              `json:"slots,omitempty" protobuf:"varint,6"`
+	Tokens    int64              `json:"tokens,omitempty" protobuf:"varint,7"`
+	Served    int64              `json:"served,omitempty" protobuf:"varint,8"`
+	Failed    uint32             `json:"failed,omitempty" protobuf:"varint,9"`
+	Cache     float64            `json:"cache,omitempty" protobuf:"fixed64,10"`
+	Load      float64            `json:"load,omitempty" protobuf:"fixed64,11"`
+	Latency   float64            `json:"latency,omitempty" protobuf:"fixed64,12"`
+	Ready     bool               `json:"ready,omitempty" protobuf:"varint,13"`
+	Draining  bool               `json:"draining,omitempty" protobuf:"varint,14"`
+	Priority  int32              `json:"priority,omitempty" protobuf:"zigzag,15"`
+	Cost      float64            `json:"cost,omitempty" protobuf:"fixed64,16"`
+	Started   int64              `json:"started,omitempty" protobuf:"varint,17"`
+	Devices   int32              `json:"devices,omitempty" protobuf:"varint,18"`
+	Preferred bool               `json:"preferred,omitempty" protobuf:"varint,19"`
+	Memory    uint64             `json:"memory,omitempty" protobuf:"varint,20"`
+	Labels    map[string]string  `json:"labels,omitempty" protobuf:"bytes,21" protobuf_val:"bytes"`
+	Metrics   map[string]float64 `json:"metrics,omitempty" protobuf:"bytes,22" protobuf_val:"fixed64"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *Server) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.bench.v1.Server", text, s)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)

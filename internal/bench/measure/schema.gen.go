@@ -5,7 +5,7 @@ package measure
 import ()
 
 // serviceSchema is the services of this package, a google.protobuf.FileDescriptorSet.
-const serviceSchema = "\n\xd3\x03\n$internal/bench/meas" +
+const serviceSchema = "\n\xeb\n\n$internal/bench/meas" +
 	"ure/measure.proto\x12\x11kubew" +
 	"asm.bench.v1\x1a\"k8s.io/api" +
 	"/core/v1/generated.proto" +
@@ -17,11 +17,49 @@ const serviceSchema = "\n\xd3\x03\n$internal/bench/meas" +
 	"\vZoneRequest\x12)\n\x03pod\x18\x01 \x01(" +
 	"\v2\x17.k8s.io.api.core.v1.P" +
 	"odR\x03pod\"\"\n\fZoneResponse\x12" +
-	"\x12\n\x04zone\x18\x01 \x01(\tR\x04zone2\x98\x01\n\a" +
-	"Measure\x12D\n\x03Sum\x12\x1d.kubewas" +
-	"m.bench.v1.SumRequest\x1a\x1e." +
-	"kubewasm.bench.v1.SumRes" +
-	"ponse\x12G\n\x04Zone\x12\x1e.kubewasm" +
-	".bench.v1.ZoneRequest\x1a\x1f." +
-	"kubewasm.bench.v1.ZoneRe" +
-	"sponseb\x06proto3"
+	"\x12\n\x04zone\x18\x01 \x01(\tR\x04zone\"B\n\vR" +
+	"ankRequest\x123\n\aservers\x18\x01 " +
+	"\x03(\v2\x19.kubewasm.bench.v1." +
+	"ServerR\aservers\"&\n\fRankR" +
+	"esponse\x12\x16\n\x06scores\x18\x01 \x03(\x01R" +
+	"\x06scores\"\xe0\x05\n\x06Server\x12\x12\n\x04na" +
+	"me\x18\x01 \x01(\tR\x04name\x12\x12\n\x04zone\x18\x02" +
+	" \x01(\tR\x04zone\x12\x14\n\x05model\x18\x03 \x01(" +
+	"\tR\x05model\x12\x18\n\awaiting\x18\x04 \x01(" +
+	"\x05R\awaiting\x12\x18\n\arunning\x18\x05 " +
+	"\x01(\x05R\arunning\x12\x14\n\x05slots\x18\x06 " +
+	"\x01(\x05R\x05slots\x12\x16\n\x06tokens\x18\a \x01" +
+	"(\x03R\x06tokens\x12\x16\n\x06served\x18\b \x01" +
+	"(\x03R\x06served\x12\x16\n\x06failed\x18\t \x01" +
+	"(\rR\x06failed\x12\x14\n\x05cache\x18\n \x01(" +
+	"\x01R\x05cache\x12\x12\n\x04load\x18\v \x01(\x01R\x04" +
+	"load\x12\x18\n\alatency\x18\f \x01(\x01R\al" +
+	"atency\x12\x14\n\x05ready\x18\r \x01(\bR\x05r" +
+	"eady\x12\x1a\n\bdraining\x18\x0e \x01(\bR\b" +
+	"draining\x12\x1a\n\bpriority\x18\x0f \x01" +
+	"(\x11R\bpriority\x12\x12\n\x04cost\x18\x10 \x01" +
+	"(\x01R\x04cost\x12\x18\n\astarted\x18\x11 \x01(" +
+	"\x03R\astarted\x12\x18\n\adevices\x18\x12 " +
+	"\x01(\x05R\adevices\x12\x1c\n\tpreferre" +
+	"d\x18\x13 \x01(\bR\tpreferred\x12\x16\n\x06me" +
+	"mory\x18\x14 \x01(\x04R\x06memory\x12=\n\x06la" +
+	"bels\x18\x15 \x03(\v2%.kubewasm.be" +
+	"nch.v1.Server.LabelsEntr" +
+	"yR\x06labels\x12@\n\ametrics\x18\x16 \x03" +
+	"(\v2&.kubewasm.bench.v1.S" +
+	"erver.MetricsEntryR\ametr" +
+	"ics\x1a9\n\vLabelsEntry\x12\x10\n\x03ke" +
+	"y\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 " +
+	"\x01(\tR\x05value:\x028\x01\x1a:\n\fMetric" +
+	"sEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key" +
+	"\x12\x14\n\x05value\x18\x02 \x01(\x01R\x05value:\x02" +
+	"8\x012\xe1\x01\n\aMeasure\x12D\n\x03Sum\x12\x1d." +
+	"kubewasm.bench.v1.SumReq" +
+	"uest\x1a\x1e.kubewasm.bench.v1" +
+	".SumResponse\x12G\n\x04Zone\x12\x1e.k" +
+	"ubewasm.bench.v1.ZoneReq" +
+	"uest\x1a\x1f.kubewasm.bench.v1" +
+	".ZoneResponse\x12G\n\x04Rank\x12\x1e." +
+	"kubewasm.bench.v1.RankRe" +
+	"quest\x1a\x1f.kubewasm.bench.v" +
+	"1.RankResponseb\x06proto3"

@@ -35,11 +35,18 @@ func (p *Measure) Zone(ctx context.Context, req *ZoneRequest) (*ZoneResponse, er
 	return (*ZoneResponse)(resp), err
 }
 
+// Rank scores servers by all that is known of them.
+func (p *Measure) Rank(ctx context.Context, req *RankRequest) (*RankResponse, error) {
+	resp, err := service.Call(ctx, p.Plugin, 2, unsafe.Pointer(req), unsafe.Pointer(new(RankResponse)))
+	return (*RankResponse)(resp), err
+}
+
 var measure_definition = service.Definition{
 	Name:   "kubewasm.bench.v1.Measure",
 	Schema: serviceSchema,
 	Methods: []service.Method{
 		service.NewMethod[SumRequest, SumResponse]("Sum"),
 		service.NewMethod[ZoneRequest, ZoneResponse]("Zone"),
+		service.NewMethod[RankRequest, RankResponse]("Rank"),
 	},
 }

@@ -23,6 +23,11 @@ type Values struct {
 	Maybe  *int32           `json:"maybe,omitempty" protobuf:"varint,12"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (v *Values) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.Values", text, v)
+}
+
 // PriceRequest is a message.
 type PriceRequest struct {
 	Currency string      `json:"currency,omitempty" protobuf:"bytes,1"`
@@ -30,10 +35,20 @@ type PriceRequest struct {
 	Pod      *corev1.Pod `json:"pod,omitempty" protobuf:"object,3"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *PriceRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.PriceRequest", text, p)
+}
+
 // PriceResponse is a message.
 type PriceResponse struct {
 	Total int64  `json:"total,omitempty" protobuf:"varint,1"`
 	Note  string `json:"note,omitempty" protobuf:"bytes,2"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *PriceResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.PriceResponse", text, p)
 }
 
 // ChooseRequest is a message.
@@ -43,15 +58,30 @@ type ChooseRequest struct {
 	Texts *corev1.ConfigMap `json:"texts,omitempty" protobuf:"object,3"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *ChooseRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.ChooseRequest", text, c)
+}
+
 // ChooseResponse is a message.
 type ChooseResponse struct {
 	Pod  *corev1.Pod `json:"pod,omitempty" protobuf:"object,1"`
 	Text string      `json:"text,omitempty" protobuf:"bytes,2"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *ChooseResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.ChooseResponse", text, c)
+}
+
 // RateRequest is a message.
 type RateRequest struct {
 	Currency string `json:"currency,omitempty" protobuf:"bytes,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *RateRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.RateRequest", text, r)
 }
 
 // RateResponse is a message.
@@ -60,6 +90,13 @@ type RateResponse struct {
 	// Text that makes the answer long.
 	Pad string `json:"pad,omitempty" protobuf:"bytes,2"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (r *RateResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.conformance.v1.RateResponse", text, r)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)
 
 // Level is an enumeration.
 type Level int32

@@ -3,6 +3,7 @@
 package crontabs
 
 import (
+	"github.com/kubewasm/kubewasm/host/service"
 	crontabsv1 "github.com/kubewasm/kubewasm/host/service/internal/crontabs/v1"
 )
 
@@ -12,8 +13,20 @@ type DueRequest struct {
 	Others []*crontabsv1.CronTab `json:"others,omitempty" protobuf:"object,2"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (d *DueRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.crontabs.v1.DueRequest", text, d)
+}
+
 // DueResponse is a message.
 type DueResponse struct {
 	Due   []*crontabsv1.CronTab `json:"due,omitempty" protobuf:"object,1"`
 	Image string                `json:"image,omitempty" protobuf:"bytes,2"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (d *DueResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.crontabs.v1.DueResponse", text, d)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -37,6 +38,8 @@ func (m *Type) Append(b []byte, p unsafe.Pointer, refs Refs) ([]byte, error) {
 type encoder struct {
 	refs Refs
 	err  error
+	// keys are those of a map with many.
+	keys []string
 }
 
 func (e *encoder) fail(f *field, err error) {
@@ -107,7 +110,7 @@ func (e *encoder) field(b []byte, m *Type, f *field, p unsafe.Pointer) []byte {
 	case entries:
 		return e.entries(b, f, at)
 	}
-	return e.value(b, f, f.tag, at, false)
+	return e.value(b, f, f.tag, at, f.optional && *(*[]byte)(at) != nil)
 }
 
 // alone reports whether no field of the oneof before f is set.
@@ -135,9 +138,8 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 	first := unsafe.Pointer(unsafe.SliceData(elements))
 	if f.kind == messages {
 		for i := range uintptr(len(elements)) {
-			b = append(appendTag(b, f.tag), 0)
-			start := len(b)
-			b = wire.EndMessage(e.message(b, f.message, unsafe.Add(first, i*f.size)), start)
+			inner, start := begin(b, f.tag)
+			b = wire.EndMessage(e.message(inner, f.message, unsafe.Add(first, i*f.size)), start)
 		}
 		return b
 	}
@@ -147,7 +149,7 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 		}
 		return b
 	}
-	b, start := wire.BeginMessage(b, protowire.Number(f.number))
+	b, start := begin(b, tagOf(f.number, protowire.BytesType))
 	for i := range uintptr(len(elements)) {
 		b = f.appendNumber(b, f.bits(unsafe.Add(first, i*f.size)))
 	}
@@ -156,39 +158,126 @@ func (e *encoder) list(b []byte, f *field, at unsafe.Pointer) []byte {
 
 // entries appends a map in the order of its keys.
 func (e *encoder) entries(b []byte, f *field, at unsafe.Pointer) []byte {
-	if f.goes == reflect.TypeFor[map[string]string]() {
-		m := *(*map[string]string)(at)
-		var room [16]string
-		keys := room[:0]
-		for key := range m {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
-			entry, start := wire.BeginMessage(b, protowire.Number(f.number))
-			entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
-			b = wire.EndMessage(e.text(entry, f, tagOf(2, protowire.BytesType), m[key]), start)
-		}
-		return b
+	switch f.goes {
+	case reflect.TypeFor[map[string]string]():
+		return e.texts(b, f, *(*map[string]string)(at))
+	case reflect.TypeFor[map[string]int32]():
+		return numbers(e, b, f, *(*map[string]int32)(at))
+	case reflect.TypeFor[map[string]uint32]():
+		return numbers(e, b, f, *(*map[string]uint32)(at))
+	case reflect.TypeFor[map[string]int64]():
+		return numbers(e, b, f, *(*map[string]int64)(at))
+	case reflect.TypeFor[map[string]uint64]():
+		return numbers(e, b, f, *(*map[string]uint64)(at))
+	case reflect.TypeFor[map[string]float32]():
+		return numbers(e, b, f, *(*map[string]float32)(at))
+	case reflect.TypeFor[map[string]float64]():
+		return numbers(e, b, f, *(*map[string]float64)(at))
+	case reflect.TypeFor[map[string]bool]():
+		return numbers(e, b, f, *(*map[string]bool)(at))
 	}
-	m := reflect.NewAt(f.goes, at).Elem()
-	keys := make([]string, 0, m.Len())
-	for it := m.MapRange(); it.Next(); {
-		keys = append(keys, it.Key().String())
+	return e.others(b, f, at)
+}
+
+// fewKeys is the number of keys that are sorted on the stack.
+const fewKeys = 16
+
+// sorted returns the keys of a map in their order, in room if there is enough.
+func sorted[V any](e *encoder, m map[string]V, room []string) []string {
+	if len(m) > cap(room) {
+		e.keys = slices.Grow(e.keys[:0], len(m))
+		room = e.keys
 	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		v := reflect.New(f.of) // A value in a map has no address.
-		v.Elem().Set(m.MapIndex(reflect.ValueOf(key).Convert(f.goes.Key())))
-		b = e.entry(b, f, key, v.UnsafePointer())
+	for key := range m {
+		room = append(room, key)
+	}
+	slices.Sort(room)
+	return room
+}
+
+func (e *encoder) texts(b []byte, f *field, m map[string]string) []byte {
+	var room [fewKeys]string
+	for _, key := range sorted(e, m, room[:0]) {
+		entry, start := begin(b, f.tag)
+		entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
+		b = wire.EndMessage(e.text(entry, f, tagOf(2, protowire.BytesType), m[key]), start)
 	}
 	return b
 }
 
+// numbers appends a map of numbers or truth values.
+func numbers[V int32 | uint32 | int64 | uint64 | float32 | float64 | bool](e *encoder, b []byte, f *field, m map[string]V) []byte {
+	var room [fewKeys]string
+	for _, key := range sorted(e, m, room[:0]) {
+		v := m[key]
+		entry, start := begin(b, f.tag)
+		entry = e.text(entry, f, tagOf(1, protowire.BytesType), key)
+		b = wire.EndMessage(f.appendNumber(appendTag(entry, tagOf(2, f.onWire)), f.bits(unsafe.Pointer(&v))), start)
+	}
+	return b
+}
+
+// others appends a map of any type: its entries as they come, which it sorts afterwards.
+func (e *encoder) others(b []byte, f *field, at unsafe.Pointer) []byte {
+	m := reflect.NewAt(f.goes, at).Elem()
+	if m.Len() == 0 {
+		return b
+	}
+	w, _ := f.walks.Get().(*walk)
+	if w == nil {
+		w = &walk{key: reflect.New(f.goes.Key()).Elem(), value: reflect.New(f.of).Elem()}
+	}
+	first := len(b)
+	for w.entries.Reset(m); w.entries.Next(); {
+		w.key.SetIterKey(&w.entries)
+		w.value.SetIterValue(&w.entries) // A value in a map has no address.
+		start := len(b)
+		b = e.entry(b, f, w.key.String(), w.value.Addr().UnsafePointer())
+		w.places = append(w.places, place{w.key.String(), start, len(b)})
+	}
+	slices.SortFunc(w.places, func(a, b place) int { return cmp.Compare(a.key, b.key) })
+	end := len(b)
+	for _, p := range w.places {
+		b = append(b, b[p.start:p.end]...)
+	}
+	b = b[:first+copy(b[first:], b[end:])]
+	w.forget()
+	f.walks.Put(w)
+	return b
+}
+
+// walk is what others needs of memory.
+type walk struct {
+	entries    reflect.MapIter
+	key, value reflect.Value
+	places     []place
+}
+
+// place is where an entry of a map was written.
+type place struct {
+	key        string
+	start, end int
+}
+
+// forget drops the map and its values.
+func (w *walk) forget() {
+	w.entries.Reset(reflect.Value{})
+	w.key.SetZero()
+	w.value.SetZero()
+	clear(w.places)
+	w.places = w.places[:0]
+}
+
 func (e *encoder) entry(b []byte, f *field, key string, value unsafe.Pointer) []byte {
-	b, start := wire.BeginMessage(b, protowire.Number(f.number))
+	b, start := begin(b, f.tag)
 	b = e.text(b, f, tagOf(1, protowire.BytesType), key)
 	return wire.EndMessage(e.value(b, f, tagOf(2, f.onWire), value, true), start)
+}
+
+// begin begins a message, which wire.EndMessage ends.
+func begin(b []byte, tag uint64) (_ []byte, start int) {
+	b = append(appendTag(b, tag), 0)
+	return b, len(b)
 }
 
 // value appends one value with a tag. An empty one is left out unless it is kept.
@@ -205,8 +294,7 @@ func (e *encoder) value(b []byte, f *field, tag uint64, p unsafe.Pointer, keep b
 		}
 		return b
 	case messages:
-		b = append(appendTag(b, tag), 0)
-		start := len(b)
+		b, start := begin(b, tag)
 		return wire.EndMessage(e.message(b, f.message, p), start)
 	case objectPointers:
 		return e.object(b, f, tag, *(*unsafe.Pointer)(p), keep)
@@ -278,7 +366,7 @@ func (e *encoder) text(b []byte, f *field, tag uint64, s string) []byte {
 	if tag < 0x80 && len(s) < 0x80 { // As nearly all are.
 		b = append(b, byte(tag), byte(len(s)))
 	} else {
-		b = wire.AppendVarint(wire.AppendVarint(b, tag), uint64(len(s)))
+		b = wire.AppendVarint(appendTag(b, tag), uint64(len(s)))
 	}
 	return append(b, s...)
 }
@@ -289,6 +377,13 @@ func tagOf(number uint32, typ protowire.Type) uint64 { return uint64(number)<<3 
 func appendTag(b []byte, tag uint64) []byte {
 	if tag < 0x80 {
 		return append(b, byte(tag))
+	}
+	return appendLongTag(b, tag)
+}
+
+func appendLongTag(b []byte, tag uint64) []byte {
+	if tag < 1<<14 {
+		return append(b, byte(tag)|0x80, byte(tag>>7))
 	}
 	return wire.AppendVarint(b, tag)
 }

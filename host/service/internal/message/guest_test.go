@@ -1,6 +1,7 @@
 package message_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -70,6 +71,7 @@ func copied(m guest.Message) guest.MessageValue {
 		At: pointer(m.HasAt(), m.At()), Times: m.Times(), Span: pointer(m.HasSpan(), m.Span()), Spans: map[string]meta.Duration{},
 		Shapes: m.Shapes(),
 		First:  pointer(m.HasFirst(), m.First()), Third: pointer(m.HasThird(), m.Third()), Far: m.Far(),
+		Fourth: m.Fourth(), MaybeData: m.MaybeData(),
 		Second: pointer(m.HasSecond(), guest.SmallValue{Name: m.Second().Name(), N: m.Second().N()}),
 	}
 	if m.HasInner() {
@@ -146,7 +148,7 @@ func TestGuestsWriteMessagesOfKubernetes(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp := new(testservice.Kubernetes)
-		if err := kind.Parse(response, unsafe.Pointer(resp), noObjects{}); err != nil {
+		if err := kind.Parse(response, unsafe.Pointer(resp), noObjects{}, 0); err != nil {
 			t.Fatal(err)
 		}
 		return resp
@@ -176,6 +178,65 @@ func TestGuestsWriteMessagesOfKubernetes(t *testing.T) {
 	}
 	if response, err := service.Call(twice{}, "kubewasm.test.v1.Values/Ping", nil); err != nil || len(response) != 0 {
 		t.Errorf("Ping: %x, %v", response, err)
+	}
+}
+
+// cached is a plugin that answers its first call with lists of its own, and appends to those of the
+// response in the next.
+type cached struct {
+	guest.Test
+	own, kept guest.MessageValue
+}
+
+func (c *cached) Echo(req guest.Message, resp *guest.MessageValue) error {
+	if req.Flag() {
+		*resp = c.own
+		return nil
+	}
+	resp.Texts, resp.Numbers, resp.Zigzags = append(resp.Texts, "new"), append(resp.Numbers, -1), append(resp.Zigzags, -1)
+	resp.Doubles, resp.Colors, resp.Flags = append(resp.Doubles, -1), append(resp.Colors, guest.ColorBlue), append(resp.Flags, true)
+	resp.Blobs, resp.Data = append(resp.Blobs, []byte("new")), append(resp.Data, "new"...)
+	resp.List = append(resp.List, guest.MessageValue{Text: "new"})
+	c.kept = *resp
+	return nil
+}
+
+// TestResponsesHoldNoMemoryOfTheCallBefore has a plugin set lists that it keeps in a response, and
+// append to the lists of the responses that follow.
+func TestResponsesHoldNoMemoryOfTheCallBefore(t *testing.T) {
+	lists := func() guest.MessageValue {
+		return guest.MessageValue{
+			Texts: []string{"own"}, Numbers: []int32{1}, Zigzags: []int64{1}, Doubles: []float64{1}, Colors: []guest.Color{guest.ColorRed},
+			Flags: []bool{false}, Blobs: [][]byte{[]byte("own")}, Data: []byte("own"), List: []guest.MessageValue{{Text: "own"}},
+		}
+	}
+	p := &cached{own: lists()}
+	call := func(m *testservice.Message) *testservice.Message {
+		response, err := service.Call(p, echoMethod, appended(t, m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parse(response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	own := call(&testservice.Message{Flag: true})
+	appends := call(&testservice.Message{})
+	if diff := cmp.Diff(fmt.Sprint(lists()), fmt.Sprint(p.own)); diff != "" {
+		t.Errorf("lists of the plugin after it appended to a response (-want +got):\n%s", diff)
+	}
+	kept := p.kept
+	want := fmt.Sprint(kept)
+	if again := call(&testservice.Message{}); !cmp.Equal(appends, again) {
+		t.Errorf("the same call again (-want +got):\n%s", cmp.Diff(appends, again))
+	}
+	if got := fmt.Sprint(kept); got != want {
+		t.Errorf("a response that the plugin kept is %s, want %s", got, want)
+	}
+	if again := call(&testservice.Message{Flag: true}); !cmp.Equal(own, again) {
+		t.Errorf("the lists of the plugin again (-want +got):\n%s", cmp.Diff(own, again))
 	}
 }
 

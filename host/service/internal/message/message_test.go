@@ -46,7 +46,7 @@ var typ = message.Of(reflect.TypeFor[testservice.Message]())
 
 func parse(b []byte) (*testservice.Message, error) {
 	m := new(testservice.Message)
-	return m, typ.Parse(b, unsafe.Pointer(m), noObjects{})
+	return m, typ.Parse(b, unsafe.Pointer(m), noObjects{}, 0)
 }
 
 func appended(t testing.TB, m *testservice.Message) []byte {
@@ -140,7 +140,7 @@ func value(r *rand.Rand, f protoreflect.FieldDescriptor, empty func() protorefle
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString([]string{"", "a", "ü", "long text of some length"}[r.IntN(4)])
 	case protoreflect.BytesKind:
-		return protoreflect.ValueOfBytes([]byte{byte(n), 0})
+		return protoreflect.ValueOfBytes([]byte{byte(n), 0}[:r.IntN(3)])
 	case protoreflect.BoolKind:
 		return protoreflect.ValueOfBool(n&1 != 0)
 	case protoreflect.EnumKind:
@@ -277,7 +277,7 @@ func FuzzParse(f *testing.F) {
 // bounded reports whether a message is refused for one of the bounds that SPEC has.
 func bounded(err error) bool {
 	for _, bound := range []string{
-		"it takes much more memory than bytes", "messages are nested more than 100 deep",
+		"it takes much more memory than bytes: limits.resultBytes bounds that, too", "messages are nested more than 100 deep",
 		"it is no time from the year 1 to 9999", "it is no duration of less than 292 years",
 	} {
 		if containsEnd(err.Error(), bound) {
@@ -348,7 +348,7 @@ func TestMessagesOfKubernetesTravelAsTheyAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got testservice.Kubernetes
-	if err := kind.Parse(b, unsafe.Pointer(&got), noObjects{}); err != nil {
+	if err := kind.Parse(b, unsafe.Pointer(&got), noObjects{}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -356,10 +356,31 @@ func TestMessagesOfKubernetesTravelAsTheyAre(t *testing.T) {
 	}
 	for _, text := range []string{"1e-2147483647", "1E999", strings.Repeat("1", 65)} {
 		inner := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), text)
-		err := kind.Parse(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), inner), unsafe.Pointer(&got), noObjects{})
+		err := kind.Parse(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), inner), unsafe.Pointer(&got), noObjects{}, 0)
 		if err == nil || !strings.Contains(err.Error(), "field Limit: it is no quantity of at most 64 bytes") {
 			t.Errorf("%s: got %v", text, err)
 		}
+	}
+}
+
+// TestWideMessagesTakeTheMemoryOfLongOnes reads messages that have very many more bytes in memory
+// than encoded, which the length of the longest message bounds.
+func TestWideMessagesTakeTheMemoryOfLongOnes(t *testing.T) {
+	m := &testservice.Message{List: make([]testservice.Message, 2000)}
+	for i := range m.List {
+		m.List[i].I32, m.List[i].Flag = int32(i), true
+	}
+	b := appended(t, m)
+	for limit, want := range map[int]bool{0: false, 16 << 10: false, 1 << 20: true} {
+		got := new(testservice.Message)
+		err := typ.Parse(b, unsafe.Pointer(got), noObjects{}, limit)
+		if (err == nil) != want || want && (len(got.List) != len(m.List) || got.List[1999].I32 != 1999) {
+			t.Errorf("%d messages in %d bytes, where one has at most %d: got %v, want them: %v", len(m.List), len(b), limit, err, want)
+		}
+	}
+	m.List = make([]testservice.Message, 100_000)
+	if err := typ.Parse(appended(t, m), unsafe.Pointer(new(testservice.Message)), noObjects{}, 1<<20); err == nil {
+		t.Error("100,000 empty messages are read, where one has at most 1 MiB")
 	}
 }
 

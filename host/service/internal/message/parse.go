@@ -19,23 +19,24 @@ import (
 
 var (
 	errText   = errors.New("text is not UTF-8")
-	errMemory = errors.New("it takes much more memory than bytes")
+	errMemory = errors.New("it takes much more memory than bytes: limits.resultBytes bounds that, too")
 	errDeep   = fmt.Errorf("messages are nested more than %d deep", maxDepth)
 )
 
 const (
 	// maxDepth is how deep messages may nest.
 	maxDepth = 100
-	// minMemory and memoryPerByte bound the memory of a decoded message by the length of its
-	// encoding: an empty element of a list takes two bytes there, and a whole struct here.
+	// minMemory and memoryPerByte bound the memory of a decoded message by the length that its
+	// encoding may have: an empty element of a list takes two bytes there, and a whole struct here.
 	minMemory, memoryPerByte = 1 << 20, 32
 )
 
 // Parse reads a message into the struct at p, which is empty. Fields that it does not know are
 // skipped. Nothing of b is kept. Bytes from a guest may be anything: the error names the field
-// where they are no message.
-func (m *Type) Parse(b []byte, p unsafe.Pointer, refs Refs) error {
-	d := decoder{refs: refs, memory: minMemory + memoryPerByte*len(b)}
+// where they are no message. The message may take as much memory as one of limit bytes, or of its
+// own if it has more.
+func (m *Type) Parse(b []byte, p unsafe.Pointer, refs Refs, limit int) error {
+	d := decoder{refs: refs, memory: minMemory + memoryPerByte*max(len(b), limit)}
 	return d.message(b, m, p, 0)
 }
 

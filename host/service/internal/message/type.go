@@ -3,7 +3,8 @@
 //
 // The tag protobuf has the wire type and the number of a field: "varint,1", "zigzag,2",
 // "fixed32,3", "fixed64,4", "bytes,5"; "object,6" for an object of Kubernetes; "timestamp,7" and
-// "duration,8" for those messages of google.protobuf. The tag protobuf_val has the wire type of the values of a map, whose keys are strings.
+// "duration,8" for those messages of google.protobuf. After them "optional" stands for bytes that
+// may be there and empty, and "oneof=NAME" for a field of a oneof. The tag protobuf_val has the wire type of the values of a map, whose keys are strings.
 package message
 
 import (
@@ -38,7 +39,7 @@ type field struct {
 	// frequent is set for the fields that nearly all messages have and Append encodes by
 	// itself.
 	frequent frequent
-	// tag is that of a value of its own, offset where the field lies in the struct.
+	// tag is that of a value of its own or of an entry, offset where the field lies in the struct.
 	tag    uint64
 	offset uintptr
 	// emptiness is where a sparse field has the word that is 0 if it is empty.
@@ -50,6 +51,8 @@ type field struct {
 	wire   wireType
 	onWire protowire.Type
 	kind   kind
+	// optional is set for bytes that are there if the slice is not nil.
+	optional bool
 	// holds is what the field has of values.
 	holds holding
 	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
@@ -60,6 +63,8 @@ type field struct {
 	message *Type
 	// oneof are the places of the fields of which only one is set.
 	oneof []uint8
+	// walks has memory for maps, each a *walk.
+	walks *sync.Pool
 }
 
 // frequent is a field that an encoder need not call a function for, or seldom. All but sparse
@@ -246,15 +251,18 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	if err != nil || !ok {
 		panic(fmt.Sprintf("service: the tag of field %s is %q", f.Name, tag))
 	}
-	group := ""
+	group, optional := "", false
 	for _, part := range parts[2:] {
-		group = strings.TrimPrefix(part, "oneof=")
+		if name, ok := strings.CutPrefix(part, "oneof="); ok {
+			group = name
+		}
+		optional = optional || part == "optional"
 	}
-	made := field{name: f.Name, holds: one, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
+	made := field{name: f.Name, optional: optional, holds: one, number: uint32(number), offset: f.Offset, wire: w, goes: f.Type}
 	of := f.Type
 	switch {
 	case of.Kind() == reflect.Map:
-		made.holds, of = entries, of.Elem()
+		made.holds, of, made.walks = entries, of.Elem(), &sync.Pool{}
 		if made.wire, ok = wires[f.Tag.Get("protobuf_val")]; !ok || f.Type.Key().Kind() != reflect.String {
 			panic(fmt.Sprintf("service: field %s is a map without a tag of its values", f.Name))
 		}
@@ -265,7 +273,9 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	}
 	made.of, made.size = of, of.Size()
 	made.onWire = made.wire.onWire()
-	made.tag = tagOf(made.number, made.onWire)
+	if made.tag = tagOf(made.number, made.onWire); made.holds == entries {
+		made.tag = tagOf(made.number, protowire.BytesType)
+	}
 	made.setKind()
 	if made.holds == one && made.tag < 0x80 {
 		made.frequent = frequentOf[[2]uint8{uint8(made.wire), uint8(made.kind)}]

@@ -47,6 +47,8 @@ type Message struct {
 	First     *string                    `json:"first,omitempty" protobuf:"bytes,31,oneof=choice"`
 	Second    *Small                     `json:"second,omitempty" protobuf:"bytes,32,oneof=choice"`
 	Third     *int64                     `json:"third,omitempty" protobuf:"varint,33,oneof=choice"`
+	Fourth    []byte                     `json:"fourth,omitzero" protobuf:"bytes,34,optional,oneof=choice"`
+	MaybeData []byte                     `json:"maybeData,omitzero" protobuf:"bytes,35,optional"`
 	Pod       *corev1.Pod                `json:"pod,omitempty" protobuf:"object,40"`
 	Nodes     []*corev1.Node             `json:"nodes,omitempty" protobuf:"object,41"`
 	ConfigMap *corev1.ConfigMap          `json:"configMap,omitempty" protobuf:"object,42"`
@@ -60,10 +62,20 @@ type Message struct {
 	Far       uint64                     `json:"far,omitempty" protobuf:"varint,5000"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (m *Message) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.test.v1.Message", text, m)
+}
+
 // Small is a message.
 type Small struct {
 	Name string `json:"name,omitempty" protobuf:"bytes,1"`
 	N    int32  `json:"n,omitempty" protobuf:"zigzag,2"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (s *Small) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.test.v1.Small", text, s)
 }
 
 // Kubernetes is a message.
@@ -77,6 +89,11 @@ type Kubernetes struct {
 	Object     *runtime.RawExtension `json:"object,omitempty" protobuf:"bytes,7"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (k *Kubernetes) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.test.v1.Kubernetes", text, k)
+}
+
 // Part is a message.
 type Part struct {
 	// Name is a field of an imported message.
@@ -86,14 +103,31 @@ type Part struct {
 	Made  *metav1.Time `json:"made,omitempty" protobuf:"timestamp,4"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *Part) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.test.parts.v1.Part", text, p)
+}
+
 // Empty is a message.
 type Empty struct {
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (e *Empty) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("google.protobuf.Empty", text, e)
 }
 
 // PartInner is a message.
 type PartInner struct {
 	Parts []Part `json:"parts,omitempty" protobuf:"bytes,1"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (p *PartInner) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.test.parts.v1.Part.Inner", text, p)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)
 
 // Color is an enumeration.
 type Color int32

@@ -16,6 +16,9 @@ type Measure interface {
 
 	// Zone returns a label of a Pod.
 	Zone(req ZoneRequest, resp *ZoneResponse) error
+
+	// Rank scores servers by all that is known of them.
+	Rank(req RankRequest, resp *RankResponse) error
 }
 
 var measure_plugin Measure
@@ -25,11 +28,11 @@ var measure_plugin Measure
 // into it before the first request; if it has a method Configure() error, that
 // is called then.
 func RegisterMeasure[P Measure](p P) {
-	service.Register(p, "kubewasm.bench.v1.Measure", &measure_Sum, &measure_Zone)
+	service.Register(p, "kubewasm.bench.v1.Measure", &measure_Sum, &measure_Zone, &measure_Rank)
 	measure_plugin = p
 }
 
-// The messages of Sum, whose memory is used for each call.
+// The messages of Sum. The lists of a response are the plugin's, and not used again.
 var (
 	measure_Sum_request  sumRequest_fields
 	measure_Sum_response SumResponse
@@ -39,15 +42,16 @@ var measure_Sum = service.Method[Measure]{
 	Name: "kubewasm.bench.v1.Measure/Sum",
 	Call: func(p Measure, request, b []byte) ([]byte, error) {
 		measure_Sum_request.in = service.FromHost(request)
-		measure_Sum_response.reset()
+		measure_Sum_response = SumResponse{}
 		err := p.Sum(SumRequest{&measure_Sum_request}, &measure_Sum_response)
 		b = measure_Sum_response.append(b)
+		measure_Sum_response = SumResponse{}
 		measure_Sum_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Zone, whose memory is used for each call.
+// The messages of Zone. The lists of a response are the plugin's, and not used again.
 var (
 	measure_Zone_request  zoneRequest_fields
 	measure_Zone_response ZoneResponse
@@ -57,10 +61,30 @@ var measure_Zone = service.Method[Measure]{
 	Name: "kubewasm.bench.v1.Measure/Zone",
 	Call: func(p Measure, request, b []byte) ([]byte, error) {
 		measure_Zone_request.in = service.FromHost(request)
-		measure_Zone_response.reset()
+		measure_Zone_response = ZoneResponse{}
 		err := p.Zone(ZoneRequest{&measure_Zone_request}, &measure_Zone_response)
 		b = measure_Zone_response.append(b)
+		measure_Zone_response = ZoneResponse{}
 		measure_Zone_request.reset()
+		return b, err
+	},
+}
+
+// The messages of Rank. The lists of a response are the plugin's, and not used again.
+var (
+	measure_Rank_request  rankRequest_fields
+	measure_Rank_response RankResponse
+)
+
+var measure_Rank = service.Method[Measure]{
+	Name: "kubewasm.bench.v1.Measure/Rank",
+	Call: func(p Measure, request, b []byte) ([]byte, error) {
+		measure_Rank_request.in = service.FromHost(request)
+		measure_Rank_response = RankResponse{}
+		err := p.Rank(RankRequest{&measure_Rank_request}, &measure_Rank_response)
+		b = measure_Rank_response.append(b)
+		measure_Rank_response = RankResponse{}
+		measure_Rank_request.reset()
 		return b, err
 	},
 }
@@ -68,11 +92,6 @@ var measure_Zone = service.Method[Measure]{
 // SumResponse is a message that a plugin writes.
 type SumResponse struct {
 	Sum float64
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *SumResponse) reset() {
-	*m = SumResponse{}
 }
 
 func (m *SumResponse) append(b []byte) []byte {
@@ -87,14 +106,19 @@ type ZoneResponse struct {
 	Zone string
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *ZoneResponse) reset() {
-	*m = ZoneResponse{}
-}
-
 func (m *ZoneResponse) append(b []byte) []byte {
 	if len(m.Zone) != 0 {
 		b = service.AppendBytes(b, 1, m.Zone)
 	}
+	return b
+}
+
+// RankResponse is a message that a plugin writes.
+type RankResponse struct {
+	Scores []float64
+}
+
+func (m *RankResponse) append(b []byte) []byte {
+	b = service.AppendPackedFixed(b, 1, m.Scores)
 	return b
 }

@@ -11,3 +11,6 @@ func measure_Sum_export() int32 { return service.Serve(&measure_Sum, measure_plu
 
 //go:wasmexport kubewasm.bench.v1.Measure/Zone
 func measure_Zone_export() int32 { return service.Serve(&measure_Zone, measure_plugin) }
+
+//go:wasmexport kubewasm.bench.v1.Measure/Rank
+func measure_Rank_export() int32 { return service.Serve(&measure_Rank, measure_plugin) }

@@ -75,3 +75,142 @@ func (x ZoneRequest) HasPod() bool { return x.in().Number(1<<3|1) != 0 }
 func (m *zoneRequest_fields) reset() {
 	*m = zoneRequest_fields{}
 }
+
+// RankRequest is a view of a RankRequest.
+type RankRequest struct{ m *rankRequest_fields }
+
+// rankRequest_fields are the fields of a RankRequest.
+type rankRequest_fields struct {
+	in      service.Encoded
+	Servers service.Messages[server_fields, Server]
+}
+
+func (x RankRequest) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
+
+var rankRequest_none rankRequest_fields
+
+func (x RankRequest) fields() *rankRequest_fields {
+	if x.m == nil {
+		return &rankRequest_none
+	}
+	return x.m
+}
+
+// RankRequestFromProto returns a view of the protobuf message in raw, which
+// must not be written to any more.
+func RankRequestFromProto(raw []byte) RankRequest {
+	return RankRequest{&rankRequest_fields{in: service.EncodedOf(raw)}}
+}
+
+// Servers returns the field servers.
+func (x RankRequest) Servers() []Server {
+	m := x.fields()
+	return m.Servers.Views(&m.in, 1<<3|2)
+}
+
+// reset makes m empty and keeps the memory of its lists.
+func (m *rankRequest_fields) reset() {
+	*m = rankRequest_fields{Servers: m.Servers.Reset()}
+}
+
+// Server has fields with numbers of one byte on the wire, and of two, from 16
+// on.
+type Server struct{ m *server_fields }
+
+// server_fields are the fields of a Server.
+type server_fields struct {
+	in      service.Encoded
+	Labels  service.Entries[string]
+	Metrics service.Entries[float64]
+}
+
+func (x Server) in() *service.Encoded { return (*service.Encoded)(unsafe.Pointer(x.m)) }
+
+var server_none server_fields
+
+func (x Server) fields() *server_fields {
+	if x.m == nil {
+		return &server_none
+	}
+	return x.m
+}
+
+// ServerFromProto returns a view of the protobuf message in raw, which must not
+// be written to any more.
+func ServerFromProto(raw []byte) Server { return Server{&server_fields{in: service.EncodedOf(raw)}} }
+
+// Name returns the field name.
+func (x Server) Name() string { return x.in().Text(1<<3 | 2) }
+
+// Zone returns the field zone.
+func (x Server) Zone() string { return x.in().Text(2<<3 | 2) }
+
+// Model returns the field model.
+func (x Server) Model() string { return x.in().Text(3<<3 | 2) }
+
+// Waiting returns the field waiting.
+func (x Server) Waiting() int32 { return int32(x.in().Number(4<<3 | 0)) }
+
+// Running returns the field running.
+func (x Server) Running() int32 { return int32(x.in().Number(5<<3 | 0)) }
+
+// Slots returns the field slots.
+func (x Server) Slots() int32 { return int32(x.in().Number(6<<3 | 0)) }
+
+// Tokens returns the field tokens.
+func (x Server) Tokens() int64 { return int64(x.in().Number(7<<3 | 0)) }
+
+// Served returns the field served.
+func (x Server) Served() int64 { return int64(x.in().Number(8<<3 | 0)) }
+
+// Failed returns the field failed.
+func (x Server) Failed() uint32 { return uint32(x.in().Number(9<<3 | 0)) }
+
+// Cache returns the field cache.
+func (x Server) Cache() float64 { return service.Float64(x.in().Number(10<<3 | 1)) }
+
+// Load returns the field load.
+func (x Server) Load() float64 { return service.Float64(x.in().Number(11<<3 | 1)) }
+
+// Latency returns the field latency.
+func (x Server) Latency() float64 { return service.Float64(x.in().Number(12<<3 | 1)) }
+
+// Ready returns the field ready.
+func (x Server) Ready() bool { return x.in().Number(13<<3|0) != 0 }
+
+// Draining returns the field draining.
+func (x Server) Draining() bool { return x.in().Number(14<<3|0) != 0 }
+
+// Priority returns the field priority.
+func (x Server) Priority() int32 { return int32(service.Zigzag(x.in().Number(15<<3 | 0))) }
+
+// Cost returns the field cost.
+func (x Server) Cost() float64 { return service.Float64(x.in().Number(16<<3 | 1)) }
+
+// Started returns the field started.
+func (x Server) Started() int64 { return int64(x.in().Number(17<<3 | 0)) }
+
+// Devices returns the field devices.
+func (x Server) Devices() int32 { return int32(x.in().Number(18<<3 | 0)) }
+
+// Preferred returns the field preferred.
+func (x Server) Preferred() bool { return x.in().Number(19<<3|0) != 0 }
+
+// Memory returns the field memory.
+func (x Server) Memory() uint64 { return x.in().Number(20<<3 | 0) }
+
+var server_Labels_map = service.ValuesOf[string](21, view.Text)
+
+// Labels returns the field labels.
+func (x Server) Labels() service.Map[string] {
+	m := x.fields()
+	return m.Labels.Map(&m.in, &server_Labels_map)
+}
+
+var server_Metrics_map = service.NumbersOf[float64](22, view.Fixed64, service.Float64)
+
+// Metrics returns the field metrics.
+func (x Server) Metrics() service.Map[float64] {
+	m := x.fields()
+	return m.Metrics.Map(&m.in, &server_Metrics_map)
+}

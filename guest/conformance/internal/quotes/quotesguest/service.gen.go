@@ -35,7 +35,7 @@ func RegisterQuotes[P Quotes](p P) {
 	quotes_plugin = p
 }
 
-// The messages of Echo, whose memory is used for each call.
+// The messages of Echo. The lists of a response are the plugin's, and not used again.
 var (
 	quotes_Echo_request  values_fields
 	quotes_Echo_response ValuesValue
@@ -45,15 +45,16 @@ var quotes_Echo = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Echo",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
 		quotes_Echo_request.in = service.FromHost(request)
-		quotes_Echo_response.reset()
+		quotes_Echo_response = ValuesValue{}
 		err := p.Echo(Values{&quotes_Echo_request}, &quotes_Echo_response)
 		b = quotes_Echo_response.append(b)
+		quotes_Echo_response = ValuesValue{}
 		quotes_Echo_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Price, whose memory is used for each call.
+// The messages of Price. The lists of a response are the plugin's, and not used again.
 var (
 	quotes_Price_request  priceRequest_fields
 	quotes_Price_response PriceResponse
@@ -63,15 +64,16 @@ var quotes_Price = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Price",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
 		quotes_Price_request.in = service.FromHost(request)
-		quotes_Price_response.reset()
+		quotes_Price_response = PriceResponse{}
 		err := p.Price(PriceRequest{&quotes_Price_request}, &quotes_Price_response)
 		b = quotes_Price_response.append(b)
+		quotes_Price_response = PriceResponse{}
 		quotes_Price_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Choose, whose memory is used for each call.
+// The messages of Choose. The lists of a response are the plugin's, and not used again.
 var (
 	quotes_Choose_request  chooseRequest_fields
 	quotes_Choose_response ChooseResponse
@@ -81,9 +83,10 @@ var quotes_Choose = service.Method[Quotes]{
 	Name: "kubewasm.conformance.v1.Quotes/Choose",
 	Call: func(p Quotes, request, b []byte) ([]byte, error) {
 		quotes_Choose_request.in = service.FromHost(request)
-		quotes_Choose_response.reset()
+		quotes_Choose_response = ChooseResponse{}
 		err := p.Choose(ChooseRequest{&quotes_Choose_request}, &quotes_Choose_response)
 		b = quotes_Choose_response.append(b)
+		quotes_Choose_response = ChooseResponse{}
 		quotes_Choose_request.reset()
 		return b, err
 	},
@@ -115,11 +118,6 @@ type ValuesValue struct {
 	Counts map[string]int64
 	Inner  *ValuesValue
 	Maybe  *int32
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *ValuesValue) reset() {
-	*m = ValuesValue{List: m.List[:0]}
 }
 
 func (m *ValuesValue) append(b []byte) []byte {
@@ -172,11 +170,6 @@ type PriceResponse struct {
 	Note  string
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *PriceResponse) reset() {
-	*m = PriceResponse{}
-}
-
 func (m *PriceResponse) append(b []byte) []byte {
 	if m.Total != 0 {
 		b = service.AppendVarint(b, 1, uint64(m.Total))
@@ -193,11 +186,6 @@ type ChooseResponse struct {
 	Text string
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *ChooseResponse) reset() {
-	*m = ChooseResponse{}
-}
-
 func (m *ChooseResponse) append(b []byte) []byte {
 	b = service.AppendObject(b, 1, view.View(m.Pod))
 	if len(m.Text) != 0 {
@@ -209,11 +197,6 @@ func (m *ChooseResponse) append(b []byte) []byte {
 // RateRequest is a message that a plugin writes.
 type RateRequest struct {
 	Currency string
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *RateRequest) reset() {
-	*m = RateRequest{}
 }
 
 func (m *RateRequest) append(b []byte) []byte {

@@ -67,10 +67,12 @@ func (x Values) List() []int32 {
 	return m.List.Numbers(&m.in, 9, view.Varint, service.Int[int32])
 }
 
+var values_Counts_map = service.NumbersOf[int64](10, view.Varint, service.Int[int64])
+
 // Counts returns the field counts.
 func (x Values) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(&m.in, 10, view.Int[int64](view.Varint))
+	return m.Counts.Map(&m.in, &values_Counts_map)
 }
 
 // Inner returns the field inner.

@@ -26,7 +26,7 @@ func RegisterCronTabs[P CronTabs](p P) {
 	cronTabs_plugin = p
 }
 
-// The messages of Due, whose memory is used for each call.
+// The messages of Due. The lists of a response are the plugin's, and not used again.
 var (
 	cronTabs_Due_request  dueRequest_fields
 	cronTabs_Due_response DueResponse
@@ -36,9 +36,10 @@ var cronTabs_Due = service.Method[CronTabs]{
 	Name: "kubewasm.crontabs.v1.CronTabs/Due",
 	Call: func(p CronTabs, request, b []byte) ([]byte, error) {
 		cronTabs_Due_request.in = service.FromHost(request)
-		cronTabs_Due_response.reset()
+		cronTabs_Due_response = DueResponse{}
 		err := p.Due(DueRequest{&cronTabs_Due_request}, &cronTabs_Due_response)
 		b = cronTabs_Due_response.append(b)
+		cronTabs_Due_response = DueResponse{}
 		cronTabs_Due_request.reset()
 		return b, err
 	},
@@ -48,11 +49,6 @@ var cronTabs_Due = service.Method[CronTabs]{
 type DueResponse struct {
 	Due   []crontab.CronTab
 	Image string
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *DueResponse) reset() {
-	*m = DueResponse{Due: m.Due[:0]}
 }
 
 func (m *DueResponse) append(b []byte) []byte {

@@ -16,6 +16,11 @@ type Order struct {
 	Pod      *corev1.Node `json:"pod,omitempty" protobuf:"object,4"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (o *Order) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.Order", text, o)
+}
+
 // Verdict is a message.
 type Verdict struct {
 	Accepted bool `json:"accepted,omitempty" protobuf:"varint,1"`
@@ -24,9 +29,19 @@ type Verdict struct {
 	Priority Priority `json:"priority,omitempty" protobuf:"varint,3"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (v *Verdict) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.Verdict", text, v)
+}
+
 // CountRequest is a message.
 type CountRequest struct {
 	Item string `json:"item,omitempty" protobuf:"bytes,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *CountRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.CountRequest", text, c)
 }
 
 // CountResponse is a message.
@@ -34,6 +49,13 @@ type CountResponse struct {
 	// Several instead of one.
 	Count []int32 `json:"count,omitempty" protobuf:"varint,1"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *CountResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.CountResponse", text, c)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)
 
 // Priority is an enumeration.
 type Priority int32

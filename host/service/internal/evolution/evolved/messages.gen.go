@@ -18,9 +18,19 @@ type Order struct {
 	Tags     []string  `json:"tags,omitempty" protobuf:"bytes,6"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (o *Order) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.Order", text, o)
+}
+
 // Customer is a message.
 type Customer struct {
 	Name string `json:"name,omitempty" protobuf:"bytes,1"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *Customer) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.Customer", text, c)
 }
 
 // Verdict is a message.
@@ -32,10 +42,20 @@ type Verdict struct {
 	Greeting string `json:"greeting,omitempty" protobuf:"bytes,4"`
 }
 
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (v *Verdict) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.Verdict", text, v)
+}
+
 // CountRequest is a message.
 type CountRequest struct {
 	Item      string `json:"item,omitempty" protobuf:"bytes,1"`
 	Warehouse string `json:"warehouse,omitempty" protobuf:"bytes,2"`
+}
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *CountRequest) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.CountRequest", text, c)
 }
 
 // CountResponse is a message.
@@ -43,6 +63,13 @@ type CountResponse struct {
 	Count  int32 `json:"count,omitempty" protobuf:"varint,1"`
 	Coming int32 `json:"coming,omitempty" protobuf:"varint,2"`
 }
+
+// UnmarshalJSON reads the message as kubewasm run does: an unknown field is an error.
+func (c *CountResponse) UnmarshalJSON(text []byte) error {
+	return schema_messages.Read("kubewasm.evolution.v1.CountResponse", text, c)
+}
+
+var schema_messages = service.MessagesOf(serviceSchema)
 
 // Priority is an enumeration.
 type Priority int32

@@ -5,7 +5,7 @@ package guest
 import ()
 
 // serviceSchema is the services of this package. Kubewasm build adds it to a module.
-const serviceSchema = "\n\xb4\"\n\ntest.proto\x12\x10kubewas" +
+const serviceSchema = "\n\x81#\n\ntest.proto\x12\x10kubewas" +
 	"m.test.v1\x1a.github.com/ku" +
 	"bewasm/kubewasm/abi/opti" +
 	"ons.proto\x1a\x1egoogle/protob" +
@@ -23,7 +23,7 @@ const serviceSchema = "\n\xb4\"\n\ntest.proto\x12\x10kubewas" +
 	"ed.proto\x1a3k8s.io/apimach" +
 	"inery/pkg/util/intstr/ge" +
 	"nerated.proto\x1a\x11parts/par" +
-	"ts.proto\"\xa7\x0e\n\aMessage\x12\x12\n\x04" +
+	"ts.proto\"\xf4\x0e\n\aMessage\x12\x12\n\x04" +
 	"text\x18\x01 \x01(\tR\x04text\x12\x12\n\x04data" +
 	"\x18\x02 \x01(\fR\x04data\x12\x12\n\x04flag\x18\x03 \x01" +
 	"(\bR\x04flag\x12\x10\n\x03i32\x18\x04 \x01(\x05R\x03i" +
@@ -64,152 +64,156 @@ const serviceSchema = "\n\xb4\"\n\ntest.proto\x12\x10kubewas" +
 	"\x00R\x05first\x121\n\x06second\x18  \x01(\v" +
 	"2\x17.kubewasm.test.v1.Smal" +
 	"lH\x00R\x06second\x12\x16\n\x05third\x18! \x01" +
-	"(\x03H\x00R\x05third\x12)\n\x03pod\x18( \x01(\v" +
-	"2\x17.k8s.io.api.core.v1.Po" +
-	"dR\x03pod\x12.\n\x05nodes\x18) \x03(\v2\x18." +
-	"k8s.io.api.core.v1.NodeR" +
-	"\x05nodes\x12<\n\nconfig_map\x18* \x01" +
-	"(\v2\x1d.k8s.io.api.core.v1." +
-	"ConfigMapR\tconfigMap\x12-\n\x05" +
-	"crate\x18+ \x01(\v2\x17.kubewasm.t" +
-	"est.v1.CrateR\x05crate\x12*\n\x02a" +
-	"t\x18, \x01(\v2\x1a.google.protobu" +
-	"f.TimestampR\x02at\x120\n\x05times" +
-	"\x18- \x03(\v2\x1a.google.protobuf" +
-	".TimestampR\x05times\x12-\n\x04spa" +
-	"n\x18. \x01(\v2\x19.google.protobu" +
-	"f.DurationR\x04span\x12:\n\x05span" +
-	"s\x18/ \x03(\v2$.kubewasm.test." +
-	"v1.Message.SpansEntryR\x05s" +
-	"pans\x120\n\x04part\x180 \x01(\v2\x1c.kub" +
-	"ewasm.test.parts.v1.Part" +
-	"R\x04part\x125\n\x06shapes\x181 \x03(\x0e2\x1d" +
-	".kubewasm.test.parts.v1." +
-	"ShapeR\x06shapes\x12\x11\n\x03far\x18\x88' " +
-	"\x01(\x04R\x03far\x1a9\n\vLabelsEntry\x12" +
-	"\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05val" +
-	"ue\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n\vC" +
-	"ountsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR" +
-	"\x03key\x12\x14\n\x05value\x18\x02 \x01(\x03R\x05val" +
-	"ue:\x028\x01\x1aR\n\vSmallsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n\x05value" +
-	"\x18\x02 \x01(\v2\x17.kubewasm.test.v" +
-	"1.SmallR\x05value:\x028\x01\x1aS\n\nSp" +
-	"ansEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03k" +
-	"ey\x12/\n\x05value\x18\x02 \x01(\v2\x19.goog" +
-	"le.protobuf.DurationR\x05va" +
-	"lue:\x028\x01B\b\n\x06choiceB\b\n\x06_ma" +
-	"ybeB\r\n\v_maybe_text\")\n\x05Sm" +
-	"all\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12" +
-	"\f\n\x01n\x18\x02 \x01(\x11R\x01n\"U\n\x05Crate:L" +
-	"\xaa\xb8\x19H\x12Fgithub.com/kubewas" +
-	"m/kubewasm/internal/bind" +
-	"gen/testdata/crontab.Cro" +
-	"nTab\"\x8b\x04\n\nKubernetes\x12N\n\nq" +
-	"uantities\x18\x01 \x03(\v2..k8s.io" +
-	".apimachinery.pkg.api.re" +
-	"source.QuantityR\nquantit" +
-	"ies\x12D\n\x05limit\x18\x02 \x01(\v2..k8s" +
+	"(\x03H\x00R\x05third\x12\x18\n\x06fourth\x18\" " +
+	"\x01(\fH\x00R\x06fourth\x12\"\n\nmaybe_d" +
+	"ata\x18# \x01(\fH\x03R\tmaybeData\x88\x01" +
+	"\x01\x12)\n\x03pod\x18( \x01(\v2\x17.k8s.io." +
+	"api.core.v1.PodR\x03pod\x12.\n\x05" +
+	"nodes\x18) \x03(\v2\x18.k8s.io.api" +
+	".core.v1.NodeR\x05nodes\x12<\n\n" +
+	"config_map\x18* \x01(\v2\x1d.k8s.i" +
+	"o.api.core.v1.ConfigMapR" +
+	"\tconfigMap\x12-\n\x05crate\x18+ \x01(" +
+	"\v2\x17.kubewasm.test.v1.Cra" +
+	"teR\x05crate\x12*\n\x02at\x18, \x01(\v2\x1a." +
+	"google.protobuf.Timestam" +
+	"pR\x02at\x120\n\x05times\x18- \x03(\v2\x1a.g" +
+	"oogle.protobuf.Timestamp" +
+	"R\x05times\x12-\n\x04span\x18. \x01(\v2\x19." +
+	"google.protobuf.Duration" +
+	"R\x04span\x12:\n\x05spans\x18/ \x03(\v2$." +
+	"kubewasm.test.v1.Message" +
+	".SpansEntryR\x05spans\x120\n\x04pa" +
+	"rt\x180 \x01(\v2\x1c.kubewasm.test" +
+	".parts.v1.PartR\x04part\x125\n\x06" +
+	"shapes\x181 \x03(\x0e2\x1d.kubewasm." +
+	"test.parts.v1.ShapeR\x06sha" +
+	"pes\x12\x11\n\x03far\x18\x88' \x01(\x04R\x03far\x1a9" +
+	"\n\vLabelsEntry\x12\x10\n\x03key\x18\x01 \x01" +
+	"(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05" +
+	"value:\x028\x01\x1a9\n\vCountsEntry" +
+	"\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05va" +
+	"lue\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aR\n\v" +
+	"SmallsEntry\x12\x10\n\x03key\x18\x01 \x01(\t" +
+	"R\x03key\x12-\n\x05value\x18\x02 \x01(\v2\x17.k" +
+	"ubewasm.test.v1.SmallR\x05v" +
+	"alue:\x028\x01\x1aS\n\nSpansEntry\x12\x10" +
+	"\n\x03key\x18\x01 \x01(\tR\x03key\x12/\n\x05valu" +
+	"e\x18\x02 \x01(\v2\x19.google.protobu" +
+	"f.DurationR\x05value:\x028\x01B\b\n" +
+	"\x06choiceB\b\n\x06_maybeB\r\n\v_ma" +
+	"ybe_textB\r\n\v_maybe_data\"" +
+	")\n\x05Small\x12\x12\n\x04name\x18\x01 \x01(\tR\x04" +
+	"name\x12\f\n\x01n\x18\x02 \x01(\x11R\x01n\"U\n\x05Cr" +
+	"ate:L\xaa\xb8\x19H\x12Fgithub.com/ku" +
+	"bewasm/kubewasm/internal" +
+	"/bindgen/testdata/cronta" +
+	"b.CronTab\"\x8b\x04\n\nKubernetes" +
+	"\x12N\n\nquantities\x18\x01 \x03(\v2..k" +
+	"8s.io.apimachinery.pkg.a" +
+	"pi.resource.QuantityR\nqu" +
+	"antities\x12D\n\x05limit\x18\x02 \x01(\v2" +
+	"..k8s.io.apimachinery.pk" +
+	"g.api.resource.QuantityR" +
+	"\x05limit\x12>\n\x04time\x18\x03 \x01(\v2*.k" +
+	"8s.io.apimachinery.pkg.a" +
+	"pis.meta.v1.TimeR\x04time\x12N" +
+	"\n\nmicro_time\x18\x04 \x01(\v2/.k8s" +
 	".io.apimachinery.pkg.api" +
-	".resource.QuantityR\x05limi" +
-	"t\x12>\n\x04time\x18\x03 \x01(\v2*.k8s.io" +
-	".apimachinery.pkg.apis.m" +
-	"eta.v1.TimeR\x04time\x12N\n\nmic" +
-	"ro_time\x18\x04 \x01(\v2/.k8s.io.a" +
-	"pimachinery.pkg.apis.met" +
-	"a.v1.MicroTimeR\tmicroTim" +
-	"e\x12J\n\bduration\x18\x05 \x01(\v2..k8" +
-	"s.io.apimachinery.pkg.ap" +
-	"is.meta.v1.DurationR\bdur" +
-	"ation\x12D\n\x04port\x18\x06 \x01(\v20.k8" +
-	"s.io.apimachinery.pkg.ut" +
-	"il.intstr.IntOrStringR\x04p" +
-	"ort\x12E\n\x06object\x18\a \x01(\v2-.k8" +
-	"s.io.apimachinery.pkg.ru" +
-	"ntime.RawExtensionR\x06obje" +
-	"ct*9\n\x05Color\x12\x11\n\rCOLOR_UNK" +
-	"NOWN\x10\x00\x12\r\n\tCOLOR_RED\x10\x01\x12\x0e\n" +
-	"\nCOLOR_BLUE\x10\x052\xa3\t\n\x04Test\x12<" +
-	"\n\x04Echo\x12\x19.kubewasm.test.v" +
-	"1.Message\x1a\x19.kubewasm.tes" +
-	"t.v1.Message\x12<\n\x04Trap\x12\x19.k" +
-	"ubewasm.test.v1.Message\x1a" +
-	"\x19.kubewasm.test.v1.Messa" +
-	"ge\x12<\n\x04Loop\x12\x19.kubewasm.te" +
-	"st.v1.Message\x1a\x19.kubewasm" +
-	".test.v1.Message\x12<\n\x04Fail" +
-	"\x12\x19.kubewasm.test.v1.Mess" +
-	"age\x1a\x19.kubewasm.test.v1.M" +
-	"essage\x12>\n\x06Silent\x12\x19.kubew" +
-	"asm.test.v1.Message\x1a\x19.ku" +
-	"bewasm.test.v1.Message\x12C" +
-	"\n\vOutOfBounds\x12\x19.kubewasm" +
-	".test.v1.Message\x1a\x19.kubew" +
-	"asm.test.v1.Message\x12A\n\tM" +
-	"alformed\x12\x19.kubewasm.test" +
-	".v1.Message\x1a\x19.kubewasm.t" +
-	"est.v1.Message\x12B\n\nForeig" +
-	"nRef\x12\x19.kubewasm.test.v1." +
-	"Message\x1a\x19.kubewasm.test." +
-	"v1.Message\x12E\n\rAskForeign" +
-	"Ref\x12\x19.kubewasm.test.v1.M" +
-	"essage\x1a\x19.kubewasm.test.v" +
-	"1.Message\x12?\n\aAskPart\x12\x19.k" +
-	"ubewasm.test.v1.Message\x1a" +
-	"\x19.kubewasm.test.v1.Messa" +
-	"ge\x12@\n\bAskEntry\x12\x19.kubewas" +
-	"m.test.v1.Message\x1a\x19.kube" +
-	"wasm.test.v1.Message\x12A\n\t" +
-	"ServeLate\x12\x19.kubewasm.tes" +
-	"t.v1.Message\x1a\x19.kubewasm." +
-	"test.v1.Message\x12?\n\aTooLo" +
-	"ng\x12\x19.kubewasm.test.v1.Me" +
-	"ssage\x1a\x19.kubewasm.test.v1" +
-	".Message\x12?\n\aSwollen\x12\x19.ku" +
-	"bewasm.test.v1.Message\x1a\x19" +
-	".kubewasm.test.v1.Messag" +
-	"e\x12?\n\aAskHost\x12\x19.kubewasm." +
-	"test.v1.Message\x1a\x19.kubewa" +
-	"sm.test.v1.Message\x12H\n\x10As" +
-	"kHostMalformed\x12\x19.kubewas" +
-	"m.test.v1.Message\x1a\x19.kube" +
-	"wasm.test.v1.Message\x12<\n\x04" +
-	"Name\x12\x19.kubewasm.test.v1." +
-	"Message\x1a\x19.kubewasm.test." +
-	"v1.Message\x12?\n\aMissing\x12\x19." +
+	"s.meta.v1.MicroTimeR\tmic" +
+	"roTime\x12J\n\bduration\x18\x05 \x01(\v" +
+	"2..k8s.io.apimachinery.p" +
+	"kg.apis.meta.v1.Duration" +
+	"R\bduration\x12D\n\x04port\x18\x06 \x01(\v" +
+	"20.k8s.io.apimachinery.p" +
+	"kg.util.intstr.IntOrStri" +
+	"ngR\x04port\x12E\n\x06object\x18\a \x01(\v" +
+	"2-.k8s.io.apimachinery.p" +
+	"kg.runtime.RawExtensionR" +
+	"\x06object*9\n\x05Color\x12\x11\n\rCOLO" +
+	"R_UNKNOWN\x10\x00\x12\r\n\tCOLOR_RED" +
+	"\x10\x01\x12\x0e\n\nCOLOR_BLUE\x10\x052\xa3\t\n\x04T" +
+	"est\x12<\n\x04Echo\x12\x19.kubewasm.t" +
+	"est.v1.Message\x1a\x19.kubewas" +
+	"m.test.v1.Message\x12<\n\x04Tra" +
+	"p\x12\x19.kubewasm.test.v1.Mes" +
+	"sage\x1a\x19.kubewasm.test.v1." +
+	"Message\x12<\n\x04Loop\x12\x19.kubewa" +
+	"sm.test.v1.Message\x1a\x19.kub" +
+	"ewasm.test.v1.Message\x12<\n" +
+	"\x04Fail\x12\x19.kubewasm.test.v1" +
+	".Message\x1a\x19.kubewasm.test" +
+	".v1.Message\x12>\n\x06Silent\x12\x19." +
 	"kubewasm.test.v1.Message" +
 	"\x1a\x19.kubewasm.test.v1.Mess" +
-	"age2R\n\x04Host\x12D\n\x03Ask\x12\x19.kub" +
+	"age\x12C\n\vOutOfBounds\x12\x19.kub" +
 	"ewasm.test.v1.Message\x1a\x19." +
 	"kubewasm.test.v1.Message" +
-	"\"\a\xaa\xb8\x19\x03ask\x1a\x04\xa8\xb8\x19\x012\x85\x01\n\x06Valu" +
-	"es\x12C\n\x05Twice\x12\x1c.kubewasm.t" +
-	"est.v1.Kubernetes\x1a\x1c.kube" +
-	"wasm.test.v1.Kubernetes\x12" +
-	"6\n\x04Ping\x12\x16.google.protobu" +
-	"f.Empty\x1a\x16.google.protobu" +
-	"f.Emptyb\x06proto3\n\xbe\x01\n\x1bgoog" +
-	"le/protobuf/empty.proto\x12" +
-	"\x0fgoogle.protobuf\"\a\n\x05Empt" +
-	"yB}\n\x13com.google.protobuf" +
-	"B\nEmptyProtoP\x01Z.google.g" +
-	"olang.org/protobuf/types" +
-	"/known/emptypb\xf8\x01\x01\xa2\x02\x03GPB\xaa" +
-	"\x02\x1eGoogle.Protobuf.WellKn" +
-	"ownTypesb\x06proto3\n\x83\x03\n\x11par" +
-	"ts/parts.proto\x12\x16kubewasm" +
-	".test.parts.v1\x1a\x1fgoogle/p" +
-	"rotobuf/timestamp.proto\"" +
-	"\xf6\x01\n\x04Part\x12\x12\n\x04name\x18\x01 \x01(\tR\x04" +
-	"name\x123\n\x05shape\x18\x02 \x01(\x0e2\x1d.ku" +
-	"bewasm.test.parts.v1.Sha" +
-	"peR\x05shape\x128\n\x05inner\x18\x03 \x01(\v" +
-	"2\".kubewasm.test.parts.v" +
-	"1.Part.InnerR\x05inner\x12.\n\x04m" +
-	"ade\x18\x04 \x01(\v2\x1a.google.proto" +
-	"buf.TimestampR\x04made\x1a;\n\x05I" +
-	"nner\x122\n\x05parts\x18\x01 \x03(\v2\x1c.ku" +
-	"bewasm.test.parts.v1.Par" +
-	"tR\x05parts\"\b\n\x06Unused**\n\x05Sh" +
-	"ape\x12\x0f\n\vSHAPE_ROUND\x10\x00\x12\x10\n\f" +
-	"SHAPE_SQUARE\x10\x01b\x06proto3"
+	"\x12A\n\tMalformed\x12\x19.kubewasm" +
+	".test.v1.Message\x1a\x19.kubew" +
+	"asm.test.v1.Message\x12B\n\nF" +
+	"oreignRef\x12\x19.kubewasm.tes" +
+	"t.v1.Message\x1a\x19.kubewasm." +
+	"test.v1.Message\x12E\n\rAskFo" +
+	"reignRef\x12\x19.kubewasm.test" +
+	".v1.Message\x1a\x19.kubewasm.t" +
+	"est.v1.Message\x12?\n\aAskPar" +
+	"t\x12\x19.kubewasm.test.v1.Mes" +
+	"sage\x1a\x19.kubewasm.test.v1." +
+	"Message\x12@\n\bAskEntry\x12\x19.ku" +
+	"bewasm.test.v1.Message\x1a\x19" +
+	".kubewasm.test.v1.Messag" +
+	"e\x12A\n\tServeLate\x12\x19.kubewas" +
+	"m.test.v1.Message\x1a\x19.kube" +
+	"wasm.test.v1.Message\x12?\n\a" +
+	"TooLong\x12\x19.kubewasm.test." +
+	"v1.Message\x1a\x19.kubewasm.te" +
+	"st.v1.Message\x12?\n\aSwollen" +
+	"\x12\x19.kubewasm.test.v1.Mess" +
+	"age\x1a\x19.kubewasm.test.v1.M" +
+	"essage\x12?\n\aAskHost\x12\x19.kube" +
+	"wasm.test.v1.Message\x1a\x19.k" +
+	"ubewasm.test.v1.Message\x12" +
+	"H\n\x10AskHostMalformed\x12\x19.ku" +
+	"bewasm.test.v1.Message\x1a\x19" +
+	".kubewasm.test.v1.Messag" +
+	"e\x12<\n\x04Name\x12\x19.kubewasm.tes" +
+	"t.v1.Message\x1a\x19.kubewasm." +
+	"test.v1.Message\x12?\n\aMissi" +
+	"ng\x12\x19.kubewasm.test.v1.Me" +
+	"ssage\x1a\x19.kubewasm.test.v1" +
+	".Message2R\n\x04Host\x12D\n\x03Ask\x12" +
+	"\x19.kubewasm.test.v1.Messa" +
+	"ge\x1a\x19.kubewasm.test.v1.Me" +
+	"ssage\"\a\xaa\xb8\x19\x03ask\x1a\x04\xa8\xb8\x19\x012\x85\x01\n" +
+	"\x06Values\x12C\n\x05Twice\x12\x1c.kubew" +
+	"asm.test.v1.Kubernetes\x1a\x1c" +
+	".kubewasm.test.v1.Kubern" +
+	"etes\x126\n\x04Ping\x12\x16.google.pr" +
+	"otobuf.Empty\x1a\x16.google.pr" +
+	"otobuf.Emptyb\x06proto3\n\xbe\x01\n" +
+	"\x1bgoogle/protobuf/empty.p" +
+	"roto\x12\x0fgoogle.protobuf\"\a\n" +
+	"\x05EmptyB}\n\x13com.google.pro" +
+	"tobufB\nEmptyProtoP\x01Z.goo" +
+	"gle.golang.org/protobuf/" +
+	"types/known/emptypb\xf8\x01\x01\xa2\x02" +
+	"\x03GPB\xaa\x02\x1eGoogle.Protobuf.W" +
+	"ellKnownTypesb\x06proto3\n\x83\x03" +
+	"\n\x11parts/parts.proto\x12\x16kub" +
+	"ewasm.test.parts.v1\x1a\x1fgoo" +
+	"gle/protobuf/timestamp.p" +
+	"roto\"\xf6\x01\n\x04Part\x12\x12\n\x04name\x18\x01 " +
+	"\x01(\tR\x04name\x123\n\x05shape\x18\x02 \x01(\x0e" +
+	"2\x1d.kubewasm.test.parts.v" +
+	"1.ShapeR\x05shape\x128\n\x05inner\x18" +
+	"\x03 \x01(\v2\".kubewasm.test.pa" +
+	"rts.v1.Part.InnerR\x05inner" +
+	"\x12.\n\x04made\x18\x04 \x01(\v2\x1a.google." +
+	"protobuf.TimestampR\x04made" +
+	"\x1a;\n\x05Inner\x122\n\x05parts\x18\x01 \x03(\v" +
+	"2\x1c.kubewasm.test.parts.v" +
+	"1.PartR\x05parts\"\b\n\x06Unused*" +
+	"*\n\x05Shape\x12\x0f\n\vSHAPE_ROUND\x10" +
+	"\x00\x12\x10\n\fSHAPE_SQUARE\x10\x01b\x06pro" +
+	"to3"

@@ -85,7 +85,7 @@ func RegisterTest[P Test](p P) {
 	test_plugin = p
 }
 
-// The messages of Echo, whose memory is used for each call.
+// The messages of Echo. The lists of a response are the plugin's, and not used again.
 var (
 	test_Echo_request  message_fields
 	test_Echo_response MessageValue
@@ -95,15 +95,16 @@ var test_Echo = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Echo",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Echo_request.in = service.FromHost(request)
-		test_Echo_response.reset()
+		test_Echo_response = MessageValue{}
 		err := p.Echo(Message{&test_Echo_request}, &test_Echo_response)
 		b = test_Echo_response.append(b)
+		test_Echo_response = MessageValue{}
 		test_Echo_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Trap, whose memory is used for each call.
+// The messages of Trap. The lists of a response are the plugin's, and not used again.
 var (
 	test_Trap_request  message_fields
 	test_Trap_response MessageValue
@@ -113,15 +114,16 @@ var test_Trap = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Trap",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Trap_request.in = service.FromHost(request)
-		test_Trap_response.reset()
+		test_Trap_response = MessageValue{}
 		err := p.Trap(Message{&test_Trap_request}, &test_Trap_response)
 		b = test_Trap_response.append(b)
+		test_Trap_response = MessageValue{}
 		test_Trap_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Loop, whose memory is used for each call.
+// The messages of Loop. The lists of a response are the plugin's, and not used again.
 var (
 	test_Loop_request  message_fields
 	test_Loop_response MessageValue
@@ -131,15 +133,16 @@ var test_Loop = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Loop",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Loop_request.in = service.FromHost(request)
-		test_Loop_response.reset()
+		test_Loop_response = MessageValue{}
 		err := p.Loop(Message{&test_Loop_request}, &test_Loop_response)
 		b = test_Loop_response.append(b)
+		test_Loop_response = MessageValue{}
 		test_Loop_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Fail, whose memory is used for each call.
+// The messages of Fail. The lists of a response are the plugin's, and not used again.
 var (
 	test_Fail_request  message_fields
 	test_Fail_response MessageValue
@@ -149,15 +152,16 @@ var test_Fail = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Fail",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Fail_request.in = service.FromHost(request)
-		test_Fail_response.reset()
+		test_Fail_response = MessageValue{}
 		err := p.Fail(Message{&test_Fail_request}, &test_Fail_response)
 		b = test_Fail_response.append(b)
+		test_Fail_response = MessageValue{}
 		test_Fail_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Silent, whose memory is used for each call.
+// The messages of Silent. The lists of a response are the plugin's, and not used again.
 var (
 	test_Silent_request  message_fields
 	test_Silent_response MessageValue
@@ -167,15 +171,16 @@ var test_Silent = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Silent",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Silent_request.in = service.FromHost(request)
-		test_Silent_response.reset()
+		test_Silent_response = MessageValue{}
 		err := p.Silent(Message{&test_Silent_request}, &test_Silent_response)
 		b = test_Silent_response.append(b)
+		test_Silent_response = MessageValue{}
 		test_Silent_request.reset()
 		return b, err
 	},
 }
 
-// The messages of OutOfBounds, whose memory is used for each call.
+// The messages of OutOfBounds. The lists of a response are the plugin's, and not used again.
 var (
 	test_OutOfBounds_request  message_fields
 	test_OutOfBounds_response MessageValue
@@ -185,15 +190,16 @@ var test_OutOfBounds = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/OutOfBounds",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_OutOfBounds_request.in = service.FromHost(request)
-		test_OutOfBounds_response.reset()
+		test_OutOfBounds_response = MessageValue{}
 		err := p.OutOfBounds(Message{&test_OutOfBounds_request}, &test_OutOfBounds_response)
 		b = test_OutOfBounds_response.append(b)
+		test_OutOfBounds_response = MessageValue{}
 		test_OutOfBounds_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Malformed, whose memory is used for each call.
+// The messages of Malformed. The lists of a response are the plugin's, and not used again.
 var (
 	test_Malformed_request  message_fields
 	test_Malformed_response MessageValue
@@ -203,15 +209,16 @@ var test_Malformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Malformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Malformed_request.in = service.FromHost(request)
-		test_Malformed_response.reset()
+		test_Malformed_response = MessageValue{}
 		err := p.Malformed(Message{&test_Malformed_request}, &test_Malformed_response)
 		b = test_Malformed_response.append(b)
+		test_Malformed_response = MessageValue{}
 		test_Malformed_request.reset()
 		return b, err
 	},
 }
 
-// The messages of ForeignRef, whose memory is used for each call.
+// The messages of ForeignRef. The lists of a response are the plugin's, and not used again.
 var (
 	test_ForeignRef_request  message_fields
 	test_ForeignRef_response MessageValue
@@ -221,15 +228,16 @@ var test_ForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_ForeignRef_request.in = service.FromHost(request)
-		test_ForeignRef_response.reset()
+		test_ForeignRef_response = MessageValue{}
 		err := p.ForeignRef(Message{&test_ForeignRef_request}, &test_ForeignRef_response)
 		b = test_ForeignRef_response.append(b)
+		test_ForeignRef_response = MessageValue{}
 		test_ForeignRef_request.reset()
 		return b, err
 	},
 }
 
-// The messages of AskForeignRef, whose memory is used for each call.
+// The messages of AskForeignRef. The lists of a response are the plugin's, and not used again.
 var (
 	test_AskForeignRef_request  message_fields
 	test_AskForeignRef_response MessageValue
@@ -239,15 +247,16 @@ var test_AskForeignRef = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskForeignRef",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_AskForeignRef_request.in = service.FromHost(request)
-		test_AskForeignRef_response.reset()
+		test_AskForeignRef_response = MessageValue{}
 		err := p.AskForeignRef(Message{&test_AskForeignRef_request}, &test_AskForeignRef_response)
 		b = test_AskForeignRef_response.append(b)
+		test_AskForeignRef_response = MessageValue{}
 		test_AskForeignRef_request.reset()
 		return b, err
 	},
 }
 
-// The messages of AskPart, whose memory is used for each call.
+// The messages of AskPart. The lists of a response are the plugin's, and not used again.
 var (
 	test_AskPart_request  message_fields
 	test_AskPart_response MessageValue
@@ -257,15 +266,16 @@ var test_AskPart = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskPart",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_AskPart_request.in = service.FromHost(request)
-		test_AskPart_response.reset()
+		test_AskPart_response = MessageValue{}
 		err := p.AskPart(Message{&test_AskPart_request}, &test_AskPart_response)
 		b = test_AskPart_response.append(b)
+		test_AskPart_response = MessageValue{}
 		test_AskPart_request.reset()
 		return b, err
 	},
 }
 
-// The messages of AskEntry, whose memory is used for each call.
+// The messages of AskEntry. The lists of a response are the plugin's, and not used again.
 var (
 	test_AskEntry_request  message_fields
 	test_AskEntry_response MessageValue
@@ -275,15 +285,16 @@ var test_AskEntry = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskEntry",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_AskEntry_request.in = service.FromHost(request)
-		test_AskEntry_response.reset()
+		test_AskEntry_response = MessageValue{}
 		err := p.AskEntry(Message{&test_AskEntry_request}, &test_AskEntry_response)
 		b = test_AskEntry_response.append(b)
+		test_AskEntry_response = MessageValue{}
 		test_AskEntry_request.reset()
 		return b, err
 	},
 }
 
-// The messages of ServeLate, whose memory is used for each call.
+// The messages of ServeLate. The lists of a response are the plugin's, and not used again.
 var (
 	test_ServeLate_request  message_fields
 	test_ServeLate_response MessageValue
@@ -293,15 +304,16 @@ var test_ServeLate = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/ServeLate",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_ServeLate_request.in = service.FromHost(request)
-		test_ServeLate_response.reset()
+		test_ServeLate_response = MessageValue{}
 		err := p.ServeLate(Message{&test_ServeLate_request}, &test_ServeLate_response)
 		b = test_ServeLate_response.append(b)
+		test_ServeLate_response = MessageValue{}
 		test_ServeLate_request.reset()
 		return b, err
 	},
 }
 
-// The messages of TooLong, whose memory is used for each call.
+// The messages of TooLong. The lists of a response are the plugin's, and not used again.
 var (
 	test_TooLong_request  message_fields
 	test_TooLong_response MessageValue
@@ -311,15 +323,16 @@ var test_TooLong = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/TooLong",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_TooLong_request.in = service.FromHost(request)
-		test_TooLong_response.reset()
+		test_TooLong_response = MessageValue{}
 		err := p.TooLong(Message{&test_TooLong_request}, &test_TooLong_response)
 		b = test_TooLong_response.append(b)
+		test_TooLong_response = MessageValue{}
 		test_TooLong_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Swollen, whose memory is used for each call.
+// The messages of Swollen. The lists of a response are the plugin's, and not used again.
 var (
 	test_Swollen_request  message_fields
 	test_Swollen_response MessageValue
@@ -329,15 +342,16 @@ var test_Swollen = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Swollen",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Swollen_request.in = service.FromHost(request)
-		test_Swollen_response.reset()
+		test_Swollen_response = MessageValue{}
 		err := p.Swollen(Message{&test_Swollen_request}, &test_Swollen_response)
 		b = test_Swollen_response.append(b)
+		test_Swollen_response = MessageValue{}
 		test_Swollen_request.reset()
 		return b, err
 	},
 }
 
-// The messages of AskHost, whose memory is used for each call.
+// The messages of AskHost. The lists of a response are the plugin's, and not used again.
 var (
 	test_AskHost_request  message_fields
 	test_AskHost_response MessageValue
@@ -347,15 +361,16 @@ var test_AskHost = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHost",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_AskHost_request.in = service.FromHost(request)
-		test_AskHost_response.reset()
+		test_AskHost_response = MessageValue{}
 		err := p.AskHost(Message{&test_AskHost_request}, &test_AskHost_response)
 		b = test_AskHost_response.append(b)
+		test_AskHost_response = MessageValue{}
 		test_AskHost_request.reset()
 		return b, err
 	},
 }
 
-// The messages of AskHostMalformed, whose memory is used for each call.
+// The messages of AskHostMalformed. The lists of a response are the plugin's, and not used again.
 var (
 	test_AskHostMalformed_request  message_fields
 	test_AskHostMalformed_response MessageValue
@@ -365,15 +380,16 @@ var test_AskHostMalformed = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/AskHostMalformed",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_AskHostMalformed_request.in = service.FromHost(request)
-		test_AskHostMalformed_response.reset()
+		test_AskHostMalformed_response = MessageValue{}
 		err := p.AskHostMalformed(Message{&test_AskHostMalformed_request}, &test_AskHostMalformed_response)
 		b = test_AskHostMalformed_response.append(b)
+		test_AskHostMalformed_response = MessageValue{}
 		test_AskHostMalformed_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Name, whose memory is used for each call.
+// The messages of Name. The lists of a response are the plugin's, and not used again.
 var (
 	test_Name_request  message_fields
 	test_Name_response MessageValue
@@ -383,15 +399,16 @@ var test_Name = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Name",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Name_request.in = service.FromHost(request)
-		test_Name_response.reset()
+		test_Name_response = MessageValue{}
 		err := p.Name(Message{&test_Name_request}, &test_Name_response)
 		b = test_Name_response.append(b)
+		test_Name_response = MessageValue{}
 		test_Name_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Missing, whose memory is used for each call.
+// The messages of Missing. The lists of a response are the plugin's, and not used again.
 var (
 	test_Missing_request  message_fields
 	test_Missing_response MessageValue
@@ -401,9 +418,10 @@ var test_Missing = service.Method[Test]{
 	Name: "kubewasm.test.v1.Test/Missing",
 	Call: func(p Test, request, b []byte) ([]byte, error) {
 		test_Missing_request.in = service.FromHost(request)
-		test_Missing_response.reset()
+		test_Missing_response = MessageValue{}
 		err := p.Missing(Message{&test_Missing_request}, &test_Missing_response)
 		b = test_Missing_response.append(b)
+		test_Missing_response = MessageValue{}
 		test_Missing_request.reset()
 		return b, err
 	},
@@ -441,7 +459,7 @@ func RegisterValues[P Values](p P) {
 	values_plugin = p
 }
 
-// The messages of Twice, whose memory is used for each call.
+// The messages of Twice. The lists of a response are the plugin's, and not used again.
 var (
 	values_Twice_request  kubernetes_fields
 	values_Twice_response KubernetesValue
@@ -451,15 +469,16 @@ var values_Twice = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Twice",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
 		values_Twice_request.in = service.FromHost(request)
-		values_Twice_response.reset()
+		values_Twice_response = KubernetesValue{}
 		err := p.Twice(Kubernetes{&values_Twice_request}, &values_Twice_response)
 		b = values_Twice_response.append(b)
+		values_Twice_response = KubernetesValue{}
 		values_Twice_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Ping, whose memory is used for each call.
+// The messages of Ping. The lists of a response are the plugin's, and not used again.
 var (
 	values_Ping_request  empty_fields
 	values_Ping_response EmptyValue
@@ -469,9 +488,10 @@ var values_Ping = service.Method[Values]{
 	Name: "kubewasm.test.v1.Values/Ping",
 	Call: func(p Values, request, b []byte) ([]byte, error) {
 		values_Ping_request.in = service.FromHost(request)
-		values_Ping_response.reset()
+		values_Ping_response = EmptyValue{}
 		err := p.Ping(Empty{&values_Ping_request}, &values_Ping_response)
 		b = values_Ping_response.append(b)
+		values_Ping_response = EmptyValue{}
 		values_Ping_request.reset()
 		return b, err
 	},
@@ -514,6 +534,8 @@ type MessageValue struct {
 	First     *string
 	Second    *SmallValue
 	Third     *int64
+	Fourth    []byte
+	MaybeData []byte
 	Pod       core.Pod
 	Nodes     []core.Node
 	ConfigMap core.ConfigMap
@@ -525,11 +547,6 @@ type MessageValue struct {
 	Part      *PartValue
 	Shapes    []Shape
 	Far       uint64
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *MessageValue) reset() {
-	*m = MessageValue{List: m.List[:0], Texts: m.Texts[:0], Numbers: m.Numbers[:0], Zigzags: m.Zigzags[:0], Doubles: m.Doubles[:0], Colors: m.Colors[:0], Flags: m.Flags[:0], Blobs: m.Blobs[:0], Nodes: m.Nodes[:0], Times: m.Times[:0], Shapes: m.Shapes[:0]}
 }
 
 func (m *MessageValue) append(b []byte) []byte {
@@ -643,6 +660,12 @@ func (m *MessageValue) append(b []byte) []byte {
 	if m.Third != nil {
 		b = service.AppendVarint(b, 33, uint64(*m.Third))
 	}
+	if m.Fourth != nil {
+		b = service.AppendBytes(b, 34, m.Fourth)
+	}
+	if m.MaybeData != nil {
+		b = service.AppendBytes(b, 35, m.MaybeData)
+	}
 	b = service.AppendObject(b, 40, view.View(m.Pod))
 	for _, v := range m.Nodes {
 		b = service.AppendObject(b, 41, view.View(v))
@@ -682,11 +705,6 @@ type SmallValue struct {
 	N    int32
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *SmallValue) reset() {
-	*m = SmallValue{}
-}
-
 func (m *SmallValue) append(b []byte) []byte {
 	if len(m.Name) != 0 {
 		b = service.AppendBytes(b, 1, m.Name)
@@ -706,11 +724,6 @@ type KubernetesValue struct {
 	Duration   *meta.Duration
 	Port       *intstr.IntOrString
 	Object     []byte
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *KubernetesValue) reset() {
-	*m = KubernetesValue{Quantities: m.Quantities[:0]}
 }
 
 func (m *KubernetesValue) append(b []byte) []byte {
@@ -747,11 +760,6 @@ type PartValue struct {
 	Made  *meta.Time
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *PartValue) reset() {
-	*m = PartValue{}
-}
-
 func (m *PartValue) append(b []byte) []byte {
 	var at int
 	if len(m.Name) != 0 {
@@ -775,11 +783,6 @@ func (m *PartValue) append(b []byte) []byte {
 type EmptyValue struct {
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *EmptyValue) reset() {
-	*m = EmptyValue{}
-}
-
 func (m *EmptyValue) append(b []byte) []byte {
 	return b
 }
@@ -787,11 +790,6 @@ func (m *EmptyValue) append(b []byte) []byte {
 // PartInnerValue is a message that a plugin writes.
 type PartInnerValue struct {
 	Parts []PartValue
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *PartInnerValue) reset() {
-	*m = PartInnerValue{Parts: m.Parts[:0]}
 }
 
 func (m *PartInnerValue) append(b []byte) []byte {

@@ -163,22 +163,28 @@ func (x Message) Blobs() [][]byte {
 	return m.Blobs.Values(&m.in, 25, view.Data)
 }
 
+var message_Labels_map = service.ValuesOf[string](26, view.Text)
+
 // Labels returns the field labels.
 func (x Message) Labels() service.Map[string] {
 	m := x.fields()
-	return m.Labels.Map(&m.in, 26, view.Text)
+	return m.Labels.Map(&m.in, &message_Labels_map)
 }
+
+var message_Counts_map = service.NumbersOf[int64](27, view.Varint, service.Int[int64])
 
 // Counts returns the field counts.
 func (x Message) Counts() service.Map[int64] {
 	m := x.fields()
-	return m.Counts.Map(&m.in, 27, view.Int[int64](view.Varint))
+	return m.Counts.Map(&m.in, &message_Counts_map)
 }
+
+var message_Smalls_map = service.ValuesOf[Small](28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
 
 // Smalls returns the field smalls.
 func (x Message) Smalls() service.Map[Small] {
 	m := x.fields()
-	return m.Smalls.Map(&m.in, 28, func(v view.Value) Small { return SmallFromProto(v.Raw) })
+	return m.Smalls.Map(&m.in, &message_Smalls_map)
 }
 
 // Maybe returns the field maybe.
@@ -213,6 +219,18 @@ func (x Message) Third() int64 { return int64(x.in().Number(33<<3 | 0)) }
 
 // HasThird reports whether there is a field third.
 func (x Message) HasThird() bool { return x.in().Has(33<<3 | 0) }
+
+// Fourth returns the field fourth.
+func (x Message) Fourth() []byte { return x.in().Data(34<<3 | 2) }
+
+// HasFourth reports whether there is a field fourth.
+func (x Message) HasFourth() bool { return x.in().Has(34<<3 | 2) }
+
+// MaybeData returns the field maybeData.
+func (x Message) MaybeData() []byte { return x.in().Data(35<<3 | 2) }
+
+// HasMaybeData reports whether there is a field maybeData.
+func (x Message) HasMaybeData() bool { return x.in().Has(35<<3 | 2) }
 
 // Pod returns the field pod.
 func (x Message) Pod() core.Pod {
@@ -262,10 +280,12 @@ func (x Message) Span() meta.Duration { return meta.ReadSpan(x.in().Value(46<<3 
 // HasSpan reports whether there is a field span.
 func (x Message) HasSpan() bool { return x.in().Has(46<<3 | 2) }
 
+var message_Spans_map = service.ValuesOf[meta.Duration](47, meta.ReadSpan)
+
 // Spans returns the field spans.
 func (x Message) Spans() service.Map[meta.Duration] {
 	m := x.fields()
-	return m.Spans.Map(&m.in, 47, meta.ReadSpan)
+	return m.Spans.Map(&m.in, &message_Spans_map)
 }
 
 // Part returns the field part.

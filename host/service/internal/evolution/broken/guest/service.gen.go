@@ -25,7 +25,7 @@ func RegisterOrders[P Orders](p P) {
 	orders_plugin = p
 }
 
-// The messages of Check, whose memory is used for each call.
+// The messages of Check. The lists of a response are the plugin's, and not used again.
 var (
 	orders_Check_request  order_fields
 	orders_Check_response Verdict
@@ -35,9 +35,10 @@ var orders_Check = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Check",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
 		orders_Check_request.in = service.FromHost(request)
-		orders_Check_response.reset()
+		orders_Check_response = Verdict{}
 		err := p.Check(Order{&orders_Check_request}, &orders_Check_response)
 		b = orders_Check_response.append(b)
+		orders_Check_response = Verdict{}
 		orders_Check_request.reset()
 		return b, err
 	},
@@ -63,11 +64,6 @@ type Verdict struct {
 	Priority Priority
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *Verdict) reset() {
-	*m = Verdict{}
-}
-
 func (m *Verdict) append(b []byte) []byte {
 	if m.Accepted {
 		b = service.AppendBool(b, 1, m.Accepted)
@@ -84,11 +80,6 @@ func (m *Verdict) append(b []byte) []byte {
 // CountRequest is a message that a plugin writes.
 type CountRequest struct {
 	Item string
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *CountRequest) reset() {
-	*m = CountRequest{}
 }
 
 func (m *CountRequest) append(b []byte) []byte {

@@ -28,7 +28,7 @@ func RegisterOrders[P Orders](p P) {
 	orders_plugin = p
 }
 
-// The messages of Check, whose memory is used for each call.
+// The messages of Check. The lists of a response are the plugin's, and not used again.
 var (
 	orders_Check_request  order_fields
 	orders_Check_response Verdict
@@ -38,15 +38,16 @@ var orders_Check = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Check",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
 		orders_Check_request.in = service.FromHost(request)
-		orders_Check_response.reset()
+		orders_Check_response = Verdict{}
 		err := p.Check(Order{&orders_Check_request}, &orders_Check_response)
 		b = orders_Check_response.append(b)
+		orders_Check_response = Verdict{}
 		orders_Check_request.reset()
 		return b, err
 	},
 }
 
-// The messages of Cancel, whose memory is used for each call.
+// The messages of Cancel. The lists of a response are the plugin's, and not used again.
 var (
 	orders_Cancel_request  order_fields
 	orders_Cancel_response Verdict
@@ -56,9 +57,10 @@ var orders_Cancel = service.Method[Orders]{
 	Name: "kubewasm.evolution.v1.Orders/Cancel",
 	Call: func(p Orders, request, b []byte) ([]byte, error) {
 		orders_Cancel_request.in = service.FromHost(request)
-		orders_Cancel_response.reset()
+		orders_Cancel_response = Verdict{}
 		err := p.Cancel(Order{&orders_Cancel_request}, &orders_Cancel_response)
 		b = orders_Cancel_response.append(b)
+		orders_Cancel_response = Verdict{}
 		orders_Cancel_request.reset()
 		return b, err
 	},
@@ -94,11 +96,6 @@ type Verdict struct {
 	Greeting string
 }
 
-// reset makes m empty and keeps the memory of its lists.
-func (m *Verdict) reset() {
-	*m = Verdict{}
-}
-
 func (m *Verdict) append(b []byte) []byte {
 	if m.Accepted {
 		b = service.AppendBool(b, 1, m.Accepted)
@@ -119,11 +116,6 @@ func (m *Verdict) append(b []byte) []byte {
 type CountRequest struct {
 	Item      string
 	Warehouse string
-}
-
-// reset makes m empty and keeps the memory of its lists.
-func (m *CountRequest) reset() {
-	*m = CountRequest{}
 }
 
 func (m *CountRequest) append(b []byte) []byte {
