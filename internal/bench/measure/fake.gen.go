@@ -14,6 +14,7 @@ import (
 type MeasureClient interface {
 	Sum(ctx context.Context, req *SumRequest) (*SumResponse, error)
 	Zone(ctx context.Context, req *ZoneRequest) (*ZoneResponse, error)
+	Rank(ctx context.Context, req *RankRequest) (*RankResponse, error)
 }
 
 var (
@@ -26,6 +27,7 @@ var (
 type MeasureFake struct {
 	SumFunc  func(ctx context.Context, req *SumRequest) (*SumResponse, error)
 	ZoneFunc func(ctx context.Context, req *ZoneRequest) (*ZoneResponse, error)
+	RankFunc func(ctx context.Context, req *RankRequest) (*RankResponse, error)
 }
 
 // Sum calls SumFunc.
@@ -42,4 +44,12 @@ func (f *MeasureFake) Zone(ctx context.Context, req *ZoneRequest) (*ZoneResponse
 		return nil, service.ErrUnimplemented
 	}
 	return f.ZoneFunc(ctx, req)
+}
+
+// Rank calls RankFunc.
+func (f *MeasureFake) Rank(ctx context.Context, req *RankRequest) (*RankResponse, error) {
+	if f.RankFunc == nil {
+		return nil, service.ErrUnimplemented
+	}
+	return f.RankFunc(ctx, req)
 }
