@@ -28,12 +28,17 @@ var steeringPrefixes = []string{
 	// Drivers and libraries that load others: of graphics, of accelerators and of clusters.
 	"CUDA_INJECTION", "NVTX_INJECTION", "HSA_TOOLS", "ROCPROFILER_", "ROCP_", "VK_", "OCL_ICD_", "LIBGL_", "EGL_", "__EGL_", "__GLX_", "GBM_",
 	"OMP_TOOL", "OMPI_", "PMIX_", "UCX_", "FI_PROVIDER", "I_MPI_", "MPICH_", "QT_", "GTK_", "GIO_", "GST_", "MAGICK_",
+	"ZE_ENABLE_ALT_DRIVERS", "RDMAV_", "IBV_DRIVERS",
+	// Where programs that were compiled for it write, whatever they are.
+	"GCOV_", "LLVM_PROFILE_",
 }
 
 // steeringSuffixes are the ends of such variables, whoever reads them.
 var steeringSuffixes = []string{
 	"_PROXY", "_OPTS", "_OPTIONS", "_PRELOAD", "_LIBRARY_PATH", "_LIB_PATH", "_PLUGIN", "_PLUGINS", "_PLUGIN_PATH", "_MODULES", "_MODULE_PATH", "_INJECTION64_PATH", "_INJECTION32_PATH",
-	"_CA_BUNDLE", "_CA_CERTS", "_CA_FILE", "_CERT_FILE", "_CERT_DIR", "_CONFIG_FILE", "_STARTUP", "_HOME",
+	"_CA_BUNDLE", "_CA_CERTS", "_CA_FILE", "_CERT_FILE", "_CERT_DIR", "_CONFIG_FILE", "_CONF_FILE", "_STARTUP", "_HOME",
+	// Drivers, and caches of compiled code: CUDA_CACHE_PATH, TRITON_CACHE_DIR.
+	"_DRIVERS_PATH", "_DRIVER_PATH", "_LAYERS", "_CACHE_PATH", "_CACHE_DIR",
 }
 
 // steeringNames are such variables of no family.

@@ -33,8 +33,9 @@ type Plugin struct {
 
 	current atomic.Pointer[version]
 
-	// swapping serialises swaps and the closing, which may take seconds.
-	swapping sync.Mutex
+	// swapping serialises swaps and the closing, which may take seconds: whoever has put a value
+	// there has the turn.
+	swapping chan struct{}
 	closed   bool
 
 	mu sync.Mutex
@@ -55,7 +56,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 	if err := adapter.Validate(&cfg); err != nil {
 		return nil, err
 	}
-	p := &Plugin{cfg: cfg, adapter: adapter, runtime: rt}
+	p := &Plugin{cfg: cfg, adapter: adapter, runtime: rt, swapping: make(chan struct{}, 1)}
 	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
 	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
 	p.callLogger = lograte.Logger(cfg.Logger, p.calls)
@@ -236,8 +237,10 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 // SwapIf does what Swap does, and calls final when nothing else can fail: the new version serves
 // next. If final returns an error, the running version goes on serving, and the error is returned.
 func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
-	p.swapping.Lock()
-	defer p.swapping.Unlock()
+	if err := p.turn(ctx); err != nil {
+		return fmt.Errorf("plugin %q: swap: wait for another one: %w", p.cfg.Name, err)
+	}
+	defer func() { <-p.swapping }()
 	if p.closed {
 		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, ErrClosed)
 	}
@@ -247,9 +250,25 @@ func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final
 	return p.build(ctx, source, sha256, final)
 }
 
+// turn waits until no swap and no closing is under way, or ctx ends. Who has the turn gives it back
+// by a receive from p.swapping.
+func (p *Plugin) turn(ctx context.Context) error {
+	select {
+	case p.swapping <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.swapping <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // build makes the module of a source the current version, unless it is that
 // already or final, which a first version does not have, returns an error. It tells the
-// observer. p.swapping is held, unless p is not shared yet.
+// observer. The caller has the turn, unless p is not shared yet.
 func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final func() error) (err error) {
 	old := p.current.Load()
 	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
@@ -341,12 +360,15 @@ func (p *Plugin) forget(v *version) {
 	p.retired = slices.DeleteFunc(p.retired, func(r *version) bool { return r == v })
 }
 
-// Close turns new calls away with [ErrClosed], waits until ctx ends for the
-// instances in use to be released, and frees everything. When ctx ends first,
-// the error is its own, and Close may be called again to go on waiting.
+// Close waits until ctx ends for a swap that is under way, turns new calls away
+// with [ErrClosed], waits for the instances in use to be released, and frees
+// everything. When ctx ends first, the error is its own, and Close may be called
+// again to go on waiting.
 func (p *Plugin) Close(ctx context.Context) error {
-	p.swapping.Lock()
-	defer p.swapping.Unlock()
+	if err := p.turn(ctx); err != nil {
+		return fmt.Errorf("plugin %q: close: wait for a swap: %w", p.cfg.Name, err)
+	}
+	defer func() { <-p.swapping }()
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true

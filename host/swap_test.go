@@ -151,6 +151,39 @@ func TestSwapAfterClose(t *testing.T) {
 
 // TestSwapHammer swaps while calls, traps and timeouts go on; no call may see a
 // version that is gone. Run it with -race.
+// held is a source that answers when its channel is closed, whatever its context says.
+type held chan struct{}
+
+func (h held) Fetch(context.Context) ([]byte, error) { <-h; return nil, errors.New("it was held") }
+func (h held) String() string                        { return "held" }
+
+// TestASwapHoldsNobodyUp holds that Close and another Swap wait for one that is under way as long as
+// their contexts say.
+func TestASwapHoldsNobodyUp(t *testing.T) {
+	p := load(t, config("good"))
+	source, swapped := make(held), make(chan error)
+	go func() { swapped <- p.Swap(context.Background(), source, "") }()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for {
+		err := p.Swap(ended, testdata("good"), "")
+		if errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "wait for another one") {
+			break // The first one has its turn.
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := p.Close(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close returned %v", err)
+	}
+	close(source)
+	if err := <-swapped; err == nil || !strings.Contains(err.Error(), "it was held") {
+		t.Errorf("the swap returned %v", err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSwapHammer(t *testing.T) {
 	cfg := config("spins")
 	cfg.Limits = host.Limits{Instances: 2, Fuel: 100_000}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
+	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
 
 const password = "aHVudGVyMg=="
@@ -277,6 +279,24 @@ func TestATextRepeatsNoPartOfAValue(t *testing.T) {
 	}
 	if text := stain.Text("the image is not allowed"); text != "the image is not allowed" {
 		t.Errorf("a text became %q", text)
+	}
+}
+
+// A value that a message or a patch has in quotes is masked with its escapes.
+func TestATextRepeatsNoValueInQuotes(t *testing.T) {
+	for _, value := range []string{`pa"ss\wo"rd`, "a<b>c&d\te", `p"w1`, "pässwörd\n"} {
+		var stain confidential.Stain
+		stain.AddText(value)
+		marshaled, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, quoted := range []string{strconv.Quote(value), strconv.QuoteToASCII(value), string(kjson.AppendString(nil, value)), string(marshaled)} {
+			text := stain.Text("the value " + quoted + " is bad")
+			if want := `the value "` + strings.Repeat("x", len(quoted)-2) + `" is bad`; text != want {
+				t.Errorf("%s: the text is %q, want %q", quoted, text, want)
+			}
+		}
 	}
 }
 

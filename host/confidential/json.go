@@ -264,7 +264,7 @@ func (w *walker) environment(v json.Value, depth int) {
 			if len(raw) == 0 {
 				continue
 			}
-			w.stain.Add(strings.Clone(text))
+			w.stain.AddText(strings.Clone(text))
 			if string(raw) != text {
 				w.stain.Add(string(raw))
 			}

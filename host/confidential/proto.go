@@ -249,7 +249,7 @@ func (m *messages) field(of field, value []byte) {
 	case of.class == variable:
 		if len(value) != 0 && m.rule.Environment() {
 			m.found = true
-			m.stain.Add(string(value))
+			m.stain.AddText(string(value))
 			Mask(value)
 		}
 	default:

@@ -2,9 +2,12 @@ package confidential
 
 import (
 	"encoding/binary"
+	stdjson "encoding/json"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/kubewasm/kubewasm/internal/json"
 )
 
 // Withheld replaces a text that a call has sealed.
@@ -78,6 +81,21 @@ func (s *Stain) Add(value string) {
 		s.pieces[piece] = struct{}{}
 		bit := hash(piece)
 		s.filter[bit/64] |= 1 << (bit % 64)
+	}
+}
+
+// AddText notes a text that is masked wherever it is repeated, also in quotes: messages and patches
+// have escapes in it then, and few of its pieces are left.
+func (s *Stain) AddText(text string) {
+	s.Add(text)
+	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune("\"\\<>&", r) }) < 0 {
+		return
+	}
+	marshaled, _ := stdjson.Marshal(text) // It has no error for a text.
+	for _, quoted := range []string{strconv.Quote(text), strconv.QuoteToASCII(text), string(json.AppendString(nil, text)), string(marshaled)} {
+		if inner := quoted[1 : len(quoted)-1]; inner != text {
+			s.Add(inner)
+		}
 	}
 }
 

@@ -44,12 +44,7 @@ func (b *Budget) Take(n int) (ok, first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	if b.spent > 0 {
-		// A day refills every bucket, and does not overflow.
-		passed := min(max(now.Sub(b.since), 0), 24*time.Hour)
-		b.spent = max(0, b.spent-int64(float64(b.bytes)*(passed.Seconds()/Period.Seconds())))
-	}
-	b.since = now
+	b.refill(now)
 	// A line that is longer than the bucket empties it.
 	if cost := min(int64(n)+LineBytes, b.bytes); b.spent+cost <= b.bytes {
 		b.spent += cost
@@ -60,6 +55,19 @@ func (b *Budget) Take(n int) (ok, first bool) {
 		b.told = now
 	}
 	return false, first
+}
+
+// refill pays back whole bytes for the time that has passed. The rest of the time counts for the
+// next one: of lines that come faster than bytes, each alone is worth none. b.mu is held.
+func (b *Budget) refill(now time.Time) {
+	// A day refills every bucket, and does not overflow.
+	passed := min(max(now.Sub(b.since), 0), 24*time.Hour)
+	paid := int64(float64(b.bytes) * (passed.Seconds() / Period.Seconds()))
+	if b.spent -= min(paid, b.spent); b.spent == 0 || now.Before(b.since) {
+		b.since = now
+		return
+	}
+	b.since = b.since.Add(time.Duration(float64(paid) / float64(b.bytes) * float64(Period)))
 }
 
 // Drop counts a line that is not written for another reason.

@@ -52,6 +52,25 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestTakeInAFlood holds that a budget is refilled while lines come faster than bytes do: each
+// brings the time of a part of a byte.
+func TestTakeInAFlood(t *testing.T) {
+	for _, every := range []time.Duration{time.Microsecond * 100, time.Millisecond, 29 * time.Millisecond, time.Second} {
+		now := time.Unix(1_800_000_000, 0)
+		b := New(10 * LineBytes) // A byte in 47 ms.
+		b.now = func() time.Time { return now }
+		written := 0
+		for end := now.Add(2 * Period); now.Before(end); now = now.Add(every) {
+			if ok, _ := b.Take(0); ok {
+				written++
+			}
+		}
+		if written < 29 || written > 30 {
+			t.Errorf("a line each %s: %d in two periods are written, want the 10 of each and the 10 at first", every, written)
+		}
+	}
+}
+
 // TestLogger holds that each kind of attribute counts, and that what a logger derives has the
 // same budget.
 func TestLogger(t *testing.T) {

@@ -114,16 +114,28 @@ func certificate(err error) string {
 	return ""
 }
 
-// urlRE finds URLs up to what cannot be in one: messages quote them.
-var urlRE = regexp.MustCompile(`[A-Za-z][-A-Za-z0-9+.]*://[^\s"'<>\\^` + "`" + `{|}]+`)
+// urlRE finds URLs. One in quotes ends with them, whatever else it has: a server that redirects
+// chooses the characters. Of those that cannot be parsed package http quotes what has no scheme.
+var urlRE = regexp.MustCompile(`"[A-Za-z][-A-Za-z0-9+.]*://(?:\\.|[^"\\])*` +
+	`|(?:Location header|parse) "(?:\\.|[^"\\])*` +
+	`|[A-Za-z][-A-Za-z0-9+.]*://(?:\\.|[^\s"\\])+`)
 
 // Redact returns a text whose URLs have no user, password, query and fragment.
 func Redact(text string) string {
-	if !strings.Contains(text, "://") {
+	if !strings.Contains(text, "://") && !strings.Contains(text, "parse \"") {
 		return text
 	}
 	return urlRE.ReplaceAllStringFunc(text, func(found string) string {
-		scheme, rest, _ := strings.Cut(found, "://")
+		head, rest, ok := strings.Cut(found, "://")
+		if ok {
+			head += "://"
+		} else {
+			quote := strings.IndexByte(found, '"') + 1
+			if strings.HasPrefix(found[quote:], "//") {
+				quote += len("//")
+			}
+			head, rest = found[:quote], found[quote:]
+		}
 		end := strings.IndexAny(rest, "?#")
 		tail := ""
 		if end >= 0 {
@@ -139,6 +151,6 @@ func Redact(text string) string {
 		if hasPath {
 			authority += "/" + path
 		}
-		return scheme + "://" + authority + tail
+		return head + authority + tail
 	})
 }

@@ -18,12 +18,15 @@ import (
 func TestRedact(t *testing.T) {
 	for text, want := range map[string]string{
 		"no URL?a=b": "no URL?a=b",
-		`Get "https://s3.example.com/bucket/x?X-Amz-Signature=SECRET&y=1": dial tcp`: `Get "https://s3.example.com/bucket/x?…": dial tcp`,
-		"https://user:SECRET@example.com/x#SECRET: no":                               "https://example.com/x?…: no",
-		"https://user:SEC@RET@example.com: no":                                       "https://example.com: no",
-		"a oci+https://a@b.c?SECRET, http://d":                                       "a oci+https://b.c?… http://d",
-		"https://example.com/%2F?a=%22SECRET":                                        "https://example.com/%2F?…",
-		"https://example.com/x@y":                                                    "https://example.com/x@y",
+		`Get "https://s3.example.com/bucket/x?X-Amz-Signature=SECRET&y=1": dial tcp`:                       `Get "https://s3.example.com/bucket/x?…": dial tcp`,
+		"https://user:SECRET@example.com/x#SECRET: no":                                                     "https://example.com/x?…: no",
+		"https://user:SEC@RET@example.com: no":                                                             "https://example.com: no",
+		"a oci+https://a@b.c?SECRET, http://d":                                                             "a oci+https://b.c?… http://d",
+		"https://example.com/%2F?a=%22SECRET":                                                              "https://example.com/%2F?…",
+		"https://example.com/x@y":                                                                          "https://example.com/x@y",
+		`Get "https://example.com/x?a='b' c|d\"<{SECRET": EOF`:                                             `Get "https://example.com/x?…": EOF`,
+		`https://example.com/x?a='SECRET`:                                                                  `https://example.com/x?…`,
+		`failed to parse Location header "//a@b:c/x%zz?SECRET": parse "//a@b:c/x%zz?SECRET": invalid port`: `failed to parse Location header "//b:c/x%zz?…": parse "//b:c/x%zz?…": invalid port`,
 	} {
 		if got := Redact(text); got != want {
 			t.Errorf("Redact(%q) is %q, want %q", text, got, want)
