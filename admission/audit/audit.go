@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,8 +22,6 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
-	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
-	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
 // Auditor asks the policies of an engine about objects that exist. It is safe for use by
@@ -609,18 +606,6 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 		return answer{kind: passes}
 	}
 	return answer{finds, f}
-}
-
-// undecodable returns an error if an API server could not decode an object with a patch.
-func undecodable(request *admissionv1.AdmissionRequest, patch []byte) error {
-	changed, err := jsonpatch.Apply(request.Object.Raw, patch)
-	if err == nil {
-		err = manifest.Decodable(request.Kind, changed)
-	}
-	if err != nil {
-		return fmt.Errorf("the API server cannot decode the object then: %w", err)
-	}
-	return nil
 }
 
 // note makes the answers about an object its record.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/audit"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
@@ -57,7 +58,7 @@ func (t *trial) admit(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("patch %s: %w", about(request), err)
 				}
-				if err := manifest.Decodable(request.Kind, changed); err != nil {
+				if err := audit.Decodable(request.Kind, changed); err != nil {
 					t.undecodable(about(request), err)
 					continue
 				}

@@ -9,12 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/internal/quantities"
 )
 
 // Admission returns the request that the API server sends to a webhook when the
@@ -31,19 +27,6 @@ func (o *Object) Admission() *admissionv1.AdmissionRequest {
 		UserInfo: authenticationv1.UserInfo{Username: "kubernetes-admin", Groups: []string{"kubeadm:cluster-admins", "system:authenticated"}},
 		Object:   runtime.RawExtension{Raw: o.JSON},
 	}
-}
-
-// Decodable returns an error for an object of a kind of the Kubernetes API that cannot be decoded. An
-// API server refuses the request of such a patch, with the patches of all webhooks.
-func Decodable(kind metav1.GroupVersionKind, object []byte) error {
-	typed, err := scheme.Scheme.New(schema.GroupVersionKind(kind))
-	if err != nil {
-		return nil // A custom resource, which has a schema in the cluster.
-	}
-	if err := quantities.Check(object, typed); err != nil {
-		return err
-	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(object, typed)
 }
 
 // HookRequests returns the requests of a node agent when a Pod starts: one for the Pod,
