@@ -254,6 +254,13 @@ export function unescaped(at: usize, end: usize): string {
     start = at;
   }
   out = text.decodeTo(start, end, out);
+  // Half of a pair by itself is U+FFFD.
+  for (let p = s; p < out; p += 2) {
+    const unit = load<u16>(p);
+    if ((unit & 0xf800) != 0xd800) continue;
+    if (unit < 0xdc00 && p + 2 < out && (load<u16>(p + 2) & 0xfc00) == 0xdc00) p += 2;
+    else store<u16>(p, 0xfffd);
+  }
   return changetype<string>(__renew(s, out - s));
 }
 
