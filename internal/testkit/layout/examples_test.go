@@ -80,7 +80,7 @@ func TestExamplesCanBeCopied(t *testing.T) {
 		}
 	}
 	vet := exec.CommandContext(t.Context(), "go", "vet", "-mod=mod", "./...")
-	vet.Dir, vet.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
+	vet.Dir, vet.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
