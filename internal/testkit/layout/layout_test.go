@@ -181,12 +181,10 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// TestTestsReadNoMemoryThatWasGivenBack holds that the tests of a package that make a
-// Runtime run in its debug mode, but for those that measure and those that readers copy.
-func TestTestsReadNoMemoryThatWasGivenBack(t *testing.T) {
-	measures := []string{"internal/bench", "internal/e2e/throughput"}
-	makes, guarded := map[string]bool{}, map[string]bool{}
-	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+// eachTest calls f with each file of tests, and with its directory relative to the root.
+func eachTest(t *testing.T, f func(dir string, source []byte)) {
+	t.Helper()
+	err := filepath.WalkDir("../../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -198,14 +196,23 @@ func TestTestsReadNoMemoryThatWasGivenBack(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		dir = filepath.ToSlash(dir)
-		makes[dir] = makes[dir] || bytes.Contains(source, []byte("host.NewRuntime("))
-		guarded[dir] = guarded[dir] || bytes.Contains(source, []byte(`"`+module+`/internal/testkit/guarded"`))
+		f(filepath.ToSlash(dir), source)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestTestsReadNoMemoryThatWasGivenBack holds that the tests of a package that make a
+// Runtime run in its debug mode, but for those that measure and those that readers copy.
+func TestTestsReadNoMemoryThatWasGivenBack(t *testing.T) {
+	measures := []string{"internal/bench", "internal/e2e/throughput"}
+	makes, guarded := map[string]bool{}, map[string]bool{}
+	eachTest(t, func(dir string, source []byte) {
+		makes[dir] = makes[dir] || bytes.Contains(source, []byte("host.NewRuntime("))
+		guarded[dir] = guarded[dir] || bytes.Contains(source, []byte(`"`+module+`/internal/testkit/guarded"`))
+	})
 	found := false
 	for dir := range makes {
 		if makes[dir] && dir != "internal/testkit/layout" && !guarded[dir] && !slices.Contains(measures, dir) && !isCopied(dir) {
