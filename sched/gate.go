@@ -79,7 +79,7 @@ func (p *Plugin) retryLater(pod *corev1.Pod, err error) {
 	}
 	r := retry{pod: pod, at: time.Now().Add(poisonTime)}
 	switch {
-	case errors.As(err, new(*notSyncedError)):
+	case notSynced(err):
 		r.synced = true
 	case errors.Is(err, errPaused):
 		r.at = time.Now().Add(pauseAfter * pause)
@@ -144,6 +144,9 @@ func (e *notSyncedError) Error() string {
 
 // Is implements errors.Is.
 func (e *notSyncedError) Is(target error) bool { return target == context.Canceled }
+
+// notSynced reports whether an error is that of a call which asked too early.
+func notSynced(err error) bool { return err != nil && errors.As(err, new(*notSyncedError)) }
 
 const (
 	// syncWait is how long a call waits at most for the objects that it looks up. One that holds

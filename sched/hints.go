@@ -64,7 +64,7 @@ func (k hintKey) at() *atomic.Uint64 { return &k.class.answers[k.hint%len(k.clas
 // sharedHint returns the key of the answer of hint n about an event and a Pod, and that answer if it
 // is known.
 //
-// 0 allocs: TestSharedHintsDoNotAllocate.
+// 0 allocs: TestHintsDoNotAllocate.
 func (p *Plugin) sharedHint(n int, pod, oldObj, newObj *objects.Object) (k hintKey, queue, known bool) {
 	c, event := &p.hints, p.hintEvent(oldObj, newObj)
 	// An event without objects cannot be told from the next.

@@ -171,20 +171,27 @@ func TestFailedHintsAreNotShared(t *testing.T) {
 	}
 }
 
-// TestSharedHintsDoNotAllocate holds the budget of sharedHint.
-func TestSharedHintsDoNotAllocate(t *testing.T) {
-	p, _ := hinting(t, "", nil)
-	hint, node, pods := p.EventsToRegister()[0].Hint, zonedNode("a", "1"), pendingPods(3)
-	ask := func() {
-		for _, pod := range pods {
-			if _, err := hint(pod, nil, node); err != nil {
-				t.Fatal(err)
+// TestHintsDoNotAllocate asks about Pods again and again, also where each answer is the guest's own.
+func TestHintsDoNotAllocate(t *testing.T) {
+	for name, change := range map[string]func(*sched.PluginConfig){
+		"shared":     nil,
+		"not shared": func(cfg *sched.PluginConfig) { cfg.DisableResultSharing = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := hinting(t, "", change)
+			hint, node, pods := p.EventsToRegister()[0].Hint, zonedNode("a", "1"), pendingPods(3)
+			ask := func() {
+				for _, pod := range pods {
+					if _, err := hint(pod, nil, node); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
-		}
-	}
-	ask()
-	ask()
-	if n := testing.AllocsPerRun(100, ask); n != 0 {
-		t.Errorf("%g allocations, want none", n)
+			ask()
+			ask()
+			if n := testing.AllocsPerRun(100, ask); n != 0 {
+				t.Errorf("%g allocations, want none", n)
+			}
+		})
 	}
 }

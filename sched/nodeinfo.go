@@ -3,8 +3,6 @@ package sched
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -12,41 +10,6 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
-
-// nodeInfos keeps what was encoded of a node's information, by the slot of the
-// node, for as long as its generation stands.
-type nodeInfos struct{ bySlot sync.Map }
-
-// nodeInfo is the encoded information of one generation. The framework counts
-// generations over all nodes, so a number is never used twice.
-type nodeInfo struct {
-	generation   int64
-	info, images lazy
-}
-
-// lazy is bytes that are made when they are first asked for.
-type lazy struct{ bytes atomic.Pointer[[]byte] }
-
-// get returns the bytes. Two goroutines may make them; they are equal.
-func (l *lazy) get(encode func() []byte) []byte {
-	if b := l.bytes.Load(); b != nil {
-		return *b
-	}
-	b := encode()
-	l.bytes.Store(&b)
-	return b
-}
-
-// of returns the information of the generation of n, whose node has the slot.
-func (s *nodeInfos) of(slot uint32, n NodeInfo) *nodeInfo {
-	generation := n.GetGeneration()
-	if v, ok := s.bySlot.Load(slot); ok && v.(*nodeInfo).generation == generation {
-		return v.(*nodeInfo)
-	}
-	fresh := &nodeInfo{generation: generation}
-	s.bySlot.Store(slot, fresh)
-	return fresh
-}
 
 // nodeOf returns the information about the node that ref names: the argument of
 // the call that runs, or a node that the guest looked up in it.
@@ -71,16 +34,14 @@ func (p *Plugin) nodeImports() []host.Import {
 			stack[0] = uint64(nodeOf(inst, abi.Ref(stack[0])).GetGeneration())
 		}),
 		scheduler("node_info", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
-			ref := abi.Ref(stack[0])
-			n := nodeOf(inst, ref)
-			b := p.infos.of(ref.Slot(), n).info.get(func() []byte { return schedmsg.AppendNodeInfo(nil, p.framework.Usage(n)) })
-			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
+			i, n := inst.State().(*instance), nodeOf(inst, abi.Ref(stack[0]))
+			i.buffer = schedmsg.AppendNodeInfo(i.buffer[:0], p.framework.Usage(n))
+			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), i.buffer))
 		}),
 		scheduler("node_images", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
-			ref := abi.Ref(stack[0])
-			n := nodeOf(inst, ref)
-			b := p.infos.of(ref.Slot(), n).images.get(func() []byte { return schedmsg.AppendNodeImages(nil, p.framework.Images(n)) })
-			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), b))
+			i, n := inst.State().(*instance), nodeOf(inst, abi.Ref(stack[0]))
+			i.buffer = schedmsg.AppendNodeImages(i.buffer[:0], p.framework.Images(n))
+			stack[0] = uint64(inst.Write(uint32(stack[1]), uint32(stack[2]), i.buffer))
 		}),
 		scheduler("node_pods", []abi.ValueType{i64, i32, i32}, []abi.ValueType{i32}, func(inst *host.Instance, stack []uint64) {
 			i := inst.State().(*instance)

@@ -168,7 +168,6 @@ type Plugin struct {
 	objects *objects.Store
 	// signature is nil unless the host signs Pods for the guest.
 	signature *signature
-	infos     nodeInfos
 	cycles    cycleSlots
 	// answerBytes is how much is kept of what steps were answered.
 	answerBytes atomic.Int64
@@ -260,7 +259,7 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 	ctx.run(p.queueTimeout)
 	i.call = call{pod: object, of: pod}
 	result, err := p.invoke(ctx, inst, i, f, uint64(object.Ref))
-	if !errors.As(err, new(*notSyncedError)) {
+	if !notSynced(err) {
 		p.slow(f, p.pods.told(pod, err), err)
 	}
 	if err != nil {

@@ -332,8 +332,7 @@ func (p *Plugin) onEvent(f abi.Function, args call, oldObj, newObj metav1.Object
 	i.call = args
 	err = ask(ctx, inst, &i.call)
 	fuel = inst.FuelUsed()
-	var trap *host.TrapError
-	answered = err != nil && !errors.As(err, &trap) && ctx.Err() == nil || errors.As(err, new(*notSyncedError))
+	answered = err != nil && (!errors.As(err, new(*host.TrapError)) && ctx.Err() == nil || notSynced(err))
 	return err
 }
 

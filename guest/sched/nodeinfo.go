@@ -254,9 +254,48 @@ func entry(b []byte) (key []byte, value int64) {
 	return key, value
 }
 
+// parse reads the amounts. Fields 1 to 4 come first and are read here: in a Go guest a call takes as
+// long as reading a number does.
 func (r *Resource) parse(b []byte) {
 	scalars := r.ScalarResources
-	*r = Resource{ScalarResources: scalars[:0]}
+	var cpu, memory, storage, pods uint64
+	i := 0
+	for i+1 < len(b) {
+		key := b[i]
+		if key&7 != 0 || key > 4<<3 {
+			break
+		}
+		v, n, shift := uint64(b[i+1]), i+2, 7
+		if v >= 0x80 {
+			v &= 0x7f
+			for ; n < len(b) && shift < 64; shift += 7 {
+				c := b[n]
+				n++
+				if v |= uint64(c&0x7f) << shift; c < 0x80 {
+					shift = 64
+				}
+			}
+		}
+		switch key >> 3 {
+		case 1:
+			cpu = v
+		case 2:
+			memory = v
+		case 3:
+			storage = v
+		case 4:
+			pods = v
+		}
+		i = n
+	}
+	*r = Resource{int64(cpu), int64(memory), int64(storage), int64(pods), scalars[:0]}
+	if i < len(b) {
+		r.parseRest(b[i:], scalars)
+	}
+}
+
+// parseRest reads what parse has left. before are the scalar resources of the version before.
+func (r *Resource) parseRest(b []byte, before []ScalarResource) {
 	for m := wire.NewReader(b); m.Next(); {
 		switch m.Field {
 		case 1:
@@ -270,9 +309,8 @@ func (r *Resource) parse(b []byte) {
 		case 5:
 			name, value := entry(m.Bytes())
 			s := ScalarResource{Value: value}
-			// The name is nearly always that of the version before.
-			if n := len(r.ScalarResources); n < len(scalars) && scalars[n].Name == string(name) {
-				s.Name = scalars[n].Name
+			if n := len(r.ScalarResources); n < len(before) && before[n].Name == string(name) {
+				s.Name = before[n].Name // Nearly always so.
 			} else {
 				s.Name = string(name)
 			}

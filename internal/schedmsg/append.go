@@ -56,8 +56,10 @@ func AppendNodeInfo(dst []byte, n NodeInfo) []byte {
 		dst = wire.AppendNumber(dst, 3, int64(p.Port))
 		dst = wire.EndMessage(dst, start)
 	}
-	for _, name := range slices.Sorted(maps.Keys(n.PVCRefCounts)) {
-		dst = appendCount(dst, 5, name, int64(n.PVCRefCounts[name]))
+	if len(n.PVCRefCounts) != 0 {
+		for _, name := range slices.Sorted(maps.Keys(n.PVCRefCounts)) {
+			dst = appendCount(dst, 5, name, int64(n.PVCRefCounts[name]))
+		}
 	}
 	return wire.AppendNumber(dst, 6, int64(n.Pods))
 }
@@ -69,6 +71,9 @@ func appendResource(dst []byte, field protowire.Number, r Resource) []byte {
 	dst = wire.AppendNumber(dst, 3, r.GetEphemeralStorage())
 	dst = wire.AppendNumber(dst, 4, int64(r.GetAllowedPodNumber()))
 	scalars := r.GetScalarResources()
+	if len(scalars) == 0 {
+		return wire.EndMessage(dst, start) // Nearly always so.
+	}
 	for _, name := range slices.Sorted(maps.Keys(scalars)) {
 		dst = appendCount(dst, 5, string(name), scalars[name])
 	}
