@@ -49,7 +49,7 @@ type Config struct {
 const defaultResultBytes = 1 << 20
 
 // ErrUnimplemented is the error of a method that a plugin's module does not have.
-var ErrUnimplemented = errors.New("the plugin does not have the method")
+var ErrUnimplemented error = &Error{Unimplemented, errors.New("the plugin does not have the method")}
 
 // Plugin is a plugin of an extension point. It is safe for use by several goroutines; the
 // number of calls at a time is Limits.Instances. Swap, Follow and Close are those of
