@@ -39,9 +39,11 @@ type Error struct {
 	Err  error
 }
 
-// Errorf returns an *[Error] with the code and the text of [fmt.Errorf]; errors.Is and errors.As
-// find what %w wraps. A plugin that is answered by it, or by an error that wraps it, gets the code
-// beside the text.
+// NewError returns an *[Error], which errors.Is and errors.As find err in. A plugin that is answered
+// by it, or by an error that wraps it, gets the code beside the text.
+func NewError(code Code, err error) error { return &Error{code, err} }
+
+// Errorf is [NewError] with the error of [fmt.Errorf].
 func Errorf(code Code, format string, args ...any) error {
 	return &Error{code, fmt.Errorf(format, args...)}
 }

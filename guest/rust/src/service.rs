@@ -170,3 +170,27 @@ pub fn append_object<'a, T: Message<'a>>(b: &mut Vec<u8>, number: u32, object: T
         wire::append_fixed64(b, number, id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn errors_have_codes() {
+        let text = |text: &str| Err::<(), _>(Error::from(text));
+        for (err, number, code, name) in [
+            (text("no").unwrap_err(), 1, Code::UNKNOWN, "UNKNOWN"),
+            (String::from("no").into(), 1, Code::UNKNOWN, "UNKNOWN"),
+            (Error::new(Code::NOT_FOUND, "no"), 5, Code::NOT_FOUND, "NOT_FOUND"),
+            (Error::new(Code::UNKNOWN, "no"), 2, Code::UNKNOWN, "UNKNOWN"),
+            (Error::new(Code(0), "no"), 1, Code::UNKNOWN, "UNKNOWN"),
+            (Error::new(Code(1), "no"), 1, Code::UNKNOWN, "UNKNOWN"),
+            (Error::new(Code(17), "no"), 17, Code(17), "Code(17)"),
+            (Error::new(Code(i32::MIN), "no"), i32::MIN, Code(i32::MIN), "Code(-2147483648)"),
+        ] {
+            assert_eq!((err.code, err.code(), err.text()), (number, code, "no"));
+            assert_eq!((format!("{:?}", err.code()), format!("{}", err)), (name.into(), "no".into()));
+        }
+    }
+}

@@ -40,7 +40,7 @@ func (plugin) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceRespons
 	case "":
 		return errors.New("no currency")
 	case "fail":
-		return service.Errorf(service.Code(req.Amount()), "failed")
+		return service.NewError(service.Code(req.Amount()), errors.New("failed"))
 	case "trap":
 		panic("trap")
 	}
