@@ -31,7 +31,8 @@ type Config struct {
 	// FailurePolicy says what a method returns if the plugin fails to answer: with
 	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other
 	// errors, such as those of the request, of the caller's context and of a plugin that is
-	// closed, are returned in any case.
+	// closed, are returned in any case. So are answers: errors whose code is no failure, see
+	// [abi.ErrorCode.Failure].
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Reads are the fields that the plugin gets of the objects in messages, beside their
 	// names, namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,
