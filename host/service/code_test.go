@@ -49,7 +49,7 @@ func TestErrorsCarryTheirCodes(t *testing.T) {
 		text string // Of the code.
 	}{
 		{"no code", errors.New("no"), service.Unknown, "Error"},
-		{"a code", service.Errorf(service.NotFound, "no"), service.NotFound, "NotFound"},
+		{"a code", service.NewError(service.NotFound, errors.New("no")), service.NotFound, "NotFound"},
 		{"the last code", service.Errorf(service.Unauthenticated, "no"), service.Unauthenticated, "Unauthenticated"},
 		{"unknown, said in words", service.Errorf(service.Unknown, "no"), service.Unknown, "Unknown"},
 		{"OK, which is an error all the same", service.Errorf(service.OK, "no"), service.Unknown, "Error"},
