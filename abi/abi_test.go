@@ -240,3 +240,43 @@ func TestCode(t *testing.T) {
 		}
 	}
 }
+
+func TestErrorCode(t *testing.T) {
+	for code, want := range map[abi.ErrorCode]struct {
+		name    string
+		failure bool
+	}{
+		abi.ErrorOK:                 {"OK", false},
+		abi.ErrorUncoded:            {"Error", true},
+		abi.ErrorUnknown:            {"Unknown", true},
+		abi.ErrorInvalidArgument:    {"InvalidArgument", false},
+		abi.ErrorDeadlineExceeded:   {"DeadlineExceeded", true},
+		abi.ErrorNotFound:           {"NotFound", false},
+		abi.ErrorAlreadyExists:      {"AlreadyExists", false},
+		abi.ErrorPermissionDenied:   {"PermissionDenied", false},
+		abi.ErrorResourceExhausted:  {"ResourceExhausted", false},
+		abi.ErrorFailedPrecondition: {"FailedPrecondition", false},
+		abi.ErrorAborted:            {"Aborted", false},
+		abi.ErrorOutOfRange:         {"OutOfRange", false},
+		abi.ErrorUnimplemented:      {"Unimplemented", true},
+		abi.ErrorInternal:           {"Internal", true},
+		abi.ErrorUnavailable:        {"Unavailable", true},
+		abi.ErrorDataLoss:           {"DataLoss", true},
+		abi.ErrorUnauthenticated:    {"Unauthenticated", false},
+		17:                          {"code(17)", true},
+		-1:                          {"code(-1)", true},
+		math.MinInt32:               {"code(-2147483648)", true},
+		math.MaxInt32:               {"code(2147483647)", true},
+	} {
+		if got := code.String(); got != want.name {
+			t.Errorf("String of %d is %q, want %q", int32(code), got, want.name)
+		}
+		if got := code.Failure(); got != want.failure {
+			t.Errorf("Failure of %s is %t, want %t", code, got, want.failure)
+		}
+	}
+	// The numbers of google.rpc.Code.
+	if abi.ErrorUnknown != 2 || abi.ErrorNotFound != 5 || abi.ErrorFailedPrecondition != 9 || abi.ErrorUnimplemented != 12 || abi.ErrorUnauthenticated != 16 {
+		t.Error("a number is not that of google.rpc.Code")
+	}
+}

@@ -283,7 +283,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 
 	err := decide(t.Context(), "error x", "")
 	var status *host.StatusError
-	if !errors.As(err, &status) || status.Plugin != "a" || status.Reason != "x" || status.Code != abi.Error {
+	if !errors.As(err, &status) || status.Plugin != "a" || status.Reason != "x" || status.Code != abi.ErrorUncoded {
 		t.Errorf("an error of the guest is %#v", err)
 	}
 	err = decide(t.Context(), "", "panic x")

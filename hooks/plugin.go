@@ -265,7 +265,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	if err != nil {
 		return nil, err
 	}
-	if code := abi.Code(int32(uint32(result))); code != abi.Success {
+	if code := abi.ErrorCode(int32(uint32(result))); code != abi.ErrorOK {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
 	d, err := p.parse(x, req.Level)

@@ -130,6 +130,10 @@ func (e *TrapError) Error() string {
 
 func (e *TrapError) Unwrap() error { return e.Err }
 
+// ErrorCode returns abi.ErrorUncoded: the guest has not answered, and the code of an error with
+// which a host function ended the call is not the guest's.
+func (e *TrapError) ErrorCode() abi.ErrorCode { return abi.ErrorUncoded }
+
 // maxLoggedFrames is the number of frames of a stack that are written to the
 // log.
 const maxLoggedFrames = 32
@@ -169,8 +173,10 @@ func (e *ABIError) Unwrap() error { return e.Err }
 type StatusError struct {
 	Plugin   string
 	Function string
-	Code     abi.Code
-	Reason   string
+	// Code is that of a method of a service that returned an error with one, and
+	// abi.ErrorUncoded otherwise. A guest may return any number.
+	Code   abi.ErrorCode
+	Reason string
 	// Functions are those that the guest declared to implement.
 	Functions abi.Mask
 }
@@ -182,6 +188,9 @@ func (e *StatusError) Error() string {
 	}
 	return fmt.Sprintf("plugin %q: %s returned %s: %s", e.Plugin, e.Function, e.Code, reason)
 }
+
+// ErrorCode returns the code.
+func (e *StatusError) ErrorCode() abi.ErrorCode { return e.Code }
 
 // maxErrorBytes is how much of an error of wazero about a module is kept.
 const maxErrorBytes = 4 << 10

@@ -366,7 +366,7 @@ func (v *version) configure(ctx context.Context, inst *Instance) error {
 	if err != nil {
 		return err
 	}
-	if code := abi.Code(int32(uint32(result))); code != abi.Success {
+	if code := abi.ErrorCode(int32(uint32(result))); code != abi.ErrorOK {
 		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: v.functions}
 	}
 	return nil

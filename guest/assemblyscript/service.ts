@@ -23,6 +23,52 @@ declare function importAnswer(buf: usize, limit: u32): u32;
 @external("kubewasm/service", "serve")
 declare function importServe(ptr: usize, len: u32): void;
 
+/** Code has the codes of errors, as in gRPC: those of google.rpc.Code. A host may return any other
+ * number, too. The code 1 of gRPC, CANCELLED, is not among them: it is the number of an error
+ * without a code. */
+export namespace Code {
+  export const UNKNOWN: i32 = 2;
+  export const INVALID_ARGUMENT: i32 = 3;
+  export const DEADLINE_EXCEEDED: i32 = 4;
+  export const NOT_FOUND: i32 = 5;
+  export const ALREADY_EXISTS: i32 = 6;
+  export const PERMISSION_DENIED: i32 = 7;
+  export const RESOURCE_EXHAUSTED: i32 = 8;
+  export const FAILED_PRECONDITION: i32 = 9;
+  export const ABORTED: i32 = 10;
+  export const OUT_OF_RANGE: i32 = 11;
+  export const UNIMPLEMENTED: i32 = 12;
+  export const INTERNAL: i32 = 13;
+  export const UNAVAILABLE: i32 = 14;
+  export const DATA_LOSS: i32 = 15;
+  export const UNAUTHENTICATED: i32 = 16;
+}
+
+/** uncoded is the number of an error without a code. */
+const uncoded: i32 = 1;
+
+/** ServiceError is an error with a code, such as Code.NOT_FOUND, for a method to return. */
+@final
+export class ServiceError extends Error {
+  constructor(public code: i32, message: string) {
+    super(message);
+  }
+}
+
+/** codeOf returns the code of an error of a host service: Code.UNKNOWN without one. */
+export function codeOf(err: Error): i32 {
+  const code = numberOf(err);
+  return code == uncoded ? Code.UNKNOWN : code;
+}
+
+/** numberOf returns the number of an error for the host. One with the code 0 is an error all the
+ * same. */
+function numberOf(err: Error): i32 {
+  if (!(err instanceof ServiceError)) return uncoded;
+  const code = (<ServiceError>err).code;
+  return code == 0 ? uncoded : code;
+}
+
 /** Answer is what a host service returned. */
 @final
 export class Answer<T> {
@@ -60,7 +106,7 @@ export function finish(err: Error | null): i32 {
   let code = 0;
   if (err !== null) {
     host.reason(err.message);
-    code = 1;
+    code = numberOf(err);
   } else if (responds) {
     importResponse(out.address, out.length);
   }
@@ -79,6 +125,10 @@ export function answered<T extends view.Message>(result: u64): Answer<T> {
   host.begin();
   let n: u32;
   do n = importAnswer(host.buffer, host.limit); while (host.more(n));
-  if (<u32>result != 0) return new Answer<T>(instantiate<T>(), new Error(text.decode(host.buffer, n)));
+  const code = <i32>result;
+  if (code != 0) {
+    const message = text.decode(host.buffer, n);
+    return new Answer<T>(instantiate<T>(), code == uncoded ? new Error(message) : new ServiceError(code, message));
+  }
   return new Answer<T>(view.fromProto<T>(host.taken(n)), null);
 }

@@ -2738,13 +2738,27 @@ KW_INLINE void kw_decide_device(kw_str path, kw_str type, int64_t major, int64_t
 
 KW_INLINE kw_str kw_service_request(void) { return KW_ANSWER(kw_host_service_request(buf, limit)); }
 
-// kw_answer is what a host service returned: the response, or the text of an error.
-typedef struct { bool failed; kw_str bytes; } kw_answer;
+// The codes of errors of services, as in gRPC: those of google.rpc.Code. A host may return any other
+// number, too. The code 1 of gRPC, CANCELLED, is not among them: it is KW_ERROR, an error without a code.
+enum {
+  KW_UNKNOWN = 2, KW_INVALID_ARGUMENT, KW_DEADLINE_EXCEEDED, KW_NOT_FOUND, KW_ALREADY_EXISTS, KW_PERMISSION_DENIED,
+  KW_RESOURCE_EXHAUSTED, KW_FAILED_PRECONDITION, KW_ABORTED, KW_OUT_OF_RANGE, KW_UNIMPLEMENTED, KW_INTERNAL,
+  KW_UNAVAILABLE, KW_DATA_LOSS, KW_UNAUTHENTICATED
+};
+
+// kw_error_as is kw_error with a code, for a method to return: kw_error_as(KW_NOT_FOUND, "no ", name).
+// The code 0 is an error all the same.
+KW_INLINE kw_result kw_coded(int32_t code) { return code ? (uint32_t)code : KW_ERROR; }
+#define kw_error_as(code, ...) kw_because(kw_coded(code), kw_text(__VA_ARGS__))
+
+// kw_answer is what a host service returned: the response, or the text of an error and its number,
+// KW_ERROR without a code.
+typedef struct { bool failed; kw_str bytes; int32_t code; } kw_answer;
 KW_INLINE kw_answer kw_answer_of(uint64_t result) {
   uint32_t n = (uint32_t)(result >> 32);
   char *p = (char *)kw_take(n);
   if (kw_host_answer(p, n) != n) kw_die(KW("the host answered in another length than before"));
-  return (kw_answer){(uint32_t)result != 0, {p, n}};
+  return (kw_answer){(uint32_t)result != 0, {p, n}, (int32_t)result};
 }
 
 // KW_METHOD exports a method under its full name; request is a message and response a buffer to

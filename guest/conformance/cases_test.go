@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/guest/conformance"
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Suite has the cases of all guests. Its members, and those of the other types, are the
@@ -27,9 +28,10 @@ type Suite struct {
 // ServiceCases are calls of the guest service.
 type ServiceCases struct {
 	// Rates are the responses of the host's method Rate, by the currency. For any other
-	// currency it returns the error "no rate of C".
+	// currency, and for one with a code, it returns the error "no rate of C".
 	Rates map[string]struct {
-		Rate int64 `json:"rate"`
+		Rate int64        `json:"rate"`
+		Code service.Code `json:"code"`
 		// Pad is the length of the field pad.
 		Pad int `json:"pad"`
 	} `json:"rates"`
@@ -45,9 +47,11 @@ type ServiceCase struct {
 	Request json.RawMessage `json:"request"`
 	Pad     int             `json:"pad,omitempty"`
 	Want    json.RawMessage `json:"want,omitempty"`
-	// Error is the reason of the error that is wanted instead, Traps is set for a trap.
-	Error string `json:"error,omitempty"`
-	Traps bool   `json:"traps,omitempty"`
+	// Error is the reason of the error that is wanted instead, and Code its code, that of an error
+	// without one if it is 0. Traps is set for a trap.
+	Error string       `json:"error,omitempty"`
+	Code  service.Code `json:"code,omitempty"`
+	Traps bool         `json:"traps,omitempty"`
 }
 
 // SchedulerCase is calls of one plugin, the Pod's cycle begun anew by each

@@ -227,8 +227,9 @@
 // Echo returns the request.
 //
 // Price is an error with the reason "no currency" without one, and traps for the currency
-// "trap". It asks the host's Market for the rate of the currency; an error of the host is its
-// error, with the same text. The total is the amount times the rate. The note is the value of
+// "trap". For the currency "fail" it is an error with the reason "failed" and the amount as the
+// code, any number. It asks the host's Market for the rate of the currency; an error of the host is
+// its error, with the same text and the same code. The total is the amount times the rate. The note is the value of
 // the Pod's label "discount", and "none" if there is no Pod or the Pod does not have it.
 //
 // Choose returns the first of the Pods whose spec.nodeName is the node of the request. If there

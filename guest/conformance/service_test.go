@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
@@ -25,6 +26,9 @@ func (m market) Rate(_ context.Context, req *quotes.RateRequest) (*quotes.RateRe
 	rate, ok := m.cases.Rates[req.Currency]
 	if !ok {
 		return nil, fmt.Errorf("no rate of %s", req.Currency)
+	}
+	if rate.Code != service.OK {
+		return nil, fmt.Errorf("no %w", service.Errorf(rate.Code, "rate of %s", req.Currency))
 	}
 	return &quotes.RateResponse{Rate: rate.Rate, Pad: strings.Repeat("x", rate.Pad)}, nil
 }
@@ -87,8 +91,9 @@ func ask[Req, Resp any](t *testing.T, method func(context.Context, *Req) (*Resp,
 			t.Errorf("got %v, %v, want a trap", got, err)
 		}
 	case c.Error != "":
-		if status := new(host.StatusError); !errors.As(err, &status) || status.Reason != c.Error {
-			t.Errorf("got %v, %v, want the error %s", got, err, c.Error)
+		status, code := new(host.StatusError), cmp.Or(c.Code, service.Unknown)
+		if !errors.As(err, &status) || status.Reason != c.Error || service.CodeOf(err) != code {
+			t.Errorf("got %v, %v with the code %s, want the error %s with the code %s", got, err, service.CodeOf(err), c.Error, code)
 		}
 	case err != nil:
 		t.Error(err)
@@ -96,7 +101,7 @@ func ask[Req, Resp any](t *testing.T, method func(context.Context, *Req) (*Resp,
 		if err := json.Unmarshal(c.Want, want); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("response (-want +got):\n%s", diff)
 		}
 	}

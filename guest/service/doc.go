@@ -2,7 +2,7 @@
 // other modules define in a .proto file, and for which kubewasm gen writes a package with an
 // interface to implement, a function that registers a plugin, and types for messages.
 //
-// An author of a plugin does not use this package, but that one:
+// An author of a plugin uses that one, and of this package the codes of errors alone:
 //
 //	package main
 //
@@ -24,6 +24,9 @@
 // keeps a few of a large one clones them. A response is a struct whose fields are set; it is
 // empty when the method is called, and encoded when the method returns. Its lists are the plugin's:
 // it may set one that it keeps, or keep one that it made.
+//
+// An error of a method may have a code of gRPC, see [NewError]; without one it reads as [Unknown].
+// So has one of a host service, see [CodeOf].
 //
 // A method of a host service is a function of a type in that package. Natively, in tests,
 // [github.com/kubewasm/kubewasm/guest/guesttest/servicetest] provides the host.

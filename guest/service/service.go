@@ -83,16 +83,16 @@ func (m *Method[P]) native(p any, request []byte) ([]byte, error) {
 }
 
 // Ask calls a method of a host service by its host function, with an encoded request, and
-// returns the encoded response, which may be kept, or the error of the host. It is for
+// returns the encoded response, which may be kept, or the error of the host with its code. It is for
 // generated code.
 func Ask(f func(ptr unsafe.Pointer, n uint32) uint64, request []byte) ([]byte, error) {
-	n, code := abi.Unpack[abi.Code](f(unsafe.Pointer(unsafe.SliceData(request)), uint32(len(request))))
+	n, code := abi.Unpack[Code](f(unsafe.Pointer(unsafe.SliceData(request)), uint32(len(request))))
 	answer := make([]byte, n)
 	if got := hostAnswer(answer); got != n {
 		panic("kubewasm: host answered with another length than before")
 	}
-	if code != abi.Success {
-		return nil, errors.New(string(answer))
+	if code != OK {
+		return nil, errorOf(code, string(answer))
 	}
 	return answer, nil
 }

@@ -27,6 +27,10 @@ func Call(p any, method string, request []byte) (response []byte, err error) {
 	return m.native(p, request)
 }
 
+// Failure returns the text of an error of a method and its code as the host gets them. Package
+// servicetest uses it.
+func Failure(err error) (text string, code Code) { return err.Error(), codeOf(err) }
+
 func find(name string) method {
 	for _, s := range services {
 		for _, m := range s.methods {
@@ -55,11 +59,7 @@ func AskHost(service, method string, ptr unsafe.Pointer, n uint32) uint64 {
 	if h == nil {
 		panic("kubewasm: there is no host that has " + service + "/" + method + ": call the plugin by package servicetest")
 	}
-	response, err := h.Call(service, method, append([]byte(nil), unsafe.Slice((*byte)(ptr), n)...))
-	if err != nil {
-		answer = []byte(err.Error())
-		return abi.Pack(uint32(len(answer)), abi.Error)
-	}
-	answer = response
-	return abi.Pack(uint32(len(answer)), abi.Success)
+	var code Code
+	answer, code = h.Call(service, method, append([]byte(nil), unsafe.Slice((*byte)(ptr), n)...))
+	return abi.Pack(uint32(len(answer)), code)
 }

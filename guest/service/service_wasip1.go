@@ -51,11 +51,11 @@ func Serve[P any](m *Method[P], p P) int32 {
 	plugin.Yield()
 	if err != nil {
 		hostcall.StatusReason(err.Error())
-		return int32(abi.Error)
+		return int32(codeOf(err))
 	}
 	// An empty response needs no host call.
 	if len(response) != 0 {
 		hostResponse(unsafe.Pointer(unsafe.SliceData(response)), uint32(len(response)))
 	}
-	return int32(abi.Success)
+	return int32(OK)
 }

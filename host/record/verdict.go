@@ -13,7 +13,8 @@ type Verdict byte
 const (
 	// Answered is any answer that neither refuses nor fails.
 	Answered Verdict = iota
-	// Denied is a refusal: of a Pod for a Node, of a request.
+	// Denied is a refusal: of a Pod for a Node, of a request. So is the error of a method of a
+	// service with a code that is no failure, see [abi.ErrorCode.Failure].
 	Denied
 	// Failed is an error, and a call that did not return.
 	Failed
@@ -36,11 +37,14 @@ func VerdictOf(c *Call) Verdict {
 		return Failed
 	case c.Version.Dialect != "":
 		return verdictOfDialect(c)
-	case c.Kind == ByExport: // A method of a service.
-		if uint32(c.Result) != 0 {
-			return Failed
+	case c.method():
+		switch code := c.code(); {
+		case code == abi.ErrorOK:
+			return Answered
+		case !code.Failure():
+			return Denied
 		}
-		return Answered
+		return Failed
 	}
 	switch c.Function {
 	case abi.Validate.String(), abi.Mutate.String(), abi.Convert.String():
@@ -150,5 +154,18 @@ func (c *Call) Describe() string {
 	case Stopped:
 		return fmt.Sprintf("%s was stopped after %d fuel", c.Function, c.Fuel)
 	}
-	return fmt.Sprintf("%s returned %#x", c.Function, c.Result)
+	return c.Function + " returned " + c.Returned()
 }
+
+// Returned returns the result of a call as a text: the name of its code for a method of a service.
+func (c *Call) Returned() string {
+	if c.method() {
+		return c.code().String()
+	}
+	return fmt.Sprintf("%#x", c.Result)
+}
+
+// method reports whether the call is one of a method of a service.
+func (c *Call) method() bool { return c.Kind == ByExport && c.Version.Dialect == "" }
+
+func (c *Call) code() abi.ErrorCode { return abi.ErrorCode(int32(uint32(c.Result))) }

@@ -22,6 +22,8 @@ type answer struct {
 	end     record.End
 	trap    string
 	result  uint64
+	// returned is the result as a text.
+	returned string
 	// outputs are what the guest handed over last, by the function that took it.
 	outputs map[string]taken
 	// effects are what the guest did beside its answer, in order.
@@ -102,7 +104,7 @@ func answerOf(c *record.Call, p *Played) *answer {
 	got := *p.Call
 	got.Version = c.Version // Its kind and dialect; imports are looked up below.
 	a.verdict, a.end, a.trap, a.result = record.VerdictOf(&got), got.End, got.Trap, got.Result
-	a.fuel, a.time = got.Fuel, got.Duration
+	a.returned, a.fuel, a.time = got.Returned(), got.Fuel, got.Duration
 	// running are the host functions that run, the innermost last.
 	type call struct {
 		taken
@@ -264,6 +266,8 @@ func (a *answer) codes(b *answer) string {
 		if x, y := abi.Code(int32(a.result)), abi.Code(int32(b.result)); x != y {
 			return fmt.Sprintf("%s → %s", x, y)
 		}
+	case abi.KindService:
+		return a.returned + " → " + b.returned
 	}
 	return ""
 }
@@ -281,7 +285,7 @@ func (a *answer) text(class Class) string {
 	}
 	text := a.verdict.String()
 	if class != Reason {
-		text += fmt.Sprintf(", result %#x", a.result)
+		text += ", result " + a.returned
 	}
 	if len(a.reason) != 0 {
 		text += ": " + printable(a.reason)

@@ -222,7 +222,9 @@ func difference(want, got *record.Call) string {
 	case want.End != got.End:
 		return fmt.Sprintf("%s, recorded %s", got.Describe(), want.Describe())
 	case want.Result != got.Result:
-		return fmt.Sprintf("returned %#x, recorded %#x", got.Result, want.Result)
+		played := *got
+		played.Version, got = want.Version, &played // Its kind and dialect.
+		return fmt.Sprintf("returned %s, recorded %s", got.Returned(), want.Returned())
 	case differ([]byte(want.Trap), []byte(got.Trap)):
 		return fmt.Sprintf("trapped: %.200s, recorded %.200s", got.Trap, want.Trap)
 	case differ(want.Output, got.Output):

@@ -66,7 +66,11 @@ func (p *Plugin) ignores(ctx context.Context, method int, err error) bool {
 	if p.policy != host.Ignore || ctx.Err() != nil || errors.Is(err, host.ErrHostFault) {
 		return false
 	}
-	if !errors.As(err, new(*host.TrapError)) && !errors.As(err, new(*host.StatusError)) && !errors.As(err, new(*responseError)) &&
+	status, returned := errors.AsType[*host.StatusError](err)
+	if returned && !status.Code.Failure() {
+		return false
+	}
+	if !returned && !errors.As(err, new(*host.TrapError)) && !errors.As(err, new(*responseError)) &&
 		!errors.Is(err, ErrUnimplemented) && !errors.Is(err, host.ErrDisabled) {
 		return false
 	}
@@ -117,7 +121,7 @@ func (p *Plugin) run(ctx context.Context, inst *host.Instance, method int) error
 	if err != nil {
 		return err
 	}
-	if code := abi.Code(int32(uint32(result))); code != abi.Success {
+	if code := Code(int32(uint32(result))); code != OK {
 		return &host.StatusError{Plugin: p.name, Function: p.method(method), Code: code, Reason: inst.Reason()}
 	}
 	return nil

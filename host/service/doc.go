@@ -28,11 +28,12 @@
 //
 // A method returns the errors of [host.Plugin.Acquire] and [host.Instance.Call]: above all
 // *[host.TrapError] for a guest that trapped or was stopped, and *[host.StatusError] with the
-// text of the error that the plugin returned. [ErrUnimplemented] is the error of a method that
+// text of the error that the plugin returned and its code, see [CodeOf]. [ErrUnimplemented] is the error of a method that
 // the plugin's module does not have, since it was built from an older .proto file. With the
 // policy [host.Ignore] these come with an empty response and wrap [ErrIgnored]: a program that
 // goes on without the plugin asks for that with errors.Is, and does not take the empty response
-// for a decision of the plugin.
+// for a decision of the plugin. An error with a code that is an answer about the request, such as
+// [NotFound], is no failure, and not ignored: see [abi.ErrorCode.Failure].
 //
 // # Host services
 //

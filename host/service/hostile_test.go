@@ -200,12 +200,12 @@ func TestPluginsReadWhatTheyAreGranted(t *testing.T) {
 		})
 	}
 	cfg := callsConfig(t, nil)
-	cfg.FailurePolicy, cfg.Reads = host.KeepLast, []string{"pod.metadata.lables", "pdo.spec", "configmap.data", "pod.metadata.labels[a"}
+	cfg.FailurePolicy, cfg.Reads = host.KeepLast, []string{"pod.metadata.lables", "pdo.spec", "configmap.dat", "pod.metadata.labels[a"}
 	_, err := testservice.LoadTest(t.Context(), runtime(t), cfg, asked{})
 	for _, want := range []string{
 		`failurePolicy is "KeepLast"`, `field path "pod.metadata.lables": ObjectMeta has no field "lables"; did you mean "labels"?`,
-		`field path "pdo.spec": the service has no objects of the kind "pdo", only configmap, node, pod, unstructured`,
-		`field path "configmap.data": a ConfigMap is read as a whole`, `field path "pod.metadata.labels[a": the key of an entry stands between two brackets`,
+		`field path "pdo.spec": the service has no objects of the kind "pdo", only configmap, crate, node, pod`,
+		`field path "configmap.dat": ConfigMap has no field "dat"; did you mean "data"?`, `field path "pod.metadata.labels[a": the key of an entry stands between two brackets`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

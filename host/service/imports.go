@@ -139,9 +139,9 @@ func (m *HostMethod) function(service string) host.Import {
 				c.plugin.tell(inst, fault)
 				inst.Abort(fault)
 			}
-			code := abi.Success
+			code := OK
 			if c.answer = answer; err != nil {
-				c.answer, code = append(c.answer[:0], err.Error()...), abi.Error
+				c.answer, code = append(c.answer[:0], err.Error()...), codeOf(err)
 			}
 			inst.Keep(len(c.answer) - had)
 			stack[0] = abi.Pack(uint32(len(c.answer)), code)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,9 +152,9 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 	if err != nil {
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, name, err)
 	}
-	response, err := p.native.source.Call(name, request, nativeHost{ctx, p.native, c})
-	if err != nil {
-		return &host.StatusError{Plugin: p.name, Function: name, Code: abi.Error, Reason: err.Error()}
+	response, code := p.native.source.Call(name, request, nativeHost{ctx, p.native, c})
+	if code != OK {
+		return &host.StatusError{Plugin: p.name, Function: name, Code: code, Reason: string(response)}
 	}
 	if err := m.response.Parse(response, resp, c, p.resultBytes); err != nil {
 		return fmt.Errorf("plugin %q: call %s: response: %w", p.name, name, &responseError{err})
@@ -182,18 +183,19 @@ func (h nativeHost) Entry(ref abi.Ref, field uint32, key string) (string, bool) 
 	return o.Entry(field, key)
 }
 
-func (h nativeHost) Call(service, method string, request []byte) ([]byte, error) {
+func (h nativeHost) Call(service, method string, request []byte) ([]byte, Code) {
+	err := fmt.Errorf("the host has no %s", exportName(service, method))
+
 	for _, s := range h.of.hosts {
 		if s.Name != service {
 			continue
 		}
 		if i := slices.IndexFunc(s.Methods, func(m HostMethod) bool { return m.name == method }); i >= 0 {
-			response, fault, err := s.Methods[i].call(h.ctx, request, h.call, h.call.plugin.resultBytes, nil)
-			if fault != nil {
-				return nil, fault
+			response, fault, failed := s.Methods[i].call(h.ctx, request, h.call, h.call.plugin.resultBytes, nil)
+			if err = cmp.Or(fault, failed); err == nil {
+				return response, OK
 			}
-			return response, err
 		}
 	}
-	return nil, fmt.Errorf("the host has no %s", exportName(service, method))
+	return []byte(err.Error()), codeOf(err)
 }

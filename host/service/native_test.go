@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
@@ -14,8 +15,10 @@ import (
 // A plugin that runs in this process, in a test, has no module. None of its methods panics.
 func TestMethodsOfNativePlugins(t *testing.T) {
 	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Source: nativeservice.Source{
-		Has:  func(string) bool { return true },
-		Call: func(_ string, request []byte, _ nativeservice.Host) ([]byte, error) { return request, nil },
+		Has: func(string) bool { return true },
+		Call: func(_ string, request []byte, _ nativeservice.Host) ([]byte, abi.ErrorCode) {
+			return request, service.OK
+		},
 	}}}, asked{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,8 +17,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/service/internal/message"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 	"github.com/kubewasm/kubewasm/internal/nativeservice"
 	"github.com/kubewasm/kubewasm/internal/objects"
@@ -33,12 +31,15 @@ type Config struct {
 	// FailurePolicy says what a method returns if the plugin fails to answer: with
 	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other
 	// errors, such as those of the request, of the caller's context and of a plugin that is
-	// closed, are returned in any case.
+	// closed, are returned in any case. So are answers: errors whose code is no failure, see
+	// [abi.ErrorCode.Failure].
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Reads are the fields that the plugin gets of the objects in messages, beside their
 	// names, namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,
-	// pod.metadata.annotations[example.com/zone]. All others read as empty. Of a kind that
-	// no path begins with it gets every field.
+	// pod.metadata.annotations[example.com/zone], tenant.spec.plan of a custom resource. All
+	// others read as empty. Of a kind that no path begins with it gets every field, but for custom
+	// resources without a Go type: once a path begins with one, it gets no more than the names,
+	// namespaces and UIDs of the others. Their kinds are the names of their messages, in lower case.
 	Reads []string `json:"reads,omitempty"`
 	// DetectChanges is for tests of programs: a call panics if an object in it was changed since it
 	// was passed before, and has the same UID and resource version. No plugin would see the change.
@@ -49,7 +50,7 @@ type Config struct {
 const defaultResultBytes = 1 << 20
 
 // ErrUnimplemented is the error of a method that a plugin's module does not have.
-var ErrUnimplemented = errors.New("the plugin does not have the method")
+var ErrUnimplemented error = &Error{Unimplemented, errors.New("the plugin does not have the method")}
 
 // Plugin is a plugin of an extension point. It is safe for use by several goroutines; the
 // number of calls at a time is Limits.Instances. Swap, Follow and Close are those of
@@ -68,7 +69,7 @@ type Plugin struct {
 	resultBytes int
 
 	store *objects.Store
-	reads []string
+	reads reads
 	mu    sync.RWMutex
 	kinds map[reflect.Type]*objects.Kind
 }
@@ -80,18 +81,19 @@ type Plugin struct {
 func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, hosts ...HostService) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, definition: d, policy: cfg.FailurePolicy,
-		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{}, reads: cfg.Reads,
+		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{},
 		resultBytes: cmp.Or(cfg.Limits.ResultBytes, defaultResultBytes),
 	}
 	if cfg.DetectChanges {
 		p.store = objects.NewDetectingStore()
 	}
-	if err := errors.Join(cfg.FailurePolicy.Check(), checkReads(cfg.Reads, d, hosts)); err != nil {
-		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
-	}
 	var err error
 	if p.schema, err = serviceschema.Parse([]byte(d.Schema)); err != nil {
 		return nil, fmt.Errorf("plugin %q: %s: %w", cfg.Name, d.Name, err)
+	}
+	p.reads = newReads(cfg.Reads, p.schema)
+	if err := errors.Join(cfg.FailurePolicy.Check(), p.reads.check(d, hosts)); err != nil {
+		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
 	if source, ok := cfg.Source.(nativeservice.Source); ok {
 		p.native = &native{source: source, hosts: hosts}
@@ -128,47 +130,13 @@ func (p *Plugin) kind(t reflect.Type) *objects.Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if k = p.kinds[t]; k == nil {
-		fields, _ := codec.FieldsOf(t, p.reads) // Load has checked the paths.
-		k = p.store.Kind(t, fields)
+		fields, whole, _ := p.reads.of(t) // Load has checked the paths.
+		if k = p.store.Kind(t, fields); whole != nil {
+			k.Narrow(whole)
+		}
 		p.kinds[t] = k
 	}
 	return k
-}
-
-// checkReads reports every path that leads to no field of the objects in the messages of services.
-func checkReads(paths []string, d *Definition, hosts []HostService) error {
-	if len(paths) == 0 {
-		return nil
-	}
-	types := map[reflect.Type]bool{}
-	add := func(messages ...*message.Type) {
-		for _, m := range messages {
-			m.Objects(types)
-		}
-	}
-	for _, m := range d.Methods {
-		add(m.request, m.response)
-	}
-	for _, h := range hosts {
-		for _, m := range h.Methods {
-			add(m.request, m.response)
-		}
-	}
-	var errs []error
-	var kinds []string
-	for t := range types {
-		kinds = append(kinds, codec.KindOf(t))
-		if _, err := codec.FieldsOf(t, paths); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	slices.Sort(kinds)
-	for _, path := range paths {
-		if kind, _, _ := strings.Cut(path, "."); !slices.Contains(kinds, kind) {
-			errs = append(errs, fmt.Errorf("field path %q: the service has no objects of the kind %q, only %s", path, kind, strings.Join(kinds, ", ")))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Ref returns the ref of an object, for [Plugin.CallBytes]. It is valid until the object is passed

@@ -134,7 +134,7 @@ func (w *writer) hostClient(s *Service) {
 	w.printf("\n%s", documentation(s.Name, "has the methods of the service "+s.FullName+" of the host.", s.Doc))
 	w.printf("type %s struct{}\n", s.Name)
 	for _, m := range s.Methods {
-		w.printf("\n%s", documentation(m.Name, "calls the host. The error is that of the host.", m.Doc))
+		w.printf("\n%s", documentation(m.Name, "calls the host. The error is that of the host, with its code.", m.Doc))
 		w.printf("func (%s) %s(req *%s) (%s, error) {\n", s.Name, m.Name, w.pkg.builderName(m.Request), m.Response)
 		w.printf("\tresp, err := %s(%s_host, req.append(nil))\n\tif err != nil {\n\t\treturn %s{}, err\n\t}\n\treturn %s{&%s{in: %s(resp)}}, nil\n}\n",
 			w.name(guestPackage, "Ask"), methodVar(s, m), m.Response, m.Response, fieldsType(m.Response), w.name(guestPackage, "FromHost"))

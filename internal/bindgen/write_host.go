@@ -147,9 +147,9 @@ func (w *writer) hostInterface(s *Service) {
 		if i > 0 {
 			w.printf("\n")
 		}
-		otherwise := "answers a plugin. The plugin gets the text of an error."
+		otherwise := "answers a plugin. The plugin gets the text of an error, and its code."
 		if m.Grant != "" {
-			otherwise = fmt.Sprintf("answers a plugin that has the grant %q. The plugin gets the text of an error.", m.Grant)
+			otherwise = fmt.Sprintf("answers a plugin that has the grant %q. The plugin gets the text of an error, and its code.", m.Grant)
 		}
 		w.printf("%s", documentation(m.Name, otherwise, m.Doc))
 		w.printf("%s(ctx %s, req *%s) (*%s, error)\n", m.Name, w.name("context", "Context"), m.Request, m.Response)

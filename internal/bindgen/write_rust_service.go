@@ -63,7 +63,7 @@ func (w *rustWriter) byName() map[string]*Message {
 func (w *rustWriter) extensionPoint(s *Service) {
 	w.printf("\n%spub trait %s {\n", rustComment("", cmpOr(s.Doc, s.Name+" is the extension point "+s.FullName+".")), s.Name)
 	for _, m := range s.Methods {
-		w.printf("%s    fn %s<'a>(&self, req: %s<'a>) -> Result<%s, String>;\n", rustComment("    ", cmpOr(m.Doc, "Answers a request. An error is its reason.")),
+		w.printf("%s    fn %s<'a>(&self, req: %s<'a>) -> Result<%s, s::Error>;\n", rustComment("    ", cmpOr(m.Doc, "Answers a request, or returns an error, which may have a code.")),
 			m.Name, w.rustPath("", m.Request), w.builderType(m.Response))
 	}
 	w.printf("}\n")
@@ -72,7 +72,7 @@ func (w *rustWriter) extensionPoint(s *Service) {
 func (w *rustWriter) hostClient(s *Service) {
 	w.printf("\n%s#[derive(Clone, Copy, Debug)]\npub struct %s;\n\nimpl %[2]s {\n", rustComment("", cmpOr(s.Doc, s.Name+" has the methods of the service "+s.FullName+" of the host.")), s.Name)
 	for _, m := range s.Methods {
-		w.printf("%s    pub fn %s<'a>(call: impl Into<::kubewasm::Call<'a>>, req: &%s) -> Result<%s<'a>, String> {\n", rustComment("    ", cmpOr(m.Doc, "Asks the host. The error is that of the host.")),
+		w.printf("%s    pub fn %s<'a>(call: impl Into<::kubewasm::Call<'a>>, req: &%s) -> Result<%s<'a>, s::Error> {\n", rustComment("    ", cmpOr(m.Doc, "Asks the host. The error is that of the host, with its code.")),
 			m.Name, strings.Replace(w.builderType(m.Request), "<'a>", "<'_>", 1), w.rustPath("", m.Response))
 		w.printf("        #[cfg(target_arch = \"wasm32\")]\n        #[link(wasm_import_module = %s)]\n        extern \"C\" {\n            #[link_name = %s]\n            fn host(ptr: *const u8, len: u32) -> u64;\n        }\n", rustString(s.FullName), rustString(m.Wire))
 		w.printf("        #[cfg(not(target_arch = \"wasm32\"))]\n        unsafe extern \"C\" fn host(_: *const u8, _: u32) -> u64 { 0 }\n")

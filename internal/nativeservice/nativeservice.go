@@ -14,8 +14,9 @@ import (
 type Source struct {
 	// Has reports whether the plugin has a method, by its name with that of the service.
 	Has func(method string) bool
-	// Call calls a method and returns the encoded response, or the plugin's error.
-	Call func(method string, request []byte, h Host) ([]byte, error)
+	// Call calls a method and returns the encoded response, or the text of the plugin's error and
+	// its code.
+	Call func(method string, request []byte, h Host) ([]byte, abi.ErrorCode)
 }
 
 // Fetch implements host.Source.
@@ -29,8 +30,9 @@ type Host interface {
 	Object(ref abi.Ref) []byte
 	Part(ref abi.Ref, part uint32, fields uint64) []byte
 	Entry(ref abi.Ref, field uint32, key string) (string, bool)
-	// Call calls a method of a host service.
-	Call(service, method string, request []byte) ([]byte, error)
+	// Call calls a method of a host service and returns the encoded response, or the text of the
+	// error and its code.
+	Call(service, method string, request []byte) ([]byte, abi.ErrorCode)
 }
 
 // String implements host.Source.

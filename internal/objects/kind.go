@@ -34,6 +34,8 @@ type Kind struct {
 	meta uintptr
 	// detects is set if Object panics at an object that was changed under its resource version.
 	detects bool
+	// encode encodes those that are read whole: all of them, unless Narrow has set another function.
+	encode func(o metav1.Object) ([]byte, error)
 	// known and named are for those that are read whole.
 	known pointers[codec.Any]
 	named map[podKey]*whole
@@ -66,7 +68,7 @@ func IsObject(t reflect.Type) bool {
 func (s *Store) Kind(t reflect.Type, fields *codec.Encoder[codec.Any]) *Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &Kind{store: s, typ: t, name: t.Name(), named: map[podKey]*whole{}, meta: noMeta, detects: s.detects}
+	k := &Kind{store: s, typ: t, name: t.Name(), named: map[podKey]*whole{}, meta: noMeta, detects: s.detects, encode: EncodeWhole}
 	if f, ok := t.FieldByName("ObjectMeta"); ok && f.Type == reflect.TypeFor[metav1.ObjectMeta]() && len(f.Index) == 1 {
 		k.meta = f.Offset
 	}
@@ -77,6 +79,10 @@ func (s *Store) Kind(t reflect.Type, fields *codec.Encoder[codec.Any]) *Kind {
 	s.kinds = append(s.kinds, k)
 	return k
 }
+
+// Narrow has guests get what encode returns of objects that are read whole, in place of
+// [EncodeWhole]. It is called before the first object is passed.
+func (k *Kind) Narrow(encode func(o metav1.Object) ([]byte, error)) { k.encode = encode }
 
 // Object returns the version of the object at of, a pointer to the type of the Kind. The error
 // is for an object that has no encoding.
@@ -102,7 +108,7 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 	if k.byParts {
 		o = arrive(k.store, &k.parts, name, (*codec.Any)(of))
 	} else {
-		encoded, err := encodeWhole(held)
+		encoded, err := k.encode(held)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +153,7 @@ func (k *Kind) stampOf(of unsafe.Pointer) stamp {
 
 // digest returns the digest of all of an object.
 func (k *Kind) digest(of unsafe.Pointer) uint64 {
-	b, err := encodeWhole(k.held(of))
+	b, err := EncodeWhole(k.held(of))
 	if err != nil {
 		return 0 // It has never been passed.
 	}
@@ -202,15 +208,16 @@ func (r Reading) Entry(field uint32, key string) (value string, ok bool) {
 	return r.version.entry(r.of, field, key)
 }
 
-// encodeWhole returns the bytes of an object: in protobuf if it has any, else in JSON.
-func encodeWhole(o object) ([]byte, error) {
+// EncodeWhole returns the bytes of an object: in protobuf if it has any, else in JSON. The object is
+// one of a type for which [IsObject] holds.
+func EncodeWhole(o metav1.Object) ([]byte, error) {
 	if _, ok := o.(interface {
 		MarshalToSizedBuffer(b []byte) (int, error)
 	}); ok {
 		return codec.Encode(o)
 	}
 	if len(o.GetManagedFields()) != 0 {
-		clone := o.DeepCopyObject().(object)
+		clone := o.(runtime.Object).DeepCopyObject().(object)
 		clone.SetManagedFields(nil)
 		o = clone
 	}

@@ -176,6 +176,22 @@ func ResourceOf(d protoreflect.MessageDescriptor) (r Resource, ok bool) {
 	return r, v != nil
 }
 
+// Untyped returns the names of the messages that stand for custom resources without a Go type,
+// sorted.
+func (s *Schema) Untyped() (names []string) {
+	s.files.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Messages().Len() {
+			m := f.Messages().Get(i)
+			if r, ok := ResourceOf(m); ok && r.Go == "" {
+				names = append(names, string(m.Name()))
+			}
+		}
+		return true
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // IsObject reports whether a message is an object of Kubernetes, which travels as a ref: a
 // custom resource, or a message whose field 1 is metadata. A schema does not contain the
 // messages of Kubernetes; known tells of those.

@@ -3,6 +3,7 @@
 
 mod quotes;
 
+use kubewasm::service::{Code, Error};
 use quotes::{ChooseRequest, ChooseResponse, Market, PriceRequest, PriceResponse, Quotes, RateRequest, Values, ValuesValue};
 
 kubewasm::config! {
@@ -27,13 +28,14 @@ fn copied(v: Values<'_>) -> ValuesValue {
 }
 
 impl Quotes for Guest {
-    fn echo<'a>(&self, req: Values<'a>) -> Result<ValuesValue, String> {
+    fn echo<'a>(&self, req: Values<'a>) -> Result<ValuesValue, Error> {
         Ok(copied(req))
     }
 
-    fn price<'a>(&self, req: PriceRequest<'a>) -> Result<PriceResponse, String> {
+    fn price<'a>(&self, req: PriceRequest<'a>) -> Result<PriceResponse, Error> {
         match req.currency() {
             "" => return Err("no currency".into()),
+            "fail" => return Err(Error::new(Code(req.amount()), "failed")),
             "trap" => panic!("trap"),
             _ => {}
         }
@@ -42,7 +44,7 @@ impl Quotes for Guest {
         Ok(PriceResponse { total: req.amount() as i64 * rate.rate(), note: discount.unwrap_or("none").into() })
     }
 
-    fn choose<'a>(&self, req: ChooseRequest<'a>) -> Result<ChooseResponse<'a>, String> {
+    fn choose<'a>(&self, req: ChooseRequest<'a>) -> Result<ChooseResponse<'a>, Error> {
         let pod = req.pods().iter().find(|pod| pod.spec().node_name() == req.node());
         let text = match (pod, req.texts()) {
             (None, Some(texts)) => texts.data().get("none").unwrap_or_default(),

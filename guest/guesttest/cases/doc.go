@@ -61,5 +61,6 @@
 // # Failures
 //
 // In a case of any kind refused is a part of the text with which the plugin must refuse its
-// configuration, error of its error, and traps of the output and the stack of a trap.
+// configuration, error of its error, and traps of the output and the stack of a trap. The error of
+// a service that has a code begins with its name: "NotFound: no such model".
 package cases

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -116,7 +117,9 @@ func (q *question) call() {
 	}
 	response, err := c.Plugin.CallBytes(q.Context(), string(m.Name()), request)
 	if status := (*host.StatusError)(nil); errors.As(err, &status) {
-		err = errors.New(status.Reason)
+		if err = errors.New(status.Reason); status.Code != abi.ErrorUncoded {
+			err = fmt.Errorf("%s: %s", status.Code, status.Reason)
+		}
 	} else if err != nil && harness.IsTrap(err) {
 		harness.Fail(q, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	guest "github.com/kubewasm/kubewasm/guest/service"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
 	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
 	"github.com/kubewasm/kubewasm/host"
@@ -91,10 +92,14 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 	refs := new(int) // Refs are those of this plugin.
 	s, err = p.load(context.Background(), nil, service.Config{Config: host.Config{Name: "native", Source: nativeservice.Source{
 		Has: guest.Has,
-		Call: func(method string, request []byte, h nativeservice.Host) ([]byte, error) {
+		Call: func(method string, request []byte, h nativeservice.Host) ([]byte, abi.ErrorCode) {
 			defer objecthost.Use(h, refs)()
 			response, err := guest.Call(n.Plugin, method, request)
-			return append([]byte(nil), response...), err
+			if err != nil {
+				text, code := guest.Failure(err)
+				return []byte(text), code
+			}
+			return append([]byte(nil), response...), guest.OK
 		},
 	}}})
 	if err != nil {

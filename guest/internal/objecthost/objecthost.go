@@ -16,8 +16,9 @@ type Host interface {
 	Object(ref abi.Ref) []byte
 	Part(ref abi.Ref, part uint32, fields uint64) []byte
 	Entry(ref abi.Ref, field uint32, key string) (string, bool)
-	// Call calls a method of a host service.
-	Call(service, method string, request []byte) ([]byte, error)
+	// Call calls a method of a host service and returns the encoded response, or the text of the
+	// error and its code.
+	Call(service, method string, request []byte) ([]byte, abi.ErrorCode)
 }
 
 var (

@@ -21,7 +21,7 @@
     (local.set $result (call $ask (i32.const 0x1000) (local.get $n)))
     (local.set $n (call $answer (i32.const 0x1000) (i32.wrap_i64 (i64.shr_u (local.get $result) (i64.const 32)))))
     (if (i32.wrap_i64 (local.get $result))
-      (then (call $reason (i32.const 0x1000) (local.get $n)) (return (i32.const 1))))
+      (then (call $reason (i32.const 0x1000) (local.get $n)) (return (i32.wrap_i64 (local.get $result)))))
     (call $response (i32.const 0x1000) (local.get $n))
     (i32.const 0))
   (func (export "kubewasm.test.v1.Test/Echo") (result i32)

@@ -11,11 +11,12 @@ QUOTES_QUOTES_ECHO(request, response) {
 QUOTES_QUOTES_PRICE(request, response) {
   kw_str currency = quotes_PriceRequest_currency(request), note;
   if (!currency.n) return kw_error("no currency");
+  if (kw_equal(currency, "fail")) return kw_error_as(quotes_PriceRequest_amount(request), "failed");
   if (kw_equal(currency, "trap")) kw_panic("the currency is a trap");
   kw_buf question = {0};
   quotes_RateRequest_put_currency(&question, currency);
   kw_answer answer = quotes_Market_Rate(&question);
-  if (answer.failed) return kw_error(answer.bytes);
+  if (answer.failed) return kw_error_as(answer.code, answer.bytes);
   int64_t rate = quotes_RateResponse_rate(quotes_RateResponse_of_proto(answer.bytes));
   if (!kw_lookup(meta_ObjectMeta_labels(core_Pod_metadata(quotes_PriceRequest_pod(request))), "discount", &note)) note = KW("none");
   quotes_PriceResponse_put_total(response, quotes_PriceRequest_amount(request) * rate);

@@ -6,11 +6,12 @@ import (
 	"errors"
 
 	"github.com/kubewasm/kubewasm/guest/conformance/internal/quotes/quotesguest"
+	"github.com/kubewasm/kubewasm/guest/service"
 )
 
-type service struct{}
+type plugin struct{}
 
-func (service) Echo(req quotesguest.Values, resp *quotesguest.ValuesValue) error {
+func (plugin) Echo(req quotesguest.Values, resp *quotesguest.ValuesValue) error {
 	*resp = copied(req)
 	return nil
 }
@@ -34,10 +35,12 @@ func copied(v quotesguest.Values) quotesguest.ValuesValue {
 	return c
 }
 
-func (service) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceResponse) error {
+func (plugin) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceResponse) error {
 	switch req.Currency() {
 	case "":
 		return errors.New("no currency")
+	case "fail":
+		return service.NewError(service.Code(req.Amount()), errors.New("failed"))
 	case "trap":
 		panic("trap")
 	}
@@ -53,7 +56,7 @@ func (service) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceRespon
 	return nil
 }
 
-func (service) Choose(req quotesguest.ChooseRequest, resp *quotesguest.ChooseResponse) error {
+func (plugin) Choose(req quotesguest.ChooseRequest, resp *quotesguest.ChooseResponse) error {
 	for _, pod := range req.Pods() {
 		if pod.Spec().NodeName() == req.Node() {
 			resp.Pod = pod
@@ -64,6 +67,6 @@ func (service) Choose(req quotesguest.ChooseRequest, resp *quotesguest.ChooseRes
 	return nil
 }
 
-func init() { quotesguest.RegisterQuotes(service{}) }
+func init() { quotesguest.RegisterQuotes(plugin{}) }
 
 func main() {}

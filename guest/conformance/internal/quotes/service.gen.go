@@ -54,7 +54,7 @@ var quotes_definition = service.Definition{
 // Market is what the host offers.
 type Market interface {
 	// Rate answers a plugin that has the grant "rates". The plugin gets the text of
-	// an error.
+	// an error, and its code.
 	Rate(ctx context.Context, req *RateRequest) (*RateResponse, error)
 }
 

@@ -152,12 +152,12 @@ impl s::Encode for RateRequest {
 
 /// Quotes is the extension point of the guest service.
 pub trait Quotes {
-    /// Answers a request.
-    fn echo<'a>(&self, req: Values<'a>) -> Result<ValuesValue, String>;
-    /// Answers a request.
-    fn price<'a>(&self, req: PriceRequest<'a>) -> Result<PriceResponse, String>;
-    /// Answers a request.
-    fn choose<'a>(&self, req: ChooseRequest<'a>) -> Result<ChooseResponse<'a>, String>;
+    /// Answers a request, or returns an error, which may have a code.
+    fn echo<'a>(&self, req: Values<'a>) -> Result<ValuesValue, s::Error>;
+    /// Answers a request, or returns an error, which may have a code.
+    fn price<'a>(&self, req: PriceRequest<'a>) -> Result<PriceResponse, s::Error>;
+    /// Answers a request, or returns an error, which may have a code.
+    fn choose<'a>(&self, req: ChooseRequest<'a>) -> Result<ChooseResponse<'a>, s::Error>;
 }
 
 /// Market is what the host offers.
@@ -166,7 +166,7 @@ pub struct Market;
 
 impl Market {
     /// Asks the host.
-    pub fn rate<'a>(call: impl Into<::kubewasm::Call<'a>>, req: &RateRequest) -> Result<RateResponse<'a>, String> {
+    pub fn rate<'a>(call: impl Into<::kubewasm::Call<'a>>, req: &RateRequest) -> Result<RateResponse<'a>, s::Error> {
         #[cfg(target_arch = "wasm32")]
         #[link(wasm_import_module = "kubewasm.conformance.v1.Market")]
         extern "C" {

@@ -162,7 +162,7 @@ var test_definition = service.Definition{
 // Host is what guests of Test may call.
 type Host interface {
 	// Ask answers a plugin that has the grant "ask". The plugin gets the text of an
-	// error.
+	// error, and its code.
 	Ask(ctx context.Context, req *Message) (*Message, error)
 }
 

@@ -3,6 +3,7 @@
 import {
   ChooseRequest, ChooseResponse, Market, PriceRequest, PriceResponse, Quotes, RateRequest, Values, ValuesValue,
 } from "./quotes";
+import { ServiceError } from "kubewasm/service";
 
 //kubewasm:name conformance-service
 
@@ -33,6 +34,7 @@ class Service extends Quotes {
 
   price(req: PriceRequest, resp: PriceResponse): Error | null {
     if (req.currency.length == 0) return new Error("no currency");
+    if (req.currency == "fail") return new ServiceError(req.amount, "failed");
     if (req.currency == "trap") throw new Error("trap");
     const ask = new RateRequest();
     ask.currency = req.currency;

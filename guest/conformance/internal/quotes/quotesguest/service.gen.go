@@ -95,7 +95,7 @@ var quotes_Choose = service.Method[Quotes]{
 // Market is what the host offers.
 type Market struct{}
 
-// Rate calls the host. The error is that of the host.
+// Rate calls the host. The error is that of the host, with its code.
 func (Market) Rate(req *RateRequest) (RateResponse, error) {
 	resp, err := service.Ask(market_Rate_host, req.append(nil))
 	if err != nil {

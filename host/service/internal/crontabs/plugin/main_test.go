@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/crontabs"
 )
 
@@ -49,5 +52,22 @@ others:
 		changed.Spec.Schedule = "@daily"
 		req.First = changed
 		check("a of  runs a:1 on 0 since  for ", "a", "c", "d")
+	})
+}
+
+// A plugin finds nothing in a custom resource but the fields that its configuration names.
+func TestReadsOfGoTypes(t *testing.T) {
+	load := func(ctx context.Context, rt *host.Runtime, cfg service.Config) (*crontabs.CronTabs, error) {
+		cfg.Reads = []string{"crontab.spec.schedule", "crontab.spec.containers.image", "crontab.spec.labels[tenant]"}
+		return crontabs.LoadCronTabs(ctx, rt, cfg)
+	}
+	servicetest.Each(t, &plugin{}, load, func(t *testing.T, p *servicetest.Plugin[*crontabs.CronTabs]) {
+		resp, err := p.Configure(t, `schedule: "@daily"`).Due(t.Context(), servicetest.Read[crontabs.DueRequest](t, `
+first:
+  metadata: {name: a, labels: {team: shop}}
+  spec: {schedule: "@daily", suspend: true, since: "2026-01-02T03:04:05Z", port: http, labels: {tenant: x, other: z}, replicas: 1, containers: [{image: "a:1"}]}`))
+		if want := "a of  runs a:1 on 0 since  for x"; err != nil || len(resp.Due) != 1 || resp.Image != want {
+			t.Errorf("got %+v, %v, want %s", resp, err, want)
+		}
 	})
 }

@@ -41,7 +41,7 @@ var orders_definition = service.Definition{
 // Stock is what plugins may call. Its methods are called on the goroutine that
 // calls the plugin, and by several goroutines if several call plugins.
 type Stock interface {
-	// Count answers a plugin. The plugin gets the text of an error.
+	// Count answers a plugin. The plugin gets the text of an error, and its code.
 	Count(ctx context.Context, req *CountRequest) (*CountResponse, error)
 }
 

@@ -430,7 +430,7 @@ var test_Missing = service.Method[Test]{
 // Host is what guests of Test may call.
 type Host struct{}
 
-// Ask calls the host. The error is that of the host.
+// Ask calls the host. The error is that of the host, with its code.
 func (Host) Ask(req *MessageValue) (Message, error) {
 	resp, err := service.Ask(host_Ask_host, req.append(nil))
 	if err != nil {

@@ -47,7 +47,7 @@ var orders_Check = service.Method[Orders]{
 // Stock has the methods of the service kubewasm.evolution.v1.Stock of the host.
 type Stock struct{}
 
-// Count calls the host. The error is that of the host.
+// Count calls the host. The error is that of the host, with its code.
 func (Stock) Count(req *CountRequest) (CountResponse, error) {
 	resp, err := service.Ask(stock_Count_host, req.append(nil))
 	if err != nil {

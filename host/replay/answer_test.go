@@ -1,0 +1,48 @@
+package replay
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/host/record"
+)
+
+// Answers of two modules that differ in the code of an error are shown with the codes' names.
+func TestDifferencesOfCodes(t *testing.T) {
+	method := func(kind abi.Kind, result abi.ErrorCode) *answer {
+		c := &record.Call{
+			Version: &record.Version{Kind: kind, Imports: []record.Import{{Module: abi.KindCommon.Module(), Name: "status_reason", Memory: 0b11}}},
+			Kind:    record.ByExport, Function: "p.v1.Test/Echo", Result: uint64(uint32(result)),
+			Events: []record.Event{{Kind: record.Host, Args: []uint64{9, 2}}, {Kind: record.Read, Data: []byte("no")}, {Kind: record.HostReturned}},
+		}
+		return answerOf(c, &Played{Call: c})
+	}
+	for _, test := range []struct {
+		name     string
+		old, new abi.ErrorCode
+		want     *answersDiffer
+	}{
+		{"the same code", abi.ErrorNotFound, abi.ErrorNotFound, nil},
+		{"another answer", abi.ErrorNotFound, abi.ErrorPermissionDenied, &answersDiffer{
+			Result, "NotFound → PermissionDenied", "denied, result NotFound: no", "denied, result PermissionDenied: no",
+		}},
+		{"a failure in place of an answer", abi.ErrorNotFound, abi.ErrorInternal, &answersDiffer{
+			Flipped, "denied → failed", "denied, result NotFound: no", "failed, result Internal: no",
+		}},
+		{"a code in place of none", abi.ErrorUncoded, abi.ErrorInternal, &answersDiffer{
+			Result, "Error → Internal", "failed, result Error: no", "failed, result Internal: no",
+		}},
+		{"a number that is no code", abi.ErrorUncoded, -1, &answersDiffer{
+			Result, "Error → code(-1)", "failed, result Error: no", "failed, result code(-1): no",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := method(abi.KindService, test.old).differs(method(abi.KindService, test.new))
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(answersDiffer{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
