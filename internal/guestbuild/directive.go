@@ -296,6 +296,17 @@ func checkOwn(m *metadata.Metadata) error {
 
 var versionRE = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
+// ParseRules returns the rules of the text of a directive matches, such as
+// "CREATE,UPDATE pods deployments.apps".
+func ParseRules(text string) ([]metadata.Rule, error) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return nil, fmt.Errorf("%q is not operations and resources, as in CREATE,UPDATE pods", text)
+	}
+	rules := rulesOf(words)
+	return rules, (&metadata.Metadata{Matches: rules, ABI: 1}).Validate()
+}
+
 // rulesOf returns the rules of a directive: one for each group and version.
 func rulesOf(words []string) (rules []metadata.Rule) {
 	operations := strings.Split(words[0], ",")
