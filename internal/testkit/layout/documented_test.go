@@ -1,0 +1,115 @@
+package layout
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// unexampled are the public packages without a runnable example: generated code, packages whose
+// use another one shows, and those that need a toolchain or a node to run.
+var unexampled = []string{
+	".", "guest/guesttest/servicetest", "guest/service", "guest/view", "hooks/nodewatch", "hooks/runtime/runtimehook/runtimehookpb", "host/service",
+	"sched/kube135", "sched/kube136", "sched/kube138",
+}
+
+var exampleRE = regexp.MustCompile(`(?m)^func Example`)
+
+// TestPublicPackagesHaveExamples holds the sentence of CONTRIBUTING.md about examples: the list
+// has all packages without one, and no others.
+func TestPublicPackagesHaveExamples(t *testing.T) {
+	var without []string
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		dir, err := filepath.Rel("../../..", path)
+		if err != nil {
+			return err
+		}
+		dir = filepath.ToSlash(dir)
+		if name := d.Name(); dir != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "testdata", "node_modules", "vendor", "target"}, name)) || dir == "examples" || dir == "cmd" {
+			return fs.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(path, "*.go"))
+		if err != nil {
+			return err
+		}
+		public, example := false, false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			if strings.HasSuffix(file, "_test.go") {
+				example = example || exampleRE.Match(text)
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.PackageClauseOnly)
+			if err != nil {
+				return err
+			}
+			public = public || parsed.Name.Name != "main" && !strings.Contains(string(text), "//go:build ignore")
+		}
+		if public && !example {
+			without = append(without, dir)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(unexampled, without); diff != "" {
+		t.Errorf("public packages without an example (-listed +found):\n%s", diff)
+	}
+	text, err := os.ReadFile("../../../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "Every public package has a doc.go, and a runnable example unless `unexampled` of internal/testkit/layout lists it."; !strings.Contains(string(text), want) {
+		t.Errorf("CONTRIBUTING.md does not say: %s", want)
+	}
+}
+
+// warnedRE matches a function in the first column of the table of guests.md.
+var warnedRE = regexp.MustCompile("`((?:time|os|net|net/http|crypto/rand)\\.[A-Z]\\w+)`")
+
+// TestGuestsNamesWhatBuildWarnsOf compares the table of guests.md with the functions of which
+// kubewasm build warns.
+func TestGuestsNamesWhatBuildWarnsOf(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/guests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check, err := os.ReadFile("../../guestbuild/check.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 3 {
+			continue
+		}
+		for _, m := range warnedRE.FindAllStringSubmatch(cells[0], -1) {
+			if slices.Contains([]string{"os.Args", "os.Stderr", "os.Exit"}, m[1]) {
+				continue // Variables, and a call that does what it says.
+			}
+			found++
+			if !strings.Contains(string(check), `"`+m[1]+`":`) {
+				t.Errorf("docs/guests.md has %s, of which build does not warn", m[1])
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d functions were found", found)
+	}
+}
