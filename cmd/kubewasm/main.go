@@ -318,8 +318,12 @@ func flagError(c *cobra.Command, err error) error {
 		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
 			name = shorthands // Of -confg, all the letters.
 		}
-		if name = nearest.Name(name, names); name != "" {
-			hint = "; did you mean --" + name + "?"
+		meant := nearest.Name(name, names)
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, name) }); meant == "" && len(name) > 2 && i >= 0 {
+			meant = names[i]
+		}
+		if meant != "" {
+			hint = "; did you mean --" + meant + "?"
 		}
 	}
 	return &usageError{fmt.Errorf("%s: %w%s", c.Name(), err, hint)}

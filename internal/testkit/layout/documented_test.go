@@ -113,3 +113,52 @@ func TestGuestsNamesWhatBuildWarnsOf(t *testing.T) {
 		t.Errorf("only %d functions were found", found)
 	}
 }
+
+// releaseRE matches a release of wazero or Go that a source knows.
+var releaseRE = regexp.MustCompile(`\bwazero v?1\.\d+|\bGo 1\.\d+`)
+
+// TestWhatKnowsAReleaseIsListed holds that docs/upstream.md lists each source that names a release
+// of Go or wazero, with the test that shows a change and what makes the place go away.
+func TestWhatKnowsAReleaseIsListed(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/upstream.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Tied to a release\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := 0
+	var places strings.Builder
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Place") {
+			continue
+		}
+		rows++
+		if len(cells) != 4 || slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
+			t.Errorf("a row has an empty cell: %s", line)
+		}
+		places.WriteString(cells[0])
+	}
+	if rows < 8 {
+		t.Errorf("the table has %d rows", rows)
+	}
+	err = filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "target"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || d.IsDir() {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err == nil && releaseRE.Match(source) && !strings.Contains(places.String(), d.Name()) {
+			t.Errorf("%s knows %s, and docs/upstream.md does not list it", path, releaseRE.Find(source))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
