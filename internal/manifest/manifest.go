@@ -256,7 +256,7 @@ func Decode(document []byte, to any) error {
 	if err := quantities.Check(text, to); err != nil {
 		return err
 	}
-	return yaml.UnmarshalStrict(text, to)
+	return strict.Readable(yaml.UnmarshalStrict(text, to))
 }
 
 // add takes a document, in JSON. It returns a mistake for each item that is no object.

@@ -127,7 +127,7 @@ func TestWhatKnowsAReleaseIsListed(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## Tied to a release\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := 0
-	var places strings.Builder
+	var places []string
 	for line := range strings.Lines(section) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| Place") {
@@ -137,7 +137,7 @@ func TestWhatKnowsAReleaseIsListed(t *testing.T) {
 		if len(cells) != 4 || slices.ContainsFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "" }) {
 			t.Errorf("a row has an empty cell: %s", line)
 		}
-		places.WriteString(cells[0])
+		places = append(places, strings.TrimSpace(cells[0]))
 	}
 	if rows < 8 {
 		t.Errorf("the table has %d rows", rows)
@@ -153,7 +153,10 @@ func TestWhatKnowsAReleaseIsListed(t *testing.T) {
 			return nil
 		}
 		source, err := os.ReadFile(path)
-		if err == nil && releaseRE.Match(source) && !strings.Contains(places.String(), d.Name()) {
+		listed := func(place string) bool {
+			return strings.Contains(place, d.Name()) || place == strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../../")
+		}
+		if err == nil && releaseRE.Match(source) && !slices.ContainsFunc(places, listed) {
 			t.Errorf("%s knows %s, and docs/upstream.md does not list it", path, releaseRE.Find(source))
 		}
 		return err
