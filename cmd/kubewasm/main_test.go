@@ -125,7 +125,7 @@ func TestMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"no command":        {nil, []string{"Usage:\n\n\tkubewasm COMMAND [arguments]\n", "  build     compile a guest\n"}},
+		"no command":        {nil, []string{"Usage:\n\n\tkubewasm COMMAND [arguments]\n", "  build      compile a guest\n"}},
 		"unknown command":   {[]string{"bulid"}, []string{`unknown command "bulid"; did you mean "build"?`}},
 		"unknown topic":     {[]string{"help", "inspct"}, []string{`unknown command "inspct"; did you mean "inspect"?`}},
 		"unknown flag":      {[]string{"inspect", "--confg", "x"}, []string{"inspect: unknown flag: --confg; did you mean --config?\nusage: kubewasm inspect [--config FILE]"}},
