@@ -91,6 +91,28 @@ func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperation
 	return warnings
 }
 
+// Unsent returns what the policy is asked about by its Rules and the rules of webhook
+// configurations do not send, as in "UPDATE pods"; empty if they send all of it. Versions are left
+// aside, between which API servers convert, and so are selectors, scopes and match conditions. A
+// policy without Rules is asked about what comes.
+func (d *Description) Unsent(sent []admissionregistrationv1.RuleWithOperations) string {
+	want, wanted := askingsOf(askedOf(d.Rules))
+	got := []asking{}
+	known := true
+	if len(sent) != 0 {
+		got, known = askingsOf(askedOf(sent))
+	}
+	if len(d.Rules) == 0 || !wanted || !known {
+		return ""
+	}
+	for _, list := range [][]asking{want, got} {
+		for i := range list {
+			list[i].version = "*"
+		}
+	}
+	return uncovered(want, got)
+}
+
 // askedOf returns rules in the form of those that a module declares.
 func askedOf(rules []admissionregistrationv1.RuleWithOperations) []metadata.Rule {
 	if len(rules) == 0 {

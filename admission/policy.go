@@ -256,6 +256,10 @@ const (
 	loggedNameBytes   = 256
 )
 
+// DeniedMessage is the message of the line in the log for a denial, which has the attributes policy,
+// uid, group, kind, namespace, name, operation, user and message. Nothing confidential is in them.
+const DeniedMessage = "policy denied the request"
+
 // logVerdict writes down why a policy denies or has failed, or what one that monitors would have
 // done. The log of a policy has a budget, beyond which lines are dropped and counted.
 func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
@@ -263,7 +267,7 @@ func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) 
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
 		return
 	}
-	denied, failed, level := "policy denied the request", "policy failed", slog.LevelWarn
+	denied, failed, level := DeniedMessage, "policy failed", slog.LevelWarn
 	if p.rules().Mode == Monitor {
 		denied, failed, level = "policy would have denied the request", "policy would have failed", slog.LevelInfo
 	}

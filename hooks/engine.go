@@ -99,6 +99,9 @@ type PluginConfig struct {
 	DryRun bool
 	// Shadow has a candidate asked in the background, see [Engine.BeginShadow]; nil for none.
 	Shadow *shadow.Config
+	// OpenOCI returns the source of a reference, for Shadow, as the method Source of a client of
+	// package oci of host does; nil if there is no access to registries.
+	OpenOCI func(reference string) host.Source
 	// FailurePolicy says what becomes of a request on which the plugin fails: by an
 	// error, a trap, or a decision that is malformed, out of range, not granted or in
 	// conflict with an earlier plugin's. With [host.KeepLast] the subject is the QoS
@@ -182,7 +185,7 @@ func (c *Config) parse() ([]*plugin, error) {
 		if err := cfg.FailurePolicy.Check(host.KeepLast); err != nil {
 			fail("%w", err)
 		}
-		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cmp.Or(cfg.FailurePolicy, host.Fail), dryRun: cfg.DryRun}
+		p := &plugin{openOCI: cfg.OpenOCI, order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cmp.Or(cfg.FailurePolicy, host.Fail), dryRun: cfg.DryRun}
 		var err error
 		if p.selector, err = cfg.Selector.parse(); err != nil {
 			fail("%w", err)
@@ -198,6 +201,9 @@ func (c *Config) parse() ([]*plugin, error) {
 		if cfg.Shadow != nil {
 			for _, err := range cfg.Shadow.Check("shadow") {
 				fail("%w", err)
+			}
+			if cfg.Shadow.OCI != "" && cfg.OpenOCI == nil {
+				fail("shadow.oci: this engine has no access to registries")
 			}
 		}
 		p.owns, ownErrs = parseOwnership(cfg.Owns)

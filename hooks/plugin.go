@@ -48,6 +48,8 @@ type plugin struct {
 	// source is where the module comes from; pinned says that it cannot change.
 	source host.Source
 	pinned bool
+	// openOCI returns the source of a reference, nil without access to registries.
+	openOCI func(reference string) host.Source
 	// lacks are what a running mode does not know.
 	lacks atomic.Pointer[lack]
 

@@ -2,6 +2,7 @@ package hooks_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,53 @@ func TestShadowOfAHook(t *testing.T) {
 	if got.Compared != 4 || got.Same != 1 || changes["cpu_shares -> cpu_shares"] != 1 || changes["nothing -> cfs_quota_us"] != 2 {
 		t.Errorf("got %+v", got)
 	}
+}
+
+func TestShadowOfAHookFromARegistry(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), scripted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugin := hooks.PluginConfig{
+		Config: host.Config{Name: "p", Source: host.File(file), GuestConfig: host.GuestConfig(`{}`)},
+		Shadow: &shadow.Config{OCI: "registry.example.com/acme/p:2", Rate: 1, CPU: 1},
+	}
+	t.Run("is a mistake without access to registries", func(t *testing.T) {
+		_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		if err == nil || !strings.Contains(err.Error(), `plugin "p": shadow.oci: this engine has no access to registries`) {
+			t.Errorf("error %v", err)
+		}
+	})
+	t.Run("comes from the source of its reference", func(t *testing.T) {
+		opened := make(chan string, 1)
+		plugin.OpenOCI = func(reference string) host.Source {
+			opened <- reference
+			return host.File(file)
+		}
+		e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		if got := <-opened; got != plugin.Shadow.OCI {
+			t.Errorf("opened %s", got)
+		}
+		for e.Shadow("p").Status().State == shadow.Loading {
+			time.Sleep(time.Millisecond)
+		}
+		if status := e.Shadow("p").Status(); status.State != shadow.Running {
+			t.Errorf("the shadow is %+v", status)
+		}
+	})
+	t.Run("that is away leaves the engine alone", func(t *testing.T) {
+		plugin.OpenOCI = func(string) host.Source { return host.File(file + ".missing") }
+		e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		for e.Shadow("p").Status().State == shadow.Loading {
+			time.Sleep(time.Millisecond)
+		}
+		if status := e.Shadow("p").Status(); status.State != shadow.Stopped || status.Reason == "" {
+			t.Errorf("the shadow is %+v", status)
+		}
+		if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestShadowOfAHookIsPromoted(t *testing.T) {

@@ -122,6 +122,8 @@ type follower struct {
 	revision string
 	// last is the digest of the module that was read last.
 	last string
+	// unwatched is the last error of a watch.
+	unwatched string
 }
 
 func (f *follower) follow(ctx context.Context, interval time.Duration) {
@@ -138,7 +140,10 @@ func (f *follower) follow(ctx context.Context, interval time.Duration) {
 			}
 		case err := <-watching:
 			watching = nil
-			f.report(ctx, fmt.Errorf("watch %s: %w", f.source, err))
+			if text := err.Error(); text != f.unwatched { // It is tried again with each tick.
+				f.unwatched = text
+				f.report(ctx, fmt.Errorf("watch %s: %w", f.source, err))
+			}
 		}
 	}
 	if watching != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -20,36 +21,33 @@ func (s fileSource) Watch(ctx context.Context, changed func()) error {
 	if err != nil {
 		return err
 	}
-	w, err := watchTrail(path)
-	if err != nil {
+	t := &trailWatcher{events: make(chan struct{}, 1), resets: make(chan struct{}, 1)}
+	defer watched.leave(t)
+	if err := t.follow(path, false); err != nil {
 		return err
 	}
-	defer func() { w.close() }()
 	changed()
 
 	burst := newBurst()
 	defer burst.timer.Stop()
+	loud := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case event := <-w.Events:
-			if w.concerns(event.Name) {
-				burst.event()
-			}
-		case <-w.Errors:
-			// Events were lost, so everything may have changed.
+		case <-t.events:
+			loud = true
+			burst.event()
+		case <-t.resets:
 			burst.event()
 		case <-burst.timer.C:
 			burst.end()
-			// The path may lead elsewhere by now. The old watcher is closed after
-			// the new one has begun and before the hint, so nothing is missed.
-			next, err := watchTrail(path)
-			if err != nil {
+			// The path may lead elsewhere by now. What it leads to is watched before the
+			// hint, so nothing is missed.
+			if err := t.follow(path, loud); err != nil {
 				return err
 			}
-			w.close()
-			w = next
+			loud = false
 			changed()
 		}
 	}
@@ -57,53 +55,214 @@ func (s fileSource) Watch(ctx context.Context, changed func()) error {
 
 // trailWatcher watches the directories that decide what a path leads to.
 type trailWatcher struct {
-	*fsnotify.Watcher
-	// entries are the directory entries that matter: see trail.
+	// entries are the directory entries that matter, see trail, and dirs their directories.
+	// The mutex of watched guards them.
 	entries []string
+	dirs    []*watchedDir
+	// events has a value after an event of an entry, and resets after a directory was watched
+	// anew, so that events may be missing.
+	events, resets chan struct{}
 }
 
-// watchTrail watches the directories that decide now what an absolute path leads
-// to. A watcher is replaced, not adjusted: it would still know a directory that
-// was renamed, or deleted and created again, by its old name.
-func watchTrail(path string) (*trailWatcher, error) {
+// follow watches the directories that decide now what an absolute path leads to, and no others.
+// See join for loud.
+func (t *trailWatcher) follow(path string, loud bool) error {
 	for {
 		entries := trail(path)
-		w, err := newTrailWatcher(entries)
+		err := watched.join(t, entries, loud)
 		if slices.Equal(entries, trail(path)) {
-			return w, err
+			return err
 		}
 		// A link changed before its directory was watched.
-		if err == nil {
-			w.close()
-		}
 	}
 }
 
-func newTrailWatcher(entries []string) (*trailWatcher, error) {
-	watcher, err := fsnotify.NewWatcher()
+// watched are the directories that the process watches. One watcher is for all: a user has 128
+// instances of inotify.
+var watched watchedDirs
+
+// watchedDirs watches directories for any number of trails. The zero value watches nothing.
+type watchedDirs struct {
+	mu sync.Mutex
+	// watcher is nil while there are no directories.
+	watcher *fsnotify.Watcher
+	// dirs are by their paths. The paths of bind mounts may have one in common.
+	dirs map[string]*watchedDir
+}
+
+// watchedDir is a directory that is watched.
+type watchedDir struct {
+	// path is the one by which the watcher knows it.
+	path string
+	// info is from before it was watched: another directory at the path is not this one.
+	info   fs.FileInfo
+	trails map[*trailWatcher]struct{}
+}
+
+// join watches the directories of entries for t, and ends the watch of those that t had before.
+// A directory that was replaced is watched anew. With loud, the others that watch it are told.
+func (w *watchedDirs) join(t *trailWatcher, entries []string, loud bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var dirs []*watchedDir
+	for _, entry := range entries {
+		d, err := w.dir(filepath.Dir(entry), t, loud)
+		if err != nil {
+			w.keep(t, append(dirs, t.dirs...))
+			return fmt.Errorf("watch directory %s: %w", filepath.Dir(entry), err)
+		}
+		d.trails[t] = struct{}{}
+		dirs = append(dirs, d)
+	}
+	t.entries = entries
+	w.keep(t, dirs)
+	return nil
+}
+
+// leave ends the watch for t.
+func (w *watchedDirs) leave(t *trailWatcher) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.keep(t, nil)
+	t.entries = nil
+}
+
+// keep ends the watch of directories that only t had, but for some.
+func (w *watchedDirs) keep(t *trailWatcher, some []*watchedDir) {
+	for _, d := range t.dirs {
+		if slices.Contains(some, d) {
+			continue
+		}
+		if delete(d.trails, t); len(d.trails) == 0 {
+			w.forget(d)
+		}
+	}
+	t.dirs = some
+	if len(w.dirs) == 0 && w.watcher != nil {
+		_ = w.watcher.Close() // Its error is of no use: nothing is left open.
+		w.watcher = nil
+	}
+}
+
+// forget ends the watch of a directory.
+func (w *watchedDirs) forget(d *watchedDir) {
+	known := false
+	for path, other := range w.dirs {
+		if other == d {
+			known = true
+			delete(w.dirs, path)
+		}
+	}
+	if known {
+		_ = w.watcher.Remove(d.path) // It may have ended with the directory.
+	}
+}
+
+// dir returns the directory at a path, which it watches unless it does so already.
+func (w *watchedDirs) dir(path string, t *trailWatcher, loud bool) (*watchedDir, error) {
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &trailWatcher{watcher, entries}
-	for _, entry := range entries {
-		if err := watcher.Add(filepath.Dir(entry)); err != nil {
-			w.close()
-			return nil, fmt.Errorf("watch directory %s: %w", filepath.Dir(entry), err)
+	if d := w.dirs[path]; d != nil {
+		if os.SameFile(d.info, info) {
+			return d, nil
+		}
+		w.forget(d)
+		for other := range d.trails {
+			if other != t && loud {
+				poke(other.resets)
+			}
 		}
 	}
-	return w, nil
+	for _, d := range w.dirs {
+		if os.SameFile(d.info, info) {
+			w.dirs[path] = d
+			return d, nil
+		}
+	}
+	if w.watcher == nil {
+		if w.watcher, err = fsnotify.NewWatcher(); err != nil {
+			return nil, err
+		}
+		w.dirs = map[string]*watchedDir{}
+		go w.run(w.watcher)
+	}
+	if err := w.watcher.Add(path); err != nil {
+		return nil, err
+	}
+	d := &watchedDir{path, info, map[*trailWatcher]struct{}{}}
+	w.dirs[path] = d
+	return d, nil
 }
 
-// concerns reports whether an event of this name can change what the path leads
-// to. The events of a directory itself are its deletion and its renaming.
-func (w *trailWatcher) concerns(name string) bool {
-	return slices.ContainsFunc(w.entries, func(entry string) bool {
-		return name == entry || name == filepath.Dir(entry)
-	})
+// run hands events to the trails until the watcher is closed.
+func (w *watchedDirs) run(of *fsnotify.Watcher) {
+	lost := make(chan struct{}, 1)
+	go func() { // The watcher may wait for it with a lock that Add takes.
+		for range of.Errors {
+			poke(lost)
+		}
+	}()
+	for {
+		select {
+		case event, ok := <-of.Events:
+			if !ok {
+				return
+			}
+			w.event(of, event)
+		case <-lost: // Everything may have changed.
+			w.event(of, fsnotify.Event{})
+		}
+	}
 }
 
-// close ends the watching. Its error is of no use: nothing is left open.
-func (w *trailWatcher) close() { _ = w.Close() }
+// event hands an event to the trails that it concerns, or to all if it has no name.
+func (w *watchedDirs) event(of *fsnotify.Watcher, event fsnotify.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watcher != of {
+		return
+	}
+	if event.Name == "" {
+		for _, d := range w.dirs {
+			d.tell()
+		}
+		return
+	}
+	if d := w.dirs[event.Name]; d != nil { // The directory itself.
+		d.tell()
+		if event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
+			w.forget(d)
+		}
+	}
+	d, name := w.dirs[filepath.Dir(event.Name)], filepath.Base(event.Name)
+	if d == nil {
+		return
+	}
+	for t := range d.trails {
+		if slices.ContainsFunc(t.entries, func(entry string) bool {
+			return filepath.Base(entry) == name && w.dirs[filepath.Dir(entry)] == d
+		}) {
+			poke(t.events)
+		}
+	}
+}
+
+// tell tells all trails of an event.
+func (d *watchedDir) tell() {
+	for t := range d.trails {
+		poke(t.events)
+	}
+}
+
+// poke puts a value into a channel that has room for one.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
 
 // maxLinks is how many symbolic links Linux follows in one path.
 const maxLinks = 40

@@ -72,18 +72,19 @@ func (r *Rule) validate() (errs []error) {
 		what   string
 		values []string
 		right  func(string) bool
+		want   string
 	}{
-		{"operations", r.Operations, func(s string) bool { return slices.Contains(operations, s) }},
-		{"apiGroups", r.APIGroups, groupRE.MatchString},
-		{"apiVersions", r.APIVersions, versionRE.MatchString},
-		{"resources", r.Resources, resourceRE.MatchString},
+		{"operations", r.Operations, func(s string) bool { return slices.Contains(operations, s) }, "CREATE, UPDATE, DELETE, CONNECT or *"},
+		{"apiGroups", r.APIGroups, groupRE.MatchString, "a group such as apps, nothing for the core group, or *"},
+		{"apiVersions", r.APIVersions, versionRE.MatchString, "a version such as v1, without its group, or *"},
+		{"resources", r.Resources, resourceRE.MatchString, "a resource in lower case and the plural, such as pods or pods/status, or *"},
 	} {
 		if len(list.values) == 0 {
 			errs = append(errs, fmt.Errorf("matches: %s is empty", list.what))
 		}
 		for _, value := range list.values {
 			if !list.right(value) || len(value) > 253 {
-				errs = append(errs, fmt.Errorf("matches: %s has %.40q", list.what, value))
+				errs = append(errs, fmt.Errorf("matches: %s has %.40q, want %s", list.what, value, list.want))
 			}
 		}
 	}

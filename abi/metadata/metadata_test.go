@@ -59,7 +59,7 @@ func TestMistakes(t *testing.T) {
 		`{"abi": 2, "kinds": ["hook", "robot"]}`: "metadata: abi is 2, want 1\nkind \"robot\" is none of scheduler, admission, hook, service",
 		`{"abi": 1, "name": "a\nb"}`:             `metadata: name "a\nb" has more than 253 bytes, or some that are no text`,
 		`{"abi": 1, "matches": [{"operations": ["*"], "apiGroups": ["", "*", "apps"], "apiVersions": ["*", "v1"], "resources": ["*", "*/*", "pods/*", "pods/status"]}]}`: "",
-		`{"abi": 1, "matches": [{"operations": ["create"], "apiGroups": ["Apps"], "apiVersions": ["apps/v1"], "resources": ["Pods"]}]}`:                                  "metadata: matches: operations has \"create\"\nmatches: apiGroups has \"Apps\"\nmatches: apiVersions has \"apps/v1\"\nmatches: resources has \"Pods\"",
+		`{"abi": 1, "matches": [{"operations": ["create"], "apiGroups": ["Apps"], "apiVersions": ["apps/v1"], "resources": ["Pods"]}]}`:                                  "metadata: matches: operations has \"create\", want CREATE, UPDATE, DELETE, CONNECT or *\nmatches: apiGroups has \"Apps\", want a group such as apps, nothing for the core group, or *\nmatches: apiVersions has \"apps/v1\", want a version such as v1, without its group, or *\nmatches: resources has \"Pods\", want a resource in lower case and the plural, such as pods or pods/status, or *",
 		`{"abi": 1, "matches": [{}]}`: "metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty",
 		strings.Repeat(" ", 64<<10+1): "metadata: 65537 bytes are more than 65536",
 	} {

@@ -140,9 +140,9 @@ policies: 7`))
 	}
 	for _, want := range []string{
 		"the last line has no end", "plugins[1].match is null", `unknown field "gruops"`, `unknown field "policies"`,
-		"plugins[0]: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field PluginSpec.PluginConfig.Config.limits.limitsFields.fuel",
-		"PluginSpec.PluginConfig.PolicyRules.order of type int", `plugins[0]: unknown field "Mode"`, `plugins[0]: unknown field "match.rules[0].operation"`,
-		`plugins[1]: unknown field "source.sauce"`, "groups[0]: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array",
+		"plugins[0]: limits.fuel is a text, want a whole number",
+		"plugins[0]: order is a text, want a whole number", `plugins[0]: unknown field "Mode"`, `plugins[0]: unknown field "match.rules[0].operation"`,
+		`plugins[1]: unknown field "source.sauce"`, "groups[0]: members is a list, want a mapping",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("there is no %q in\n%v", want, err)

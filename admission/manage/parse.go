@@ -164,7 +164,7 @@ func decodeField(key string, value, to any) (errs []error) {
 		err = yaml.UnmarshalStrict(data, to)
 	}
 	if err != nil {
-		errs = append(errs, err)
+		errs = append(errs, strict.Readable(err))
 	}
 	return errs
 }

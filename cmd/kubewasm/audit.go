@@ -150,7 +150,10 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, manager.Close(context.WithoutCancel(ctx))) }()
-	if err := manager.Apply(ctx, file); err != nil {
+	loading := t.working("loading policies")
+	err = manager.Apply(ctx, file)
+	loading.end()
+	if err != nil {
 		return fmt.Errorf("audit: %s: %w", f.policies, err)
 	}
 	auditor, err := audit.New(auditing)
@@ -160,11 +163,15 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 	defer func() { err = errors.Join(err, auditor.Close()) }()
 	var result *audit.Result
 	if objects != nil {
-		if result, err = auditor.Review(ctx, given(objects)); err == nil {
+		asking := t.progress("objects audited")
+		if result, err = auditor.Review(ctx, given(objects, asking.add)); err == nil {
 			result.Errors = append(result.Errors, skipped...)
 		}
+		asking.end()
 	} else {
+		auditing := t.working("auditing the cluster")
 		result, err = auditor.Run(ctx)
+		auditing.end()
 	}
 	if err != nil {
 		return err
@@ -299,10 +306,11 @@ func clusterOf(objects *manifest.Objects) (admission.NamespaceLabels, admission.
 	}, cluster, nil
 }
 
-// given yields the objects of files.
-func given(objects *manifest.Objects) iter.Seq2[audit.Object, error] {
+// given yields the objects of files, and calls next for each.
+func given(objects *manifest.Objects, next func()) iter.Seq2[audit.Object, error] {
 	return func(yield func(audit.Object, error) bool) {
 		for i := range objects.All {
+			next()
 			o := &objects.All[i]
 			resource := o.Admission().Resource
 			object := audit.Object{Kind: o.Kind, Namespaced: namespacedKind(o), JSON: o.JSON}

@@ -41,7 +41,9 @@ func build(t *tool, flags *pflag.FlagSet) action {
 		}
 		staged.Close()
 		defer os.Remove(staged.Name())
+		building := t.working("building " + dir)
 		m, err := guestbuild.Compile(ctx, guestbuild.Config{Dir: dir, Output: staged.Name(), Name: *name, Version: *version, Debug: *debug, Warnings: t.err})
+		building.end()
 		if err != nil {
 			return err
 		}
@@ -64,7 +66,9 @@ func build(t *tool, flags *pflag.FlagSet) action {
 			return err
 		}
 		if *compiled {
+			compiling := t.working("compiling for " + host.Platform)
 			form, err := host.Precompile(ctx, module, host.Limits{})
+			compiling.end()
 			if err != nil {
 				return err
 			}

@@ -15,8 +15,9 @@
 //
 // Names and messages of modules, recordings, registries and clusters are printed with
 // escapes such as \n and \u001b in place of characters that a terminal acts upon. The output
-// has no colors, with NO_COLOR or without. At a terminal, the standard error counts the
-// objects that are read or asked about.
+// has no colors, with NO_COLOR or without. At a terminal, the standard error says how far a
+// step is that takes longer than half a second: objects that are read or asked about, and the
+// seconds of what is built, compiled, fetched, pushed, loaded or repeated.
 //
 // "kubewasm completion SHELL" prints a script that completes commands and flags in bash, zsh,
 // fish or PowerShell, and "kubewasm --version" the version.
@@ -575,6 +576,62 @@
 //
 //	kubewasm audit --policies policies.yaml --skip-namespace kube-system --state audit.state
 //	kubewasm audit --policies policies.yaml -f manifests
+//
+// # Write manifests
+//
+// Usage:
+//
+//	kubewasm manifests [--config FILE] [--match RULE]... [--objects RESOURCE]... [flags] DIR|FILE.wasm|REFERENCE...
+//
+// Manifests writes what a cluster needs to run modules of one kind, as they say it themselves:
+// what admission plugins match, what hooks read and decide, and which grants the imports need.
+// A module that was never seen by a cluster gets the least rights with which it loads.
+//
+// For admission plugins these are a ConfigMap with the policies of a webhook server, the webhook
+// configurations whose rules are those of the policies, and the right to list and watch what the
+// policies look up. For scheduler plugins it is a ConfigMap with a KubeSchedulerConfiguration,
+// and for hooks one with the configuration of the node agent, each with such rights. Names are
+// those of the manifests in examples/webhook, of the chart of examples/scheduler, and of
+// examples/node-agent, which have the rest.
+//
+// A ConfigMap has the policies or plugins of all modules that are named. A webhook configuration
+// leaves out the namespace of the server and kube-system, by their names.
+//
+// The flags are:
+//
+//	--config FILE
+//		The configuration of the plugin, YAML or JSON. It is for one module.
+//	--gatekeeper
+//		The modules are policies in Rego that are written for Gatekeeper.
+//	--key FILE
+//		The public key of who must have signed the artifact of a reference.
+//	--match RULE
+//		What admission plugins are asked about, in place of what their modules declare, as in
+//		"CREATE,UPDATE pods deployments.apps". It may be repeated.
+//	--modules DIR
+//		The directory in which the component finds the files of modules. The default is
+//		/plugins, and /etc/kubewasm/plugins for hooks. A reference is fetched by the component.
+//	-n, --namespace NAME
+//		The namespace of the component. The default is that of its example.
+//	--objects RESOURCE
+//		A resource that plugins look up, such as networking.k8s.io/v1/ingresses. Modules for
+//		Kubewarden declare theirs. It may be repeated.
+//	--only PART
+//		Write one part: config, the configuration file by itself; webhook, the webhook
+//		configurations; or rbac, the rights.
+//	-o, --output FORMAT
+//		The format of the output: yaml, with several documents, or json, with a List. The
+//		default is yaml.
+//	--output-file FILE
+//		Write the output to a file.
+//	--plain-http HOST
+//		A registry without TLS. It may be repeated.
+//	--registries FILE
+//		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
+//
+// Example:
+//
+//	kubewasm manifests required-labels.wasm unique-hosts.wasm --objects networking.k8s.io/v1/ingresses
 //
 // # List and change the policies of a server
 //

@@ -192,7 +192,7 @@ func (t *tool) examine(ctx context.Context, try trying) (*examination, error) {
 // tryDialects loads a guest that may be of dialects, empty if it is of none, of a scheduler
 // and of admission: both may be, by the exports alone.
 func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *host.Module, try trying, scheduler, policy string) error {
-	lookups, err := lookupsOf(about)
+	declared, err := kubewardenOf(about)
 	if err != nil {
 		r.problem(err)
 	}
@@ -228,7 +228,7 @@ func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *
 		r.ABI = d.name
 		r.implements(mask)
 		if d.kind == abi.KindAdmission {
-			for _, kind := range lookups {
+			for _, kind := range declared.kinds() {
 				r.Lookups = append(r.Lookups, kind.GroupVersion().String()+"/"+kind.Kind)
 			}
 		}
@@ -265,27 +265,35 @@ func settingsRefused(err error) string {
 	return ""
 }
 
-// lookupsOf returns the kinds of objects that the metadata of a Kubewarden policy declare
-// for lookups.
-func lookupsOf(about *host.Module) (kinds []schema.GroupVersionKind, err error) {
+// kubewardenMetadata is what the metadata of a Kubewarden policy declare.
+type kubewardenMetadata struct {
+	Mutating              bool `json:"mutating"`
+	ContextAwareResources []struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	} `json:"contextAwareResources"`
+}
+
+// kubewardenOf returns the metadata of a Kubewarden policy, which are empty if the module has
+// none.
+func kubewardenOf(about *host.Module) (declared kubewardenMetadata, err error) {
 	const name = "io.kubewarden.metadata"
 	section := about.Custom(name)
 	if section == nil {
-		return nil, nil
-	}
-	var declared struct {
-		ContextAwareResources []struct {
-			APIVersion string `json:"apiVersion"`
-			Kind       string `json:"kind"`
-		} `json:"contextAwareResources"`
+		return declared, nil
 	}
 	if err := json.Unmarshal(section, &declared); err != nil {
-		return nil, fmt.Errorf("read the custom section %s: %w", name, err)
+		return declared, fmt.Errorf("read the custom section %s: %w", name, err)
 	}
-	for _, r := range declared.ContextAwareResources {
+	return declared, nil
+}
+
+// kinds returns the kinds of objects for lookups.
+func (m *kubewardenMetadata) kinds() (kinds []schema.GroupVersionKind) {
+	for _, r := range m.ContextAwareResources {
 		kinds = append(kinds, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind))
 	}
-	return kinds, nil
+	return kinds
 }
 
 // problem adds each error that err joins to Problems.
@@ -552,7 +560,7 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := lookupsOf(about)
+	declared, err := kubewardenOf(about)
 	if err != nil {
 		return nil, err
 	}
@@ -571,7 +579,7 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 		}
 	}
 	c := admission.PluginConfig{Config: cfg, AllowedToMutate: true, Gatekeeper: try.gatekeeper, Cluster: cluster}
-	for _, kind := range append(kinds, try.sees...) {
+	for _, kind := range append(declared.kinds(), try.sees...) {
 		apiVersion, name := kind.ToAPIVersionAndKind()
 		k := capabilities.Kind{APIVersion: apiVersion, Kind: name}
 		if !slices.ContainsFunc(c.ContextAwareResources, func(o capabilities.Kind) bool { return o.GroupVersionKind() == kind }) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -45,6 +46,7 @@ var commands = []command{
 	{"test", "test a module by cases in YAML", test},
 	{"replay", "repeat recorded calls on a module", replayCalls},
 	{"audit", "ask policies about objects that exist", auditObjects},
+	{"manifests", "write what a cluster needs for modules", writeManifests},
 	{"policies", "list and change the policies of a server", policies},
 	{"push", "push a module to a registry", push},
 	{"pull", "pull a module from a registry", pull},
@@ -56,8 +58,10 @@ var commands = []command{
 // tool is the state of a run of the program.
 type tool struct {
 	out, err io.Writer
-	// terminal is where progress is printed, nil unless that is a terminal.
-	terminal io.Writer
+	// terminal is where progress is printed, nil unless that is a terminal, and every the time
+	// between two states of a line.
+	terminal *screen
+	every    time.Duration
 	// uncached is set when it was said that there is no cache.
 	uncached bool
 	// named is set to build with the names of functions, for stacks.
@@ -88,7 +92,8 @@ func main() {
 	context.AfterFunc(ctx, stop) // A second signal ends the program at once.
 	t := &tool{out: os.Stdout, err: os.Stderr}
 	if term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
-		t.terminal = os.Stderr
+		t.terminal, t.every = &screen{w: os.Stderr}, progressInterval
+		t.err = t.terminal
 	}
 	os.Exit(dispatch(ctx, t, os.Args[1:]))
 }
@@ -313,8 +318,12 @@ func flagError(c *cobra.Command, err error) error {
 		if shorthands := unknown.GetSpecifiedShortnames(); shorthands != "" {
 			name = shorthands // Of -confg, all the letters.
 		}
-		if name = nearest.Name(name, names); name != "" {
-			hint = "; did you mean --" + name + "?"
+		meant := nearest.Name(name, names)
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, name) }); meant == "" && len(name) > 2 && i >= 0 {
+			meant = names[i]
+		}
+		if meant != "" {
+			hint = "; did you mean --" + meant + "?"
 		}
 	}
 	return &usageError{fmt.Errorf("%s: %w%s", c.Name(), err, hint)}
@@ -335,7 +344,9 @@ func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (na
 	if err != nil {
 		return "", nil, fmt.Errorf("there is no file of this name: %w", err)
 	}
+	fetching := t.working("fetching " + argument)
 	a, by, err := from.fetch(ctx, ref)
+	fetching.end()
 	if err != nil {
 		return "", nil, err
 	}
@@ -361,7 +372,9 @@ func (t *tool) file(ctx context.Context, path string) (string, error) {
 	if !info.IsDir() {
 		return path, nil
 	}
+	building := t.working("building " + path)
 	file, err := guestbuild.BuildWith(ctx, path, t.named, t.err)
+	building.end()
 	if err != nil {
 		return "", err
 	}

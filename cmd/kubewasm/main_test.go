@@ -125,14 +125,14 @@ func TestMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"no command":        {nil, []string{"Usage:\n\n\tkubewasm COMMAND [arguments]\n", "  build     compile a guest\n"}},
+		"no command":        {nil, []string{"Usage:\n\n\tkubewasm COMMAND [arguments]\n", "  build      compile a guest\n"}},
 		"unknown command":   {[]string{"bulid"}, []string{`unknown command "bulid"; did you mean "build"?`}},
 		"unknown topic":     {[]string{"help", "inspct"}, []string{`unknown command "inspct"; did you mean "inspect"?`}},
 		"unknown flag":      {[]string{"inspect", "--confg", "x"}, []string{"inspect: unknown flag: --confg; did you mean --config?\nusage: kubewasm inspect [--config FILE]"}},
 		"two directories":   {[]string{"build", "a", "b"}, []string{`build: unexpected argument "b"`}},
 		"no such directory": {[]string{"build", "absent"}, []string{"absent: no such file or directory"}},
 		"a file":            {[]string{"build", "main.go"}, []string{"build main.go: name the directory of a package, not a file"}},
-		"not a Go package":  {[]string{"build", empty}, []string{"not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm"}},
+		"not a Go package":  {[]string{"build", empty}, []string{"there is no source of a guest in it"}},
 		"no package main":   {[]string{"build", "testdata/library"}, []string{"package library is not a guest: want a package main with func main() {}"}},
 		"does not compile":  {[]string{"build", "testdata/broken"}, []string{"./main.go:4:15: undefined: undefined\n", "kubewasm: testdata/broken does not compile"}},
 		"without the SDK":   {[]string{"build", "testdata/nosdk"}, []string{"the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks"}},

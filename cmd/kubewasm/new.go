@@ -136,6 +136,9 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 		languages := directories("templates")
 		l := slices.IndexFunc(guestbuild.Languages, func(l *guestbuild.Language) bool { return l.Name == *language })
 		if l < 0 || !slices.Contains(languages, *language) {
+			if meant := meantLanguage(*language, languages); meant != "" {
+				return &usageError{fmt.Errorf("new: no language is called %q; did you mean --lang %s?", *language, meant)}
+			}
 			return fmt.Errorf("new: no template in the language %q, only in %s; abi/SPEC.md is all that a guest in another language needs", *language, strings.Join(languages, ", "))
 		}
 		kinds := directories("templates/" + *language)
@@ -143,6 +146,9 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 			return &usageError{fmt.Errorf("new: name a kind with --kind: %s", strings.Join(kinds, ", "))}
 		}
 		if !slices.Contains(kinds, *kind) {
+			if meant := otherKinds[strings.ToLower(*kind)]; meant != "" {
+				return &usageError{fmt.Errorf("new: unknown kind %q; did you mean %q?", *kind, meant)}
+			}
 			return &usageError{fmt.Errorf("new: unknown kind %q%s", *kind, nearest.Hint("; ", *kind, kinds))}
 		}
 		s := &scaffold{Language: guestbuild.Languages[l], Kind: *kind, Name: cmp.Or(*name, filepath.Base(absolute)), Module: *module, Library: thisLibrary(), dir: dir}
@@ -168,6 +174,24 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 		s.print(t)
 		return nil
 	}
+}
+
+// otherKinds are names that others have for the kinds of plugins.
+var otherKinds = map[string]string{
+	"policy": "admission", "webhook": "admission", "validating": "admission", "validation": "admission", "mutating": "admission", "mutation": "admission",
+	"filter": "scheduler", "score": "scheduler", "crd": "conversion", "nri": "hook", "runtime": "hook", "node": "hook", "cgroup": "hook", "controller": "service", "proto": "service",
+}
+
+// meantLanguage returns the name of a language that has others, or another spelling.
+func meantLanguage(name string, languages []string) string {
+	others := map[string]string{"typescript": "as", "ts": "as", "assemblyscript": "as", "javascript": "as", "js": "as", "golang": "go", "rs": "rust"}
+	if meant := others[strings.ToLower(name)]; meant != "" {
+		return meant
+	}
+	if i := slices.IndexFunc(languages, func(l string) bool { return strings.EqualFold(l, name) }); i >= 0 {
+		return languages[i]
+	}
+	return ""
 }
 
 // place sets the module that a plugin in Go is or becomes a part of, and the steps.

@@ -5,48 +5,110 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-// progress is a line at the terminal that counts what was done. It appears for what takes
-// longer than progressInterval, and is removed at the end.
-type progress struct {
-	terminal io.Writer
-	what     string
-
+// screen is a terminal with a line at its end that says what goes on. Writes come before it.
+type screen struct {
 	mu    sync.Mutex
-	n     int
-	next  time.Time
+	w     io.Writer
 	shown bool
+}
+
+// Write implements [io.Writer].
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clear()
+	return s.w.Write(p)
+}
+
+// show writes the line in the place of the one before, and removes it if it is empty.
+func (s *screen) show(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clear(); line != "" {
+		s.shown = true
+		fmt.Fprint(s.w, foreign.Line(line))
+	}
+}
+
+func (s *screen) clear() {
+	if s.shown {
+		s.shown = false
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
+}
+
+// progress is a line at the terminal that says how far a step is. It appears for steps that
+// take longer than progressInterval, and is removed at the end.
+type progress struct {
+	screen *screen
+	every  time.Duration
+	what   string
+
+	mu   sync.Mutex
+	n    int
+	next time.Time
+
+	// stop and stopped end a line of seconds.
+	stop, stopped chan struct{}
 }
 
 // progressInterval is the time between two states of the line.
 const progressInterval = 500 * time.Millisecond
 
-// progress begins a line. Without a terminal it prints nothing.
+// progress begins a line that counts what was done. Without a terminal it prints nothing.
 func (t *tool) progress(what string) *progress {
-	return &progress{terminal: t.terminal, what: what, next: time.Now().Add(progressInterval)}
+	return &progress{screen: t.terminal, every: t.every, what: what, next: time.Now().Add(t.every)}
+}
+
+// working begins a line that counts the seconds of a step.
+func (t *tool) working(what string) *progress {
+	p := t.progress(what)
+	if p.screen == nil {
+		return p
+	}
+	p.stop, p.stopped = make(chan struct{}), make(chan struct{})
+	begun, ticker := time.Now(), time.NewTicker(p.every)
+	go func() {
+		defer close(p.stopped)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-p.stop:
+				return
+			case <-ticker.C:
+				p.screen.show(fmt.Sprintf("%s, %d s", what, int(time.Since(begun).Seconds())))
+			}
+		}
+	}()
+	return p
 }
 
 // add counts one more.
 func (p *progress) add() {
-	if p.terminal == nil {
+	if p == nil || p.screen == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.n++
-	if now := time.Now(); now.After(p.next) {
-		p.next, p.shown = now.Add(progressInterval), true
-		fmt.Fprintf(p.terminal, "\r%d %s", p.n, p.what)
+	if now := time.Now(); !now.Before(p.next) {
+		p.next = now.Add(p.every)
+		p.screen.show(fmt.Sprintf("%d %s", p.n, p.what))
 	}
 }
 
 // end removes the line.
 func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shown {
-		fmt.Fprint(p.terminal, "\r\x1b[K")
-		p.shown = false
+	if p == nil || p.screen == nil {
+		return
 	}
+	if p.stop != nil {
+		close(p.stop)
+		<-p.stopped
+	}
+	p.screen.show("")
 }

@@ -167,7 +167,9 @@ func push(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		pushing := t.working("pushing to " + words[1])
 		digest, err := client.Push(ctx, refs[0], module, opts)
+		pushing.end()
 		if err != nil {
 			return err
 		}
@@ -252,7 +254,9 @@ func pull(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		fetching := t.working("fetching " + words[0])
 		a, by, err := from.fetch(ctx, refs[0])
+		fetching.end()
 		if err != nil {
 			return err
 		}
@@ -293,7 +297,9 @@ func copyArtifact(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
+		copying := t.working("copying " + words[0])
 		digest, err := client.Copy(ctx, refs[0], refs[1])
+		copying.end()
 		if err != nil {
 			return err
 		}

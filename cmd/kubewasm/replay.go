@@ -66,7 +66,9 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 				err = closed
 			}
 		}()
+		repeating := t.working("repeating " + path)
 		r, lost, same, err := repeat(ctx, rt, recording, loaded, *plugin)
+		repeating.end()
 		if err != nil {
 			return err
 		}

@@ -192,6 +192,8 @@ func (t *trial) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.rt.Close(context.WithoutCancel(ctx))) }()
+	t.verdicts.progress = t.tool.progress("verdicts")
+	defer t.verdicts.progress.end()
 	for _, kind := range []struct {
 		kind abi.Kind
 		run  func(context.Context) error

@@ -31,7 +31,15 @@ type scheduling struct {
 func (t *trial) schedule(ctx context.Context) error {
 	pods := slices.DeleteFunc(slices.Clone(t.objects.Pods), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
 	if len(pods) == 0 || len(t.objects.Nodes) == 0 {
-		return fmt.Errorf("a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are %d and %d", len(pods), len(t.objects.Nodes))
+		hint := ""
+		for _, o := range t.objects.All {
+			for _, kind := range []string{"Node", "Pod"} {
+				if meant := corev1.SchemeGroupVersion.WithKind(kind); o.GroupVersionKind() != meant && strings.EqualFold(strings.TrimSuffix(strings.ToLower(o.Kind), "s"), kind) {
+					hint = fmt.Sprintf("; the %s %s is of kind %s in %s, want %s in v1", o.Kind, o.Name, o.Kind, o.APIVersion, kind)
+				}
+			}
+		}
+		return fmt.Errorf("a scheduler plugin needs Pods without a spec.nodeName and Nodes, and there are %d and %d%s", len(pods), len(t.objects.Nodes), hint)
 	}
 	cluster, err := framework.NewCluster(t.objects)
 	if err != nil {

@@ -17,6 +17,8 @@ type verdicts struct {
 	Verdicts []verdict `json:"verdicts"`
 	// Notes follow the verdicts.
 	Notes []string `json:"notes,omitempty"`
+
+	progress *progress
 }
 
 // verdict is the answer to a call.
@@ -52,7 +54,10 @@ var (
 	hookHeads      = []string{"ABOUT", "VERDICT", "TIME", "FUEL", "DECISION"}
 )
 
-func (v *verdicts) add(one verdict) { v.Verdicts = append(v.Verdicts, one) }
+func (v *verdicts) add(one verdict) {
+	v.progress.add()
+	v.Verdicts = append(v.Verdicts, one)
+}
 
 // asked reports whether the plugin was asked about an object.
 func (v *verdicts) asked() bool {

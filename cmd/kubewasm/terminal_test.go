@@ -163,6 +163,7 @@ plugins:
 		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "--output-dir", t.TempDir(), crd}, {"gen", "-I", filepath.Dir(proto), "--output-dir", t.TempDir(), proto}, {"gen", "-I", filepath.Dir(syntax), "--output-dir", t.TempDir(), syntax}, {"new", spoof}, {"version", spoof},
 		{"push", module, layout}, {"sign", "--key", private, layout}, {"inspect", layout}, {"pull", "--output-file", filepath.Join(t.TempDir(), spoof), layout},
 		{"copy", layout, "oci-layout:" + filepath.Join(t.TempDir(), "copy\u202e\x1b[2J") + ":1"}, {"pull", spoof}, {"pull", "registry.example.com/" + spoof + ":1"},
+		{"manifests", module}, {"manifests", "-o", "json", module}, {"manifests", "--only", "config", invalid}, {"manifests", spoof}, {"manifests", "--objects", spoof, module}, {"manifests", "--output-file", filepath.Join(t.TempDir(), spoof), module},
 		{"policies", "--server", server, "list"}, {"policies", "--server", server, "-o", "json", "list"}, {"policies", "--server", server, "versions", spoof}, {"policies", "--server", server, "shadow", spoof},
 		{"policies", "--server", server, "remove", spoof}, {"policies", "--server", server, "disable", spoof}, {"policies", "--server", server, "rollback", spoof}, {"policies", "--server", server, spoof}, {"policies", "--server", spoof, "list"}, {"policies", "--server", server, "load", spoof, module},
 		{spoof}, {"help", spoof}, {"inspect", "-" + spoof}, {"inspect", module, spoof},

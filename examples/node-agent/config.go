@@ -186,13 +186,11 @@ func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
 			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
 			Shadow:        p.Shadow,
 		}
+		if artifacts != nil {
+			plugin.OpenOCI = artifacts.Source
+		}
 		if len(p.Objects) != 0 && c.Node == nil {
 			fail(errors.New("objects: the configuration does not have the node followed"))
-		}
-		if s := p.Shadow; s != nil && s.OCI != "" && artifacts != nil {
-			candidate := *s
-			candidate.OCI, candidate.Source = "", artifacts.Source(s.OCI)
-			plugin.Shadow = &candidate
 		}
 		switch {
 		case p.File != "" && p.OCI != "":

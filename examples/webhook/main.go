@@ -69,6 +69,8 @@ type options struct {
 	answers                                       capabilities.Bounds
 	interval                                      time.Duration
 	logLevel                                      slog.Level
+	configurations                                []string
+	events                                        bool
 }
 
 func parse(args []string) (*options, error) {
@@ -103,6 +105,12 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.answers.TTL.Duration, "answer-ttl", 0, "how long they are kept, those about addresses and rights for 5s at most; 0 means 1m")
 	flags.DurationVar(&o.answers.Timeout.Duration, "answer-timeout", 0, "how long it may take to ask; 0 means 10s")
 	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
+	o.configurations = []string{"kubewasm-webhook"}
+	flags.Func("configurations", "`names` of the webhook configurations that send requests here, with commas; what they do not send of what policies match is in the log. Default kubewasm-webhook", func(names string) error {
+		o.configurations = strings.Split(names, ",")
+		return nil
+	})
+	flags.BoolVar(&o.events, "events", false, "write an Event for each denial, by the object and policy at most 25 and one more every 5 minutes")
 	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`debug`, info, warn or error: info has a line for each denial, warn for each failure of a policy, within a budget")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -133,7 +141,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewJSONHandler(foreign.NewWriter(os.Stderr), &slog.HandlerOptions{Level: o.logLevel}))
+	lines := &denials{Handler: slog.NewJSONHandler(foreign.NewWriter(os.Stderr), &slog.HandlerOptions{Level: o.logLevel})}
+	logger := slog.New(lines)
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
@@ -174,6 +183,31 @@ func run(ctx context.Context, args []string) error {
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
 		return err
+	}
+	if cluster != nil {
+		if o.events {
+			stop, err := lines.writeEvents(cluster)
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
+		compared, err := newConfigurations(cluster, o.configurations, engine, logger)
+		if err != nil {
+			return err
+		}
+		comparing, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			compared.run(comparing, o.interval)
+		}()
+		defer func() {
+			stop()
+			<-ended
+		}()
+	} else if o.events {
+		return errors.New("-events needs a cluster: -kubeconfig, outside of one")
 	}
 	if objects, ok := cfg.Cluster.(*clustercache.Cluster); ok {
 		registry.MustRegister(admissionmetrics.NewCluster(objects))

@@ -408,6 +408,15 @@ func (l NodeInfos) All(yield func(int, NodeInfo) bool) {
 	}
 }
 
+// Slice returns the nodes in their order, as PodSelector.Count takes them.
+func (l NodeInfos) Slice() []NodeInfo {
+	list := make([]NodeInfo, 0, l.Len())
+	for _, n := range l.All {
+		list = append(list, n)
+	}
+	return list
+}
+
 // NodeToStatus is the reasons why a Pod does not fit, by node.
 type NodeToStatus struct{ list []NodeStatus }
 

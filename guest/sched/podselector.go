@@ -39,7 +39,8 @@ func (s PodSelector) Matches(pod core.Pod) bool {
 }
 
 // Count returns how many Pods of each node are selected. The host counts them, of many nodes side
-// by side, so that no Pod comes to the guest: ask about all nodes at once.
+// by side, so that no Pod comes to the guest: ask about all nodes at once, as in
+// Count(nodes.Slice()...) with the NodeInfos of PreFilter.
 func (s PodSelector) Count(nodes ...NodeInfo) []int {
 	counts := make([]int, len(nodes))
 	if s.question != "" && len(nodes) > 0 {

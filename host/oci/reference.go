@@ -58,7 +58,7 @@ func ParseReference(text string) (Reference, error) {
 	}
 	host, path, _ := strings.Cut(rest, "/")
 	if scheme, _, ok := strings.Cut(text, "://"); ok && rest == text {
-		return Reference{}, fmt.Errorf("reference has the scheme %q, want oci or none", scheme)
+		return Reference{}, fmt.Errorf("reference has the scheme %q, want oci or none, as in %.200q", scheme, strings.TrimPrefix(text, scheme+"://"))
 	}
 	if strings.Contains(host, "@") {
 		return Reference{}, errors.New("reference has a user before its registry: credentials stand elsewhere")
@@ -83,7 +83,7 @@ func ParseReference(text string) (Reference, error) {
 	}
 	errs = append(errs, checkTag(ref.Tag)...)
 	if ref.Tag == "" && ref.Digest == "" && len(errs) == 0 {
-		errs = append(errs, errors.New("tag and digest are missing"))
+		errs = append(errs, errors.New("tag and digest are missing: a reference is like registry.example.com/zone:1.2"))
 	}
 	if len(errs) != 0 {
 		return Reference{}, fmt.Errorf("reference %q: %w", text, errors.Join(errs...))

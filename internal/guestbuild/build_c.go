@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/guest/c"
+	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
 // C is compiled by clang, and linked by lld: all files of a directory whose names end with .c.
@@ -18,6 +20,7 @@ import (
 var C = &Language{
 	Name: "c", Title: "C", is: func(name string) bool { return filepath.Ext(name) == ".c" },
 	compile: compileC, sources: []string{"*.c", "*.h"}, sdk: modulePath + "/guest/c", uses: "<kubewasm.h>",
+	registers: "the module exports no function of an extension point: begin one with a macro of kubewasm.h such as KW_FILTER, KW_VALIDATE or KW_HOOK",
 }
 
 func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
@@ -46,7 +49,11 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 	clangIn := func(args ...string) error {
 		cmd := exec.CommandContext(ctx, clang, append(slices.Clone(flags), args...)...)
 		cmd.Dir = cfg.Dir
-		return run(ctx, cmd, cfg.Warnings)
+		err := run(ctx, cmd, cfg.Warnings)
+		if compile := (*CompileError)(nil); errors.As(err, &compile) {
+			compile.Output += hintsC(compile.Output, include)
+		}
+		return err
 	}
 	// Linked in a step of its own: a clang that is told to optimize runs wasm-opt afterwards,
 	// where there is one, which drops the names of functions.
@@ -65,6 +72,41 @@ func compileC(ctx context.Context, cfg Config, scratch string) ([]byte, error) {
 	return os.ReadFile(linked)
 }
 
+var (
+	libcRE  = regexp.MustCompile(`'(?:std\w+|string|math|assert|errno|time)\.h' file not found|function '(malloc|calloc|realloc|free|v?s?n?printf|puts|exit|abort|mem\w+|str\w+)'`)
+	ownRE   = regexp.MustCompile(`'[\w/]*kubewasm\.h' file not found`)
+	macroRE = regexp.MustCompile(`(?m)^(KW_[A-Z_]+)\(`)
+)
+
+// hintsC returns lines about mistakes of those who know C and not its form here, for the output of
+// the compiler.
+func hintsC(output, include string) (hints string) {
+	hint := func(text string) { hints += "\nhint: " + text }
+	if libcRE.MatchString(output) {
+		hint("a guest has no libc: kw_take gives memory, kw_text puts texts together, kw_equal compares them, kw_log writes to the log; docs/c.md says how to link one")
+	}
+	if ownRE.MatchString(output) {
+		hint("the header of the SDK is #include <kubewasm.h>, and those of the Kubernetes API are like #include <kubewasm/apps/apps.h>")
+	}
+	header, err := os.ReadFile(filepath.Join(include, "kubewasm.h"))
+	if err != nil {
+		return hints
+	}
+	var known []string
+	for _, m := range defineRE.FindAllSubmatch(header, -1) {
+		known = append(known, string(m[1]))
+	}
+	for _, m := range macroRE.FindAllStringSubmatch(output, -1) {
+		if meant := nearest.Name(m[1], known); meant != "" && !slices.Contains(known, m[1]) {
+			hint("there is no macro " + m[1] + "; did you mean " + meant + "?")
+			break
+		}
+	}
+	return hints
+}
+
+var defineRE = regexp.MustCompile(`(?m)^#define (KW_[A-Z_]+)\(`)
+
 // argument returns the name of a file as an argument of clang that is neither a flag nor a
 // file with arguments.
 func argument(file string) string {
@@ -78,7 +120,7 @@ func argument(file string) string {
 // function of a guest would answer with what happens to be there, mostly 0, which allows. With debug
 // the module has the names of its functions and the lines of its source.
 func CFlags(debug bool) []string {
-	flags := []string{"--target=wasm32", "-std=gnu11", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wall", "-Wextra", "-Werror=return-type", "-Werror=implicit-function-declaration", "-Werror=implicit-int", "-Wno-unused-function", "-Wno-unused-command-line-argument", "-Wl,--no-entry"}
+	flags := []string{"--target=wasm32", "-std=gnu11", "-O2", "-nostdlib", "-ffreestanding", "-mbulk-memory", "-Wall", "-Wextra", "-Werror=return-type", "-Werror=implicit-function-declaration", "-Werror=implicit-int", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-unused-command-line-argument", "-Wl,--no-entry"}
 	if debug {
 		return append(flags, "-g", "-fno-inline")
 	}

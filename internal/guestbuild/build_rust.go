@@ -21,7 +21,9 @@ import (
 
 // Rust is compiled by cargo for wasm32-unknown-unknown. The package has a library of the
 // type cdylib. The metadata are a static in the section "kubewasm", which the SDK's macros write.
-var Rust = &Language{Name: "rust", Title: "Rust", is: func(name string) bool { return name == "Cargo.toml" }, compile: compileRust}
+var Rust = &Language{Name: "rust", Title: "Rust", is: func(name string) bool { return name == "Cargo.toml" }, compile: compileRust,
+	registers: "the crate registers no plugin: give a type that implements a trait of kubewasm::sched, admission or hooks to kubewasm::plugin!",
+}
 
 const rustTarget = "wasm32-unknown-unknown"
 

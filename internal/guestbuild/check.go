@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -182,12 +184,20 @@ func (c *checker) check(p *goPackage) {
 	if p.Module != nil && p.Module.GoVersion != "" {
 		config.GoVersion = "go" + p.Module.GoVersion
 	}
-	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Instances: map[*ast.Ident]types.Instance{}}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}, Instances: map[*ast.Ident]types.Instance{}, Types: map[ast.Expr]types.TypeAndValue{}}
 	pkg, err := config.Check(p.ImportPath, c.files, files, info)
 	if err != nil {
 		// It compiles, so the compiler is newer than this program.
 		c.warnings = append(c.warnings, fmt.Sprintf("%s was not checked: %v", p.ImportPath, err))
 		return
+	}
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				c.called(call, info)
+			}
+			return true
+		})
 	}
 	var uses []*ast.Ident
 	for id := range info.Uses {
@@ -211,6 +221,46 @@ func (c *checker) check(p *goPackage) {
 		if what := elsewhere[path+"."+name]; what != "" && !told[what] {
 			told[what] = true
 			c.warn(id.Pos(), "%s.%s: %s", f.Pkg().Name(), name, what)
+		}
+	}
+}
+
+// verb matches a verb of package fmt.
+var verb = regexp.MustCompile(`%[-+#0-9.]*[vTtdqsxfg]`)
+
+// called checks a call of a function of the SDK: of Register with a nil pointer, and of one that
+// joins texts, with a format among them.
+func (c *checker) called(call *ast.CallExpr, info *types.Info) {
+	var id *ast.Ident
+	switch fun := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		id = fun
+	case *ast.SelectorExpr:
+		id = fun.Sel
+	}
+	f, ok := info.Uses[id].(*types.Func)
+	if !ok || f.Pkg() == nil || !strings.HasPrefix(f.Pkg().Path(), modulePath+"/guest/") {
+		return
+	}
+	if f.Name() == "Register" && sdkKinds[f.Pkg().Path()] != "" && len(call.Args) == 1 {
+		of, ok := ast.Unparen(call.Args[0]).(*ast.CallExpr)
+		if ok && len(of.Args) == 1 && info.Types[of.Fun].IsType() && info.Types[of.Args[0]].IsNil() {
+			name := strings.TrimPrefix(types.ExprString(ast.Unparen(of.Fun)), "*")
+			c.mistake(of.Pos(), "Register gets a nil pointer, which has no fields for a configuration: register a value, &%s{}", name)
+		}
+		return
+	}
+	params := f.Signature().Params()
+	if !f.Signature().Variadic() || call.Ellipsis.IsValid() || types.TypeString(params.At(params.Len()-1).Type(), nil) != "[]string" {
+		return
+	}
+	for _, arg := range call.Args[min(params.Len()-1, len(call.Args)):] {
+		value := info.Types[arg].Value
+		if value == nil || value.Kind() != constant.String {
+			continue
+		}
+		if found := verb.FindString(constant.StringVal(value)); found != "" {
+			c.warn(arg.Pos(), "%s.%s joins its texts, so %s stays as it is: name the values among the texts, or use fmt.Sprintf", f.Pkg().Name(), f.Name(), found)
 		}
 	}
 }

@@ -331,3 +331,53 @@ func TestEveryInterfaceIsAnExtensionPoint(t *testing.T) {
 		t.Errorf("what Register looks for (-exported +registered):\n%s", diff)
 	}
 }
+
+// TestCheckCalls holds what is said of calls of the SDK that compile and do something else than
+// they seem to.
+func TestCheckCalls(t *testing.T) {
+	dir := program(t, map[string]string{
+		"main.go": `
+package main
+
+import (
+	"github.com/kubewasm/kubewasm/guest/api/core"
+	"github.com/kubewasm/kubewasm/guest/sched"
+)
+
+type plugin struct{}
+
+const format = "node %s is full"
+
+func (*plugin) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status {
+	name := pod.Metadata().Name()
+	switch {
+	case name == "a":
+		return sched.Unschedulable("in %s", name)
+	case name == "b":
+		return sched.UnschedulableAndUnresolvable(format, name)
+	case name == "c":
+		return sched.Unschedulable("100% of ", name, " is 5 %")
+	case name == "d":
+		sched.Eventf("Normal", "Full", "Filter", "%d of ", name)
+	}
+	return sched.Unschedulable([]string{"%s"}...)
+}
+
+func init() { sched.Register((*plugin)(nil)) }
+
+func main() {}
+`,
+	})
+	warnings, err := guestbuild.Check(t.Context(), dir)
+	want := []string{
+		`main.go:16: sched.Unschedulable joins its texts, so %s stays as it is: name the values among the texts, or use fmt.Sprintf`,
+		`main.go:18: sched.UnschedulableAndUnresolvable joins its texts, so %s stays as it is: name the values among the texts, or use fmt.Sprintf`,
+		`main.go:22: sched.Eventf joins its texts, so %d stays as it is: name the values among the texts, or use fmt.Sprintf`,
+	}
+	if diff := cmp.Diff(want, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if err == nil || err.Error() != "main.go:27: Register gets a nil pointer, which has no fields for a configuration: register a value, &plugin{}" {
+		t.Errorf("error %v", err)
+	}
+}

@@ -84,6 +84,9 @@ func readSource(ctx context.Context, dir string) (*source, error) {
 	var none *build.NoGoError
 	switch {
 	case errors.As(err, &none):
+		if found, _ := filepath.Glob(filepath.Join(globEscape.Replace(dir), "*.go")); len(found) == 0 {
+			return nil, errors.New("there is no source of a guest in it: want files in Go or C, a Cargo.toml or an asconfig.json; kubewasm new writes a plugin")
+		}
 		return nil, errors.New("not a Go package: there are no Go files for GOOS=wasip1 GOARCH=wasm")
 	case err != nil:
 		return nil, err
@@ -180,6 +183,12 @@ func (s *source) add(pos token.Position, text string, seen map[string]bool) erro
 
 // ErrNothingRegistered is returned for a program that imports no package for plugins.
 var ErrNothingRegistered = errors.New("the program registers no plugin: it imports none of guest/sched, guest/admission and guest/hooks, and no package of a service")
+
+// nothingRegistered is ErrNothingRegistered in the words of another language than Go.
+type nothingRegistered struct{ text string }
+
+func (e *nothingRegistered) Error() string { return e.text }
+func (e *nothingRegistered) Unwrap() error { return ErrNothingRegistered }
 
 // kindsOf returns the kinds of plugin that a module is. An SDK in Go imports the module of
 // its kind, whatever the plugin implements. A module that imports none is what it exports.
@@ -295,6 +304,17 @@ func checkOwn(m *metadata.Metadata) error {
 }
 
 var versionRE = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// ParseRules returns the rules of the text of a directive matches, such as
+// "CREATE,UPDATE pods deployments.apps".
+func ParseRules(text string) ([]metadata.Rule, error) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return nil, fmt.Errorf("%q is not operations and resources, as in CREATE,UPDATE pods", text)
+	}
+	rules := rulesOf(words)
+	return rules, (&metadata.Metadata{Matches: rules, ABI: 1}).Validate()
+}
 
 // rulesOf returns the rules of a directive: one for each group and version.
 func rulesOf(words []string) (rules []metadata.Rule) {

@@ -15,10 +15,10 @@ func TestRulesOfMatches(t *testing.T) {
 		"CREATE,UPDATE pods pods/ephemeralcontainers pods.v1":  `[{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["*"],"resources":["pods","pods/ephemeralcontainers"]},{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]`,
 		"* deployments.apps stellarnodes.v1alpha1.stellar.org": `[{"operations":["*"],"apiGroups":["apps"],"apiVersions":["*"],"resources":["deployments"]},{"operations":["*"],"apiGroups":["stellar.org"],"apiVersions":["v1alpha1"],"resources":["stellarnodes"]}]`,
 		"DELETE *.*/* ingresses.networking.k8s.io/status":      `[{"operations":["DELETE"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"]},{"operations":["DELETE"],"apiGroups":["networking.k8s.io"],"apiVersions":["*"],"resources":["ingresses/status"]}]`,
-		"create Pods":  "metadata: matches: operations has \"create\"\nmatches: resources has \"Pods\"",
-		"CREATE, pods": `metadata: matches: operations has ""`,
+		"create Pods":  "metadata: matches: operations has \"create\", want CREATE, UPDATE, DELETE, CONNECT or *\nmatches: resources has \"Pods\", want a resource in lower case and the plural, such as pods or pods/status, or *",
+		"CREATE, pods": `metadata: matches: operations has "", want CREATE, UPDATE, DELETE, CONNECT or *`,
 		"CREATE pods/": "",
-		"CREATE .apps": `metadata: matches: resources has ""`,
+		"CREATE .apps": `metadata: matches: resources has "", want a resource in lower case and the plural, such as pods or pods/status, or *`,
 	} {
 		rules := rulesOf(strings.Fields(text))
 		got, err := json.Marshal(rules)
@@ -29,7 +29,7 @@ func TestRulesOfMatches(t *testing.T) {
 			got = []byte(err.Error())
 		}
 		if want == "" {
-			want = `metadata: matches: resources has "pods/"`
+			want = `metadata: matches: resources has "pods/", want a resource in lower case and the plural, such as pods or pods/status, or *`
 		}
 		if string(got) != want {
 			t.Errorf("%s: got %s\nwant %s", text, got, want)

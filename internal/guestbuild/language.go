@@ -31,6 +31,8 @@ type Language struct {
 	sources []string
 	// sdk is the package that a guest is written with if its sources have the text uses.
 	sdk, uses string
+	// registers is the text of ErrNothingRegistered, empty for its own.
+	registers string
 }
 
 // Languages are the languages that [Compile] knows, in the order in which it looks for
@@ -95,6 +97,9 @@ func (l *Language) compileForeign(ctx context.Context, cfg Config, dir string) (
 		}
 	}
 	m, err := s.metadata(module)
+	if errors.Is(err, ErrNothingRegistered) && l.registers != "" {
+		err = &nothingRegistered{l.registers}
+	}
 	if err != nil {
 		return nil, err
 	}

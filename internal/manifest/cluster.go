@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
@@ -42,23 +43,54 @@ func NewCluster(objects *Objects) (*Cluster, error) {
 		}
 		c.objects[r] = nil
 	}
+	type key struct {
+		schema.GroupVersionResource
+		namespace, name string
+	}
+	there := make(map[key]bool, len(objects.All))
 	for i := range objects.All {
 		o := &objects.All[i]
-		var u unstructured.Unstructured
-		if err := u.UnmarshalJSON(o.JSON); err != nil {
-			return nil, fmt.Errorf("object %d: %w", i+1, err)
-		}
 		if o.Name == "" {
 			return nil, fmt.Errorf("object %d: the %s has no metadata.name", i+1, o.Kind)
 		}
 		r := resourceOf(o.GroupVersionKind())
-		at, found := lookup.Find(c.objects[r], o.Namespace, o.Name)
-		if found {
+		k := key{r, o.Namespace, o.Name}
+		if there[k] {
 			return nil, fmt.Errorf("object %d: there are two of the %s %s/%s", i+1, o.Kind, o.Namespace, o.Name)
 		}
-		c.objects[r] = slices.Insert(c.objects[r], at, &admission.Object{Namespace: o.Namespace, Name: o.Name, Labels: u.GetLabels(), JSON: o.JSON})
+		there[k] = true
+		c.objects[r] = append(c.objects[r], &admission.Object{Namespace: o.Namespace, Name: o.Name, Labels: labelsOf(o.JSON), JSON: o.JSON})
+	}
+	for _, list := range c.objects {
+		slices.SortFunc(list, lookup.Compare[*admission.Object])
 	}
 	return c, nil
+}
+
+// labelsOf returns the labels of an object, none if one of them is no text.
+func labelsOf(raw []byte) map[string]string {
+	var labels map[string]string
+	for m := json.Object(raw); m.Next(); {
+		if m.Key() != "metadata" {
+			continue
+		}
+		for m := json.Object(m.Value()); m.Next(); {
+			if m.Key() != "labels" {
+				continue
+			}
+			for l := json.Object(m.Value()); l.Next(); {
+				value, ok := l.Value().Text()
+				if !ok {
+					return nil
+				}
+				if labels == nil {
+					labels = map[string]string{}
+				}
+				labels[l.Key()] = value
+			}
+		}
+	}
+	return labels
 }
 
 func resourceOf(gvk schema.GroupVersionKind) schema.GroupVersionResource {

@@ -22,11 +22,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	kwjson "github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/quantities"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // Objects are the objects of a file, in the order of the file.
@@ -256,7 +256,7 @@ func Decode(document []byte, to any) error {
 	if err := quantities.Check(text, to); err != nil {
 		return err
 	}
-	return yaml.UnmarshalStrict(text, to)
+	return strict.Readable(yaml.UnmarshalStrict(text, to))
 }
 
 // add takes a document, in JSON. It returns a mistake for each item that is no object.
@@ -276,7 +276,7 @@ func (o *Objects) add(document []byte) []error {
 		Items []apiruntime.RawExtension `json:"items"`
 	}
 	if err := json.Unmarshal(document, &head); err != nil {
-		return []error{err}
+		return []error{strict.Readable(err)}
 	}
 	switch {
 	case head.Kind == "":
@@ -299,9 +299,17 @@ func (o *Objects) add(document []byte) []error {
 		if err := quantities.Check(document, to); err != nil {
 			return err
 		}
-		unknown, err := kjson.UnmarshalStrict(document, to)
+		unknown, err := strict.Unmarshal(document, to)
 		for _, field := range unknown {
-			o.Warnings = append(o.Warnings, fmt.Sprintf("the %s %s: %s", head.Kind, head.Metadata.Name, oneLine(field)))
+			// A field of a newer Kubernetes is none of the known ones, so they are not listed.
+			text, _, _ := strings.Cut(oneLine(field), ", there are ")
+			o.Warnings = append(o.Warnings, fmt.Sprintf("the %s %s: %s", head.Kind, head.Metadata.Name, text))
+		}
+		if err != nil {
+			if mistake := quantities.Mistake(document, to); mistake != nil {
+				err = mistake
+			}
+			err = fmt.Errorf("the %s %s: %w", head.Kind, head.Metadata.Name, err)
 		}
 		return err
 	}

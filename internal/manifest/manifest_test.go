@@ -68,7 +68,7 @@ func TestMistakes(t *testing.T) {
 		"{kind: Pod, metadata: {name: p}}": "document 1: the Pod has no apiVersion",
 		"{apiVersion: v1, kind: Service, metadata: {name: s}}\n---\nkind: [":                                                               "document 2: ",
 		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {container: []}}":                                                          `unknown field "spec.container"`,
-		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: no}}":                                                         "cannot unmarshal bool",
+		"{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: no}}":                                                         "document 1: the Pod p: spec.containers is true or false, want a list",
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"}}`:                 `document 1: something follows the document; a line "---" separates two`,
 		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n":                                             `document 1: something follows the document`,
 		"{apiVersion: v1, kind: Service}\n---\n{apiVersion: v1, kind: Service} x\n":                                                        `document 2: something follows the document`,
@@ -94,7 +94,7 @@ func TestUnknownFieldsWarn(t *testing.T) {
 		t.Fatal(mistakes, err)
 	}
 	want := []string{
-		`document 1: the Pod a: unknown field "spec.containers[0].immge"`, `document 1: the Pod a: unknown field "spec.schedulingGroup"`,
+		`document 1: the Pod a: unknown field "spec.containers[0].immge", did you mean "image"?`, `document 1: the Pod a: unknown field "spec.schedulingGroup", did you mean "schedulingGates"?`,
 		`document 2: the Node b: unknown field "spec.podPreemptionPolicy"`,
 	}
 	if diff := cmp.Diff(want, o.Warnings); diff != "" {

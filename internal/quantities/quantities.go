@@ -24,7 +24,22 @@ func Check(document []byte, to any) error {
 	if !suspicious(document) {
 		return nil
 	}
-	return check(document, reflect.TypeOf(to), "", 0)
+	return check(document, reflect.TypeOf(to), "", 0, one)
+}
+
+// Mistake returns an error for the first text of a document that is no quantity where the type of
+// to has one. The package of Kubernetes does not name its field. Check was nil.
+func Mistake(document []byte, to any) error {
+	return check(document, reflect.TypeOf(to), "", 0, func(value json.Value, path string) error {
+		text := string(value)
+		if value.Kind() == json.KindString {
+			text = value.String()
+		}
+		if _, err := resource.ParseQuantity(text); err != nil && text != "null" {
+			return fmt.Errorf("%s is %q, want a quantity such as 500m, 1.5, 128Mi or 2G", path, cut.Text(text, 40))
+		}
+		return nil
+	})
 }
 
 // suspicious reports whether a document has a number with a long exponent, or many digits, anywhere.
@@ -61,7 +76,7 @@ var quantity = reflect.TypeFor[resource.Quantity]()
 // maxDepth is how deep types are followed that contain themselves.
 const maxDepth = 200
 
-func check(value json.Value, t reflect.Type, path string, depth int) error {
+func check(value json.Value, t reflect.Type, path string, depth int, one func(json.Value, string) error) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -78,7 +93,7 @@ func check(value json.Value, t reflect.Type, path string, depth int) error {
 			if of == nil {
 				continue
 			}
-			if err := check(m.Value(), of, strings.TrimPrefix(path+"."+m.Key(), "."), depth+1); err != nil {
+			if err := check(m.Value(), of, strings.TrimPrefix(path+"."+m.Key(), "."), depth+1, one); err != nil {
 				return err
 			}
 		}
@@ -88,7 +103,7 @@ func check(value json.Value, t reflect.Type, path string, depth int) error {
 		}
 		i := 0
 		for a := json.Array(value); a.Next(); i++ {
-			if err := check(a.Value(), t.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
+			if err := check(a.Value(), t.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1, one); err != nil {
 				return err
 			}
 		}

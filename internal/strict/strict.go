@@ -25,7 +25,7 @@ func Unmarshal(data []byte, to any) (mistakes []error, err error) {
 	for i, mistake := range mistakes {
 		mistakes[i] = explain(mistake, reflect.TypeOf(to))
 	}
-	return mistakes, err
+	return mistakes, Readable(err)
 }
 
 // Decode is Unmarshal with all mistakes joined.
@@ -56,7 +56,7 @@ func YAML(data []byte, to any) error {
 	if mistakes := Names(value, to); len(mistakes) != 0 {
 		return errors.Join(mistakes...)
 	}
-	return yaml.UnmarshalStrict(data, to)
+	return Readable(yaml.UnmarshalStrict(data, to))
 }
 
 // namesOf returns a value without its numbers and booleans, which may be meant as strings.

@@ -73,7 +73,7 @@ func TestYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"name: yes\nlimits: {feul: x}": `unknown field "limits.feul", did you mean "fuel"?`,
 		"Name: a":                      `unknown field "Name", did you mean "name"?`,
-		"limits: {fuel: x}":            "cannot unmarshal string",
+		"limits: {fuel: x}":            "limits.fuel is a text, want a whole number",
 		"name: a\nname: b":             "already set in map",
 		"name: [":                      "yaml: line 1",
 	} {

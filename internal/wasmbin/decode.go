@@ -51,7 +51,7 @@ func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 		if bytes.HasPrefix(bin, componentPreamble) {
 			return nil, &DecodeError{Err: components.refuse()}
 		}
-		return nil, &DecodeError{Err: fmt.Errorf("want the preamble %q, have %q", preamble, head)}
+		return nil, &DecodeError{Err: fmt.Errorf("it is no WebAssembly module: want the preamble %q, have %q", preamble, head)}
 	}
 	m := &Module{}
 	r := &reader{buf: bin, pos: len(preamble)}

@@ -91,10 +91,7 @@ func (g *gang) PreFilter(state sched.CycleState, pod core.Pod, nodes sched.NodeI
 
 // count counts the selected Pods that have a node: those of a gang that have not begun to end.
 func (m *members) count(namespace, name string, selector sched.PodSelector, nodes sched.NodeInfos) {
-	all := make([]sched.NodeInfo, 0, nodes.Len())
-	for _, node := range nodes.All {
-		all = append(all, node)
-	}
+	all := nodes.Slice()
 	for i, n := range selector.Count(all...) {
 		if n == 0 {
 			continue

@@ -2,6 +2,7 @@
 // it exports the functions that the class has methods for, fills the fields with the decorator
 // @config, and adds the schema of a service. kubewasm build gives it to the compiler.
 
+import { readFileSync } from "node:fs";
 import { posix as path } from "node:path";
 import { functions } from "./functions.js";
 import { Configuration } from "./configuration.js";
@@ -10,6 +11,13 @@ import { Configuration } from "./configuration.js";
 const classDeclaration = 52, methodDeclaration = 59, namespaceDeclaration = 60, variable = 48, literal = 17;
 const exported = 2, stringLiteral = 2;
 const kinds = ["scheduler", "admission", "hook", "service"];
+
+/** signatureOf returns the signature of a method, as the comment of the module of its kind has it; null if it has none. */
+function signatureOf(kind, method) {
+  const text = readFileSync(new URL(`../${kind === "hook" ? "hooks" : kind}.ts`, import.meta.url), "utf8");
+  const found = new RegExp(`^//     (${method}\\(([^)]*)\\): .*)$`, "m").exec(text);
+  return found && { text: found[1], parameters: found[2] === "" ? 0 : found[2].split(", ").length };
+}
 
 /** decoratorOf returns the decorator of a declaration with one of the names. */
 function decoratorOf(declaration, ...names) {
@@ -113,6 +121,8 @@ export default class KubewasmTransform {
           for (const m of methods.keys()) if (m.toLowerCase() === method.toLowerCase()) wrong.push(`the method ${m} of ${name} is never called: write ${method}`);
           continue;
         }
+        const want = signatureOf(kind, method), given = methods.get(method).signature.parameters.length;
+        if (want && want.parameters !== given) wrong.push(`the method ${method} of ${name} has ${given} parameters, want ${want.text}`);
         for (const f of exports) {
           mask |= 1n << BigInt(f.bit);
           const parameters = f.parameters.map(p => p.join(": ")).join(", ");

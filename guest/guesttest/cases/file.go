@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/manifest"
+	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // File is a file of cases.
@@ -206,7 +207,7 @@ func Read(name string) (*File, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	f := &File{}
-	if err := yaml.UnmarshalStrict(document, f); err != nil {
+	if err := strict.Readable(yaml.UnmarshalStrict(document, f)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if len(f.Cases) == 0 {

@@ -30,8 +30,9 @@ func (s *Plugin) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 	return statusOf(t, r.having(t, "PreEnqueue", abi.PreEnqueue).PreEnqueue(harness.ReadPod(t, manifest)))
 }
 
-// AddPod tells the plugin what would be if the Pod in a manifest came to a node, which
-// is a manifest or a name as in Filter. The cycle goes on in that state.
+// AddPod tells the plugin what would be if a Pod came to a node. Both are a manifest, or the
+// name of an object of [Plugin.In]: "shop/web" for a Pod, "web" for one in the namespace
+// default. The cycle goes on in that state.
 func (c *Cycle) AddPod(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
 	return c.change(t, "AddPod", pod, node, sched.PreFilterExtensions.AddPod, (*adapter.Plugin).AddPod)
@@ -66,8 +67,7 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 	hosted func(*adapter.Plugin, *adapter.Cycle, *corev1.Pod, adapter.NodeInfo) *adapter.Status,
 ) *sched.Status {
 	t.Helper()
-	other := harness.ReadPod(t, pod)
-	identify(other)
+	other := c.r.podOf(t, pod)
 	defer c.r.enter(false)()
 	if n := c.r.native; n != nil {
 		return native(harness.As[sched.PreFilterExtensions](t, n.Plugin, name), c.state, c.pod, harness.PodView(t, other), c.r.nativeNode(t, node))

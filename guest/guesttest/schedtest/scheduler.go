@@ -241,6 +241,31 @@ func nativeNodes() sched.NodeInfos {
 // isName reports whether what says which node is meant is a name, and no manifest.
 func isName(node string) bool { return node != "" && !strings.ContainsAny(node, ":{\n") }
 
+// podOf returns the Pod of a manifest, or the one with a name among those on nodes.
+func (r *running) podOf(t testing.TB, text string) *corev1.Pod {
+	t.Helper()
+	if !isName(text) {
+		pod := harness.ReadPod(t, text)
+		identify(pod)
+		return pod
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok {
+		namespace, name = corev1.NamespaceDefault, text
+	}
+	for _, n := range r.world.Snapshot {
+		for _, pod := range n.Pods {
+			if pod.Namespace == namespace && pod.Name == name {
+				pod = pod.DeepCopy()
+				identify(pod)
+				return pod
+			}
+		}
+	}
+	t.Fatalf("the scheduler has no Pod %q on a node: it has those of In. The Pod comes first, the node after it", text)
+	return nil
+}
+
 // hostedNode returns what a guest gets of a node.
 func (r *running) hostedNode(t testing.TB, text string) *framework.NodeInfo {
 	t.Helper()

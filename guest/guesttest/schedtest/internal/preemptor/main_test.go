@@ -95,6 +95,11 @@ func TestSignPod(t *testing.T) {
 func TestPreemption(t *testing.T) {
 	const nodes = `
 apiVersion: v1
+kind: Pod
+metadata: {name: other, namespace: shop, labels: {team: red}}
+spec: {nodeName: n1, containers: [{name: a}]}
+---
+apiVersion: v1
 kind: Node
 metadata: {name: n1}
 ---
@@ -118,6 +123,9 @@ metadata: {name: n2}
 		expect("Filter of another node", c.Filter(t, "n2"), "Success")
 		expect("RemovePod", c.RemovePod(t, `metadata: {name: other, labels: {team: red}}`, "n1"), "Success")
 		expect("Filter after RemovePod", c.Filter(t, "n1"), "Success")
+		expect("AddPod by its name", c.AddPod(t, "shop/other", "n1"), "Success")
+		expect("Filter after it", c.Filter(t, "n1"), "Unschedulable: 1 of the team run there")
+		expect("RemovePod by its name", c.RemovePod(t, "shop/other", "n1"), "Success")
 
 		result, status := c.PostFilter(t,
 			sched.NodeStatus{NodeName: "n2", Status: sched.Unschedulable("full")},
