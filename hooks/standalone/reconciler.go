@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,6 +171,26 @@ func (r *Reconciler) ready(now time.Time) error {
 	return nil
 }
 
+// Check returns why nothing of what plugins decide would be in force: Discovery does not answer, or
+// cgroups are not where the Layout has them, or cannot be written. It asks no plugin and writes
+// nothing, and needs no Run.
+func (r *Reconciler) Check(ctx context.Context) error {
+	err := r.cfg.Enforcer.Check(r.cfg.Layout)
+	pods, errPods := r.cfg.Discovery.Pods(ctx)
+	if err != nil || errPods != nil {
+		return errors.Join(err, errPods)
+	}
+	cgroups := map[string]string{}
+	for i := range pods {
+		p := &pods[i]
+		cgroup := cmp.Or(p.Cgroup, r.cfg.Layout.Pod(p.QOSClass, p.UID))
+		if _, err := r.cfg.Layout.CheckPod(p.meta(), cgroup); err == nil {
+			cgroups[p.UID] = cgroup
+		}
+	}
+	return r.findObstacle(pods, cgroups)
+}
+
 // Healthy returns an error while Run has not looked at the cgroups for three times
 // Config.Resync: the kernel or the process hangs. Plugins and Discovery, which are
 // asked on another goroutine, do not keep it from that.
@@ -299,7 +320,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	slices.Sort(o.cgroups)
 	if listed {
 		r.listed.Store(int64(time.Since(epoch)))
-		o.obstacle = r.findObstacle(pods)
+		o.obstacle = r.findObstacle(pods, r.pods)
 		r.obstacle.Store(nil)
 		if o.obstacle != nil {
 			r.obstacle.Store(&o.obstacle)
@@ -310,15 +331,15 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	return o
 }
 
-// findObstacle returns why nothing of what is decided can be in force, nil if something can. Before
-// it, r.pods has the cgroups of the pods.
-func (r *Reconciler) findObstacle(pods []Pod) error {
+// findObstacle returns why nothing of what is decided can be in force, nil if something can. cgroups
+// are those of the pods, by UID.
+func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	if err := r.cfg.Enforcer.Check(r.cfg.Layout); err != nil {
 		return err
 	}
 	running, example := 0, ""
 	for i := range pods {
-		cgroup, ok := r.pods[pods[i].UID]
+		cgroup, ok := cgroups[pods[i].UID]
 		if !ok || len(pods[i].Containers) == 0 {
 			continue
 		}
