@@ -253,10 +253,12 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
 		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
-			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: undecided(req.Resources, req.Level, dropped)})
+			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped))
+			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
 		return true
 	}
+	owned := r.cfg.Engine.Owned()
 	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources
@@ -267,9 +269,10 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				o.unlimited = append(o.unlimited, path)
 			}
 		}
+		protection := r.findProtection(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, owned)
 		listed := req.Resources
 		learn := func(f *facts.Facts) {
-			f.Parent, f.Cgroup, f.Found = req.CgroupParent, path, found
+			f.Parent, f.Cgroup, f.Found, f.Protected = req.CgroupParent, path, found, protection
 			f.List(listed, begun, inferred)
 		}
 		// The decision on an event stands where events come all the time.
@@ -370,6 +373,19 @@ func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resour
 		return found
 	}
 	return before
+}
+
+// findProtection returns the amounts of memory that a cgroup had for itself before any of them was
+// decided, if plugins own them. It looks at the cgroup once.
+func (r *Reconciler) findProtection(of facts.Subject, cgroup string, owned hookmsg.Fields) *hookmsg.Resources {
+	before := r.cfg.State.Facts().Get(of).Protected
+	if before != nil || owned&protectionFields == 0 || of.PodUID == "" || !r.cfg.Enforcer.Applier().Exists(cgroup) {
+		return before
+	}
+	if decided, _ := r.cfg.State.Get(cgroup); decided.Resources.Fields()&protectionFields != 0 {
+		return before
+	}
+	return r.cfg.Enforcer.Applier().Protection(cgroup)
 }
 
 // forgetGone drops what is known of pods and containers that have ended. listed are the
