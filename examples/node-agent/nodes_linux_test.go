@@ -502,7 +502,7 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 			}
 			program := ""
 			if c.unprivileged { // It may read this node, and nothing else of the test's.
-				program = copyFile(t, os.Args[0], filepath.Join(n.dir, "node-agent"))
+				program = copyFile(t, self.Command(t, nil).Path, filepath.Join(n.dir, "node-agent"))
 				copyFile(t, guest, filepath.Join(n.dir, "identity.wasm"))
 				if err := os.Chmod(filepath.Dir(n.dir), 0o755); err != nil {
 					t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,6 +141,8 @@ func run(t *testing.T, program, config, log string) *agent {
 	}
 	defer f.Close()
 	cmd := exec.CommandContext(t.Context(), program, "-config", config)
+	// As a node has it: the checks of tests take time.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBEWASM_DEBUG=") })
 	cmd.Stdout, cmd.Stderr = f, f
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
