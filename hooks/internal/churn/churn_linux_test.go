@@ -236,6 +236,31 @@ func (a *agent) use() (u use) {
 	return u
 }
 
+// root returns a hierarchy that is the test's subtree alone: an agent locks the one that it serves.
+func (n *node) root() string {
+	n.t.Helper()
+	if n.tree.V2 {
+		return filepath.Join(cgrouptest.Mount, n.tree.Root)
+	}
+	root := n.t.TempDir()
+	for _, controller := range []string{"cpu", "cpuset", "memory"} {
+		dir := filepath.Join(root, controller)
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			err = syscall.Mount(filepath.Join(cgrouptest.Mount, controller, n.tree.Root), dir, "", syscall.MS_BIND, "")
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.t.Cleanup(func() {
+			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+				n.t.Error(err)
+			}
+		})
+	}
+	return root
+}
+
 func TestPodsThatComeAndGo(t *testing.T) {
 	most, pods := 15*time.Second, 40
 	if text := os.Getenv(duration); text != "" {
@@ -264,12 +289,12 @@ func TestPodsThatComeAndGo(t *testing.T) {
 	dir := t.TempDir()
 	const resync = 60 * time.Second
 	config := fmt.Sprintf(`cacheDir: %s/cache
-cgroup: {root: %s, driver: cgroupfs, kubeletRoot: %s}
+cgroup: {root: %s, driver: cgroupfs}
 standalone: {resync: %s, kubelet: {url: %q, tokenFile: %s/token, caFile: %s/ca.crt, serverName: example.com}}
 http: {address: "127.0.0.1:0"}
 plugins:
 - {name: p, file: %s, levels: [Container], owns: [cpu_shares], reads: ["pod_annotations[p]"]}
-`, dir, cgrouptest.Mount, n.tree.Root, resync, kubelet.URL, dir, dir, guest)
+`, dir, n.root(), resync, kubelet.URL, dir, dir, guest)
 	for name, text := range map[string]string{
 		"agent.yaml": config, "token": "secret\n", "ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: kubelet.Certificate().Raw})),
 	} {
