@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
@@ -50,26 +51,46 @@ type agent struct {
 	enforcer *cgroup.Enforcer
 	layout   cgroup.Layout
 	modes    []mode
-	pods     standalone.Discovery // nil without the standalone mode.
 	source   *hookstate.Source
 	node     *nodewatch.Watch // nil without the node.
 	closers  []io.Closer
 	registry *prometheus.Registry
+	dryRun   bool
+	// plugins are those for this node, places where they are in the configuration.
+	plugins []pluginConfig
+	places  []int
+	// relabeled holds that other plugins are for the node than those that were loaded.
+	relabeled chan struct{}
+	// reload is nil in an agent whose configuration stays.
+	reload *reload
+	// cacheless is set once the cache of compiled modules could not be used.
+	cacheless atomic.Bool
 }
 
-// check says what is wrong on the node, that would keep decisions from being in force.
-func (a *agent) check(ctx context.Context) error {
-	errs := []error{a.enforcer.Check(a.layout)}
-	if a.pods != nil {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		_, err := a.pods.Pods(ctx)
-		errs = append(errs, err)
+// standalone reports whether the agent has the standalone mode.
+func (a *agent) standalone() bool {
+	return slices.ContainsFunc(a.modes, func(m mode) bool { _, ok := m.(*standalone.Reconciler); return ok })
+}
+
+// checked is a mode that finds mistakes of the node without running.
+type checked interface{ Check(context.Context) error }
+
+// check returns what is wrong on the node and would keep decisions from being in force. It logs
+// what is missing for some of them.
+func (a *agent) check(ctx context.Context, logger *slog.Logger) error {
+	var errs []error
+	if !a.standalone() { // Otherwise that mode looks.
+		errs = append(errs, a.enforcer.Check(a.layout))
 	}
-	if a.node != nil {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		errs = append(errs, a.node.Check(ctx))
+	if lacks := a.applier.Lacks(a.layout, a.engine.Owned()); lacks != 0 && a.enforcer.Check(a.layout) == nil {
+		logger.Warn("the node has no cgroup file for fields that plugins own; these decisions are not in force", slog.String("fields", lacks.String()))
+	}
+	for _, m := range a.modes {
+		if c, ok := m.(checked); ok {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			errs = append(errs, c.Check(ctx))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -88,12 +109,16 @@ func (a *agent) gauge(name, help, mode string, value func() float64) {
 
 // newAgent loads the plugins and makes the modes, without starting any.
 func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, err error) {
-	a := new(agent)
+	a := &agent{relabeled: make(chan struct{}, 1), dryRun: cfg.DryRun}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())
 		}
 	}()
+	whole := cfg
+	if cfg, err = a.forNode(ctx, whole); err != nil {
+		return nil, err
+	}
 	registries := cfg.Registries
 	registries.Logger = logger
 	artifacts, errArtifacts := oci.New(registries)
@@ -110,7 +135,10 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	// The agent is root on its node: it executes no page of a file that changes under it.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
 		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, Engine: cfg.Engine,
-		CacheError: func(err error) { logger.Error("the agent runs without its cache", slog.Any("err", err)) },
+		CacheError: func(err error) {
+			a.cacheless.Store(true)
+			logger.Error("the agent runs without its cache", slog.Any("err", err))
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -121,8 +149,16 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kubewasm_agent_cache_unusable", Help: "1 if compiled modules could not be read from or written to the cache since the start.",
+	}, func() float64 {
+		if a.cacheless.Load() {
+			return 1
+		}
+		return 0
+	}))
 	for i := range plugins {
-		plugins[i].Observer = guests
+		plugins[i].Observer, plugins[i].Logger = guests, logger
 	}
 	observer := observers{decisions}
 	if cfg.Events != nil {
@@ -139,7 +175,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer, Node: cfg.Node != nil}); err != nil {
 		return nil, err
 	}
-	if err := a.followNode(cfg, logger); err != nil {
+	if err := a.followNode(cfg, whole, logger); err != nil {
 		return nil, err
 	}
 	root := cfg.Cgroup.Root
@@ -153,8 +189,11 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		return nil, err
 	}
 	var wrong []error
-	if len(cfg.Plugins) == 0 {
+	switch {
+	case len(whole.Plugins) == 0:
 		wrong = append(wrong, errors.New("the configuration has no plugins: there is nothing to decide"))
+	case len(cfg.Plugins) == 0:
+		logger.Info("no plugin of the configuration is for this node")
 	}
 	if cfg.Cgroup.Driver == "" {
 		if driver, err = a.applier.FindDriver(cfg.Cgroup.KubeletRoot); err != nil {
@@ -170,8 +209,40 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	return a, errors.Join(append(wrong, a.makeModes(cfg, a.layout, logger))...)
 }
 
-// followNode makes the watch of the node.
-func (a *agent) followNode(all *config, logger *slog.Logger) (err error) {
+// forNode returns the configuration with the plugins for this node alone.
+func (a *agent) forNode(ctx context.Context, whole *config) (*config, error) {
+	a.plugins = whole.Plugins
+	if err := whole.checkNodes(); err != nil || !whole.selectsNodes() {
+		return whole, err
+	}
+	watch, err := newWatch(whole.Node, nodewatch.Config{Set: func(context.Context, *hookmsg.Node) {}})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeWait)
+	defer cancel()
+	node, err := watch.Get(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("select the plugins for this node: %w", err)
+	}
+	own := *whole
+	own.Plugins, a.places = nil, whole.forNode(node.Labels)
+	for _, i := range a.places {
+		own.Plugins = append(own.Plugins, whole.Plugins[i])
+	}
+	a.plugins = own.Plugins
+	return &own, nil
+}
+
+// newWatch returns what follows a node.
+func newWatch(cfg *nodeConfig, more nodewatch.Config) (*nodewatch.Watch, error) {
+	more.Name, more.Sys = cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), cmp.Or(cfg.Sys, "/sys")
+	more.URL, more.TokenFile, more.CAFile = cfg.URL, cfg.TokenFile, cfg.CAFile
+	return nodewatch.New(more)
+}
+
+// followNode makes the watch of the node. whole has the plugins of all nodes.
+func (a *agent) followNode(all, whole *config, logger *slog.Logger) (err error) {
 	cfg := all.Node
 	if cfg == nil {
 		return nil
@@ -183,10 +254,16 @@ func (a *agent) followNode(all *config, logger *slog.Logger) (err error) {
 		}
 	}
 	slices.Sort(objects)
-	a.node, err = nodewatch.New(nodewatch.Config{
-		Name: cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), URL: cfg.URL, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, Sys: cmp.Or(cfg.Sys, "/sys"), Set: a.engine.SetNode,
-		Objects: slices.Compact(objects), SetObject: a.engine.SetObject, Logger: logger,
-	})
+	set := func(ctx context.Context, node *hookmsg.Node) {
+		if whole.selectsNodes() && !slices.Equal(whole.forNode(node.Labels), a.places) {
+			select {
+			case a.relabeled <- struct{}{}:
+			default:
+			}
+		}
+		a.engine.SetNode(ctx, node)
+	}
+	a.node, err = newWatch(cfg, nodewatch.Config{Set: set, Objects: slices.Compact(objects), SetObject: a.engine.SetObject, Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -243,7 +320,6 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 		if err != nil {
 			return err
 		}
-		a.pods = discovery
 		m, err := standalone.New(standalone.Config{
 			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Discovery: discovery, Layout: layout, Resync: s.Resync.Duration, Logger: logger,
 		})

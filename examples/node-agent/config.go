@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -29,7 +31,8 @@ type config struct {
 	Engine host.Engine `json:"engine"`
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool `json:"dryRun"`
-	// Follow swaps a plugin in whenever its file holds another.
+	// Follow swaps a plugin in whenever its file holds another, and takes this file anew whenever it
+	// holds another configuration.
 	Follow bool `json:"follow"`
 	// HostRoot is where the root of the node's file system is, for mounts and devices
 	// that plugins are granted: /host in a container that has it there.
@@ -125,6 +128,8 @@ type pluginConfig struct {
 		Namespaces []string `json:"namespaces"`
 		QOSClasses []string `json:"qosClasses"`
 		Labels     string   `json:"labels"`
+		// NodeLabels is a selector on the labels of the node: on others the plugin is not loaded.
+		NodeLabels string `json:"nodeLabels"`
 	} `json:"selector"`
 	// Shadow has a candidate asked in the background, whose decisions have no effect.
 	Shadow *shadow.Config `json:"shadow"`
@@ -135,11 +140,47 @@ func readConfig(file string) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseConfig(file, b)
+}
+
+// parseConfig reads the text of a file.
+func parseConfig(file string, text []byte) (*config, error) {
 	cfg := new(config)
-	if err := strict.YAML(b, cfg); err != nil {
+	if err := strict.YAML(text, cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return cfg, nil
+}
+
+// selectsNodes reports whether a plugin is for some nodes alone.
+func (c *config) selectsNodes() bool {
+	return slices.ContainsFunc(c.Plugins, func(p pluginConfig) bool { return p.Selector.NodeLabels != "" })
+}
+
+// checkNodes returns what is wrong with the selectors of nodes.
+func (c *config) checkNodes() error {
+	var errs []error
+	for i := range c.Plugins {
+		p := &c.Plugins[i]
+		if _, err := labels.Parse(p.Selector.NodeLabels); err != nil {
+			errs = append(errs, fmt.Errorf("plugin %q: selector: nodeLabels: %w", p.Name, err))
+		}
+		if p.Selector.NodeLabels != "" && c.Node == nil {
+			errs = append(errs, fmt.Errorf("plugin %q: selector: nodeLabels: the configuration does not have the node followed", p.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forNode returns the plugins for a node with some labels, by their places in Plugins. The selectors
+// have been checked.
+func (c *config) forNode(of map[string]string) (places []int) {
+	for i := range c.Plugins {
+		if s, err := labels.Parse(c.Plugins[i].Selector.NodeLabels); err == nil && s.Matches(labels.Set(of)) {
+			places = append(places, i)
+		}
+	}
+	return places
 }
 
 // parse finds a value by its name; an empty name is the zero value.

@@ -59,27 +59,79 @@ func run(ctx context.Context, args []string) error {
 	if *state != "" {
 		return printState(ctx, cfg, *state, foreign.NewWriter(os.Stdout))
 	}
+	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
+	if !*check && !*restore {
+		return start(ctx, *file, *dryRun, logger)
+	}
 	cfg.DryRun = cfg.DryRun || *dryRun
-	a, err := newAgent(ctx, cfg, slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil)))
+	a, err := newAgent(ctx, cfg, logger)
 	if err != nil {
 		return err
 	}
 	defer a.close()
-	debug.FreeOSMemory() // What loading the plugins took.
 	if *check {
-		return a.check(ctx)
+		return a.check(ctx, logger)
 	}
-	if !cfg.DryRun {
+	return a.alone(func() error { return a.restore(ctx) })
+}
+
+// start runs agents of a file, one after the other: each ends when the configuration changes, and the
+// next one has loaded its plugins by then.
+func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) error {
+	var build func([]byte) (*agent, error)
+	build = func(text []byte) (*agent, error) {
+		cfg, err := parseConfig(file, text)
+		if err != nil {
+			return nil, err
+		}
+		cfg.DryRun = cfg.DryRun || dryRun
+		a, err := newAgent(ctx, cfg, logger)
+		if err != nil {
+			return nil, err
+		}
+		if cfg.Follow || cfg.selectsNodes() {
+			a.setReload(&reload{file: file, text: text, follow: cfg.Follow, build: build, logger: logger})
+		}
+		debug.FreeOSMemory() // What loading the plugins took.
+		return a, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	a, err := build(text)
+	if err != nil {
+		return err
+	}
+	for {
+		var next *agent
+		err := a.alone(func() error {
+			err := a.run(ctx)
+			if a.reload != nil && a.reload.next != nil {
+				next = a.reload.next
+				logger.Info("another configuration, or other plugins of it, take the place")
+				a.handOver(ctx, next, logger)
+			}
+			return err
+		})
+		a.close()
+		if next == nil {
+			return err
+		}
+		a = next
+	}
+}
+
+// alone calls f while no other agent serves the node. A dry run bothers none.
+func (a *agent) alone(f func() error) error {
+	if !a.dryRun {
 		unlock, err := a.applier.Lock()
 		if err != nil {
 			return fmt.Errorf("another agent serves this node: %w", err)
 		}
 		defer unlock()
 	}
-	if *restore {
-		return a.restore(ctx)
-	}
-	return a.run(ctx)
+	return f()
 }
 
 // restore gives back what the plugins have decided.

@@ -135,7 +135,14 @@ func TestTheAgentAsItIsHandedOut(t *testing.T) {
 	const ratio = "node.koordinator.sh/cpu-normalization-ratio"
 	api := newNodeServer(t, map[string]string{ratio: "1.20"})
 	replace("node: {}", "node: "+api.config)
-	replace("nri:\n", fmt.Sprintf("nri:\n  socket: %s\n", filepath.Join(t.TempDir(), "nri.sock")))
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	if l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket}); err != nil {
+		t.Fatal(err)
+	} else {
+		l.SetUnlinkOnClose(false) // The runtime is away, and comes back.
+		l.Close()
+	}
+	replace("nri:\n", fmt.Sprintf("nri:\n  socket: %s\n", socket))
 	file := filepath.Join(t.TempDir(), "agent.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,8 @@ type nodeServer struct {
 	config string
 	// annotations are those of the Node, in JSON.
 	annotations atomic.Pointer[[]byte]
+	// labels are those of the Node, in JSON.
+	labels atomic.Pointer[[]byte]
 	// topology are those of its NodeResourceTopology.
 	topology atomic.Pointer[[]byte]
 }
@@ -37,6 +39,7 @@ func newNodeServer(t *testing.T, annotations map[string]string) *nodeServer {
 	t.Helper()
 	s := new(nodeServer)
 	s.set(t, annotations)
+	s.labels.Store(new([]byte(`{"pool":"fast"}`)))
 	s.topology.Store(new([]byte("{}")))
 	s.Server = listserver.New(&listserver.Resource{
 		GroupVersionResource: schema.GroupVersionResource{Group: "topology.node.k8s.io", Version: "v1alpha1", Resource: "noderesourcetopologies"}, Kind: "NodeResourceTopology", N: 1,
@@ -46,7 +49,7 @@ func newNodeServer(t *testing.T, annotations map[string]string) *nodeServer {
 	}, &listserver.Resource{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Kind: "Node", N: 1,
 		Object: func(dst []byte, _, _ int) []byte {
-			return fmt.Appendf(dst, `{"kind":"Node","apiVersion":"v1","metadata":{%%s,"name":"node-1","labels":{"pool":"fast"},"annotations":%s},"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"7900m"}}}`, *s.annotations.Load())
+			return fmt.Appendf(dst, `{"kind":"Node","apiVersion":"v1","metadata":{%%s,"name":"node-1","labels":%s,"annotations":%s},"status":{"capacity":{"cpu":"8"},"allocatable":{"cpu":"7900m"}}}`, *s.labels.Load(), *s.annotations.Load())
 		},
 	})
 	server := httptest.NewTLSServer(s)
@@ -69,6 +72,17 @@ func (s *nodeServer) set(t *testing.T, annotations map[string]string) {
 		t.Fatal(err)
 	}
 	s.annotations.Store(&b)
+}
+
+// label changes the labels of the Node.
+func (s *nodeServer) label(t *testing.T, labels map[string]string) {
+	t.Helper()
+	b, err := json.Marshal(labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.labels.Store(&b)
+	s.Touch("nodes", 0)
 }
 
 // annotate changes the annotations of the Node.
@@ -175,5 +189,104 @@ func TestSharePoolsOfTheNode(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the agent ended with %v", err)
+	}
+}
+
+// One file serves nodes of several kinds, and is followed: another label of the node and another
+// text of the file have other plugins decide, and what only the ones before have decided is given
+// back.
+func TestTheConfigurationIsFollowed(t *testing.T) {
+	root, list, dir := tree(t), filepath.Join(t.TempDir(), "pods.yaml"), t.TempDir()
+	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	guests, api := plugins(t), newNodeServer(t, nil)
+	file := filepath.Join(dir, "agent.yaml")
+	write := func(plugins string) {
+		t.Helper()
+		text := fmt.Sprintf("cacheDir: %s\nfollow: true\ncgroup: {root: %s}\nstandalone: {file: %s}\nnode: %s\nhttp: {address: '127.0.0.1:0'}\nplugins:\n%s", filepath.Join(dir, "cache"), root, list, api.config, plugins)
+		next := filepath.Join(dir, "next")
+		if err := errors.Join(os.WriteFile(next, []byte(text), 0o644), os.Rename(next, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	normalization := func(nodes, ratio string) string {
+		return fmt.Sprintf("- {name: normalization, file: %s, levels: [Container], selector: {qosClasses: [Burstable], nodeLabels: '%s'}, owns: [cfs_quota_us], guestConfig: {ratioPercent: %s}}\n", guests["/etc/kubewasm/plugins/cpu-normalization.wasm"], nodes, ratio)
+	}
+	identity := fmt.Sprintf("- {name: identity, file: %s, levels: [QOS], owns: [cpu_bvt]}\n", guests["/etc/kubewasm/plugins/group-identity.wasm"])
+	both := normalization("pool=fast", "120") + normalization("pool in (slow, old)", "150")
+	write(both + identity)
+	out := new(output)
+	logger := slog.New(slog.NewTextHandler(out, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- start(ctx, file, false, logger) }()
+	until := func(what string, enough func() bool) {
+		t.Helper()
+		for start := time.Now(); !enough(); time.Sleep(5 * time.Millisecond) {
+			if time.Since(start) > 30*time.Second {
+				t.Fatalf("not yet: %s; the log is\n%s", what, out)
+			}
+		}
+	}
+	inForce := func(cgroup, want string) {
+		t.Helper()
+		until(cgroup+" is "+want, func() bool {
+			b, err := os.ReadFile(filepath.Join(root, "kubepods", cgroup))
+			return err == nil && strings.TrimSpace(string(b)) == want
+		})
+	}
+	const quota, bvt = "burstable/podb/bc/cpu.max", "besteffort/cpu.bvt_warp_ns"
+	inForce(quota, "100000 100000")
+	inForce(bvt, "-1")
+
+	api.label(t, map[string]string{"pool": "slow"})
+	inForce(quota, "80000 100000")
+	// A node of no kind has the plugin of all nodes alone.
+	api.label(t, map[string]string{"pool": "new"})
+	inForce(quota, "120000 100000")
+	inForce(bvt, "-1")
+	api.label(t, map[string]string{"pool": "old"})
+	inForce(quota, "80000 100000")
+
+	// A file that is wrong changes nothing.
+	write("- {name: identity, file: /nowhere/identity.wasm}\n")
+	until("the log of the refusal", func() bool {
+		return strings.Contains(out.String(), "the configuration is not taken; the agent goes on with the one before") && strings.Contains(out.String(), "/nowhere/identity.wasm")
+	})
+	inForce(quota, "80000 100000")
+	write(normalization("", "200"))
+	inForce(quota, "60000 100000")
+	inForce(bvt, "0")
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the agent ended with %v", err)
+	}
+}
+
+func TestSelectorsOfNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		text, want string
+	}{
+		"a selector that is none":    {"{nri: {}, node: {name: a}, plugins: [{name: a, file: a.wasm, selector: {nodeLabels: 'pool in'}}]}", `plugin "a": selector: nodeLabels: `},
+		"no node is followed":        {"{nri: {}, plugins: [{name: a, file: a.wasm, selector: {nodeLabels: pool=fast}}]}", `plugin "a": selector: nodeLabels: the configuration does not have the node followed`},
+		"the node has another label": {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, file: /nowhere/a.wasm, selector: {nodeLabels: pool=slow}}]}", ""},
+		"the node has the label":     {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, file: /nowhere/a.wasm, selector: {nodeLabels: pool=fast}}]}", "stat /nowhere/a.wasm"},
+		"two of one name on a node":  {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, file: a.wasm, selector: {nodeLabels: pool}}, {name: a, file: b.wasm}]}", "the name is used twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.NewReplacer("$ROOT", tree(t), "$NODE", newNodeServer(t, nil).config).Replace(c.text)
+			cfg, err := parseConfig("agent.yaml", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
+			if err == nil {
+				a.close()
+			}
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got error %v, want one with %q", err, c.want)
+			}
+		})
 	}
 }

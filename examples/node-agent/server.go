@@ -35,6 +35,9 @@ import (
 //	kubewasm_agent_inotify_full           mode  1 while the kernel refuses to watch more
 //	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups that were not the claimant's own
 //	kubewasm_agent_events_total           result  Events on Pods: written, dropped or failed
+//	kubewasm_agent_node_stale_seconds           for how long the API server has not told of the node
+//	kubewasm_agent_config_stale                 1 while the configuration or the node's labels could not be followed
+//	kubewasm_agent_cache_unusable               1 if the cache of compiled modules could not be used
 //
 // There is no authentication. Only /state has names of pods, and answers those alone who are
 // in the node's network.
@@ -147,7 +150,7 @@ func printState(ctx context.Context, cfg *config, of string, to io.Writer) error
 // all joins what the modes say.
 func (a *agent) all(how func(probed) error) error {
 	var errs []error
-	if a.pods == nil { // Otherwise the standalone mode looks.
+	if !a.standalone() { // Otherwise the standalone mode looks.
 		errs = append(errs, how(place{a}))
 	}
 	for _, m := range a.modes {

@@ -8,6 +8,7 @@ import * as host from "./internal/host";
 import * as view from "./view";
 import { Writer } from "./internal/writer";
 import { leave } from "./internal/plugin";
+import { getObject } from "./internal/lookup";
 
 // @ts-ignore: decorator
 @external("k8s.io/hooks", "request")
@@ -269,6 +270,24 @@ export class Decision {
     if (this.resources.length != 0) w.message(1, this.resources);
     w.append(this.more);
   }
+}
+
+/**
+ * get returns the object of a resource that has the name of the node, null if there is none:
+ *
+ *     const node = get<Node>("v1/nodes", req.nodeName);
+ *
+ * The plugin's configuration must name the resource, and the host must know the object: otherwise
+ * the plugin fails. The host asks it anew when the object has changed.
+ */
+export function get<T extends view.Message>(resource: string, name: string): T | null {
+  const raw = getObject(resource, "", name);
+  return raw === null ? null : view.fromJSON<T>(raw);
+}
+
+/** getJSON is get for the JSON of an object, byte for byte. */
+export function getJSON(resource: string, name: string): ArrayBuffer | null {
+  return getObject(resource, "", name);
 }
 
 const decision: Decision = new Decision();

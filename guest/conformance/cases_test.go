@@ -409,6 +409,8 @@ type HookCase struct {
 	Pod  Object `json:"pod"`
 	// Node are the annotations of the node, none if it is not known.
 	Node map[string]string `json:"node,omitempty"`
+	// Object is the Node that a guest with the import get_object looks up, nil if there is none.
+	Object *Object `json:"object,omitempty"`
 	// CPUShares and CFSQuota must be decided, nil for not.
 	CPUShares *int64 `json:"cpuShares,omitempty"`
 	CFSQuota  *int64 `json:"cfsQuota,omitempty"`

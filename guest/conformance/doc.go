@@ -215,7 +215,9 @@
 // # The hook guest
 //
 // hook looks at the pod's label "tier", and if that is "node" at the node's annotation
-// "tier" in its place. "batch" decides 128 CPU shares. "idle"
+// "tier" in its place. If it is "object" it looks the object of v1/nodes with the node's name
+// up, in JSON, and takes its label "tier"; nothing is decided if there is none. A guest that
+// does not import get_object is not asked for that. "batch" decides 128 CPU shares. "idle"
 // decides 2 CPU shares and a quota of -1. "wrong" is an error with the reason "tier
 // is wrong". Otherwise nothing is decided.
 //

@@ -114,6 +114,28 @@ func (a *Applier) check(l Layout, write bool) error {
 	return nil
 }
 
+// Lacks returns those of some fields that no file of the pods' cgroups holds on this node: the
+// kernel has none, or the controller is off on cgroup v2. Fields of processes, and of files that a
+// decision names, are not looked at.
+func (a *Applier) Lacks(l Layout, fields hookmsg.Fields) (lacks hookmsg.Fields) {
+	dirs := newDirectories(forOnce)
+	defer dirs.close()
+	p := &plan{applier: a, dirs: dirs, cgroup: l.QOS(hookmsg.QOSGuaranteed), closed: map[string]bool{}, files: map[string]bool{}}
+	for i := range fieldFiles {
+		file := fieldFiles[i].v1
+		if a.version == V2 {
+			file = fieldFiles[i].v2
+		}
+		if p.field = fields & fieldFiles[i].field; p.field == 0 || file == "" {
+			continue
+		}
+		if s, _ := p.read(file); s == nil {
+			lacks |= p.field
+		}
+	}
+	return lacks
+}
+
 // canWrite opens a file for writing, and writes nothing.
 func (a *Applier) canWrite(controller, cgroup, file string) error {
 	d, err := a.openDirectory(controller, cgroup)

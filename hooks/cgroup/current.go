@@ -74,3 +74,24 @@ func (a *Applier) Limits(cgroup string) *hookmsg.Resources {
 	}
 	return r
 }
+
+// Protection returns memory.min, memory.low and memory.high of a cgroup, nil for those that it does
+// not have, as on cgroup v1.
+func (a *Applier) Protection(cgroup string) *hookmsg.Resources {
+	r := new(hookmsg.Resources)
+	if a.version != V2 {
+		return r
+	}
+	dir, err := a.openDirectory("memory", cgroup)
+	if err != nil {
+		return r
+	}
+	defer dir.close()
+	for file, into := range map[string]**int64{"memory.min": &r.MemoryMinBytes, "memory.low": &r.MemoryLowBytes, "memory.high": &r.MemoryHighBytes} {
+		text, err := dir.read(file, maxFile, nil)
+		if n, ok := parseBytes(strings.TrimSpace(text)); err == nil && ok {
+			*into = &n
+		}
+	}
+	return r
+}

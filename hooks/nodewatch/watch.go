@@ -174,6 +174,19 @@ func (w *Watch) Run(ctx context.Context) error {
 	return w.node.run(ctx)
 }
 
+// Get asks the API server for the Node once, and returns it without its topology. Nothing else
+// of the Watch changes.
+func (w *Watch) Get(ctx context.Context) (*hookmsg.Node, error) {
+	_, raw, err := w.node.list(ctx)
+	if err == nil && raw == nil {
+		err = w.noNode()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	return decode(raw)
+}
+
 // Check asks the API server for the Node once, and returns why it does not tell of it.
 func (w *Watch) Check(ctx context.Context) error {
 	_, object, err := w.node.list(ctx)
@@ -238,6 +251,17 @@ type object struct {
 	} `json:"status"`
 }
 
+// decode reads a Node, without its topology.
+func decode(raw json.RawMessage) (*hookmsg.Node, error) {
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return nil, fmt.Errorf("read Node: %w", err)
+	}
+	return &hookmsg.Node{
+		Name: o.Metadata.Name, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable,
+	}, nil
+}
+
 func (w *Watch) failed(err error) {
 	w.mu.Lock()
 	again := w.failure != nil && w.failure.Error() == err.Error()
@@ -254,17 +278,13 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 		// A kubelet makes the Node again that somebody has deleted; nothing else has changed.
 		return w.noNode()
 	}
-	var o object
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return fmt.Errorf("read Node: %w", err)
-	}
-	node := &hookmsg.Node{
-		Name: o.Metadata.Name, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Capacity: o.Status.Capacity, Allocatable: o.Status.Allocatable,
+	node, err := decode(raw)
+	if err != nil {
+		return err
 	}
 	if last := w.last; last != nil && maps.Equal(last.Capacity, node.Capacity) {
 		node.Topology = last.Topology
 	} else if w.cfg.Sys != "" {
-		var err error
 		if node.Topology, err = ReadTopology(w.cfg.Sys); err != nil {
 			w.cfg.Logger.Warn("plugins do not see where the processors of the node are", slog.Any("err", err))
 		}

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,6 +171,26 @@ func (r *Reconciler) ready(now time.Time) error {
 	return nil
 }
 
+// Check returns why nothing of what plugins decide would be in force: Discovery does not answer, or
+// cgroups are not where the Layout has them, or cannot be written. It asks no plugin and writes
+// nothing, and needs no Run.
+func (r *Reconciler) Check(ctx context.Context) error {
+	err := r.cfg.Enforcer.Check(r.cfg.Layout)
+	pods, errPods := r.cfg.Discovery.Pods(ctx)
+	if err != nil || errPods != nil {
+		return errors.Join(err, errPods)
+	}
+	cgroups := map[string]string{}
+	for i := range pods {
+		p := &pods[i]
+		cgroup := cmp.Or(p.Cgroup, r.cfg.Layout.Pod(p.QOSClass, p.UID))
+		if _, err := r.cfg.Layout.CheckPod(p.meta(), cgroup); err == nil {
+			cgroups[p.UID] = cgroup
+		}
+	}
+	return r.findObstacle(pods, cgroups)
+}
+
 // Healthy returns an error while Run has not looked at the cgroups for three times
 // Config.Resync: the kernel or the process hangs. Plugins and Discovery, which are
 // asked on another goroutine, do not keep it from that.
@@ -232,10 +253,12 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
 		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
-			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: undecided(req.Resources, req.Level, dropped)})
+			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped))
+			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
 		return true
 	}
+	owned := r.cfg.Engine.Owned()
 	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources
@@ -246,9 +269,10 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				o.unlimited = append(o.unlimited, path)
 			}
 		}
+		protection := r.findProtection(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, owned)
 		listed := req.Resources
 		learn := func(f *facts.Facts) {
-			f.Parent, f.Cgroup, f.Found = req.CgroupParent, path, found
+			f.Parent, f.Cgroup, f.Found, f.Protected = req.CgroupParent, path, found, protection
 			f.List(listed, begun, inferred)
 		}
 		// The decision on an event stands where events come all the time.
@@ -299,7 +323,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	slices.Sort(o.cgroups)
 	if listed {
 		r.listed.Store(int64(time.Since(epoch)))
-		o.obstacle = r.findObstacle(pods)
+		o.obstacle = r.findObstacle(pods, r.pods)
 		r.obstacle.Store(nil)
 		if o.obstacle != nil {
 			r.obstacle.Store(&o.obstacle)
@@ -310,15 +334,15 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	return o
 }
 
-// findObstacle returns why nothing of what is decided can be in force, nil if something can. Before
-// it, r.pods has the cgroups of the pods.
-func (r *Reconciler) findObstacle(pods []Pod) error {
+// findObstacle returns why nothing of what is decided can be in force, nil if something can. cgroups
+// are those of the pods, by UID.
+func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	if err := r.cfg.Enforcer.Check(r.cfg.Layout); err != nil {
 		return err
 	}
 	running, example := 0, ""
 	for i := range pods {
-		cgroup, ok := r.pods[pods[i].UID]
+		cgroup, ok := cgroups[pods[i].UID]
 		if !ok || len(pods[i].Containers) == 0 {
 			continue
 		}
@@ -349,6 +373,19 @@ func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resour
 		return found
 	}
 	return before
+}
+
+// findProtection returns the amounts of memory that a cgroup had for itself before any of them was
+// decided, if plugins own them. It looks at the cgroup once.
+func (r *Reconciler) findProtection(of facts.Subject, cgroup string, owned hookmsg.Fields) *hookmsg.Resources {
+	before := r.cfg.State.Facts().Get(of).Protected
+	if before != nil || owned&protectionFields == 0 || of.PodUID == "" || !r.cfg.Enforcer.Applier().Exists(cgroup) {
+		return before
+	}
+	if decided, _ := r.cfg.State.Get(cgroup); decided.Resources.Fields()&protectionFields != 0 {
+		return before
+	}
+	return r.cfg.Enforcer.Applier().Protection(cgroup)
 }
 
 // forgetGone drops what is known of pods and containers that have ended. listed are the

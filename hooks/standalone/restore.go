@@ -42,6 +42,23 @@ func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fie
 	return r.Select(fields)
 }
 
+const protectionFields = hookmsg.FieldMemoryMin | hookmsg.FieldMemoryLow | hookmsg.FieldMemoryHigh
+
+// protected returns those of some fields that the kubelet's feature MemoryQoS has set: the amounts
+// that a cgroup had before they were decided. One that is the same as decided is of an earlier
+// process, and not known.
+func protected(found, decided *hookmsg.Resources, fields hookmsg.Fields) *hookmsg.Resources {
+	if found == nil {
+		return nil
+	}
+	for field := range (found.Fields() & fields & protectionFields).All() {
+		if d := *decided.Number(field); d != nil && *d == **found.Number(field) {
+			fields &^= field
+		}
+	}
+	return found.Select(fields & protectionFields)
+}
+
 // giveBack writes the resources of targets that are not decided on any more. A cgroup that
 // is gone, or has no such file, is no error.
 func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]cgroup.Change, error) {

@@ -3,8 +3,41 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
+
+// The rule of a node is in an object with its name.
+func TestShares(t *testing.T) {
+	const topology = `
+apiVersion: topology.node.k8s.io/v1alpha1
+kind: NodeResourceTopology
+metadata:
+  name: node-1
+  annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "4-7"}, {"node": 1, "cpuset": "9-15"}]'}
+`
+	const pod = `{metadata: {name: web, labels: {koordinator.sh/qosClass: LS}}, spec: {containers: [{name: web, resources: {requests: {cpu: 500m}}}]}}`
+	hookstest.Each(t, sharePools{}, func(t *testing.T, p *hookstest.Plugin) {
+		for _, c := range []struct{ name, node, want string }{
+			{"the node has a rule", "node-1", "4-7,9-15"},
+			{"the node has none", "node-2", ""},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				d, err := p.On(t, c.node, topology).Decide(t, pod, "web")
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				if d.Resources != nil && d.Resources.CPUSetCPUs != nil {
+					got = *d.Resources.CPUSetCPUs
+				}
+				if got != c.want {
+					t.Errorf("the CPUs are %q, want %q", got, c.want)
+				}
+			})
+		}
+	})
+}
 
 func TestTheCPUsOfARule(t *testing.T) {
 	r := rule{pools: []pool{{0, "4-7"}, {1, "9-15"}}}

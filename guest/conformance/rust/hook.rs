@@ -1,6 +1,7 @@
 //! The hook guest of the conformance suite, by the SDK.
 
-use kubewasm::hooks::{Decision, Hook, Request, UNLIMITED};
+use kubewasm::api::core::Node;
+use kubewasm::hooks::{self, Decision, Hook, Request, UNLIMITED};
 
 kubewasm::config! {
     struct Guest;
@@ -11,6 +12,9 @@ impl Hook for Guest {
         let mut tier = req.pod_labels().get("tier");
         if tier == Some("node") {
             tier = req.node_annotations().get("tier");
+        }
+        if tier == Some("object") {
+            tier = hooks::get(req, "v1/nodes", req.node_name()).and_then(|node| Node::from_json(req, node).metadata().labels().get("tier"));
         }
         match tier {
             Some("batch") => d.resources.cpu_shares = Some(128),

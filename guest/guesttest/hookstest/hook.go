@@ -3,6 +3,9 @@ package hookstest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +15,10 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	guestlookup "github.com/kubewasm/kubewasm/guest/internal/lookup"
 	adapter "github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/internal/hookwire"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -39,7 +44,84 @@ type Plugin struct {
 	native *harness.Native
 	module *harness.Module
 	loaded *adapter.Engine
+	// on is nil for a plugin on no node.
+	on *node
 }
+
+// node is where a plugin is asked.
+type node struct {
+	*hookmsg.Node
+	// objects are those of the resources of the cluster that have the node's name, nil for one that
+	// is not there.
+	objects map[string][]byte
+}
+
+// On returns the plugin on a node, in a cluster that has the objects of manifests: one or more
+// documents of YAML or JSON with apiVersion, kind and name each. Requests that have no Node get the
+// one of manifests with that name, and the plugin looks up the objects with that name by hooks.Get.
+// Of the kinds of Kubernetes all are known, and custom resources that are among the objects.
+func (h *Plugin) On(t testing.TB, name, manifests string) *Plugin {
+	t.Helper()
+	objects := &manifest.Objects{}
+	if manifests != "" {
+		var err error
+		if objects, err = manifest.Read([]byte(manifests)); err != nil {
+			t.Fatalf("read objects: %v", err)
+		}
+	}
+	cluster, err := manifest.NewCluster(objects)
+	if err != nil {
+		t.Fatalf("read objects: %v", err)
+	}
+	on := &node{Node: &hookmsg.Node{Name: name}, objects: map[string][]byte{}}
+	for _, g := range cluster.Grants() {
+		list, err := cluster.Of(g.Resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on.objects[g.Resource] = nil
+		if i, ok := lookup.Find(list, "", name); ok {
+			on.objects[g.Resource] = list[i].JSON
+		}
+	}
+	if raw := on.objects["v1/nodes"]; raw != nil {
+		var o corev1.Node
+		if err := harness.Decode(string(raw), &o); err != nil {
+			t.Fatalf("read Node: %v", err)
+		}
+		on.Labels, on.Annotations = o.Labels, o.Annotations
+		on.Capacity, on.Allocatable = amounts(o.Status.Capacity), amounts(o.Status.Allocatable)
+	}
+	return &Plugin{native: h.native, module: h.module, on: on}
+}
+
+// amounts returns resources as a request has them.
+func amounts(list corev1.ResourceList) map[string]string {
+	if list == nil {
+		return nil
+	}
+	of := make(map[string]string, len(list))
+	for name, q := range list {
+		of[string(name)] = q.String()
+	}
+	return of
+}
+
+// GetObject answers a native plugin as the host answers a module.
+func (n *node) GetObject(question string) []byte {
+	parts := strings.Split(question, "\x00")
+	object, known := n.objects[parts[0]]
+	if !known {
+		panic(fmt.Sprintf("the plugin's configuration does not name the objects %q", parts[0]))
+	}
+	if parts[1] != "" || parts[2] != n.Name {
+		panic(fmt.Sprintf("of the objects %q a hook sees the one that has the name of the node", parts[0]))
+	}
+	return object
+}
+
+// ListObjects is for no function of the SDK.
+func (*node) ListObjects(string) []byte { panic("a hook lists no objects") }
 
 // Load returns the plugin in a module, which may be written in any language: a file, or a
 // directory that kubewasm build compiles.
@@ -66,10 +148,16 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	data := harness.JSON(t, configuration)
 	if h.native != nil {
 		n, err := h.native.Configured(data)
-		return &Plugin{native: n}, err
+		return &Plugin{native: n, on: h.on}, err
+	}
+	plugin := adapter.PluginConfig{Config: h.module.Config(data)}
+	if h.on != nil {
+		for _, resource := range slices.Sorted(maps.Keys(h.on.objects)) {
+			plugin.Objects = append(plugin.Objects, adapter.ObjectGrant{Resource: resource})
+		}
 	}
 	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{
-		Plugins: []adapter.PluginConfig{{Config: h.module.Config(data)}},
+		Plugins: []adapter.PluginConfig{plugin},
 		// A test is no node: every decision is granted.
 		Audit: func(context.Context, *hookmsg.Request, string, *adapter.GrantError) {},
 	})
@@ -77,7 +165,14 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 		return nil, harness.Refusal(t, err)
 	}
 	t.Cleanup(func() { engine.Close(context.Background()) })
-	return &Plugin{nil, h.module, engine}, nil
+	if h.on != nil {
+		for resource, object := range h.on.objects {
+			if err := engine.SetObject(resource, h.on.Name, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return &Plugin{module: h.module, loaded: engine, on: h.on}, nil
 }
 
 // Decision is what a hook decides, in the form of codec/hookmsg: nil is untouched.
@@ -111,7 +206,14 @@ func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) 
 	if h.native == nil && h.loaded == nil {
 		h = h.Configure(t, "")
 	}
+	if h.on != nil && request.Node == nil {
+		own := *request
+		own.Node, request = h.on.Node, &own
+	}
 	if h.native != nil {
+		if h.on != nil {
+			defer guestlookup.Use(h.on)()
+		}
 		encoded, err := hooks.Decide(harness.As[hooks.Plugin](t, h.native.Plugin, "Decide"), hookwire.AppendRequest(nil, request))
 		if err != nil {
 			return nil, err

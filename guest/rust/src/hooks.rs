@@ -27,7 +27,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::wire;
+use crate::{wire, Call};
 
 #[path = "hooks/messages/mod.rs"]
 #[allow(missing_docs)]
@@ -37,6 +37,23 @@ pub use self::messages::{Level, QOSClass as QosClass, Request, Stage};
 
 /// The quota or the amount of memory that stands for no limit.
 pub const UNLIMITED: i64 = -1;
+
+/// Returns the object of a resource that has the name of the node, as JSON for the `from_json` of a
+/// view; None if there is none:
+///
+/// ```
+/// # use kubewasm::{api::core::Node, hooks::{self, Request}};
+/// # fn zone<'a>(req: Request<'a>) -> Option<&'a str> {
+/// let node = Node::from_json(req, hooks::get(req, "v1/nodes", req.node_name())?);
+/// # node.metadata().labels().get("zone")
+/// # }
+/// ```
+///
+/// The plugin's configuration must name the resource, and the host must know the object: otherwise
+/// the plugin fails, and `get` does not return. The host asks it anew when the object has changed.
+pub fn get<'a>(call: impl Into<Call<'a>>, resource: &str, name: &str) -> Option<&'a [u8]> {
+    crate::lookup::get(call, resource, "", name)
+}
 
 /// Decides about pods and containers.
 pub trait Hook {

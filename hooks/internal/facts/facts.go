@@ -31,6 +31,9 @@ type Facts struct {
 	// Found has the quota and the period that the cgroup had before any of them was decided.
 	// It is nil before the cgroup was looked at.
 	Found *hookmsg.Resources
+	// Protected has the amounts of memory.min, low and high that the cgroup had before any of them
+	// was decided: the kubelet's feature MemoryQoS sets them. It is nil before that was looked at.
+	Protected *hookmsg.Resources
 	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env

@@ -8,11 +8,13 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
-// supported are the fields that NRI has for the creation of a container. Those for
-// an update are the resources among them, but for the OOM score.
-const supported = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
+// Supported are the fields that NRI carries when a container is created. Those of an update
+// are the resources among them, except for the OOM score. On cgroup v1, runc makes no
+// container with FieldUnified.
+const Supported = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs |
 	hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 
@@ -65,6 +67,56 @@ func envs(list []string) []hookmsg.Env {
 	return envs
 }
 
+// PodRequest returns the request about a pod at a stage, with the resources that it was created
+// with. Its cgroup is the one that the runtime names, and its QoS class is not set unless the
+// layout has that cgroup for the pod, see [cgroup.Layout.CheckPod].
+func PodRequest(l cgroup.Layout, stage hookmsg.Stage, pod *api.PodSandbox) *hookmsg.Request {
+	req := &hookmsg.Request{
+		Stage: stage, Level: hookmsg.LevelPod,
+		Pod:       hookmsg.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
+		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: l.Parent(pod.GetLinux().GetCgroupParent()),
+		Resources: podResources(pod.GetLinux().GetPodResources(), pod.GetLinux().GetPodOverhead()),
+	}
+	if class, err := l.CheckPod(req.Pod, req.CgroupParent); err == nil {
+		req.QOSClass = class
+	}
+	return req
+}
+
+// PodUpdateRequest returns the request about a pod whose resources change in place. overhead and
+// asked are the arguments of NRI's event UpdatePodSandbox.
+func PodUpdateRequest(l cgroup.Layout, pod *api.PodSandbox, overhead, asked *api.LinuxResources) *hookmsg.Request {
+	req := PodRequest(l, hookmsg.PreUpdateContainerResources, pod)
+	req.Resources = podResources(asked, overhead)
+	return req
+}
+
+// ContainerRequest returns the request about a container at a stage. asked are the resources of
+// NRI's event UpdateContainer; nil for other events, whose resources are those of the container.
+func ContainerRequest(l cgroup.Layout, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) *hookmsg.Request {
+	req := PodRequest(l, stage, pod)
+	req.Level = hookmsg.LevelContainer
+	req.Container = hookmsg.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
+	req.ContainerAnnotations, req.ContainerEnvs = c.GetAnnotations(), envs(c.GetEnv())
+	if asked == nil {
+		asked = c.GetLinux().GetResources()
+	}
+	req.Resources = resources(asked)
+	if score := c.GetLinux().GetOomScoreAdj(); score != nil {
+		req.Resources.OOMScoreAdj = new(score.GetValue())
+	}
+	return req
+}
+
+// ContainerCgroup returns the path of a container's cgroup, for [proxy.Handler.Handle]. It is
+// empty if the runtime names neither it nor the pod's. req is the container's request.
+func ContainerCgroup(l cgroup.Layout, req *hookmsg.Request, c *api.Container) (string, error) {
+	if path := l.Path(c.GetLinux().GetCgroupsPath()); path != "" || req.CgroupParent == "" {
+		return path, nil
+	}
+	return l.Of(req)
+}
+
 // adjustable is what an adjustment and an update have in common.
 type adjustable interface {
 	SetLinuxCPUShares(uint64)
@@ -76,47 +128,50 @@ type adjustable interface {
 	AddLinuxUnified(key, value string)
 }
 
-// adjust sets resources and reports whether there were any.
-func adjust(a adjustable, r *hookmsg.Resources) (some bool) {
+// adjust sets resources, and returns their fields.
+func adjust(a adjustable, r *hookmsg.Resources) (set hookmsg.Fields) {
 	if r == nil {
-		return false
+		return 0
 	}
-	number := func(v *int64, set func(int64)) {
+	number := func(field hookmsg.Fields, v *int64, to func(int64)) {
 		if v != nil {
-			set(*v)
-			some = true
+			to(*v)
+			set |= field
 		}
 	}
 	// NRI knows no empty list; it is written to the cgroup.
-	text := func(v *string, set func(string)) {
+	text := func(field hookmsg.Fields, v *string, to func(string)) {
 		if v != nil && *v != "" {
-			set(*v)
-			some = true
+			to(*v)
+			set |= field
 		}
 	}
-	number(r.CPUShares, func(v int64) { a.SetLinuxCPUShares(uint64(v)) })
-	number(r.CFSQuotaUS, a.SetLinuxCPUQuota)
-	number(r.CFSPeriodUS, a.SetLinuxCPUPeriod)
-	number(r.MemoryLimitBytes, a.SetLinuxMemoryLimit)
-	text(r.CPUSetCPUs, a.SetLinuxCPUSetCPUs)
-	text(r.CPUSetMems, a.SetLinuxCPUSetMems)
+	number(hookmsg.FieldCPUShares, r.CPUShares, func(v int64) { a.SetLinuxCPUShares(uint64(v)) })
+	number(hookmsg.FieldCFSQuota, r.CFSQuotaUS, a.SetLinuxCPUQuota)
+	number(hookmsg.FieldCFSPeriod, r.CFSPeriodUS, a.SetLinuxCPUPeriod)
+	number(hookmsg.FieldMemoryLimit, r.MemoryLimitBytes, a.SetLinuxMemoryLimit)
+	text(hookmsg.FieldCPUSetCPUs, r.CPUSetCPUs, a.SetLinuxCPUSetCPUs)
+	text(hookmsg.FieldCPUSetMems, r.CPUSetMems, a.SetLinuxCPUSetMems)
 	for key, value := range r.Unified {
 		a.AddLinuxUnified(key, value)
-		some = true
+		set |= hookmsg.FieldUnified
 	}
-	return some
+	return set
 }
 
-// adjustment converts a decision on a container that is created, nil for none.
-func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
+// Adjust adds a decision on a container that is created to an adjustment, which may have
+// settings of the caller's. It returns the fields of the decision that NRI does not carry: a
+// [proxy.Handler] writes those of them that are resources to the cgroup, as
+// [cgroup.Applier.Apply] does once the container has one. A nil decision has no fields.
+func Adjust(a *api.ContainerAdjustment, d *hookmsg.Decision) (left hookmsg.Fields) {
 	if d.Fields() == 0 {
-		return nil
+		return 0
 	}
-	a := &api.ContainerAdjustment{}
-	adjust(a, d.Resources)
+	set := adjust(a, d.Resources)
 	if d.Resources != nil && d.Resources.OOMScoreAdj != nil {
 		score := int(*d.Resources.OOMScoreAdj)
 		a.SetLinuxOomScoreAdj(&score)
+		set |= hookmsg.FieldOOMScoreAdj
 	}
 	for key, value := range d.ContainerAnnotations {
 		a.AddAnnotation(key, value)
@@ -140,7 +195,18 @@ func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
 		}
 		a.AddDevice(device)
 	}
-	return a
+	set |= hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs | hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
+	return d.Fields() &^ set
+}
+
+// AdjustUpdate adds a decision on a container that exists to an update, which must name the
+// container: NRI drops one without its identifier. It returns the fields that are left, as
+// [Adjust] does.
+func AdjustUpdate(u *api.ContainerUpdate, d *hookmsg.Decision) (left hookmsg.Fields) {
+	if d == nil {
+		return 0
+	}
+	return d.Fields() &^ adjust(u, d.Resources)
 }
 
 // mountOptions returns those of a mount. To runc a bind mount is one by its
@@ -152,13 +218,21 @@ func mountOptions(m *hookmsg.Mount) []string {
 	return append([]string{"bind"}, m.Options...)
 }
 
-// update converts a decision on a container that there is, nil for none. Without
-// its identifier NRI would drop it without a word.
-func update(id string, d *hookmsg.Decision) *api.ContainerUpdate {
-	u := &api.ContainerUpdate{}
-	if d == nil || !adjust(u, d.Resources) {
+// adjustment returns a decision on a container that is created, nil for none.
+func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
+	if d.Fields() == 0 {
 		return nil
 	}
-	u.SetContainerId(id)
+	a := &api.ContainerAdjustment{}
+	Adjust(a, d)
+	return a
+}
+
+// update returns a decision on a container that exists, nil for none.
+func update(id string, d *hookmsg.Decision) *api.ContainerUpdate {
+	u := &api.ContainerUpdate{ContainerId: id}
+	if left := AdjustUpdate(u, d); d.Fields()&^left == 0 {
+		return nil
+	}
 	return u
 }

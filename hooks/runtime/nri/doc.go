@@ -52,6 +52,17 @@
 //
 // Only both together start no container undecided.
 //
+// # In a plugin of your own
+//
+// A plugin of NRI that exists asks hooks beside its own work, see the example of [Adjust].
+// [PodRequest], [PodUpdateRequest] and [ContainerRequest] return what
+// [github.com/kubewasm/kubewasm/hooks.Engine.Decide] is asked, and [Adjust] and
+// [AdjustUpdate] add the decision to the plugin's answer.
+//
+// Decisions on pods and fields that NRI does not carry are written by a
+// [github.com/kubewasm/kubewasm/hooks/proxy.Handler], which takes the same requests, with
+// [ContainerCgroup]. It answers the fields that its Supports name, which are [Supported].
+//
 // # Started by the runtime
 //
 // A runtime starts the file "50-kubewasm" in its plugin directory with that name and

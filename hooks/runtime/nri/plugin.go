@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -95,7 +96,7 @@ func New(cfg Config) (*Plugin, error) {
 		errs = append(errs, fmt.Errorf("nri: configuration: index %q: %w", cfg.Index, err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: supported, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: Supported, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -122,6 +123,24 @@ func (p *Plugin) Ready() error {
 	defer p.mu.Unlock()
 	if p.connected == nil {
 		return fmt.Errorf("nri: not connected to the runtime at %s", p.cfg.Socket)
+	}
+	return nil
+}
+
+// Check returns why the plugin cannot connect to a runtime, such as a socket that is not there. It
+// does not connect: a runtime waits for the registration of a process that does.
+func (p *Plugin) Check(context.Context) error {
+	if _, launched := os.LookupEnv(api.PluginSocketEnvVar); launched {
+		return nil // The runtime has given a connection to the process.
+	}
+	info, err := os.Stat(p.cfg.Socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("nri: %w: is the runtime running, and is NRI enabled in its configuration?", err)
+	case err != nil:
+		return fmt.Errorf("nri: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("nri: %s is no socket", p.cfg.Socket)
 	}
 	return nil
 }
@@ -302,44 +321,17 @@ func (e *events) end() {
 }
 
 func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox) error {
-	req := e.p.podRequest(stage, pod)
+	req := PodRequest(e.p.cfg.Layout, stage, pod)
 	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
 	return err
 }
 
-// podRequest returns the request about a pod. The handler checks the cgroup that the
-// runtime names, and derives the class from it.
-func (p *Plugin) podRequest(stage hookmsg.Stage, pod *api.PodSandbox) *hookmsg.Request {
-	cgroup := p.cfg.Layout.Parent(pod.GetLinux().GetCgroupParent())
-	return &hookmsg.Request{
-		Stage: stage, Level: hookmsg.LevelPod,
-		Pod:       hookmsg.PodMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()},
-		PodLabels: pod.GetLabels(), PodAnnotations: pod.GetAnnotations(), CgroupParent: cgroup,
-		// Those of the creation, whatever the pod was updated to: the handler looks at
-		// them at the creation only.
-		Resources: podResources(pod.GetLinux().GetPodResources(), pod.GetLinux().GetPodOverhead()),
-	}
-}
-
 // container asks about a container; asked are resources that an update asks for.
 func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookmsg.Decision, error) {
-	req := p.podRequest(stage, pod)
-	req.Level = hookmsg.LevelContainer
-	req.Container = hookmsg.ContainerMeta{Name: c.GetName(), ID: c.GetId()}
-	req.ContainerAnnotations, req.ContainerEnvs = c.GetAnnotations(), envs(c.GetEnv())
-	req.Resources = resources(c.GetLinux().GetResources())
-	if asked != nil {
-		req.Resources = resources(asked)
-	}
-	if score := c.GetLinux().GetOomScoreAdj(); score != nil {
-		req.Resources.OOMScoreAdj = new(score.GetValue())
-	}
-	cgroup := p.cfg.Layout.Path(c.GetLinux().GetCgroupsPath())
-	if cgroup == "" && req.CgroupParent != "" {
-		var err error
-		if cgroup, err = p.cfg.Layout.Of(req); err != nil {
-			return nil, err
-		}
+	req := ContainerRequest(p.cfg.Layout, stage, pod, c, asked)
+	cgroup, err := ContainerCgroup(p.cfg.Layout, req, c)
+	if err != nil {
+		return nil, err
 	}
 	return p.handler.Handle(ctx, req, cgroup)
 }
@@ -427,8 +419,7 @@ func (e *events) notified(event string, err error) {
 // UpdatePodSandbox is called before the kubelet changes the cgroup of a pod, for an
 // in-place resize. The kubelet writes it itself, after PostUpdatePodSandbox even.
 func (e *events) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, overhead, asked *api.LinuxResources) error {
-	req := e.p.podRequest(hookmsg.PreUpdateContainerResources, pod)
-	req.Resources = podResources(asked, overhead)
+	req := PodUpdateRequest(e.p.cfg.Layout, pod, overhead, asked)
 	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
 	return err
 }

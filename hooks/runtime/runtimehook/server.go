@@ -100,6 +100,24 @@ func (s *Server) Ready() error {
 	return nil
 }
 
+// Check returns why the server cannot listen or register: directories of the configuration that are
+// not there.
+func (s *Server) Check(context.Context) error {
+	var errs []error
+	for _, file := range []string{s.cfg.Socket, s.cfg.Registration} {
+		if file == "" {
+			continue
+		}
+		dir := filepath.Dir(file)
+		if info, err := os.Stat(dir); err != nil {
+			errs = append(errs, fmt.Errorf("runtimehook: %s: %w", file, err))
+		} else if !info.IsDir() {
+			errs = append(errs, fmt.Errorf("runtimehook: %s: %s is no directory", file, dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Healthy returns an error while an answer takes so much longer than it may that the
 // process is stuck, see [proxy.Handler.Healthy].
 func (s *Server) Healthy() error { return s.handler.Healthy() }

@@ -48,6 +48,20 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 			}
 		}
 	}
+	// The agent is a module of its own.
+	metric := regexp.MustCompile(`(Name: |a\.count\(|a\.gauge\()"(kubewasm_agent_\w+)", (?:Help: )?"([^"]*)"(?:, "(\w+)")?`)
+	for _, file := range []string{"agent.go", "server.go", "reload.go"} {
+		for _, m := range metric.FindAllStringSubmatch(read(t, "examples/node-agent/"+file), -1) {
+			label := m[4]
+			if m[1] == "a.gauge(" {
+				label = "mode"
+			}
+			known[m[2]] = true
+			if row := "| `" + m[2] + "` | " + label + " | " + strings.TrimSuffix(m[3], ".") + " |"; !strings.Contains(text, row+"\n") {
+				t.Errorf("docs/operating.md has no row\n%s", row)
+			}
+		}
+	}
 	for _, name := range regexp.MustCompile(`\bkubewasm_[a-z_]+\b`).FindAllString(text, -1) {
 		if !known[name] {
 			t.Errorf("docs/operating.md names %s, which is no metric", name)

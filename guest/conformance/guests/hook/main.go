@@ -4,6 +4,7 @@ package main
 import (
 	"errors"
 
+	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -15,6 +16,12 @@ func (guest) Decide(req *hooks.Request, d *hooks.Decision) error {
 	tier := req.PodLabels().Get("tier")
 	if tier == "node" {
 		tier = req.Node().Annotations().Get("tier")
+	}
+	if tier == "object" {
+		tier = ""
+		if node, ok := hooks.Get(core.NodeFromJSON, "v1/nodes", req.Node().Name()); ok {
+			tier = node.Metadata().Labels().Get("tier")
+		}
 	}
 	switch tier {
 	case "batch":

@@ -1,6 +1,7 @@
 // The hook guest of the conformance suite, by the SDK.
 
-import { Decision, Request } from "kubewasm/hooks";
+import { Decision, Request, get } from "kubewasm/hooks";
+import { Node } from "kubewasm/api/core";
 
 //kubewasm:name conformance-hook
 
@@ -9,6 +10,10 @@ class Guest {
   decide(req: Request, d: Decision): Error | null {
     let tier = req.podLabels.get("tier");
     if (tier == "node") tier = req.nodeAnnotations.get("tier");
+    if (tier == "object") {
+      const node = get<Node>("v1/nodes", req.nodeName);
+      tier = node === null ? "" : node.metadata.labels.get("tier");
+    }
     if (tier == "batch") {
       d.setCpuShares(128);
     } else if (tier == "idle") {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// errReplaced ends an agent in whose place another one is.
+var errReplaced = errors.New("another configuration takes the place")
+
+// reload is a mode of an agent that ends once another agent can take its place: the file has another
+// configuration, or other plugins of it are for the node. The other one has loaded its plugins by
+// then. A configuration that cannot be taken is logged and changes nothing.
+type reload struct {
+	file string
+	// text is what the agent was made of.
+	text []byte
+	// follow has the file followed, beside the labels of the node.
+	follow    bool
+	relabeled <-chan struct{}
+	// build makes an agent.
+	build  func(text []byte) (*agent, error)
+	logger *slog.Logger
+
+	// stale is set while the file has a configuration that was not taken.
+	stale atomic.Bool
+	mu    sync.Mutex
+	next  *agent
+}
+
+// setReload has another agent take the place of a when that is due.
+func (a *agent) setReload(r *reload) {
+	a.reload, r.relabeled = r, a.relabeled
+	a.modes = append(a.modes, r)
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kubewasm_agent_config_stale", Help: "1 while the file has a configuration, or the node has labels, that the agent could not follow.",
+	}, func() float64 {
+		if r.stale.Load() {
+			return 1
+		}
+		return 0
+	}))
+}
+
+// Run follows the configuration until ctx ends or another agent is there.
+func (r *reload) Run(ctx context.Context) error {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	failed := func(err error) {
+		if ctx.Err() == nil {
+			r.stale.Store(true)
+			r.logger.Error("the configuration is not taken; the agent goes on with the one before", slog.Any("err", err))
+		}
+	}
+	take := func(text []byte) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.next != nil || ctx.Err() != nil {
+			return nil
+		}
+		next, err := r.build(text)
+		if err == nil {
+			r.next = next
+			cancel()
+		}
+		return err
+	}
+	all.Go(func() {
+		again := time.NewTimer(0)
+		again.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.relabeled:
+			case <-again.C:
+			}
+			if err := take(r.text); err != nil {
+				failed(err)
+				again.Reset(host.DefaultFollowInterval)
+			}
+		}
+	})
+	if r.follow {
+		digest := sha256.Sum256(r.text)
+		applied := hex.EncodeToString(digest[:])
+		all.Go(func() {
+			err := host.Follow(ctx, host.File(r.file), host.FollowOptions{
+				Applied: applied, Failed: failed, Checked: func(sha256 string) { r.stale.Store(sha256 != applied) },
+			}, func(_ context.Context, text []byte, _ string) error { return take(text) })
+			if err != nil {
+				failed(err)
+			}
+		})
+	}
+	all.Wait()
+	if r.next != nil {
+		return errReplaced
+	}
+	return context.Cause(outer)
+}
+
+// handOver gives back what the plugins have decided that the next agent does not have as they are.
+func (a *agent) handOver(ctx context.Context, next *agent, logger *slog.Logger) {
+	var fields hookmsg.Fields
+	for i := range a.plugins {
+		stays := false
+		for j := range next.plugins {
+			stays = stays || reflect.DeepEqual(a.plugins[i], next.plugins[j])
+		}
+		for _, name := range a.plugins[i].Owns {
+			if field, _, err := hookmsg.ParseField(name); err == nil && !stays {
+				fields |= field
+			}
+		}
+	}
+	if fields &= standalone.Restorable; fields == 0 || ctx.Err() != nil {
+		return
+	}
+	for _, mode := range a.modes {
+		if m, ok := mode.(*standalone.Reconciler); ok {
+			if _, err := m.Restore(ctx, fields); err != nil {
+				logger.Warn("not all was given back that plugins of the configuration before had decided", slog.Any("err", err))
+			}
+			return
+		}
+	}
+	logger.Warn("what plugins of the configuration before have decided stays: without the standalone mode it is not known what runs", slog.String("fields", fields.String()))
+}
