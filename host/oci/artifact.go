@@ -2,6 +2,7 @@ package oci
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -106,7 +107,7 @@ func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get f
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
 	}
-	if !bytes.HasPrefix(data, []byte("\x00asm")) {
+	if !bytes.HasPrefix(data, []byte(wasmMagic)) {
 		return fmt.Errorf("layer %s: its %d bytes are no WebAssembly module", layer.Digest, len(data))
 	}
 	a.Module, a.sha256 = data, layer.Digest.String()
@@ -209,20 +210,33 @@ func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, e
 	return layer, false, fmt.Errorf("the media type of its layer is %.100q, want %s or a layer of an image, uncompressed or gzip", layer.MediaType, mediaTypeWasm)
 }
 
+// wasmMagic begins every module.
+const wasmMagic = "\x00asm"
+
 // maxImageEntries is how many entries a layer of an image may have.
 const maxImageEntries = 1000
 
-// unpack returns the only file of a layer whose name ends in .wasm. Nothing is written to
-// disk, so names lead nowhere; those that would lead out of a directory are refused all the
-// same.
+// unpack returns the only file of a layer whose name ends in .wasm, or the layer itself if it is
+// a module: some tools push one with the media type of an archive. Nothing is written to disk,
+// so names lead nowhere; those that would lead out of a directory are refused all the same.
 func unpack(layer []byte, maxBytes int64) ([]byte, error) {
-	var stream io.Reader = bytes.NewReader(layer)
+	stream := bufio.NewReader(bytes.NewReader(layer))
 	if bytes.HasPrefix(layer, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(stream)
 		if err != nil {
 			return nil, fmt.Errorf("decompress: %w", err)
 		}
-		stream = z
+		stream = bufio.NewReader(z)
+	}
+	if start, _ := stream.Peek(len(wasmMagic)); string(start) == wasmMagic {
+		var content bytes.Buffer
+		if _, err := io.Copy(&content, io.LimitReader(stream, maxBytes+1)); err != nil {
+			return nil, fmt.Errorf("decompress: %w", err)
+		}
+		if int64(content.Len()) > maxBytes {
+			return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
+		}
+		return content.Bytes(), nil
 	}
 	// The module, headers, and other files that are skipped.
 	limited := &io.LimitedReader{R: stream, N: maxBytes + 1<<20}
@@ -282,6 +296,16 @@ func unpack(layer []byte, maxBytes int64) ([]byte, error) {
 // errShort is the error of a download that ended early, which another attempt may heal.
 var errShort = errors.New("it ended early")
 
+// sizeError is the error of content with another size than its descriptor says.
+type sizeError struct{ want, got int64 }
+
+func (e *sizeError) Error() string {
+	if e.got > e.want {
+		return fmt.Sprintf("it has more than the %d bytes of its descriptor", e.want)
+	}
+	return fmt.Sprintf("it has %d bytes, and its descriptor says %d", e.got, e.want)
+}
+
 // read returns the bytes of a descriptor, after their size and digest were compared with it.
 func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int64) ([]byte, error) {
 	if err := checkDescriptor(desc, maxBytes); err != nil {
@@ -310,10 +334,13 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 		return nil, context.Cause(ctx)
 	case err != nil && n < desc.Size:
 		return nil, read("%w after %d of %d bytes: %w", errShort, n, desc.Size, withoutURL(err))
+	case n < desc.Size && sum(content.Bytes()) == desc.Digest.String():
+		return nil, read("%w", &sizeError{want: desc.Size, got: n})
 	case n < desc.Size:
 		return nil, read("%w after %d of %d bytes", errShort, n, desc.Size)
 	case n > desc.Size:
-		return nil, read("it has more than the %d bytes of its descriptor", desc.Size)
+		beyond, _ := io.Copy(io.Discard, io.LimitReader(body, maxBytes-desc.Size))
+		return nil, read("%w", &sizeError{want: desc.Size, got: n + beyond})
 	}
 	if got := sum(content.Bytes()); got != desc.Digest.String() {
 		err := &ContentError{Want: desc.Digest.String(), Got: got}
