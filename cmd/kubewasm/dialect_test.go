@@ -162,6 +162,8 @@ func TestRunForeign(t *testing.T) {
 		{"a lookup that is not granted", []string{"-f", objects("mode-list"), "--namespace", "shop", wapc}, 2, []string{"the policy may not see apps/v1 Deployment"}},
 		{"a lookup in the file", []string{"-f", objects("mode-list"), "--namespace", "shop", "--see", "apps/v1/Deployment", wapc}, 2, []string{`"kind":"DeploymentList"`, `"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"db","namespace":"shop"}}]`}},
 		{"a lookup that the metadata declare", []string{"-f", objects("mode-list"), "--namespace", "shop", declares}, 2, []string{`"items":[{"apiVersion"`}},
+		{"a raw request", []string{"--raw", "-f", file(t, "raw.json", `{"user": "tonio", "action": ["eats"]}`), "--config", file(t, "c.yaml", "is: mode-echo"), wapc}, 2, []string{"raw.json denied 418", `"request":{"action":["eats"],"user":"tonio"}`}},
+		{"a raw request in Rego", []string{"--raw", "-f", file(t, "raw.json", `[1]`), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"raw.json denied 400", "what it denies with"}},
 		{"a policy that is a program", []string{"-f", objects("x"), "--config", file(t, "c.yaml", "deny: never"), plain(t, "../../admission/testdata/kubewardenwasi", "exe")}, 2, []string{"Pod default/web denied 403", `never {"apiVersion":"v1","kind":"Pod"`}},
 	}
 	for _, test := range tests {
@@ -185,6 +187,7 @@ func TestRunForeign(t *testing.T) {
 		"an operation that there is not":    {[]string{"--operation", "PATCH", wapc}, `--operation is "PATCH", want CREATE, UPDATE, DELETE, CONNECT`},
 		"an old object of a deletion":       {[]string{"--operation", "DELETE", "--old", was, wapc}, "--old is for UPDATE"},
 		"an object that was not there":      {[]string{"--old", was, wapc}, "Deployment db is not in"},
+		"a raw request of a user":           {[]string{"--raw", "--user", "alice", wapc}, "--user are for requests of Kubernetes, and --raw is for others"},
 		"a kind without its version":        {[]string{"--see", "Namespace", wapc}, `--see: "Namespace" is no kind with its version`},
 		"a request to a scheduler plugin":   {[]string{"--user", "alice", "--dry-run", "../../sched/testdata/peer/first.wasm"}, "--dry-run, --user is for admission plugins, and this is one of kind scheduler"},
 		"a program that is no policy":       {[]string{plain(t, "testdata/program", "exe")}, "read the answer about settings"},
