@@ -1,8 +1,12 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,6 +134,34 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 
 // TestRunForeign holds that modules of other ABIs are run as the components run them, with
 // requests that the flags describe.
+// bundleOf returns the bundle of a policy as opa build writes it.
+func bundleOf(t *testing.T, module string) string {
+	t.Helper()
+	code, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{"/data.json", []byte("{}\n")}, {"/policy.wasm", code}, {"/.manifest", []byte(`{"wasm":[{"module":"/policy.wasm"}]}`)}} {
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: 0o600})
+		if err == nil {
+			_, err = w.Write(f.data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestRunForeign(t *testing.T) {
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: %s}}}`
 	objects := func(mode string) string {
@@ -139,6 +171,7 @@ func TestRunForeign(t *testing.T) {
 	declares := policy(t, "kubewarden/policy.c", `{"contextAwareResources": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}`)
 	settings := file(t, "settings.yaml", "labels: [team]")
 	was := file(t, "was.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {was: here}}}")
+	bundle := file(t, "bundle.tar.gz", bundleOf(t, "../../admission/testdata/opa/prints.wasm"))
 	review := file(t, "request.json", `{"uid": "u-1", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "name": "p", "object": {"metadata": {"annotations": {"mode": "mode-echo"}}}}`)
 	tests := []struct {
 		name string
@@ -149,6 +182,7 @@ func TestRunForeign(t *testing.T) {
 		{"a scheduler plugin", []string{"-f", "testdata/cluster.yaml", "--grant", "events", "--grant", "waiting-pods", "../../sched/testdata/peer/present.wasm"}, 2,
 			[]string{"shop/web n1 Unschedulable", " pk n1\n", "shop/web (PostFilter) Success ", " nominates n7\n"}},
 		{"a policy in Rego", []string{"-f", objects("x"), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
+		{"what opa build writes", []string{"-f", objects("x"), bundle}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
 		{"a Stellar policy", []string{"-f", objects("mode-silent"), stellar}, 0, []string{"Pod default/web allowed", "Deployment db allowed"}},
 		{"the creation of objects", []string{"-f", objects("mode-echo"), "--config", settings, wapc}, 2,
 			[]string{"Pod default/web denied 418", `"operation":"CREATE","userInfo":{"username":"kubernetes-admin",`, `"settings":{"labels":["team"]}}`}},

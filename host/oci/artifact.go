@@ -1,10 +1,7 @@
 package oci
 
 import (
-	"archive/tar"
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 
@@ -20,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/wasmlayer"
 )
 
 // The media types of modules, and of images that have one.
@@ -103,11 +100,11 @@ func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get f
 		return err
 	}
 	if isImage {
-		if data, err = unpack(data, maxBytes); err != nil {
+		if data, err = wasmlayer.Unpack(data, maxBytes); err != nil {
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
 	}
-	if !bytes.HasPrefix(data, []byte(wasmMagic)) {
+	if !bytes.HasPrefix(data, []byte(wasmlayer.Magic)) {
 		return fmt.Errorf("layer %s: its %d bytes are no WebAssembly module", layer.Digest, len(data))
 	}
 	a.Module, a.sha256 = data, layer.Digest.String()
@@ -208,89 +205,6 @@ func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, e
 		return layer, true, nil
 	}
 	return layer, false, fmt.Errorf("the media type of its layer is %.100q, want %s or a layer of an image, uncompressed or gzip", layer.MediaType, mediaTypeWasm)
-}
-
-// wasmMagic begins every module.
-const wasmMagic = "\x00asm"
-
-// maxImageEntries is how many entries a layer of an image may have.
-const maxImageEntries = 1000
-
-// unpack returns the only file of a layer whose name ends in .wasm, or the layer itself if it is
-// a module: some tools push one with the media type of an archive. Nothing is written to disk,
-// so names lead nowhere; those that would lead out of a directory are refused all the same.
-func unpack(layer []byte, maxBytes int64) ([]byte, error) {
-	stream := bufio.NewReader(bytes.NewReader(layer))
-	if bytes.HasPrefix(layer, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(stream)
-		if err != nil {
-			return nil, fmt.Errorf("decompress: %w", err)
-		}
-		stream = bufio.NewReader(z)
-	}
-	if start, _ := stream.Peek(len(wasmMagic)); string(start) == wasmMagic {
-		var content bytes.Buffer
-		if _, err := io.Copy(&content, io.LimitReader(stream, maxBytes+1)); err != nil {
-			return nil, fmt.Errorf("decompress: %w", err)
-		}
-		if int64(content.Len()) > maxBytes {
-			return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
-		}
-		return content.Bytes(), nil
-	}
-	// The module, headers, and other files that are skipped.
-	limited := &io.LimitedReader{R: stream, N: maxBytes + 1<<20}
-	r := tar.NewReader(limited)
-	var module []byte
-	var found string
-	for n := 0; ; n++ {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if limited.N <= 0 {
-			return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read tar: %w", err)
-		}
-		if n == maxImageEntries {
-			return nil, fmt.Errorf("it has more than %d files", maxImageEntries)
-		}
-		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
-		if slices.Contains(strings.Split(header.Name, "/"), "..") {
-			return nil, fmt.Errorf("file %.100q leads out of the image", header.Name)
-		}
-		if header.Typeflag == tar.TypeDir || !strings.HasSuffix(name, ".wasm") || strings.HasPrefix(path.Base(name), ".wh.") {
-			continue
-		}
-		if header.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("file %.100q is no regular file", name)
-		}
-		if module != nil {
-			return nil, fmt.Errorf("it has %.100q and %.100q, want one .wasm file", found, name)
-		}
-		if header.Size > maxBytes {
-			return nil, fmt.Errorf("file %.100q has %d bytes, more than %d", name, header.Size, maxBytes)
-		}
-		found = name
-		// The size in the header is not believed: a sparse file has any.
-		var content bytes.Buffer
-		if _, err := io.Copy(&content, io.LimitReader(r, maxBytes+1)); err != nil {
-			return nil, fmt.Errorf("read file %.100q: %w", name, err)
-		}
-		if int64(content.Len()) > maxBytes {
-			return nil, fmt.Errorf("file %.100q has more than %d bytes", name, maxBytes)
-		}
-		module = content.Bytes()
-		if module == nil {
-			module = []byte{}
-		}
-	}
-	if module == nil {
-		return nil, errors.New("it has no .wasm file")
-	}
-	return module, nil
 }
 
 // errShort is the error of a download that ended early, which another attempt may heal.
