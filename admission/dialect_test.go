@@ -467,6 +467,10 @@ func TestRego(t *testing.T) {
 		if r.Object.Raw != nil {
 			t.Error("the request has another object now")
 		}
+		r.Object.Raw = []byte(`{"metadata":{"labels":{"team":"a"}}}`)
+		compare(t, no(`you must provide labels: {"team"}`), e.Validate(t.Context(), r))
+		r.Object.Raw, r.OldObject.Raw = nil, nil
+		compare(t, denied(500, "InternalError", `plugin "labels": the request to delete an object does not have it: want oldObject`), e.Validate(t.Context(), r))
 	})
 	t.Run("Gatekeeper, limits", func(t *testing.T) {
 		e := policy("limits", "k8scontainerlimits/violation", `{"cpu":"200m","memory":"1Gi"}`, false)

@@ -42,7 +42,8 @@ type Match struct {
 	// change kubernetes.io/metadata.name, the name of the namespace.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ObjectSelector chooses by the labels of the object or the old object. Users who write
-	// the object decide, so it suits policies that an object may do without.
+	// the object decide, so it suits policies that an object may do without. As in an API
+	// server, it chooses no object without metadata, such as the options of kubectl exec.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 }
 
@@ -180,7 +181,10 @@ func (m *matcher) fits(ctx context.Context, r *admissionv1.AdmissionRequest) (fi
 	if f == unrelated {
 		return unrelated, nil
 	}
-	selects := func(raw []byte) bool { return raw != nil && m.object.Matches(labelsOf(raw)) }
+	selects := func(raw []byte) bool {
+		set, has := labelsOf(raw)
+		return has && m.object.Matches(set)
+	}
 	if m.object != nil && !selects(r.Object.Raw) && !selects(r.OldObject.Raw) {
 		return unrelated, nil
 	}
@@ -305,7 +309,8 @@ func (m *matcher) matchesNamespace(ctx context.Context, r *admissionv1.Admission
 	case m.namespace == nil:
 		return true, nil
 	case isNamespace(r) && r.SubResource == "" && (r.Operation == admissionv1.Create || r.Operation == admissionv1.Update):
-		return m.namespace.Matches(labelsOf(r.Object.Raw)), nil
+		set, _ := labelsOf(r.Object.Raw)
+		return m.namespace.Matches(set), nil
 	case r.Namespace == "" && !isNamespace(r):
 		return true, nil
 	}
@@ -320,13 +325,15 @@ func (m *matcher) matchesNamespace(ctx context.Context, r *admissionv1.Admission
 	return m.namespace.Matches(labels.Set(set)), nil
 }
 
-// labelsOf returns the labels of an object in JSON. What is no object has none.
-func labelsOf(raw []byte) labels.Labels {
-	set := labels.Set{}
+// labelsOf returns the labels of an object in JSON, and whether it has metadata. What is no
+// object has none.
+func labelsOf(raw []byte) (set labels.Set, has bool) {
+	set = labels.Set{}
 	for m := json.Object(raw); m.Next(); {
 		if m.Key() != "metadata" {
 			continue
 		}
+		has = true
 		for m := json.Object(m.Value()); m.Next(); {
 			if m.Key() != "labels" {
 				continue
@@ -338,5 +345,5 @@ func labelsOf(raw []byte) labels.Labels {
 			}
 		}
 	}
-	return set
+	return set, has
 }

@@ -292,6 +292,13 @@ func TestMatch(t *testing.T) {
 		{"other labels", admission.Match{ObjectSelector: selector("app=web")}, object(`{"app":"db"}`), false},
 		{"labels that must not be there", admission.Match{ObjectSelector: selector("!app")}, object(`{"app":"db"}`), false},
 		{"no object has no labels", admission.Match{ObjectSelector: selector("!app")}, func() *admissionv1.AdmissionRequest { r := object(`{}`); r.Object.Raw = nil; return r }(), false},
+		{"an object without metadata has no labels", admission.Match{ObjectSelector: selector("!app")}, requestOf(`{"kind":"PodExecOptions","command":["sh"]}`), false},
+		{"an old object without metadata", admission.Match{ObjectSelector: selector("!app")}, func() *admissionv1.AdmissionRequest {
+			r := requestOf(`{"command":["sh"]}`)
+			r.OldObject.Raw = r.Object.Raw
+			return r
+		}(), false},
+		{"an object with empty metadata", admission.Match{ObjectSelector: selector("!app")}, requestOf(`{"metadata":{}}`), true},
 		{"labels of the old object", admission.Match{ObjectSelector: selector("app=web")}, func() *admissionv1.AdmissionRequest {
 			r := object(`{}`)
 			r.OldObject.Raw = object(`{"app":"web"}`).Object.Raw

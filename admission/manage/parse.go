@@ -2,6 +2,7 @@ package manage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,7 +73,7 @@ func decodeYAML(data []byte) (document map[string]any, errs []error) {
 	}
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
-		return nil, append(errs, err)
+		return nil, append(errs, cmp.Or(errors.Join(strict.Infinite(data)...), err))
 	}
 	d := json.NewDecoder(bytes.NewReader(asJSON))
 	d.UseNumber() // A guestConfig keeps its digits.

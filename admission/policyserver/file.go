@@ -11,11 +11,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/internal/strict"
-	"github.com/kubewasm/kubewasm/internal/yamlsize"
+	"github.com/kubewasm/kubewasm/internal/yaml12"
 )
 
 // File is what a policies.yml declares.
@@ -51,6 +50,9 @@ type Member struct {
 	Module string `json:"module"`
 	// Settings are an object, which the policy gets as it is.
 	Settings json.RawMessage `json:"settings"`
+	// Unfit is what Settings cannot have, such as .inf: such a policy is not loaded, and the
+	// others of the file are.
+	Unfit []string `json:"-"`
 	// ContextAwareResources are the kinds of objects that the policy may look up.
 	ContextAwareResources []capabilities.Kind `json:"contextAwareResources"`
 	// TimeoutEvalSeconds is how long an evaluation may take; nil is Config.Timeout.
@@ -70,14 +72,12 @@ const (
 // maxFileBytes bounds what aliases make of a file. A ConfigMap has 1 MiB.
 const maxFileBytes = 64 << 20
 
-// ParseFile reads a policies.yml, in YAML or JSON. Errors are everything that is wrong with
+// ParseFile reads a policies.yml, in YAML 1.2 or JSON, as Kubewarden's server does: NO is a text.
+// Errors are everything that is wrong with
 // the form of the file, joined. What is wrong with a module, its settings or an expression
 // belongs to one policy, and shows when that is loaded.
 func ParseFile(data []byte) (*File, error) {
-	if err := yamlsize.Check(data, maxFileBytes); err != nil {
-		return nil, fmt.Errorf("read policies: %w", err)
-	}
-	document, err := yaml.YAMLToJSONStrict(data)
+	document, unfit, err := yaml12.ToJSON(data, maxFileBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
@@ -95,7 +95,7 @@ func ParseFile(data []byte) (*File, error) {
 		}
 		mistakes := []error{err}
 		if err == nil {
-			mistakes = p.check(id)
+			mistakes = append(p.unfit(id, unfit), p.check(id)...)
 		}
 		for _, mistake := range mistakes {
 			if mistake != nil {
@@ -108,6 +108,29 @@ func ParseFile(data []byte) (*File, error) {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
 	return f, nil
+}
+
+// unfit gives the policy and its members what is unfit in their settings, and returns what is
+// elsewhere.
+func (p *Policy) unfit(id string, all []yaml12.Unfit) (errs []error) {
+	for _, u := range all {
+		if u.Path[0] != id {
+			continue
+		}
+		u.Path = u.Path[1:]
+		switch path := u.Path; {
+		case len(path) > 1 && path[0] == "settings":
+			p.Unfit = append(p.Unfit, u.Error())
+		case len(path) > 3 && path[0] == "policies" && path[2] == "settings":
+			m := p.Policies[path[1]]
+			u.Path = path[2:]
+			m.Unfit = append(m.Unfit, u.Error())
+			p.Policies[path[1]] = m
+		default:
+			errs = append(errs, u)
+		}
+	}
+	return errs
 }
 
 // check returns everything that is wrong with the form of a policy.
@@ -184,7 +207,11 @@ func (p *Policy) built() string {
 	if len(part.Policies) == 0 {
 		part.Message = ""
 	}
-	text, err := json.Marshal(part)
+	unfit := [][]string{part.Unfit}
+	for _, name := range slices.Sorted(maps.Keys(part.Policies)) {
+		unfit = append(unfit, part.Policies[name].Unfit)
+	}
+	text, err := json.Marshal([]any{part, unfit})
 	if err != nil {
 		panic(err) // It came from JSON.
 	}

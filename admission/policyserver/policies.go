@@ -357,6 +357,9 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 	if err := scope.Check(); err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)
 	}
+	if len(m.Unfit) != 0 {
+		return nil, fmt.Errorf("policy %q: %s", name, strings.Join(m.Unfit, "; "))
+	}
 	module, err := modules.fetch(ctx, m.Module)
 	if err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)

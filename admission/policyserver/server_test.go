@@ -460,6 +460,8 @@ func TestFileThatIsWrong(t *testing.T) {
 		{"nothing", "", []string{"it is no mapping"}},
 		{"a list", "[]", []string{"it is no mapping"}},
 		{"no YAML", "{", []string{"read policies: "}},
+		{"two documents", "a: {module: m}\n---\nb: {module: m}", []string{"more than one document"}},
+		{"a number that is none", "a: {module: m, timeoutEvalSeconds: .inf}", []string{`policy "a": timeoutEvalSeconds is .inf, which JSON has no form for`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -480,6 +482,42 @@ func TestFileThatIsWrong(t *testing.T) {
 	}
 	if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], `policy "a": unknown field "modulus"`) {
 		t.Errorf("warnings are %q", f.Warnings)
+	}
+}
+
+// Kubewarden's server reads YAML 1.2.
+func TestSettingsAreYAML12(t *testing.T) {
+	f, err := policyserver.ParseFile([]byte("a: {module: m, settings: {countries: [NO, DE], at: 012, from: 1:30, on: y}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(f.Policies["a"].Settings), `{"at":"012","countries":["NO","DE"],"from":"1:30","on":"y"}`; got != want {
+		t.Errorf("settings are %s, want %s", got, want)
+	}
+}
+
+// A policy with settings that JSON has no form for is not loaded, and the others of the file are.
+func TestUnfitSettingsConcernOnePolicy(t *testing.T) {
+	s := newServer(t, nil)
+	err := s.apply(`
+a: {module: registry://policy, settings: {limits: [1, .inf]}}
+b: {module: registry://policy}
+c: {policies: {d: {module: registry://policy, settings: {most: .NaN}}}, expression: d(), message: no}
+`)
+	for _, want := range []string{`policy "a": settings.limits.1 is .inf, which JSON has no form for`, "settings.most is .NaN"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error has no %s: %v", want, err)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), `"b"`) {
+		t.Errorf("it is the fault of b as well: %v", err)
+	}
+	if _, text := s.send(http.MethodPost, "/validate_raw/b", "application/json", `{"request":{}}`); !strings.Contains(text, `"allowed":true`) {
+		t.Errorf("b answers %s", text)
+	}
+	// null is another thing than what has become null.
+	if err := s.apply(`{a: {module: registry://policy, settings: {limits: [1, null]}}}`); err != nil {
+		t.Errorf("without it: %v", err)
 	}
 }
 

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,6 +134,34 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 
 // TestRunForeign holds that modules of other ABIs are run as the components run them, with
 // requests that the flags describe.
+// bundleOf returns the bundle of a policy as opa build writes it.
+func bundleOf(t *testing.T, module string) string {
+	t.Helper()
+	code, err := os.ReadFile(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{{"/data.json", []byte("{}\n")}, {"/policy.wasm", code}, {"/.manifest", []byte(`{"wasm":[{"module":"/policy.wasm"}]}`)}} {
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: 0o600})
+		if err == nil {
+			_, err = w.Write(f.data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func TestRunForeign(t *testing.T) {
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {mode: %s}}}`
 	objects := func(mode string) string {
@@ -139,6 +171,7 @@ func TestRunForeign(t *testing.T) {
 	declares := policy(t, "kubewarden/policy.c", `{"contextAwareResources": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}`)
 	settings := file(t, "settings.yaml", "labels: [team]")
 	was := file(t, "was.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {was: here}}}")
+	bundle := file(t, "bundle.tar.gz", bundleOf(t, "../../admission/testdata/opa/prints.wasm"))
 	review := file(t, "request.json", `{"uid": "u-1", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "name": "p", "object": {"metadata": {"annotations": {"mode": "mode-echo"}}}}`)
 	tests := []struct {
 		name string
@@ -149,6 +182,7 @@ func TestRunForeign(t *testing.T) {
 		{"a scheduler plugin", []string{"-f", "testdata/cluster.yaml", "--grant", "events", "--grant", "waiting-pods", "../../sched/testdata/peer/present.wasm"}, 2,
 			[]string{"shop/web n1 Unschedulable", " pk n1\n", "shop/web (PostFilter) Success ", " nominates n7\n"}},
 		{"a policy in Rego", []string{"-f", objects("x"), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
+		{"what opa build writes", []string{"-f", objects("x"), bundle}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
 		{"a Stellar policy", []string{"-f", objects("mode-silent"), stellar}, 0, []string{"Pod default/web allowed", "Deployment db allowed"}},
 		{"the creation of objects", []string{"-f", objects("mode-echo"), "--config", settings, wapc}, 2,
 			[]string{"Pod default/web denied 418", `"operation":"CREATE","userInfo":{"username":"kubernetes-admin",`, `"settings":{"labels":["team"]}}`}},
@@ -162,6 +196,8 @@ func TestRunForeign(t *testing.T) {
 		{"a lookup that is not granted", []string{"-f", objects("mode-list"), "--namespace", "shop", wapc}, 2, []string{"the policy may not see apps/v1 Deployment"}},
 		{"a lookup in the file", []string{"-f", objects("mode-list"), "--namespace", "shop", "--see", "apps/v1/Deployment", wapc}, 2, []string{`"kind":"DeploymentList"`, `"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"db","namespace":"shop"}}]`}},
 		{"a lookup that the metadata declare", []string{"-f", objects("mode-list"), "--namespace", "shop", declares}, 2, []string{`"items":[{"apiVersion"`}},
+		{"a raw request", []string{"--raw", "-f", file(t, "raw.json", `{"user": "tonio", "action": ["eats"]}`), "--config", file(t, "c.yaml", "is: mode-echo"), wapc}, 2, []string{"raw.json denied 418", `"request":{"action":["eats"],"user":"tonio"}`}},
+		{"a raw request in Rego", []string{"--raw", "-f", file(t, "raw.json", `[1]`), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"raw.json denied 400", "what it denies with"}},
 		{"a policy that is a program", []string{"-f", objects("x"), "--config", file(t, "c.yaml", "deny: never"), plain(t, "../../admission/testdata/kubewardenwasi", "exe")}, 2, []string{"Pod default/web denied 403", `never {"apiVersion":"v1","kind":"Pod"`}},
 	}
 	for _, test := range tests {
@@ -185,6 +221,7 @@ func TestRunForeign(t *testing.T) {
 		"an operation that there is not":    {[]string{"--operation", "PATCH", wapc}, `--operation is "PATCH", want CREATE, UPDATE, DELETE, CONNECT`},
 		"an old object of a deletion":       {[]string{"--operation", "DELETE", "--old", was, wapc}, "--old is for UPDATE"},
 		"an object that was not there":      {[]string{"--old", was, wapc}, "Deployment db is not in"},
+		"a raw request of a user":           {[]string{"--raw", "--user", "alice", wapc}, "--user are for requests of Kubernetes, and --raw is for others"},
 		"a kind without its version":        {[]string{"--see", "Namespace", wapc}, `--see: "Namespace" is no kind with its version`},
 		"a request to a scheduler plugin":   {[]string{"--user", "alice", "--dry-run", "../../sched/testdata/peer/first.wasm"}, "--dry-run, --user is for admission plugins, and this is one of kind scheduler"},
 		"a program that is no policy":       {[]string{plain(t, "testdata/program", "exe")}, "read the answer about settings"},

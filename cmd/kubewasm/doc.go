@@ -260,7 +260,7 @@
 //
 // An admission plugin reviews each object, as being created unless flags change the
 // request. A ConversionReview in the file is converted. An AdmissionReview in the file is reviewed as it stands, and so is a request
-// as Kubewarden's tools keep it. A policy that looks objects up finds those of the file,
+// as Kubewarden's tools keep it; with --raw a file is a request of any JSON. A policy that looks objects up finds those of the file,
 // of the kinds that its metadata declare and --see adds.
 //
 // A hook decides about each Pod and each container. The grants that its decisions need on
@@ -314,6 +314,9 @@
 //		Write the output in the format to a file. The text is printed as well.
 //	--plain-http HOST
 //		A registry without TLS. It may be repeated.
+//	--raw
+//		Take each file for a request of any JSON, which a policy of Kubewarden or of OPA gets
+//		as it is.
 //	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //	--see KIND
@@ -390,6 +393,9 @@
 //		A registry without TLS. It may be repeated.
 //	--plugin NAME
 //		Repeat the calls of one plugin of the recording. The default is all.
+//	--raw
+//		Take each file for a request of any JSON, which a policy of Kubewarden or of OPA gets
+//		as it is.
 //	--registries FILE
 //		Rules, mirrors, certificates and credentials, YAML or JSON: docs/operating.md.
 //	--see KIND

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/nearest"
+	"github.com/kubewasm/kubewasm/internal/wasmlayer"
 )
 
 // action runs a command with its arguments, when the flags are read.
@@ -337,7 +339,7 @@ func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (na
 		if err != nil {
 			return "", nil, err
 		}
-		module, err = os.ReadFile(file)
+		module, err = readModule(file)
 		return file, module, err
 	}
 	ref, err := oci.ParseReference(argument)
@@ -353,6 +355,18 @@ func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (na
 	name = ref.Name() + "@" + a.Digest
 	foreign.Fprintf(t.err, "kubewasm: %s is %s\n", name, by)
 	return name, a.Module, nil
+}
+
+// readModule reads a module from its file, or from the bundle that opa build writes.
+func readModule(file string) ([]byte, error) {
+	module, err := os.ReadFile(file)
+	if err != nil || !bytes.HasPrefix(module, []byte{0x1f, 0x8b}) {
+		return module, err
+	}
+	if module, err = wasmlayer.Unpack(module, host.MaxModuleBytes); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return module, nil
 }
 
 // mayBeReference reports whether text was meant as a reference, if there is no file of this

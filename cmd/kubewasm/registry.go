@@ -144,7 +144,7 @@ func push(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		module, err := os.ReadFile(file)
+		module, err := readModule(file)
 		if err != nil {
 			return err
 		}

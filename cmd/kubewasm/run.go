@@ -126,7 +126,12 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 		return nil, err
 	}
 	var err error
-	if trial.objects, err = trial.requests.objects(ctx, t, f.files); err != nil {
+	if f.requests.raw {
+		trial.objects, err = &manifest.Objects{}, trial.requests.readRaw(ctx, f.files)
+	} else {
+		trial.objects, err = trial.requests.objects(ctx, t, f.files)
+	}
+	if err != nil {
 		return nil, err
 	}
 	trial.warn = func(warnings []string) { t.warnAll(strings.Join(f.files, ", "), warnings) }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -35,6 +37,9 @@ func (t *trial) admit(ctx context.Context) error {
 	engine := admission.NewEngine(p)
 	defer engine.Close(context.WithoutCancel(ctx))
 	t.loaded()
+	for _, r := range t.requests.documents {
+		t.evaluated(r.file, admission.EvaluateRaw(ctx, p, "", r.json))
+	}
 	for i := range others {
 		request, err := t.requests.of(&others[i])
 		if err != nil {
@@ -94,6 +99,22 @@ func (t *trial) admitted(request *admissionv1.AdmissionRequest, response *admiss
 	}
 	t.verdicts.add(verdict{heads: admissionHeads, Object: about(request), Verdict: word, Cost: t.cost(), Message: text, Warnings: response.Warnings, bad: !response.Allowed})
 	return response.Allowed
+}
+
+// evaluated prints the answer to a raw request.
+func (t *trial) evaluated(file string, e admission.Evaluation) {
+	v := verdict{heads: admissionHeads, Object: file, Verdict: "allowed", Cost: t.cost(), Message: string(e.Patch), Warnings: e.Warnings, bad: e.Err != nil || !e.Allowed}
+	switch {
+	case e.Err != nil:
+		v.Verdict, v.Message = "failed", e.Err.Error()
+		t.failed(e.Err, "%s", file)
+	case !e.Allowed:
+		v.Verdict, v.Message = fmt.Sprintf("denied %d", cmp.Or(e.Code, http.StatusBadRequest)), e.Message
+		t.refusals++
+	case len(e.Patch) != 0:
+		v.Verdict = "mutated"
+	}
+	t.verdicts.add(v)
 }
 
 // undecodable turns the last verdict into that on a patch that makes an object which an API

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 	"github.com/kubewasm/kubewasm/internal/manifest"
@@ -22,12 +23,20 @@ import (
 type requests struct {
 	operation, user, namespace, subresource string
 	old, groups                             []string
-	dryRun                                  bool
+	dryRun, raw                             bool
 	// given are the flags of requests that were used.
 	given []string
 
 	// before are the objects of the files old.
 	before *manifest.Objects
+	// documents are the requests of the files, if they are raw.
+	documents []rawRequest
+}
+
+// rawRequest is a request that is no AdmissionRequest but any JSON.
+type rawRequest struct {
+	file string
+	json []byte
 }
 
 var operations = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
@@ -41,6 +50,7 @@ func (r *requests) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&r.namespace, "namespace", "", "")
 	flags.StringVar(&r.subresource, "subresource", "", "")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "")
+	flags.BoolVar(&r.raw, "raw", false, "")
 }
 
 // read checks the flags that were used and reads what they name.
@@ -54,6 +64,8 @@ func (r *requests) read(ctx context.Context, t *tool, flags *pflag.FlagSet) erro
 	})
 	r.operation = strings.ToUpper(r.operation)
 	switch {
+	case r.raw && len(r.given) > 1:
+		return &usageError{fmt.Errorf("run: %s are for requests of Kubernetes, and --raw is for others", strings.Join(slices.DeleteFunc(slices.Clone(r.given), func(f string) bool { return f == "--raw" }), ", "))}
 	case r.operation == "" && len(r.old) != 0:
 		r.operation = "UPDATE"
 	case r.operation == "":
@@ -85,6 +97,22 @@ func (r *requests) objects(ctx context.Context, t *tool, files []string) (*manif
 		}
 	}
 	return objects, nil
+}
+
+// readRaw reads files of one raw request each.
+func (r *requests) readRaw(ctx context.Context, files []string) error {
+	for _, file := range files {
+		data, err := readFile(ctx, file)
+		if err != nil {
+			return err
+		}
+		document, err := yaml.YAMLToJSONStrict(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		r.documents = append(r.documents, rawRequest{file, document})
+	}
+	return nil
 }
 
 // of returns the request about an object: that of the object if it is an AdmissionReview,

@@ -16,10 +16,10 @@ import (
 	"strings"
 	"sync"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/internal/strict"
+	"github.com/kubewasm/kubewasm/internal/yaml12"
 )
 
 // sources is a sources.yml.
@@ -37,6 +37,21 @@ type authority struct {
 	Path string `json:"path"`
 }
 
+// maxSettingsBytes bounds what aliases make of a file.
+const maxSettingsBytes = 16 << 20
+
+// decode reads a file of Kubewarden, in YAML 1.2.
+func decode(text []byte, to any) error {
+	document, unfit, err := yaml12.ToJSON(text, maxSettingsBytes)
+	if err != nil {
+		return err
+	}
+	if len(unfit) != 0 {
+		return unfit[0]
+	}
+	return strict.Decode(document, to)
+}
+
 // readSources reads a sources.yml; no file, an empty name, is the zero value.
 func readSources(file string) (sources, error) {
 	var s sources
@@ -45,7 +60,7 @@ func readSources(file string) (sources, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err == nil {
-		err = yaml.UnmarshalStrict(text, &s)
+		err = decode(text, &s)
 	}
 	if err != nil {
 		return s, fmt.Errorf("read sources: %w", err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/sigstore/sigstore-go/pkg/root"
 	"github.com/sigstore/sigstore-go/pkg/tuf"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/sigstore"
@@ -64,7 +63,7 @@ func readVerification(file string) (oci.Trust, error) {
 		return oci.Trust{}, fmt.Errorf("read verification configuration: %w", err)
 	}
 	var v verification
-	if err := yaml.UnmarshalStrict(text, &v); err != nil {
+	if err := decode(text, &v); err != nil {
 		return oci.Trust{}, fmt.Errorf("read verification configuration: %w", err)
 	}
 	var errs []error

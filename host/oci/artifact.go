@@ -1,9 +1,7 @@
 package oci
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 
@@ -19,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/wasmlayer"
 )
 
 // The media types of modules, and of images that have one.
@@ -102,11 +100,11 @@ func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get f
 		return err
 	}
 	if isImage {
-		if data, err = unpack(data, maxBytes); err != nil {
+		if data, err = wasmlayer.Unpack(data, maxBytes); err != nil {
 			return fmt.Errorf("layer %s: %w", layer.Digest, err)
 		}
 	}
-	if !bytes.HasPrefix(data, []byte("\x00asm")) {
+	if !bytes.HasPrefix(data, []byte(wasmlayer.Magic)) {
 		return fmt.Errorf("layer %s: its %d bytes are no WebAssembly module", layer.Digest, len(data))
 	}
 	a.Module, a.sha256 = data, layer.Digest.String()
@@ -209,78 +207,18 @@ func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, e
 	return layer, false, fmt.Errorf("the media type of its layer is %.100q, want %s or a layer of an image, uncompressed or gzip", layer.MediaType, mediaTypeWasm)
 }
 
-// maxImageEntries is how many entries a layer of an image may have.
-const maxImageEntries = 1000
-
-// unpack returns the only file of a layer whose name ends in .wasm. Nothing is written to
-// disk, so names lead nowhere; those that would lead out of a directory are refused all the
-// same.
-func unpack(layer []byte, maxBytes int64) ([]byte, error) {
-	var stream io.Reader = bytes.NewReader(layer)
-	if bytes.HasPrefix(layer, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(stream)
-		if err != nil {
-			return nil, fmt.Errorf("decompress: %w", err)
-		}
-		stream = z
-	}
-	// The module, headers, and other files that are skipped.
-	limited := &io.LimitedReader{R: stream, N: maxBytes + 1<<20}
-	r := tar.NewReader(limited)
-	var module []byte
-	var found string
-	for n := 0; ; n++ {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if limited.N <= 0 {
-			return nil, fmt.Errorf("it has more than %d bytes", maxBytes)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read tar: %w", err)
-		}
-		if n == maxImageEntries {
-			return nil, fmt.Errorf("it has more than %d files", maxImageEntries)
-		}
-		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
-		if slices.Contains(strings.Split(header.Name, "/"), "..") {
-			return nil, fmt.Errorf("file %.100q leads out of the image", header.Name)
-		}
-		if header.Typeflag == tar.TypeDir || !strings.HasSuffix(name, ".wasm") || strings.HasPrefix(path.Base(name), ".wh.") {
-			continue
-		}
-		if header.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("file %.100q is no regular file", name)
-		}
-		if module != nil {
-			return nil, fmt.Errorf("it has %.100q and %.100q, want one .wasm file", found, name)
-		}
-		if header.Size > maxBytes {
-			return nil, fmt.Errorf("file %.100q has %d bytes, more than %d", name, header.Size, maxBytes)
-		}
-		found = name
-		// The size in the header is not believed: a sparse file has any.
-		var content bytes.Buffer
-		if _, err := io.Copy(&content, io.LimitReader(r, maxBytes+1)); err != nil {
-			return nil, fmt.Errorf("read file %.100q: %w", name, err)
-		}
-		if int64(content.Len()) > maxBytes {
-			return nil, fmt.Errorf("file %.100q has more than %d bytes", name, maxBytes)
-		}
-		module = content.Bytes()
-		if module == nil {
-			module = []byte{}
-		}
-	}
-	if module == nil {
-		return nil, errors.New("it has no .wasm file")
-	}
-	return module, nil
-}
-
 // errShort is the error of a download that ended early, which another attempt may heal.
 var errShort = errors.New("it ended early")
+
+// sizeError is the error of content with another size than its descriptor says.
+type sizeError struct{ want, got int64 }
+
+func (e *sizeError) Error() string {
+	if e.got > e.want {
+		return fmt.Sprintf("it has more than the %d bytes of its descriptor", e.want)
+	}
+	return fmt.Sprintf("it has %d bytes, and its descriptor says %d", e.got, e.want)
+}
 
 // read returns the bytes of a descriptor, after their size and digest were compared with it.
 func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int64) ([]byte, error) {
@@ -310,10 +248,13 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 		return nil, context.Cause(ctx)
 	case err != nil && n < desc.Size:
 		return nil, read("%w after %d of %d bytes: %w", errShort, n, desc.Size, withoutURL(err))
+	case n < desc.Size && sum(content.Bytes()) == desc.Digest.String():
+		return nil, read("%w", &sizeError{want: desc.Size, got: n})
 	case n < desc.Size:
 		return nil, read("%w after %d of %d bytes", errShort, n, desc.Size)
 	case n > desc.Size:
-		return nil, read("it has more than the %d bytes of its descriptor", desc.Size)
+		beyond, _ := io.Copy(io.Discard, io.LimitReader(body, maxBytes-desc.Size))
+		return nil, read("%w", &sizeError{want: desc.Size, got: n + beyond})
 	}
 	if got := sum(content.Bytes()); got != desc.Digest.String() {
 		err := &ContentError{Want: desc.Digest.String(), Got: got}

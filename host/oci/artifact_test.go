@@ -189,6 +189,16 @@ func TestFetchReadsTheShapesInUse(t *testing.T) {
 			archive := tarOf(l.t, tarFile{Header: tar.Header{Typeflag: tar.TypeDir, Name: "plugins/"}}, file("plugins/README", []byte("read me")), file("./plugins/zone.wasm", module))
 			return l.manifest("application/vnd.oci.image.config.v1+json", l.blob(tarType+"+gzip", gzipOf(l.t, archive)))
 		},
+		"a module in a layer of an image": func(l *layout) object {
+			return l.manifest("application/vnd.oci.image.config.v1+json", l.blob(tarType, module))
+		},
+		"a compressed module in a layer of an image": func(l *layout) object {
+			return l.manifest("application/vnd.oci.image.config.v1+json", l.blob(tarType+"+gzip", gzipOf(l.t, module)))
+		},
+		"a bundle of OPA": func(l *layout) object {
+			bundle := tarOf(l.t, file("/data.json", []byte("{}")), file("/policy.wasm", module), file("/.manifest", []byte("{}")))
+			return l.manifest("application/vnd.oci.image.config.v1+json", l.blob(tarType+"+gzip", gzipOf(l.t, bundle)))
+		},
 		"an image of docker": func(l *layout) object {
 			layer := l.blob("application/vnd.docker.image.rootfs.diff.tar.gzip", gzipOf(l.t, tarOf(l.t, file("plugin.wasm", module))))
 			return l.json("application/vnd.docker.distribution.manifest.v2+json", with(l.manifestOf("application/vnd.docker.container.image.v1+json", layer), object{"mediaType": "application/vnd.docker.distribution.manifest.v2+json"}))
@@ -255,7 +265,7 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 		}, "content has the digest"},
 		{"the layer is shorter than its size", func(l *layout) object {
 			return l.manifest(config, with(l.blob(wasmType, module), object{"size": 9}))
-		}, "it ended early after 8 of 9 bytes"},
+		}, "it has 8 bytes, and its descriptor says 9"},
 		{"the layer is longer than its size", func(l *layout) object {
 			return l.manifest(config, with(l.blob(wasmType, module), object{"size": 7}))
 		}, "it has more than the 7 bytes of its descriptor"},

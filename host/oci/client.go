@@ -240,7 +240,7 @@ func (r *reader) load(ctx context.Context, unless string) (*fetched, error) {
 	if a.Digest == unless {
 		return a, nil
 	}
-	root, err := r.read(ctx, desc, maxManifestBytes)
+	root, err := r.readResolved(ctx, r.ref.wanted(), &desc, maxManifestBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,11 @@ func (r *reader) load(ctx context.Context, unless string) (*fetched, error) {
 	return a, nil
 }
 
+func (r *reader) resolveKey(wanted string) string { return "resolve " + r.ref.Name() + " " + wanted }
+
 // resolve returns the descriptor of a tag or a digest of the artifact's repository.
 func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descriptor, err error) {
-	key := "resolve " + r.ref.Name() + " " + wanted
+	key := r.resolveKey(wanted)
 	isDigest := digestRE.MatchString(wanted)
 	if r.remembered || isDigest {
 		// What has a digest does not change.
@@ -294,6 +296,19 @@ func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descr
 	}
 	r.answers[key] = desc
 	return desc, nil
+}
+
+// readResolved returns the bytes of the descriptor that resolve returned for a tag or a digest,
+// and corrects its size: the digest decides, and what a registry says of a manifest without
+// sending it may be wrong.
+func (r *reader) readResolved(ctx context.Context, wanted string, desc *ocispec.Descriptor, maxBytes int64) ([]byte, error) {
+	data, err := r.read(ctx, *desc, maxBytes)
+	if other, ok := errors.AsType[*sizeError](err); ok && other.got <= maxBytes {
+		desc.Size = other.got
+		r.answers[r.resolveKey(wanted)] = *desc
+		return r.read(ctx, *desc, maxBytes)
+	}
+	return data, err
 }
 
 // read returns the bytes of a descriptor.

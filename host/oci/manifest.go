@@ -138,8 +138,14 @@ func (r *reader) root(ctx context.Context, beside int64) (desc ocispec.Descripto
 	if err := r.reserve(ctx, 2*desc.Size+beside); err != nil {
 		return desc, nil, err
 	}
-	if data, err = r.read(ctx, desc, maxManifestBytes); err != nil {
+	said := desc.Size
+	if data, err = r.readResolved(ctx, r.ref.wanted(), &desc, maxManifestBytes); err != nil {
 		return desc, nil, err
+	}
+	if desc.Size > said {
+		if err := r.reserve(ctx, 2*desc.Size+beside); err != nil {
+			return desc, nil, err
+		}
 	}
 	_, err = kindOf(data)
 	return desc, data, err

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -56,19 +55,6 @@ type target interface {
 	// put writes a blob, or a manifest with a tag unless that is empty. What is there
 	// already is not written again, but for the tag.
 	put(ctx context.Context, desc ocispec.Descriptor, data []byte, tag string) error
-}
-
-func (r *repository) put(ctx context.Context, desc ocispec.Descriptor, data []byte, tag string) error {
-	if slices.Contains(manifestTypes, desc.MediaType) {
-		if tag == "" {
-			return r.explain(r.Push(ctx, desc, bytes.NewReader(data)))
-		}
-		return r.explain(r.PushReference(ctx, desc, bytes.NewReader(data), tag))
-	}
-	if ok, err := r.Exists(ctx, desc); ok && err == nil {
-		return nil
-	}
-	return r.explain(r.Push(ctx, desc, bytes.NewReader(data)))
 }
 
 // layoutTarget writes to a directory.
@@ -258,19 +244,26 @@ func (c *Client) Copy(ctx context.Context, from, to Reference) (digest string, e
 	if err != nil {
 		return fail(err)
 	}
+	if _, err := r.readResolved(ctx, from.wanted(), &desc, maxManifestBytes); err != nil {
+		return fail(err)
+	}
 	if err := r.copy(ctx, target, desc, to.Tag, 0); err != nil {
 		return fail(err)
 	}
 	tag := signatureTag(desc.Digest.String())
 	signatures, err := r.resolve(ctx, tag)
 	if err == nil {
-		err = r.copy(ctx, target, signatures, tag, 0)
+		if _, err = r.readResolved(ctx, tag, &signatures, maxManifestBytes); err == nil {
+			err = r.copy(ctx, target, signatures, tag, 0)
+		}
+	} else if missing(err) {
+		err = nil
 	}
-	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+	if err != nil {
 		return fail(fmt.Errorf("signatures: %w", err))
 	}
 	referrers, err := r.referrers(ctx, desc)
-	if err != nil {
+	if unlisted, ok := errors.AsType[*unlistedError](err); err != nil && (!ok || unlisted.refused()) {
 		return fail(fmt.Errorf("what refers to it: %w", err))
 	}
 	for _, referrer := range referrers {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/errdef"
 )
 
 // SignOptions say what is signed with a digest, and how the signature is stored. The zero
@@ -94,7 +93,7 @@ func (c *Client) Sign(ctx context.Context, ref Reference, key crypto.Signer, opt
 	if err != nil {
 		return fail(err)
 	}
-	data, err := r.read(ctx, desc, maxManifestBytes)
+	data, err := r.readResolved(ctx, ref.wanted(), &desc, maxManifestBytes)
 	if err != nil {
 		return fail(err)
 	}
@@ -152,7 +151,7 @@ func (r *reader) signTag(ctx context.Context, to target, subject ocispec.Descrip
 	desc, err := r.resolve(ctx, tag)
 	switch {
 	case err == nil:
-		data, err := r.read(ctx, desc, maxManifestBytes)
+		data, err := r.readResolved(ctx, tag, &desc, maxManifestBytes)
 		if err != nil {
 			return fmt.Errorf("read the other signatures: %w", err)
 		}
@@ -161,7 +160,7 @@ func (r *reader) signTag(ctx context.Context, to target, subject ocispec.Descrip
 			return fmt.Errorf("read the other signatures: %w", err)
 		}
 		others = manifest.Layers
-	case !errors.Is(err, errdef.ErrNotFound):
+	case !missing(err):
 		return fmt.Errorf("read the other signatures: %w", err)
 	}
 	image := ocispec.Image{Created: &epoch, RootFS: ocispec.RootFS{Type: "layers"}}

@@ -70,11 +70,12 @@ func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor, f func(
 		}
 		return []error{fmt.Errorf("signatures under a tag: %w", err)}
 	}
-	desc, err := r.resolve(ctx, signatureTag(subject.Digest.String()))
+	tag := signatureTag(subject.Digest.String())
+	desc, err := r.resolve(ctx, tag)
 	if err != nil {
 		return fail(err)
 	}
-	data, err := r.read(ctx, desc, maxSignatureManifestBytes)
+	data, err := r.readResolved(ctx, tag, &desc, maxSignatureManifestBytes)
 	if err != nil {
 		return fail(err)
 	}

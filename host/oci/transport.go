@@ -103,6 +103,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, &PauseError{host, until}
 		}
 		resp, err := base.RoundTrip(req)
+		if resp != nil && resp.StatusCode == http.StatusUnauthorized {
+			chooseChallenge(resp.Header)
+		}
 		wait, again := t.again(req, host, resp, err, attempt)
 		if !again {
 			return resp, err

@@ -195,3 +195,30 @@ func TestTransportKnowsHostsHoweverTheyAreSpelt(t *testing.T) {
 		t.Errorf("an address as one number: %v, want an error", err)
 	}
 }
+
+func TestOneChallengeIsChosen(t *testing.T) {
+	for name, tt := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"none":                           {nil, ""},
+		"one that oras reads":            {[]string{`Bearer realm="https://a/t",service="s"`}, `Bearer realm="https://a/t",service="s"`},
+		"Bearer after Basic":             {[]string{`Basic realm="a"`, `Bearer realm="https://a/t"`}, `Bearer realm="https://a/t"`},
+		"in one header":                  {[]string{`Basic realm="a, Bearer realm=x", Bearer realm="https://a/t", scope="repository:z:pull,push"`}, `Bearer realm="https://a/t",scope="repository:z:pull,push"`},
+		"a quote within quotes":          {[]string{`Digest nonce="a\", b", Basic realm="x"`}, `Basic realm="x"`},
+		"the first Basic of two":         {[]string{`Basic realm="x"`, `Basic realm="y"`}, `Basic realm="x"`},
+		"data of another scheme":         {[]string{"Negotiate YII=, NTLM, Basic"}, "Basic"},
+		"Bearer without a realm":         {[]string{`Bearer error="invalid_token", Basic realm="x"`}, `Basic realm="x"`},
+		"names in capitals, with spaces": {[]string{`BEARER Realm = "https://a/t" , SERVICE = s`}, `BEARER realm= "https://a/t",service= s`},
+		"a parameter of nothing":         {[]string{`realm="x", Basic realm="y"`}, `Basic realm="y"`},
+		"none that oras reads":           {[]string{"Negotiate", "NTLM"}, "Negotiate"},
+		"no text":                        {[]string{"", ",,", "=", `"`}, ""},
+		"a list that has no end":         {[]string{`Bearer realm="https://a/t`}, `Bearer realm="https://a/t`},
+	} {
+		header := http.Header{"Www-Authenticate": tt.headers}
+		chooseChallenge(header)
+		if got := header.Get("WWW-Authenticate"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

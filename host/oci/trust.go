@@ -249,6 +249,8 @@ func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byt
 	return r.verifyBy(ctx, rule, desc, root)
 }
 
+var errUnread = errors.New("no signature of it can be read")
+
 func (r *reader) verifyBy(ctx context.Context, rule *rule, desc ocispec.Descriptor, root []byte) (names []string, err error) {
 	t := newTally(rule, r.client.cfg.Keyless, root)
 	var problems []error
@@ -267,8 +269,12 @@ func (r *reader) verifyBy(ctx context.Context, rule *rule, desc ocispec.Descript
 		// The signature may be there.
 		return nil, fmt.Errorf("read signatures of %s: %w", desc.Digest, problem)
 	}
+	wants := t.wants()
+	if t.n == 0 && problem != nil {
+		err, wants = errUnread, errUnread // There may be some.
+	}
 	refusal := &TrustError{r.ref.Name(), desc.Digest.String(), errors.Join(append([]error{err}, problems...)...)}
-	return nil, publicerr.Wrap((&TrustError{refusal.Repository, refusal.Digest, t.wants()}).Error(), refusal)
+	return nil, publicerr.Wrap((&TrustError{refusal.Repository, refusal.Digest, wants}).Error(), refusal)
 }
 
 // accepted is the highest version of a reference that was accepted.

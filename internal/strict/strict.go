@@ -3,14 +3,17 @@
 package strict
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v2"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -51,12 +54,40 @@ func Names(value, to any) []error {
 func YAML(data []byte, to any) error {
 	var value any
 	if err := yaml.Unmarshal(data, &value); err != nil {
-		return err
+		return cmp.Or(errors.Join(Infinite(data)...), err)
 	}
 	if mistakes := Names(value, to); len(mistakes) != 0 {
 		return errors.Join(mistakes...)
 	}
 	return Readable(yaml.UnmarshalStrict(data, to))
+}
+
+// Infinite returns an error for each number of a document in YAML that JSON has no form for. The
+// error of sigs.k8s.io/yaml does not say which it is.
+func Infinite(data []byte) []error {
+	var members goyaml.MapSlice // In the order of the document.
+	if goyaml.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	return infinite(nil, "", members)
+}
+
+func infinite(errs []error, path string, value any) []error {
+	switch value := value.(type) {
+	case float64:
+		if math.IsInf(value, 0) || math.IsNaN(value) {
+			errs = append(errs, fmt.Errorf("%s is %v, which JSON has no form for", cmp.Or(path, "the document"), value))
+		}
+	case []any:
+		for i, item := range value {
+			errs = infinite(errs, fmt.Sprintf("%s[%d]", path, i), item)
+		}
+	case goyaml.MapSlice:
+		for _, item := range value {
+			errs = infinite(errs, strings.TrimPrefix(fmt.Sprintf("%s.%v", path, item.Key), "."), item.Value)
+		}
+	}
+	return errs
 }
 
 // namesOf returns a value without its numbers and booleans, which may be meant as strings.

@@ -76,6 +76,7 @@ func TestYAML(t *testing.T) {
 		"limits: {fuel: x}":            "limits.fuel is a text, want a whole number",
 		"name: a\nname: b":             "already set in map",
 		"name: [":                      "yaml: line 1",
+		"limits: {fuel: .inf}\nlist: [{fuel: -.inf}]\nzones: {a: {b: .nan}}": "limits.fuel is +Inf, which JSON has no form for\nlist[0].fuel is -Inf, which JSON has no form for\nzones.a.b is NaN",
 	} {
 		if err := strict.YAML([]byte(text), &p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got error %v\nwant %s", text, err, want)

@@ -340,6 +340,10 @@ func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Re
 	if req.Raw != nil && r.gatekeeper {
 		return policy.Verdict{}, errors.New("a policy for Gatekeeper takes no raw requests")
 	}
+	if r.gatekeeper && req.Operation == admissionv1.Delete && req.OldObject.Raw == nil {
+		// Gatekeeper answers with an error, too: about no object there is no violation.
+		return policy.Verdict{}, errors.New("the request to delete an object does not have it: want oldObject")
+	}
 	r.evaluation = evaluation{clock: r.clock}
 	input := r.input(settings, req)
 	if r.older {
@@ -391,7 +395,7 @@ func (r *ruleset) input(settings []byte, req *policy.Request) []byte {
 func gatekeeperInput(settings []byte, req *policy.Request) []byte {
 	body := req.Body("gatekeeper review", func() []byte {
 		r := *req.AdmissionRequest
-		if r.Operation == admissionv1.Delete && r.Object.Raw == nil {
+		if r.Operation == admissionv1.Delete {
 			r.Object = r.OldObject
 		}
 		return policy.AppendRequest(nil, &r)
