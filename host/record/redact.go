@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"maps"
 	"math"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -102,6 +101,17 @@ type frame struct {
 type numbers struct {
 	events []*Event
 	moved  map[uint64]bool
+	// answers are the lengths of the answers of services of the host in the call.
+	answers map[uint64]bool
+}
+
+// lastCode is the last status code of gRPC, which are those of services.
+const lastCode = 16
+
+// isStatus reports whether a number is the result of a service of the host: the length of its
+// answer and a status code.
+func (n *numbers) isStatus(e *Event, v uint64) bool {
+	return e.Kind == HostReturned && n.answers[v>>32] && uint32(v) <= lastCode
 }
 
 // add takes an event of the function.
@@ -134,7 +144,7 @@ func (n *numbers) mask(v *Version, stain *confidential.Stain) (changed bool) {
 			memory = v.Imports[e.Index].Memory
 		}
 		for i, number := range e.Args {
-			if i < 16 && memory&(1<<i) != 0 || n.plain(number) || !stain.HasNumber(number) {
+			if i < 16 && memory&(1<<i) != 0 || n.isStatus(e, number) || n.plain(number) || !stain.HasNumber(number) {
 				continue
 			}
 			e.Args[i], changed = 0, true
@@ -249,7 +259,7 @@ func maskNumbers(c *Call, stain *confidential.Stain) (changed bool) {
 		case Host:
 			var n *numbers
 			if e.Index >= len(c.Version.Imports) || !known[c.Version.Imports[e.Index].Module] {
-				n = &numbers{moved: maps.Clone(answers)}
+				n = &numbers{moved: map[uint64]bool{}, answers: answers}
 			}
 			running = append(running, n)
 		case HostReturned:
