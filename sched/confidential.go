@@ -33,7 +33,7 @@ func addEnvironment(rule *confidential.Rule, pod *corev1.Pod, s *confidential.St
 	}
 	add := func(env []corev1.EnvVar) {
 		for i := range env {
-			s.Add(env[i].Value)
+			s.AddText(env[i].Value)
 		}
 	}
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {

@@ -3,6 +3,7 @@ package confidential_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -297,6 +299,78 @@ func TestATextRepeatsNoValueInQuotes(t *testing.T) {
 				t.Errorf("%s: the text is %q, want %q", quoted, text, want)
 			}
 		}
+	}
+}
+
+// A value is masked in base64 and in hexadecimal, wherever it begins, also in a text that is encoded again.
+func TestATextRepeatsNoValueInAnotherEncoding(t *testing.T) {
+	const value = "correct horse battery"
+	var stain confidential.Stain
+	stain.AddText(value)
+	stain.AddText("pin-77")
+	type encode = func(string) string
+	standard := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	encodings := map[string]encode{
+		"base64": standard, "base64 for URLs": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
+		"hexadecimal": func(s string) string { return hex.EncodeToString([]byte(s)) }, "capitals": func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+		"base64 twice": func(s string) string { return standard(standard(s)) }, "base64 in hexadecimal": func(s string) string { return hex.EncodeToString([]byte(standard(s))) },
+	}
+	for name, encode := range encodings {
+		for _, before := range []string{"", "u", "us", "use", "user:"} {
+			for _, v := range []string{value, "pin-77"} {
+				text := "token-" + encode(before+v) + ", and nothing else"
+				got := stain.Text(text)
+				if len(got) != len(text) || !strings.HasPrefix(got, "token-") || !strings.HasSuffix(got, ", and nothing else") {
+					t.Errorf("%s: %q became %q", name, text, got)
+				}
+				// All but the letters of what is before and behind the value.
+				if masked, want := strings.Count(got, "x"), len(encode(v))-4; masked < want {
+					t.Errorf("%s: of %q %d letters are masked, want %d at least: %q", name, text, masked, want, got)
+				}
+			}
+		}
+	}
+	for _, text := range []string{"eHl6IHRoaXMgaXMgbm90aGluZyB0byBoaWRl", "0123456789abcdef0123456789abcdef", "registry.example.com/shop/web"} {
+		if got := stain.Text(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// The answer of a service of the host stays a message after a seal, so that a replay goes on.
+func TestTheFieldsOfAMessageAreMasked(t *testing.T) {
+	message := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), password)
+	message = protowire.AppendVarint(protowire.AppendTag(message, 2, protowire.VarintType), 1<<40)
+	message = protowire.AppendFixed64(protowire.AppendTag(message, 3, protowire.Fixed64Type), 77)
+	message = protowire.AppendFixed32(protowire.AppendTag(message, 4, protowire.Fixed32Type), 78)
+	want := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), strings.Repeat("x", len(password)))
+	want = append(protowire.AppendTag(want, 2, protowire.VarintType), 0x80, 0x80, 0x80, 0x80, 0x80, 0)
+	want = protowire.AppendFixed64(protowire.AppendTag(want, 3, protowire.Fixed64Type), 0)
+	want = protowire.AppendFixed32(protowire.AppendTag(want, 4, protowire.Fixed32Type), 0)
+	var stain confidential.Stain
+	if stain.MaskFields(message) {
+		t.Error("it is masked before there is anything to hide")
+	}
+	stain.Seal()
+	if !stain.MaskFields(message) || !bytes.Equal(message, want) {
+		t.Errorf("it became %q, want %q", message, want)
+	}
+	malformed := []byte("\x0a\x7f" + password)
+	if stain.MaskFields(malformed); string(malformed) != strings.Repeat("x", len(malformed)) {
+		t.Errorf("a malformed one became %q", malformed)
+	}
+}
+
+// A message whose first field has as many bytes as a brace is no part of a document in JSON.
+func TestAMessageIsNotTakenForJSON(t *testing.T) {
+	text := strings.Repeat("a text about env and nothing else, ", 4)[:'{']
+	manifest := `{"kind":"Secret","data":{"p":"` + password + `"}}`
+	message := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), text)
+	message = protowire.AppendString(protowire.AppendTag(message, 2, protowire.BytesType), manifest)
+	var rule *confidential.Rule
+	var stain confidential.Stain
+	if !rule.Mask(message, &stain) || bytes.Contains(message, []byte(password)) || !bytes.Contains(message, []byte(text)) {
+		t.Errorf("it became %q", message)
 	}
 }
 

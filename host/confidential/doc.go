@@ -8,7 +8,8 @@
 //     TokenRequests, and the kinds and fields of the Rule. Nothing that a guest says in the call
 //     outlives it, since the guest may say them in other words.
 //   - Repeated: values of environment variables. They are masked where they stand, and wherever
-//     a guest repeats one, or eight bytes of one.
+//     a guest repeats one, or eight bytes of one, as they are, in quotes, in base64 or in
+//     hexadecimal.
 //
 // A [Stain] holds those that a call has seen.
 package confidential

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -29,7 +31,9 @@ func (r *Rule) document(data []byte, s *Stain, mask bool) bool {
 		return false
 	}
 	if !json.Valid(data) {
-		if start[0] != '{' && start[0] != '[' && start[0] != '"' {
+		// A message whose first field has 123 bytes begins with a line feed and a brace, too.
+		isMessage := data[0] == '\n' && fields(data, func(protowire.Number, []byte) {})
+		if isMessage || start[0] != '{' && start[0] != '[' && start[0] != '"' {
 			// Texts in protobuf are found there.
 			return r.texts(data, s, mask)
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -114,7 +116,16 @@ func (s *Stain) Mask(data []byte) (changed bool) {
 		Mask(data)
 		return len(data) != 0
 	}
-	var spans [][2]int
+	spans := s.spans(data, 0)
+	for _, span := range spans { // Only now: a value may begin within another one.
+		Mask(data[span[0]:span[1]])
+	}
+	return len(spans) != 0
+}
+
+// spans returns the parts of data that repeat a value, also in base64 or in hexadecimal. depth is how
+// often data were decoded.
+func (s *Stain) spans(data []byte, depth int) (spans [][2]int) {
 	if s.pieces != nil {
 		for i := 0; i+pieceBytes <= len(data); i++ {
 			piece := binary.LittleEndian.Uint64(data[i:])
@@ -143,11 +154,81 @@ func (s *Stain) Mask(data []byte) (changed bool) {
 			from += i + 1
 		}
 	}
-	for _, span := range spans { // Only now: a value may begin within another one.
-		Mask(data[span[0]:span[1]])
+	if depth == maxEncoded || s.Clean() {
+		return spans
 	}
-	return len(spans) != 0
+	least := pieceBytes
+	if len(s.short) != 0 {
+		least = minValue
+	}
+	for i := range encodings {
+		spans = s.encoded(spans, data, &encodings[i], (least*8+encodings[i].bits-1)/encodings[i].bits, depth)
+	}
+	return spans
 }
+
+// encoded appends the parts of data that repeat a value in an encoding, in runs of at least so many
+// of its letters. A run may begin before the value does: it is decoded from each place of a letter.
+func (s *Stain) encoded(spans [][2]int, data []byte, e *encoding, least, depth int) [][2]int {
+	var decoded []byte
+	for start := 0; start < len(data); start++ {
+		end := start
+		for end < len(data) && e.values[data[end]] >= 0 {
+			end++
+		}
+		if end-start < least {
+			start = end
+			continue
+		}
+		for from := start; from < start+e.phases; from++ {
+			decoded = decoded[:0]
+			have, bits := uint32(0), 0
+			for _, c := range data[from:end] {
+				have, bits = have<<e.bits|uint32(e.values[c]), bits+e.bits
+				if bits >= 8 {
+					bits -= 8
+					decoded = append(decoded, byte(have>>bits))
+				}
+			}
+			for _, span := range s.spans(decoded, depth+1) {
+				spans = append(spans, [2]int{from + span[0]*8/e.bits, from + (span[1]*8+e.bits-1)/e.bits})
+			}
+		}
+		start = end
+	}
+	return spans
+}
+
+// maxEncoded is how often a value that is found again may be encoded: Secrets hold texts in base64.
+const maxEncoded = 2
+
+// encoding is a way to write bytes in letters.
+type encoding struct {
+	// bits is how many a letter has, and phases how many letters there are until a byte begins
+	// with one again.
+	bits, phases int
+	// values are the bits of the letters, -1 for others.
+	values [256]int8
+}
+
+// encodings are base64, with both alphabets, and hexadecimal.
+var encodings = func() [2]encoding {
+	list := [2]encoding{{bits: 6, phases: 4}, {bits: 4, phases: 2}}
+	for n, alphabets := range [...][]string{
+		{"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"},
+		{"0123456789abcdef", "0123456789ABCDEF"},
+	} {
+		for c := range list[n].values {
+			list[n].values[c] = -1
+		}
+		for _, alphabet := range alphabets {
+			for value, c := range []byte(alphabet) {
+				list[n].values[c] = int8(value)
+			}
+		}
+	}
+	return list
+}()
 
 // HasNumber reports whether a number may repeat something confidential: any may after a seal. Else
 // those do that are a value in decimal digits, or eight bytes of one.
@@ -192,6 +273,40 @@ func (s *Stain) MaskAnswer(data []byte) (changed bool) {
 		Mask(data)
 	}
 	return true
+}
+
+// MaskFields is [Stain.MaskAnswer] for a message that the host has made. After a seal the values of
+// its fields are masked, and their numbers and lengths stay, so that the guest goes on.
+func (s *Stain) MaskFields(message []byte) (changed bool) {
+	if !s.sealed || !fields(message, func(protowire.Number, []byte) {}) {
+		return s.MaskAnswer(message)
+	}
+	for rest := message; len(rest) > 0; {
+		_, kind, size := protowire.ConsumeTag(rest)
+		rest = rest[size:]
+		switch kind {
+		case protowire.BytesType:
+			value, n := protowire.ConsumeBytes(rest)
+			Mask(rest[n-len(value) : n])
+			size = n
+		case protowire.VarintType:
+			_, size = protowire.ConsumeVarint(rest)
+			for i := range size {
+				rest[i] &= 0x80 // It stays as long.
+			}
+		case protowire.Fixed32Type:
+			size = 4
+			clear(rest[:size])
+		case protowire.Fixed64Type:
+			size = 8
+			clear(rest[:size])
+		default: // A group, of which the host makes none.
+			Mask(rest)
+			return true
+		}
+		rest = rest[size:]
+	}
+	return len(message) != 0
 }
 
 // Text returns a text of the guest as it may outlive the call.

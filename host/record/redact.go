@@ -61,7 +61,7 @@ var given = func() map[[2]string]bool {
 	for module, names := range map[string][]string{
 		abi.ModuleObjects:          {"object", "object_part"},
 		abi.KindAdmission.Module(): {"request", "object", "old_object", "options", "object_proto", "old_object_proto", "desired_api_version"},
-		abi.KindScheduler.Module(): {"node_scores", "node_names", "node_refs", "node_name", "node_info", "node_images", "node_pods", "pod_group"},
+		abi.KindScheduler.Module(): {"node_scores", "node_names", "node_refs", "node_name", "node_info", "node_images", "node_pods", "pod_group", "waiting_pods"},
 	} {
 		for _, name := range names {
 			list[[2]string{module, name}] = true
@@ -79,9 +79,17 @@ var known = map[string]bool{
 	"wasi_snapshot_preview1": true, "wapc": true, "env": true, "k8s.io/klog": true,
 }
 
+// isAnswer reports whether an event is a call of the function by which a guest gets the answer of a
+// service of the host.
+func isAnswer(v *Version, e *Event) bool {
+	return e.Kind == Host && e.Index < len(v.Imports) && v.Imports[e.Index].Name == "answer" && v.Imports[e.Index].Module == abi.KindService.Module()
+}
+
 // frame is a host function that runs, or an export that the host has called.
 type frame struct {
 	host bool
+	// answer is set for the function that hands over the answer of a service of the host.
+	answer bool
 	// given is set if what the function hands over is the host's own.
 	given bool
 	// message is what the function has said of its bytes, nil if nothing.
@@ -93,6 +101,17 @@ type frame struct {
 type numbers struct {
 	events []*Event
 	moved  map[uint64]bool
+	// answers are the lengths of the answers of services of the host in the call.
+	answers map[uint64]bool
+}
+
+// lastCode is the last status code of gRPC, which are those of services.
+const lastCode = 16
+
+// isStatus reports whether a number is the result of a service of the host: the length of its
+// answer and a status code.
+func (n *numbers) isStatus(e *Event, v uint64) bool {
+	return e.Kind == HostReturned && n.answers[v>>32] && uint32(v) <= lastCode
 }
 
 // add takes an event of the function.
@@ -125,7 +144,7 @@ func (n *numbers) mask(v *Version, stain *confidential.Stain) (changed bool) {
 			memory = v.Imports[e.Index].Memory
 		}
 		for i, number := range e.Args {
-			if i < 16 && memory&(1<<i) != 0 || n.plain(number) || !stain.HasNumber(number) {
+			if i < 16 && memory&(1<<i) != 0 || n.isStatus(e, number) || n.plain(number) || !stain.HasNumber(number) {
 				continue
 			}
 			e.Args[i], changed = 0, true
@@ -146,7 +165,7 @@ func (f *frames) next(v *Version, e *Event) *frame {
 			im := &v.Imports[e.Index]
 			known = given[[2]string{im.Module, im.Name}]
 		}
-		*f = append(*f, frame{host: true, given: known})
+		*f = append(*f, frame{host: true, given: known, answer: isAnswer(v, e)})
 	case Invoke:
 		*f = append(*f, frame{})
 	case HostReturned, Invoked:
@@ -197,10 +216,16 @@ func maskGiven(c *Call, stain *confidential.Stain) (found bool) {
 func maskRepeated(c *Call, stain *confidential.Stain) {
 	marked := maskNumbers(c, stain)
 	var f frames
+	succeeded := false // The last service of the host: its answer is a message, and no error.
 	for i := range c.Events {
 		e := &c.Events[i]
 		top := f.next(c.Version, e)
+		if e.Kind == HostReturned && len(e.Args) == 1 {
+			succeeded = uint32(e.Args[0]) == 0
+		}
 		switch {
+		case e.Kind == Write && top != nil && top.answer && succeeded:
+			marked = stain.MaskFields(e.Data) || marked
 		case e.FromGuest() || e.Kind == Abort:
 			marked = stain.Mask(e.Data) || marked
 		case e.ToGuest() && e.Kind != Random && top != nil && !top.given:
@@ -218,6 +243,14 @@ func maskRepeated(c *Call, stain *confidential.Stain) {
 
 // maskNumbers masks the numbers that cross in host functions of a component.
 func maskNumbers(c *Call, stain *confidential.Stain) (changed bool) {
+	// The result of a service of the host has the length of its answer, which another function
+	// hands over.
+	answers := map[uint64]bool{}
+	for i := 1; i < len(c.Events); i++ {
+		if e := &c.Events[i]; e.Kind == Write && len(e.Args) == 3 && isAnswer(c.Version, &c.Events[i-1]) {
+			answers[e.Args[2]] = true
+		}
+	}
 	var running []*numbers // Those of the functions that run, nil for others.
 	for i := range c.Events {
 		e := &c.Events[i]
@@ -226,7 +259,7 @@ func maskNumbers(c *Call, stain *confidential.Stain) (changed bool) {
 		case Host:
 			var n *numbers
 			if e.Index >= len(c.Version.Imports) || !known[c.Version.Imports[e.Index].Module] {
-				n = &numbers{moved: map[uint64]bool{}}
+				n = &numbers{moved: map[uint64]bool{}, answers: answers}
 			}
 			running = append(running, n)
 		case HostReturned:

@@ -39,6 +39,8 @@ type script struct {
 	// be masked by 0.
 	stops  bool
 	masked bool
+	// loose is set for the older module of a comparison.
+	loose bool
 
 	missing   string
 	elsewhere int
@@ -205,7 +207,11 @@ func (s *script) scalars(b []byte, index int, params []uint64) []byte {
 
 // host answers a call of a host function.
 func (s *script) host(inst *host.Instance, index int, stack []uint64) {
-	params := append([]uint64{}, stack[:len(s.player.version.Imports[index].Params)]...)
+	types := s.player.version.Imports[index].Params
+	params := append([]uint64{}, stack[:len(types)]...)
+	for i, t := range types { // Of 32 bits the other half may be anything, and is recorded as 0.
+		params[i] = record.Narrow(params[i], t)
+	}
 	sc := s.scope()
 	for sc.next < len(sc.hosts) && sc.hosts[sc.next].used {
 		sc.next++
@@ -267,7 +273,25 @@ func (s *script) reads(inst *host.Instance, n *node, params []uint64) bool {
 			continue
 		}
 		got, err := inst.Dialect().Look(s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1))
-		if err != nil || !bytes.Equal(got, c.Data) {
+		if err != nil || !s.same(got, c.Data) {
+			return false
+		}
+	}
+	return true
+}
+
+// same reports whether bytes are those that were recorded, as far as these are not masked. A guest
+// says another thing about a masked text than it said about that: where the recorded module asks in
+// the same place, the length counts.
+func (s *script) same(got, recorded []byte) bool {
+	if bytes.Equal(got, recorded) || !s.masked || len(got) != len(recorded) {
+		return bytes.Equal(got, recorded)
+	}
+	if s.loose {
+		return true
+	}
+	for i, c := range recorded {
+		if c != got[i] && c != 'x' {
 			return false
 		}
 	}
