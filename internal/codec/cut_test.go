@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -127,9 +128,9 @@ func TestPathsOfGoTypes(t *testing.T) {
 
 // The paths of a configuration are bounded before anything is made of them.
 func TestPathsAreBounded(t *testing.T) {
-	many := make([]string, 1000)
-	for i := range many {
-		many[i] = fmt.Sprintf("tenant.spec.f%d", i)
+	var many []string
+	for i := range 1000 {
+		many = append(many, fmt.Sprintf("tenant.spec.f%d", i))
 	}
 	if err := codec.CheckPaths(many); err != nil {
 		t.Error(err)
@@ -151,8 +152,8 @@ func TestPicks(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "c", Labels: map[string]string{"k": "v"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
 		Data:       map[string][]byte{"user": []byte("u"), "password": []byte("p")}, Type: corev1.SecretTypeOpaque,
 	}
-	endpoints := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Subsets: []corev1.EndpointSubset{
-		{Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1", Hostname: "h", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web"}}, {IP: "10.0.0.2"}}},
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Endpoints: []discoveryv1.Endpoint{
+		{Addresses: []string{"10.0.0.1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web"}}, {Addresses: []string{"10.0.0.2"}},
 	}}
 	identity := metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "c"}
 	for _, test := range []struct {
@@ -167,8 +168,8 @@ func TestPicks(t *testing.T) {
 		{"secret.data[none]", secret, &corev1.Secret{}, &corev1.Secret{ObjectMeta: identity}},
 		{"secret.type", secret, &corev1.Secret{}, &corev1.Secret{ObjectMeta: identity, Type: corev1.SecretTypeOpaque}},
 		{"secret.metadata.labels", secret, &corev1.Secret{}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b", UID: "c", Labels: map[string]string{"k": "v"}}}},
-		{"endpoints.subsets.addresses.targetRef.name", endpoints, &corev1.Endpoints{}, &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Subsets: []corev1.EndpointSubset{
-			{Addresses: []corev1.EndpointAddress{{TargetRef: &corev1.ObjectReference{Name: "web"}}, {}}},
+		{"endpointslice.endpoints.targetRef.name", slice, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Endpoints: []discoveryv1.Endpoint{
+			{TargetRef: &corev1.ObjectReference{Name: "web"}}, {},
 		}}},
 	} {
 		before := fmt.Sprint(test.object)

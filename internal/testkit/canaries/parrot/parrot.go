@@ -168,8 +168,8 @@ func ChangeOf(seed, id string, apply []string) string {
 	return apply[h/8%uint64(len(apply))]
 }
 
-// OfPolicy, OfScheduler, OfHook and OfService return the changes that apply to a call with a script.
-// A guest that traps makes none.
+// OfPolicy returns the changes that apply to a call of a policy with a script. A guest that traps
+// makes none.
 func OfPolicy(s Script, mutating bool) (list []string) {
 	if s.ends() {
 		return nil
