@@ -33,6 +33,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // plugins builds the guests of deploy/agent.yaml.

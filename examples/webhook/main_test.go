@@ -27,6 +27,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // policies returns the policies of the manifests, with guests that were just built.

@@ -15,6 +15,7 @@ import (
 var ownLifetimes = map[string]string{
 	"guest/rust/src/call.rs for_test":      "exists natively only, where nothing ends",
 	"guest/rust/src/json.rs name":          "names a kind by a literal",
+	"guest/rust/src/service.rs name":       "names a code by a literal",
 	"guest/rust/src/admission/pod.rs list": "names a field by a literal",
 	"guest/rust/src/value.rs default":      "is empty",
 	"guest/rust/src/view.rs default":       "is empty",
