@@ -50,7 +50,7 @@ type Member struct {
 	Module string `json:"module"`
 	// Settings are an object, which the policy gets as it is.
 	Settings json.RawMessage `json:"settings"`
-	// Unfit is what Settings cannot have, such as .inf: such a policy is not loaded, and the
+	// Unfit names each value that Settings cannot hold, such as .inf. The policy is not loaded; the
 	// others of the file are.
 	Unfit []string `json:"-"`
 	// ContextAwareResources are the kinds of objects that the policy may look up.

@@ -107,6 +107,16 @@ func (a *agent) gauge(name, help, mode string, value func() float64) {
 	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"mode": mode}}, value))
 }
 
+// flag registers a gauge that is 1 while set is.
+func (a *agent) flag(name, help string, set *atomic.Bool) {
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		if set.Load() {
+			return 1
+		}
+		return 0
+	}))
+}
+
 // newAgent loads the plugins and makes the modes, without starting any.
 func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, err error) {
 	a := &agent{relabeled: make(chan struct{}, 1), dryRun: cfg.DryRun}
@@ -149,14 +159,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kubewasm_agent_cache_unusable", Help: "1 if compiled modules could not be read from or written to the cache since the start.",
-	}, func() float64 {
-		if a.cacheless.Load() {
-			return 1
-		}
-		return 0
-	}))
+	a.flag("kubewasm_agent_cache_unusable", "1 if compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
 	for i := range plugins {
 		plugins[i].Observer, plugins[i].Logger = guests, logger
 	}

@@ -416,7 +416,7 @@ var setups = []setup{
 		ends: `want the preamble "\x00asm\x01\x00\x00\x00", have "<html>40"`,
 	},
 	{
-		name: "a module is another one than was pinned", plugins: "[{name: identity, file: $GUEST, sha256: " + strings.Repeat("ab", 32) + "}]",
+		name: "the digest of a module differs from the pinned one", plugins: "[{name: identity, file: $GUEST, sha256: " + strings.Repeat("ab", 32) + "}]",
 		ends: "sha256 of the module is",
 	},
 	{

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
@@ -45,14 +43,7 @@ type reload struct {
 func (a *agent) setReload(r *reload) {
 	a.reload, r.relabeled = r, a.relabeled
 	a.modes = append(a.modes, r)
-	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kubewasm_agent_config_stale", Help: "1 while the file has a configuration, or the node has labels, that the agent could not follow.",
-	}, func() float64 {
-		if r.stale.Load() {
-			return 1
-		}
-		return 0
-	}))
+	a.flag("kubewasm_agent_config_stale", "1 while the file has a configuration, or the node has labels, that the agent could not follow.", &r.stale)
 }
 
 // Run follows the configuration until ctx ends or another agent is there.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -92,11 +93,13 @@ func (c *configurations) compare(ctx context.Context) error {
 	if !validating.found && !mutating.found {
 		return nil // They come when the server runs.
 	}
+	policies := map[string]bool{}
 	for _, p := range c.engine.Policies() {
 		d := admission.Describe(p)
 		if d.Disabled || d.Unavailable != nil {
 			continue
 		}
+		policies[d.Name+" validating"], policies[d.Name+" mutating"] = true, true
 		if d.Validates {
 			c.report(d.Name, "validating", d.Unsent(validating.rules), validating.objects)
 		}
@@ -104,6 +107,8 @@ func (c *configurations) compare(ctx context.Context) error {
 			c.report(d.Name, "mutating", d.Unsent(mutating.rules), mutating.objects)
 		}
 	}
+	// Those that are gone take no memory, and what comes back is said again.
+	maps.DeleteFunc(c.said, func(key, _ string) bool { return !policies[key] })
 	return nil
 }
 

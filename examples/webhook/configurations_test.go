@@ -111,6 +111,13 @@ func TestWebhookConfigurationsThatAreNarrowerAreNamed(t *testing.T) {
 			if test.want == "" && got != "" || !strings.Contains(got, test.want) || strings.Count(got, "msg=") > 1 {
 				t.Errorf("log is %s\nwant %s", got, test.want)
 			}
+			if test.objects == nil {
+				return
+			}
+			c.engine = admission.NewEngine() // The policy is gone, and what was said of it is.
+			if err := c.compare(t.Context()); err != nil || len(c.said) != 0 {
+				t.Errorf("of no policy %v is kept, error %v", c.said, err)
+			}
 		})
 	}
 }

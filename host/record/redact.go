@@ -105,13 +105,10 @@ type numbers struct {
 	answers map[uint64]bool
 }
 
-// lastCode is the last status code of gRPC, which are those of services.
-const lastCode = 16
-
 // isStatus reports whether a number is the result of a service of the host: the length of its
 // answer and a status code.
 func (n *numbers) isStatus(e *Event, v uint64) bool {
-	return e.Kind == HostReturned && n.answers[v>>32] && uint32(v) <= lastCode
+	return e.Kind == HostReturned && n.answers[v>>32] && uint32(v) <= uint32(abi.ErrorUnauthenticated)
 }
 
 // add takes an event of the function.

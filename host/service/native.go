@@ -185,7 +185,6 @@ func (h nativeHost) Entry(ref abi.Ref, field uint32, key string) (string, bool) 
 
 func (h nativeHost) Call(service, method string, request []byte) ([]byte, Code) {
 	err := fmt.Errorf("the host has no %s", exportName(service, method))
-
 	for _, s := range h.of.hosts {
 		if s.Name != service {
 			continue

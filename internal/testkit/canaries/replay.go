@@ -32,7 +32,7 @@ type Recording struct {
 // Call is a call of a parrot.
 type Call struct {
 	Function string
-	// Object is what the call is about, as a replay names it.
+	// Object names the subject of the call, as a replay does.
 	Object string
 	// Apply are the changes that a module may make to the answer.
 	Apply []string

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Script is what a guest does in a call.
+// Script lists the steps of a guest in a call.
 type Script struct {
 	// ID is unique to the call.
 	ID  string
