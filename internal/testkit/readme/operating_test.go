@@ -49,7 +49,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 		}
 	}
 	// The agent is a module of its own.
-	metric := regexp.MustCompile(`(Name: |a\.count\(|a\.gauge\()"(kubewasm_agent_\w+)", (?:Help: )?"([^"]*)"(?:, "(\w+)")?`)
+	metric := regexp.MustCompile(`(Name: |a\.count\(|a\.flag\(|a\.gauge\()"(kubewasm_agent_\w+)", (?:Help: )?"([^"]*)"(?:, "(\w+)")?`)
 	for _, file := range []string{"agent.go", "server.go", "reload.go"} {
 		for _, m := range metric.FindAllStringSubmatch(read(t, "examples/node-agent/"+file), -1) {
 			label := m[4]
