@@ -93,9 +93,9 @@ func TestRecordingsOfReviewsTellNoSecrets(t *testing.T) {
 			m := canaries.NewMaker(1)
 			m.Odd, m.Flow = odd, !odd
 			cfg := config(t, "parrot", "testdata/parrot")
-			r := &canaries.Recording{Dir: t.TempDir(), Module: fetched(t, cfg.Source), Calls: map[string]canaries.Call{}, Odd: odd}
+			r := &canaries.Recording{Dir: t.TempDir(), Module: fetched(t, cfg.Module.Source), Calls: map[string]canaries.Call{}, Odd: odd}
 			cfg.AllowedToMutate = true
-			cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"v1/secrets": kept}}, []admission.ObjectGrant{{Resource: "v1/secrets"}}
+			cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"v1/secrets": kept}}, []host.ObjectGrant{{Resource: "v1/secrets"}}
 			cfg.Record = &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30}
 			if odd {
 				cfg.Reset = host.ResetPerCall

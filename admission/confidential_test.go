@@ -63,9 +63,9 @@ func TestNothingConfidentialOutlivesARequest(t *testing.T) {
 			serving.Record = &record.Config{Path: dir}
 			// The candidate warns, so that each call differs.
 			serving.Shadow = shadowing(`{"warning":"beware"}`)
-			serving.Shadow.Source = serving.Source
+			serving.Shadow.Module.Source = serving.Module.Source
 			monitoring := serving
-			monitoring.Name, monitoring.Mode, monitoring.Shadow, monitoring.Record, monitoring.AllowedToMutate = "m", admission.Monitor, nil, nil, true
+			monitoring.Name, monitoring.Mode, monitoring.Shadow, monitoring.Record, monitoring.AllowedToMutate = "m", host.Monitor, nil, nil, true
 			p, m := load(t, serving), load(t, monitoring)
 			said := false
 			scripts := []string{`"echo":"object"`, `"panic":"` + veiled + `"`, `"error":"` + veiled + `"`, `"label":"a=` + veiled + `"`, `"warn":"` + veiled + `"`}
@@ -124,7 +124,7 @@ func TestNothingConfidentialOutlivesARequest(t *testing.T) {
 func TestOtherMessagesOutliveARequest(t *testing.T) {
 	var log syncBuffer
 	cfg := config(t, "m", scripted)
-	cfg.Mode, cfg.Logger = admission.Monitor, slog.New(slog.NewTextHandler(&log, nil))
+	cfg.Mode, cfg.Logger = host.Monitor, slog.New(slog.NewTextHandler(&log, nil))
 	m := load(t, cfg)
 	admission.NewEngine(m).Validate(t.Context(), requestOf(fmt.Sprintf(confidentialObjects["an environment"].object, `"deny":"the image is not signed"`)))
 	if want := "the image is not signed"; !strings.Contains(log.String(), want) {
@@ -165,7 +165,7 @@ func TestReviewsThatAShadowKeepsAreCounted(t *testing.T) {
 			g := &gate{Observer: silent{}, reached: make(chan struct{}), open: make(chan struct{})}
 			cfg := config(t, "p", scripted)
 			cfg.Shadow = shadowing("")
-			cfg.Shadow.Source, cfg.Shadow.Queue = cfg.Source, 16
+			cfg.Shadow.Module.Source, cfg.Shadow.Queue = cfg.Module.Source, 16
 			cfg.Config.Observer = g
 			p := load(t, cfg)
 			bodies := admission.NewBodies(admission.BodyLimits{Bytes: most})

@@ -138,7 +138,7 @@ func convert(ctx context.Context, c converter, request *ConversionRequest) (conv
 			converted, err = nil, panicked(c, r).failure
 		}
 		if observer := c.rules().Observer; observer != nil {
-			d := Decision{Policy: c.Name(), Converting: true, Mode: Protect, Verdict: Allowed, Duration: time.Since(start), Err: err}
+			d := Decision{Policy: c.Name(), Converting: true, Mode: host.Enforce, Verdict: Allowed, Duration: time.Since(start), Err: err}
 			if err != nil {
 				d.Verdict = Failed
 			}
@@ -288,7 +288,7 @@ func checkConverts(cfg *PluginConfig) error {
 	if m := &cfg.Match; len(m.Rules) != 0 || m.MatchPolicy != "" || m.NamespaceSelector != nil || m.ObjectSelector != nil {
 		refuse("match", "a conversion is asked for by the kinds in converts")
 	}
-	if cfg.Mode == Monitor {
+	if cfg.Mode == host.Monitor {
 		refuse("mode Monitor", "a conversion that does not count leaves no object")
 	}
 	if cfg.FailurePolicy == host.Ignore {

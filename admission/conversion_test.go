@@ -232,7 +232,7 @@ func TestMistakesOfConverters(t *testing.T) {
 		{"everything that decides", converterGuest, func(c *admission.PluginConfig) {
 			c.Converts = append(c.Converts, metav1.GroupKind{Kind: "Pod"}, cronTabs)
 			c.Match.Rules = []arv1.RuleWithOperations{{Operations: []arv1.OperationType{"*"}, Rule: arv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}}}}
-			c.Mode, c.FailurePolicy, c.AllowedToMutate = admission.Monitor, host.Ignore, true
+			c.Mode, c.FailurePolicy, c.AllowedToMutate = host.Monitor, host.Ignore, true
 		}, `plugin "p": configuration: converts[1]: group is "" and kind "Pod", want both, of a custom resource
 converts[2]: CronTab.stable.example.com is there twice
 match is set beside converts: a conversion is asked for by the kinds in converts
@@ -393,8 +393,8 @@ func TestConversionsAreObserved(t *testing.T) {
 		t.Error(err)
 	}
 	want := []admission.Decision{
-		{Policy: "tabs", Converting: true, Mode: admission.Protect, Verdict: admission.Failed, Err: err},
-		{Policy: "tabs", Converting: true, Mode: admission.Protect, Verdict: admission.Allowed},
+		{Policy: "tabs", Converting: true, Mode: host.Enforce, Verdict: admission.Failed, Err: err},
+		{Policy: "tabs", Converting: true, Mode: host.Enforce, Verdict: admission.Allowed},
 	}
 	if diff := cmp.Diff(want, seen.all, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) || errors.Is(b, a) })); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)

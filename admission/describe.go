@@ -18,7 +18,7 @@ import (
 type Description struct {
 	// Name is that of the policy, and Mode says whether its verdicts count.
 	Name string
-	Mode Mode
+	Mode host.Mode
 	// Validates and Mutates report what the policy is asked for.
 	Validates, Mutates bool
 	// Rules are the operations and resources that the policy is asked about: those of its
@@ -55,7 +55,7 @@ func Describe(p Policy) Description {
 		Name: p.Name(), Mode: rules.Mode, Validates: p.validates(), Mutates: p.mutates(), Rules: rules.Match.Rules, MatchPolicy: rules.Match.MatchPolicy,
 	}
 	if d.Mode == "" {
-		d.Mode = Protect
+		d.Mode = host.Enforce
 	}
 	if m := p.matcher(); m != nil {
 		d.SelectsNamespaces = m.namespace != nil

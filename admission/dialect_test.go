@@ -629,7 +629,7 @@ func TestRegoOfAnOlderCompiler(t *testing.T) {
 		}
 		return host.Bytes(bytes.ReplaceAll(module, []byte(name), []byte(name[:1]+strings.Repeat("x", len(export)))))
 	}
-	cfg := admission.PluginConfig{Config: host.Config{Name: "labels", Source: without(module, "opa_eval"), GuestConfig: []byte(`{"labels":[{"key":"team"}]}`)}}
+	cfg := admission.PluginConfig{Config: host.Config{Name: "labels", Module: host.ModuleConfig{Source: without(module, "opa_eval")}, GuestConfig: []byte(`{"labels":[{"key":"team"}]}`)}}
 	e := admission.NewEngine(load(t, cfg))
 	for range 50 {
 		compare(t, denied(403, "Forbidden", `you must provide labels: {"team"}`), e.Validate(t.Context(), requestOf(`{"metadata":{"labels":{"x":"y"}}}`)))
@@ -639,7 +639,7 @@ func TestRegoOfAnOlderCompiler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Source = without(neither, "opa_eval_ctx_get_result")
+	cfg.Module.Source = without(neither, "opa_eval_ctx_get_result")
 	const want = `plugin "labels": probe: the module exports neither opa_eval nor opa_eval_ctx_get_result: it is of no ABI that this host knows`
 	if _, err := admission.Load(t.Context(), shared, cfg); err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
@@ -660,8 +660,8 @@ main contains {"msg": msg} if { msg := concat(" ", [input.parameters.greeting, i
 	section := string(rune(len(name))) + name + metadata
 	described := string(module) + "\x00" + string(rune(len(section))) + section
 	for what, cfg := range map[string]admission.PluginConfig{
-		"configured": {Config: host.Config{Source: host.File(file)}, Gatekeeper: true},
-		"described":  {Config: host.Config{Source: host.Bytes([]byte(described))}},
+		"configured": {Config: host.Config{Module: host.ModuleConfig{File: file}}, Gatekeeper: true},
+		"described":  {Config: host.Config{Module: host.ModuleConfig{Bytes: []byte(described)}}},
 	} {
 		cfg.Name, cfg.GuestConfig = "p", []byte(`{"greeting":"hello"}`)
 		compare(t, denied(403, "Forbidden", "hello web"), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
@@ -760,7 +760,7 @@ func TestContextAwareResourcesOfMetadata(t *testing.T) {
 			module := saying(t, test.guest, `{"valid":true}`)
 			section := append([]byte{byte(len(name))}, name+test.metadata...)
 			module = append(binary.AppendUvarint(append(module, 0), uint64(len(section))), section...)
-			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module)}, Cluster: test.cluster, Scope: capabilities.Scope{ContextAwareResources: test.granted}}
+			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: module}}, Cluster: test.cluster, Scope: capabilities.Scope{ContextAwareResources: test.granted}}
 			if test.granted != nil && test.guest != "opa" {
 				cfg.HostCapabilities = []string{"kubernetes/get_resource"}
 			}

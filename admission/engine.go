@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Validator decides whether a request is admitted.
@@ -191,7 +192,7 @@ func validate(ctx context.Context, request *admissionv1.AdmissionRequest, polici
 	var wg sync.WaitGroup
 	last := -1
 	for i, p := range policies {
-		if p.rules().Mode == Monitor {
+		if p.rules().Mode == host.Monitor {
 			monitoring = append(monitoring, askBeside(ctx, shared, p, req, false, i))
 			continue
 		}

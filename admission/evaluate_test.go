@@ -13,9 +13,9 @@ import (
 )
 
 func TestEvaluate(t *testing.T) {
-	monitors := admission.PolicyRules{Mode: admission.Monitor, FailurePolicy: host.Ignore}
+	monitors := admission.PolicyRules{Mode: host.Monitor, FailurePolicy: host.Ignore}
 	says := func(verdict string) admission.Policy {
-		return load(t, admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(saying(t, "wapc", verdict))}, AllowedToMutate: true, PolicyRules: monitors})
+		return load(t, admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: saying(t, "wapc", verdict)}}, AllowedToMutate: true, PolicyRules: monitors})
 	}
 	tests := []struct {
 		name, verdict string

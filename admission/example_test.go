@@ -28,7 +28,7 @@ func Example() {
 	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
 		Config: host.Config{
 			Name:        "required-labels",
-			Source:      host.File(module),
+			Module:      host.ModuleConfig{File: module},
 			GuestConfig: []byte(`{"labels":["owner"]}`),
 		},
 	})

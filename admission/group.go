@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
 	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // Group is a policy that asks plugins and combines what they say by a boolean
@@ -75,7 +76,7 @@ func NewGroup(cfg GroupConfig) (*Group, error) {
 			continue
 		case !p.validates():
 			errs = append(errs, fmt.Errorf("member %s does not validate", name))
-		case p.match != nil || p.cfg.Mode == Monitor:
+		case p.match != nil || p.cfg.Mode == host.Monitor:
 			errs = append(errs, fmt.Errorf("member %s has rules of its own", name))
 		}
 		g.members = append(g.members, p)

@@ -102,7 +102,7 @@ func newHammered(t *testing.T) *hammered {
 	cfg := config(t, "scripted", scripted)
 	cfg.Limits.Instances = 4
 	h.scripted = h.load(cfg)
-	cfg = admission.PluginConfig{Config: host.Config{Name: "slow", Source: looping, Limits: host.Limits{Timeout: 5 * time.Millisecond}}, PolicyRules: labelled("slow")}
+	cfg = admission.PluginConfig{Config: host.Config{Name: "slow", Module: host.ModuleConfig{Source: looping}, Limits: host.Limits{Timeout: 5 * time.Millisecond}}, PolicyRules: labelled("slow")}
 	cfg.FailurePolicy = host.Ignore
 	h.slow = h.load(cfg)
 	h.swapped = h.version(0)
@@ -124,7 +124,7 @@ func (h *hammered) load(cfg admission.PluginConfig) *admission.Plugin {
 
 // version returns a version of swapped.
 func (h *hammered) version(n int64) *admission.Plugin {
-	return h.load(admission.PluginConfig{Config: host.Config{Name: "swapped", Source: versioned(n)}, PolicyRules: labelled("swapped")})
+	return h.load(admission.PluginConfig{Config: host.Config{Name: "swapped", Module: host.ModuleConfig{Source: versioned(n)}}, PolicyRules: labelled("swapped")})
 }
 
 // swap replaces swapped by its next version until done is closed.

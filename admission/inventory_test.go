@@ -117,7 +117,7 @@ func TestInventoryDoesNotDependOnItsHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kept := map[string]*objects{"v1/pods": {}, "v1/nodes": {}, "v1/secrets a": {}, "v1/secrets b": {}}
 			cfg := admission.PluginConfig{
-				Config: host.Config{Name: "p", Source: test.source, Limits: host.Limits{Instances: 1}}, Cluster: &keeper{kept: kept},
+				Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: test.source}, Limits: host.Limits{Instances: 1}}, Cluster: &keeper{kept: kept},
 				Scope: capabilities.Scope{ContextAwareResources: kinds},
 			}
 			if !test.gatekeeper {

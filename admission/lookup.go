@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation"
-
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lookup"
@@ -17,17 +15,6 @@ import (
 // GrantObjects lets a guest of package abi get and list the objects that
 // PluginConfig.Objects name, which imply it.
 const GrantObjects = lookup.Grant
-
-// ObjectGrant names objects that a guest may look up.
-type ObjectGrant struct {
-	// Resource is the resource as in a URL of the API: "v1/services",
-	// "networking.k8s.io/v1/ingresses".
-	Resource string `json:"resource"`
-	// Namespaces are those of which the guest may see objects; nil means all. A guest
-	// that asks for others, or for all when it may see some, fails: part of a list
-	// would be taken for the whole.
-	Namespaces []string `json:"namespaces,omitempty"`
-}
 
 // Objects are the objects of a resource that a [Cluster] keeps, in one namespace or in
 // all. It is safe for use by several goroutines.
@@ -60,31 +47,6 @@ func (o *Object) GetName() string { return o.Name }
 // GetLabels returns o.Labels.
 func (o *Object) GetLabels() map[string]string { return o.Labels }
 
-// checkObjects returns everything that is wrong with grants, nil if a plugin can have
-// them.
-func checkObjects(grants []ObjectGrant) error {
-	var errs []error
-	seen := map[string]bool{}
-	for i, g := range grants {
-		if _, err := lookup.ParseResource(g.Resource); err != nil {
-			errs = append(errs, err)
-		}
-		if seen[g.Resource] {
-			errs = append(errs, fmt.Errorf("objects: %q is there twice", g.Resource))
-		}
-		seen[g.Resource] = true
-		if g.Namespaces != nil && len(g.Namespaces) == 0 {
-			errs = append(errs, fmt.Errorf("objects[%d].namespaces is empty: leave it out for all", i))
-		}
-		for _, namespace := range g.Namespaces {
-			if problems := validation.ValidateNamespaceName(namespace, false); len(problems) != 0 {
-				errs = append(errs, fmt.Errorf("objects[%d].namespaces has %.80q: %s", i, namespace, problems[0]))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // kept is what a plugin may look up.
 type kept []keptObjects
 
@@ -95,11 +57,11 @@ type keptObjects struct {
 }
 
 // keep has the cluster keep what is granted.
-func keep(cluster Cluster, grants []ObjectGrant) (k kept) {
+func keep(cluster Cluster, grants []host.ObjectGrant) (k kept) {
 	for _, g := range grants {
 		gvr, err := lookup.ParseResource(g.Resource)
 		if err != nil {
-			continue // checkObjects has reported it.
+			continue // Check has reported it.
 		}
 		namespaces := g.Namespaces
 		if namespaces == nil {

@@ -91,7 +91,7 @@ func TestVerdictsFollowWhatWasLookedUp(t *testing.T) {
 	ingresses := &objects{}
 	cfg := config(t, "unique", uniqueHosts)
 	cfg.Limits.Instances = 1
-	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
+	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []host.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
 	engine := admission.NewEngine(load(t, cfg))
 	request := hostRequest("a.example.com")
 	taken := `422 unique: spec.rules[0].host: Invalid value: "a.example.com": the Ingress bank/web has it`
@@ -129,7 +129,7 @@ func TestObjectsThatAreNotKnown(t *testing.T) {
 			ingresses := &objects{err: errors.New("list them: forbidden")}
 			kept := &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}
 			cfg := config(t, "unique", uniqueHosts)
-			cfg.FailurePolicy, cfg.Cluster, cfg.Objects = policy, kept, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
+			cfg.FailurePolicy, cfg.Cluster, cfg.Objects = policy, kept, []host.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
 			p, err := admission.Load(t.Context(), shared, cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -155,7 +155,7 @@ func TestObjectsThatAreNotKnown(t *testing.T) {
 func TestLoadWaitsForObjects(t *testing.T) {
 	waited := make(chan struct{})
 	cfg := config(t, "asker", asker)
-	cfg.Objects = []admission.ObjectGrant{{Resource: "v1/pods"}}
+	cfg.Objects = []host.ObjectGrant{{Resource: "v1/pods"}}
 	cfg.Cluster = waitingCluster{waited: waited}
 	loaded := make(chan struct{})
 	go func() {
@@ -205,7 +205,7 @@ func TestObjectsThatAreGranted(t *testing.T) {
 		"v1/secrets bank": some("bank/a", "bank/b"), "v1/secrets shop": some("shop/s"),
 		"v1/nodes": some("/n1", "/n2"),
 	}}
-	cfg.Objects = []admission.ObjectGrant{{Resource: "v1/pods"}, {Resource: "v1/secrets", Namespaces: []string{"shop", "bank"}}, {Resource: "v1/nodes"}}
+	cfg.Objects = []host.ObjectGrant{{Resource: "v1/pods"}, {Resource: "v1/secrets", Namespaces: []string{"shop", "bank"}}, {Resource: "v1/nodes"}}
 	engine := admission.NewEngine(load(t, cfg))
 	const named = "the plugin's configuration "
 	for name, test := range map[string]struct{ question, want string }{
@@ -255,12 +255,12 @@ func TestObjectsThatAreGranted(t *testing.T) {
 }
 
 func TestObjectGrantsThatAreRefused(t *testing.T) {
-	grant := func(resource string, namespaces ...string) []admission.ObjectGrant {
-		return []admission.ObjectGrant{{Resource: resource, Namespaces: namespaces}}
+	grant := func(resource string, namespaces ...string) []host.ObjectGrant {
+		return []host.ObjectGrant{{Resource: resource, Namespaces: namespaces}}
 	}
 	for name, test := range map[string]struct {
 		guest   string
-		objects []admission.ObjectGrant
+		objects []host.ObjectGrant
 		cluster admission.Cluster
 		want    string
 	}{
@@ -270,7 +270,7 @@ func TestObjectGrantsThatAreRefused(t *testing.T) {
 		"a kind":                        {asker, grant("v1/Pod"), &keeper{}, `objects: "v1/Pod" is not version/resource`},
 		"a subresource":                 {asker, grant("apps/v1/deployments/scale"), &keeper{}, "is not version/resource"},
 		"the same twice":                {asker, append(grant("v1/pods"), grant("v1/pods", "shop")...), &keeper{}, `objects: "v1/pods" is there twice`},
-		"no namespaces":                 {asker, []admission.ObjectGrant{{Resource: "v1/pods", Namespaces: []string{}}}, &keeper{}, "objects[0].namespaces is empty: leave it out for all"},
+		"no namespaces":                 {asker, []host.ObjectGrant{{Resource: "v1/pods", Namespaces: []string{}}}, &keeper{}, "objects[0].namespaces is empty: leave it out for all"},
 		"a namespace that is none":      {asker, grant("v1/pods", "shop", "*"), &keeper{}, `objects[0].namespaces has "*"`},
 		"a guest that has no grant":     {asker, nil, &keeper{}, `needs the grant "objects", which the configuration does not give`},
 		"a guest of another dialect":    {"", grant("v1/pods"), &keeper{kept: map[string]*objects{}}, "objects are for guests of package abi, and the module is of stellar"},
@@ -309,7 +309,7 @@ func TestLongLists(t *testing.T) {
 		ingresses.list = append(ingresses.list, ingress("shop", fmt.Sprintf("i%05d", i), fmt.Sprintf("h%05d.%s.example.com", i, strings.Repeat("x", 200))))
 	}
 	cfg := config(t, "unique", uniqueHosts)
-	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
+	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []host.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
 	cfg.Limits = host.Limits{Instances: 1, MemoryBytes: 32 << 20, Timeout: 5 * time.Minute}
 	engine := admission.NewEngine(load(t, cfg))
 	last := fmt.Sprintf("h%05d.%s.example.com", n-1, strings.Repeat("x", 200))

@@ -105,7 +105,7 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(test.module)}}
+			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: test.module}}}
 			cfg.Match.Rules = test.match
 			if got := admission.Describe(load(t, cfg)).MatchWarnings; strings.Join(got, "|") != strings.Join(test.want, "|") {
 				t.Errorf("warnings are %q\nwant %q", got, test.want)
@@ -116,7 +116,7 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		cfg := admission.GroupConfig{Name: "g", Members: map[string]*admission.Plugin{}, Expression: "b() && a() && c()", Message: "no"}
 		cfg.Match.Rules = []arv1.RuleWithOperations{rule("CREATE", "", "v1", "pods")}
 		for name, module := range map[string][]byte{"a": plain, "b": ours(pods), "c": ours(rule("CREATE,DELETE", "", "*", "pods"))} {
-			cfg.Members[name] = load(t, admission.PluginConfig{Config: host.Config{Name: name, Source: host.Bytes(module)}})
+			cfg.Members[name] = load(t, admission.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Bytes: module}}})
 		}
 		g, err := admission.NewGroup(cfg)
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 // monitors: such a policy may hold the version longer than the request.
 func share(policies []Policy, version *swap.Version[*policySet]) (shared swap.Shared[*policySet], monitored bool) {
 	for _, p := range policies {
-		if p.rules().Mode == Monitor {
+		if p.rules().Mode == host.Monitor {
 			return version.Share(), true
 		}
 	}
@@ -77,7 +77,7 @@ func requestBytes(r *admissionv1.AdmissionRequest) int64 {
 // dropped tells the Observer that a policy that monitors has not been asked about a request.
 func dropped(ctx context.Context, p Policy, mutating bool) {
 	if o := p.rules().Observer; o != nil {
-		o.Decided(ctx, Decision{Policy: p.Name(), Mutating: mutating, Mode: Monitor, Verdict: Dropped, Late: true})
+		o.Decided(ctx, Decision{Policy: p.Name(), Mutating: mutating, Mode: host.Monitor, Verdict: Dropped, Late: true})
 	}
 	if l, ok := p.(logger); ok && l.logger() != nil {
 		l.logger().Log(ctx, slog.LevelDebug, "policy that monitors is too slow, and was not asked about all requests", "policy", p.Name())

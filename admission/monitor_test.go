@@ -42,7 +42,7 @@ func slowLabels(gate <-chan struct{}) admission.NamespaceLabels {
 // slowMonitor returns a policy that only monitors, and decides when gate is closed.
 func slowMonitor(t *testing.T, name string, gate <-chan struct{}, seen admission.Observer) *admission.Plugin {
 	return script(t, name, "", func(c *admission.PluginConfig) {
-		c.Mode, c.PolicyRules.Observer, c.Namespaces = admission.Monitor, seen, slowLabels(gate)
+		c.Mode, c.PolicyRules.Observer, c.Namespaces = host.Monitor, seen, slowLabels(gate)
 		c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	})
 }
@@ -63,7 +63,7 @@ func TestRequestsDoNotWaitForAPolicyThatMonitors(t *testing.T) {
 			e := admission.NewEngine(slowMonitor(t, "trial", gate, seen), script(t, "guard", "", nil))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			dropped := admission.Decision{Policy: "trial", Mode: admission.Monitor, Mutating: webhook == "mutate", Verdict: admission.Dropped, Late: true}
+			dropped := admission.Decision{Policy: "trial", Mode: host.Monitor, Mutating: webhook == "mutate", Verdict: admission.Dropped, Late: true}
 			for n := range requests {
 				compare(t, allowed(), ask(e, ctx, request(t)))
 				if want := max(0, n+1-outlive); len(seen) != want {

@@ -38,7 +38,7 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 	req := policy.NewRequest(request)
 	defer func() { req.Free() }()
 	for _, p := range policies {
-		if p.rules().Mode == Monitor {
+		if p.rules().Mode == host.Monitor {
 			monitoring = append(monitoring, askBeside(ctx, shared, p, req, true, 0))
 			continue
 		}

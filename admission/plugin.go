@@ -23,6 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 )
 
 // Plugin is a guest that validates or mutates, or one that converts. It is safe for use by several
@@ -76,7 +77,7 @@ type PluginConfig struct {
 	// Load waits a few seconds for the cluster to know them. As long as it does not,
 	// the plugin fails when it looks one up. For a guest of another ABI they are a
 	// mistake.
-	Objects []ObjectGrant `json:"objects,omitempty"`
+	Objects []host.ObjectGrant `json:"objects,omitempty"`
 	// Scope is what a policy of Kubewarden may ask for: operations, kinds of objects,
 	// repositories and host names. A policy in Rego has the objects of its
 	// ContextAwareResources as data. For a guest of another ABI they are a mistake.
@@ -92,9 +93,6 @@ type PluginConfig struct {
 	Shadow *shadow.Config `json:"shadow,omitempty"`
 	// Promote has a candidate serve; nil is a swap of the plugin's module.
 	Promote func(ctx context.Context, p *shadow.Promotion) error `json:"-"`
-	// OpenOCI returns the source of a reference, for Shadow; nil if there is no access to
-	// registries.
-	OpenOCI func(reference string) host.Source `json:"-"`
 }
 
 // Cluster is what policies may look up: informers, or a client. It is safe for use
@@ -129,7 +127,8 @@ const defaultResultBytes = expansion*storedBytes + 4<<20
 // Check returns everything that is wrong with what a plugin may do: with Objects, Converts
 // and Scope. [Load] checks them too.
 func (cfg *PluginConfig) Check() (errs []error) {
-	for _, err := range []error{checkObjects(cfg.Objects), checkConverts(cfg), cfg.Scope.Check()} {
+	errs = lookup.CheckGrants(cfg.Objects)
+	for _, err := range []error{checkConverts(cfg), cfg.Scope.Check()} {
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -150,7 +149,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		errs = append(errs, err)
 	}
 	errs = append(errs, cfg.Check()...)
-	errs = append(errs, cfg.checkShadow()...)
+	errs = append(errs, cfg.checkShadow(rt)...)
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
 		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
 	}

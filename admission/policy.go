@@ -45,7 +45,7 @@ type PolicyRules struct {
 	// those before them left them; messages are in this order.
 	Order int `json:"order,omitempty"`
 	// Mode says whether verdicts count.
-	Mode Mode `json:"mode,omitempty"`
+	Mode host.Mode `json:"mode,omitempty"`
 	// FailurePolicy says what becomes of a request on which the policy fails: it
 	// trapped, was not done in time, answered by no rule of the ABI, or reported itself
 	// that it could not decide. A denial is not a failure. With [host.Fail] the request
@@ -67,8 +67,8 @@ func (r *PolicyRules) Check() error {
 // compile checks the rules.
 func (r *PolicyRules) compile() (*matcher, error) {
 	var errs []error
-	if r.Mode != "" && r.Mode != Protect && r.Mode != Monitor {
-		errs = append(errs, fmt.Errorf("mode is %q, want Protect or Monitor", string(r.Mode)))
+	if err := r.Mode.Check(); err != nil {
+		errs = append(errs, err)
 	}
 	if err := r.FailurePolicy.Check(); err != nil {
 		errs = append(errs, err)
@@ -79,23 +79,6 @@ func (r *PolicyRules) compile() (*matcher, error) {
 	}
 	return m, errors.Join(errs...)
 }
-
-// Mode says whether the verdicts of a policy count. Empty means Protect.
-type Mode string
-
-const (
-	// Protect is the mode in which they do.
-	Protect Mode = "Protect"
-	// Monitor is the mode in which the policy is asked, logged and counted, and
-	// every request is allowed unchanged: for a policy that is to be tried out.
-	// Its warnings and audit annotations are kept if they are there when the request is
-	// answered. It waits for them a hundredth of its time, and not at all if the policy took
-	// longer the last time. The request must not be changed afterwards. What comes
-	// later is logged and counted all the same, but of a policy that is always slow for
-	// some requests only: half of the processors work on such calls at most, and 64 of them,
-	// 8 of one policy, outlive their requests.
-	Monitor Mode = "Monitor"
-)
 
 // Observer is told what policies decide.
 //
@@ -115,7 +98,7 @@ type Decision struct {
 	// Converting reports whether the policy was asked to convert objects: Verdict is
 	// Allowed if it did.
 	Converting bool
-	Mode       Mode
+	Mode       host.Mode
 	// Verdict is the verdict of the policy, whether it counts or not.
 	Verdict Outcome
 	// Late reports whether the request was answered before the verdict was there, as it may be
@@ -183,7 +166,7 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 		start = time.Now()
 	}
 	var err error
-	if rules.FailurePolicy == host.Ignore && rules.Mode != Monitor {
+	if rules.FailurePolicy == host.Ignore && rules.Mode != host.Monitor {
 		var cancel context.CancelFunc
 		ctx, cancel = shareOf(ctx)
 		defer cancel()
@@ -200,10 +183,10 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 	default:
 		v = p.decide(ctx, req, mutating)
 	}
-	if rules.Observer != nil || rules.Mode == Monitor {
+	if rules.Observer != nil || rules.Mode == host.Monitor {
 		v = observed(ctx, p, req, mutating, start, v, call)
 	}
-	if rules.Mode != Monitor && (v.failure != nil || !v.Allowed) {
+	if rules.Mode != host.Monitor && (v.failure != nil || !v.Allowed) {
 		logVerdict(ctx, p, req, &v)
 	}
 	return v, true
@@ -219,7 +202,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 	}
 	if rules.Observer != nil {
 		d := Decision{
-			Policy: p.Name(), Mutating: mutating, Mode: cmp.Or(rules.Mode, Protect), Verdict: Denied,
+			Policy: p.Name(), Mutating: mutating, Mode: cmp.Or(rules.Mode, host.Enforce), Verdict: Denied,
 			Patched: v.failure == nil && v.Allowed && v.Mutates(), Duration: time.Since(start), Err: v.failure, Late: call != nil && call.Late(),
 		}
 		switch {
@@ -230,7 +213,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 		}
 		rules.Observer.Decided(ctx, d)
 	}
-	if rules.Mode == Monitor {
+	if rules.Mode == host.Monitor {
 		logVerdict(ctx, p, req, &v)
 		return verdict{Verdict: policy.Verdict{Allowed: true, Result: v.Result}}
 	}
@@ -268,7 +251,7 @@ func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) 
 		return
 	}
 	denied, failed, level := DeniedMessage, "policy failed", slog.LevelWarn
-	if p.rules().Mode == Monitor {
+	if p.rules().Mode == host.Monitor {
 		denied, failed, level = "policy would have denied the request", "policy would have failed", slog.LevelInfo
 	}
 	if v.failure == nil {

@@ -85,7 +85,7 @@ func TestMutation(t *testing.T) {
 		{"warnings of a mutator", []string{"warn", "careful"}, nil, &admissionv1.AdmissionResponse{UID: "uid-1", Allowed: true, Warnings: []string{"careful"}}, ""},
 		{"a patch that cannot be made", []string{"bad-patch", ""}, nil, denied(500, "InternalError", `plugin "p": could not decide: patch: metadata.name: is string, want object`), ""},
 		{"a plugin that may not mutate", []string{"label", "a=b"}, func(c *admission.PluginConfig) { c.AllowedToMutate = false }, denied(500, "InternalError", `plugin "p": changes the object, which allowedToMutate does not allow`), ""},
-		{"a plugin that only monitors", []string{"label", "a=b", "deny", "no", "warn", "careful"}, func(c *admission.PluginConfig) { c.Mode = admission.Monitor }, &admissionv1.AdmissionResponse{UID: "uid-1", Allowed: true, Warnings: []string{"careful"}}, ""},
+		{"a plugin that only monitors", []string{"label", "a=b", "deny", "no", "warn", "careful"}, func(c *admission.PluginConfig) { c.Mode = host.Monitor }, &admissionv1.AdmissionResponse{UID: "uid-1", Allowed: true, Warnings: []string{"careful"}}, ""},
 		{"a failure that is ignored", []string{"panic", "oops"}, func(c *admission.PluginConfig) { c.FailurePolicy = host.Ignore }, allowed(), ""},
 		{"an object as protobuf", []string{"proto", ""}, nil, allowed(), `[{"op":"replace","path":"/metadata/annotations/proto","value":"name web, old 0"}]`},
 	}
@@ -356,14 +356,14 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 	var log strings.Builder
 	seen := &decisions{}
 	e := admission.NewEngine(script(t, "trial", "", func(c *admission.PluginConfig) {
-		c.Mode, c.PolicyRules.Observer, c.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
+		c.Mode, c.PolicyRules.Observer, c.Logger = host.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
 	}))
 	want := allowed()
 	want.Warnings = []string{"w"}
 	compare(t, want, e.Validate(t.Context(), request(t, "deny", "not yet", "warn", "w")))
 	compare(t, allowed(), e.Validate(t.Context(), request(t, "error", "no data")))
 	compare(t, allowed(), e.Mutate(t.Context(), request(t, "label", "a=b")))
-	monitor := admission.Decision{Policy: "trial", Mode: admission.Monitor}
+	monitor := admission.Decision{Policy: "trial", Mode: host.Monitor}
 	deny, fail, change := monitor, monitor, monitor
 	deny.Verdict, fail.Verdict, change.Verdict = admission.Denied, admission.Failed, admission.Allowed
 	change.Mutating, change.Patched = true, true
@@ -386,7 +386,7 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 		log.Reset()
 		seen := &decisions{}
 		e := admission.NewEngine(script(t, "trial", "", func(c *admission.PluginConfig) {
-			c.Mode, c.PolicyRules.Observer, c.Logger = admission.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
+			c.Mode, c.PolicyRules.Observer, c.Logger = host.Monitor, seen, slog.New(slog.NewTextHandler(&log, nil))
 			c.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 			c.Namespaces = func(context.Context, string) (map[string]string, error) { return nil, errors.New("no cache") }
 		}))
@@ -401,7 +401,7 @@ func TestMonitorAllowsAndTells(t *testing.T) {
 		member.GuestConfig, member.Logger = []byte(`{"name":"m"}`), slog.New(slog.NewTextHandler(&log, nil))
 		g, err := admission.NewGroup(admission.GroupConfig{
 			Name: "release", Message: "not fit for release", Expression: "m()", Members: map[string]*admission.Plugin{"m": load(t, member)},
-			PolicyRules: admission.PolicyRules{Mode: admission.Monitor},
+			PolicyRules: admission.PolicyRules{Mode: host.Monitor},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -616,7 +616,7 @@ func TestRulesThatAreWrong(t *testing.T) {
 	}
 	_, err := admission.Load(t.Context(), shared, cfg)
 	want := []string{
-		`plugin "p": configuration: mode is "Guess", want Protect or Monitor`,
+		`plugin "p": configuration: mode is "Guess", want Enforce or Monitor`,
 		"match.rules[0].apiGroups is empty", "match.rules[0].apiVersions is empty", "match.rules[0].resources is empty",
 		`match.rules[0].operations has "PATCH", want CREATE, UPDATE, DELETE, CONNECT or *`,
 		`match.rules[0].scope is "Everywhere", want Cluster, Namespaced or *`,

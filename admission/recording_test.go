@@ -46,14 +46,14 @@ func TestARecordingOfReviewsReplays(t *testing.T) {
 			for _, guest := range []string{scripted, requiredLabels, "opa", "stellar", "wapc", "wasi"} {
 				cfg := admission.PluginConfig{Config: host.Config{Name: guest}}
 				if verdict := verdicts[guest]; verdict != "" {
-					cfg.Source = host.Bytes(saying(t, guest, verdict))
+					cfg.Module.Source = host.Bytes(saying(t, guest, verdict))
 				} else {
 					cfg = config(t, guest, guest)
 				}
 				cfg.Limits.Instances, cfg.Reset = 3, reset
 				cfg.Record = &record.Config{Path: dir, QueueBytes: 1 << 30}
 				p := load(t, cfg)
-				plugins, policies, modules = append(plugins, p), append(policies, p), append(modules, fetched(t, cfg.Source))
+				plugins, policies, modules = append(plugins, p), append(policies, p), append(modules, fetched(t, cfg.Module.Source))
 			}
 			url := serve(t, &admission.Handler{Validator: admission.NewEngine(policies...)})
 			var clients sync.WaitGroup

@@ -19,11 +19,11 @@ type background struct {
 }
 
 // checkShadow returns the mistakes of PluginConfig.Shadow.
-func (cfg *PluginConfig) checkShadow() (errs []error) {
+func (cfg *PluginConfig) checkShadow(rt *host.Runtime) (errs []error) {
 	if cfg.Shadow == nil {
 		return nil
 	}
-	return cfg.Shadow.Check("shadow")
+	return cfg.Shadow.Check(rt, "shadow")
 }
 
 // BeginShadow begins to ask a candidate what the plugin is asked, see package shadow of host, in
@@ -33,7 +33,7 @@ func (cfg *PluginConfig) checkShadow() (errs []error) {
 func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	all := p.cfg
 	all.Shadow = &cfg
-	if errs := all.checkShadow(); len(errs) != 0 {
+	if errs := all.checkShadow(p.runtime); len(errs) != 0 {
 		return fmt.Errorf("plugin %q: %w", p.Name(), errors.Join(errs...))
 	}
 	opts := p.backgroundOptions()
@@ -47,7 +47,7 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 
 // BeginProfile begins to profile a copy of the plugin on the next calls of it.
 func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
-	s, err := shadow.Profile(calls, p.cfg.Source, p.backgroundOptions())
+	s, err := shadow.Profile(calls, p.guest.Source(), p.backgroundOptions())
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Shadow()
 
 func (p *Plugin) backgroundOptions() shadow.Options {
 	return shadow.Options{
-		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, OpenOCI: p.cfg.OpenOCI, Logger: p.cfg.Logger, Observer: p.cfg.Config.Observer,
+		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, Logger: p.cfg.Logger, Observer: p.cfg.Config.Observer,
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := p.cfg
 			change(&cfg.Config)

@@ -63,7 +63,7 @@ func ask(t testing.TB, p *admission.Plugin, annotations ...string) {
 func TestShadowOfAPolicy(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing(`{"warning": "beware"}`)
-	cfg.Shadow.Source = cfg.Source
+	cfg.Shadow.Module.Source = cfg.Module.Source
 	p := load(t, cfg)
 	for range 5 {
 		ask(t, p)
@@ -84,7 +84,7 @@ func TestShadowOfAPolicy(t *testing.T) {
 func TestShadowOfTheSameVersionAgrees(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source = cfg.Source
+	cfg.Shadow.Module.Source = cfg.Module.Source
 	p := load(t, cfg)
 	ask(t, p)
 	ask(t, p, "deny", "no", "code", "418")
@@ -100,7 +100,7 @@ func TestShadowOfTheSameVersionAgrees(t *testing.T) {
 func TestShadowStopsWhenTheCandidateFails(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source, cfg.Shadow.Failures = host.File(rulebreaker), 3
+	cfg.Shadow.Module.Source, cfg.Shadow.Failures = host.File(rulebreaker), 3
 	p := load(t, cfg)
 	for range 3 {
 		ask(t, p, "5") // The candidate traps.
@@ -117,7 +117,7 @@ func TestShadowStopsWhenTheCandidateFails(t *testing.T) {
 func TestShadowThatCannotBeLoadedStops(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source = host.Bytes([]byte("no module"))
+	cfg.Shadow.Module.Source = host.Bytes([]byte("no module"))
 	p := load(t, cfg)
 	got := await(t, p.Shadow(), "stopped", func(s shadow.Status) bool { return s.State == shadow.Stopped })
 	if !strings.Contains(got.Reason, "load: ") {
@@ -129,7 +129,7 @@ func TestShadowThatCannotBeLoadedStops(t *testing.T) {
 func TestShadowPaysForItsCompilation(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source, cfg.Shadow.CPU = cfg.Source, 1e-7 // A millisecond is some hours.
+	cfg.Shadow.Module.Source, cfg.Shadow.CPU = cfg.Module.Source, 1e-7 // A millisecond is some hours.
 	p := load(t, cfg)
 	got := await(t, p.Shadow(), "loaded", func(s shadow.Status) bool { return s.Digest != "" })
 	if got.State != shadow.Loading || p.Shadow().Sampled() {
@@ -140,7 +140,7 @@ func TestShadowPaysForItsCompilation(t *testing.T) {
 // renamed returns a guest with another digest, which does the same: with one more custom section.
 func renamed(t testing.TB, dir string) []byte {
 	t.Helper()
-	module, err := config(t, "p", dir).Source.Fetch(t.Context())
+	module, err := config(t, "p", dir).Module.Source.Fetch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestShadowIsPromoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(t, "p", scripted)
 			cfg.Shadow = shadowing("")
-			cfg.Shadow.Source, cfg.Shadow.Promote = host.Bytes(renamed(t, scripted)), when
+			cfg.Shadow.Module.Source, cfg.Shadow.Promote = host.Bytes(renamed(t, scripted)), when
 			p := load(t, cfg)
 			for range 3 {
 				ask(t, p)
@@ -197,7 +197,7 @@ func TestProfileOfAServingPolicy(t *testing.T) {
 
 func TestShadowReportsEveryMistake(t *testing.T) {
 	cfg := config(t, "p", scripted)
-	cfg.Shadow = &shadow.Config{URL: "https://example.com/a.wasm", File: "b.wasm", Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1, Promote: shadow.Promote{Calls: -1, After: -1}}
+	cfg.Shadow = &shadow.Config{Module: host.ModuleConfig{HTTPS: "https://example.com/a.wasm", File: "b.wasm"}, Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1, Promote: shadow.Promote{Calls: -1, After: -1}}
 	_, err := admission.Load(t.Context(), shared, cfg)
 	if err == nil {
 		t.Fatal("it is loaded")
@@ -219,7 +219,7 @@ func TestShadowReportsEveryMistake(t *testing.T) {
 func TestShadowNeverWaits(t *testing.T) {
 	cfg := config(t, "p", scripted)
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source, cfg.Shadow.Queue, cfg.Shadow.CPU = cfg.Source, 1, 0.02
+	cfg.Shadow.Module.Source, cfg.Shadow.Queue, cfg.Shadow.CPU = cfg.Module.Source, 1, 0.02
 	p := load(t, cfg)
 	await(t, p.Shadow(), "running", running)
 	engine := admission.NewEngine(p)
@@ -242,9 +242,9 @@ func TestShadowNeverWaits(t *testing.T) {
 func TestShadowIsToldWhatTheServingVersionWasTold(t *testing.T) {
 	ingresses := &objects{}
 	cfg := config(t, "unique", uniqueHosts)
-	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []admission.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
+	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"networking.k8s.io/v1/ingresses": ingresses}}, []host.ObjectGrant{{Resource: "networking.k8s.io/v1/ingresses"}}
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source = cfg.Source
+	cfg.Shadow.Module.Source = cfg.Module.Source
 	p := load(t, cfg)
 	await(t, p.Shadow(), "running", running)
 	engine := admission.NewEngine(p)
@@ -272,7 +272,7 @@ func TestShadowOfAPolicyThatAsksItsHost(t *testing.T) {
 	cfg := config(t, "asks", buildC(t, "testdata/kubewarden/asks.c"))
 	cfg.Capabilities, cfg.Scope = provider, capabilities.Scope{HostCapabilities: []string{"net/*"}, HostNames: []string{"*.example.com"}}
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source = cfg.Source
+	cfg.Shadow.Module.Source = cfg.Module.Source
 	p := load(t, cfg)
 	await(t, p.Shadow(), "running", running)
 	engine := admission.NewEngine(p)
@@ -298,9 +298,9 @@ func TestShadowOfAPolicyThatAsksItsHost(t *testing.T) {
 func TestShadowThatAsksSomethingElse(t *testing.T) {
 	pods := &objects{}
 	cfg := config(t, "p", scripted)
-	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []admission.ObjectGrant{{Resource: "v1/pods"}}
+	cfg.Cluster, cfg.Objects = &keeper{kept: map[string]*objects{"v1/pods": pods}}, []host.ObjectGrant{{Resource: "v1/pods"}}
 	cfg.Shadow = shadowing("")
-	cfg.Shadow.Source = host.File(asker)
+	cfg.Shadow.Module.Source = host.File(asker)
 	p := load(t, cfg)
 	await(t, p.Shadow(), "running", running)
 	r := request(t)
@@ -331,7 +331,7 @@ func TestShadowOfAConverter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := converterOf(t, "tabs", converted(`{"y":1}`), func(cfg *admission.PluginConfig) {
 				cfg.Shadow = shadowing(test.candidate)
-				cfg.Shadow.Source = cfg.Source
+				cfg.Shadow.Module.Source = cfg.Module.Source
 			})
 			await(t, p.Shadow(), "running", running)
 			if _, err := admission.NewEngine(p).Convert(t.Context(), toV1(tab)); err != nil {
@@ -356,7 +356,7 @@ func TestShadowsWhileAPluginIsSwappedAndRecorded(t *testing.T) {
 	}
 	dir := t.TempDir()
 	cfg := config(t, "p", scripted)
-	modules := [][]byte{fetched(t, cfg.Source), renamed(t, scripted)}
+	modules := [][]byte{fetched(t, cfg.Module.Source), renamed(t, scripted)}
 	cfg.Limits.Instances, cfg.Record = 3, &record.Config{Path: dir, Rate: 0.2, SequenceCalls: 16, QueueBytes: 1 << 30}
 	p := load(t, cfg)
 	engine := admission.NewEngine(p)
@@ -382,7 +382,7 @@ func TestShadowsWhileAPluginIsSwappedAndRecorded(t *testing.T) {
 	}
 	for round := range rounds {
 		candidate := shadowing("")
-		candidate.Source = host.Bytes(modules[round%2])
+		candidate.Module.Source = host.Bytes(modules[round%2])
 		if err := p.BeginShadow(t.Context(), *candidate); err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (P
 	if asConverter(serving) != nil {
 		return p, nil // It guards no request.
 	}
-	if old.Mode == Monitor || old.FailurePolicy == host.Ignore && rules.FailurePolicy != host.Ignore || mutates && !serving.mutates() {
+	if old.Mode == host.Monitor || old.FailurePolicy == host.Ignore && rules.FailurePolicy != host.Ignore || mutates && !serving.mutates() {
 		return p, nil // What only monitors, or may fail, guards nothing.
 	}
 	covered := serving.matcher()

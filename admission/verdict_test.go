@@ -127,7 +127,7 @@ func TestForeignVerdicts(t *testing.T) {
 				guest, gatekeeper = "opa", true
 			}
 			p := load(t, admission.PluginConfig{
-				Config: host.Config{Name: "p", Source: host.Bytes(saying(t, guest, test.verdict))}, Gatekeeper: gatekeeper,
+				Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: saying(t, guest, test.verdict)}}, Gatekeeper: gatekeeper,
 			})
 			got := admission.NewEngine(p).Validate(t.Context(), requestOf(`{}`))
 			switch failure, failed := strings.CutPrefix(test.want, "failed: "); {

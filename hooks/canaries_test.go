@@ -23,7 +23,7 @@ func TestRecordingsOfDecisionsTellNoSecrets(t *testing.T) {
 			m := canaries.NewMaker(2)
 			m.Odd = odd
 			p := plugin(t, "parrot", "./testdata/parrot")
-			module, err := p.Source.Fetch(t.Context())
+			module, err := p.Module.Source.Fetch(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

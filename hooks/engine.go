@@ -71,42 +71,40 @@ type PluginConfig struct {
 	host.Config `json:",inline"`
 	// Order is the plugin's place: plugins with a lower one are asked first, those with
 	// the same in the order of their names.
-	Order int
+	Order int `json:"order,omitempty"`
 	// Stages and Levels are those of the requests that the plugin is asked; none means
 	// all.
-	Stages []hookmsg.Stage
-	Levels []hookmsg.Level
+	Stages []hookmsg.Stage `json:"stages,omitempty"`
+	Levels []hookmsg.Level `json:"levels,omitempty"`
 	// Selector is the pods that the plugin is asked about; the zero value is all.
-	Selector Selector
+	Selector Selector `json:"selector,omitzero"`
 	// Owns are the fields that are this plugin's alone, by their names in
 	// hook.proto: "cpu_shares", "unified[io.weight]", "container_envs[GOGC]". Two
 	// plugins that own one field and may be asked about the same request are a
 	// mistake of the configuration. Once any are given, a decision that sets
 	// another field is an error; so is one that sets a field of another plugin's. The
 	// standalone mode gives an owned field back that the plugin does not set any more.
-	Owns []string
+	Owns []string `json:"owns,omitempty"`
 	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
 	// default. A decision with anything else is an error, and so is to own it.
-	DecisionGrants Grants
-	// Objects are those of the node that the plugin may look up, see [Engine.SetObject].
-	Objects []ObjectGrant
+	DecisionGrants Grants `json:"decisionGrants,omitzero"`
+	// Objects are those of the node that the plugin may look up, see [Engine.SetObject]. They have
+	// no namespaces.
+	Objects []host.ObjectGrant `json:"objects,omitempty"`
 	// Reads are the fields of the request that the plugin reads, as hook.proto names
 	// them, or entries of its maps: "pod", "pod_labels[app]". None means what its module
 	// declares, or all. What it does not read costs time.
-	Reads []string
-	// DryRun asks the plugin, checks what it decides and tells Config.Observer, and
-	// does nothing else with it.
-	DryRun bool
+	Reads []string `json:"reads,omitempty"`
+	// Mode says whether decisions count. With [host.Monitor] a decision is checked, logged and
+	// passed to Config.Observer, and has no other effect.
+	Mode host.Mode `json:"mode,omitempty"`
 	// Shadow has a candidate asked in the background, see [Engine.BeginShadow]; nil for none.
-	Shadow *shadow.Config
-	// OpenOCI returns the source of a reference, for Shadow, as the method Source of a client of
-	// package oci of host does; nil if there is no access to registries.
-	OpenOCI func(reference string) host.Source
+	Shadow *shadow.Config `json:"shadow,omitempty"`
 	// FailurePolicy says what becomes of a request on which the plugin fails: by an
 	// error, a trap, or a decision that is malformed, out of range, not granted or in
 	// conflict with an earlier plugin's. With [host.KeepLast] the subject is the QoS
 	// class, the pod or the container.
-	FailurePolicy host.FailurePolicy
+	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 }
 
 // NewEngine loads the plugins in rt. If one cannot be loaded, none stays loaded.
@@ -115,7 +113,7 @@ type PluginConfig struct {
 // all mistakes of the configuration at once: two plugins that own one field are
 // an *[OwnerError].
 func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, error) {
-	plugins, err := cfg.parse()
+	plugins, err := cfg.parse(rt)
 	if err != nil {
 		return nil, fmt.Errorf("hooks: configuration: %w", err)
 	}
@@ -126,6 +124,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	errs := make([]error, len(plugins))
 	var loading sync.WaitGroup
 	for i, p := range plugins { // The Runtime bounds how many it compiles at a time.
+		p.swapped = e.signal
 		loading.Go(func() { errs[i] = p.load(ctx, rt, cfg.Plugins[i].Config) })
 	}
 	loading.Wait()
@@ -153,7 +152,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 }
 
 // parse reports the mistakes that host.Runtime.Load does not see.
-func (c *Config) parse() ([]*plugin, error) {
+func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 	var errs []error
 	var plugins []*plugin
 	names := map[string]bool{}
@@ -185,7 +184,10 @@ func (c *Config) parse() ([]*plugin, error) {
 		if err := cfg.FailurePolicy.Check(host.KeepLast); err != nil {
 			fail("%w", err)
 		}
-		p := &plugin{openOCI: cfg.OpenOCI, order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cmp.Or(cfg.FailurePolicy, host.Fail), dryRun: cfg.DryRun}
+		if err := cfg.Mode.Check(); err != nil {
+			fail("%w", err)
+		}
+		p := &plugin{order: cfg.Order, stages: setOf(cfg.Stages), levels: setOf(cfg.Levels), policy: cmp.Or(cfg.FailurePolicy, host.Fail), monitored: cfg.Mode == host.Monitor}
 		var err error
 		if p.selector, err = cfg.Selector.parse(); err != nil {
 			fail("%w", err)
@@ -199,11 +201,8 @@ func (c *Config) parse() ([]*plugin, error) {
 		}
 		var ownErrs []error
 		if cfg.Shadow != nil {
-			for _, err := range cfg.Shadow.Check("shadow") {
+			for _, err := range cfg.Shadow.Check(rt, "shadow") {
 				fail("%w", err)
-			}
-			if cfg.Shadow.OCI != "" && cfg.OpenOCI == nil {
-				fail("shadow.oci: this engine has no access to registries")
 			}
 		}
 		p.owns, ownErrs = parseOwnership(cfg.Owns)
@@ -232,7 +231,7 @@ func (c *Config) parse() ([]*plugin, error) {
 			}
 		}
 		for j, q := range plugins {
-			if p.dryRun || q.dryRun || !p.overlaps(q) {
+			if p.monitored || q.monitored || !p.overlaps(q) {
 				continue
 			}
 			other := c.Plugins[j].Name
@@ -334,7 +333,7 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 			b.offer(asked, encoded.objects, parts, d, err)
 		}
-		if err == nil && !p.dryRun {
+		if err == nil && !p.monitored {
 			owned |= p.owns.whole
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
@@ -343,12 +342,12 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			d, err = p.keep(ctx, req, parts), nil
 		}
 		switch {
-		case err == nil && p.dryRun:
+		case err == nil && p.monitored:
 			e.tell(ctx, p, req, d)
 		case err == nil && d != nil:
 			parts = append(parts, part{p.Name(), d})
 		case err == nil:
-		case (p.policy == host.Fail && !p.dryRun) || ctx.Err() != nil:
+		case (p.policy == host.Fail && !p.monitored) || ctx.Err() != nil:
 			if !late && !errors.Is(err, context.Canceled) {
 				e.failed(ctx, p, asked, true, err)
 			}
@@ -394,10 +393,10 @@ func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *h
 		return
 	}
 	if e.observer != nil {
-		e.observer.DryRun(ctx, req, p.Name(), d)
+		e.observer.Monitored(ctx, req, p.Name(), d)
 	}
 	if e.logger != nil {
-		e.logger.LogAttrs(ctx, slog.LevelInfo, "dry run of a runtime hook",
+		e.logger.LogAttrs(ctx, slog.LevelInfo, "a runtime hook in the mode Monitor decided",
 			slog.String("plugin", p.Name()), slog.String("request", describe(req)), slog.String("decided", d.Fields().String()))
 	}
 }
@@ -417,34 +416,10 @@ func (e *Engine) swap(ctx context.Context, name string, source host.Source, sha2
 	if err := e.plugins[i].Plugin.SwapIf(ctx, source, sha256, final); err != nil {
 		return err
 	}
-	e.signal()
 	return nil
 }
 
 func (e *Engine) signal() { close(*e.changed.Swap(new(make(chan struct{})))) }
-
-// Follow keeps the plugins at what their sources hold, as [Engine.Swap] does, until
-// ctx ends. A version that fails is told to opts.Failed and leaves the running one
-// serving. Plugins whose digest the configuration has stay as they are;
-// opts.Applied is ignored.
-func (e *Engine) Follow(ctx context.Context, opts host.FollowOptions) error {
-	var all sync.WaitGroup
-	errs := make([]error, len(e.plugins))
-	for i, p := range e.plugins {
-		if p.pinned {
-			continue
-		}
-		opts := opts
-		opts.Applied = p.Digest()
-		all.Go(func() {
-			errs[i] = host.Follow(ctx, p.source, opts, func(ctx context.Context, module []byte, sha256 string) error {
-				return e.Swap(ctx, p.Name(), host.Fetched(p.source, module), sha256)
-			})
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
 
 // Changed returns a channel that is closed when, since the call, a plugin was swapped or the
 // node changed in what a plugin reads: what was decided before may be decided otherwise now.

@@ -325,7 +325,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	with := func(name string, change func(*hooks.PluginConfig), owns ...string) hooks.PluginConfig {
-		c := hooks.PluginConfig{Config: host.Config{Name: name, Source: source}, Owns: owns, DecisionGrants: grants()}
+		c := hooks.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: source}}, Owns: owns, DecisionGrants: grants()}
 		if change != nil {
 			change(&c)
 		}
@@ -358,7 +358,7 @@ func TestOwnershipIsCheckedAtRegistration(t *testing.T) {
 			}, "cpu_bvt"),
 			with("b", func(c *hooks.PluginConfig) { c.Selector.Namespaces = []string{"y"} }, "cpu_bvt"),
 		}, nil},
-		{"in a dry run", []hooks.PluginConfig{with("a", nil, "cpu_bvt"), with("b", func(c *hooks.PluginConfig) { c.DryRun = true }, "cpu_bvt")}, nil},
+		{"in a dry run", []hooks.PluginConfig{with("a", nil, "cpu_bvt"), with("b", func(c *hooks.PluginConfig) { c.Mode = host.Monitor }, "cpu_bvt")}, nil},
 		{"names that are no fields", []hooks.PluginConfig{
 			with("a", func(c *hooks.PluginConfig) {
 				c.Reads = []string{"everything"}
@@ -474,7 +474,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.Bytes(b), Args: []string{name}}, DecisionGrants: grants()}
+		return hooks.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Bytes: b}, Args: []string{name}}, DecisionGrants: grants()}
 	}
 	// Both have one module, which is compiled once.
 	declares, configured := declaring(module, "declares", "pod_annotations[declares]", "container"), declaring(module, "configured", "pod_annotations[declares]", "container")
@@ -602,22 +602,23 @@ func TestKeepLastTellsPodsFromClasses(t *testing.T) {
 	}
 }
 
-// dryRuns is an observer of dry runs.
-type dryRuns func(plugin string, d *hookmsg.Decision)
+// monitored is an observer of decisions that do not count.
+type monitored func(plugin string, d *hookmsg.Decision)
 
-func (f dryRuns) DryRun(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
+func (f monitored) Monitored(_ context.Context, _ *hookmsg.Request, plugin string, d *hookmsg.Decision) {
 	f(plugin, d)
 }
 
-func (dryRuns) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {}
+func (monitored) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {
+}
 
-func (dryRuns) Failed(context.Context, *hookmsg.Request, string, host.FailurePolicy, bool, error) {}
+func (monitored) Failed(context.Context, *hookmsg.Request, string, host.FailurePolicy, bool, error) {}
 
 func TestDryRunOfAPlugin(t *testing.T) {
 	p, real := plugin(t, "p", scripted), plugin(t, "real", scripted)
-	p.DryRun, p.FailurePolicy, real.Order = true, host.Fail, 1
+	p.Mode, p.FailurePolicy, real.Order = host.Monitor, host.Fail, 1
 	var told []string
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, Observer: dryRuns(func(plugin string, d *hookmsg.Decision) {
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{p, real}, Observer: monitored(func(plugin string, d *hookmsg.Decision) {
 		told = append(told, plugin+" "+d.Fields().String())
 	})})
 	d, err := e.Decide(t.Context(), script(map[string]string{"p": "cpu_shares 2\nenv A 1", "real": "cpu_shares 4"}))
@@ -671,7 +672,7 @@ func TestEngineSwap(t *testing.T) {
 
 // A file that is replaced is swapped in; one that is no module is not; a plugin
 // whose digest is pinned stays.
-func TestEngineFollow(t *testing.T) {
+func TestPluginsFollowTheirModules(t *testing.T) {
 	modules := map[string][]byte{"no module": []byte("no")}
 	for _, dir := range []string{scripted, cpuFromAnnotation} {
 		source, err := guest(dir)
@@ -694,16 +695,14 @@ func TestEngineFollow(t *testing.T) {
 	}
 	replace(scripted)
 	sum := sha256.Sum256(modules[scripted])
+	failed := make(logged, 10)
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{
-		{Config: host.Config{Name: "p", Source: host.File(file)}},
-		{Config: host.Config{Name: "pinned", Source: host.File(file), Args: []string{"pinned"}, SHA256: hex.EncodeToString(sum[:])}},
+		{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file, Follow: true}, Logger: slog.New(slog.NewTextHandler(failed, &slog.HandlerOptions{Level: slog.LevelError}))}},
+		{Config: host.Config{Name: "pinned", Module: host.ModuleConfig{File: file, SHA256: hex.EncodeToString(sum[:])}, Args: []string{"pinned"}}},
 	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	failed, ended := make(chan error, 10), make(chan error)
-	go func() { ended <- e.Follow(ctx, host.FollowOptions{Failed: func(err error) { failed <- err }}) }()
 	replace("no module")
-	if err := <-failed; err == nil {
-		t.Error("no error")
+	if line := <-failed; !strings.Contains(line, "the module was not swapped") {
+		t.Errorf("logged is %s", line)
 	}
 	changed := e.Changed()
 	replace(cpuFromAnnotation)
@@ -714,10 +713,14 @@ func TestEngineFollow(t *testing.T) {
 	if err != nil || *d.Resources.CPUShares != 1536 || d.Resources.CPUSetCPUs == nil {
 		t.Errorf("got %+v, error %v", d, err)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+}
+
+// logged receives what is written.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 // A guest that does not come back, or takes all memory, costs its own decision.
@@ -746,7 +749,7 @@ func TestNewEngineRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := hooks.PluginConfig{Config: host.Config{Name: "good", Source: source}}
+	good := hooks.PluginConfig{Config: host.Config{Name: "good", Module: host.ModuleConfig{Source: source}}}
 	for _, c := range []struct {
 		name    string
 		plugins []hooks.PluginConfig
@@ -759,7 +762,7 @@ func TestNewEngineRefuses(t *testing.T) {
 			`plugin "good": the name is used twice`, `plugin "b": stage 77 is not known`,
 			`plugin "b": level 0 is not known`, `plugin "b": failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
 		}},
-		{"a module that is none", []hooks.PluginConfig{good, {Config: host.Config{Name: "b", Source: host.Bytes([]byte("no"))}}}, []string{`plugin "b": load module: `}},
+		{"a module that is none", []hooks.PluginConfig{good, {Config: host.Config{Name: "b", Module: host.ModuleConfig{Bytes: []byte("no")}}}}, []string{`plugin "b": load module: `}},
 		{"a plugin without a source", []hooks.PluginConfig{{Config: host.Config{Name: "b"}}}, []string{`plugin "b": configuration: source is missing`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "cpu", Source: source},
+		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{Source: source}},
 		Levels: []hookmsg.Level{hookmsg.LevelContainer},
 	}}})
 	if err != nil {

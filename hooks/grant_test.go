@@ -287,7 +287,7 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 		{name: "it owns an annotation", owns: []string{"container_annotations[a]"}, want: `owns: container_annotations[a] is not granted`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source}, DecisionGrants: c.grants, Owns: c.owns}}})
+			e, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source}}, DecisionGrants: c.grants, Owns: c.owns}}})
 			if err == nil {
 				defer e.Close(context.Background())
 			}
@@ -312,7 +312,7 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 		}
 		return host.Bytes(b)
 	}
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: declaring("cpu_shares", "container_envs[NVIDIA_X]")}, DecisionGrants: modest()}}})
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: declaring("cpu_shares", "container_envs[NVIDIA_X]")}}, DecisionGrants: modest()}}})
 	for _, c := range []struct {
 		fields []string
 		want   string
@@ -323,7 +323,7 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 		{[]string{"memory_limit_bytes", "container_annotations"}, ""},
 	} {
 		source := declaring(c.fields...)
-		fresh, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source}, DecisionGrants: modest()}}})
+		fresh, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source}}, DecisionGrants: modest()}}})
 		if err == nil {
 			fresh.Close(context.Background())
 		}
@@ -342,11 +342,11 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 func TestWhatIsNotGrantedIsRefusedAsAWhole(t *testing.T) {
 	var log bytes.Buffer
 	ignores, keeps, dry := plugin(t, "ignores", scripted), plugin(t, "keeps", scripted), plugin(t, "dry", scripted)
-	ignores.FailurePolicy, keeps.FailurePolicy, dry.DryRun = host.Ignore, host.KeepLast, true
+	ignores.FailurePolicy, keeps.FailurePolicy, dry.Mode = host.Ignore, host.KeepLast, host.Monitor
 	var told []string
 	e := engine(t, hooks.Config{
 		Plugins: []hooks.PluginConfig{ignores, keeps, dry}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Observer: dryRuns(func(plugin string, _ *hookmsg.Decision) { told = append(told, plugin) }),
+		Observer: monitored(func(plugin string, _ *hookmsg.Decision) { told = append(told, plugin) }),
 	})
 	req := script(map[string]string{"keeps": "cpu_shares 3"})
 	req.Pod.UID = "u1"

@@ -48,7 +48,7 @@ func plugin(t testing.TB, name, pkg string) hooks.PluginConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hooks.PluginConfig{Config: host.Config{Name: name, Source: source, Args: []string{name}}, DecisionGrants: grants()}
+	return hooks.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: source}, Args: []string{name}}, DecisionGrants: grants()}
 }
 
 // grants are what the scripts of the tests take.

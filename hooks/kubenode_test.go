@@ -60,7 +60,7 @@ func TestThePluginsDecideByTheNode(t *testing.T) {
 		{name: "something else of it", configured: []string{"pod_labels", "node_labels"}, unknown: "node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := engine(t, hooks.Config{Node: true, Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: tiered(t, tt.module...)}, Reads: tt.configured}}})
+			e := engine(t, hooks.Config{Node: true, Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: tiered(t, tt.module...)}}, Reads: tt.configured}}})
 			_, err := e.Decide(t.Context(), onNode())
 			if (err != nil) != (tt.unknown != "") || err != nil && (hooks.CauseOf(err) != tt.unknown || !errors.Is(err, hooks.ErrNodeUnknown)) {
 				t.Errorf("before the node is known: %v", err)
@@ -120,15 +120,15 @@ func TestWithoutANode(t *testing.T) {
 	const refused = "it reads node_annotations, and the configuration does not have the node followed"
 	declared, undeclared := tiered(t, "node_annotations[tier]"), tiered(t)
 	for name, c := range map[string]hooks.PluginConfig{
-		"by the module":        {Config: host.Config{Name: "p", Source: declared}},
-		"by the configuration": {Config: host.Config{Name: "p", Source: undeclared}, Reads: []string{"node_annotations[tier]"}},
+		"by the module":        {Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: declared}}},
+		"by the configuration": {Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: undeclared}}, Reads: []string{"node_annotations[tier]"}},
 	} {
 		_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{c}})
 		if err == nil || !strings.Contains(err.Error(), refused) {
 			t.Errorf("declared %s: got error %v", name, err)
 		}
 	}
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: undeclared}}}})
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: undeclared}}}}})
 	if err := e.Swap(t.Context(), "p", declared, ""); err == nil || !strings.Contains(err.Error(), refused) {
 		t.Errorf("at a swap: got error %v", err)
 	}
@@ -150,7 +150,7 @@ func (r *requests) Decided(_ context.Context, req *hookmsg.Request, _ time.Durat
 // The request of the caller stays as it is.
 func TestTheNodeIsNotWrittenIntoARequest(t *testing.T) {
 	r := new(requests)
-	e := engine(t, hooks.Config{Node: true, Observer: r, Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: tiered(t)}}}})
+	e := engine(t, hooks.Config{Node: true, Observer: r, Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: tiered(t)}}}}})
 	e.SetNode(t.Context(), nodeOf("batch"))
 	req := onNode()
 	if _, err := e.Decide(t.Context(), req); err != nil {

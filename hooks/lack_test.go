@@ -60,7 +60,7 @@ func TestLack(t *testing.T) {
 				source = declaring(c.module...)
 			}
 			e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Config: host.Config{Name: "gpu", Source: source}, Reads: c.configured, Levels: c.levels, Stages: c.stages,
+				Config: host.Config{Name: "gpu", Module: host.ModuleConfig{Source: source}}, Reads: c.configured, Levels: c.levels, Stages: c.stages,
 			}}})
 			err := e.Lack(t.Context(), mode, fields...)
 			if c.want == "" && err != nil {
@@ -73,7 +73,7 @@ func TestLack(t *testing.T) {
 	}
 
 	log := new(strings.Builder)
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: host.Bytes(module)}, DecisionGrants: grants()}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: module}}, DecisionGrants: grants()}}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	sees := func() string {
 		t.Helper()
 		req := script(map[string]string{"p": "sees"})
@@ -96,7 +96,7 @@ func TestLack(t *testing.T) {
 	if !strings.Contains(log.String(), "plugin=p") || !strings.Contains(log.String(), "container_envs") {
 		t.Errorf("the log has %q", log)
 	}
-	e = engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: host.Bytes(small)}}}})
+	e = engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: small}}}}})
 	if err := e.Lack(t.Context(), mode, fields...); err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,6 @@ import (
 // imply it.
 const GrantObjects = lookup.Grant
 
-// ObjectGrant names objects that a guest may look up: of each resource, the one that has the
-// name of the node.
-type ObjectGrant struct {
-	// Resource is the resource as in a URL of the API: "slo.koordinator.sh/v1alpha1/nodeslos".
-	// Its objects have no namespace.
-	Resource string `json:"resource"`
-}
-
 // nodeObject is an object of a node. JSON is nil if there is none.
 type nodeObject struct {
 	name   string
@@ -37,17 +29,14 @@ func (o *nodeObject) GetLabels() map[string]string { return o.labels }
 // objects are those that are known, by resource. They do not change.
 type objects map[string]*nodeObject
 
-// checkObjects returns everything that is wrong with grants.
-func checkObjects(grants []ObjectGrant) (errs []error) {
-	seen := map[string]bool{}
-	for _, g := range grants {
-		if _, err := lookup.ParseResource(g.Resource); err != nil {
-			errs = append(errs, err)
+// checkObjects returns everything that is wrong with grants. The objects of a node have no
+// namespace.
+func checkObjects(grants []host.ObjectGrant) []error {
+	errs := lookup.CheckGrants(grants)
+	for i, g := range grants {
+		if g.Namespaces != nil {
+			errs = append(errs, fmt.Errorf("objects[%d].namespaces: a hook looks up the objects of its node, which have no namespace", i))
 		}
-		if seen[g.Resource] {
-			errs = append(errs, fmt.Errorf("objects: %q is there twice", g.Resource))
-		}
-		seen[g.Resource] = true
 	}
 	return errs
 }

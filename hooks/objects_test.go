@@ -18,11 +18,11 @@ func TestObjectsOfTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	granted := []hooks.ObjectGrant{{Resource: slos}, {Resource: "example.com/v1/others"}}
+	granted := []host.ObjectGrant{{Resource: slos}, {Resource: "example.com/v1/others"}}
 	slo := func(identity int) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"name":"node-1","labels":{"a":"b"}},"spec":{"groupIdentity":%d}}`, identity)
 	}
-	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source}, Objects: granted}}})
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source}}, Objects: granted}}})
 	decide := func(ask string) (string, error) {
 		d, err := e.Decide(t.Context(), &hookmsg.Request{
 			Stage: hookmsg.Reconcile, Level: hookmsg.LevelPod, Pod: hookmsg.PodMeta{Namespace: "shop", Name: "web", UID: "u1"}, PodAnnotations: map[string]string{"get": ask},
@@ -81,12 +81,12 @@ func TestObjectsOfTheNode(t *testing.T) {
 		}
 	}
 	// Without a grant the import is refused, and mistakes are reported.
-	for want, objects := range map[string][]hooks.ObjectGrant{
+	for want, objects := range map[string][]host.ObjectGrant{
 		"get_object needs the grant \"objects\"": nil,
 		"is there twice":                         {{Resource: slos}, {Resource: slos}},
 		"is not version/resource":                {{Resource: "NodeSLO"}},
 	} {
-		_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source}, Objects: objects}}})
+		_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source}}, Objects: objects}}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %v: got error %v, want one with %q", objects, err, want)
 		}

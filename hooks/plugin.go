@@ -31,10 +31,12 @@ type plugin struct {
 	// configured is what the configuration declares to read, nil if nothing.
 	configured *hookwire.Reads
 	// nodeless is set if the engine follows no node.
-	nodeless bool
-	dryRun   bool
-	owns     ownership
-	grants   *Grants
+	nodeless  bool
+	monitored bool
+	// swapped is called after a swap; nil is not called.
+	swapped func()
+	owns    ownership
+	grants  *Grants
 	// resources are those of the objects that it may look up.
 	resources []string
 	// node is where mounts and devices are looked up, audit that of Config.
@@ -45,11 +47,6 @@ type plugin struct {
 	last    lastDecisions
 	// instances is the limit of the configuration, 0 for the default.
 	instances int
-	// source is where the module comes from; pinned says that it cannot change.
-	source host.Source
-	pinned bool
-	// openOCI returns the source of a reference, nil without access to registries.
-	openOCI func(reference string) host.Source
 	// lacks are what a running mode does not know.
 	lacks atomic.Pointer[lack]
 
@@ -90,14 +87,14 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (e
 	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
 		cfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
 	}
-	p.instances, p.source, p.pinned = cfg.Limits.Instances, cfg.Source, cfg.SHA256 != ""
+	p.instances = cfg.Limits.Instances
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{
 		Kind:       abi.KindHook,
 		Imports:    append(slices.Clip(imports), lookup.Imports(abi.ModuleObjects, lookups{p})...),
 		Defaults:   host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
 		ResetGrown: true,
 		NewState:   func() any { return new(exchange) },
-		Probe:      p.probe, Confidential: confide,
+		Probe:      p.probe, Confidential: confide, Swapped: p.swapped,
 	})
 	return err
 }
@@ -292,7 +289,7 @@ func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.De
 			return err
 		}
 	}
-	if len(earlier) != 0 && !p.dryRun {
+	if len(earlier) != 0 && !p.monitored {
 		return p.compatible(d, earlier)
 	}
 	return nil

@@ -48,7 +48,7 @@ func TestARecordingOfDecisionsReplays(t *testing.T) {
 	}
 	var modules [][]byte
 	for _, p := range []hooks.PluginConfig{a, b} {
-		module, err := p.Source.Fetch(t.Context())
+		module, err := p.Module.Source.Fetch(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,12 +15,12 @@ import (
 // labels.
 type Selector struct {
 	// Namespaces are those of the pods.
-	Namespaces []string
+	Namespaces []string `json:"namespaces,omitempty"`
 	// QOSClasses are the pods' classes, or the classes themselves.
-	QOSClasses []hookmsg.QOSClass
+	QOSClasses []hookmsg.QOSClass `json:"qosClasses,omitempty"`
 	// Labels is a selector on the pods' labels as kubectl takes it:
 	// "tier in (batch, offline), !pinned".
-	Labels string
+	Labels string `json:"labels,omitempty"`
 }
 
 // selector is a parsed Selector.

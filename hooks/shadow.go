@@ -53,7 +53,7 @@ func (e *Engine) BeginProfile(ctx context.Context, name string, calls int) error
 	if err != nil {
 		return fmt.Errorf("begin profile: %w", err)
 	}
-	s, err := shadow.Profile(calls, p.source, p.backgroundOptions(e.logger))
+	s, err := shadow.Profile(calls, p.Source(), p.backgroundOptions(e.logger))
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (e *Engine) find(name string) (*plugin, error) {
 
 func (p *plugin) backgroundOptions(logger *slog.Logger) shadow.Options {
 	return shadow.Options{
-		Plugin: p.Name(), Serving: p.Plugin, Runtime: p.runtime, OpenOCI: p.openOCI, Logger: logger, Observer: p.cfg.Observer,
+		Plugin: p.Name(), Serving: p.Plugin, Runtime: p.runtime, Logger: logger, Observer: p.cfg.Observer,
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			c := &plugin{
 				order: p.order, stages: p.stages, levels: p.levels, policy: host.Fail, selector: p.selector, configured: p.configured,

@@ -29,7 +29,7 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 	defer rt.Close(t.Context())
 	dir, log := t.TempDir(), guarded.NewLog()
 	cfg := plugin(t, "p", scripted)
-	module, err := cfg.Source.Fetch(t.Context())
+	module, err := cfg.Module.Source.Fetch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 		rounds = 1
 	}
 	for round := range rounds {
-		begin(shadow.Config{Source: host.Bytes(modules[round%2])}) // Is replaced while it is loaded.
-		s := begin(shadow.Config{Source: host.Bytes(modules[round%2])})
+		begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[round%2]}}) // Is replaced while it is loaded.
+		s := begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[round%2]}})
 		var swapping sync.WaitGroup
 		swapping.Go(func() {
 			if err := e.Swap(t.Context(), "p", host.Bytes(modules[(round+1)%2]), ""); err != nil {
@@ -126,17 +126,17 @@ func TestShadowsWhileAHookIsSwappedAndRecorded(t *testing.T) {
 		await(profile, func(shadow.Status) bool { return profile.Profile() != nil })
 		begun = append(begun, profile)
 	}
-	s := begin(shadow.Config{Source: host.Bytes(modules[0]), GuestConfig: host.GuestConfig(`{"qos": 7}`)})
+	s := begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}, GuestConfig: host.GuestConfig(`{"qos": 7}`)})
 	for s.Status().State != shadow.Stopped { // The candidate refuses its configuration.
 		time.Sleep(time.Millisecond)
 	}
-	s = begin(shadow.Config{Source: host.Bytes(modules[0])})
+	s = begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}})
 	await(s, func(s shadow.Status) bool { return s.Compared >= 1 })
 	close(stop)
 	callers.Wait()
 	var closing sync.WaitGroup
 	closing.Go(func() {
-		err := e.BeginShadow(t.Context(), "p", shadow.Config{Source: host.Bytes(modules[0])})
+		err := e.BeginShadow(t.Context(), "p", shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}})
 		if err != nil && !errors.Is(err, host.ErrClosed) {
 			t.Error(err)
 		}

@@ -1,6 +1,7 @@
 package hooks_test
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
 func TestShadowOfAHook(t *testing.T) {
@@ -19,8 +21,8 @@ func TestShadowOfAHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "p", Source: host.File(file), GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
-		Shadow: &shadow.Config{File: file, Rate: 1, CPU: 1, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 20", "Burstable": "cfs_quota_us 5000"}}`)},
+		Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{File: file}, Rate: 1, CPU: 1, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 20", "Burstable": "cfs_quota_us 5000"}}`)},
 	}}})
 	await := func(what string, is func(shadow.Status) bool) shadow.Status {
 		t.Helper()
@@ -65,24 +67,32 @@ func TestShadowOfAHookFromARegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rt, err := host.NewRuntime(compiled.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.WithoutCancel(t.Context()))
 	plugin := hooks.PluginConfig{
-		Config: host.Config{Name: "p", Source: host.File(file), GuestConfig: host.GuestConfig(`{}`)},
-		Shadow: &shadow.Config{OCI: "registry.example.com/acme/p:2", Rate: 1, CPU: 1},
+		Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(`{}`)},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{OCI: "registry.example.com/acme/p:2"}, Rate: 1, CPU: 1},
 	}
 	t.Run("is a mistake without access to registries", func(t *testing.T) {
-		_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
-		if err == nil || !strings.Contains(err.Error(), `plugin "p": shadow.oci: this engine has no access to registries`) {
+		_, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		if err == nil || !strings.Contains(err.Error(), `plugin "p": shadow.module.oci: this program has no access to registries`) {
 			t.Errorf("error %v", err)
 		}
 	})
 	t.Run("comes from the source of its reference", func(t *testing.T) {
 		opened := make(chan string, 1)
-		plugin.OpenOCI = func(reference string) host.Source {
+		rt.AddSources(host.Sources{OCI: func(reference string) host.Source {
 			opened <- reference
 			return host.File(file)
+		}})
+		e, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
-		if got := <-opened; got != plugin.Shadow.OCI {
+		if got := <-opened; got != plugin.Shadow.Module.OCI {
 			t.Errorf("opened %s", got)
 		}
 		for e.Shadow("p").Status().State == shadow.Loading {
@@ -93,8 +103,11 @@ func TestShadowOfAHookFromARegistry(t *testing.T) {
 		}
 	})
 	t.Run("that is away leaves the engine alone", func(t *testing.T) {
-		plugin.OpenOCI = func(string) host.Source { return host.File(file + ".missing") }
-		e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		rt.AddSources(host.Sources{OCI: func(string) host.Source { return host.File(file + ".missing") }})
+		e, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for e.Shadow("p").Status().State == shadow.Loading {
 			time.Sleep(time.Millisecond)
 		}
@@ -120,8 +133,8 @@ func TestShadowOfAHookIsPromoted(t *testing.T) {
 	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 3}} {
 		t.Run(name, func(t *testing.T) {
 			e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Config: host.Config{Name: "p", Source: host.File(file), GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
-				Shadow: &shadow.Config{Source: candidate, Rate: 1, CPU: 1, Promote: when},
+				Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
+				Shadow: &shadow.Config{Module: host.ModuleConfig{Source: candidate}, Rate: 1, CPU: 1, Promote: when},
 			}}})
 			digest := func() string {
 				for _, p := range runtime.Plugins() {

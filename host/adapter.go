@@ -48,6 +48,9 @@ type Adapter struct {
 	// has grown by 256 KiB since the snapshot. That is cheaper than a guest's garbage collector.
 	// Guests of a [Dialect] are not: theirs may keep the objects of a cluster there.
 	ResetGrown bool
+	// Swapped is called whenever another version has begun to serve, by the goroutine that swaps;
+	// nil is not called.
+	Swapped func()
 	// NewState makes what [Instance.State] returns, once for each instance; nil
 	// leaves it nil.
 	NewState func() any

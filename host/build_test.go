@@ -36,7 +36,7 @@ func TestBuildTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg := config("slow")
-			cfg.Source, cfg.Limits.BuildTimeout = slow(), test.timeout
+			cfg.Module.Source, cfg.Limits.BuildTimeout = slow(), test.timeout
 			_, err = cfg.load(test.ctx, rt)
 			if !errors.Is(err, test.want) || !errors.As(err, new(*host.ModuleError)) || !strings.Contains(err.Error(), "compile: ") {
 				t.Errorf("got %v, want a compilation that ended with %v", err, test.want)

@@ -28,7 +28,7 @@ func loadCached(t *testing.T, cfg RuntimeConfig, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rt.Load(t.Context(), Config{Name: name, Source: File("testdata/" + name + ".wasm")}, Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{File: "testdata/" + name + ".wasm"}}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestModuleCacheCannotBeWritten(t *testing.T) {
 		}
 	}
 	for range 2 {
-		p, err := rt.Load(t.Context(), Config{Name: "noop", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(t.Context(), Config{Name: "noop", Module: ModuleConfig{File: "testdata/noop.wasm"}}, Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -480,7 +480,7 @@ func compiledKeyOf(t *testing.T, name string) (key compiledKey) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.WithoutCancel(t.Context()))
-	_, err = rt.Load(t.Context(), Config{Name: name, Source: File("testdata/" + name + ".wasm")}, Adapter{Kind: abi.KindScheduler})
+	_, err = rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{File: "testdata/" + name + ".wasm"}}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestCompilationsAreFew(t *testing.T) {
 	}
 	load := func(ctx context.Context, timeout time.Duration) error {
 		p, err := rt.Load(ctx, Config{
-			Name: "noop", Source: File("testdata/noop.wasm"), Limits: Limits{BuildTimeout: timeout},
+			Name: "noop", Module: ModuleConfig{File: "testdata/noop.wasm"}, Limits: Limits{BuildTimeout: timeout},
 		}, Adapter{Kind: abi.KindScheduler})
 		if err == nil {
 			err = p.Close(ctx)

@@ -31,7 +31,7 @@ func TestPluginsShareACompiledModule(t *testing.T) {
 	var logged []string
 	load := func(name string, limits Limits) *Plugin {
 		p, err := rt.Load(t.Context(), Config{
-			Name: name, Source: File("testdata/good.wasm"), GuestConfig: []byte(name), Limits: limits,
+			Name: name, Module: ModuleConfig{File: "testdata/good.wasm"}, GuestConfig: []byte(name), Limits: limits,
 		}, logging("adapter of "+name, &logged))
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestPluginsShareACompiledModule(t *testing.T) {
 		t.Errorf("calls of host functions (-want +got):\n%s", diff)
 	}
 	// A module that is refused to one plugin serves another.
-	if _, err := rt.Load(t.Context(), Config{Name: "c", Source: File("testdata/good.wasm")}, Adapter{Kind: abi.KindHook}); err == nil {
+	if _, err := rt.Load(t.Context(), Config{Name: "c", Module: ModuleConfig{File: "testdata/good.wasm"}}, Adapter{Kind: abi.KindHook}); err == nil {
 		t.Error("a scheduler's guest is loaded as a hook")
 	}
 	call(b)
@@ -136,7 +136,7 @@ func TestPluginsShareTheStart(t *testing.T) {
 			var got []string
 			for n, config := range test.configs {
 				p, err := rt.Load(t.Context(), Config{
-					Name: fmt.Sprint(n), Source: File("testdata/" + test.module + ".wasm"), GuestConfig: []byte(config), Grants: test.grants, Reset: test.reset,
+					Name: fmt.Sprint(n), Module: ModuleConfig{File: "testdata/" + test.module + ".wasm"}, GuestConfig: []byte(config), Grants: test.grants, Reset: test.reset,
 				}, Adapter{Kind: abi.KindScheduler})
 				if err != nil {
 					got = append(got, err.Error())
@@ -178,7 +178,7 @@ func TestSharedCompilationOutlivesItsFirstCaller(t *testing.T) {
 		before := users(rt)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := rt.Load(ctx, Config{Name: name, Source: File("testdata/good.wasm")}, Adapter{Kind: abi.KindScheduler})
+			_, err := rt.Load(ctx, Config{Name: name, Module: ModuleConfig{File: "testdata/good.wasm"}}, Adapter{Kind: abi.KindScheduler})
 			ended <- err
 		}()
 		for users(rt) == before {
@@ -228,7 +228,7 @@ func TestSharedModulesHammer(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for n := range 20 {
-				p, err := rt.Load(t.Context(), Config{Name: fmt.Sprint(i), Source: sources[(i+n)%2]}, Adapter{Kind: abi.KindScheduler})
+				p, err := rt.Load(t.Context(), Config{Name: fmt.Sprint(i), Module: ModuleConfig{Source: sources[(i+n)%2]}}, Adapter{Kind: abi.KindScheduler})
 				if err != nil {
 					t.Error(err)
 					return

@@ -3,7 +3,6 @@ package host
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,18 +24,8 @@ import (
 type Config struct {
 	// Name is the plugin's name in logs, errors and metrics, in UTF-8. Required.
 	Name string `json:"name,omitempty"`
-	// Source is where the module comes from. Required.
-	Source Source `json:"-"`
-	// SHA256 is the digest that the module must have, in hexadecimal; empty
-	// means any. It is checked before anything is parsed.
-	SHA256 string `json:"sha256,omitempty"`
-	// Compiled grants compiled forms of the module, by their SHA-256 in hexadecimal: machine
-	// code for a platform that a [CompiledSource] has beside the module, and that is not
-	// compiled again. It is trusted like the code of the host, and nothing bounds what it does:
-	// grant only what was compiled by those who build the host. It goes into
-	// [RuntimeConfig.CacheDir]. A form that is granted and cannot be used costs a compilation
-	// and a line in the log. Empty means that none is read.
-	Compiled []string `json:"compiled,omitempty"`
+	// Module names the module. Required.
+	Module ModuleConfig `json:"module,omitzero"`
 	// GuestConfig is the guest's own configuration, which it reads with
 	// kubewasm.config.
 	GuestConfig GuestConfig `json:"guestConfig,omitempty"`
@@ -135,19 +124,7 @@ func (c *Config) validate(known []string) (errs []error) {
 	if !utf8.ValidString(c.Name) {
 		errs = append(errs, fmt.Errorf("name %q is not UTF-8", c.Name))
 	}
-	if err := checkSource(c.Source, c.SHA256); err != nil {
-		errs = append(errs, err)
-	}
-	if c.SHA256 != "" {
-		if digest, err := hex.DecodeString(c.SHA256); err != nil || len(digest) != 32 {
-			errs = append(errs, fmt.Errorf("sha256 %q is not 64 hexadecimal digits", c.SHA256))
-		}
-	}
-	for i, granted := range c.Compiled {
-		if digest, err := hex.DecodeString(granted); err != nil || len(digest) != 32 {
-			errs = append(errs, fmt.Errorf("compiled[%d] %q is not 64 hexadecimal digits", i, granted))
-		}
-	}
+	errs = append(errs, c.Module.Check("module")...)
 	for i, arg := range c.Args {
 		if strings.ContainsRune(arg, 0) {
 			errs = append(errs, fmt.Errorf("args[%d] is %q, which has a NUL", i, arg))

@@ -342,7 +342,7 @@ func buildProgram(t *testing.T) host.Source {
 
 func TestProgram(t *testing.T) {
 	cfg := config("program")
-	cfg.Source, cfg.Limits = buildProgram(t), host.Limits{Instances: 1, ResultBytes: 64 << 10}
+	cfg.Module.Source, cfg.Limits = buildProgram(t), host.Limits{Instances: 1, ResultBytes: 64 << 10}
 	cfg.Dialects = []host.Dialect{{
 		Name: "wasi", Command: true,
 		Detect: func(m *host.Module) bool { return m.Export("_start") != "" },
@@ -441,7 +441,7 @@ func TestDialectInspectsModules(t *testing.T) {
 	}
 	p := load(t, cfg)
 	first := p.Module().Inspected()
-	module, err := cfg.Source.Fetch(t.Context())
+	module, err := cfg.Module.Source.Fetch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -464,7 +464,7 @@ func TestMetadataIsThatOfTheVersionThatServes(t *testing.T) {
 		return host.Bytes(append(slices.Clone(goodBinary), wasmSection(0, slices.Concat([]byte("\x08kubewasm"), []byte(metadata))...)...))
 	}
 	cfg := config("noop")
-	cfg.Source = version("one")
+	cfg.Module.Source = version("one")
 	p := load(t, cfg)
 	old := acquire(t, p)
 	defer old.Release()

@@ -52,7 +52,7 @@ func TestEngineOfAProcessWithoutExecutableMemory(t *testing.T) {
 	if engine != host.EngineInterpreter || why == nil || !strings.Contains(why.Error(), "MemoryDenyWriteExecute") {
 		t.Errorf("the engine is %s: %v", engine, why)
 	}
-	p, err := rt.Load(t.Context(), host.Config{Name: "noop", Source: host.File("testdata/noop.wasm")}, host.Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), host.Config{Name: "noop", Module: host.ModuleConfig{File: "testdata/noop.wasm"}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}

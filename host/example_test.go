@@ -21,7 +21,7 @@ func Example() {
 
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:   "odd",
-		Source: host.File("testdata/good.wasm"),
+		Module: host.ModuleConfig{File: "testdata/good.wasm"},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
@@ -54,7 +54,7 @@ func ExampleRuntime_Load() {
 
 	_, err = rt.Load(context.Background(), host.Config{
 		Name:   "zone",
-		Source: host.File("testdata/wrongexports.wasm"),
+		Module: host.ModuleConfig{File: "testdata/wrongexports.wasm"},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	fmt.Println(err)
 	var export *host.ExportError

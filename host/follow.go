@@ -94,16 +94,28 @@ func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(c
 // Follow swaps the plugin to each new module of the source of its configuration,
 // by [Plugin.Swap], until ctx ends. opts.Failed is called with the error of a
 // version that fails; the running one goes on serving. opts.Applied is ignored:
-// it is the running version. Where Config.SHA256 pins the module nothing can
-// change, so Follow returns at once.
+// it is the running version. Where ModuleConfig.SHA256 pins the module nothing can
+// change, so Follow returns at once. With ModuleConfig.Follow the plugin follows by itself.
 func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
-	if p.cfg.SHA256 != "" {
+	if p.cfg.Module.SHA256 != "" {
 		return nil
 	}
 	opts.Applied = p.Digest()
-	return Follow(ctx, p.cfg.Source, opts, func(ctx context.Context, module []byte, sha256 string) error {
-		return p.Swap(ctx, Fetched(p.cfg.Source, module), sha256)
+	return Follow(ctx, p.source, opts, func(ctx context.Context, module []byte, sha256 string) error {
+		return p.Swap(ctx, Fetched(p.source, module), sha256)
 	})
+}
+
+// follow does what Follow does until ctx, which Close ends, has ended.
+func (p *Plugin) follow(ctx context.Context) {
+	failed := func(err error) {
+		if p.cfg.Logger != nil {
+			p.cfg.Logger.Error("the module was not swapped", "plugin", p.cfg.Name, "err", err)
+		}
+	}
+	if err := p.Follow(ctx, FollowOptions{Interval: p.runtime.sources.all().Interval, Failed: failed}); err != nil {
+		failed(err)
+	}
 }
 
 type follower struct {

@@ -378,7 +378,7 @@ func TestPluginFollow(t *testing.T) {
 	}
 	install("noop")
 	cfg := config("noop")
-	cfg.Source = host.File(file)
+	cfg.Module.Source = host.File(file)
 	builds := make(chan host.BuildEvent, 10)
 	cfg.Observer = built(builds)
 	p := load(t, cfg)
@@ -406,7 +406,7 @@ func TestPluginFollow(t *testing.T) {
 	}
 
 	// A pinned module has nothing to follow.
-	cfg.SHA256 = install("noop")
+	cfg.Module.SHA256 = install("noop")
 	if err := load(t, cfg).Follow(t.Context(), host.FollowOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -433,7 +433,7 @@ func TestPluginFollowConfigMap(t *testing.T) {
 		return false
 	}
 	cfg := config("noop")
-	cfg.Source = host.ConfigMapKey(configMaps{c.client}, "plugins", "zone", "zone.wasm")
+	cfg.Module.Source = host.ConfigMapKey(configMaps{c.client}, "plugins", "zone", "zone.wasm")
 	builds := make(chan host.BuildEvent, 10)
 	cfg.Observer = built(builds)
 	p := load(t, cfg)

@@ -25,7 +25,7 @@ func TestACacheOnAFullDiskIsReported(t *testing.T) {
 	defer rt.Close(t.Context())
 	load := func(name, file string) {
 		t.Helper()
-		p, err := rt.Load(t.Context(), Config{Name: name, Source: File(file)}, Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{File: file}}, Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}

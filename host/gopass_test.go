@@ -17,7 +17,7 @@ func TestDisableGoPass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := rt.Load(t.Context(), host.Config{Name: "goform", Source: host.File("testdata/goform.wasm")}, host.Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(t.Context(), host.Config{Name: "goform", Module: host.ModuleConfig{File: "testdata/goform.wasm"}}, host.Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}

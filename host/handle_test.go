@@ -22,7 +22,7 @@ func loadFile(t *testing.T, name string, limits Limits, reset ResetPolicy) *Plug
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rt.Load(t.Context(), Config{Name: name, Source: Bytes(module), Limits: limits, Reset: reset}, Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{Bytes: module}, Limits: limits, Reset: reset}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestTrapWithinASessionCounts(t *testing.T) {
 	// The guest without its marker, whose name becomes another.
 	module = bytes.Replace(module, []byte(abi.Marker), bytes.Repeat([]byte{'x'}, len(abi.Marker)), 1)
 	p, err := rt.Load(t.Context(), Config{
-		Name: "deep", Source: Bytes(module), Limits: Limits{Instances: 1, StackBytes: 1 << 20},
+		Name: "deep", Module: ModuleConfig{Bytes: module}, Limits: Limits{Instances: 1, StackBytes: 1 << 20},
 	}, Adapter{
 		Kind: abi.KindScheduler,
 		Dialects: []Dialect{{

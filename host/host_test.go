@@ -57,7 +57,7 @@ func (g guest) load(ctx context.Context, rt *host.Runtime) (*host.Plugin, error)
 
 func config(name string) guest {
 	return guest{
-		host.Config{Name: name, Source: testdata(name), Limits: host.Limits{Instances: 2}},
+		host.Config{Name: name, Module: host.ModuleConfig{Source: testdata(name)}, Limits: host.Limits{Instances: 2}},
 		host.Adapter{Kind: abi.KindScheduler},
 	}
 }
@@ -151,10 +151,10 @@ func TestModulesThatServeAreLogged(t *testing.T) {
 	if err := p.Swap(t.Context(), testdata("noop"), ""); err == nil {
 		t.Fatal("a module with other functions is taken")
 	}
-	if err := p.Swap(t.Context(), cfg.Source, ""); err != nil {
+	if err := p.Swap(t.Context(), cfg.Module.Source, ""); err != nil {
 		t.Fatal(err)
 	}
-	module, err := cfg.Source.Fetch(t.Context())
+	module, err := cfg.Module.Source.Fetch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestModulesThatServeAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("level=INFO msg=\"loaded the module\" plugin=good digest=%s reference=%s\n"+
-		"level=INFO msg=\"swapped the module\" plugin=good digest=%s reference=%s\n", first, cfg.Source, p.Digest(), other)
+		"level=INFO msg=\"swapped the module\" plugin=good digest=%s reference=%s\n", first, cfg.Module.Source, p.Digest(), other)
 	if diff := cmp.Diff(want, log.String()); diff != "" {
 		t.Errorf("log (-want +got):\n%s", diff)
 	}
@@ -206,8 +206,8 @@ func TestLoad(t *testing.T) {
 		"more memory than the limit":       {module: "bigmemory", want: "16384"},
 		"more memory, and a higher limit":  {module: "bigmemory", edit: func(c *guest) { c.Limits.MemoryBytes = 1 << 30 }},
 		"file is missing":                  {module: "absent", want: "absent.wasm: no such file"},
-		"digest of another module":         {module: "noop", edit: func(c *guest) { c.SHA256 = strings.Repeat("0", 64) }, want: "want " + strings.Repeat("0", 64)},
-		"digest is checked before parsing": {bytes: []byte("junk"), edit: func(c *guest) { c.SHA256 = strings.Repeat("A", 64) }, want: "sha256 of the module is "},
+		"digest of another module":         {module: "noop", edit: func(c *guest) { c.Module.SHA256 = strings.Repeat("0", 64) }, want: "want " + strings.Repeat("0", 64)},
+		"digest is checked before parsing": {bytes: []byte("junk"), edit: func(c *guest) { c.Module.SHA256 = strings.Repeat("A", 64) }, want: "sha256 of the module is "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestLoad(t *testing.T) {
 			cfg := config(test.module)
 			cfg.Name = "test"
 			if test.bytes != nil {
-				cfg.Source = host.Bytes(test.bytes)
+				cfg.Module.Source = host.Bytes(test.bytes)
 			}
 			if test.edit != nil {
 				test.edit(&cfg)
@@ -246,14 +246,14 @@ func TestLoadErrorsAreTyped(t *testing.T) {
 		edit func(*guest)
 		is   func(error) bool
 	}{
-		"digest":    {func(c *guest) { c.SHA256 = strings.Repeat("0", 64) }, as(new(*host.DigestError))},
-		"module":    {func(c *guest) { c.Source = host.Bytes(nil) }, as(new(*host.ModuleError))},
-		"export":    {func(c *guest) { c.Source = testdata("nomarker") }, as(new(*host.ExportError))},
-		"import":    {func(c *guest) { c.Source = testdata("badimports") }, as(new(*host.ImportError))},
-		"trap":      {func(c *guest) { c.Source = testdata("startfails") }, as(new(*host.TrapError))},
-		"exit code": {func(c *guest) { c.Source = testdata("startfails") }, as(new(*sys.ExitError))},
-		"status":    {func(c *guest) { c.Source, c.GuestConfig = testdata("good"), make([]byte, 65) }, as(new(*host.StatusError))},
-		"file":      {func(c *guest) { c.Source = host.File("absent") }, func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		"digest":    {func(c *guest) { c.Module.SHA256 = strings.Repeat("0", 64) }, as(new(*host.DigestError))},
+		"module":    {func(c *guest) { c.Module.Source = host.Bytes(nil) }, as(new(*host.ModuleError))},
+		"export":    {func(c *guest) { c.Module.Source = testdata("nomarker") }, as(new(*host.ExportError))},
+		"import":    {func(c *guest) { c.Module.Source = testdata("badimports") }, as(new(*host.ImportError))},
+		"trap":      {func(c *guest) { c.Module.Source = testdata("startfails") }, as(new(*host.TrapError))},
+		"exit code": {func(c *guest) { c.Module.Source = testdata("startfails") }, as(new(*sys.ExitError))},
+		"status":    {func(c *guest) { c.Module.Source, c.GuestConfig = testdata("good"), make([]byte, 65) }, as(new(*host.StatusError))},
+		"file":      {func(c *guest) { c.Module.Source = host.File("absent") }, func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -271,13 +271,13 @@ func TestLoadWithTheRightDigest(t *testing.T) {
 	}
 	sum := sha256.Sum256(module)
 	cfg := config("noop")
-	cfg.SHA256 = strings.ToUpper(hex.EncodeToString(sum[:]))
+	cfg.Module.SHA256 = strings.ToUpper(hex.EncodeToString(sum[:]))
 	load(t, cfg)
 }
 
 func TestConfigReportsEveryMistake(t *testing.T) {
 	_, err := newRuntime(t).Load(t.Context(), host.Config{
-		SHA256: "abc",
+		Module: host.ModuleConfig{SHA256: "abc"},
 		Limits: host.Limits{MemoryBytes: 1, Instances: -1, OutputBytes: -1, ResultBytes: -1},
 	}, host.Adapter{})
 	if err == nil {

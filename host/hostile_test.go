@@ -170,7 +170,7 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) guest {
 	limits.ResultBytes = 64 << 10
 	limits.OutputBytes = 256
 	cfg := guest{
-		host.Config{Name: g.name, Source: host.Bytes(g.module), Limits: limits, GuestConfig: bytes.Repeat([]byte{'x'}, 64)},
+		host.Config{Name: g.name, Module: host.ModuleConfig{Bytes: g.module}, Limits: limits, GuestConfig: bytes.Repeat([]byte{'x'}, 64)},
 		host.Adapter{Kind: abi.KindScheduler, NewState: func() any { made.Add(1); return nil }},
 	}
 	data := make([]byte, 64)
@@ -820,7 +820,7 @@ func TestOptionalParameters(t *testing.T) {
 				wasmSection(1, slices.Concat([]byte{2, 0x60, 0, 1, 0x7e}, filter)...), functionSection, memorySection, exportSection,
 				wasmSection(10, slices.Concat([]byte{2}, wasmSized(markerBody), wasmSized([]byte{0, 0x20, byte(test.params - 1), 0xa7, 0x0b}))...))
 			cfg := config("good")
-			cfg.Source = host.Bytes(module)
+			cfg.Module.Source = host.Bytes(module)
 			p, err := cfg.load(t.Context(), newRuntime(t))
 			if test.refused {
 				if err == nil || !strings.Contains(err.Error(), "want (i64, i64, i64[, i64]) -> i32") {
@@ -878,7 +878,7 @@ func TestCompileIsALimitOfThePlugin(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := rt.Load(t.Context(), host.Config{
-				Name: "slow", Source: host.Bytes(module), SHA256: test.sha256, Limits: host.Limits{Compile: test.limit},
+				Name: "slow", Module: host.ModuleConfig{Bytes: module, SHA256: test.sha256}, Limits: host.Limits{Compile: test.limit},
 			}, host.Adapter{Kind: abi.KindScheduler})
 			if err == nil {
 				err = p.Close(t.Context())

@@ -38,7 +38,7 @@ func TestIdleInstancesAreClosed(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer rt.Close(context.WithoutCancel(t.Context()))
-				cfg := Config{Name: "noop", Source: File("testdata/noop.wasm"), Limits: Limits{Instances: 4}, Reset: test.reset}
+				cfg := Config{Name: "noop", Module: ModuleConfig{File: "testdata/noop.wasm"}, Limits: Limits{Instances: 4}, Reset: test.reset}
 				p, err := rt.Load(t.Context(), cfg, Adapter{Kind: abi.KindScheduler})
 				if err != nil {
 					t.Fatal(err)

@@ -68,7 +68,7 @@ func TestMachineCodeIsMapped(t *testing.T) {
 			}
 			defer rt.Close(t.Context())
 			for _, name := range []string{"one", "two"} {
-				p, err := rt.Load(t.Context(), Config{Name: name, Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+				p, err := rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{File: "testdata/noop.wasm"}}, Adapter{Kind: abi.KindScheduler})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestClosedCodeIsOneMapping(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(t.Context())
-	p, err := rt.Load(t.Context(), Config{Name: "p", Source: File(guest)}, Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), Config{Name: "p", Module: ModuleConfig{File: guest}}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestAStartLeavesNoMachineCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(t.Context())
-	p, err := rt.Load(t.Context(), Config{Name: "one", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), Config{Name: "one", Module: ModuleConfig{File: "testdata/noop.wasm"}}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestAProcessWithoutMappingsLivesOn(t *testing.T) {
 	defer rt.Close(t.Context())
 	rt.mappings.most = min(rt.mappings.most, defaultMappings) // Where a million is possible.
 	load := func(name string) (*Plugin, error) {
-		return rt.Load(t.Context(), Config{Name: name, Source: File("testdata/" + name + ".wasm"), Limits: Limits{Instances: 2}}, Adapter{Kind: abi.KindScheduler})
+		return rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{File: "testdata/" + name + ".wasm"}, Limits: Limits{Instances: 2}}, Adapter{Kind: abi.KindScheduler})
 	}
 	p, err := load("noop")
 	if err != nil {
@@ -107,7 +107,7 @@ func TestACopyOfMachineCodeSurvivesItsFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := rt.Load(t.Context(), Config{Name: "noop", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), Config{Name: "noop", Module: ModuleConfig{File: "testdata/noop.wasm"}}, Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestACacheThatCannotBeUsedIsReported(t *testing.T) {
 				t.Fatalf("the error is %v, reported is %v", err, reported)
 			}
 			defer rt.Close(t.Context())
-			p, err := rt.Load(t.Context(), Config{Name: "noop", Source: File("testdata/noop.wasm")}, Adapter{Kind: abi.KindScheduler})
+			p, err := rt.Load(t.Context(), Config{Name: "noop", Module: ModuleConfig{File: "testdata/noop.wasm"}}, Adapter{Kind: abi.KindScheduler})
 			if err != nil {
 				t.Fatal(err)
 			}

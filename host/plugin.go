@@ -19,6 +19,7 @@ import (
 // replace while it is. It is safe for use by several goroutines.
 type Plugin struct {
 	cfg     Config
+	source  Source
 	adapter Adapter
 	runtime *Runtime
 	// breaker is nil if the plugin is never disabled.
@@ -30,6 +31,9 @@ type Plugin struct {
 	// tapes is nil if calls are not recorded; stopRecording ends the use of it.
 	tapes         record.Tapes
 	stopRecording func() error
+
+	// unfollow ends the following of the source.
+	unfollow context.CancelFunc
 
 	current atomic.Pointer[version]
 
@@ -53,10 +57,11 @@ type Plugin struct {
 // configuration. For errors.Is: [ErrMemory] if its memory is more than
 // RuntimeConfig.MemoryBytes leaves.
 func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plugin, error) {
-	if err := adapter.Validate(&cfg); err != nil {
+	source, err := rt.open(&cfg, &adapter)
+	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{cfg: cfg, adapter: adapter, runtime: rt, swapping: make(chan struct{}, 1)}
+	p := &Plugin{cfg: cfg, source: source, adapter: adapter, runtime: rt, swapping: make(chan struct{}, 1)}
 	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
 	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
 	p.callLogger = lograte.Logger(cfg.Logger, p.calls)
@@ -78,17 +83,42 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 			cfg.Logger.Error("calls are not recorded", "plugin", cfg.Name, "err", err)
 		}
 	}
-	if err := p.build(ctx, cfg.Source, cfg.SHA256, nil); err != nil {
+	if err := p.build(ctx, source, cfg.Module.SHA256, nil); err != nil {
 		if stopErr := p.stopRecording(); stopErr != nil {
 			err = errors.Join(err, stopErr)
 		}
 		return nil, err // Unwrap returns the error without the plugin's name.
 	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.unfollow = stop
 	if err := rt.add(p); err != nil {
+		stop()
 		return nil, errors.Join(err, p.current.Load().close(context.WithoutCancel(ctx)), p.stopRecording())
+	}
+	if cfg.Module.Follow {
+		go p.follow(following)
 	}
 	return p, nil
 }
+
+// open returns the source of the module of a plugin, or every mistake of its configuration.
+func (rt *Runtime) open(cfg *Config, adapter *Adapter) (Source, error) {
+	mistakes := adapter.Validate(cfg)
+	source, err := rt.Source(cfg.Module, "module")
+	switch {
+	case mistakes == nil && err == nil:
+		return source, nil
+	case mistakes == nil:
+		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
+	case err == nil || len(cfg.Module.Check("module")) != 0: // Validate has reported them.
+		return nil, mistakes
+	}
+	return nil, errors.Join(mistakes, err)
+}
+
+// Source returns the source of the module of the configuration, from which a swap may have
+// departed.
+func (p *Plugin) Source() Source { return p.source }
 
 // Name returns the plugin's name.
 func (p *Plugin) Name() string { return p.cfg.Name }
@@ -334,6 +364,9 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 		p.breaker.level.Store(0) // The new version has not failed.
 	}
 	p.retire(old)
+	if p.adapter.Swapped != nil {
+		p.adapter.Swapped()
+	}
 	return nil
 }
 
@@ -365,6 +398,7 @@ func (p *Plugin) forget(v *version) {
 // everything. When ctx ends first, the error is its own, and Close may be called
 // again to go on waiting.
 func (p *Plugin) Close(ctx context.Context) error {
+	p.unfollow()
 	if err := p.turn(ctx); err != nil {
 		return fmt.Errorf("plugin %q: close: wait for a swap: %w", p.cfg.Name, err)
 	}

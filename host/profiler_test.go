@@ -120,7 +120,7 @@ func TestProfileOfGoroutines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			profiler, calls := &host.Profiler{}, &fuelOfCalls{}
 			p := loadGo(t, guest{
-				host.Config{Name: "goroutines", Source: host.Bytes(goGuest(t, "goroutines", flags...)), Observer: calls, Profiler: profiler},
+				host.Config{Name: "goroutines", Module: host.ModuleConfig{Bytes: goGuest(t, "goroutines", flags...)}, Observer: calls, Profiler: profiler},
 				host.Adapter{Kind: abi.KindScheduler},
 			})
 			profiler.Reset()

@@ -26,7 +26,7 @@ func TestARecordingThatCannotBeMadeStopsNoPlugin(t *testing.T) {
 	var log strings.Builder
 	path := filepath.Join(file, "recording")
 	p, err := rt.Load(t.Context(), host.Config{
-		Name: "noop", Source: host.File("testdata/noop.wasm"), Record: &record.Config{Path: path}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Name: "noop", Module: host.ModuleConfig{File: "testdata/noop.wasm"}, Record: &record.Config{Path: path}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestARecordingThatCannotBeMadeStopsNoPlugin(t *testing.T) {
 		t.Errorf("the recorder has %+v", got)
 	}
 
-	_, err = rt.Load(t.Context(), host.Config{Name: "wrong", Source: host.File("testdata/noop.wasm"), Record: &record.Config{Path: path, Rate: 2}}, host.Adapter{Kind: abi.KindScheduler})
+	_, err = rt.Load(t.Context(), host.Config{Name: "wrong", Module: host.ModuleConfig{File: "testdata/noop.wasm"}, Record: &record.Config{Path: path, Rate: 2}}, host.Adapter{Kind: abi.KindScheduler})
 	if err == nil {
 		t.Error("a configuration that is wrong is accepted")
 	}

@@ -32,7 +32,9 @@ type Runtime struct {
 	noCompiler error
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
 	goPass bool
-	memory snapmem.Allocator
+	// sources open the modules of configurations.
+	sources *registry
+	memory  snapmem.Allocator
 	// mappings are those of the process.
 	mappings *mappings
 	// compiling has an entry for each module that is being compiled.
@@ -95,6 +97,9 @@ type RuntimeConfig struct {
 	// and those of plugins with [ResetNever] or another state than a snapshot has, stay. 0
 	// means 5 minutes; less than 0 means that all stay.
 	IdleAfter time.Duration
+	// Sources open the modules that configurations name, of plugins and of their shadows.
+	// [Runtime.AddSources] adds to them.
+	Sources Sources
 	// Engine runs the guests. Default [EngineAuto].
 	Engine Engine
 	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes three
@@ -125,6 +130,7 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
 		goPass:    !cfg.DisableGoPass,
+		sources:   &registry{known: cfg.Sources},
 		mappings:  processMappings(),
 	}
 	if rt.idleAfter = cmp.Or(cfg.IdleAfter, defaultIdleAfter); rt.idleAfter < 0 {
@@ -164,7 +170,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, mappings: rt.mappings, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // CompiledSource is a Source that may have its module in compiled form as well, as
-// [Precompile] returns it. The form is read only where [Config.Compiled] grants it. A [File]
+// [Precompile] returns it. The form is read only where [ModuleConfig.Compiled] grants it. A [File]
 // is one: the form lies beside the module, under the name of [CompiledFile].
 type CompiledSource interface {
 	Source
@@ -170,7 +170,7 @@ func (c *compiled) install(ctx context.Context, form []byte, key moduleKey) erro
 
 // shipping returns what fetches the compiled form of a source, nil if none is granted.
 func (p *Plugin) shipping(source Source) func(context.Context) ([]byte, error) {
-	if len(p.cfg.Compiled) == 0 {
+	if len(p.cfg.Module.Compiled) == 0 {
 		return nil
 	}
 	return func(ctx context.Context) ([]byte, error) {
@@ -178,12 +178,12 @@ func (p *Plugin) shipping(source Source) func(context.Context) ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("source %s has none", source)
 		}
-		form, err := from.FetchCompiled(ctx, Platform, p.cfg.Compiled)
+		form, err := from.FetchCompiled(ctx, Platform, p.cfg.Module.Compiled)
 		if err != nil {
 			return nil, err
 		}
 		digest := digestOf(form)
-		if !slices.ContainsFunc(p.cfg.Compiled, func(granted string) bool { return strings.EqualFold(granted, digest) }) {
+		if !slices.ContainsFunc(p.cfg.Module.Compiled, func(granted string) bool { return strings.EqualFold(granted, digest) }) {
 			return nil, fmt.Errorf("its sha256 is %s, which compiled does not grant", digest)
 		}
 		return form, nil

@@ -148,7 +148,7 @@ func TestCompiledForms(t *testing.T) {
 			source := &shippingSource{bytesSource: module, form: test.form}
 			var log bytes.Buffer
 			for _, name := range []string{"first", "second"} { // The second one has what the first has.
-				p, err := rt.Load(t.Context(), Config{Name: name, Source: source, Compiled: granted, Logger: slog.New(slog.NewTextHandler(&log, nil))}, Adapter{Kind: abi.KindScheduler})
+				p, err := rt.Load(t.Context(), Config{Name: name, Module: ModuleConfig{Source: source, Compiled: granted}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, Adapter{Kind: abi.KindScheduler})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestSourceWithoutCompiledForms(t *testing.T) {
 	}
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	var log bytes.Buffer
-	cfg := Config{Name: "noop", Source: Bytes(module), Compiled: []string{digestOf(module)}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := Config{Name: "noop", Module: ModuleConfig{Bytes: module, Compiled: []string{digestOf(module)}}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	if _, err := rt.Load(t.Context(), cfg, Adapter{Kind: abi.KindScheduler}); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestCompiledFiles(t *testing.T) {
 	if got, err := source.FetchCompiled(t.Context(), "linux/amd64", nil); err != nil || string(got) != "form" {
 		t.Errorf("the form is %q, error %v", got, err)
 	}
-	cfg := Config{Name: "zone", Source: source, Compiled: []string{strings.Repeat("0", 64), "12", "x"}}
+	cfg := Config{Name: "zone", Module: ModuleConfig{Source: source, Compiled: []string{strings.Repeat("0", 64), "12", "x"}}}
 	var got []string
 	for _, err := range cfg.validate(nil) {
 		got = append(got, err.Error())

@@ -22,7 +22,7 @@ func zone(t testing.TB) guest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := guest{host.Config{Name: "zone", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler}}
+	cfg := guest{host.Config{Name: "zone", Module: host.ModuleConfig{File: file}}, host.Adapter{Kind: abi.KindScheduler}}
 	node := labelled()
 	encoder := (*codec.FieldSet)(nil).Node() // Of all fields.
 	object := func(name string, answer func(inst *host.Instance, stack []uint64) uint32, params ...abi.ValueType) host.Import {

@@ -458,7 +458,7 @@ func ExampleRuntime_MemoryInUse() {
 		return
 	}
 	defer rt.Close(ctx)
-	plugin, err := rt.Load(ctx, host.Config{Name: "odd", Source: host.File("testdata/good.wasm")}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(ctx, host.Config{Name: "odd", Module: host.ModuleConfig{File: "testdata/good.wasm"}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		fmt.Println(err)
 		return

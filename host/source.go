@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -59,8 +60,33 @@ func checkSource(source Source, sha256 string) error {
 // MaxModuleBytes is the size of the largest module that a Source hands over.
 const MaxModuleBytes = 256 << 20
 
-// Bytes returns the source of a module that is at hand already. The bytes must not
-// change as long as the source is in use.
+// maxUnpackedBytes is the size of the largest module that is stored compressed.
+const maxUnpackedBytes = 64 << 20
+
+// unpack returns a module that is stored as it is, or compressed by gzip.
+func unpack(data []byte) ([]byte, error) {
+	if !bytes.HasPrefix(data, gzipMagic) {
+		return data, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("decompress module: %w", err)
+	}
+	module, err := io.ReadAll(io.LimitReader(r, maxUnpackedBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("decompress module: %w", err)
+	}
+	if len(module) > maxUnpackedBytes {
+		return nil, fmt.Errorf("decompress module: it has more than %d bytes", maxUnpackedBytes)
+	}
+	return module, nil
+}
+
+// gzipMagic is how what gzip has compressed begins.
+var gzipMagic = []byte{0x1f, 0x8b}
+
+// Bytes returns the source of a module that is at hand already, as it is or compressed by gzip.
+// The bytes must not change as long as the source is in use.
 func Bytes(module []byte) Source { return bytesSource(module) }
 
 type bytesSource []byte
@@ -69,7 +95,7 @@ func (s bytesSource) Fetch(context.Context) ([]byte, error) {
 	if len(s) > MaxModuleBytes {
 		return nil, fmt.Errorf("module has %d bytes, more than %d", len(s), MaxModuleBytes)
 	}
-	return s, nil
+	return unpack(s)
 }
 
 func (s bytesSource) String() string { return fmt.Sprintf("%d bytes", len(s)) }
@@ -86,8 +112,8 @@ type fetchedSource struct {
 
 func (s fetchedSource) String() string { return s.from }
 
-// File returns the source of a module in a file, which is read anew for each
-// load. It is a [Watcher].
+// File returns the source of a module in a file, as it is or compressed by gzip, which is read
+// anew for each load. It is a [Watcher].
 //
 // Replace the file by renaming another over it, as kubelet does for mounted
 // ConfigMaps: one that is written in place may be read half written.
@@ -124,7 +150,7 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 	if module.Len() > MaxModuleBytes {
 		return nil, fmt.Errorf("read %s: file has more than %d bytes", s, MaxModuleBytes)
 	}
-	return module.Bytes(), nil
+	return unpack(module.Bytes())
 }
 
 func (s fileSource) String() string { return string(s) }

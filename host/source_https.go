@@ -31,8 +31,8 @@ type HTTPSOptions struct {
 // maxRedirects is enough for a mirror that sends on to a content network.
 const maxRedirects = 5
 
-// HTTPS returns the source of a module at an https URL, which is downloaded
-// anew for each load, as the server stores it. The configuration must name the
+// HTTPS returns the source of a module at an https URL, which is downloaded anew for each load, as
+// the server stores it: as it is, or compressed by gzip. The configuration must name the
 // module's SHA-256: otherwise the server of the URL would decide what runs.
 //
 // At most five redirects are followed, to https only. A user and password in the
@@ -152,7 +152,7 @@ func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
 	if int64(len(module)) > s.maxBytes {
 		return nil, fmt.Errorf("content has more than %d bytes", s.maxBytes)
 	}
-	return module, nil
+	return unpack(module)
 }
 
 // String returns the URL without user, password, query and fragment.

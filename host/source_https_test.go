@@ -234,7 +234,7 @@ func TestHTTPSThroughLoad(t *testing.T) {
 				requests = 0
 			}
 			cfg := config("noop")
-			cfg.Source, cfg.SHA256 = source(test.path), test.sha256
+			cfg.Module.Source, cfg.Module.SHA256 = source(test.path), test.sha256
 			_, err := cfg.load(t.Context(), newRuntime(t))
 			check("load", err)
 			err = load(t, config("spins")).Swap(t.Context(), source(test.path), test.sha256)

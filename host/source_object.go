@@ -36,7 +36,8 @@ type ObjectWatcher interface {
 }
 
 // ConfigMapKey returns the source of a module in a ConfigMap, under one key of
-// binaryData or, in base64, of data. It is a [Watcher] if getter is an
+// binaryData or, in base64, of data. It may be compressed by gzip, so that a guest in Go fits into
+// the mebibyte that a ConfigMap has. It is a [Watcher] if getter is an
 // [ObjectWatcher].
 func ConfigMapKey(getter ObjectGetter, namespace, name, key string) Source {
 	return newObjectKey(getter, "configmap", namespace, name, key)
@@ -89,6 +90,9 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("get %s: none of its %d keys is this one", s, len(data))
 	}
 	module, err := decodeValue(value)
+	if err == nil {
+		module, err = unpack(module)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", s, err)
 	}
@@ -104,13 +108,14 @@ var magic = []byte("\x00asm")
 // decodeValue returns the module that a value is or that it holds in base64,
 // with or without line breaks.
 func decodeValue(value []byte) ([]byte, error) {
-	if bytes.HasPrefix(value, magic) {
+	isModule := func(b []byte) bool { return bytes.HasPrefix(b, magic) || bytes.HasPrefix(b, gzipMagic) }
+	if isModule(value) {
 		return value, nil
 	}
 	text := bytes.TrimSpace(value)
 	module := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(module, text)
-	if err != nil || !bytes.HasPrefix(module[:n], magic) {
+	if err != nil || !isModule(module[:n]) {
 		return nil, fmt.Errorf("value of %d bytes is neither a WebAssembly module nor one in base64", len(value))
 	}
 	return module[:n], nil

@@ -73,7 +73,7 @@ func ExampleConfigMapKey() {
 	defer rt.Close(ctx)
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:   "odd",
-		Source: host.ConfigMapKey(configMaps{client}, "plugins", "odd", "odd.wasm"),
+		Module: host.ModuleConfig{Source: host.ConfigMapKey(configMaps{client}, "plugins", "odd", "odd.wasm")},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)

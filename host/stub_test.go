@@ -64,7 +64,7 @@ func TestTrapsOfStubs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := rt.Load(t.Context(), Config{Name: "traps", Source: File("testdata/traps.wasm")}, Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(t.Context(), Config{Name: "traps", Module: ModuleConfig{File: "testdata/traps.wasm"}}, Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string, s
 		v.limits = v.limits.Or(v.dialect.Defaults)
 	}
 	v.limits = v.limits.Or(p.adapter.Defaults).withDefaults()
-	if p.cfg.SHA256 != "" {
+	if p.cfg.Module.SHA256 != "" {
 		v.limits.Compile = cmp.Or(v.limits.Compile, defaultCompile)
 	}
 	v.pool = newPool(v.limits.Instances, p.runtime.memory.Guard, v.discard)

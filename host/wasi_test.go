@@ -127,7 +127,7 @@ func wasiGuest(functions []wasiFunction, straight int, pages uint64) []byte {
 // wasiConfig serves a guest of wasiGuest.
 func wasiConfig(module []byte) guest {
 	i32 := []abi.ValueType{abi.I32}
-	return guest{host.Config{Name: "wasi", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}}, host.Adapter{
+	return guest{host.Config{Name: "wasi", Module: host.ModuleConfig{Bytes: module}, Limits: host.Limits{Instances: 1}}, host.Adapter{
 		Kind: abi.KindScheduler,
 		Dialects: []host.Dialect{{
 			Name:   "wasi",
@@ -820,7 +820,7 @@ func TestProgramsSeeWhatTheySeeInWazero(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := loadGo(t, guest{host.Config{Name: "program", Source: program.source, Limits: host.Limits{Instances: 1}}, host.Adapter{
+			p := loadGo(t, guest{host.Config{Name: "program", Module: host.ModuleConfig{Source: program.source}, Limits: host.Limits{Instances: 1}}, host.Adapter{
 				Kind:     abi.KindAdmission,
 				Dialects: []host.Dialect{{Name: "wasi", Command: true, Detect: func(*host.Module) bool { return true }}},
 			}})

@@ -31,30 +31,37 @@ func TestArgumentsNameAnArtifact(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.WithoutCancel(t.Context()))
+	without, err := host.NewRuntime(compiled.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer without.Close(context.WithoutCancel(t.Context()))
 	ref := oci.Reference{Layout: filepath.Join(t.TempDir(), "plugins"), Tag: "1"}
 	client, err := oci.New(oci.Config{Trust: []oci.Trust{{Repositories: []string{ref.Name()}, Unsigned: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	rt.AddSources(host.Sources{OCI: client.Source})
 	if _, err := client.Push(t.Context(), ref, module, oci.PushOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	args := func(rest string) *apiruntime.Unknown {
-		return &apiruntime.Unknown{Raw: []byte(`{"grants": ["events", "waiting-pods", "objects"], ` + rest + `}`)}
+		return &apiruntime.Unknown{Raw: []byte(`{` + rest + `}`)}
 	}
-	if _, err := sched.LoadArgs(t.Context(), rt, "extensions", args(`"oci": "`+ref.String()+`", "follow": true`), sched.Framework{}, sched.WithOCI(client.Source)); err != nil {
+	if _, err := sched.LoadArgs(t.Context(), rt, "extensions", args(`"grants": ["events", "waiting-pods", "objects"], "module": {"oci": "`+ref.String()+`", "follow": true}`), sched.Framework{}); err != nil {
 		t.Error(err)
 	}
 	for _, tt := range []struct {
-		args    string
-		options []sched.Option
-		want    []string
+		args string
+		rt   *host.Runtime
+		want []string
 	}{
-		{`"oci": "ghcr.io/Acme:", "file": "x", "logSeverity": 4`, []sched.Option{sched.WithOCI(client.Source)}, []string{"file, url and oci exclude one another", "tag is empty", `repository is "Acme"`, "logSeverity is 4"}},
-		{`"oci": "ghcr.io/acme/zone:1"`, []sched.Option{sched.WithOCI(client.Source)}, []string{"source ghcr.io/acme/zone:1: nothing vouches for what the tag leads to"}},
-		{`"oci": "ghcr.io/acme/zone:1"`, nil, []string{"oci: this scheduler has no access to registries"}},
+		{`"module": {"oci": "ghcr.io/Acme:", "file": "x"}, "logSeverity": 4`, rt, []string{"module has file and oci, want one of them", "logSeverity is 4"}},
+		{`"module": {"oci": "ghcr.io/Acme:"}, "cycleFuel": -1, "grants": ["evnts"]`, rt, []string{"tag is empty", `repository is "Acme"`, "cycleFuel is -1", `grant "evnts" is unknown`}},
+		{`"module": {"oci": "ghcr.io/acme/zone:1"}`, rt, []string{"source ghcr.io/acme/zone:1: nothing vouches for what the tag leads to"}},
+		{`"module": {"oci": "ghcr.io/acme/zone:1"}`, without, []string{"module.oci: this program has no access to registries"}},
 	} {
-		_, err := sched.LoadArgs(t.Context(), rt, "extensions", args(tt.args), sched.Framework{}, tt.options...)
+		_, err := sched.LoadArgs(t.Context(), tt.rt, "extensions", args(tt.args), sched.Framework{})
 		for _, want := range tt.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error lacks %s:\n%v", tt.args, want, err)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -83,7 +82,7 @@ func poisonedIn(t testing.TB, handle *framework.Handle, functions abi.Mask, f ab
 	}
 	made := new(calls)
 	cfg := sched.PluginConfig{DisableResultSharing: true, Config: host.Config{
-		Name: "poison", Source: host.File("testdata/poison.wasm"), GuestConfig: config, Observer: made,
+		Name: "poison", Module: host.ModuleConfig{File: "testdata/poison.wasm"}, GuestConfig: config, Observer: made,
 		Limits: host.Limits{Instances: 2, MemoryBytes: 8 << 20, Timeout: time.Hour},
 	}}
 	if change != nil {
@@ -219,7 +218,7 @@ func TestPoisonedHints(t *testing.T) {
 				var log strings.Builder
 				functions := abi.MaskOf(abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint, abi.Filter)
 				p, made := poisoned(t, functions, f, how, func(cfg *sched.PluginConfig) {
-					cfg.Logger, cfg.QueueTimeout = slog.New(slog.NewTextHandler(&log, nil)), record.Duration(5*time.Millisecond)
+					cfg.Logger, cfg.QueueTimeout = slog.New(slog.NewTextHandler(&log, nil)), 5*time.Millisecond
 				})
 				const pending, events = 1_000, 20
 				hint := p.EventsToRegister()[0]

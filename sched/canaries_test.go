@@ -52,8 +52,8 @@ func TestRecordingsOfCyclesTellNoSecrets(t *testing.T) {
 				pod.UID = types.UID(fmt.Sprint("w", n))
 				handle.Waiting = append(handle.Waiting, &framework.WaitingPod{Pod: pod})
 			}
-			cfg := sched.PluginConfig{Objects: []string{"v1/secrets"}, Config: host.Config{
-				Name: "parrot", Source: host.File(file), Limits: host.Limits{Instances: 1},
+			cfg := sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/secrets"}}, Config: host.Config{
+				Name: "parrot", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1},
 				Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, sched.GrantObjects},
 				Record: &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30},
 			}}

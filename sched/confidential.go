@@ -19,7 +19,7 @@ func confide(inst *host.Instance, s *confidential.Stain) {
 func (p *Plugin) stainOf(pod *corev1.Pod) *confidential.Stain {
 	s := new(confidential.Stain)
 	rule := &p.args.Confidential
-	if slices.ContainsFunc(p.args.Objects, rule.SealsResource) || rule.Extended() && rule.ShapeOf("", "Pod").Sealed() {
+	if slices.ContainsFunc(p.args.Objects, func(g host.ObjectGrant) bool { return rule.SealsResource(g.Resource) }) || rule.Extended() && rule.ShapeOf("", "Pod").Sealed() {
 		s.Seal()
 	}
 	addEnvironment(rule, pod, s)

@@ -30,7 +30,7 @@ func Example() {
 	}
 	plugin, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{
 		Name:        "zone",
-		Source:      host.File(file),
+		Module:      host.ModuleConfig{File: file},
 		GuestConfig: []byte(`{"defaultZones": ["a"]}`),
 	}}, framework.Of(nil))
 	if err != nil {

@@ -28,7 +28,8 @@ const (
 	// GrantWaitingPods lets a guest see, allow and reject the Pods that wait in
 	// Permit. It allows in its own name only.
 	GrantWaitingPods = "waiting-pods"
-	// GrantObjects lets a guest get and list the objects that Args.Objects name.
+	// GrantObjects lets a guest get and list the objects that PluginConfig.Objects name, which
+	// imply it.
 	GrantObjects = lookup.Grant
 )
 
@@ -169,13 +170,14 @@ func (p *Plugin) report(c *call, e *schedmsg.Event) {
 type informer struct {
 	cache.GenericLister
 	synced func() bool
+	// namespaces are those that are granted, nil for all.
+	namespaces []string
 }
 
-// inform makes informers of resources, which are named as in a URL of the API:
-// "v1/persistentvolumeclaims", "apps/v1/replicasets". It must run before the
+// inform makes informers of the resources that are granted. It must run before the
 // scheduler starts its informers.
-func (p *Plugin) inform(resources []string) error {
-	if len(resources) == 0 {
+func (p *Plugin) inform(grants []host.ObjectGrant) error {
+	if len(grants) == 0 {
 		return nil
 	}
 	if p.handle == nil {
@@ -183,7 +185,8 @@ func (p *Plugin) inform(resources []string) error {
 	}
 	p.informers = map[string]informer{}
 	var errs []error
-	for _, name := range resources {
+	for _, g := range grants {
+		name := g.Resource
 		gvr, err := lookup.ParseResource(name)
 		if err != nil {
 			errs = append(errs, err)
@@ -194,7 +197,7 @@ func (p *Plugin) inform(resources []string) error {
 			errs = append(errs, fmt.Errorf("objects: %q: %w", name, err))
 			continue
 		}
-		p.informers[name] = informer{lister, synced}
+		p.informers[name] = informer{lister, synced, g.Namespaces}
 	}
 	return errors.Join(errs...)
 }
@@ -202,15 +205,22 @@ func (p *Plugin) inform(resources []string) error {
 // lookups answers guests that look objects up.
 type lookups struct{ *Plugin }
 
-// lister finds the lister of a resource that the configuration names. It waits until the scheduler
-// knows the objects, or ends the call: there would seem to be none.
-func (l lookups) lister(inst *host.Instance, resource string) (cache.GenericLister, error) {
+// lister finds the lister of a resource and a namespace, or of all if it is empty, that the
+// configuration names. It waits until the scheduler knows the objects, or ends the call: there would
+// seem to be none.
+func (l lookups) lister(inst *host.Instance, resource, namespace string) (cache.GenericLister, error) {
 	if l.handle == nil {
 		return nil, errNoHandle
 	}
 	i, ok := l.informers[resource]
 	if !ok {
 		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q", resource)
+	}
+	if i.namespaces != nil && !slices.Contains(i.namespaces, namespace) {
+		if namespace == "" {
+			return nil, fmt.Errorf("the plugin's configuration names the objects %q of some namespaces, not of all", resource)
+		}
+		return nil, fmt.Errorf("the plugin's configuration does not name the objects %q of the namespace %.80q", resource, namespace)
 	}
 	if !i.synced() {
 		if err := awaitSync(inst, i, resource); err != nil {
@@ -221,7 +231,7 @@ func (l lookups) lister(inst *host.Instance, resource string) (cache.GenericList
 }
 
 func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b []byte, err error) {
-	lister, err := l.lister(inst, resource)
+	lister, err := l.lister(inst, resource, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +255,7 @@ func (l lookups) Get(inst *host.Instance, resource, namespace, name string) (b [
 }
 
 func (l lookups) List(inst *host.Instance, resource, namespace string) ([]metav1.Object, error) {
-	lister, err := l.lister(inst, resource)
+	lister, err := l.lister(inst, resource, namespace)
 	if err != nil {
 		return nil, err
 	}

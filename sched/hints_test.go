@@ -28,7 +28,7 @@ func hinting(t *testing.T, config string, change func(*sched.PluginConfig)) (*sc
 	made := new(calls)
 	made.reset()
 	cfg := sched.PluginConfig{Config: host.Config{
-		Name: "hints", Source: host.File("testdata/hints.wasm"), GuestConfig: host.GuestConfig(config), Observer: made,
+		Name: "hints", Module: host.ModuleConfig{File: "testdata/hints.wasm"}, GuestConfig: host.GuestConfig(config), Observer: made,
 		Limits: host.Limits{Instances: 1},
 	}}
 	if change != nil {

@@ -40,8 +40,8 @@ func keeping(t *testing.T, handle *framework.Handle, does, times, bytes uint32, 
 		config = binary.LittleEndian.AppendUint32(config, n)
 	}
 	limits.Instances = 1
-	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []string{"v1/configmaps"}, Config: host.Config{
-		Name: "keeping", Source: host.File("testdata/keeps.wasm"), GuestConfig: config, Limits: limits,
+	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}, Config: host.Config{
+		Name: "keeping", Module: host.ModuleConfig{File: "testdata/keeps.wasm"}, GuestConfig: config, Limits: limits,
 		Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, sched.GrantObjects},
 	}}, framework.Of(handle))
 	if err != nil {

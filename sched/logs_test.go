@@ -35,7 +35,7 @@ func TestLinesOfAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
 			p, err := sched.Load(t.Context(), rt, sched.PluginConfig{DisableResultSharing: true, FailurePolicy: test.policy, Config: host.Config{
-				Name: "logs", Source: host.File("testdata/logs.wasm"), GuestConfig: host.GuestConfig(test.config),
+				Name: "logs", Module: host.ModuleConfig{File: "testdata/logs.wasm"}, GuestConfig: host.GuestConfig(test.config),
 				Limits: host.Limits{LogBytes: most, Instances: 1}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			}}, framework.Of(nil))
 			if err != nil {

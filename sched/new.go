@@ -8,14 +8,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // PluginConfig says which module a plugin is, what it is allowed, and what its failures
@@ -29,13 +27,14 @@ import (
 //	  pluginConfig:
 //	  - name: zone
 //	    args:
-//	      file: /etc/kubernetes/plugins/zone.wasm
-//	      sha256: 0123…
+//	      module:
+//	        file: /etc/kubernetes/plugins/zone.wasm
+//	        sha256: 0123…
 //	      guestConfig:
 //	        defaultZones: [eu-central-1a]
 type PluginConfig struct {
-	// Config is the module's configuration: its digest, guestConfig, args, grants, limits,
-	// reset and circuitBreaker. The name is that of the plugin and stands elsewhere in
+	// Config is the module with its guestConfig, args, grants, limits, reset and
+	// circuitBreaker. A module that is followed is replaced between two scheduling cycles. The name is that of the plugin and stands elsewhere in
 	// KubeSchedulerConfiguration. Grants may be GrantEvents, GrantWaitingPods and
 	// GrantObjects beside those of host. Limits.Instances is how many nodes are filtered or
 	// scored at the same time. Limits.HeldInstances is for guests of
@@ -43,24 +42,14 @@ type PluginConfig struct {
 	// same time, and one more that is scheduled. Each has an instance of its own from
 	// Reserve to PostBind or Unreserve. A Pod for which there is none is tried again later.
 	host.Config `json:",inline"`
-	// File is the path of the module, URL its address, which needs SHA256, and OCI the
-	// reference of an artifact, see package oci of host. One of them is required, unless
-	// the program has set Source.
-	File string `json:"file,omitempty"`
-	URL  string `json:"url,omitempty"`
-	OCI  string `json:"oci,omitempty"`
-	// Follow swaps the module whenever the file holds, or the tag leads to, another,
-	// between two scheduling cycles. It needs File or OCI, and no SHA256.
-	Follow bool `json:"follow,omitempty"`
 	// LogSeverity is what a guest of kube-scheduler-wasm-extension logs at least: 0 for
 	// all, 1 for warnings, 2 for errors, 3 for none of them. What the logger of the
 	// program does not take such a guest does not log either, whatever stands here; it
 	// asks once, when it starts.
 	LogSeverity int32 `json:"logSeverity,omitempty"`
-	// Objects are the resources that a guest with GrantObjects may get and list,
-	// as in "v1/persistentvolumeclaims" or "apps/v1/replicasets". The scheduler
-	// must be allowed to watch them.
-	Objects []string `json:"objects,omitempty"`
+	// Objects are what a guest may get and list; they imply GrantObjects. The scheduler
+	// must be allowed to watch their resources.
+	Objects []host.ObjectGrant `json:"objects,omitempty"`
 	// Reads are the fields of Pods and Nodes that the guest gets, such as
 	// "node.metadata.labels[topology.kubernetes.io/zone]"; empty means what its module declares.
 	Reads []string `json:"reads,omitempty"`
@@ -80,17 +69,23 @@ type PluginConfig struct {
 	// PreEnqueue, SignPod and Less, each with its wait for an instance. Default
 	// [DefaultQueueTimeout]. A guest may use 5,000,000 of fuel even if the time has passed, since
 	// it may have gone to others. All hints of one event may take some 50 ms.
-	QueueTimeout record.Duration `json:"queueTimeout,omitzero"`
+	QueueTimeout time.Duration `json:"queueTimeout,omitzero"`
 	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
 	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
 	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Shadow has a candidate asked in the background, see [Plugin.BeginShadow]; nil for none.
 	Shadow *shadow.Config `json:"shadow,omitempty"`
-	// OpenOCI returns the source of a reference, as the method Source of a client of package
-	// oci does. OCI needs it.
-	OpenOCI func(reference string) host.Source `json:"-"`
 }
+
+// fields is PluginConfig without its methods.
+type fields PluginConfig
+
+// MarshalJSON writes durations as texts, such as "5ms".
+func (c PluginConfig) MarshalJSON() ([]byte, error) { return configfile.Marshal(fields(c)) }
+
+// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+func (c *PluginConfig) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*fields)(c)) }
 
 // Option changes how [LoadArgs], and the New of an adapter, load a plugin.
 type Option func(*options)
@@ -100,7 +95,6 @@ type options struct {
 	logger   *slog.Logger
 	observer host.Observer
 	source   host.Source
-	openOCI  func(reference string) host.Source
 	limits   host.Limits
 }
 
@@ -113,13 +107,6 @@ func WithObserver(observer host.Observer) Option { return func(o *options) { o.o
 // WithSource takes the module from source instead of what the arguments name:
 // a ConfigMap, bytes that the program embeds.
 func WithSource(source host.Source) Option { return func(o *options) { o.source = source } }
-
-// WithOCI lets arguments name artifacts in registries and image layouts: open is the method
-// Source of a client of package oci of host, which says how registries are reached and what
-// is trusted.
-func WithOCI(open func(reference string) host.Source) Option {
-	return func(o *options) { o.openOCI = open }
-}
 
 // WithLimits sets the defaults of the limits that the arguments do not name.
 func WithLimits(limits host.Limits) Option { return func(o *options) { o.limits = limits } }
@@ -141,22 +128,12 @@ func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.O
 	if cfg.Name != "" && cfg.Name != name {
 		err = errors.Join(err, fmt.Errorf("name is %q, and the plugin's is %q", cfg.Name, name))
 	}
-	cfg.Name, cfg.Source, cfg.Logger, cfg.Observer = name, o.source, o.logger, o.observer
-	cfg.OpenOCI = o.openOCI
+	cfg.Name, cfg.Module.Source, cfg.Logger, cfg.Observer = name, o.source, o.logger, o.observer
 	p, err := load(ctx, rt, *cfg, f, o.limits, err)
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })
-	if cfg.Follow {
-		go func() {
-			_ = p.Follow(ctx, host.FollowOptions{Failed: func(err error) {
-				if cfg.Logger != nil {
-					cfg.Logger.Error("the module was not swapped", "plugin", name, "err", err)
-				}
-			}})
-		}()
-	}
 	return p, nil
 }
 
@@ -169,71 +146,37 @@ func decodeArgs(object runtime.Object, hasSource bool) (*PluginConfig, error) {
 	unknown, ok := object.(*runtime.Unknown)
 	switch {
 	case ok && unknown != nil:
-		text, err := yaml.YAMLToJSONStrict(unknown.Raw)
-		if err != nil {
+		err := configfile.YAML(unknown.Raw, (*fields)(args))
+		if mistakes := (*configfile.Error)(nil); err != nil && !errors.As(err, &mistakes) {
 			return nil, err
 		}
-		mistakes, err := strict.Unmarshal(text, args)
-		if err != nil {
-			return nil, err
+		if hasSource && !args.Module.IsZero() {
+			err = errors.Join(err, errors.New("module: the program provides the module"))
 		}
-		return args, errors.Join(mistakes...)
+		return args, err
 	case object != nil || !hasSource:
 		return nil, fmt.Errorf("got %T, want the args of a pluginConfig", object)
 	}
 	return args, nil
 }
 
-// guest returns the configuration of the module, with its source, and the mistakes that are
-// of this package alone.
-func (c *PluginConfig) guest() (host.Config, error) {
-	err := c.validate()
-	cfg := c.Config
-	switch {
-	case cfg.Source != nil:
-	case c.URL != "":
-		cfg.Source = host.HTTPS(c.URL, host.HTTPSOptions{})
-	case c.OCI != "" && c.OpenOCI != nil:
-		cfg.Source = c.OpenOCI(c.OCI)
-	default:
-		cfg.Source = host.File(c.File)
-	}
-	return cfg, err
-}
-
 // validate reports every mistake that is one of this package alone.
-func (c *PluginConfig) validate() error {
+func (c *PluginConfig) validate(rt *host.Runtime) error {
 	var errs []error
 	mistake := func(wrong bool, text string, values ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(text, values...))
 		}
 	}
-	named := 0
-	for _, name := range []string{c.File, c.URL, c.OCI} {
-		if name != "" {
-			named++
-		}
-	}
-	mistake(named == 0 && c.Source == nil, "file is missing")
-	mistake(named > 1, "file, url and oci exclude one another")
-	mistake(named > 0 && c.Source != nil, "the program has the module: file, url and oci must be empty")
-	mistake(c.OCI != "" && c.OpenOCI == nil, "oci: this scheduler has no access to registries")
 	mistake(c.LogSeverity < 0 || c.LogSeverity > 3, "logSeverity is %d, want 0 to 3", c.LogSeverity)
-	mistake(c.Follow && c.URL != "", "follow needs a file or oci: what a url holds is fixed by its sha256")
-	mistake(c.Follow && c.SHA256 != "", "follow and sha256 exclude one another")
 	mistake(c.CycleFuel < 0, "cycleFuel is %d, less than 0", c.CycleFuel)
-	mistake(c.QueueTimeout < 0, "queueTimeout is %s, less than 0", time.Duration(c.QueueTimeout))
+	mistake(c.QueueTimeout < 0, "queueTimeout is %s, less than 0", c.QueueTimeout)
 	if err := c.FailurePolicy.Check(); err != nil {
 		errs = append(errs, err)
 	}
-	for _, name := range c.Objects {
-		_, err := lookup.ParseResource(name)
-		mistake(err != nil, "%w", err)
-	}
+	errs = append(errs, lookup.CheckGrants(c.Objects)...)
 	if c.Shadow != nil {
-		errs = append(errs, c.Shadow.Check("shadow")...)
-		mistake(c.Shadow.OCI != "" && c.OpenOCI == nil, "shadow.oci: this scheduler has no access to registries")
+		errs = append(errs, c.Shadow.Check(rt, "shadow")...)
 	}
 	_, err := codec.ParseFieldSet(c.Reads)
 	mistake(err != nil, "reads: %w", err)

@@ -45,7 +45,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
 		closed:    make(chan struct{}),
-		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(time.Duration(cfg.QueueTimeout), DefaultQueueTimeout),
+		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, DefaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -66,14 +66,17 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		Probe:    p.declaring(cfg.Reads, p.probe),
 		NewState: func() any { return &instance{} }, Confidential: confide,
 	}
-	guestCfg, err := cfg.guest()
-	if err = errors.Join(mistakes, err); err != nil {
+	guestCfg := cfg.Config
+	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
+		guestCfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	}
+	if err := errors.Join(mistakes, cfg.validate(rt)); err != nil {
 		return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg))
 	}
 	if err := p.inform(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)
 	}
-	p.runtime, p.args, p.source = rt, cfg, guestCfg.Source
+	p.runtime, p.args = rt, cfg
 	p.args.Limits = guestCfg.Limits
 	guest, err := rt.Load(ctx, guestCfg, adapter)
 	if err != nil {

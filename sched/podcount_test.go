@@ -27,7 +27,7 @@ func counting(t *testing.T, f sched.Framework, config string, limits host.Limits
 		t.Fatal(err)
 	}
 	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
-		Name: "counting", Source: host.File("testdata/countpods.wasm"), GuestConfig: host.GuestConfig(config), Limits: limits,
+		Name: "counting", Module: host.ModuleConfig{File: "testdata/countpods.wasm"}, GuestConfig: host.GuestConfig(config), Limits: limits,
 	}}, f)
 	if err != nil {
 		t.Fatal(err)

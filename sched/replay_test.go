@@ -48,11 +48,11 @@ func loadCarrying(t *testing.T, change func(*host.Config)) *carrying {
 		c.events = append(c.events, reason+" "+action+" "+note)
 	}
 	cfg := host.Config{
-		Name: "carried", Source: host.File(file), Limits: host.Limits{Instances: 1},
+		Name: "carried", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1},
 		Grants: []string{sched.GrantWaitingPods, sched.GrantEvents, sched.GrantObjects},
 	}
 	change(&cfg)
-	c.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []string{"v1/configmaps"}, Config: cfg}, framework.Of(c.handle))
+	c.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}, Config: cfg}, framework.Of(c.handle))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (p *Plugin) BeginProfile(ctx context.Context, cycles int) error {
 	if err != nil {
 		return err
 	}
-	s, err := shadow.Profile(cycles, p.source, opts)
+	s, err := shadow.Profile(cycles, p.guest.Source(), opts)
 	if err != nil {
 		return err
 	}
@@ -81,11 +81,11 @@ func (p *Plugin) backgroundOptions() (shadow.Options, error) {
 		return shadow.Options{}, fmt.Errorf("plugin %q: shadow: this scheduler cannot keep nodes as they were", p.Name())
 	}
 	return shadow.Options{
-		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, OpenOCI: p.args.OpenOCI, Logger: p.args.Logger, Observer: p.observer,
+		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, Logger: p.args.Logger, Observer: p.observer,
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := p.args
 			change(&cfg.Config)
-			cfg.File, cfg.URL, cfg.OCI, cfg.Follow, cfg.Shadow, cfg.FailurePolicy = "", "", "", false, nil, host.Fail
+			cfg.Shadow, cfg.FailurePolicy = nil, host.Fail
 			c := &candidate{handle: &frozenHandle{}}
 			f := p.framework
 			if f.Handle != nil {

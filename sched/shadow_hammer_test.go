@@ -49,7 +49,7 @@ func TestShadowsWhileASchedulerPluginIsSwappedAndRecorded(t *testing.T) {
 	}
 	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{
 		Config: host.Config{
-			Name: "zone", Source: host.Bytes(modules[0]), Logger: slog.New(log), Limits: host.Limits{Instances: 8},
+			Name: "zone", Module: host.ModuleConfig{Bytes: modules[0]}, Logger: slog.New(log), Limits: host.Limits{Instances: 8},
 			Record: &record.Config{Path: dir, Rate: 0.05, SequenceCalls: 16, QueueBytes: 1 << 30},
 		},
 		DisableResultSharing: true,
@@ -122,8 +122,8 @@ func TestShadowsWhileASchedulerPluginIsSwappedAndRecorded(t *testing.T) {
 		rounds = 1
 	}
 	for round := range rounds {
-		begin(shadow.Config{Source: host.Bytes(modules[round%2])}) // Is replaced while it is loaded.
-		s := begin(shadow.Config{Source: host.Bytes(modules[round%2])})
+		begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[round%2]}}) // Is replaced while it is loaded.
+		s := begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[round%2]}})
 		var swapping sync.WaitGroup
 		swapping.Go(func() {
 			if err := p.Swap(t.Context(), host.Bytes(modules[(round+1)%2]), ""); err != nil {
@@ -145,17 +145,17 @@ func TestShadowsWhileASchedulerPluginIsSwappedAndRecorded(t *testing.T) {
 		await(p.Profile(), func(shadow.Status) bool { return p.Profile().Profile() != nil })
 		begun = append(begun, p.Profile())
 	}
-	s := begin(shadow.Config{Source: host.Bytes(modules[0]), GuestConfig: host.GuestConfig(`{"defaultZones": 7}`)})
+	s := begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}, GuestConfig: host.GuestConfig(`{"defaultZones": 7}`)})
 	for s.Status().State != shadow.Stopped { // The candidate refuses its configuration.
 		time.Sleep(time.Millisecond)
 	}
-	s = begin(shadow.Config{Source: host.Bytes(modules[0])})
+	s = begin(shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}})
 	await(s, func(s shadow.Status) bool { return s.Compared >= 1 })
 	close(stop)
 	callers.Wait()
 	var closing sync.WaitGroup
 	closing.Go(func() {
-		err := p.BeginShadow(t.Context(), shadow.Config{Source: host.Bytes(modules[0])})
+		err := p.BeginShadow(t.Context(), shadow.Config{Module: host.ModuleConfig{Bytes: modules[0]}})
 		if err != nil && !errors.Is(err, host.ErrClosed) {
 			t.Error(err)
 		}

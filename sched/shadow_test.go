@@ -50,8 +50,8 @@ func newShadowed(t *testing.T, example, serving, candidate string) *shadowed {
 	}
 	f := framework.Of(&framework.Handle{Snapshot: p.nodes})
 	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
-		Config: host.Config{Name: example, Source: host.File(file), GuestConfig: host.GuestConfig(serving)},
-		Shadow: &shadow.Config{File: file, GuestConfig: host.GuestConfig(candidate), Rate: 1, CPU: 1},
+		Config: host.Config{Name: example, Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(serving)},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(candidate), Rate: 1, CPU: 1},
 	}, f)
 	if err != nil {
 		t.Fatal(err)
@@ -175,9 +175,9 @@ func TestMistakesOfAShadowInTheArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(t.Context())
-	args := &runtime.Unknown{Raw: []byte(`{"file": "zone.wasm", "logSeverity": 9, "shadow": {"rate": 2, "cpu": 3, "oci": "example.com/zone:1"}}`)}
+	args := &runtime.Unknown{Raw: []byte(`{"module": {"file": "zone.wasm"}, "logSeverity": 9, "shadow": {"rate": 2, "cpu": 3, "module": {"oci": "example.com/zone:1"}}}`)}
 	_, err = sched.LoadArgs(t.Context(), rt, "zone", args, framework.Of(nil))
-	for _, want := range []string{"logSeverity is 9", "shadow.rate is 2", "shadow.cpu is 3", "shadow.oci: this scheduler has no access"} {
+	for _, want := range []string{"logSeverity is 9", "shadow.rate is 2", "shadow.cpu is 3", "shadow.module.oci: this program has no access"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported: %v", want, err)
 		}
@@ -198,8 +198,8 @@ func TestShadowOfASchedulerIsPromoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
 			p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
-				Config: host.Config{Name: "passes", Source: host.Bytes(module)},
-				Shadow: &shadow.Config{Source: candidate, Rate: 1, CPU: 1, Promote: when},
+				Config: host.Config{Name: "passes", Module: host.ModuleConfig{Bytes: module}},
+				Shadow: &shadow.Config{Module: host.ModuleConfig{Source: candidate}, Rate: 1, CPU: 1, Promote: when},
 			}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
 			if err != nil {
 				t.Fatal(err)
@@ -236,8 +236,8 @@ func TestAShadowThatComparesNothing(t *testing.T) {
 	}
 	p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
 	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
-		Config: host.Config{Name: "permit", Source: host.Bytes(module)},
-		Shadow: &shadow.Config{Source: host.Bytes(append(slices.Clone(module), "\x00\x07\x05otherx"...)), Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1}},
+		Config: host.Config{Name: "permit", Module: host.ModuleConfig{Bytes: module}},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{Bytes: append(slices.Clone(module), "\x00\x07\x05otherx"...)}, Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1}},
 	}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestAShadowOfAVersionThatIsSwapped(t *testing.T) {
 		return host.Bytes(append(slices.Clone(module), "\x00\x07\x05other"+name...))
 	}
 	p := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "")
-	if err := p.BeginShadow(t.Context(), shadow.Config{Source: variant("x"), Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1 << 30}}); err != nil {
+	if err := p.BeginShadow(t.Context(), shadow.Config{Module: host.ModuleConfig{Source: variant("x")}, Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1 << 30}}); err != nil {
 		t.Fatal(err)
 	}
 	compares := func(s shadow.Status) bool {

@@ -21,7 +21,7 @@ func TestSharingIsThatOfTheVersion(t *testing.T) {
 	made := new(calls)
 	made.reset()
 	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
-		Name: "alike", Source: host.File("testdata/alike.wasm"), Observer: made, Limits: host.Limits{Instances: 1},
+		Name: "alike", Module: host.ModuleConfig{File: "testdata/alike.wasm"}, Observer: made, Limits: host.Limits{Instances: 1},
 	}}, framework.Of(nil))
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func loadSigned(t *testing.T, guest string, more func(*sched.PluginConfig)) (p *
 	}
 	logged = new(strings.Builder)
 	cfg := sched.PluginConfig{
-		Config: host.Config{Name: "guest", Source: host.File("testdata/" + guest + ".wasm"), Logger: slog.New(slog.NewTextHandler(logged, nil)), Limits: host.Limits{Instances: 1}},
+		Config: host.Config{Name: "guest", Module: host.ModuleConfig{File: "testdata/" + guest + ".wasm"}, Logger: slog.New(slog.NewTextHandler(logged, nil)), Limits: host.Limits{Instances: 1}},
 		Reads:  []string{"-pod.metadata.name", "-pod.metadata.uid", "pod.metadata.labels[rank]"},
 	}
 	if more != nil {
@@ -176,7 +176,7 @@ func TestAVersionThatReadsMoreOfPodsIsRefused(t *testing.T) {
 		"more of Pods after one that was not signed for is taken": {version("pod.spec"), version("pod.metadata.labels"), ""},
 	} {
 		t.Run(title, func(t *testing.T) {
-			p, _ := loadSigned(t, "alike", func(cfg *sched.PluginConfig) { cfg.Source, cfg.Reads = c.before, nil })
+			p, _ := loadSigned(t, "alike", func(cfg *sched.PluginConfig) { cfg.Module.Source, cfg.Reads = c.before, nil })
 			err := p.Swap(t.Context(), c.after, "")
 			if (err != nil) != (c.want != "") || err != nil && !strings.HasSuffix(err.Error(), ": "+c.want) {
 				t.Errorf("got the error %v, want %q", err, c.want)

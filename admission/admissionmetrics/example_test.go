@@ -29,5 +29,5 @@ func Example() {
 		}
 	}
 	// Output:
-	// kubewasm_admission_verdicts_total{mode="Protect",policy="required-labels",verdict="deny",webhook="validate"} 1
+	// kubewasm_admission_verdicts_total{mode="Enforce",policy="required-labels",verdict="deny",webhook="validate"} 1
 }

@@ -48,6 +48,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
@@ -121,7 +122,7 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 		webhook = "convert"
 	}
 	policy := cut.Valid(d.Policy)
-	m.verdicts.WithLabelValues(policy, webhook, string(cmp.Or(d.Mode, admission.Protect)), string(d.Verdict)).Inc()
+	m.verdicts.WithLabelValues(policy, webhook, string(cmp.Or(d.Mode, host.Enforce)), string(d.Verdict)).Inc()
 	if d.Late {
 		m.late.WithLabelValues(policy, webhook, string(d.Verdict)).Inc()
 	}

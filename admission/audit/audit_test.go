@@ -68,7 +68,7 @@ func scripted(t testing.TB, name string, change func(*admission.PluginConfig)) a
 		t.Fatal(err)
 	}
 	cfg := admission.PluginConfig{
-		Config:          host.Config{Name: name, Source: host.File(file), GuestConfig: []byte(`{}`)},
+		Config:          host.Config{Name: name, Module: host.ModuleConfig{File: file}, GuestConfig: []byte(`{}`)},
 		PolicyRules:     admission.PolicyRules{Match: admission.Match{Rules: rules("CREATE", "", "pods")}},
 		AllowedToMutate: true,
 	}
@@ -177,7 +177,7 @@ func TestFindings(t *testing.T) {
 	if result.Objects != 230 || result.Asked != 230 || result.Requests != 5 {
 		t.Errorf("%d objects, %d asked, %d requests", result.Objects, result.Asked, result.Requests)
 	}
-	if f := result.Findings[1]; f.Code != 422 || f.UID != "uid-14" || f.Mode != admission.Protect {
+	if f := result.Findings[1]; f.Code != 422 || f.UID != "uid-14" || f.Mode != host.Enforce {
 		t.Errorf("finding is %+v", f)
 	}
 	if result.Complete() {
@@ -256,8 +256,8 @@ func TestPolicyChanges(t *testing.T) {
 	if result := run(t, a); result.Asked != 30 || result.Reused != 30 || result.Count(audit.Denied) != 2 {
 		t.Errorf("with another configuration: %d asked, %d reused, %q", result.Asked, result.Reused, lines(result))
 	}
-	engine.Replace(scripted(t, "stays", func(c *admission.PluginConfig) { c.Mode = admission.Monitor }))
-	if result := run(t, a); result.Asked != 0 || len(result.Findings) != 1 || result.Findings[0].Mode != admission.Monitor {
+	engine.Replace(scripted(t, "stays", func(c *admission.PluginConfig) { c.Mode = host.Monitor }))
+	if result := run(t, a); result.Asked != 0 || len(result.Findings) != 1 || result.Findings[0].Mode != host.Monitor {
 		t.Errorf("without a policy, and with another mode: %d asked, %+v", result.Asked, result.Findings)
 	}
 	engine.Replace(scripted(t, "stays", func(c *admission.PluginConfig) { c.Grants = []string{host.GrantClock} }))

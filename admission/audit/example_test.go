@@ -26,7 +26,7 @@ func Example() {
 	}
 	defer rt.Close(ctx)
 	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
-		Config: host.Config{Name: "required-labels", Source: host.File(module), GuestConfig: []byte(`{"labels":["owner"]}`)},
+		Config: host.Config{Name: "required-labels", Module: host.ModuleConfig{File: module}, GuestConfig: []byte(`{"labels":["owner"]}`)},
 	})
 	if err != nil {
 		panic(err)
@@ -53,5 +53,5 @@ func Example() {
 	// shop       Pod   web   required-labels  fail    metadata.labels[owner]: Required value: every Pod must have it
 	//
 	// POLICY           MODE     PASS  FAIL  WARN  ERROR  NOTE
-	// required-labels  Protect  0     1     0     0
+	// required-labels  Enforce  0     1     0     0
 }

@@ -79,7 +79,7 @@ func TestReports(t *testing.T) {
 	if diff := cmp.Diff(`{"kind":"ClusterReport","apiVersion":"openreports.io/v1alpha1","metadata":{"name":"kubewasm-audit","labels":{"app.kubernetes.io/managed-by":"kubewasm-audit"},`+
 		`"annotations":{"kubewasm.dev/digest":"`+digest+`"},"ownerReferences":[{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","name":"audit","uid":"o"}]},`+
 		`"source":"kubewasm","configuration":{"limits":{"maxResults":4,"statusFilter":["fail","warn","error"]}},"summary":{"pass":0,"fail":1,"warn":0,"error":0,"skip":0},`+
-		`"results":[{"policy":"p","result":"fail","scored":true,"timestamp":{"seconds":`+since+`,"nanos":0},"message":"old kernel","resources":[{"kind":"Node","name":"n1","uid":"u","apiVersion":"v1"}],"properties":{"code":"409","mode":"Protect"}}]}`, string(text)); diff != "" {
+		`"results":[{"policy":"p","result":"fail","scored":true,"timestamp":{"seconds":`+since+`,"nanos":0},"message":"old kernel","resources":[{"kind":"Node","name":"n1","uid":"u","apiVersion":"v1"}],"properties":{"code":"409","mode":"Enforce"}}]}`, string(text)); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 	var last audit.Report

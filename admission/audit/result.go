@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
@@ -63,8 +64,8 @@ type Result struct {
 
 // PolicyResult is what a policy says about all objects.
 type PolicyResult struct {
-	Name string         `json:"name"`
-	Mode admission.Mode `json:"mode"`
+	Name string    `json:"name"`
+	Mode host.Mode `json:"mode"`
 	// Passed, Denied, Patched and Failed count objects.
 	Passed  int `json:"passed"`
 	Denied  int `json:"denied"`
@@ -85,8 +86,8 @@ type PolicyResult struct {
 type Finding struct {
 	Policy string `json:"policy"`
 	// Mode is that of the policy: what a policy that monitors finds is a finding as well.
-	Mode    admission.Mode `json:"mode"`
-	Outcome Outcome        `json:"result"`
+	Mode    host.Mode `json:"mode"`
+	Outcome Outcome   `json:"result"`
 	// APIVersion, Kind, Namespace, Name and UID are the object's.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

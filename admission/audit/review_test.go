@@ -75,8 +75,8 @@ func TestWriteTable(t *testing.T) {
 shop       Pod   web   p       fail    no\nteam\u001b[2J
 
 POLICY  MODE     PASS  FAIL  WARN  ERROR  NOTE
-p       Protect  0     1     0     0      
-off     Protect  0     0     0     0      it is disabled
+p       Enforce  0     1     0     0      
+off     Enforce  0     0     0     0      it is disabled
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
@@ -97,7 +97,7 @@ func forV2(t *testing.T, declared bool) func(*admission.PluginConfig) {
 			return
 		}
 		c.Match.Rules = nil
-		module, err := c.Source.Fetch(t.Context())
+		module, err := c.Module.Source.Fetch(t.Context())
 		if err == nil {
 			module, err = metadata.Add(module, &metadata.Metadata{ABI: 1, Matches: []metadata.Rule{{
 				Operations: []string{"CREATE"}, APIGroups: []string{"autoscaling"}, APIVersions: []string{"v2"}, Resources: []string{"horizontalpodautoscalers"},
@@ -106,7 +106,7 @@ func forV2(t *testing.T, declared bool) func(*admission.PluginConfig) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Source = host.Bytes(module)
+		c.Module.Source = host.Bytes(module)
 	}
 }
 

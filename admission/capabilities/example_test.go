@@ -29,7 +29,7 @@ func Example() {
 	}
 	// The configuration of a policy says what it may ask for.
 	cfg := admission.PluginConfig{
-		Config:       host.Config{Name: "ingress", Source: host.File("ingress.wasm")},
+		Config:       host.Config{Name: "ingress", Module: host.ModuleConfig{File: "ingress.wasm"}},
 		Capabilities: provider,
 		Scope: capabilities.Scope{
 			HostCapabilities: []string{"net/v1/dns_lookup_host"},

@@ -244,15 +244,15 @@ type loadRequest struct {
 	Enabled    *bool    `json:"enabled"`
 	FailOpen   bool     `json:"fail_open"`
 
-	OCI             string                  `json:"oci"`
-	GuestConfig     host.GuestConfig        `json:"guestConfig"`
-	Match           *admission.Match        `json:"match"`
-	Mode            admission.Mode          `json:"mode"`
-	Order           int                     `json:"order"`
-	AllowedToMutate bool                    `json:"allowedToMutate"`
-	Gatekeeper      bool                    `json:"gatekeeper"`
-	Objects         []admission.ObjectGrant `json:"objects"`
-	Converts        []metav1.GroupKind      `json:"converts"`
+	OCI             string             `json:"oci"`
+	GuestConfig     host.GuestConfig   `json:"guestConfig"`
+	Match           *admission.Match   `json:"match"`
+	Mode            host.Mode          `json:"mode"`
+	Order           int                `json:"order"`
+	AllowedToMutate bool               `json:"allowedToMutate"`
+	Gatekeeper      bool               `json:"gatekeeper"`
+	Objects         []host.ObjectGrant `json:"objects"`
+	Converts        []metav1.GroupKind `json:"converts"`
 	capabilities.Scope
 }
 
@@ -266,7 +266,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 		Version: md.Version, Description: md.Description, Enabled: body.Enabled,
 		PluginConfig: admission.PluginConfig{
 			Config: host.Config{
-				Name: md.Name, SHA256: md.SHA256, GuestConfig: body.GuestConfig,
+				Name: md.Name, Module: host.ModuleConfig{SHA256: md.SHA256}, GuestConfig: body.GuestConfig,
 				Limits: host.Limits{MemoryBytes: md.Limits.MaxMemoryBytes, Fuel: md.Limits.MaxFuel, Timeout: time.Duration(md.Limits.TimeoutMs) * time.Millisecond},
 			},
 			PolicyRules:     admission.PolicyRules{Mode: body.Mode, Order: body.Order},
@@ -303,7 +303,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 		if err := checkRegistry(body.OCI); err != nil {
 			return err
 		}
-		spec.Source = &Source{OCI: body.OCI}
+		spec.Module.OCI = body.OCI
 		module, source, err := m.fetch(ctx, &spec)
 		if err != nil {
 			return err

@@ -179,11 +179,11 @@ func TestMatchThatDiffersIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := func(operations string) manage.PluginSpec {
-		file, err := manage.ParseFile([]byte("plugins: [{name: p, source: {bytes: AAAA}, match: {rules: [{operations: [" + operations + "], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]"))
+		file, err := manage.ParseFile([]byte("plugins: [{name: p, module: {bytes: AAAA}, match: {rules: [{operations: [" + operations + "], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		file.Plugins[0].Source = nil
+		file.Plugins[0].Module = host.ModuleConfig{}
 		return file.Plugins[0]
 	}
 	if err := f.Load(t.Context(), spec("CREATE"), module); err != nil {
@@ -242,7 +242,7 @@ func TestAPIShowsNoSignedURL(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler()) // Its certificate is nobody's.
 	defer server.Close()
 	f := start(t, func(c *manage.Config) { c.Directory = filepath.Join(t.TempDir(), "state") })
-	file, err := manage.ParseFile(fmt.Appendf(nil, "plugins:\n- name: far\n  sha256: %q\n  source: {https: %q}\n", strings.Repeat("0", 64), server.URL+"/module?"+signature))
+	file, err := manage.ParseFile(fmt.Appendf(nil, "plugins:\n- name: far\n  module: {sha256: %q, https: %q}\n", strings.Repeat("0", 64), server.URL+"/module?"+signature))
 	if err != nil {
 		t.Fatal(err)
 	}

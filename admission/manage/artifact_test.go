@@ -49,8 +49,8 @@ func TestPoliciesFollowTags(t *testing.T) {
 	t.Parallel()
 	client, ref, publish := artifacts(t)
 	publish(says("one"))
-	f := start(t, func(c *manage.Config) { c.OCI = client.Source })
-	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  source: {oci: '"+ref.String()+"'}\n  "+podRules+"\n")
+	f := start(t, func(c *manage.Config) { c.Runtime.AddSources(host.Sources{OCI: client.Source}) })
+	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  module: {oci: '"+ref.String()+"', follow: true}\n  "+podRules+"\n")
 	go func() { _ = f.FollowFile(t.Context(), file) }()
 	f.until(t, "Pod", "one")
 	publish(says("two"))
@@ -62,17 +62,17 @@ func TestPoliciesFollowTags(t *testing.T) {
 
 func TestMistakesOfReferences(t *testing.T) {
 	client, ref, _ := artifacts(t)
-	text := "plugins:\n- name: a\n  source: {oci: 'ghcr.io/Acme:'}\n  " + podRules +
-		"\n- name: b\n  source: {oci: 'ghcr.io/acme/zone:1'}\n  " + podRules +
-		"\n- name: c\n  source: {oci: '" + ref.String() + "'}\n  " + podRules + "\n"
+	text := "plugins:\n- name: a\n  module: {oci: 'ghcr.io/Acme:', follow: true}\n  " + podRules +
+		"\n- name: b\n  module: {oci: 'ghcr.io/acme/zone:1', follow: true}\n  " + podRules +
+		"\n- name: c\n  module: {oci: '" + ref.String() + "', follow: true}\n  " + podRules + "\n"
 	for name, tt := range map[string]struct {
 		change func(*manage.Config)
 		want   []string
 	}{
-		"a client": {func(c *manage.Config) { c.OCI = client.Source }, []string{
-			`plugin "a": source oci: reference "ghcr.io/Acme:": tag is empty`, `plugin "b": source ghcr.io/acme/zone:1: nothing vouches for`,
+		"a client": {func(c *manage.Config) { c.Runtime.AddSources(host.Sources{OCI: client.Source}) }, []string{
+			`plugin "a": module: source oci: reference "ghcr.io/Acme:": tag is empty`, `plugin "b": module: source ghcr.io/acme/zone:1: nothing vouches for`,
 		}},
-		"no client": {nil, []string{`plugin "a": source oci: this server has no access to registries`, `plugin "b": source oci: this server`}},
+		"no client": {nil, []string{`plugin "a": module.oci: this program has no access to registries`, `plugin "b": module.oci: this program`}},
 	} {
 		f := start(t, tt.change)
 		parsed, err := manage.ParseFile([]byte(text))
@@ -91,7 +91,7 @@ func TestMistakesOfReferences(t *testing.T) {
 func TestAPILoadsFromARegistry(t *testing.T) {
 	registry, ref, publish := artifacts(t)
 	publish(says("one"))
-	f := start(t, func(c *manage.Config) { c.OCI = opening(registry, ref) })
+	f := start(t, func(c *manage.Config) { c.Runtime.AddSources(host.Sources{OCI: opening(registry, ref)}) })
 	server := httptest.NewServer(f.API(manage.Auth{Token: func() (string, error) { return "secret", nil }}))
 	defer server.Close()
 	api := &client{t, server.URL, "secret", server.Client()}
@@ -177,17 +177,17 @@ func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
 	other, b, publishB := artifacts(t)
 	k := &kept{}
 	f := start(t, func(c *manage.Config) {
-		c.OCI = func(reference string) host.Source {
+		c.Runtime.AddSources(host.Sources{OCI: func(reference string) host.Source {
 			if reference == a.String() {
 				return keeper{registry.Source(reference).(layout), k}
 			}
 			return keeper{opening(other, b)(reference).(layout), k}
-		}
+		}})
 	})
 	publishA(bad)
 	publishB(says("b"))
-	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  source: {oci: '"+a.String()+"'}\n  "+podRules+
-		"\ngroups:\n- name: g\n  expression: a() && b()\n  message: no\n  members: {a: {name: g.a, source: {oci: '"+a.String()+"'}}, b: {name: g.b, source: {oci: '"+b.String()+"'}}}\n  "+podRules+"\n")
+	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  module: {oci: '"+a.String()+"', follow: true}\n  "+podRules+
+		"\ngroups:\n- name: g\n  expression: a() && b()\n  message: no\n  members: {a: {name: g.a, module: {oci: '"+a.String()+"', follow: true}}, b: {name: g.b, module: {oci: '"+b.String()+"', follow: true}}}\n  "+podRules+"\n")
 	if err := f.FollowFile(t.Context(), file); err == nil || strings.Count(err.Error(), "kubewasm_abi_v1") != 2 {
 		t.Fatalf("the bad module is no error of both policies: %v", err)
 	}

@@ -22,7 +22,7 @@ import (
 
 // inline is the source of a guest that denies everything with a text.
 func inline(text string) string {
-	return "source: {bytes: " + base64.StdEncoding.EncodeToString(says(text)) + "}"
+	return "module: {bytes: " + base64.StdEncoding.EncodeToString(says(text)) + "}"
 }
 
 // plugin is a plugin that denies everything with its name, if more does not say
@@ -37,7 +37,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 	t.Parallel()
 	match := func(rule string) string { return "plugins: [" + plugin("a", ", match: {rules: ["+rule+"]}") + "]\n" }
 	group := func(fields string) string { return "groups: [{name: g, " + fields + "}]\n" }
-	const member = "members: {m: {name: g.m, source: {file: m.wasm}}}"
+	const member = "members: {m: {name: g.m, module: {file: m.wasm, follow: true}}}"
 	tests := []struct{ name, file, want string }{
 		{"nothing", "", "it declares no policies"},
 		{"a recording with mistakes", "plugins: [" + plugin("a", ", record: {rate: 2, maxBytes: 1}") + "]\n", "record.path is empty"},
@@ -51,21 +51,21 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		{"a text", "plugins\n", "it is no mapping"},
 		{"a list", "- name: a\n", "it is no mapping"},
 		{"a list of texts", "plugins: [a]\n", "plugins[0] is no mapping"},
-		{"a mapping of policies", "plugins: {a: {source: {file: a.wasm}}}\n", "plugins is no list"},
+		{"a mapping of policies", "plugins: {a: {module: {file: a.wasm, follow: true}}}\n", "plugins is no list"},
 		{"a policy that is null", "plugins: [" + plugin("a", "") + ", null]\n", "plugins[1] is null"},
 		{"a second document", "plugins: []\n---\nplugins: [" + plugin("a", "") + "]\n", "it holds more than one document"},
 		{"an empty document before it", "---\n# none\n---\nplugins: [" + plugin("a", "") + "]\n", "it declares no policies"},
 		{"no YAML", "plugins: [{name: a\n", "did not find expected ',' or '}'"},
 		{"a tab", "plugins:\n\t- name: a\n", "cannot start any token"},
 		{"zero bytes", strings.Repeat("\x00", 100) + "\n", "control characters are not allowed"},
-		{"a last line that was cut off", "plugins:\n- " + plugin("a", "") + "\n- name: b\n  source: {file: b.wasm}\n  mode: Monitor", "the last line has no end"},
-		{"a policy whose match was cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  match:\n", "plugins[0].match is null"},
-		{"rules that were cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  match:\n    rules:\n", "plugins[0].match.rules is null"},
-		{"a guestConfig that was cut off", "plugins:\n- name: b\n  source: {file: b.wasm}\n  guestConfig:\n", "plugins[0].guestConfig is null"},
+		{"a last line that was cut off", "plugins:\n- " + plugin("a", "") + "\n- name: b\n  module: {file: b.wasm, follow: true}\n  mode: Monitor", "the last line has no end"},
+		{"a policy whose match was cut off", "plugins:\n- name: b\n  module: {file: b.wasm, follow: true}\n  match:\n", "plugins[0].match is null"},
+		{"rules that were cut off", "plugins:\n- name: b\n  module: {file: b.wasm, follow: true}\n  match:\n    rules:\n", "plugins[0].match.rules is null"},
+		{"a guestConfig that was cut off", "plugins:\n- name: b\n  module: {file: b.wasm, follow: true}\n  guestConfig:\n", "plugins[0].guestConfig is null"},
 		{"a field in another case", "plugins: [" + plugin("a", ", Mode: Monitor") + "]\n", `plugins[0]: unknown field "Mode"`},
 		{"a list in another case", "Plugins: [" + plugin("a", "") + "]\n", `unknown field "Plugins"`},
 		{"a field of a rule that is misspelt", match("{operation: [CREATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}"), "unknown field"},
-		{"a field that occurs twice", "plugins: [" + plugin("a", ", mode: Protect, mode: Monitor") + "]\n", `key "mode" already set in map`},
+		{"a field that occurs twice", "plugins: [" + plugin("a", ", mode: Enforce, mode: Monitor") + "]\n", `key "mode" already set in map`},
 		{"plugins that occur twice", "plugins: [" + plugin("a", "") + "]\nplugins: []\n", `key "plugins" already set in map`},
 		{"a misspelt operation", match("{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}"), `match.rules[0].operations has "CREAT"`},
 		{"an operation in lower case", match("{operations: [create], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}"), `match.rules[0].operations has "create"`},
@@ -87,8 +87,8 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		{"an expression of others", group("message: no, expression: n(), " + member), `group "g": expression: `},
 		{"a group without a message", group("expression: m(), " + member), `group "g": message is empty`},
 		{"a group with a misspelt operation", group("message: no, expression: m(), " + member + ", match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}"), `group "g": match.rules[0].operations has "CREAT"`},
-		{"a member with a failure policy", group("message: no, expression: m(), members: {m: {name: g.m, source: {file: m.wasm}, failurePolicy: Ignore}}"), `group "g": member m has match, order`},
-		{"a member that is switched off", group("message: no, expression: m(), members: {m: {name: g.m, source: {file: m.wasm}, enabled: false}}"), `group "g": member m has match, order`},
+		{"a member with a failure policy", group("message: no, expression: m(), members: {m: {name: g.m, module: {file: m.wasm, follow: true}, failurePolicy: Ignore}}"), `group "g": member m has match, order`},
+		{"a member that is switched off", group("message: no, expression: m(), members: {m: {name: g.m, module: {file: m.wasm, follow: true}, enabled: false}}"), `group "g": member m has match, order`},
 		{"a digest that was cut off", "plugins: [" + plugin("a", ", sha256: 9f86d081") + "]\n", `sha256 is "9f86d081"`},
 		{"a timeout without a unit", "plugins: [" + plugin("a", ", limits: {timeout: '5'}") + "]\n", "missing unit in duration"},
 	}
@@ -130,7 +130,7 @@ func TestParseFileNamesMistakesOfEveryForm(t *testing.T) {
 	_, err := manage.ParseFile([]byte(`
 plugins:
 - {name: a, order: first, limits: {fuel: much}, Mode: Monitor, match: {rules: [{operation: [CREATE]}]}}
-- {name: b, source: {sauce: x}, guestConfig: {inner: null}, match: null}
+- {name: b, module: {sauce: x}, guestConfig: {inner: null}, match: null}
 groups:
 - {name: g, members: [x]}
 gruops: []
@@ -173,7 +173,7 @@ func TestWhatStandsForAPolicyFollowsTheFile(t *testing.T) {
 	f := start(t, nil)
 	apply := func(fields string) {
 		t.Helper()
-		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, source: {file: " + f.dir + "/p.wasm}, " + fields + "}]"))
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, module: {file: " + f.dir + "/p.wasm, follow: true}, " + fields + "}]"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestWhatStandsForAPolicyFollowsTheFile(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	// It becomes a group, and the group cannot be loaded either.
-	parsed, err := manage.ParseFile([]byte("groups: [{name: p, expression: m(), message: no, " + rules("pods") + ", members: {m: {name: p.m, source: {file: " + f.dir + "/none.wasm}}}}]"))
+	parsed, err := manage.ParseFile([]byte("groups: [{name: p, expression: m(), message: no, " + rules("pods") + ", members: {m: {name: p.m, module: {file: " + f.dir + "/none.wasm, follow: true}}}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestConfigurationThatIsPutBack(t *testing.T) {
 	if err := f.FollowFile(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	f.write(t, "policies.yaml", "plugins: ["+plugin("b", "")+", {name: c, source: {file: none.wasm}, mode: Monitor}]\n")
+	f.write(t, "policies.yaml", "plugins: ["+plugin("b", "")+", {name: c, module: {file: none.wasm, follow: true}, mode: Monitor}]\n")
 	f.until(t, "Pod", "b: b")
 	f.write(t, "policies.yaml", first)
 	f.until(t, "Pod", "a")
@@ -250,9 +250,11 @@ func TestPinnedModuleIsFetchedAgain(t *testing.T) {
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	f := start(t, func(c *manage.Config) { c.HTTPS.Client = server.Client() })
+	f := start(t, func(c *manage.Config) {
+		c.Runtime.AddSources(host.Sources{HTTPS: host.HTTPSOptions{Client: server.Client()}})
+	})
 	module := says("there")
-	parsed, err := manage.ParseFile([]byte("plugins: [{name: p, source: {https: '" + server.URL + "'}, sha256: " + digest(module) + "}]"))
+	parsed, err := manage.ParseFile([]byte("plugins: [{name: p, module: {https: '" + server.URL + "', sha256: " + digest(module) + "}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,9 +418,9 @@ func TestNamespaceSelector(t *testing.T) {
 // says that there are none, or is refused.
 func FuzzParseFile(f *testing.F) {
 	for _, seed := range []string{
-		"plugins: []", "plugins: [{name: a, source: {file: x}}]", "groups: [{name: g, expression: m(), message: no, members: {m: {name: m, source: {file: x}}}}]",
-		"---\n&a [*a]", "plugins: &x [{name: a, source: {file: x}, match: {rules: []}}]\ngroups: *x", "plugins:\n- name: a\n  source:\n", "? [a]\n: b\n", "<<: {plugins: []}\n",
-		"{\"plugins\":[{\"name\":\"a\",\"guestConfig\":null}]}", "plugins: !!binary aGk=\n", "plugins: [{name: 2026-01-01, source: {file: 0x7}}]",
+		"plugins: []", "plugins: [{name: a, module: {file: x, follow: true}}]", "groups: [{name: g, expression: m(), message: no, members: {m: {name: m, module: {file: x, follow: true}}}}]",
+		"---\n&a [*a]", "plugins: &x [{name: a, module: {file: x, follow: true}, match: {rules: []}}]\ngroups: *x", "plugins:\n- name: a\n  source:\n", "? [a]\n: b\n", "<<: {plugins: []}\n",
+		"{\"plugins\":[{\"name\":\"a\",\"guestConfig\":null}]}", "plugins: !!binary aGk=\n", "plugins: [{name: 2026-01-01, module: {file: 0x7, follow: true}}]",
 	} {
 		f.Add(seed)
 	}
@@ -460,7 +462,7 @@ func TestNewVersionThatMatchesMore(t *testing.T) {
 			}
 		}
 	}
-	broken := "source: {file: " + f.dir + "/none.wasm}"
+	broken := "module: {file: " + f.dir + "/none.wasm, follow: true}"
 	const gone = `policy "p" is not available: `
 	if err := apply(inline("one"), "[pods]", ""); err != nil {
 		t.Fatal(err)

@@ -9,16 +9,16 @@
 //
 //	plugins:
 //	- name: required-labels
-//	  source: {file: /plugins/required-labels.wasm}
+//	  module: {file: /plugins/required-labels.wasm, follow: true}
 //	  guestConfig: {labels: [team]}
 //	  match:
 //	    rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods, pods/ephemeralcontainers]}]
 //	- name: defaults
-//	  source: {https: "https://example.com/defaults.wasm"}
+//	  module: {https: "https://example.com/defaults.wasm"}
 //	  sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //	  allowedToMutate: true
 //	- name: unique-hosts
-//	  source: {file: /plugins/unique-hosts.wasm}
+//	  module: {file: /plugins/unique-hosts.wasm, follow: true}
 //	  objects: [{resource: networking.k8s.io/v1/ingresses}]
 //
 // The last one looks objects up: it sees those that its objects name, in the namespaces

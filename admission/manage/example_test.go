@@ -27,7 +27,7 @@ func Example() {
 plugins:
 - name: labels
   description: every Pod has a team
-  source: {file: /nowhere/labels.wasm}
+  module: {file: /nowhere/labels.wasm, follow: true}
   match:
     rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
 `))

@@ -81,9 +81,9 @@ func (m *model) command(t *testing.T, f *fixture, r *rand.Rand) (text string, er
 	case 5, 6:
 		text = "begin a shadow of " + module
 		if !m.loaded {
-			return text, refused(f.BeginShadow(t.Context(), "p", shadow.Config{Source: host.Bytes(says(module))}), manage.ErrNotFound)
+			return text, refused(f.BeginShadow(t.Context(), "p", shadow.Config{Module: host.ModuleConfig{Bytes: says(module)}}), manage.ErrNotFound)
 		}
-		shadowOf(t, f, shadow.Config{Source: host.Bytes(says(module))})
+		shadowOf(t, f, shadow.Config{Module: host.ModuleConfig{Bytes: says(module)}})
 		m.shadow, m.ended = module, false
 	case 7:
 		s, err := f.Shadow("p")

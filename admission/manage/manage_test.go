@@ -202,9 +202,9 @@ func TestFileDeclaresPolicies(t *testing.T) {
 		return `
 plugins:
 - name: a
-  source: {file: ` + f.dir + `/a.wasm}
+  module: {file: ` + f.dir + `/a.wasm, follow: true}
 - name: pods-only
-  source: {file: ` + f.dir + `/b.wasm}
+  module: {file: ` + f.dir + `/b.wasm, follow: true}
   order: -1
   match:
     rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
@@ -224,10 +224,10 @@ plugins:
 	f.write(t, "a.wasm", string(says("other")))
 	f.until(t, "Node", "a: other")
 
-	f.write(t, "policies.yaml", config("- {name: c, enabled: false, source: {bytes: "+base64.StdEncoding.EncodeToString(says("c"))+"}}\n- {name: d, source: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}"))
+	f.write(t, "policies.yaml", config("- {name: c, enabled: false, module: {bytes: "+base64.StdEncoding.EncodeToString(says("c"))+"}}\n- {name: d, module: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}"))
 	f.until(t, "Node", "a: other; d: d")
 
-	f.write(t, "policies.yaml", "plugins: [{name: a, mode: Monitor, source: {file: "+f.dir+"/a.wasm}}]")
+	f.write(t, "policies.yaml", "plugins: [{name: a, mode: Monitor, module: {file: "+f.dir+"/a.wasm, follow: true}}]")
 	f.until(t, "Node", "")
 
 	f.write(t, "policies.yaml", "plugins: [{name: a}]") // No file to use: all stays.
@@ -237,13 +237,13 @@ groups:
   expression: x() || !z()
   message: neither
   members:
-    x: {name: both.x, source: {file: `+f.dir+`/a.wasm}}
-    z: {name: both.z, source: {file: `+f.dir+`/b.wasm}}
+    x: {name: both.x, module: {file: `+f.dir+`/a.wasm, follow: true}}
+    z: {name: both.z, module: {file: `+f.dir+`/b.wasm, follow: true}}
 - name: one
   expression: x()
   message: refused
   members:
-    x: {name: one.x, source: {file: `+f.dir+`/a.wasm}}
+    x: {name: one.x, module: {file: `+f.dir+`/a.wasm, follow: true}}
 `)
 	f.until(t, "Node", "one: refused (x: other)")
 }
@@ -255,9 +255,9 @@ func TestBadPolicyIsRefusedAndOthersServe(t *testing.T) {
 	f.write(t, "bad.wasm", "\x00asm no module")
 	file := f.write(t, "policies.yaml", `
 plugins:
-- {name: good, source: {file: `+f.dir+`/good.wasm}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: [nodes]}]}}
-- {name: bad, source: {file: `+f.dir+`/bad.wasm}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: [pods]}]}}
-- {name: open, source: {file: `+f.dir+`/none.wasm}, failurePolicy: Ignore}
+- {name: good, module: {file: `+f.dir+`/good.wasm, follow: true}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: [nodes]}]}}
+- {name: bad, module: {file: `+f.dir+`/bad.wasm, follow: true}, match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: [pods]}]}}
+- {name: open, module: {file: `+f.dir+`/none.wasm, follow: true}, failurePolicy: Ignore}
 `)
 	err := f.FollowFile(t.Context(), file)
 	if err == nil || !strings.Contains(err.Error(), `plugin "bad": load module`) || !strings.Contains(err.Error(), `plugin "open": fetch module`) {
@@ -299,7 +299,7 @@ func TestGroupsFollowTheirMembers(t *testing.T) {
 	first.Store(says("first"))
 	second.Store([]byte(nil))
 	f := start(t, func(c *manage.Config) {
-		c.ConfigMaps = host.ObjectGetterFunc(func(_ context.Context, _, name string) (map[string][]byte, error) {
+		c.Runtime.AddSources(host.Sources{ConfigMaps: host.ObjectGetterFunc(func(_ context.Context, _, name string) (map[string][]byte, error) {
 			if name == "first" {
 				module := first.Load().([]byte)
 				if fetches.Add(1) == 1 {
@@ -311,7 +311,7 @@ func TestGroupsFollowTheirMembers(t *testing.T) {
 				return map[string][]byte{"wasm": module}, nil
 			}
 			return nil, errors.New("not found")
-		})
+		})})
 	})
 	file := func(expression, members string) *manage.File {
 		parsed, err := manage.ParseFile([]byte("groups: [{name: g, expression: " + expression + ", message: refused, members: {" + members + "}}]"))
@@ -321,7 +321,7 @@ func TestGroupsFollowTheirMembers(t *testing.T) {
 		return parsed
 	}
 	member := func(alias, name string) string {
-		return alias + ": {name: g." + alias + ", source: {configMap: {namespace: n, name: " + name + ", key: wasm}}}"
+		return alias + ": {name: g." + alias + ", module: {configMap: {namespace: n, name: " + name + ", key: wasm}, follow: true}}"
 	}
 	if err := f.Apply(t.Context(), file("a()", member("a", "first"))); err != nil {
 		t.Fatal(err)
@@ -373,7 +373,7 @@ func TestFileThatComesLater(t *testing.T) {
 	if err := f.Ready(); err == nil {
 		t.Error("ready without the file")
 	}
-	f.write(t, "policies.yaml", "plugins: [{name: d, source: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}]")
+	f.write(t, "policies.yaml", "plugins: [{name: d, module: {bytes: "+base64.StdEncoding.EncodeToString(says("d"))+"}}]")
 	f.until(t, "Pod", "d")
 	if err := f.Ready(); err != nil {
 		t.Error(err)
@@ -398,17 +398,17 @@ func TestParseFileRefusesAliasesWithoutEnd(t *testing.T) {
 func TestParseFileNamesEveryMistake(t *testing.T) {
 	_, err := manage.ParseFile([]byte(`
 plugins:
-- {name: A, source: {file: x}}
+- {name: A, module: {file: x, follow: true}}
 - {name: b, mode: Hope, failurePolicy: Pray}
-- {name: b, source: {file: x, https: y}}
-- {name: c, source: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], hostCapabilities: [oci], repositories: [busybox], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
+- {name: b, module: {file: x, https: y, follow: true}}
+- {name: c, module: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], hostCapabilities: [oci], repositories: [busybox], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
 groups:
 - {name: g}
 `))
 	want := []string{
 		`configuration: plugin "A": a name is at most 63 lower-case letters, digits, '-' and '.'`,
 		`plugin "b": source is missing`,
-		`plugin "b": mode is "Hope", want Protect or Monitor`,
+		`plugin "b": mode is "Hope", want Enforce or Monitor`,
 		`failurePolicy is "Pray", want Fail or Ignore`,
 		`there are two policies "b"`,
 		`plugin "b": source has 2 of file, bytes, https, oci, configMap and secret, want one`,
@@ -449,7 +449,7 @@ func compressed(t *testing.T, module []byte) []byte {
 func TestCompressedModules(t *testing.T) {
 	f := start(t, nil)
 	f.write(t, "a.wasm.gz", string(compressed(t, says("small"))))
-	file := f.write(t, "policies.yaml", "plugins: [{name: a, source: {file: "+f.dir+"/a.wasm.gz}}]")
+	file := f.write(t, "policies.yaml", "plugins: [{name: a, module: {file: "+f.dir+"/a.wasm.gz, follow: true}}]")
 	if err := f.FollowFile(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestCompressedModules(t *testing.T) {
 	f.until(t, "Pod", "other")
 	refused := func(data []byte, sha256, want string) {
 		t.Helper()
-		parsed, err := manage.ParseFile([]byte("plugins: [{name: b, source: {bytes: " + base64.StdEncoding.EncodeToString(data) + "}, sha256: '" + sha256 + "'}]"))
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: b, module: {bytes: " + base64.StdEncoding.EncodeToString(data) + ", sha256: '" + sha256 + "'}}]"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -479,7 +479,7 @@ func TestCompressedModules(t *testing.T) {
 func TestLimits(t *testing.T) {
 	f := start(t, nil)
 	apply := func(limits string) error {
-		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, limits: {" + limits + "}, source: {bytes: " + base64.StdEncoding.EncodeToString(says("p")) + "}}]"))
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, limits: {" + limits + "}, module: {bytes: " + base64.StdEncoding.EncodeToString(says("p")) + "}}]"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -517,14 +517,14 @@ func TestSources(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(module) }))
 	defer server.Close()
 	f := start(t, func(c *manage.Config) {
-		c.ConfigMaps, c.Secrets, c.HTTPS.Client = objects("configmap"), objects("secret"), server.Client()
+		c.Runtime.AddSources(host.Sources{ConfigMaps: objects("configmap"), Secrets: objects("secret"), HTTPS: host.HTTPSOptions{Client: server.Client()}})
 	})
 	for source, want := range map[string]string{
-		`{configMap: {namespace: policies, name: p, key: policy.wasm}}`:   "configmap",
-		`{secret: {namespace: policies, name: p, key: policy.wasm}}`:      "secret",
-		`{https: "` + server.URL + `/p.wasm"}, sha256: ` + digest(module): "from afar",
+		`{configMap: {namespace: policies, name: p, key: policy.wasm}}`:        "configmap",
+		`{secret: {namespace: policies, name: p, key: policy.wasm}}`:           "secret",
+		`{https: "` + server.URL + `/p.wasm", sha256: ` + digest(module) + `}`: "from afar",
 	} {
-		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, source: " + source + "}]"))
+		parsed, err := manage.ParseFile([]byte("plugins: [{name: p, module: " + source + "}]"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -535,7 +535,7 @@ func TestSources(t *testing.T) {
 			t.Errorf("%s: message is %q", source, got)
 		}
 	}
-	parsed, err := manage.ParseFile([]byte("plugins: [{name: p, source: {https: \"" + server.URL + "\"}, sha256: \"" + strings.Repeat("0", 64) + "\"}]"))
+	parsed, err := manage.ParseFile([]byte("plugins: [{name: p, module: {https: \"" + server.URL + "\", sha256: \"" + strings.Repeat("0", 64) + "\"}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -667,7 +667,7 @@ func (a *apiFixture) testLoad(t *testing.T) {
 	delete(p, "loadedAt")
 	if diff := cmp.Diff(map[string]any{
 		"name": "p", "version": "1.0.0", "description": "says it", "operations": []any{"CREATE", "UPDATE"}, "enabled": true,
-		"origin": "api", "digest": digest(says("one")), "mode": "Protect", "failurePolicy": "Fail",
+		"origin": "api", "digest": digest(says("one")), "mode": "Enforce", "failurePolicy": "Fail",
 	}, p); diff != "" {
 		t.Errorf("plugin (-want +got):\n%s", diff)
 	}
@@ -812,7 +812,7 @@ func (a *apiFixture) testRemove(t *testing.T) {
 }
 
 func (a *apiFixture) testDeclared(t *testing.T) {
-	parsed, err := manage.ParseFile([]byte("plugins: [{name: f, source: {bytes: " + base64.StdEncoding.EncodeToString(says("f")) + "}}]"))
+	parsed, err := manage.ParseFile([]byte("plugins: [{name: f, module: {bytes: " + base64.StdEncoding.EncodeToString(says("f")) + "}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -906,7 +906,7 @@ func TestCompiledFormsOfPolicies(t *testing.T) {
 			if test.form != nil {
 				f.write(t, filepath.Base(host.CompiledFile(file, host.Platform)), string(test.form))
 			}
-			config := fmt.Sprintf("plugins: [{name: a, source: {file: %s}, compiled: [%x]}]", file, sha256.Sum256(form))
+			config := fmt.Sprintf("plugins: [{name: a, module: {file: %s, follow: true, compiled: [%x]}}]", file, sha256.Sum256(form))
 			if err := f.FollowFile(t.Context(), f.write(t, "policies.yaml", config)); err != nil {
 				t.Fatal(err)
 			}

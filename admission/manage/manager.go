@@ -304,9 +304,7 @@ func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, er
 		}
 		b.fetched = map[string]fetched{"": {source, digestOf(data)}}
 	}
-	if b.module, err = unpack(data); err != nil {
-		return b, fmt.Errorf("plugin %q: %w", e.name, err)
-	}
+	b.module = data
 	b.policy, err = m.loadPlugin(ctx, e.plugin, b.module)
 	return b, err
 }
@@ -342,7 +340,6 @@ func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err er
 		data, source, err := m.fetch(ctx, &spec)
 		if err == nil {
 			b.fetched[alias] = fetched{source, digestOf(data)}
-			data, err = unpack(data)
 		}
 		if err == nil {
 			var policy admission.Policy
@@ -396,7 +393,7 @@ func (m *Manager) warn(policy admission.Policy) {
 // remember adds the version in service to those of an entry. mu is held.
 func (m *Manager) remember(e *entry, module []byte) {
 	spec := *e.plugin
-	spec.Source = withoutBytes(spec.Source)
+	spec.Module.Bytes = nil // The version has it.
 	v := Version{Version: spec.Version, Digest: e.digest, LoadedAt: e.loadedAt, Spec: spec, module: module}
 	e.versions = slices.DeleteFunc(e.versions, func(o Version) bool {
 		return o.Digest == v.Digest && o.Version == v.Version && equalSpecs(o.Spec, v.Spec)
@@ -405,14 +402,6 @@ func (m *Manager) remember(e *entry, module []byte) {
 	if n := len(e.versions) - m.cfg.Versions; n > 0 {
 		e.versions = slices.Delete(e.versions, 0, n)
 	}
-}
-
-// withoutBytes leaves the module out of a source: a version has it.
-func withoutBytes(s *Source) *Source {
-	if s == nil || len(s.Bytes) == 0 {
-		return s
-	}
-	return nil
 }
 
 func equalSpecs(a, b any) bool {
@@ -573,7 +562,7 @@ func (m *Manager) admit(f *File) error {
 	m.waiting = nil
 	errs := f.check(m.cfg.Namespaces)
 	if len(errs) == 0 {
-		errs = m.checkArtifacts(f)
+		errs = m.checkSources(f)
 	}
 	if len(errs) != 0 {
 		return fmt.Errorf("configuration: %w", errors.Join(errs...))
@@ -654,10 +643,11 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err err
 	failed := func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) }
 	one := func(s *PluginSpec, had fetched) {
 		switch {
-		case len(s.Source.Bytes) != 0, s.SHA256 != "" && err == nil:
-			return // What is pinned does not change.
-		case s.SHA256 != "":
-			m.closing.Go(func() { m.fetchPinned(following, s, had.digest, changed, failed) })
+		case s.Module.Follow:
+		case err == nil || len(s.Module.Bytes) != 0:
+			return
+		default:
+			m.closing.Go(func() { m.fetchUntilApplied(following, s, had.digest, changed, failed) })
 			return
 		}
 		opts := host.FollowOptions{Interval: m.cfg.Interval, Failed: failed}
@@ -668,7 +658,11 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err err
 		}
 		source := had.source
 		if source == nil {
-			source = m.source(s.Source)
+			var unknown error
+			if source, unknown = m.cfg.Runtime.Source(s.Module, "module"); unknown != nil {
+				failed(unknown)
+				return
+			}
 		}
 		m.closing.Go(func() {
 			err := host.Follow(following, source, opts, changed)
@@ -686,10 +680,10 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err err
 	}
 }
 
-// fetchPinned fetches a module that has a digest and is not in service, until it was
+// fetchUntilApplied fetches a module that is not followed and not in service, until it was
 // applied: a server that does not answer, or that has another module, may have the
 // right one later. tried is the digest of what was fetched already.
-func (m *Manager) fetchPinned(ctx context.Context, s *PluginSpec, tried string, apply func(context.Context, []byte, string) error, failed func(error)) {
+func (m *Manager) fetchUntilApplied(ctx context.Context, s *PluginSpec, tried string, apply func(context.Context, []byte, string) error, failed func(error)) {
 	tick := time.NewTicker(m.cfg.Interval)
 	defer tick.Stop()
 	for {

@@ -35,7 +35,7 @@ type Info struct {
 	Dialect string `json:"dialect,omitempty"`
 	// Digest is the SHA-256 of the module in service.
 	Digest        string             `json:"digest,omitempty"`
-	Mode          admission.Mode     `json:"mode"`
+	Mode          host.Mode          `json:"mode"`
 	FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 	LoadedAt      time.Time          `json:"loadedAt"`
 	// Warnings are what is odd about match, see admission.Description.
@@ -71,7 +71,7 @@ func (e *entry) info() Info {
 	case e.group != nil:
 		rules = e.group.PolicyRules
 	}
-	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, admission.Protect), cmp.Or(rules.FailurePolicy, host.Fail)
+	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, host.Enforce), cmp.Or(rules.FailurePolicy, host.Fail)
 	for _, rule := range rules.Match.Rules {
 		for _, operation := range rule.Operations {
 			if !slices.Contains(i.Operations, string(operation)) {
@@ -117,11 +117,12 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		// Its path is one of the server's.
 		return fmt.Errorf("plugin %q: record is for the file of policies, not for the API", spec.Name)
 	}
-	spec.Source = &Source{Bytes: module}
+	named := spec.Module
+	spec.Module = host.ModuleConfig{Bytes: module, SHA256: named.SHA256, Compiled: named.Compiled}
 	if err := errors.Join(spec.check("plugin", m.cfg.Namespaces)...); err != nil {
 		return err
 	}
-	spec.Source = nil
+	spec.Module.Bytes = nil
 	end, err := m.begin()
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		return err
 	}
 	// One at a time: it may be many times longer than it came.
-	if module, err = unpack(module); err != nil {
+	if module, err = host.Bytes(module).Fetch(ctx); err != nil {
 		return fmt.Errorf("plugin %q: %w", spec.Name, err)
 	}
 	policy, err := m.loadPlugin(ctx, &spec, module)

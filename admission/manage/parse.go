@@ -2,7 +2,6 @@ package manage
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +13,7 @@ import (
 	goyaml "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubewasm/kubewasm/internal/nearest"
-	"github.com/kubewasm/kubewasm/internal/strict"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
 
@@ -30,13 +28,15 @@ func ParseFile(data []byte) (*File, error) {
 	if err := yamlsize.Check(data, 4*len(data)+1<<20); err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	document, errs := decodeYAML(data)
+	document, text, errs := decodeYAML(data)
 	if document == nil {
 		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
 	}
 	errs = append(errs, nulls("", document)...)
-	f, mistakes := decodeFile(document)
-	errs = append(errs, mistakes...)
+	f := new(File)
+	if err := configfile.JSON(text, f); err != nil {
+		errs = append(errs, err)
+	}
 	if f.Plugins == nil && len(f.Groups) == 0 {
 		errs = append(errs, errNoPolicies)
 	}
@@ -50,9 +50,9 @@ func ParseFile(data []byte) (*File, error) {
 	return f, nil
 }
 
-// decodeYAML returns the fields of the only document in data, nil if they cannot be
-// told from the rest.
-func decodeYAML(data []byte) (document map[string]any, errs []error) {
+// decodeYAML returns the fields of the only document in data, and the document in JSON; nil if
+// they cannot be told from the rest.
+func decodeYAML(data []byte) (document map[string]any, text []byte, errs []error) {
 	// Half a line may be half a word, and YAML takes it for a whole one.
 	if end := bytes.TrimRight(data, " \t\r\n"); len(end) == len(bytes.TrimRight(data, " \t")) && len(end) != 0 && !bytes.ContainsAny(end[len(end)-1:], `]}"'`) {
 		errs = append(errs, errors.New("the last line has no end: the file may have been cut off"))
@@ -61,9 +61,9 @@ func decodeYAML(data []byte) (document map[string]any, errs []error) {
 	var first, second any
 	err := decoder.Decode(&first)
 	if errors.Is(err, io.EOF) || err == nil && first == nil {
-		return nil, append(errs, errNoPolicies)
+		return nil, nil, append(errs, errNoPolicies)
 	} else if err != nil {
-		return nil, append(errs, err)
+		return nil, nil, append(errs, err)
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
 		errs = append(errs, errors.New("it holds more than one document"))
@@ -73,14 +73,14 @@ func decodeYAML(data []byte) (document map[string]any, errs []error) {
 	}
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
-		return nil, append(errs, cmp.Or(errors.Join(strict.Infinite(data)...), err))
+		return nil, nil, append(errs, configfile.YAML(data, new(File)))
 	}
 	d := json.NewDecoder(bytes.NewReader(asJSON))
 	d.UseNumber() // A guestConfig keeps its digits.
 	if err := d.Decode(&document); err != nil || document == nil {
-		return nil, append(errs, errors.New("it is no mapping with plugins and groups"))
+		return nil, nil, append(errs, errors.New("it is no mapping with plugins and groups"))
 	}
-	return document, errs
+	return document, asJSON, errs
 }
 
 // nulls returns an error for each field that is null: it is what is left of a field
@@ -108,64 +108,4 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
-}
-
-// decodeFile makes a File of a document, policy by policy and field by field, so
-// that one mistake does not hide another.
-func decodeFile(document map[string]any) (f *File, errs []error) {
-	f = new(File)
-	for _, key := range slices.Sorted(maps.Keys(document)) {
-		list, ok := document[key].([]any)
-		switch {
-		case key != "plugins" && key != "groups":
-			errs = append(errs, fmt.Errorf("unknown field %q%s", key, nearest.Hint(", ", key, []string{"plugins", "groups"})))
-		case document[key] == nil: // See nulls.
-		case !ok:
-			errs = append(errs, fmt.Errorf("%s is no list", key))
-		case key == "plugins":
-			f.Plugins = make([]PluginSpec, len(list))
-			for i := range list {
-				errs = append(errs, decodeFields(fmt.Sprintf("plugins[%d]", i), list[i], &f.Plugins[i])...)
-			}
-		default:
-			f.Groups = make([]GroupSpec, len(list))
-			for i := range list {
-				errs = append(errs, decodeFields(fmt.Sprintf("groups[%d]", i), list[i], &f.Groups[i])...)
-			}
-		}
-	}
-	return f, errs
-}
-
-func decodeFields(path string, value, to any) (errs []error) {
-	fields, ok := value.(map[string]any)
-	if !ok && value != nil {
-		return []error{fmt.Errorf("%s is no mapping", path)}
-	}
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		for _, err := range decodeField(key, fields[key], to) {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		}
-	}
-	return errs
-}
-
-// decodeField decodes a field into a struct. As in all of Kubernetes' YAML, a number
-// or a boolean is a text where one is wanted.
-func decodeField(key string, value, to any) (errs []error) {
-	// Package yaml takes names in any case, and stops at the first mistake.
-	errs = strict.Names(map[string]any{key: value}, to)
-	data, err := json.Marshal(map[string]any{key: value})
-	if err != nil {
-		return append(errs, err)
-	}
-	if len(errs) != 0 {
-		err = yaml.Unmarshal(data, to)
-	} else {
-		err = yaml.UnmarshalStrict(data, to)
-	}
-	if err != nil {
-		errs = append(errs, strict.Readable(err))
-	}
-	return errs
 }

@@ -60,12 +60,12 @@ func shadowOf(t *testing.T, f *fixture, cfg shadow.Config) *shadow.Shadow {
 // policyNamed returns the settings of a policy for all Pods, without a module.
 func policyNamed(t *testing.T, name string) manage.PluginSpec {
 	t.Helper()
-	f, err := manage.ParseFile([]byte("plugins:\n- name: " + name + "\n  source: {file: x}\n  " + podRules + "\n"))
+	f, err := manage.ParseFile([]byte("plugins:\n- name: " + name + "\n  module: {file: x, follow: true}\n  " + podRules + "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := f.Plugins[0]
-	spec.Source = nil
+	spec.Module = host.ModuleConfig{}
 	return spec
 }
 
@@ -76,7 +76,7 @@ func TestPromotionIsOfTheShadowThatServesNext(t *testing.T) {
 		want string
 	}{
 		"a shadow is ended before": {func(t *testing.T, f *fixture) {
-			s := shadowOf(t, f, shadow.Config{Source: host.Bytes(says("A"))})
+			s := shadowOf(t, f, shadow.Config{Module: host.ModuleConfig{Bytes: says("A")}})
 			if err := s.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -85,18 +85,18 @@ func TestPromotionIsOfTheShadowThatServesNext(t *testing.T) {
 			}
 		}, "one"},
 		"a version is loaded before": {func(t *testing.T, f *fixture) {
-			s := shadowOf(t, f, shadow.Config{Source: host.Bytes(says("A"))})
+			s := shadowOf(t, f, shadow.Config{Module: host.ModuleConfig{Bytes: says("A")}})
 			if err := f.Load(t.Context(), policyNamed(t, "p"), says("three")); err != nil {
 				t.Fatal(err)
 			}
-			shadowOf(t, f, shadow.Config{Source: host.Bytes(says("B"))})
+			shadowOf(t, f, shadow.Config{Module: host.ModuleConfig{Bytes: says("B")}})
 			if err := s.Promote(t.Context()); err == nil {
 				t.Error("the candidate of a version that is gone was promoted")
 			}
 		}, "three"},
 		"another shadow begins meanwhile": {func(t *testing.T, f *fixture) {
 			meanwhile(t, f, func(*shadow.Shadow) {
-				if err := f.BeginShadow(t.Context(), "p", shadow.Config{Source: host.Bytes(says("B")), GuestConfig: host.GuestConfig(`{"of":"B"}`)}); err != nil {
+				if err := f.BeginShadow(t.Context(), "p", shadow.Config{Module: host.ModuleConfig{Bytes: says("B")}, GuestConfig: host.GuestConfig(`{"of":"B"}`)}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -131,7 +131,7 @@ func TestPromotionIsOfTheShadowThatServesNext(t *testing.T) {
 func meanwhile(t *testing.T, f *fixture, do func(*shadow.Shadow)) {
 	t.Helper()
 	source := &gated{module: says("A"), entered: make(chan struct{}), leave: make(chan struct{})}
-	s := shadowOf(t, f, shadow.Config{Source: source})
+	s := shadowOf(t, f, shadow.Config{Module: host.ModuleConfig{Source: source}})
 	promoted := make(chan error)
 	go func() { promoted <- s.Promote(t.Context()) }()
 	<-source.entered
@@ -153,7 +153,7 @@ func TestHistoriesOfPromotions(t *testing.T) {
 		if err := f.Load(t.Context(), policyNamed(t, "p"), says(before)); err != nil {
 			t.Fatal(err)
 		}
-		s := shadowOf(t, f, shadow.Config{Source: host.Bytes(says("candidate"))})
+		s := shadowOf(t, f, shadow.Config{Module: host.ModuleConfig{Bytes: says("candidate")}})
 		var wg sync.WaitGroup
 		var promoteErr, otherErr error
 		other := r.IntN(3)
@@ -165,7 +165,7 @@ func TestHistoriesOfPromotions(t *testing.T) {
 			case 1:
 				otherErr = f.Load(t.Context(), policyNamed(t, "p"), says("loaded"))
 			case 2:
-				otherErr = f.BeginShadow(t.Context(), "p", shadow.Config{Source: host.Bytes(says("other"))})
+				otherErr = f.BeginShadow(t.Context(), "p", shadow.Config{Module: host.ModuleConfig{Bytes: says("other")}})
 			}
 		})
 		wg.Wait()

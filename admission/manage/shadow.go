@@ -96,7 +96,7 @@ func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Pr
 		return &host.DigestError{Plugin: name, Want: candidate.SHA256, Got: got}
 	}
 	spec := *e.plugin
-	spec.PluginConfig.Shadow, spec.SHA256 = nil, ""
+	spec.PluginConfig.Shadow, spec.Module.SHA256 = nil, ""
 	if len(candidate.GuestConfig) != 0 {
 		spec.GuestConfig = candidate.GuestConfig
 	}
@@ -117,7 +117,7 @@ func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Pr
 
 // shadowRequest is what begins a shadow.
 type shadowRequest struct {
-	Module []byte `json:"wasm_binary"`
+	Binary []byte `json:"wasm_binary"`
 	shadow.Config
 }
 
@@ -146,18 +146,14 @@ func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) 
 		if err := strict.Decode(body, &request); err != nil {
 			return 0, nil, fmt.Errorf("read request: %w", err)
 		}
-		if request.File != "" || request.URL != "" {
-			return 0, nil, errors.New("shadow: file and url are for configuration files: send wasm_binary, or name an artifact by oci")
+		if m := &request.Module; m.File != "" || m.HTTPS != "" || m.ConfigMap != nil || m.Secret != nil {
+			return 0, nil, errors.New("shadow: file, https, configMap and secret are for configuration files: send wasm_binary, or name an artifact by module.oci")
 		}
-		if err := checkRegistry(request.OCI); err != nil {
+		if err := checkRegistry(request.Module.OCI); err != nil {
 			return 0, nil, fmt.Errorf("shadow: %w", err)
 		}
-		if len(request.Module) != 0 {
-			module, err := unpack(request.Module)
-			if err != nil {
-				return 0, nil, err
-			}
-			request.Source = host.Bytes(module)
+		if len(request.Binary) != 0 {
+			request.Module.Bytes = request.Binary
 		}
 		return status(http.StatusCreated, "begun", m.BeginShadow(r.Context(), r.PathValue("name"), request.Config))
 	})

@@ -1,13 +1,9 @@
 package manage
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -41,13 +37,8 @@ type PluginSpec struct {
 	Description string `json:"description,omitempty"`
 	// Enabled says whether the plugin is asked. Default true.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Source is where the module comes from. What is sent to the management API
-	// has none.
-	Source *Source `json:"source,omitempty"`
-	// PluginConfig is the rest: guestConfig, grants, limits, when the plugin is asked, what
-	// it may change and look up. SHA256 is the digest of the module, uncompressed, and
-	// required for https. A module without one is followed: when the source changes, the
-	// plugin does.
+	// PluginConfig is the rest: module, guestConfig, grants, limits, when the plugin is asked,
+	// what it may change and look up. What is sent to the management API names no module.
 	admission.PluginConfig `json:",inline"`
 }
 
@@ -64,34 +55,7 @@ type GroupSpec struct {
 	admission.PolicyRules `json:",inline"`
 }
 
-// Source is where a module comes from: one of these. It may be compressed by gzip,
-// so that a guest in Go fits into a ConfigMap, which has 1 MiB at most.
-type Source struct {
-	// File is a path.
-	File string `json:"file,omitempty"`
-	// Bytes are the module itself, in base64.
-	Bytes []byte `json:"bytes,omitempty"`
-	// HTTPS is a URL, which needs a digest.
-	HTTPS string `json:"https,omitempty"`
-	// OCI is the reference of an artifact in a registry or an image layout, see package oci
-	// of host.
-	OCI string `json:"oci,omitempty"`
-	// ConfigMap and Secret are keys of objects.
-	ConfigMap *ObjectKey `json:"configMap,omitempty"`
-	Secret    *ObjectKey `json:"secret,omitempty"`
-}
-
-// ObjectKey is a key of a ConfigMap or a Secret.
-type ObjectKey struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Key       string `json:"key"`
-}
-
-var (
-	nameRE   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
-	sha256RE = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
-)
+var nameRE = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$`)
 
 func checkName(what, name string) error {
 	if !nameRE.MatchString(name) {
@@ -145,15 +109,8 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	fail := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s %q: %s", what, s.Name, fmt.Sprintf(format, args...)))
 	}
-	if s.Source == nil {
-		fail("source is missing")
-	} else if n := s.Source.count(); n != 1 {
-		fail("source has %d of file, bytes, https, oci, configMap and secret, want one", n)
-	} else if s.Source.HTTPS != "" && s.SHA256 == "" {
-		fail("source https needs sha256")
-	}
-	if s.SHA256 != "" && !sha256RE.MatchString(s.SHA256) {
-		fail("sha256 is %.80q, want 64 hexadecimal digits", s.SHA256)
+	for _, err := range s.Module.Check("module") {
+		fail("%v", err)
 	}
 	if err := checkRules(s.PolicyRules, namespaces); err != nil {
 		fail("%v", err)
@@ -201,52 +158,25 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 	return errs
 }
 
-func (s *Source) count() int {
-	n := 0
-	for _, set := range []bool{s.File != "", len(s.Bytes) != 0, s.HTTPS != "", s.OCI != "", s.ConfigMap != nil, s.Secret != nil} {
-		if set {
-			n++
-		}
-	}
-	return n
-}
-
 // checkRules returns everything that is wrong with the rules.
 func checkRules(rules admission.PolicyRules, namespaces admission.NamespaceLabels) error {
 	rules.Namespaces = namespaces
 	return rules.Check()
 }
 
-// source returns the source of a module.
-func (m *Manager) source(s *Source) host.Source {
-	switch {
-	case len(s.Bytes) != 0:
-		return host.Bytes(s.Bytes)
-	case s.File != "":
-		return host.File(s.File)
-	case s.HTTPS != "":
-		return host.HTTPS(s.HTTPS, m.cfg.HTTPS)
-	case s.OCI != "":
-		return m.cfg.OCI(s.OCI)
-	case s.ConfigMap != nil:
-		return host.ConfigMapKey(m.cfg.ConfigMaps, s.ConfigMap.Namespace, s.ConfigMap.Name, s.ConfigMap.Key)
-	}
-	return host.SecretKey(m.cfg.Secrets, s.Secret.Namespace, s.Secret.Name, s.Secret.Key)
-}
-
 // pluginConfig returns what a plugin is loaded with.
 func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginConfig {
 	cfg := s.PluginConfig
-	cfg.Source, cfg.Logger, cfg.Config.Observer = host.Bytes(module), m.cfg.Logger, m.cfg.HostObserver
-	if s.Source != nil {
-		source := m.source(s.Source)
-		cfg.Source = host.Fetched(source, module)
+	cfg.Logger, cfg.Config.Observer = m.cfg.Logger, m.cfg.HostObserver
+	// The manager fetches and follows: the plugin has what it has fetched.
+	cfg.Module = host.ModuleConfig{Source: host.Bytes(module), SHA256: s.Module.SHA256, Compiled: s.Module.Compiled}
+	if source, err := m.cfg.Runtime.Source(s.Module, "module"); err == nil {
+		cfg.Module.Source = host.Fetched(source, module)
 		if from, ok := source.(host.CompiledSource); ok {
-			cfg.Source = withForms{cfg.Source, from}
+			cfg.Module.Source = withForms{cfg.Module.Source, from}
 		}
 	}
 	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
-	cfg.OpenOCI = m.cfg.OCI
 	cfg.Promote = func(ctx context.Context, p *shadow.Promotion) error { return m.promote(ctx, s.Name, p) }
 	return cfg
 }
@@ -265,7 +195,7 @@ func (f withForms) FetchCompiled(ctx context.Context, platform string, sha256 []
 // complete adds what all policies of a manager have.
 func (m *Manager) complete(rules admission.PolicyRules) admission.PolicyRules {
 	rules.Namespaces = m.cfg.Namespaces
-	rules.Mode, rules.FailurePolicy = cmp.Or(rules.Mode, admission.Protect), cmp.Or(rules.FailurePolicy, host.Fail)
+	rules.Mode, rules.FailurePolicy = cmp.Or(rules.Mode, host.Enforce), cmp.Or(rules.FailurePolicy, host.Fail)
 	if m.cfg.Observer != nil {
 		rules.Observer = m.cfg.Observer
 	}
@@ -276,17 +206,10 @@ func enabled(b *bool) bool { return b == nil || *b }
 
 // Config says what a Manager has.
 type Config struct {
-	// Runtime loads the modules, and Engine gets the policies; both are required,
-	// and the Manager is alone in changing the engine.
+	// Runtime loads the modules, from its Sources, and Engine gets the policies; both are
+	// required, and the Manager is alone in changing the engine.
 	Runtime *host.Runtime
 	Engine  *admission.Engine
-	// ConfigMaps and Secrets read modules from objects; nil cannot.
-	ConfigMaps, Secrets host.ObjectGetter
-	// HTTPS bounds downloads.
-	HTTPS host.HTTPSOptions
-	// OCI returns the source of a reference, as the method Source of a client of package oci
-	// of host does; nil cannot.
-	OCI func(reference string) host.Source
 	// Cluster and Namespaces are for all policies, see package admission.
 	Cluster    admission.Cluster
 	Namespaces admission.NamespaceLabels
@@ -322,34 +245,20 @@ const (
 // fetch returns what the source of a plugin holds, with the source, which is to be told if that
 // could be loaded.
 func (m *Manager) fetch(ctx context.Context, s *PluginSpec) (data []byte, source host.Source, err error) {
-	if err := m.checkSource(s); err != nil {
+	if source, err = m.cfg.Runtime.Source(s.Module, "module"); err != nil {
 		return nil, nil, fmt.Errorf("plugin %q: %w", s.Name, err)
 	}
-	source = m.source(s.Source)
 	if data, err = source.Fetch(ctx); err != nil {
 		return nil, nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
 	}
 	return data, source, nil
 }
 
-// checkSource returns every mistake of the source of a plugin, joined.
-func (m *Manager) checkSource(s *PluginSpec) error {
-	if s.Source.OCI != "" && m.cfg.OCI == nil {
-		return errors.New("source oci: this server has no access to registries")
-	}
-	if checker, ok := m.source(s.Source).(host.Checker); ok {
-		return checker.Check(s.SHA256)
-	}
-	return nil
-}
-
-// checkArtifacts returns every mistake of the references of a file that passed check.
-func (m *Manager) checkArtifacts(f *File) (errs []error) {
+// checkSources returns every mistake of the modules of a file that passed check: there may be no
+// access to where they come from.
+func (m *Manager) checkSources(f *File) (errs []error) {
 	check := func(s *PluginSpec) {
-		if s.Source.OCI == "" {
-			return
-		}
-		if err := m.checkSource(s); err != nil {
+		if _, err := m.cfg.Runtime.Source(s.Module, "module"); err != nil {
 			errs = append(errs, fmt.Errorf("plugin %q: %w", s.Name, err))
 		}
 	}
@@ -363,26 +272,4 @@ func (m *Manager) checkArtifacts(f *File) (errs []error) {
 		}
 	}
 	return errs
-}
-
-// maxModuleBytes is how large a module may be that was compressed.
-const maxModuleBytes = 64 << 20
-
-// unpack returns the module that a source holds, as it is or compressed by gzip.
-func unpack(data []byte) ([]byte, error) {
-	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		return data, nil
-	}
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("decompress module: %w", err)
-	}
-	module, err := io.ReadAll(io.LimitReader(r, maxModuleBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("decompress module: %w", err)
-	}
-	if len(module) > maxModuleBytes {
-		return nil, fmt.Errorf("decompress module: it has more than %d bytes", maxModuleBytes)
-	}
-	return module, nil
 }

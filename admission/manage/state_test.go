@@ -410,8 +410,8 @@ func TestOnePluginConvertsAKind(t *testing.T) {
 	file := func(more string) string {
 		return `
 plugins:
-- {name: a, source: {file: x}, converts: [{group: example.com, kind: Widget}]}
-- {name: b, source: {file: x}, converts: [{group: example.com, kind: Gadget}, {group: example.com, kind: Widget}]` + more + `}
+- {name: a, module: {file: x, follow: true}, converts: [{group: example.com, kind: Widget}]}
+- {name: b, module: {file: x, follow: true}, converts: [{group: example.com, kind: Gadget}, {group: example.com, kind: Widget}]` + more + `}
 `
 	}
 	const want = `plugin "b": converts: Widget.example.com is converted by the plugin "a" already`

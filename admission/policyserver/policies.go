@@ -378,7 +378,7 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 	defer once.drop()
 	cfg := admission.PluginConfig{
 		Config: host.Config{
-			Name: name, Source: once, Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset, Confidential: guest.Confidential,
+			Name: name, Module: host.ModuleConfig{Source: once}, Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset, Confidential: guest.Confidential,
 			Observer: s.cfg.HostObserver, Logger: s.cfg.Logger,
 		},
 		// What a policy changes is dropped or refused when it answers.

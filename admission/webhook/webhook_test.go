@@ -279,7 +279,7 @@ func TestPaths(t *testing.T) {
 		`kubewasm_admission_requests_total{code="200",webhook="validate"} 2`,
 		`kubewasm_admission_requests_total{code="404",webhook="validate"} 1`,
 		`kubewasm_admission_requests_total{code="503",webhook="validate"} 1`,
-		`kubewasm_admission_verdicts_total{mode="Protect",policy="v",verdict="error",webhook="validate"} 2`,
+		`kubewasm_admission_verdicts_total{mode="Enforce",policy="v",verdict="error",webhook="validate"} 2`,
 		`kubewasm_admission_panics_total 0`,
 		`kubewasm_admission_verdict_duration_seconds_count{policy="m",webhook="mutate"} 2`,
 	} {

@@ -28,6 +28,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/admission/ociregistry"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
@@ -124,7 +125,7 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg.OCI = artifacts.Source
+	rt.AddSources(host.Sources{OCI: artifacts.Source})
 	if cfg.Capabilities, err = capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts)}); err != nil {
 		return err
 	}
@@ -254,9 +255,11 @@ func (f *auditFlags) connect() (*rest.Config, error) {
 
 // connected gives the policies and the auditor a cluster.
 func connected(ctx context.Context, cfg *manage.Config, auditing *audit.Config) (err error) {
-	if cfg.ConfigMaps, cfg.Secrets, err = clustercache.Getters(auditing.Client); err != nil {
+	configMaps, secrets, err := clustercache.Getters(auditing.Client)
+	if err != nil {
 		return err
 	}
+	cfg.Runtime.AddSources(host.Sources{ConfigMaps: configMaps, Secrets: secrets})
 	cluster, err := clustercache.NewForConfig(ctx, auditing.Client)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func owners(t *testing.T, more string) string {
 	return file(t, "policies.yaml", `
 plugins:
 - name: owners
-  source: {file: `+built(t, "../../examples/admission/required-labels")+`}
+  module: {file: `+built(t, "../../examples/admission/required-labels")+`, follow: true}
   guestConfig: {labels: [owner]}
   match:
     rules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
@@ -45,7 +45,7 @@ func TestAuditOfFiles(t *testing.T) {
 default    Pod   bad   owners  fail    metadata.labels[owner]: Required value: every Pod must have it
 
 POLICY  MODE     PASS  FAIL  WARN  ERROR  NOTE
-owners  Protect  1     1     0     0      
+owners  Enforce  1     1     0     0      
 `
 	if diff := cmp.Diff(want, out); diff != "" || code != 2 {
 		t.Errorf("exit code %d, %s, printed (-want +got):\n%s", code, stderr, diff)
@@ -112,7 +112,7 @@ func TestAuditMistakes(t *testing.T) {
 			[]string{"--policies", file(t, "p.yaml", "plugins: [{name: A}]\n"), "-f", file(t, "o.yaml", "kind: Pod\n"), "-f", file(t, "second.yaml", "x: [\n")},
 			[]string{`plugin "A": a name is`, "source is missing", "o.yaml: document 1", "second.yaml: document 1"},
 		},
-		{[]string{"--policies", file(t, "p.yaml", "plugins: [{name: a, source: {file: /nowhere/a.wasm}}, {name: b, source: {file: /nowhere/b.wasm}}]\n"), "-f", file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n")}, []string{"/nowhere/a.wasm", "/nowhere/b.wasm"}},
+		{[]string{"--policies", file(t, "p.yaml", "plugins: [{name: a, module: {file: /nowhere/a.wasm, follow: true}}, {name: b, module: {file: /nowhere/b.wasm, follow: true}}]\n"), "-f", file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n")}, []string{"/nowhere/a.wasm", "/nowhere/b.wasm"}},
 	} {
 		code, out, stderr := kubewasm(t, append([]string{"audit"}, test.args...)...)
 		if code != 1 || out != "" {
@@ -201,7 +201,7 @@ func TestRunWarnsOfFieldsOfNewerKubernetes(t *testing.T) {
 func TestAnAuditThatAsksNothingSaysSo(t *testing.T) {
 	objects := file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {owner: ann}}}\n---\n{apiVersion: v1, kind: Service, metadata: {name: a}}\n")
 	policy := func(rules string) string {
-		return file(t, "p.yaml", "plugins: [{name: owners, source: {file: "+built(t, "../../examples/admission/required-labels")+"}, guestConfig: {labels: [owner]}, match: {rules: ["+rules+"]}}]\n")
+		return file(t, "p.yaml", "plugins: [{name: owners, module: {file: "+built(t, "../../examples/admission/required-labels")+", follow: true}, guestConfig: {labels: [owner]}, match: {rules: ["+rules+"]}}]\n")
 	}
 	for name, test := range map[string]struct {
 		rules string

@@ -392,7 +392,7 @@ func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Mo
 	for _, kind := range extensionKinds {
 		*fuel = fuelCounter{}
 		p, err := rt.Load(ctx, host.Config{
-			Name: pluginName, Source: host.Bytes(try.module), GuestConfig: try.config, Observer: fuel,
+			Name: pluginName, Module: host.ModuleConfig{Bytes: try.module}, GuestConfig: try.config, Observer: fuel,
 			Limits: host.Limits{Instances: 1},
 		}, host.Adapter{Kind: kind, Imports: offered})
 		if err == nil {
@@ -465,7 +465,7 @@ func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind
 	for {
 		fuel := &fuelCounter{}
 		loaded, err := load(ctx, rt, kind, try, host.Config{
-			Name: pluginName, Source: host.Bytes(try.module), GuestConfig: try.config, Grants: grants, Observer: fuel, Limits: host.Limits{Instances: 1},
+			Name: pluginName, Module: host.ModuleConfig{Bytes: try.module}, GuestConfig: try.config, Grants: grants, Observer: fuel, Limits: host.Limits{Instances: 1},
 		})
 		wanted := len(grants)
 		for _, missing := range importErrors(err) {

@@ -114,7 +114,7 @@ func (m *manifesting) policy(ctx context.Context, p *placed) (*manage.PluginSpec
 	if err != nil {
 		return nil, err
 	}
-	plugin, err := p.try.policy(ctx, m.rt, host.Config{Name: pluginName, Source: host.Bytes(p.try.module), GuestConfig: p.config, Grants: p.Grants, Limits: host.Limits{Instances: 1}}, nil, nil)
+	plugin, err := p.try.policy(ctx, m.rt, host.Config{Name: pluginName, Module: host.ModuleConfig{Bytes: p.try.module}, GuestConfig: p.config, Grants: p.Grants, Limits: host.Limits{Instances: 1}}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,8 @@ func (m *manifesting) policy(ctx context.Context, p *placed) (*manage.PluginSpec
 		mutates = mutates && theirs.Mutating
 		p.validates = !mutates
 	}
-	spec := &manage.PluginSpec{Source: &manage.Source{File: p.file, OCI: p.oci}}
+	spec := new(manage.PluginSpec)
+	spec.Module = host.ModuleConfig{File: p.file, OCI: p.oci, Follow: true}
 	spec.Name, spec.GuestConfig, spec.Grants = p.name, p.config, p.grants
 	spec.AllowedToMutate, spec.Gatekeeper = mutates, p.try.gatekeeper
 	spec.Match.MatchPolicy = admissionregistrationv1.Equivalent
@@ -139,9 +140,7 @@ func (m *manifesting) policy(ctx context.Context, p *placed) (*manage.PluginSpec
 		return nil, errors.New(`the module does not declare which requests it is for: say it with --match, as in --match "CREATE,UPDATE pods deployments.apps"`)
 	}
 	if p.looks {
-		for _, resource := range m.objects {
-			spec.Objects = append(spec.Objects, admission.ObjectGrant{Resource: resource})
-		}
+		spec.Objects = lookup.Grants(m.objects...)
 	}
 	for _, kind := range theirs.kinds() {
 		apiVersion, name := kind.ToAPIVersionAndKind()
@@ -172,10 +171,11 @@ func rulesOf(rules []metadata.Rule) (all []admissionregistrationv1.RuleWithOpera
 func (m *manifesting) scheduler(context.Context) (any, []any, error) {
 	var enabled, configs []any
 	for _, p := range m.modules {
-		args := sched.PluginConfig{File: p.file, OCI: p.oci}
+		args := sched.PluginConfig{}
+		args.Module = host.ModuleConfig{File: p.file, OCI: p.oci}
 		args.GuestConfig, args.Grants = p.config, p.grants
 		if p.looks {
-			args.Grants, args.Objects = append(args.Grants, lookup.Grant), m.objects
+			args.Objects = lookup.Grants(m.objects...)
 		}
 		enabled = append(enabled, map[string]any{"name": p.name})
 		configs = append(configs, map[string]any{"name": p.name, "args": args})
@@ -192,18 +192,6 @@ func (m *manifesting) scheduler(context.Context) (any, []any, error) {
 	}, nil, nil
 }
 
-// agentPlugin is a plugin in the file of examples/node-agent.
-type agentPlugin struct {
-	Name           string              `json:"name"`
-	File           string              `json:"file,omitempty"`
-	OCI            string              `json:"oci,omitempty"`
-	GuestConfig    host.GuestConfig    `json:"guestConfig,omitempty"`
-	Grants         []string            `json:"grants,omitempty"`
-	Owns           []string            `json:"owns,omitempty"`
-	DecisionGrants *hooks.Grants       `json:"decisionGrants,omitempty"`
-	Objects        []hooks.ObjectGrant `json:"objects,omitempty"`
-}
-
 // agent returns the file of the node agent, with the plugins and the grants that their
 // decisions need.
 func (m *manifesting) agent(ctx context.Context) (any, []any, error) {
@@ -216,19 +204,14 @@ func (m *manifesting) agent(ctx context.Context) (any, []any, error) {
 			"caFile":    "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
 		}},
 	}
-	var plugins []agentPlugin
-	var configs []hooks.PluginConfig
+	var plugins, configs []hooks.PluginConfig
 	for _, p := range m.modules {
-		plugin := agentPlugin{Name: p.name, File: p.file, OCI: p.oci, GuestConfig: p.config, Grants: p.grants}
+		plugin := hooks.PluginConfig{Config: host.Config{Name: p.name, Module: host.ModuleConfig{File: p.file, OCI: p.oci, Follow: true}, GuestConfig: p.config, Grants: p.grants}}
 		if p.looks {
-			for _, resource := range m.objects {
-				plugin.Objects = append(plugin.Objects, hooks.ObjectGrant{Resource: resource})
-			}
+			plugin.Objects = lookup.Grants(m.objects...)
 		}
-		cfg := hooks.PluginConfig{
-			Config:  host.Config{Name: p.name, Source: host.Bytes(p.try.module), GuestConfig: p.config, Grants: p.grants, Limits: host.Limits{Instances: 1}},
-			Objects: plugin.Objects,
-		}
+		cfg := plugin
+		cfg.Module, cfg.Limits.Instances = host.ModuleConfig{Bytes: p.try.module}, 1
 		needed, err := m.decisionGrants(ctx, cfg)
 		if err != nil {
 			return nil, nil, err
@@ -236,9 +219,7 @@ func (m *manifesting) agent(ctx context.Context) (any, []any, error) {
 		if p.Metadata != nil {
 			cfg.Owns, plugin.Owns = p.Metadata.Decides, p.Metadata.Decides
 		}
-		if cfg.DecisionGrants = needed; len(needed.Env)+len(needed.Annotations)+len(needed.Devices) != 0 {
-			plugin.DecisionGrants = &needed
-		}
+		cfg.DecisionGrants, plugin.DecisionGrants = needed, needed
 		plugins, configs = append(plugins, plugin), append(configs, cfg)
 	}
 	node, err := m.loadsAs(ctx, configs)

@@ -165,7 +165,7 @@ func TestManifestsOfPolicies(t *testing.T) {
 		}
 		defer rt.Close(t.Context())
 		for i, dir := range args[2:] {
-			file.Plugins[i].Source = &manage.Source{File: built(t, dir)}
+			file.Plugins[i].Module = host.ModuleConfig{File: built(t, dir)}
 		}
 		_, cluster, err := clusterOf(&manifest.Objects{})
 		if err != nil {

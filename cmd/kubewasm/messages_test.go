@@ -88,10 +88,10 @@ func TestMessagesAboutPolicies(t *testing.T) {
 	}
 	const rules = `match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}`
 	one := func(more string) []string {
-		return audit("plugins: [{name: p, source: {file: p.wasm}, " + rules + ", " + more + "}]")
+		return audit("plugins: [{name: p, module: {file: p.wasm, follow: true}, " + rules + ", " + more + "}]")
 	}
 	match := func(rule string) []string {
-		return audit("plugins: [{name: p, source: {file: p.wasm}, match: {rules: [" + rule + "]}}]")
+		return audit("plugins: [{name: p, module: {file: p.wasm, follow: true}, match: {rules: [" + rule + "]}}]")
 	}
 	check(t, []mistake{
 		{"memory as in a Pod", one("limits: {memoryBytes: 64Mi}"), "plugins[0]: limits.memoryBytes is a text, want a whole number of bytes, such as 67108864 for 64Mi"},
@@ -102,16 +102,16 @@ func TestMessagesAboutPolicies(t *testing.T) {
 		{"yes in quotes", one(`allowedToMutate: "yes"`), "allowedToMutate is a text, want true or false"},
 		{"a duration for a count", one("circuitBreaker: {after: 1s}"), "circuitBreaker.after is a text, want a whole number"},
 		{"limits as a list", one("limits: [{fuel: 1000}]"), "limits is a list, want a mapping"},
-		{"a policy in other words", one("mode: enforce"), `mode is "enforce", want Protect or Monitor`},
+		{"a policy in other words", one("mode: enforce"), `mode is "enforce", want Enforce or Monitor`},
 		{"a failure policy in small letters", one("failurePolicy: fail"), `failurePolicy is "fail", want Fail or Ignore`},
 		{"one version without a list", match(`{operations: [CREATE], apiGroups: [""], apiVersions: v1, resources: [pods]}`), "match.rules.apiVersions is a text, want a list of texts"},
 		{"a kind in the place of a resource", match(`{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [Pod]}`), `resources has "Pod", want a resource in lower case`},
 		{"an operation in small letters", match(`{operations: [create], apiGroups: [""], apiVersions: [v1], resources: [pods]}`), `operations has "create", want CREATE`},
 		{"a group with its version", match(`{operations: [CREATE], apiGroups: [apps], apiVersions: [apps/v1], resources: [deployments]}`), `apiVersions has "apps/v1", want a version such as v1`},
-		{"one rule without a list", audit(`plugins: [{name: p, source: {file: p.wasm}, match: {rules: {operations: [CREATE]}}}]`), "match.rules is a mapping, want a list"},
-		{"resources in the place of rules", audit(`plugins: [{name: p, source: {file: p.wasm}, match: [pods]}]`), "match is a list, want a mapping"},
+		{"one rule without a list", audit(`plugins: [{name: p, module: {file: p.wasm, follow: true}, match: {rules: {operations: [CREATE]}}}]`), "match.rules is a mapping, want a list"},
+		{"resources in the place of rules", audit(`plugins: [{name: p, module: {file: p.wasm, follow: true}, match: [pods]}]`), "match is a list, want a mapping"},
 		{"a path in the place of a source", audit(`plugins: [{name: p, source: p.wasm, ` + rules + `}]`), "source is a text, want a mapping"},
-		{"a name with capitals", audit(`plugins: [{name: My_Policy, source: {file: p.wasm}, ` + rules + `}]`), "a name is at most 63 lower-case letters, digits, '-' and '.'"},
+		{"a name with capitals", audit(`plugins: [{name: My_Policy, module: {file: p.wasm, follow: true}, ` + rules + `}]`), "a name is at most 63 lower-case letters, digits, '-' and '.'"},
 		{"a list of policies alone", audit("- name: p"), "it is no mapping with plugins and groups"},
 		{"one policy without a list", audit("plugins: {name: p}"), "plugins is no list"},
 		{"policies in other words", audit("policies: []"), `unknown field "policies", there are plugins, groups`},

@@ -33,7 +33,7 @@ func recorded(t *testing.T) (old, changed, recording string) {
 	}
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	p, err := rt.Load(t.Context(), host.Config{
-		Name: "good", Source: host.Bytes(module), GuestConfig: []byte(`{"zone": "a"}`), Record: &record.Config{Path: recording},
+		Name: "good", Module: host.ModuleConfig{Bytes: module}, GuestConfig: []byte(`{"zone": "a"}`), Record: &record.Config{Path: recording},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)

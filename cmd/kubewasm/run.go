@@ -183,7 +183,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 	}
 	trial.verdicts = verdicts{Plugin: name, Verdicts: []verdict{}}
 	trial.cfg = host.Config{
-		Name: name, Source: host.Bytes(bytes), GuestConfig: guest, Grants: f.grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
+		Name: name, Module: host.ModuleConfig{Bytes: bytes}, GuestConfig: guest, Grants: f.grants, Observer: &trial.fuel, Limits: host.Limits{Instances: 1},
 	}
 	if f.logged {
 		trial.cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/schedmsg"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	"github.com/kubewasm/kubewasm/sched"
@@ -69,7 +70,7 @@ func (t *trial) schedule(ctx context.Context) error {
 func (t *trial) loadScheduler(ctx context.Context, cluster *framework.Cluster) (*sched.Plugin, error) {
 	cfg := sched.PluginConfig{Config: t.cfg}
 	if slices.Contains(cfg.Grants, sched.GrantObjects) {
-		cfg.Objects = cluster.Resources
+		cfg.Objects = lookup.Grants(cluster.Resources...)
 	}
 	return sched.Load(ctx, t.rt, cfg, framework.Of(cluster.Handle))
 }

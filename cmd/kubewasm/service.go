@@ -155,7 +155,7 @@ func (t *tool) runMethod(ctx context.Context, path, method string, f *runFlags, 
 		}
 	}
 	fuel := &fuelCounter{}
-	cfg := host.Config{Name: pluginName, Source: host.Bytes(module), GuestConfig: guest, Grants: f.grants, Observer: fuel, Limits: host.Limits{Instances: 1}}
+	cfg := host.Config{Name: pluginName, Module: host.ModuleConfig{Bytes: module}, GuestConfig: guest, Grants: f.grants, Observer: fuel, Limits: host.Limits{Instances: 1}}
 	if f.logged {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

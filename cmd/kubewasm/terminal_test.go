@@ -72,7 +72,7 @@ func spoofed(t *testing.T, file string) string {
 	}
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	path := filepath.Join(t.TempDir(), "recording")
-	p, err := rt.Load(t.Context(), host.Config{Name: spoof, Source: host.File(file), Record: &record.Config{Path: path}}, host.Adapter{Kind: abi.KindScheduler})
+	p, err := rt.Load(t.Context(), host.Config{Name: spoof, Module: host.ModuleConfig{File: file}, Record: &record.Config{Path: path}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCommandsPrintNothingThatATerminalActsUpon(t *testing.T) {
 	policies := file(t, "policies.yaml", `
 plugins:
 - name: spoof
-  source: {file: `+module+`}
+  module: {file: `+module+`, follow: true}
   match: {rules: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"]}]}
 `)
 	crd := file(t, "crd.yaml", text(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: SPOOF}, spec: {group: SPOOF, names: {kind: SPOOF, plural: SPOOF}, versions: [{name: SPOOF, schema: {openAPIV3Schema: {type: object, properties: {SPOOF: {type: SPOOF}}}}}]}}`))

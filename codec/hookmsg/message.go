@@ -1,6 +1,10 @@
 package hookmsg
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
 
 // Request is what the host asks a plugin to decide on.
 type Request struct {
@@ -185,6 +189,16 @@ func (s Stage) String() string { return enumName("stage", int32(s), stageNames[:
 // Known reports whether the stage is one of the constants.
 func (s Stage) Known() bool { return s > 0 && int(s) < len(stageNames) }
 
+// MarshalText returns the name of the stage.
+func (s Stage) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the name of a stage.
+func (s *Stage) UnmarshalText(text []byte) error {
+	n, err := enumValue(string(text), stageNames[:])
+	*s = Stage(n)
+	return err
+}
+
 // Level is what a request is about.
 type Level int32
 
@@ -205,6 +219,16 @@ func (l Level) String() string { return enumName("level", int32(l), levelNames[:
 // Known reports whether the level is one of the constants.
 func (l Level) Known() bool { return l > 0 && int(l) < len(levelNames) }
 
+// MarshalText returns the name of the level.
+func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads the name of a level.
+func (l *Level) UnmarshalText(text []byte) error {
+	n, err := enumValue(string(text), levelNames[:])
+	*l = Level(n)
+	return err
+}
+
 // QOSClass is the QoS class of a pod, core/v1 PodQOSClass.
 type QOSClass int32
 
@@ -219,6 +243,26 @@ var qosNames = [...]string{"Unspecified", "Guaranteed", "Burstable", "BestEffort
 
 // String returns the class as Kubernetes writes it.
 func (q QOSClass) String() string { return enumName("qosClass", int32(q), qosNames[:]) }
+
+// MarshalText returns the class as Kubernetes writes it.
+func (q QOSClass) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+
+// UnmarshalText reads a class as Kubernetes writes it.
+func (q *QOSClass) UnmarshalText(text []byte) error {
+	n, err := enumValue(string(text), qosNames[:])
+	*q = QOSClass(n)
+	return err
+}
+
+// enumValue returns the number of a name. The first name is of no value.
+func enumValue(name string, names []string) (int32, error) {
+	for n := 1; n < len(names); n++ {
+		if names[n] == name {
+			return int32(n), nil
+		}
+	}
+	return 0, errors.New("want " + strings.Join(names[1:], ", "))
+}
 
 func enumName(kind string, n int32, names []string) string {
 	if n >= 0 && int(n) < len(names) {

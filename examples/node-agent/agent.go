@@ -132,16 +132,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	registries := cfg.Registries
 	registries.Logger = logger
 	artifacts, errArtifacts := oci.New(registries)
-	plugins, errPlugins := cfg.plugins(artifacts)
 	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, cgroup.Cgroupfs, cgroup.Systemd)
 	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, cgroup.WeightQuadratic, cgroup.WeightLinear)
 	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
-	if err := errors.Join(errArtifacts, errPlugins, errDriver, errWeight, errKubelet); err != nil {
-		return nil, err
-	}
-	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
-		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook: there is nothing to do")
-	}
 	// The agent is root on its node: it executes no page of a file that changes under it.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
 		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, Engine: cfg.Engine,
@@ -152,6 +145,24 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	})
 	if err != nil {
 		return nil, err
+	}
+	var sources host.Sources
+	if artifacts != nil { // It has mistakes of its own otherwise.
+		sources.OCI = artifacts.Source
+	}
+	a.runtime.AddSources(sources)
+	plugins := cfg.plugins()
+	mistakes := []error{errArtifacts, errDriver, errWeight, errKubelet}
+	for i := range plugins {
+		if _, err := a.runtime.Source(plugins[i].Module, "module"); err != nil && (artifacts != nil || plugins[i].Module.OCI == "") {
+			mistakes = append(mistakes, fmt.Errorf("plugin %q: %w", plugins[i].Name, err))
+		}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
+		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook: there is nothing to do")
 	}
 	if _, why := a.runtime.Engine(); why != nil {
 		logger.Warn("calls of plugins take 50 times as long as they could; engine: compiler refuses to start instead", slog.Any("err", why))
@@ -294,29 +305,9 @@ func (a *agent) await(ctx context.Context, m mode) {
 	}
 }
 
-// follower swaps plugins in.
-type follower struct {
-	engine *hooks.Engine
-	logger *slog.Logger
-}
-
-func (f *follower) Run(ctx context.Context) error {
-	err := f.engine.Follow(ctx, host.FollowOptions{Failed: func(err error) {
-		f.logger.Error("the plugin was not swapped", slog.Any("err", err))
-	}})
-	if err != nil {
-		return err
-	}
-	<-ctx.Done() // All of them may be pinned.
-	return context.Cause(ctx)
-}
-
 func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger) error {
 	if err := a.enforcer.Check(layout); err != nil && cfg.Standalone == nil {
 		logger.Error("what the plugins decide is not in force", slog.Any("err", err))
-	}
-	if cfg.Follow {
-		a.modes = append(a.modes, &follower{engine: a.engine, logger: logger})
 	}
 	if s := cfg.Standalone; s != nil {
 		discovery, err := a.discovery(cfg, layout)
@@ -324,7 +315,7 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		m, err := standalone.New(standalone.Config{
-			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Discovery: discovery, Layout: layout, Resync: s.Resync.Duration, Logger: logger,
+			Engine: a.engine, State: &a.state, Enforcer: a.enforcer, Discovery: discovery, Layout: layout, Resync: s.Resync, Logger: logger,
 		})
 		if err != nil {
 			return err

@@ -8,16 +8,13 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/oci"
-	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
-	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // config is the configuration file.
@@ -31,8 +28,8 @@ type config struct {
 	Engine host.Engine `json:"engine"`
 	// DryRun logs what would be written, and writes nothing.
 	DryRun bool `json:"dryRun"`
-	// Follow swaps a plugin in whenever its file holds another, and takes this file anew whenever it
-	// holds another configuration.
+	// Follow takes this file anew whenever it holds another configuration. A plugin follows its
+	// module if that says so.
 	Follow bool `json:"follow"`
 	// HostRoot is where the root of the node's file system is, for mounts and devices
 	// that plugins are granted: /host in a container that has it there.
@@ -58,7 +55,7 @@ type config struct {
 	} `json:"cgroup"`
 	// Standalone reconciles; without it, nothing does.
 	Standalone *struct {
-		Resync metav1.Duration `json:"resync"`
+		Resync time.Duration `json:"resync"`
 		// One of these says what runs.
 		Kubelet *struct {
 			URL       string `json:"url"`
@@ -109,30 +106,11 @@ type nodeConfig struct {
 	apiserver.Config `json:",inline"`
 }
 
-// pluginConfig is hooks.PluginConfig in the words of the file.
+// pluginConfig is a plugin of the file.
 type pluginConfig struct {
-	host.Config    `json:",inline"`
-	File           string       `json:"file"`
-	OCI            string       `json:"oci"`
-	Order          int          `json:"order"`
-	Stages         []string     `json:"stages"`
-	Levels         []string     `json:"levels"`
-	Owns           []string     `json:"owns"`
-	DecisionGrants hooks.Grants `json:"decisionGrants"`
-	// Objects are those of the node's name that the plugin may look up.
-	Objects       []hooks.ObjectGrant `json:"objects"`
-	Reads         []string            `json:"reads"`
-	FailurePolicy host.FailurePolicy  `json:"failurePolicy"`
-	DryRun        bool                `json:"dryRun"`
-	Selector      struct {
-		Namespaces []string `json:"namespaces"`
-		QOSClasses []string `json:"qosClasses"`
-		Labels     string   `json:"labels"`
-		// NodeLabels is a selector on the labels of the node: on others the plugin is not loaded.
-		NodeLabels string `json:"nodeLabels"`
-	} `json:"selector"`
-	// Shadow has a candidate asked in the background, whose decisions have no effect.
-	Shadow *shadow.Config `json:"shadow"`
+	hooks.PluginConfig `json:",inline"`
+	// NodeSelector is a selector on the labels of the node: on others the plugin is not loaded.
+	NodeSelector string `json:"nodeSelector"`
 }
 
 func readConfig(file string) (*config, error) {
@@ -146,7 +124,7 @@ func readConfig(file string) (*config, error) {
 // parseConfig reads the text of a file.
 func parseConfig(file string, text []byte) (*config, error) {
 	cfg := new(config)
-	if err := strict.YAML(text, cfg); err != nil {
+	if err := configfile.YAML(text, cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return cfg, nil
@@ -154,7 +132,7 @@ func parseConfig(file string, text []byte) (*config, error) {
 
 // selectsNodes reports whether a plugin is for some nodes alone.
 func (c *config) selectsNodes() bool {
-	return slices.ContainsFunc(c.Plugins, func(p pluginConfig) bool { return p.Selector.NodeLabels != "" })
+	return slices.ContainsFunc(c.Plugins, func(p pluginConfig) bool { return p.NodeSelector != "" })
 }
 
 // checkNodes returns what is wrong with the selectors of nodes.
@@ -162,11 +140,14 @@ func (c *config) checkNodes() error {
 	var errs []error
 	for i := range c.Plugins {
 		p := &c.Plugins[i]
-		if _, err := labels.Parse(p.Selector.NodeLabels); err != nil {
-			errs = append(errs, fmt.Errorf("plugin %q: selector: nodeLabels: %w", p.Name, err))
+		if _, err := labels.Parse(p.NodeSelector); err != nil {
+			errs = append(errs, fmt.Errorf("plugin %q: nodeSelector: %w", p.Name, err))
 		}
-		if p.Selector.NodeLabels != "" && c.Node == nil {
-			errs = append(errs, fmt.Errorf("plugin %q: selector: nodeLabels: the configuration does not have the node followed", p.Name))
+		if len(p.Objects) != 0 && c.Node == nil {
+			errs = append(errs, fmt.Errorf("plugin %q: objects: the configuration does not have the node followed", p.Name))
+		}
+		if p.NodeSelector != "" && c.Node == nil {
+			errs = append(errs, fmt.Errorf("plugin %q: nodeSelector: the configuration does not have the node followed", p.Name))
 		}
 	}
 	return errors.Join(errs...)
@@ -176,11 +157,25 @@ func (c *config) checkNodes() error {
 // have been checked.
 func (c *config) forNode(of map[string]string) (places []int) {
 	for i := range c.Plugins {
-		if s, err := labels.Parse(c.Plugins[i].Selector.NodeLabels); err == nil && s.Matches(labels.Set(of)) {
+		if s, err := labels.Parse(c.Plugins[i].NodeSelector); err == nil && s.Matches(labels.Set(of)) {
 			places = append(places, i)
 		}
 	}
 	return places
+}
+
+// plugins returns the plugins with the defaults of the agent.
+func (c *config) plugins() []hooks.PluginConfig {
+	var plugins []hooks.PluginConfig
+	for i := range c.Plugins {
+		p := c.Plugins[i].PluginConfig
+		if p.CircuitBreaker == (host.CircuitBreaker{}) {
+			// One that keeps failing must not cost each container its timeout.
+			p.CircuitBreaker = host.CircuitBreaker{After: 10, MaxBackoff: time.Minute}
+		}
+		plugins = append(plugins, p)
+	}
+	return plugins
 }
 
 // parse finds a value by its name; an empty name is the zero value.
@@ -196,77 +191,4 @@ func parse[E fmt.Stringer](what, name string, values ...E) (zero E, err error) {
 		return zero, nil
 	}
 	return zero, fmt.Errorf("%s %q is none of %s", what, name, strings.Join(names, ", "))
-}
-
-// known lists the values of an enum from the first on.
-func known[E interface {
-	~int32
-	Known() bool
-}](first E) (values []E) {
-	for v := first; v.Known(); v++ {
-		values = append(values, v)
-	}
-	return values
-}
-
-// plugins converts the plugins, with their artifacts from a client, and reports every mistake.
-func (c *config) plugins(artifacts *oci.Client) ([]hooks.PluginConfig, error) {
-	var plugins []hooks.PluginConfig
-	var errs []error
-	for i := range c.Plugins {
-		p := &c.Plugins[i]
-		fail := func(err error) {
-			if err != nil {
-				errs = append(errs, fmt.Errorf("plugin %q: %w", p.Name, err))
-			}
-		}
-		plugin := hooks.PluginConfig{
-			Config: p.Config,
-			Order:  p.Order, Owns: p.Owns, DecisionGrants: p.DecisionGrants, Objects: p.Objects, Reads: p.Reads, DryRun: p.DryRun,
-			FailurePolicy: p.FailurePolicy,
-			Selector:      hooks.Selector{Namespaces: p.Selector.Namespaces, Labels: p.Selector.Labels},
-			Shadow:        p.Shadow,
-		}
-		if artifacts != nil {
-			plugin.OpenOCI = artifacts.Source
-		}
-		if len(p.Objects) != 0 && c.Node == nil {
-			fail(errors.New("objects: the configuration does not have the node followed"))
-		}
-		switch {
-		case p.File != "" && p.OCI != "":
-			fail(errors.New("file and oci exclude one another"))
-		case p.OCI != "" && artifacts != nil:
-			plugin.Source = artifacts.Source(p.OCI)
-			fail(plugin.Source.(host.Checker).Check(p.SHA256))
-		case p.OCI != "":
-			// The client has mistakes of its own.
-			_, err := oci.ParseReference(p.OCI)
-			fail(err)
-		default:
-			plugin.Source = host.File(p.File)
-		}
-		if plugin.CircuitBreaker == (host.CircuitBreaker{}) {
-			// One that keeps failing must not cost each container its timeout.
-			plugin.CircuitBreaker = host.CircuitBreaker{After: 10, MaxBackoff: time.Minute}
-		}
-		fail(p.FailurePolicy.Check(host.KeepLast))
-		for _, name := range p.Stages {
-			stage, err := parse("stage", name, known(hookmsg.PreRunPodSandbox)...)
-			fail(err)
-			plugin.Stages = append(plugin.Stages, stage)
-		}
-		for _, name := range p.Levels {
-			level, err := parse("level", name, known(hookmsg.LevelQOS)...)
-			fail(err)
-			plugin.Levels = append(plugin.Levels, level)
-		}
-		for _, name := range p.Selector.QOSClasses {
-			class, err := parse("QoS class", name, hookmsg.QOSGuaranteed, hookmsg.QOSBurstable, hookmsg.QOSBestEffort)
-			fail(err)
-			plugin.Selector.QOSClasses = append(plugin.Selector.QOSClasses, class)
-		}
-		plugins = append(plugins, plugin)
-	}
-	return plugins, errors.Join(errs...)
 }

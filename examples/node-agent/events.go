@@ -132,8 +132,8 @@ func (e *events) Failed(_ context.Context, req *hookmsg.Request, plugin string, 
 // Decided implements [hooks.Observer].
 func (*events) Decided(context.Context, *hookmsg.Request, time.Duration, *hookmsg.Decision, error) {}
 
-// DryRun implements [hooks.Observer].
-func (*events) DryRun(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
+// Monitored implements [hooks.Observer].
+func (*events) Monitored(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
 
 // Run writes Events until ctx ends.
 func (e *events) Run(ctx context.Context) error {
@@ -270,8 +270,8 @@ func (o observers) Failed(ctx context.Context, req *hookmsg.Request, plugin stri
 	}
 }
 
-func (o observers) DryRun(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision) {
+func (o observers) Monitored(ctx context.Context, req *hookmsg.Request, plugin string, d *hookmsg.Decision) {
 	for _, each := range o {
-		each.DryRun(ctx, req, plugin, d)
+		each.Monitored(ctx, req, plugin, d)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -248,7 +249,7 @@ func TestMetricsAndProbes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := new(config)
-			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, file: %s, levels: [QOS], shadow: {file: %s, rate: 1}}\n", test.more, cache, root, list, guest, guest)
+			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: identity, module: {file: %s}, levels: [QOS], shadow: {module: {file: %s}, rate: 1}}\n", test.more, cache, root, list, guest, guest)
 			if err := yaml.UnmarshalStrict([]byte(text), cfg); err != nil {
 				t.Fatal(err)
 			}
@@ -336,9 +337,9 @@ func TestTheConfigurationReportsEveryMistake(t *testing.T) {
 	text := `
 cgroup: {driver: docker, weight: cubic, kubeletWeight: cubic}
 plugins:
-- {name: a, file: a.wasm, stages: [Lunch], levels: [Node], failurePolicy: Panic, selector: {qosClasses: [Best]}}
-- {name: b, oci: 'ghcr.io/Acme:'}
-- {name: c, oci: 'ghcr.io/acme/cpu:1', file: c.wasm}
+- {name: a, module: {file: a.wasm}}
+- {name: b, module: {oci: 'ghcr.io/Acme:'}}
+- {name: c, module: {oci: 'ghcr.io/acme/cpu:1', file: c.wasm}}
 registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: none.pem}], trust: [{repositories: ['ghcr.io/*/x']}]}
 `
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -350,9 +351,8 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 	}
 	_, err = newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	for _, want := range []string{
-		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `cgroup.kubeletWeight "cubic" is none of quadratic, linear`, `plugin "a": stage "Lunch" is none of PreRunPodSandbox`,
-		`level "Node" is none of QOS, Pod, Container`, `failurePolicy is "Panic", want Fail, Ignore or KeepLast`, `QoS class "Best" is none of Guaranteed`,
-		`plugin "b": reference "ghcr.io/Acme:": tag is empty`, `plugin "c": file and oci exclude one another`, "cacheBytes is -1, less than 0",
+		`cgroup.driver "docker" is none of cgroupfs, systemd`, `cgroup.weight "cubic" is none of quadratic, linear`, `cgroup.kubeletWeight "cubic" is none of quadratic, linear`,
+		`plugin "c": module has file and oci, want one of them`, "cacheBytes is -1, less than 0",
 		`registry "https://ghcr.io/": host is a name`, "caFile: open none.pem", "trust[0]: allOf and anyOf are empty", `repository "ghcr.io/*/x": want a name`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -361,12 +361,18 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 	}
 	for text, want := range map[string]string{
 		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
-		"{nri: {}, plugins: [{name: a, oci: 'ghcr.io/acme/cpu:1'}]}": `plugin "a": source ghcr.io/acme/cpu:1: nothing vouches for what the tag leads to`,
+		"{nri: {}, plugins: [{name: a, module: {oci: 'ghcr.io/acme/cpu:1'}}]}": `plugin "a": module: source ghcr.io/acme/cpu:1: nothing vouches for what the tag leads to`,
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
-		"{nri: {}, plugins: [{name: a, file: a.wasm, shadow: {cpu: 2}}]}":                                           `plugin "a": shadow.cpu is 2`,
-		"plugins: [{name: a, file: a.wasm, decisionGrants: {mount: []}}]":                                           "unknown field",
-		"{nri: {}, plugins: [{name: a, file: a.wasm, decisionGrants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": decisionGrants: env "*" is not a name`,
-		"{nri: {}, plugins: [{name: a, file: a.wasm, owns: ['container_envs[GOGC]'], decisionGrants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; decisionGrants {"env":["GOGC"]} would allow it`,
+		"{nri: {}, plugins: [{name: a, module: {oci: 'ghcr.io/Acme:'}}]}": `plugin "a": module: source oci: reference "ghcr.io/Acme:": tag is empty`,
+		"plugins: [{name: a, stages: [Lunch], levels: [Node], selector: {qosClasses: [Best]}, limits: {timeout: 1}}]": `plugins[0].levels[0] is "Node": want QOS, Pod, Container
+plugins[0].limits.timeout is the number 1, want a duration such as 100ms
+plugins[0].selector.qosClasses[0] is "Best": want Guaranteed, Burstable, BestEffort
+plugins[0].stages[0] is "Lunch": want PreRunPodSandbox`,
+		"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, failurePolicy: Panic}]}":                                       `failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
+		"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, shadow: {cpu: 2}}]}":                                           `plugin "a": shadow.cpu is 2`,
+		"plugins: [{name: a, module: {file: a.wasm}, decisionGrants: {mount: []}}]":                                           "unknown field",
+		"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, decisionGrants: {env: ['*'], devices: [/dev/**]}}]}":           `plugin "a": decisionGrants: env "*" is not a name`,
+		"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, owns: ['container_envs[GOGC]'], decisionGrants: {env: [A]}}]}": `plugin "a": owns: container_envs[GOGC] is not granted: env does not name it; decisionGrants {"env":["GOGC"]} would allow it`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -410,8 +416,12 @@ func TestTheRegistriesOfTheExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Plugins = append(cfg.Plugins, pluginConfig{OCI: "ghcr.io/acme/cpuset:1.2"})
-	if _, err := cfg.plugins(artifacts); err != nil {
+	rt, err := host.NewRuntime(host.RuntimeConfig{Sources: host.Sources{OCI: artifacts.Source}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(t.Context())
+	if _, err := rt.Source(host.ModuleConfig{OCI: "ghcr.io/acme/cpuset:1.2"}, "module"); err != nil {
 		t.Error(err)
 	}
 }
@@ -430,7 +440,7 @@ func TestTheGrantsOfTheExample(t *testing.T) {
 		}
 	}
 	cfg := new(config)
-	plugin := "- name: p\n  file: " + plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"] + "\n"
+	plugin := "- name: p\n  module: {file: " + plugins(t)["/etc/kubewasm/plugins/group-identity.wasm"] + "}\n"
 	if err := yaml.UnmarshalStrict([]byte("nri: {}\nhostRoot: "+t.TempDir()+"\nplugins:\n"+plugin+text.String()), cfg); err != nil {
 		t.Fatal(err)
 	}

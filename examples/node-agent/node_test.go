@@ -111,7 +111,7 @@ func TestANodeThatIsNotTold(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", "")
 			file := filepath.Join(t.TempDir(), "agent.yaml")
-			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nplugins:\n- {name: normalization, file: %s, reads: [resources, node_annotations]}\n", tt.node, t.TempDir(), root, list, guest)
+			text := fmt.Sprintf("%scacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nplugins:\n- {name: normalization, module: {file: %s}, reads: [resources, node_annotations]}\n", tt.node, t.TempDir(), root, list, guest)
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -160,7 +160,7 @@ func TestSharePoolsOfTheNode(t *testing.T) {
 	}
 	pools(`[{"node": 0, "cpuset": "0-1"}]`)
 	file := filepath.Join(t.TempDir(), "agent.yaml")
-	text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s}\nnode: %s\nstandalone: {file: %s}\nplugins:\n- {name: pools, file: %s, objects: [{resource: topology.node.k8s.io/v1alpha1/noderesourcetopologies}], selector: {qosClasses: [Burstable]}}\n", t.TempDir(), root, s.config, list, guest)
+	text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s}\nnode: %s\nstandalone: {file: %s}\nplugins:\n- {name: pools, module: {file: %s}, objects: [{resource: topology.node.k8s.io/v1alpha1/noderesourcetopologies}], selector: {qosClasses: [Burstable]}}\n", t.TempDir(), root, s.config, list, guest)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -211,9 +211,9 @@ func TestTheConfigurationIsFollowed(t *testing.T) {
 		}
 	}
 	normalization := func(nodes, ratio string) string {
-		return fmt.Sprintf("- {name: normalization, file: %s, levels: [Container], selector: {qosClasses: [Burstable], nodeLabels: '%s'}, owns: [cfs_quota_us], guestConfig: {ratioPercent: %s}}\n", guests["/etc/kubewasm/plugins/cpu-normalization.wasm"], nodes, ratio)
+		return fmt.Sprintf("- {name: normalization, module: {file: %s}, levels: [Container], selector: {qosClasses: [Burstable]}, nodeSelector: '%s', owns: [cfs_quota_us], guestConfig: {ratioPercent: %s}}\n", guests["/etc/kubewasm/plugins/cpu-normalization.wasm"], nodes, ratio)
 	}
-	identity := fmt.Sprintf("- {name: identity, file: %s, levels: [QOS], owns: [cpu_bvt]}\n", guests["/etc/kubewasm/plugins/group-identity.wasm"])
+	identity := fmt.Sprintf("- {name: identity, module: {file: %s}, levels: [QOS], owns: [cpu_bvt]}\n", guests["/etc/kubewasm/plugins/group-identity.wasm"])
 	both := normalization("pool=fast", "120") + normalization("pool in (slow, old)", "150")
 	write(both + identity)
 	out := new(output)
@@ -250,7 +250,7 @@ func TestTheConfigurationIsFollowed(t *testing.T) {
 	inForce(quota, "80000 100000")
 
 	// A file that is wrong changes nothing.
-	write("- {name: identity, file: /nowhere/identity.wasm}\n")
+	write("- {name: identity, module: {file: /nowhere/identity.wasm}}\n")
 	until("the log of the refusal", func() bool {
 		return strings.Contains(out.String(), "the configuration is not taken; the agent goes on with the one before") && strings.Contains(out.String(), "/nowhere/identity.wasm")
 	})
@@ -268,11 +268,11 @@ func TestSelectorsOfNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, want string
 	}{
-		"a selector that is none":    {"{nri: {}, node: {name: a}, plugins: [{name: a, file: a.wasm, selector: {nodeLabels: 'pool in'}}]}", `plugin "a": selector: nodeLabels: `},
-		"no node is followed":        {"{nri: {}, plugins: [{name: a, file: a.wasm, selector: {nodeLabels: pool=fast}}]}", `plugin "a": selector: nodeLabels: the configuration does not have the node followed`},
-		"the node has another label": {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, file: /nowhere/a.wasm, selector: {nodeLabels: pool=slow}}]}", ""},
-		"the node has the label":     {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, file: /nowhere/a.wasm, selector: {nodeLabels: pool=fast}}]}", "stat /nowhere/a.wasm"},
-		"two of one name on a node":  {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, file: a.wasm, selector: {nodeLabels: pool}}, {name: a, file: b.wasm}]}", "the name is used twice"},
+		"a selector that is none":    {"{nri: {}, node: {name: a}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: 'pool in'}]}", `plugin "a": selector: nodeLabels: `},
+		"no node is followed":        {"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool=fast}]}", `plugin "a": selector: nodeLabels: the configuration does not have the node followed`},
+		"the node has another label": {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: /nowhere/a.wasm}, nodeSelector: pool=slow}]}", ""},
+		"the node has the label":     {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: /nowhere/a.wasm}, nodeSelector: pool=fast}]}", "stat /nowhere/a.wasm"},
+		"two of one name on a node":  {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool}, {name: a, module: {file: b.wasm}}]}", "the name is used twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.NewReplacer("$ROOT", tree(t), "$NODE", newNodeServer(t, nil).config).Replace(c.text)

@@ -201,8 +201,8 @@ var setups = []setup{
 	{name: "no agent.yaml", text: "-", ends: "agent.yaml: no such file or directory"},
 	{name: "agent.yaml is empty", text: "\n", ends: "the configuration has none of standalone, nri and runtimeHook"},
 	{
-		name: "agent.yaml is cut off in a line", text: "cgroup: {root: $ROOT}\nstandalone: {file: $LIST}\nplugins:\n- {name: identity, file: /etc/kube",
-		ends: "agent.yaml: error converting YAML to JSON",
+		name: "agent.yaml is cut off in a line", text: "cgroup: {root: $ROOT}\nstandalone: {file: $LIST}\nplugins:\n- {name: identity, module: {file: /etc/kube",
+		ends: "agent.yaml: yaml: line ",
 	},
 	{
 		name: "agent.yaml is cut off before its plugins", text: "cgroup: {root: $ROOT}\nstandalone: {file: $LIST}\nhttp: {address: '127.0.0.1:0'}\n",
@@ -210,7 +210,7 @@ var setups = []setup{
 	},
 	{name: "agent.yaml has a word that is none", more: "dryrun: true", ends: `unknown field "dryrun"`},
 	{name: "agent.yaml has no mode", mode: "dryRun: false", ends: "none of standalone, nri and runtimeHook"},
-	{name: "agent.yaml has a stage that is none", plugins: "[{name: identity, file: $GUEST, stages: [Lunch]}]", ends: `stage "Lunch" is none of PreRunPodSandbox`},
+	{name: "agent.yaml has a stage that is none", plugins: "[{name: identity, module: {file: $GUEST}, stages: [Lunch]}]", ends: `plugins[0].stages[0] is "Lunch": want PreRunPodSandbox`},
 
 	// Cgroups.
 	{
@@ -267,7 +267,7 @@ var setups = []setup{
 		logged: "cgroups cannot be written", unready: "read-only file system", metric: notReady,
 	},
 	{
-		name: "the process has no right to write cgroups", unprivileged: true, plugins: "[{name: identity, file: $DIR/identity.wasm, levels: [QOS]}]",
+		name: "the process has no right to write cgroups", unprivileged: true, plugins: "[{name: identity, module: {file: $DIR/identity.wasm}, levels: [QOS]}]",
 		check: "permission denied (it takes root, or CAP_DAC_OVERRIDE, and no security module that forbids it)", fails: true,
 		logged: "cgroups cannot be written", unready: "permission denied", metric: notReady,
 	},
@@ -289,7 +289,7 @@ var setups = []setup{
 			}
 			return ""
 		},
-		plugins: "[{name: identity, file: $GUEST, levels: [QOS], owns: [cpu_bvt]}]",
+		plugins: "[{name: identity, module: {file: $GUEST}, levels: [QOS], owns: [cpu_bvt]}]",
 		check:   `msg="the node has no cgroup file for fields that plugins own; these decisions are not in force" fields=cpu_bvt`,
 		logged:  `msg="the node has no cgroup file for what was decided; other cgroups are counted only" fields=cpu_bvt`,
 		metric:  `kubewasm_hooks_refusals_total{cause="unsupported"} 3`,
@@ -390,7 +390,7 @@ var setups = []setup{
 		check: "connection refused", fails: true, logged: `msg="the API server does not tell of the node"`, unready: "node: it is not known yet", metric: notReady,
 	},
 	{
-		name: "the API server cannot be reached, with selector.nodeLabels", plugins: "[{name: identity, file: $GUEST, selector: {nodeLabels: pool=fast}}]",
+		name: "the API server cannot be reached, with nodeSelector", plugins: "[{name: identity, module: {file: $GUEST}, nodeSelector: pool=fast}]",
 		more: "node: {name: node-1, url: 'https://127.0.0.1:1', tokenFile: $DIR/token, caFile: $DIR/api.crt}",
 		node: func(t *testing.T, n *wrong) string {
 			n.certificate(t, "api.crt")
@@ -401,9 +401,9 @@ var setups = []setup{
 	},
 
 	// Plugins.
-	{name: "a module is missing", plugins: "[{name: identity, file: /nowhere/identity.wasm}]", ends: "stat /nowhere/identity.wasm: no such file"},
+	{name: "a module is missing", plugins: "[{name: identity, module: {file: /nowhere/identity.wasm}}]", ends: "stat /nowhere/identity.wasm: no such file"},
 	{
-		name: "a module is cut off", plugins: "[{name: identity, file: $DIR/identity.wasm}]",
+		name: "a module is cut off", plugins: "[{name: identity, module: {file: $DIR/identity.wasm}}]",
 		node: func(t *testing.T, n *wrong) string {
 			n.write(t, "identity.wasm", "\x00asm\x01\x00\x00\x00\x01\x7f")
 			return ""
@@ -411,16 +411,16 @@ var setups = []setup{
 		ends: `plugin "identity"`,
 	},
 	{
-		name: "a module is an error page", plugins: "[{name: identity, file: $DIR/identity.wasm}]",
+		name: "a module is an error page", plugins: "[{name: identity, module: {file: $DIR/identity.wasm}}]",
 		node: func(t *testing.T, n *wrong) string { n.write(t, "identity.wasm", "<html>404</html>"); return "" },
 		ends: `want the preamble "\x00asm\x01\x00\x00\x00", have "<html>40"`,
 	},
 	{
-		name: "the digest of a module differs from the pinned one", plugins: "[{name: identity, file: $GUEST, sha256: " + strings.Repeat("ab", 32) + "}]",
+		name: "the digest of a module differs from the pinned one", plugins: "[{name: identity, module: {file: $GUEST, sha256: " + strings.Repeat("ab", 32) + "}}]",
 		ends: "sha256 of the module is",
 	},
 	{
-		name: "a module is no hook", plugins: "[{name: identity, file: $1}]",
+		name: "a module is no hook", plugins: "[{name: identity, module: {file: $1}}]",
 		node: func(t *testing.T, _ *wrong) string {
 			file, err := guestbuild.Build(t.Context(), "../sched/zone")
 			if err != nil {
@@ -433,7 +433,7 @@ var setups = []setup{
 
 	// The machine.
 	{
-		name: "the disk for recordings is full", plugins: "[{name: identity, file: $GUEST, levels: [QOS], record: {path: $1}}]",
+		name: "the disk for recordings is full", plugins: "[{name: identity, module: {file: $GUEST}, levels: [QOS], record: {path: $1}}]",
 		node: func(t *testing.T, _ *wrong) string {
 			dir := fulldisk.New(t, "64k")
 			fulldisk.Fill(t, dir)
@@ -488,7 +488,7 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 				if !strings.Contains(where, "root: ") {
 					where = strings.TrimPrefix(where+", root: $ROOT", ", ")
 				}
-				text = fmt.Sprintf("cgroup: {%s}\n%s\nplugins: %s\n%s\n", where, or(c.mode, "standalone: {file: $LIST}"), or(c.plugins, "[{name: identity, file: $GUEST, levels: [QOS]}]"), c.more)
+				text = fmt.Sprintf("cgroup: {%s}\n%s\nplugins: %s\n%s\n", where, or(c.mode, "standalone: {file: $LIST}"), or(c.plugins, "[{name: identity, module: {file: $GUEST}, levels: [QOS]}]"), c.more)
 				if !strings.Contains(text, "http: ") {
 					text += "http: {address: '127.0.0.1:0'}\n"
 				}

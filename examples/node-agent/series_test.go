@@ -26,7 +26,7 @@ func TestSeries(t *testing.T) {
 		{"batch-resource", "levels: [Pod, Container], selector: {qosClasses: [BestEffort]}"},
 		{"cpu-normalization", "levels: [Pod, Container], selector: {qosClasses: [Burstable]}, guestConfig: {ratioPercent: 120}"},
 	} {
-		fmt.Fprintf(&four, "- {name: %s, file: %s, failurePolicy: KeepLast, %s}\n", p.name, built["/etc/kubewasm/plugins/"+p.name+".wasm"], p.more)
+		fmt.Fprintf(&four, "- {name: %s, module: {file: %s}, failurePolicy: KeepLast, %s}\n", p.name, built["/etc/kubewasm/plugins/"+p.name+".wasm"], p.more)
 	}
 	for _, mode := range []string{"standalone", "nri", "runtimeHook", "standalone and nri"} {
 		t.Run(mode, func(t *testing.T) {

@@ -53,7 +53,7 @@ func TestTheStateOfAPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := plugins(t)["/etc/kubewasm/plugins/cpu-normalization.wasm"]
-	text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: normalization, file: %s, levels: [Container], selector: {qosClasses: [Burstable]}, guestConfig: {ratioPercent: 120}}\n", t.TempDir(), root, list, guest)
+	text := fmt.Sprintf("cacheDir: %s\ncgroup: {root: %s}\nstandalone: {file: %s}\nhttp: {address: '127.0.0.1:0'}\nplugins:\n- {name: normalization, module: {file: %s}, levels: [Container], selector: {qosClasses: [Burstable]}, guestConfig: {ratioPercent: 120}}\n", t.TempDir(), root, list, guest)
 	cfg, a := configured(t, text, slog.New(slog.DiscardHandler))
 	addresses := make(chan net.Addr, 1)
 	a.modes[len(a.modes)-1].(*server).listening = func(addr net.Addr) { addresses <- addr }
@@ -197,7 +197,7 @@ func TestARefusalIsAnEvent(t *testing.T) {
 	t.Setenv("NODE_NAME", "node-1")
 	var log bytes.Buffer
 	_, a := configured(t, fmt.Sprintf(
-		"cgroup: {root: %s}\nruntimeHook: {socket: %s}\nevents: {url: '%s', tokenFile: %s, caFile: %s}\nplugins:\n- {name: p, file: %s}\n",
+		"cgroup: {root: %s}\nruntimeHook: {socket: %s}\nevents: {url: '%s', tokenFile: %s, caFile: %s}\nplugins:\n- {name: p, module: {file: %s}}\n",
 		tree(t), filepath.Join(t.TempDir(), "hook.sock"), api.URL, token, api.caFile, guest,
 	), slog.New(slog.NewTextHandler(&log, nil)))
 	e := a.modes[0].(*events)

@@ -35,16 +35,13 @@ func TestWrittenManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugins, err := cfg.plugins(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugins := cfg.plugins()
 	for i, dir := range []string{"../../cmd/kubewasm/testdata/hook", "../hooks/share-pools"} {
 		module, err := guestbuild.Build(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plugins[i].Source = host.File(module)
+		plugins[i].Module.Source = host.File(module)
 	}
 	rt, err := host.NewRuntime(host.RuntimeConfig{})
 	if err != nil {

@@ -29,7 +29,7 @@ const policy = `{"labels": ["app", "team"], "registries": ["registry.example.com
 func showAdmission(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) error {
 	start := time.Now()
 	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
-		Config: host.Config{Name: "required-labels", Source: host.File(g.admission), GuestConfig: []byte(policy)},
+		Config: host.Config{Name: "required-labels", Module: host.ModuleConfig{File: g.admission}, GuestConfig: []byte(policy)},
 	})
 	if err != nil {
 		return err

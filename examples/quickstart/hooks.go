@@ -25,7 +25,7 @@ import (
 func showHooks(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) (err error) {
 	start := time.Now()
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "cpu-from-annotation", Source: host.File(g.hooks)},
+		Config: host.Config{Name: "cpu-from-annotation", Module: host.ModuleConfig{File: g.hooks}},
 		Levels: []hookmsg.Level{hookmsg.LevelContainer},
 	}}})
 	if err != nil {

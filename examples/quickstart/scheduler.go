@@ -29,7 +29,7 @@ type nodeResult struct {
 // showScheduler runs a scheduling cycle for each Pod over all Nodes.
 func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) error {
 	start := time.Now()
-	p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.File(g.scheduler)}}, framework.Of(nil))
+	p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: "zone", Module: host.ModuleConfig{File: g.scheduler}}}, framework.Of(nil))
 	if err != nil {
 		return err
 	}

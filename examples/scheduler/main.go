@@ -75,10 +75,11 @@ func run() (int, error) {
 		return 1, err
 	}
 	legacyregistry.RawMustRegister(ocimetrics.New(artifacts))
+	rt.AddSources(host.Sources{OCI: artifacts.Source})
 
 	var options []app.Option
 	for _, name := range names {
-		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics), sched.WithOCI(artifacts.Source))))
+		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
 	}
 	return cli.Run(app.NewSchedulerCommand(options...)), nil
 }

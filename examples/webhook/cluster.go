@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // connect gives the manager a cluster, and returns how to reach it; nil if there is none.
@@ -30,9 +31,11 @@ func connect(ctx context.Context, kubeconfig string, cfg *manage.Config) (*rest.
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	if cfg.ConfigMaps, cfg.Secrets, err = clustercache.Getters(config); err != nil {
+	configMaps, secrets, err := clustercache.Getters(config)
+	if err != nil {
 		return nil, err
 	}
+	cfg.Runtime.AddSources(host.Sources{ConfigMaps: configMaps, Secrets: secrets})
 	cfg.Namespaces = namespaces(ctx, client)
 	cluster, err := clustercache.NewForConfig(ctx, config)
 	if err != nil {

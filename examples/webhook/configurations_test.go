@@ -67,7 +67,7 @@ func TestWebhookConfigurationsThatAreNarrowerAreNamed(t *testing.T) {
 		}
 		return rules
 	}
-	cfg := admission.PluginConfig{Config: host.Config{Name: "owner", Source: host.File(file), GuestConfig: host.GuestConfig(`{"labels": ["team"]}`)}}
+	cfg := admission.PluginConfig{Config: host.Config{Name: "owner", Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(`{"labels": ["team"]}`)}}
 	cfg.Match.Rules = rules(`[{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods, pods/ephemeralcontainers]}, {operations: [CREATE], apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]`)
 	policy, err := admission.Load(t.Context(), rt, cfg)
 	if err != nil {

@@ -168,6 +168,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	registry.MustRegister(ocimetrics.New(artifacts))
+	rt.AddSources(host.Sources{OCI: artifacts.Source})
 
 	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver, Bounds: o.answers})
 	if err != nil {
@@ -177,7 +178,7 @@ func run(ctx context.Context, args []string) error {
 
 	engine := admission.NewEngine()
 	cfg := manage.Config{
-		Runtime: rt, Engine: engine, OCI: artifacts.Source, Directory: o.stateDir, Interval: o.interval,
+		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval,
 		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)

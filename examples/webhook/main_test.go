@@ -272,7 +272,7 @@ func TestWebhook(t *testing.T) {
 	if got := review("/validate", "pods", string(object)); got.Allowed || !strings.HasPrefix(got.Result.Message, "owner: metadata.labels[owner]: Required value") {
 		t.Errorf("answer is %+v", got.Result)
 	}
-	if code, out := do("GET", "/metrics", "", nil); code != 200 || !strings.Contains(string(out), `kubewasm_admission_verdicts_total{mode="Protect",policy="owner",verdict="deny",webhook="validate"} 1`) {
+	if code, out := do("GET", "/metrics", "", nil); code != 200 || !strings.Contains(string(out), `kubewasm_admission_verdicts_total{mode="Enforce",policy="owner",verdict="deny",webhook="validate"} 1`) {
 		t.Errorf("metrics answer %d %s", code, out)
 	}
 }
@@ -327,12 +327,12 @@ func TestAServerWithoutItsPoliciesAdmitsNothing(t *testing.T) {
 	const lost = "policies are not in service: "
 	until("/readyz", 503, lost+"read configuration: it declares no policies")
 	until("/validate", 503, lost)
-	put("plugins:\n- name: p\n  source: {file: none.wasm}\n  match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}\n")
+	put("plugins:\n- name: p\n  module: {file: none.wasm, follow: true}\n  match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}\n")
 	until("/readyz", 503, `plugin "p": match.rules[0].operations has "CREAT"`)
 	until("/mutate", 503, `\"CREAT\"`)
-	put("plugins:\n- name: p\n  source: {file: none.wasm}\n  match: {namespaceSelector: {matchLabels: {a: b}}}\n")
+	put("plugins:\n- name: p\n  module: {file: none.wasm, follow: true}\n  match: {namespaceSelector: {matchLabels: {a: b}}}\n")
 	until("/readyz", 503, `plugin "p": match.namespaceSelector needs the labels of namespaces`)
-	put("plugins:\n- name: p\n  source: {file: none.wasm}\n")
+	put("plugins:\n- name: p\n  module: {file: none.wasm, follow: true}\n")
 	until("/readyz", 200, "ok")
 	until("/validate", 200, `policy \"p\" is not available: `)
 }

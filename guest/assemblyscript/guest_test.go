@@ -35,7 +35,7 @@ func scheduler(tb testing.TB, guest, config string, limits host.Limits) *sched.P
 	tb.Helper()
 	limits.Instances = 1
 	p, err := sched.Load(tb.Context(), newRuntime(tb), sched.PluginConfig{
-		Config:               host.Config{Name: "guest", Source: host.File(guest), GuestConfig: []byte(config), Limits: limits},
+		Config:               host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(config), Limits: limits},
 		DisableResultSharing: true,
 	}, framework.Of(nil))
 	if err != nil {
@@ -131,7 +131,7 @@ func BenchmarkValidate(b *testing.B) {
 	}
 	benchmark(b, "../../examples/admission/required-labels", func(b *testing.B, guest string) {
 		p, err := admission.Load(b.Context(), newRuntime(b), admission.PluginConfig{Config: host.Config{
-			Name: "labels", Source: host.File(guest), GuestConfig: []byte(`{"labels":["app","owner"],"registries":["registry.example.com/"]}`),
+			Name: "labels", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(`{"labels":["app","owner"],"registries":["registry.example.com/"]}`),
 		}})
 		if err != nil {
 			b.Fatal(err)
@@ -152,7 +152,7 @@ func BenchmarkValidate(b *testing.B) {
 
 func BenchmarkDecide(b *testing.B) {
 	benchmark(b, "../../examples/hooks/batch-resource", func(b *testing.B, guest string) {
-		e, err := hooks.NewEngine(b.Context(), newRuntime(b), hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "batch", Source: host.File(guest)}}}})
+		e, err := hooks.NewEngine(b.Context(), newRuntime(b), hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "batch", Module: host.ModuleConfig{File: guest}}}}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 // with what the packages of Kubernetes and the SDK for Go say.
 func TestHelpersAnswerAsKubernetes(t *testing.T) {
 	p, err := admission.Load(t.Context(), newRuntime(t), admission.PluginConfig{Config: host.Config{
-		Name: "helpers", Source: host.File(languages.Build(t, "testdata/helpers")),
+		Name: "helpers", Module: host.ModuleConfig{File: languages.Build(t, "testdata/helpers")},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestHelpersAnswerAsKubernetes(t *testing.T) {
 // a ConfigMap may have a megabyte of lines.
 func TestLongTextWithEscapes(t *testing.T) {
 	p, err := admission.Load(t.Context(), newRuntime(t), admission.PluginConfig{Config: host.Config{
-		Name: "helpers", Source: host.File(languages.Build(t, "testdata/helpers")),
+		Name: "helpers", Module: host.ModuleConfig{File: languages.Build(t, "testdata/helpers")},
 	}})
 	if err != nil {
 		t.Fatal(err)

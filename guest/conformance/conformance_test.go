@@ -136,7 +136,7 @@ func TestScheduler(t *testing.T) {
 			t.Run(c.Name, func(t *testing.T) {
 				var logged strings.Builder
 				p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
-					Name: "guest", Source: host.File(guest), GuestConfig: []byte(c.Config), Limits: host.Limits{Instances: 1},
+					Name: "guest", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(c.Config), Limits: host.Limits{Instances: 1},
 					Logger: slog.New(slog.NewTextHandler(&logged, nil)),
 				}}, framework.Of(nil))
 				schedule(t, p, err, &logged, c)
@@ -244,8 +244,8 @@ func schedule(t *testing.T, p *sched.Plugin, err error, logged *strings.Builder,
 func TestAdmission(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{AllowedToMutate: true, Config: host.Config{
-			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
-		}, Cluster: lookups(t), Objects: []admission.ObjectGrant{{Resource: "v1/configmaps"}}})
+			Name: "guest", Module: host.ModuleConfig{File: guest}, Limits: host.Limits{Instances: 1},
+		}, Cluster: lookups(t), Objects: []host.ObjectGrant{{Resource: "v1/configmaps"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +267,7 @@ func TestAdmission(t *testing.T) {
 func TestConversions(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{
-			Config:   host.Config{Name: "guest", Source: host.File(guest), Grants: []string{admission.GrantObjects}, Limits: host.Limits{Instances: 1}},
+			Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{admission.GrantObjects}, Limits: host.Limits{Instances: 1}},
 			Converts: []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}},
 		})
 		if err != nil {
@@ -374,8 +374,8 @@ func admit(t *testing.T, engine *admission.Engine, c AdmissionCase) {
 func TestHook(t *testing.T) {
 	run(t, "hook", func(t *testing.T, rt *host.Runtime, guest string) {
 		engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{
-			Name: "guest", Source: host.File(guest), Limits: host.Limits{Instances: 1},
-		}, Objects: []hooks.ObjectGrant{{Resource: "v1/nodes"}}}}})
+			Name: "guest", Module: host.ModuleConfig{File: guest}, Limits: host.Limits{Instances: 1},
+		}, Objects: []host.ObjectGrant{{Resource: "v1/nodes"}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func TestCrossings(t *testing.T) {
 
 func crossings(t *testing.T, rt *host.Runtime, guest string) {
 	byRef, crossed := map[abi.Ref]*objects.Object{}, map[question]int{}
-	plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Source: host.File(guest), GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{
+	plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{
 		Kind:    abi.KindScheduler,
 		Imports: countingImports(byRef, crossed),
 	})

@@ -82,7 +82,7 @@ func TestMalformedObjects(t *testing.T) {
 			}
 		}
 		load := func() *host.Instance {
-			plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Source: host.File(guest), GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{Kind: abi.KindScheduler, Imports: imports})
+			plugin, err := rt.Load(t.Context(), host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, GuestConfig: []byte(`{"label":"zone"}`)}, host.Adapter{Kind: abi.KindScheduler, Imports: imports})
 			if err != nil {
 				t.Fatal(err)
 			}

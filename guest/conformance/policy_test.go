@@ -97,7 +97,7 @@ func TestPoliciesAgree(t *testing.T) {
 	defer rt.Close(context.Background())
 	load := func(t *testing.T, dir string) *admission.Engine {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{
-			Name: "policy", Source: host.File(toolchains.Build(t, dir)), GuestConfig: []byte(`{"labels": ["team", "example.com/tier"], "registries": ["registry.example.com/", "mirror.example.com/"]}`),
+			Name: "policy", Module: host.ModuleConfig{File: toolchains.Build(t, dir)}, GuestConfig: []byte(`{"labels": ["team", "example.com/tier"], "registries": ["registry.example.com/", "mirror.example.com/"]}`),
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func TestService(t *testing.T) {
 		}
 		cases := readCases(t).Service
 		p, err := quotes.LoadQuotes(t.Context(), rt, service.Config{Config: host.Config{
-			Name: "guest", Source: host.Bytes(module), Grants: []string{"rates"}, Limits: host.Limits{Instances: 1},
+			Name: "guest", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"rates"}, Limits: host.Limits{Instances: 1},
 		}}, market{cases})
 		if err != nil {
 			t.Fatal(err)

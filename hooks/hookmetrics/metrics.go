@@ -33,7 +33,7 @@
 //	timeout   the caller's deadline passed
 //	canceled  the caller canceled
 //
-// the policy of a failure is that of the plugin, or DryRun; its cause is one of [hooks.CauseOf],
+// the policy of a failure is that of the plugin, or Monitor; its cause is one of [hooks.CauseOf],
 // and the reason that a file is left alone is contended or refused. A drift that is not a
 // repair was found by a dry run.
 //
@@ -127,8 +127,8 @@ func New(state *cgroup.State) *Metrics {
 	return m
 }
 
-// dryRun is the label of the policy of a plugin that can fail no request.
-const dryRun = "DryRun"
+// monitor is the label of the policy of a plugin that can fail no request.
+const monitor = string(host.Monitor)
 
 const leftContended, leftRefused = "contended", "refused"
 
@@ -165,13 +165,13 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 func (m *Metrics) Failed(_ context.Context, _ *hookmsg.Request, plugin string, policy host.FailurePolicy, refused bool, err error) {
 	label := string(policy)
 	if policy == host.Fail && !refused {
-		label = dryRun
+		label = monitor
 	}
 	m.failures.WithLabelValues(pluginLabel(plugin), label, hooks.CauseOf(err)).Inc()
 }
 
-// DryRun implements [hooks.Observer]. It counts nothing.
-func (m *Metrics) DryRun(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
+// Monitored implements [hooks.Observer]. It counts nothing.
+func (m *Metrics) Monitored(context.Context, *hookmsg.Request, string, *hookmsg.Decision) {}
 
 // Enforced implements [hooks.Observer].
 func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {

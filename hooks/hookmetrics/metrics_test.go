@@ -60,7 +60,7 @@ func TestDecisions(t *testing.T) {
 	t.Cleanup(func() { rt.Close(context.Background()) })
 	metrics := hookmetrics.New(nil)
 	plugin := func(name string, order int, policy host.FailurePolicy) hooks.PluginConfig {
-		return hooks.PluginConfig{Config: host.Config{Name: name, Source: host.File(file), Args: []string{name}}, Order: order, FailurePolicy: policy}
+		return hooks.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{File: file}, Args: []string{name}}, Order: order, FailurePolicy: policy}
 	}
 	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Observer: metrics, Plugins: []hooks.PluginConfig{
 		plugin("strict", 0, host.Fail), plugin("lenient", 1, host.Ignore),

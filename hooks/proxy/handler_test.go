@@ -52,7 +52,7 @@ func newAgent(t *testing.T, enforcer cgroup.EnforcerConfig, timeout time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	plugin := host.Config{Name: "p", Source: host.File(file), GuestConfig: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)}
+	plugin := host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: []byte(`{"qos": {"Burstable": "cpu_shares 3"}}`)}
 	for _, o := range observer {
 		plugin.Observer = o
 	}

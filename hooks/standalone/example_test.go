@@ -43,7 +43,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	engine, err := hooks.NewEngine(ctx, runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu", Source: host.File(plugin)}}}})
+	engine, err := hooks.NewEngine(ctx, runtime, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: plugin}}}}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestReconcilerGivesBackWhatMemoryQoSHasSet(t *testing.T) {
 	decided := map[string]string{"memory.min": "1048576", "memory.low": "0", "memory.high": "50331648"}
 	list := filepath.Join(t.TempDir(), "pods.json")
 	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "p", Source: source(t, scripted)}, Owns: []string{"memory_min_bytes", "memory_low_bytes", "memory_high_bytes"},
+		Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}}, Owns: []string{"memory_min_bytes", "memory_low_bytes", "memory_high_bytes"},
 	}}})
 	if err != nil {
 		t.Fatal(err)

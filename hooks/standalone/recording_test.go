@@ -20,7 +20,7 @@ func TestARecordingOfANodeReplays(t *testing.T) {
 	dir, calls := t.TempDir(), replaying.Calls(t, 2000)
 	module := source(t, scripted)
 	n := newNode(t, hooks.PluginConfig{Config: host.Config{
-		Name: "p", Source: module, Record: &record.Config{Path: dir, QueueBytes: 1 << 30},
+		Name: "p", Module: host.ModuleConfig{Source: module}, Record: &record.Config{Path: dir, QueueBytes: 1 << 30},
 	}})
 	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
 	if err != nil {

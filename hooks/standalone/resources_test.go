@@ -188,7 +188,7 @@ func TestAPluginThatReadsWhatIsNotKnown(t *testing.T) {
 		"the kubelet": {kubelet, `plugin "gpu": it reads container_envs, which the standalone mode with the kubelet's pods endpoint does not know`},
 		"another":     {claims{Discovery: file}, ""},
 	} {
-		n := newNode(t, hooks.PluginConfig{Config: host.Config{Name: "gpu", Source: source(t, scripted)}, Reads: []string{"pod", "container_envs[GPU]"}})
+		n := newNode(t, hooks.PluginConfig{Config: host.Config{Name: "gpu", Module: host.ModuleConfig{Source: source(t, scripted)}}, Reads: []string{"pod", "container_envs[GPU]"}})
 		_, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Layout: n.layout, Discovery: c.Discovery})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want %s", name, err, c.want)

@@ -19,7 +19,7 @@ import (
 func TestReconcilerGivesBackWhatIsNotDecidedAnyMore(t *testing.T) {
 	const decided = "cpu_shares 300\ncfs_quota_us 50000\ncpu_burst_us 1000\nmemory_limit_bytes 33554432\ncpuset_cpus 0"
 	n := newNode(t, hooks.PluginConfig{
-		Config: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: host.Ignore,
+		Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}}, FailurePolicy: host.Ignore,
 		Owns: []string{"cpu_shares", "cfs_quota_us", "cpu_burst_us", "memory_limit_bytes", "cpuset_cpus"},
 	})
 	podCgroup, container := n.make("a")

@@ -77,7 +77,7 @@ type node struct {
 func newNode(t *testing.T, plugins ...hooks.PluginConfig) *node {
 	t.Helper()
 	if len(plugins) == 0 {
-		plugins = []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: source(t, scripted)}}}
+		plugins = []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}}}}
 	}
 	n := &node{T: t, tree: cgrouptest.New(t), pods: filepath.Join(t.TempDir(), "pods.json")}
 	n.layout = cgroup.Layout{Root: n.tree.Root}
@@ -274,7 +274,7 @@ func TestReconcilerFindsWhatComesLater(t *testing.T) {
 
 func TestReconcilerDecidesOnQOSClasses(t *testing.T) {
 	n := newNode(t, hooks.PluginConfig{
-		Config: host.Config{Name: "p", Source: source(t, scripted), GuestConfig: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
+		Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}, GuestConfig: []byte(`{"qos": {"BestEffort": "cpu_shares 3"}}`)},
 		Levels: []hookmsg.Level{hookmsg.LevelQOS},
 	})
 	n.run(nil)
@@ -560,7 +560,7 @@ func TestSyncTakesNoInotify(t *testing.T) {
 // A pod that is gone is forgotten, also by plugins that decided nothing on its
 // cgroups.
 func TestReconcilerForgetsPods(t *testing.T) {
-	n := newNode(t, hooks.PluginConfig{Config: host.Config{Name: "p", Source: source(t, scripted)}, FailurePolicy: host.KeepLast, DecisionGrants: hooks.Grants{Env: []string{"A"}}})
+	n := newNode(t, hooks.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}}, FailurePolicy: host.KeepLast, DecisionGrants: hooks.Grants{Env: []string{"A"}}})
 	cgroup, _ := n.make("a")
 	n.list(pod("a", "env A 1"))
 	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
@@ -612,7 +612,7 @@ func TestReconcilerAfterASwap(t *testing.T) {
 // A plugin that hangs on one pod costs that pod, and what was decided before is
 // enforced meanwhile.
 func TestReconcilerBesideAPluginThatHangs(t *testing.T) {
-	p := hooks.PluginConfig{Config: host.Config{Name: "p", Source: source(t, scripted), Limits: host.Limits{Timeout: 300 * time.Millisecond}}}
+	p := hooks.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: source(t, scripted)}, Limits: host.Limits{Timeout: 300 * time.Millisecond}}}
 	n := newNode(t, p)
 	_, a := n.make("a")
 	_, b := n.make("b")

@@ -90,7 +90,7 @@ func ask(t *testing.T, client *http.Client, url string) (node hookstate.Node) {
 // for, since when, and what is left alone.
 func TestReconcilerSeesWhyAContainerIsThrottled(t *testing.T) {
 	plugin := func(name string) hooks.PluginConfig {
-		return hooks.PluginConfig{Config: host.Config{Name: name, Source: source(t, scripted), Args: []string{name}}, FailurePolicy: host.Ignore}
+		return hooks.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: source(t, scripted)}, Args: []string{name}}, FailurePolicy: host.Ignore}
 	}
 	n := newNode(t, plugin("cpu-normalization"), plugin("cpuset"), plugin("broken"))
 	n.restart(cgroup.EnforcerConfig{Contention: cgroup.Contention{Repairs: 1}})

@@ -67,7 +67,7 @@ var scheduler = host.Adapter{Kind: abi.KindScheduler}
 
 // config is that of a plugin named after its module.
 func (c *component) config(module string) host.Config {
-	return host.Config{Name: module, Source: source(module), Observer: c.metrics}
+	return host.Config{Name: module, Module: host.ModuleConfig{Source: source(module)}, Observer: c.metrics}
 }
 
 func (c *component) load(t testing.TB, cfg host.Config) *host.Plugin {
@@ -271,16 +271,16 @@ func TestBuildsAreCountedByResult(t *testing.T) {
 		probe error
 		want  string
 	}{
-		"a guest":                       {cfg: host.Config{Source: source("good")}, want: "ok"},
-		"another digest":                {cfg: host.Config{Source: source("good"), SHA256: strings.Repeat("0", 64)}, want: "digest"},
-		"no module":                     {cfg: host.Config{Source: host.Bytes([]byte("text"))}, want: "module"},
-		"a guest for another component": {cfg: host.Config{Source: source("admission")}, want: "module"},
-		"exports of another type":       {cfg: host.Config{Source: source("wrongexports")}, want: "abi"},
-		"imports that are not offered":  {cfg: host.Config{Source: source("badimports")}, want: "abi"},
-		"a start that fails":            {cfg: host.Config{Source: source("startfails")}, want: "trap"},
-		"a configuration it refuses":    {cfg: host.Config{Source: source("good"), GuestConfig: make([]byte, 65)}, want: "status"},
-		"a file that is not there":      {cfg: host.Config{Source: host.File("no.wasm")}, want: "other"},
-		"a probe that refuses":          {cfg: host.Config{Source: source("good")}, probe: errors.New("refused"), want: "other"},
+		"a guest":                       {cfg: host.Config{Module: host.ModuleConfig{Source: source("good")}}, want: "ok"},
+		"another digest":                {cfg: host.Config{Module: host.ModuleConfig{Source: source("good"), SHA256: strings.Repeat("0", 64)}}, want: "digest"},
+		"no module":                     {cfg: host.Config{Module: host.ModuleConfig{Bytes: []byte("text")}}, want: "module"},
+		"a guest for another component": {cfg: host.Config{Module: host.ModuleConfig{Source: source("admission")}}, want: "module"},
+		"exports of another type":       {cfg: host.Config{Module: host.ModuleConfig{Source: source("wrongexports")}}, want: "abi"},
+		"imports that are not offered":  {cfg: host.Config{Module: host.ModuleConfig{Source: source("badimports")}}, want: "abi"},
+		"a start that fails":            {cfg: host.Config{Module: host.ModuleConfig{Source: source("startfails")}}, want: "trap"},
+		"a configuration it refuses":    {cfg: host.Config{Module: host.ModuleConfig{Source: source("good")}, GuestConfig: make([]byte, 65)}, want: "status"},
+		"a file that is not there":      {cfg: host.Config{Module: host.ModuleConfig{File: "no.wasm"}}, want: "other"},
+		"a probe that refuses":          {cfg: host.Config{Module: host.ModuleConfig{Source: source("good")}}, probe: errors.New("refused"), want: "other"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func Example() {
 
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:     "odd",
-		Source:   host.File("../testdata/good.wasm"),
+		Module:   host.ModuleConfig{File: "../testdata/good.wasm"},
 		Limits:   host.Limits{Instances: 4},
 		Observer: metrics,
 	}, host.Adapter{Kind: abi.KindScheduler})

@@ -30,7 +30,7 @@ func Example() {
 	defer rt.Close(ctx)
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:     "odd",
-		Source:   host.File("../testdata/good.wasm"),
+		Module:   host.ModuleConfig{File: "../testdata/good.wasm"},
 		Observer: hosttrace.New(provider),
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
@@ -74,7 +74,7 @@ func Example_logr() {
 	defer rt.Close(ctx)
 	plugin, err := rt.Load(ctx, host.Config{
 		Name:   "odd",
-		Source: host.File("../testdata/good.wasm"),
+		Module: host.ModuleConfig{File: "../testdata/good.wasm"},
 		Logger: slog.New(logr.ToSlogHandler(logger)),
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {

@@ -44,7 +44,7 @@ func newRuntime(t testing.TB) *host.Runtime {
 func load(t testing.TB, module string, provider trace.TracerProvider, limits host.Limits) *host.Plugin {
 	t.Helper()
 	p, err := newRuntime(t).Load(t.Context(), host.Config{
-		Name: "zone", Source: source(module), Limits: limits, Observer: hosttrace.New(provider),
+		Name: "zone", Module: host.ModuleConfig{Source: source(module)}, Limits: limits, Observer: hosttrace.New(provider),
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)

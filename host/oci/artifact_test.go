@@ -401,7 +401,7 @@ func refused(t *testing.T, client *oci.Client, ref oci.Reference) error {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.WithoutCancel(t.Context()))
-	plugin, err := rt.Load(t.Context(), host.Config{Name: "zone", Source: client.Source(ref.String())}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(t.Context(), host.Config{Name: "zone", Module: host.ModuleConfig{Source: client.Source(ref.String())}}, host.Adapter{Kind: abi.KindScheduler})
 	if err == nil {
 		t.Fatalf("%s was loaded: %s", ref, plugin.Digest())
 	}

@@ -19,7 +19,7 @@ func Example() {
 	}
 	defer rt.Close(ctx)
 	var profiler host.Profiler
-	plugin, err := rt.Load(ctx, host.Config{Name: "deep", Source: host.File("../testdata/deep.wasm"), Profiler: &profiler}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(ctx, host.Config{Name: "deep", Module: host.ModuleConfig{File: "../testdata/deep.wasm"}, Profiler: &profiler}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		log.Fatal(err)
 	}

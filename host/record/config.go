@@ -1,14 +1,11 @@
 package record
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/kubewasm/kubewasm/internal/nearest"
+	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
 // Config says where a plugin's calls are recorded, and which of them. In a configuration
@@ -22,7 +19,7 @@ type Config struct {
 	// for a new one. Default 1 GiB, at least 1 MiB.
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 	// MaxAge is how long a segment is kept after its last call; 0 means until MaxBytes.
-	MaxAge Duration `json:"maxAge,omitempty"`
+	MaxAge time.Duration `json:"maxAge,omitempty"`
 	// Rate is the share of sequences that are recorded, more than 0 and at most 1, which is
 	// the default. A sequence is what one instance is asked from a reset to the next, so
 	// that each call of it can be replayed.
@@ -56,19 +53,6 @@ const (
 	Denials Selection = "denials"
 )
 
-// Duration is a time.Duration that is written as a text, such as "24h".
-type Duration time.Duration
-
-// MarshalText writes a duration as a text.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = Duration(parsed)
-	return err
-}
-
 const (
 	defaultBytes      = 1 << 30
 	minBytes          = 1 << 20
@@ -88,7 +72,7 @@ func (c *Config) Check() (errs []error) {
 		fail("record.maxBytes is %d, less than %d", c.MaxBytes, minBytes)
 	}
 	if c.MaxAge < 0 {
-		fail("record.maxAge is %s, less than 0", time.Duration(c.MaxAge))
+		fail("record.maxAge is %s, less than 0", c.MaxAge)
 	}
 	if !(c.Rate >= 0 && c.Rate <= 1) {
 		fail("record.rate is %g, want more than 0 and at most 1", c.Rate)
@@ -105,27 +89,14 @@ func (c *Config) Check() (errs []error) {
 	return errs
 }
 
-// UnmarshalJSON reads a configuration. A field that does not exist is an error, and all of
-// them are reported.
-func (c *Config) UnmarshalJSON(data []byte) error {
-	var given map[string]json.RawMessage
-	if err := json.Unmarshal(data, &given); err != nil {
-		return err
-	}
-	known := []string{"path", "maxBytes", "maxAge", "rate", "only", "sequenceCalls", "queueBytes"}
-	var errs []error
-	for name := range given {
-		if !slices.Contains(known, name) {
-			errs = append(errs, fmt.Errorf("unknown field %q%s", name, nearest.Hint("; ", name, known)))
-		}
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	if len(errs) != 0 {
-		return errors.Join(errs...)
-	}
-	type fields Config
-	return json.Unmarshal(data, (*fields)(c))
-}
+// fields is Config without its methods.
+type fields Config
+
+// MarshalJSON writes durations as texts, such as "24h0m0s".
+func (c Config) MarshalJSON() ([]byte, error) { return configfile.Marshal(fields(c)) }
+
+// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+func (c *Config) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*fields)(c)) }
 
 // withDefaults returns the configuration with defaults for what is not set.
 func (c Config) withDefaults() Config {

@@ -100,7 +100,7 @@ func TestADirectoryThatIsRemoved(t *testing.T) {
 
 // Calls of a plugin that is not called any more are removed when they are too old.
 func TestOldCallsOfAnIdlePlugin(t *testing.T) {
-	r := newRecorder(t, Config{MaxAge: Duration(time.Second)})
+	r := newRecorder(t, Config{MaxAge: time.Second})
 	tape, _ := r.Version(answering).Tape()
 	ask(tape, 0, "old", "no", 2, Returned)
 	eventually(t, "the call is not written", func() bool { return r.Stats().Recorded == 1 })

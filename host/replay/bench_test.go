@@ -23,7 +23,7 @@ func BenchmarkRecording(b *testing.B) {
 	rt, dir := newRuntime(b), b.TempDir()
 	load := func(cfg *record.Config) *host.Plugin {
 		p, err := rt.Load(b.Context(), host.Config{
-			Name: "good", Source: host.Bytes(module), GuestConfig: []byte(`{"zone": "a"}`), Record: cfg, Limits: host.Limits{Instances: 1},
+			Name: "good", Module: host.ModuleConfig{Bytes: module}, GuestConfig: []byte(`{"zone": "a"}`), Record: cfg, Limits: host.Limits{Instances: 1},
 		}, host.Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			b.Fatal(err)

@@ -50,7 +50,7 @@ func recordCalls(t testing.TB, module string, calls uint64, imports ...host.Impo
 	t.Helper()
 	dir := t.TempDir()
 	p, err := newRuntime(t).Load(t.Context(), host.Config{
-		Name: "recorded", Source: host.Bytes(wasm(t, module)), Record: &record.Config{Path: dir},
+		Name: "recorded", Module: host.ModuleConfig{Bytes: wasm(t, module)}, Record: &record.Config{Path: dir},
 	}, host.Adapter{Kind: abi.KindScheduler, Imports: imports})
 	if err != nil {
 		t.Fatal(err)

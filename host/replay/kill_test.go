@@ -35,7 +35,7 @@ func recordForever(dir string) {
 		panic(err)
 	}
 	p, err := rt.Load(ctx, host.Config{
-		Name: "good", Source: host.File(filepath.Join("..", "testdata", "good.wasm")), GuestConfig: []byte(`{"zone": "a"}`),
+		Name: "good", Module: host.ModuleConfig{File: filepath.Join("..", "testdata", "good.wasm")}, GuestConfig: []byte(`{"zone": "a"}`),
 		Record: &record.Config{Path: dir, MaxBytes: 8 << 20, SequenceCalls: 50},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {

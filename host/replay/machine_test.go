@@ -99,7 +99,7 @@ func recordMachine(t *testing.T, to string) {
 func recordFilters(t *testing.T, module []byte, dir string) {
 	t.Helper()
 	p, err := newRuntime(t).Load(t.Context(), host.Config{
-		Name: "filters", Source: host.Bytes(module), Limits: host.Limits{Fuel: 200_000, Instances: 1}, Record: &record.Config{Path: dir, SequenceCalls: 10},
+		Name: "filters", Module: host.ModuleConfig{Bytes: module}, Limits: host.Limits{Fuel: 200_000, Instances: 1}, Record: &record.Config{Path: dir, SequenceCalls: 10},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ var limits = host.Limits{Fuel: 20_000_000, Instances: 1}
 func recordPolicy(t testing.TB, module []byte, dir string, small bool) {
 	t.Helper()
 	p, err := admission.Load(t.Context(), newRuntime(t), admission.PluginConfig{
-		Config:          host.Config{Name: "policy", Source: host.Bytes(module), Limits: limits, Record: &record.Config{Path: dir}},
+		Config:          host.Config{Name: "policy", Module: host.ModuleConfig{Bytes: module}, Limits: limits, Record: &record.Config{Path: dir}},
 		AllowedToMutate: true,
 	})
 	if err != nil {
@@ -110,7 +110,7 @@ func nameOf(t testing.TB, objects ...runtime.RawExtension) string {
 func recordHook(t testing.TB, module []byte, dir string, small bool) {
 	t.Helper()
 	e, err := hooks.NewEngine(t.Context(), newRuntime(t), hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "hook", Source: host.Bytes(module), Limits: limits, Record: &record.Config{Path: dir}},
+		Config: host.Config{Name: "hook", Module: host.ModuleConfig{Bytes: module}, Limits: limits, Record: &record.Config{Path: dir}},
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func Load(ctx context.Context, rt *host.Runtime, v *record.Version, start []*rec
 	p := &Player{version: v, imports: map[[2]string]int{}, functions: map[string]abi.Function{}}
 	p.script.closely = opts.Closely
 	cfg := host.Config{
-		Name: v.Plugin, Source: host.Bytes(module), GuestConfig: v.Config, Args: v.Args, Reset: host.ResetPolicy(v.Reset),
+		Name: v.Plugin, Module: host.ModuleConfig{Bytes: module}, GuestConfig: v.Config, Args: v.Args, Reset: host.ResetPolicy(v.Reset),
 		Recorder: record.Tap(func(c *record.Call) { p.got = append(p.got, c) }),
 	}
 	if len(v.Limits) != 0 {

@@ -36,7 +36,7 @@ func TestTheSameModuleReproducesEverything(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := newRuntime(t).Load(t.Context(), host.Config{
-				Name: "good", Source: host.Bytes(module), GuestConfig: []byte(`{"zone": "a"}`), Reset: reset,
+				Name: "good", Module: host.ModuleConfig{Bytes: module}, GuestConfig: []byte(`{"zone": "a"}`), Reset: reset,
 				Record: &record.Config{Path: dir, SequenceCalls: 7},
 			}, host.Adapter{Kind: abi.KindScheduler})
 			if err != nil {

@@ -43,7 +43,7 @@ func TestRecordingsOfAServiceTellNoSecrets(t *testing.T) {
 			m.Odd = odd
 			r := &canaries.Recording{Dir: t.TempDir(), Module: module, Calls: map[string]canaries.Call{}, Odd: odd, Nameless: true}
 			cfg := service.Config{Config: host.Config{
-				Name: "parrot", Source: host.Bytes(module), Grants: []string{"ask"}, Limits: host.Limits{Instances: 1},
+				Name: "parrot", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"ask"}, Limits: host.Limits{Instances: 1},
 				Record: &record.Config{Path: r.Dir, QueueBytes: 1 << 30, MaxBytes: 8 << 30},
 			}}
 			if odd {

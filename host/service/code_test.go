@@ -26,12 +26,12 @@ func answering(t *testing.T, cfg service.Config, err error) *testservice.Test {
 // native returns such a plugin in this process.
 func native(t *testing.T, policy host.FailurePolicy, err error) *testservice.Test {
 	t.Helper()
-	p, loadErr := testservice.LoadTest(t.Context(), nil, service.Config{FailurePolicy: policy, Config: host.Config{Name: "guest", Source: nativeservice.Source{
+	p, loadErr := testservice.LoadTest(t.Context(), nil, service.Config{FailurePolicy: policy, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativeservice.Source{
 		Has: func(string) bool { return true },
 		Call: func(_ string, request []byte, h nativeservice.Host) ([]byte, abi.ErrorCode) {
 			return h.Call("kubewasm.test.v1.Host", "Ask", request)
 		},
-	}}}, asks(func(context.Context, *testservice.Message) (*testservice.Message, error) { return nil, err }))
+	}}}}, asks(func(context.Context, *testservice.Message) (*testservice.Message, error) { return nil, err }))
 	if loadErr != nil {
 		t.Fatal(loadErr)
 	}

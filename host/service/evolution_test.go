@@ -64,7 +64,7 @@ func TestEvolution(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		guests[name] = service.Config{Config: host.Config{Name: name, Source: host.Bytes(module)}}
+		guests[name] = service.Config{Config: host.Config{Name: name, Module: host.ModuleConfig{Bytes: module}}}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	ctx := t.Context()

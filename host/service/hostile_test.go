@@ -63,7 +63,7 @@ func callsConfig(t testing.TB, guestConfig []byte) service.Config {
 		t.Fatal(err)
 	}
 	return service.Config{Config: host.Config{
-		Name: "guest", Source: host.Bytes(wasm), Grants: []string{"ask"}, GuestConfig: guestConfig,
+		Name: "guest", Module: host.ModuleConfig{Bytes: wasm}, Grants: []string{"ask"}, GuestConfig: guestConfig,
 		Limits: host.Limits{Fuel: 10_000_000, Timeout: time.Minute, Instances: 1},
 	}}
 }
@@ -302,7 +302,7 @@ func TestLoadRefusesASchemaThatHangsItsParser(t *testing.T) {
 	if wasm, err = metadata.AddSection(wasm, abi.SchemaSection, section); err != nil {
 		t.Fatal(err)
 	}
-	cfg := service.Config{Config: host.Config{Name: "guest", Source: host.Bytes(wasm), Grants: []string{"ask"}}}
+	cfg := service.Config{Config: host.Config{Name: "guest", Module: host.ModuleConfig{Bytes: wasm}, Grants: []string{"ask"}}}
 	if _, err := testservice.LoadTest(t.Context(), runtime(t), cfg, asked{}); err == nil || !strings.Contains(err.Error(), "are reached in more than 10000 ways") {
 		t.Errorf("got %v", err)
 	}

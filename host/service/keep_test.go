@@ -29,7 +29,7 @@ func TestTextsOfRequestsMayBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := testservice.LoadTest(t.Context(), runtime(t), service.Config{Config: host.Config{
-		Name: "keeper", Source: host.Bytes(module), Limits: host.Limits{Instances: 1},
+		Name: "keeper", Module: host.ModuleConfig{Bytes: module}, Limits: host.Limits{Instances: 1},
 	}}, nil)
 	if err != nil {
 		t.Fatal(err)

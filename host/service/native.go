@@ -60,6 +60,14 @@ func (p *Plugin) Pin() *host.Pin {
 	return p.Plugin.Pin()
 }
 
+// Source is that of [host.Plugin].
+func (p *Plugin) Source() host.Source {
+	if p.native != nil {
+		return p.native.source
+	}
+	return p.Plugin.Source()
+}
+
 // Swap is that of [host.Plugin].
 func (p *Plugin) Swap(ctx context.Context, source host.Source, sha256 string) error {
 	if p.native != nil {

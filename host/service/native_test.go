@@ -14,12 +14,12 @@ import (
 
 // A plugin that runs in this process, in a test, has no module. None of its methods panics.
 func TestMethodsOfNativePlugins(t *testing.T) {
-	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Source: nativeservice.Source{
+	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativeservice.Source{
 		Has: func(string) bool { return true },
 		Call: func(_ string, request []byte, _ nativeservice.Host) ([]byte, abi.ErrorCode) {
 			return request, service.OK
 		},
-	}}}, asked{})
+	}}}}, asked{})
 	if err != nil {
 		t.Fatal(err)
 	}

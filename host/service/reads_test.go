@@ -22,7 +22,7 @@ import (
 func given(t *testing.T, reads []string, field protowire.Number, req *testservice.Message) []byte {
 	t.Helper()
 	var got []byte
-	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Reads: reads, Config: host.Config{Name: "guest", Source: nativeservice.Source{
+	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Reads: reads, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativeservice.Source{
 		Has: func(string) bool { return true },
 		Call: func(_ string, request []byte, h nativeservice.Host) ([]byte, abi.ErrorCode) {
 			for len(request) > 0 {
@@ -35,7 +35,7 @@ func given(t *testing.T, reads []string, field protowire.Number, req *testservic
 			}
 			return nil, service.OK
 		},
-	}}}, asked{})
+	}}}}, asked{})
 	if err != nil {
 		t.Fatal(err)
 	}

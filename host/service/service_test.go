@@ -69,7 +69,7 @@ func (asked) Ask(_ context.Context, req *testservice.Message) (*testservice.Mess
 func config(t testing.TB) service.Config {
 	t.Helper()
 	return service.Config{Config: host.Config{
-		Name: "guest", Source: host.Bytes(module(t, testservice.Schema())), Grants: []string{"ask"},
+		Name: "guest", Module: host.ModuleConfig{Bytes: module(t, testservice.Schema())}, Grants: []string{"ask"},
 		Limits: host.Limits{Fuel: 10_000_000, Timeout: time.Minute},
 	}}
 }
@@ -232,17 +232,17 @@ func TestGuestsThatDoNotFit(t *testing.T) {
 		asked  testservice.Host
 		want   []string
 	}{
-		{"no schema", func(cfg *service.Config) { cfg.Source = host.Bytes(module(t, nil)) }, asked{}, []string{
+		{"no schema", func(cfg *service.Config) { cfg.Module.Source = host.Bytes(module(t, nil)) }, asked{}, []string{
 			"the module does not fit the service kubewasm.test.v1.Test of this host: it has no custom section kubewasm_schema, which kubewasm build adds",
 		}},
-		{"a schema that is none", func(cfg *service.Config) { cfg.Source = host.Bytes(module(t, []byte{0xff})) }, asked{}, []string{"does not fit", "schema: unexpected EOF"}},
+		{"a schema that is none", func(cfg *service.Config) { cfg.Module.Source = host.Bytes(module(t, []byte{0xff})) }, asked{}, []string{"does not fit", "schema: unexpected EOF"}},
 		{"another service", func(cfg *service.Config) {
-			cfg.Source = host.Bytes(module(t, []byte(strings.ReplaceAll(string(testservice.Schema()), "kubewasm.test.v1", "kubewasm.test.v2"))))
+			cfg.Module.Source = host.Bytes(module(t, []byte(strings.ReplaceAll(string(testservice.Schema()), "kubewasm.test.v1", "kubewasm.test.v2"))))
 		}, asked{}, []string{"does not fit the service kubewasm.test.v1.Test", "it has the extension points kubewasm.test.v2.Test, kubewasm.test.v2.Values"}},
 		{"a field of another type", func(cfg *service.Config) {
 			// The name of field 5, i64, and that of field 4, i32, change places.
 			swapped := strings.NewReplacer("\x03i32", "\x03i64", "\x03i64", "\x03i32").Replace(string(testservice.Schema()))
-			cfg.Source = host.Bytes(module(t, []byte(swapped)))
+			cfg.Module.Source = host.Bytes(module(t, []byte(swapped)))
 		}, asked{}, []string{
 			"kubewasm.test.v1.Message.i32 is field 5 of the guest and field 4 of the host",
 			"kubewasm.test.v1.Message.i64 is field 4 of the guest and field 5 of the host",
@@ -367,7 +367,7 @@ func TestServiceHammer(t *testing.T) {
 		for i := range 6 {
 			source := host.Bytes(other)
 			if i%2 == 1 {
-				source = cfg.Source
+				source = cfg.Module.Source
 			}
 			if err := p.Swap(t.Context(), source, ""); err != nil {
 				t.Error(err)

@@ -2,25 +2,18 @@ package shadow
 
 import (
 	"cmp"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
 // Config says which module is the candidate, and what it may cost. It is the field shadow of a
 // plugin's configuration. Zero fields are the defaults.
 type Config struct {
-	// Source is where the module comes from, for programs. Files name it by one of the next
-	// three. SHA256 is its digest; empty means any, except for a URL.
-	Source host.Source `json:"-"`
-	File   string      `json:"file,omitempty"`
-	URL    string      `json:"url,omitempty"`
-	OCI    string      `json:"oci,omitempty"`
-	SHA256 string      `json:"sha256,omitempty"`
+	// Module names the module of the candidate. It is not followed.
+	Module host.ModuleConfig `json:"module,omitzero"`
 	// GuestConfig is the candidate's own configuration; empty means that of the serving
 	// version.
 	GuestConfig host.GuestConfig `json:"guestConfig,omitempty"`
@@ -52,31 +45,31 @@ type Config struct {
 // Promote says when a candidate takes over by itself: when Calls calls were compared in at least
 // the time After, and all agreed.
 type Promote struct {
-	Calls int             `json:"calls,omitempty"`
-	After record.Duration `json:"after,omitempty"`
+	Calls int           `json:"calls,omitempty"`
+	After time.Duration `json:"after,omitempty"`
 }
 
-// Check returns every mistake of the configuration, for messages that begin with what.
-func (c *Config) Check(what string) (errs []error) {
+// promoteFields is Promote without its methods.
+type promoteFields Promote
+
+// MarshalJSON writes durations as texts, such as "1h0m0s".
+func (p Promote) MarshalJSON() ([]byte, error) { return configfile.Marshal(promoteFields(p)) }
+
+// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+func (p *Promote) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*promoteFields)(p)) }
+
+// Check returns every mistake of the configuration, also that rt has no access to where the module
+// comes from. The messages begin with what.
+func (c *Config) Check(rt *host.Runtime, what string) (errs []error) {
 	fail := func(wrong bool, format string, args ...any) {
 		if wrong {
 			errs = append(errs, fmt.Errorf(what+"."+format, args...))
 		}
 	}
-	named := 0
-	for _, name := range []string{c.File, c.URL, c.OCI} {
-		if name != "" {
-			named++
-		}
+	if _, err := rt.Source(c.Module, what+".module"); err != nil {
+		errs = append(errs, err)
 	}
-	if c.Source != nil {
-		named++
-	}
-	fail(named == 0, "file is missing")
-	fail(named > 1, "file, url and oci exclude one another")
-	fail(c.URL != "" && c.SHA256 == "", "url needs sha256")
-	digest, err := hex.DecodeString(c.SHA256)
-	fail(c.SHA256 != "" && (err != nil || len(digest) != 32), "sha256 %q is not 64 hexadecimal digits", c.SHA256)
+	fail(c.Module.Follow, "module.follow: a candidate is not followed")
 	fail(!(c.Rate >= 0 && c.Rate <= 1), "rate is %g, want more than 0 and at most 1", c.Rate)
 	fail(!(c.CPU >= 0 && c.CPU <= 1), "cpu is %g, want more than 0 and at most 1", c.CPU)
 	fail(c.MemoryBytes != 0 && c.MemoryBytes < minMemory, "memoryBytes is %d, less than %d", c.MemoryBytes, minMemory)
@@ -85,7 +78,7 @@ func (c *Config) Check(what string) (errs []error) {
 	fail(c.Examples < 0, "examples is %d, less than 0", c.Examples)
 	fail(c.Failures < 0, "failures is %d, less than 0", c.Failures)
 	fail(c.Promote.Calls < 0, "promote.calls is %d, less than 0", c.Promote.Calls)
-	fail(c.Promote.After < 0, "promote.after is %s, less than 0", time.Duration(c.Promote.After))
+	fail(c.Promote.After < 0, "promote.after is %s, less than 0", c.Promote.After)
 	fail(c.Promote.After > 0 && c.Promote.Calls == 0, "promote.after needs promote.calls")
 	return errs
 }
@@ -102,19 +95,4 @@ func (c Config) withDefaults() Config {
 	c.Examples = cmp.Or(c.Examples, 3)
 	c.Failures = cmp.Or(c.Failures, 10)
 	return c
-}
-
-// source returns where the module comes from. openOCI may be nil.
-func (c *Config) source(openOCI func(string) host.Source) (host.Source, error) {
-	switch {
-	case c.Source != nil:
-		return c.Source, nil
-	case c.URL != "":
-		return host.HTTPS(c.URL, host.HTTPSOptions{}), nil
-	case c.OCI != "" && openOCI == nil:
-		return nil, errors.New("shadow.oci: there is no access to registries")
-	case c.OCI != "":
-		return openOCI(c.OCI), nil
-	}
-	return host.File(c.File), nil
 }

@@ -34,13 +34,13 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer rt.Close(ctx)
-	cfg, adapter := host.Config{Name: "noop", Source: host.File("../testdata/noop.wasm")}, host.Adapter{Kind: abi.KindScheduler}
+	cfg, adapter := host.Config{Name: "noop", Module: host.ModuleConfig{File: "../testdata/noop.wasm"}}, host.Adapter{Kind: abi.KindScheduler}
 	guest, err := rt.Load(ctx, cfg, adapter)
 	if err != nil {
 		log.Fatal(err)
 	}
 	serving := component{guest}
-	s, err := shadow.Begin(shadow.Config{File: "../testdata/noop.wasm", Rate: 1}, shadow.Options{
+	s, err := shadow.Begin(shadow.Config{Module: host.ModuleConfig{File: "../testdata/noop.wasm"}, Rate: 1}, shadow.Options{
 		Plugin: "noop", Serving: guest, Runtime: rt,
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := cfg

@@ -28,12 +28,12 @@ func TestAPromotionThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer rt.Close(t.Context())
-			cfg, adapter := host.Config{Name: "noop", Source: host.File("../testdata/noop.wasm")}, host.Adapter{Kind: abi.KindScheduler}
+			cfg, adapter := host.Config{Name: "noop", Module: host.ModuleConfig{File: "../testdata/noop.wasm"}}, host.Adapter{Kind: abi.KindScheduler}
 			guest, err := rt.Load(t.Context(), cfg, adapter)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := shadow.Begin(shadow.Config{File: "../testdata/noop.wasm", Rate: 1}, shadow.Options{
+			s, err := shadow.Begin(shadow.Config{Module: host.ModuleConfig{File: "../testdata/noop.wasm"}, Rate: 1}, shadow.Options{
 				Plugin: "noop", Serving: guest, Runtime: rt,
 				Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 					change(&cfg)

@@ -40,10 +40,8 @@ type Options struct {
 	// NotRepeated are the functions of Serving whose calls cannot be repeated, sorted. A candidate
 	// of a plugin that has some is not promoted by itself.
 	NotRepeated []string
-	// OpenOCI returns the source of a reference, nil if there is no access to registries.
-	OpenOCI  func(reference string) host.Source
-	Logger   *slog.Logger
-	Observer host.Observer
+	Logger      *slog.Logger
+	Observer    host.Observer
 }
 
 // Promotion is a candidate that is about to serve.
@@ -215,11 +213,11 @@ const maxExample = 4 << 10
 // Begin begins a shadow. The candidate is loaded in the background; if that fails, the shadow is
 // stopped. The error has every mistake of the configuration.
 func Begin(cfg Config, opts Options) (*Shadow, error) {
-	if errs := cfg.Check("shadow"); len(errs) != 0 {
+	if errs := cfg.Check(opts.Runtime, "shadow"); len(errs) != 0 {
 		return nil, fmt.Errorf("plugin %q: %w", opts.Plugin, errors.Join(errs...))
 	}
 	cfg = cfg.withDefaults()
-	source, err := cfg.source(opts.OpenOCI)
+	source, err := opts.Runtime.Source(cfg.Module, "shadow.module")
 	if err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", opts.Plugin, err)
 	}
@@ -248,7 +246,7 @@ func Profile(calls int, source host.Source, opts Options) (*Shadow, error) {
 	if calls <= 0 {
 		return nil, fmt.Errorf("plugin %q: profile %d calls: want more than 0", opts.Plugin, calls)
 	}
-	return Begin(Config{Source: source, SHA256: opts.Serving.Digest(), Rate: 1, Queue: min(calls, 64), profile: calls}, opts)
+	return Begin(Config{Module: host.ModuleConfig{Source: source, SHA256: opts.Serving.Digest()}, Rate: 1, Queue: min(calls, 64), profile: calls}, opts)
 }
 
 // Sampled reports whether the call that the caller is about to make, or has made, is to be
@@ -438,7 +436,7 @@ func (s *Shadow) log(level slog.Level, msg string, args ...any) {
 // change makes the configuration of the serving version that of the candidate.
 func (s *Shadow) change(cfg *host.Config) {
 	limits := s.opts.Serving.Limits()
-	cfg.Source, cfg.SHA256 = s.source, s.cfg.SHA256
+	cfg.Module = host.ModuleConfig{Source: s.source, SHA256: s.cfg.Module.SHA256, Compiled: s.cfg.Module.Compiled}
 	if len(s.cfg.GuestConfig) != 0 {
 		cfg.GuestConfig = s.cfg.GuestConfig
 	}

@@ -29,7 +29,7 @@ func benchAdmission(b *bench) error {
 	}
 	defer rt.Close(b.ctx)
 	plugin, err := admission.Load(b.ctx, rt, admission.PluginConfig{Config: host.Config{
-		Name: "required-labels", Source: host.File(file),
+		Name: "required-labels", Module: host.ModuleConfig{File: file},
 		GuestConfig: []byte(`{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`),
 	}})
 	if err != nil {

@@ -51,7 +51,7 @@ func benchAudit(b *bench) error {
 			return err
 		}
 		policy, err := admission.Load(b.ctx, rt, admission.PluginConfig{
-			Config: host.Config{Name: p.name, Source: host.File(file), GuestConfig: []byte(p.config)}, AllowedToMutate: p.guest == "resource-defaults",
+			Config: host.Config{Name: p.name, Module: host.ModuleConfig{File: file}, GuestConfig: []byte(p.config)}, AllowedToMutate: p.guest == "resource-defaults",
 			PolicyRules: admission.PolicyRules{Match: admission.Match{Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{"CREATE"},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},

@@ -109,7 +109,7 @@ func benchShadow(b *bench) error {
 	}
 	defer rt.Close(b.ctx)
 	plugin, err := admission.Load(b.ctx, rt, admission.PluginConfig{Config: host.Config{
-		Name: "required-labels", Source: host.File(serving),
+		Name: "required-labels", Module: host.ModuleConfig{File: serving},
 		GuestConfig: []byte(`{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`),
 	}})
 	if err != nil {
@@ -141,7 +141,7 @@ func benchShadow(b *bench) error {
 	for _, how := range []string{"loop", "trap", "hog"} {
 		var with, without, ratios []float64
 		for range rounds {
-			err := plugin.BeginShadow(b.ctx, shadow.Config{File: candidate, GuestConfig: fmt.Appendf(nil, `{"how": %q}`, how), Failures: 1 << 30})
+			err := plugin.BeginShadow(b.ctx, shadow.Config{Module: host.ModuleConfig{File: candidate}, GuestConfig: fmt.Appendf(nil, `{"how": %q}`, how), Failures: 1 << 30})
 			if err != nil {
 				return err
 			}

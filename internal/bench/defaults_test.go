@@ -55,7 +55,7 @@ func TestDefaultLimitsAreTenTimesWhatGuestsNeed(t *testing.T) {
 			}
 			defer rt.Close(context.WithoutCancel(t.Context()))
 			needs := &needs{}
-			test.work(t, rt, host.Config{Name: "p", Source: host.File(file), GuestConfig: []byte(test.config), Limits: limits, Observer: needs})
+			test.work(t, rt, host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: []byte(test.config), Limits: limits, Observer: needs})
 			t.Logf("a call takes up to %d fuel, an instance %.1f MB", needs.fuel, float64(rt.MemoryInUse())/1e6)
 		})
 	}

@@ -220,7 +220,7 @@ func runDensity(ctx context.Context, text string) error {
 	case len(l.Hooks) != 0:
 		var cfg hooks.Config
 		for _, file := range l.Hooks {
-			cfg.Plugins = append(cfg.Plugins, hooks.PluginConfig{Config: host.Config{Name: filepath.Base(file), Source: host.File(file)}, FailurePolicy: host.Ignore})
+			cfg.Plugins = append(cfg.Plugins, hooks.PluginConfig{Config: host.Config{Name: filepath.Base(file), Module: host.ModuleConfig{File: file}}, FailurePolicy: host.Ignore})
 		}
 		engine, err := hooks.NewEngine(ctx, rt, cfg)
 		if err != nil {
@@ -272,7 +272,7 @@ func runLoad(ctx context.Context, l load) error {
 	}
 	defer rt.Close(ctx)
 	start := time.Now()
-	_, err = rt.Load(ctx, host.Config{Name: "plain", Source: host.File(l.Module)}, host.Adapter{Kind: abi.KindScheduler})
+	_, err = rt.Load(ctx, host.Config{Name: "plain", Module: host.ModuleConfig{File: l.Module}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func loadPolicies(ctx context.Context, rt *host.Runtime, l load, body []byte) ([
 				module = fmt.Sprint(l.Module, ".", n%l.Modules)
 			}
 			policy, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{
-				Name: fmt.Sprint("policy-", n), Source: host.File(module), Compiled: l.Compiled, Logger: slog.Default(),
+				Name: fmt.Sprint("policy-", n), Module: host.ModuleConfig{File: module, Compiled: l.Compiled}, Logger: slog.Default(),
 				GuestConfig: fmt.Appendf(nil, `{"labels": ["app", "team"], "registries": ["registry-%d.example.com/"]}`, n),
 			}})
 			if err != nil {

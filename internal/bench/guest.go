@@ -136,7 +136,7 @@ func loadFilter(b *bench, rt *host.Runtime, module host.Source, pod, node []byte
 // loadProfiledFilter is loadFilter with a profiler, which may be nil.
 func loadProfiledFilter(b *bench, rt *host.Runtime, module host.Source, profiler *host.Profiler, pod, node []byte) (filter func(version uint32) error, release func(), err error) {
 	podRef := abi.MakeRef(1, 0)
-	plugin, err := rt.Load(b.ctx, host.Config{Name: "filter", Source: module, Profiler: profiler}, host.Adapter{
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "filter", Module: host.ModuleConfig{Source: module}, Profiler: profiler}, host.Adapter{
 		Kind: abi.KindScheduler,
 		Imports: schedulerImports(func(ref abi.Ref) []byte {
 			if ref == podRef {
@@ -181,7 +181,7 @@ func benchColdLoad(b *bench, file string, decoder []byte) error {
 				return err
 			}
 			start := time.Now()
-			_, err = rt.Load(b.ctx, host.Config{Name: "cold", Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
+			_, err = rt.Load(b.ctx, host.Config{Name: "cold", Module: host.ModuleConfig{Bytes: module}}, host.Adapter{Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
 			took[i] = append(took[i], float64(time.Since(start)))
 			if err := errors.Join(err, rt.Close(b.ctx)); err != nil {
 				return err

@@ -48,7 +48,7 @@ func TestFilterGuestsAgree(t *testing.T) {
 				t.Skip("there is no clang")
 			}
 			var sent [2][]byte
-			plugin, err := rt.Load(t.Context(), host.Config{Name: "filter", Source: module}, host.Adapter{
+			plugin, err := rt.Load(t.Context(), host.Config{Name: "filter", Module: host.ModuleConfig{Source: module}}, host.Adapter{
 				Kind:    abi.KindScheduler,
 				Imports: schedulerImports(func(ref abi.Ref) []byte { return sent[ref.Slot()] }),
 			})

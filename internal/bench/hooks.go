@@ -118,7 +118,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		}
 		for _, reads := range [][]string{nil, {"pod_annotations[kubewasm.dev/cpu]"}} {
 			engine, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Config: host.Config{Name: "cpu-from-annotation", Source: host.File(g.file)}, Reads: reads,
+				Config: host.Config{Name: "cpu-from-annotation", Module: host.ModuleConfig{File: g.file}}, Reads: reads,
 			}}})
 			if err != nil {
 				return err
@@ -343,7 +343,7 @@ func hookEngine(b *bench, rt *host.Runtime) (*hooks.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu-from-annotation", Source: host.File(file)}}}})
+	return hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu-from-annotation", Module: host.ModuleConfig{File: file}}}}})
 }
 
 // benchDrift measures the time from another's write to its repair by a reconciler

@@ -79,7 +79,7 @@ func benchMetering(b *bench, rt *host.Runtime, work []byte) error {
 
 // benchCalls compares a call through the host with one through wazero alone.
 func benchCalls(b *bench, rt *host.Runtime, module []byte, what string, t target, pod uint64, against string, config wazero.RuntimeConfig) error {
-	plugin, err := rt.Load(b.ctx, host.Config{Name: "bench", Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "bench", Module: host.ModuleConfig{Bytes: module}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func benchDeadline(b *bench, rt *host.Runtime, _ []byte) error {
 		return err
 	}
 	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "spins", Source: host.Bytes(spins),
+		Name: "spins", Module: host.ModuleConfig{Bytes: spins},
 		Limits: host.Limits{Fuel: math.MaxInt64, Timeout: deadline},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
@@ -109,7 +109,7 @@ func benchDeadline(b *bench, rt *host.Runtime, _ []byte) error {
 // giving the instance back and having one that is fresh.
 func benchReset(b *bench, rt *host.Runtime, work []byte) error {
 	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "work", Source: host.Bytes(work), Limits: host.Limits{Instances: 1},
+		Name: "work", Module: host.ModuleConfig{Bytes: work}, Limits: host.Limits{Instances: 1},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func benchIdle(b *bench, _ *host.Runtime, work []byte) error {
 		return err
 	}
 	defer rt.Close(b.ctx)
-	plugin, err := rt.Load(b.ctx, host.Config{Name: "work", Source: host.Bytes(work)}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "work", Module: host.ModuleConfig{Bytes: work}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func benchLoad(b *bench, _ *host.Runtime, work []byte) error {
 		defer rt.Close(b.ctx)
 		start := time.Now()
 		_, err = rt.Load(b.ctx, host.Config{
-			Name: "work", Source: host.Bytes(work), Limits: host.Limits{Instances: 1},
+			Name: "work", Module: host.ModuleConfig{Bytes: work}, Limits: host.Limits{Instances: 1},
 		}, host.Adapter{Kind: abi.KindScheduler})
 		return float64(time.Since(start)), err
 	}

@@ -26,7 +26,7 @@ func benchMemory(b *bench, rt *host.Runtime, work []byte) error {
 		return nil
 	}
 	plugin, err := rt.Load(b.ctx, host.Config{
-		Name: "work", Source: host.Bytes(work), Limits: host.Limits{Instances: instances},
+		Name: "work", Module: host.ModuleConfig{Bytes: work}, Limits: host.Limits{Instances: instances},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err

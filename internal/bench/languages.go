@@ -172,7 +172,7 @@ func (g *languageGuests) load(b *bench, rt *host.Runtime, failed *error) error {
 		}
 	}
 	policy, err := admission.Load(b.ctx, rt, admission.PluginConfig{Config: host.Config{
-		Name: "required-labels", Source: host.File(g.labels),
+		Name: "required-labels", Module: host.ModuleConfig{File: g.labels},
 		GuestConfig: []byte(`{"labels": ["app", "team"], "registries": ["registry.example.com/"]}`),
 	}})
 	if err != nil {
@@ -195,7 +195,7 @@ func (g *languageGuests) load(b *bench, rt *host.Runtime, failed *error) error {
 			}
 		}
 	}
-	agent, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "batch-resource", Source: host.File(g.batch)}}}})
+	agent, err := hooks.NewEngine(b.ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "batch-resource", Module: host.ModuleConfig{File: g.batch}}}}})
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (g *languageGuests) addSizes(b *bench) error {
 			return err
 		}
 		start := time.Now()
-		p, err := rt.Load(b.ctx, host.Config{Name: "cold", Source: host.File(g.zone)}, host.Adapter{Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
+		p, err := rt.Load(b.ctx, host.Config{Name: "cold", Module: host.ModuleConfig{File: g.zone}}, host.Adapter{Kind: abi.KindScheduler, Imports: schedulerImports(nil)})
 		times = append(times, float64(time.Since(start)))
 		if err == nil {
 			memory = p.Stats().MemoryBytes

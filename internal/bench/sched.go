@@ -121,7 +121,7 @@ func benchHostShare(b *bench, rt *host.Runtime) error {
 	if err := os.WriteFile(file, noop, 0o600); err != nil {
 		return err
 	}
-	plugin, err := rt.Load(b.ctx, host.Config{Name: "noop", Source: host.File(file)}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(b.ctx, host.Config{Name: "noop", Module: host.ModuleConfig{File: file}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return err
 	}

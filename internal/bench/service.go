@@ -66,13 +66,13 @@ func benchServiceCalls(b *bench, rt *host.Runtime) error {
 			b.add("service, C guest", "there is no clang", "-", "-", 0, "", false)
 			continue
 		}
-		cfg := service.Config{Config: host.Config{Name: g.name, Source: host.File(inGo)}}
+		cfg := service.Config{Config: host.Config{Name: g.name, Module: host.ModuleConfig{File: inGo}}}
 		if g.module != nil {
 			module, err := metadata.AddSection(g.module, abi.SchemaSection, measure.Schema())
 			if err != nil {
 				return err
 			}
-			cfg.Source = host.Bytes(module)
+			cfg.Module.Source = host.Bytes(module)
 		}
 		p, err := measure.LoadMeasure(b.ctx, rt, cfg)
 		if err != nil {
@@ -234,7 +234,7 @@ func benchPicker(b *bench, rt *host.Runtime) error {
 		{"picker, 1,000 endpoints and a label of each one's Pod, Go guest", "drain", true, target{}},
 	} {
 		p, err := picker.LoadPicker(b.ctx, rt, service.Config{Config: host.Config{
-			Name: "prefix", Source: host.Bytes(module), Grants: []string{"cache"},
+			Name: "prefix", Module: host.ModuleConfig{Bytes: module}, Grants: []string{"cache"},
 			GuestConfig: fmt.Appendf(nil, `{"maxQueue": %d, "drainLabel": %q}`, maxQueue, row.label),
 		}}, noCache{})
 		if err != nil {

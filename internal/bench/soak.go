@@ -71,7 +71,7 @@ func benchSoak(b *bench) error {
 	var policies []*admission.Plugin
 	for n := range soakPolicies {
 		p, err := admission.Load(b.ctx, rt, admission.PluginConfig{Config: host.Config{
-			Name: fmt.Sprint("policy-", n), Source: host.File(fmt.Sprint(files, ".", n)),
+			Name: fmt.Sprint("policy-", n), Module: host.ModuleConfig{File: fmt.Sprint(files, ".", n)},
 			Limits: host.Limits{Fuel: 5e6, MemoryBytes: 16 << 20, Instances: 4},
 		}})
 		if err != nil {

@@ -217,7 +217,7 @@ func TestReadersOfACustomResource(t *testing.T) {
 			}
 			defer rt.Close(context.Background())
 			file, _ := languages.Compile(t, guestbuild.Config{Dir: dir})
-			p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: "reader", Source: host.File(file)}})
+			p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: "reader", Module: host.ModuleConfig{File: file}}})
 			if err != nil {
 				t.Fatal(err)
 			}

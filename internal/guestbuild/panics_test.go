@@ -46,7 +46,7 @@ func TestStacks(t *testing.T) {
 		for _, debug := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, debug %t", test.language.Title, debug), func(t *testing.T) {
 				file, _ := languages.Compile(t, guestbuild.Config{Dir: "testdata/panics/" + test.language.Name, Debug: debug})
-				engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "guest", Source: host.File(file)}}}})
+				engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "guest", Module: host.ModuleConfig{File: file}}}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -27,7 +27,7 @@ func TestWASILibC(t *testing.T) {
 	defer rt.Close(context.Background())
 	file, _ := languages.Compile(t, guestbuild.Config{Dir: "testdata/wasi"})
 	engine, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{
-		Name: "guest", Source: host.File(file), Limits: host.Limits{Instances: 1, MemoryBytes: 4 << 20},
+		Name: "guest", Module: host.ModuleConfig{File: file}, Limits: host.Limits{Instances: 1, MemoryBytes: 4 << 20},
 	}}}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -287,6 +288,37 @@ func ParseResource(name string) (schema.GroupVersionResource, error) {
 		return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}, nil
 	}
 	return schema.GroupVersionResource{}, notAResource(name)
+}
+
+// Grants returns the grants of resources, in all namespaces.
+func Grants(resources ...string) (grants []host.ObjectGrant) {
+	for _, r := range resources {
+		grants = append(grants, host.ObjectGrant{Resource: r})
+	}
+	return grants
+}
+
+// CheckGrants returns everything that is wrong with grants.
+func CheckGrants(grants []host.ObjectGrant) (errs []error) {
+	seen := map[string]bool{}
+	for i, g := range grants {
+		if _, err := ParseResource(g.Resource); err != nil {
+			errs = append(errs, err)
+		}
+		if seen[g.Resource] {
+			errs = append(errs, fmt.Errorf("objects: %q is there twice", g.Resource))
+		}
+		seen[g.Resource] = true
+		if g.Namespaces != nil && len(g.Namespaces) == 0 {
+			errs = append(errs, fmt.Errorf("objects[%d].namespaces is empty: leave it out for all", i))
+		}
+		for _, namespace := range g.Namespaces {
+			if problems := validation.ValidateNamespaceName(namespace, false); len(problems) != 0 {
+				errs = append(errs, fmt.Errorf("objects[%d].namespaces has %.80q: %s", i, namespace, problems[0]))
+			}
+		}
+	}
+	return errs
 }
 
 func notAResource(name string) error {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/lookup"
 )
@@ -100,11 +101,11 @@ func resourceOf(gvk schema.GroupVersionKind) schema.GroupVersionResource {
 
 // Grants are all resources of the cluster: those of the Kubernetes API and those of its
 // objects.
-func (c *Cluster) Grants() (grants []admission.ObjectGrant) {
+func (c *Cluster) Grants() (grants []host.ObjectGrant) {
 	for r := range c.objects {
-		grants = append(grants, admission.ObjectGrant{Resource: strings.TrimPrefix(r.GroupVersion().String()+"/"+r.Resource, "/")})
+		grants = append(grants, host.ObjectGrant{Resource: strings.TrimPrefix(r.GroupVersion().String()+"/"+r.Resource, "/")})
 	}
-	slices.SortFunc(grants, func(a, b admission.ObjectGrant) int { return strings.Compare(a.Resource, b.Resource) })
+	slices.SortFunc(grants, func(a, b host.ObjectGrant) int { return strings.Compare(a.Resource, b.Resource) })
 	return grants
 }
 

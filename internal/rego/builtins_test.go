@@ -124,7 +124,7 @@ var dispatch = sync.OnceValues(func() (*dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := host.Config{Name: "d", Source: host.Bytes(module)}
+	cfg := host.Config{Name: "d", Module: host.ModuleConfig{Bytes: module}}
 	cfg.Limits.Timeout = time.Minute
 	plugin, err := admission.Load(context.Background(), rt, admission.PluginConfig{Config: cfg})
 	if err != nil {

@@ -43,7 +43,7 @@ func TestBuiltinsRepeatNoSecretInARecording(t *testing.T) {
 			}
 			recording := filepath.Join(dir, "recording")
 			p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{
-				Name: "p", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}, Record: &record.Config{Path: recording},
+				Name: "p", Module: host.ModuleConfig{Bytes: module}, Limits: host.Limits{Instances: 1}, Record: &record.Config{Path: recording},
 			}})
 			if err != nil {
 				t.Fatal(err)

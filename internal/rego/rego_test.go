@@ -43,7 +43,7 @@ func load(t testing.TB, file, entrypoint, settings string) *policy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(module), GuestConfig: []byte(settings)}})
+	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: module}, GuestConfig: []byte(settings)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func loadAdapted(t *testing.T, functions abi.Mask, code abi.Code) (Plugin, error
 	config := binary.LittleEndian.AppendUint64(nil, uint64(functions))
 	config = append(binary.LittleEndian.AppendUint32(config, uint32(code)), 0, 0, 0, 0)
 	return Load(t.Context(), rt, sched.PluginConfig{Config: host.Config{
-		Name: "scripted", Source: host.File("../testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1},
+		Name: "scripted", Module: host.ModuleConfig{File: "../testdata/scripted.wasm"}, GuestConfig: config, Limits: host.Limits{Instances: 1},
 	}}, nil)
 }
 

@@ -162,7 +162,7 @@ func TestSharingDoesNotRestAfterDryRuns(t *testing.T) {
 	calls := &counter{calls: map[string]int{}}
 	config := binary.LittleEndian.AppendUint64(nil, uint64(abi.MaskOf(abi.PreFilter, abi.RemovePod, abi.Filter)))
 	p, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{
-		Name: "scripted", Source: host.File("../testdata/scripted.wasm"), GuestConfig: append(config, make([]byte, 8)...), Observer: calls,
+		Name: "scripted", Module: host.ModuleConfig{File: "../testdata/scripted.wasm"}, GuestConfig: append(config, make([]byte, 8)...), Observer: calls,
 	}}, nil)
 	if err != nil {
 		t.Fatal(err)

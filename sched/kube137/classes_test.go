@@ -372,7 +372,7 @@ func TestWhoNeverAsksForParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := &counter{calls: map[string]int{}}
-	p := load(t, host.Config{Name: "conformance", Source: host.File(file), GuestConfig: []byte(`{"label":"zone"}`), Observer: calls})
+	p := load(t, host.Config{Name: "conformance", Module: host.ModuleConfig{File: file}, GuestConfig: []byte(`{"label":"zone"}`), Observer: calls})
 	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "a")}
 	web := pod("web", "a")
 	web.Labels = map[string]string{"zone": "a"}

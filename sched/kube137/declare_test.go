@@ -51,7 +51,7 @@ func TestNothingIsFetchedTwice(t *testing.T) {
 	for name, module := range map[string][]byte{"nothing is declared": declaring(t), "all is declared": declaring(t, zonePaths...)} {
 		t.Run(name, func(t *testing.T) {
 			m := &meter{}
-			p := load(t, host.Config{Name: "zone", Source: host.Bytes(module), Limits: host.Limits{Instances: 1}, Observer: m}, unshared)
+			p := load(t, host.Config{Name: "zone", Module: host.ModuleConfig{Bytes: module}, Limits: host.Limits{Instances: 1}, Observer: m}, unshared)
 			nodes := make([]*corev1.Node, 100)
 			for i := range nodes {
 				nodes[i] = heartbeat(node(fmt.Sprint("n", i), "a"), 0)
@@ -122,7 +122,7 @@ func TestProjectionOfTheArguments(t *testing.T) {
 }
 
 func TestMetadataThatCannotBeRead(t *testing.T) {
-	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "zone", Source: host.Bytes(declaring(t, "node.speck"))}}, nil)
+	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "zone", Module: host.ModuleConfig{Bytes: declaring(t, "node.speck")}}}, nil)
 	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: field path "node.speck": Node has no field "speck"; did you mean "spec"?`) {
 		t.Errorf("got error %v", err)
 	}

@@ -32,7 +32,7 @@ func Example() {
 	}
 	plugin, err := kube137.Load(ctx, rt, sched.PluginConfig{Config: host.Config{
 		Name:        "zone",
-		Source:      host.File(file),
+		Module:      host.ModuleConfig{File: file},
 		GuestConfig: []byte(`{"defaultZones": ["a"]}`),
 	}}, nil)
 	if err != nil {

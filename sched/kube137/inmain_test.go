@@ -23,7 +23,7 @@ func TestRegisterInMain(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c := &cycle{t, load(t, host.Config{Name: "inmain", Source: host.File(file)}), pod("p", ""), kube137test.NewCycleState()}
+	c := &cycle{t, load(t, host.Config{Name: "inmain", Module: host.ModuleConfig{File: file}}), pod("p", ""), kube137test.NewCycleState()}
 	for range 10_000 {
 		if got, want := text(c.filter(node("n", "a"))), "Unschedulable: registered in main"; got != want {
 			t.Fatalf("got %s, want %s", got, want)

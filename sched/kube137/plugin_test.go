@@ -76,7 +76,7 @@ func buildZone(t testing.TB) string {
 func loadZone(t testing.TB, config string, instances int, more ...func(*sched.PluginConfig)) kube137.Plugin {
 	t.Helper()
 	return load(t, host.Config{
-		Name: "zone", Source: host.File(buildZone(t)), GuestConfig: []byte(config),
+		Name: "zone", Module: host.ModuleConfig{File: buildZone(t)}, GuestConfig: []byte(config),
 		Limits: host.Limits{Instances: instances},
 	}, more...)
 }
@@ -91,7 +91,7 @@ func script(mask abi.Mask, code abi.Code, action uint32) []byte {
 func loadScripted(t testing.TB, mask abi.Mask, code abi.Code, action uint32, more ...func(*sched.PluginConfig)) kube137.Plugin {
 	t.Helper()
 	return load(t, host.Config{
-		Name: "scripted", Source: host.File(filepath.Join("..", "testdata", "scripted.wasm")), GuestConfig: script(mask, code, action),
+		Name: "scripted", Module: host.ModuleConfig{File: filepath.Join("..", "testdata", "scripted.wasm")}, GuestConfig: script(mask, code, action),
 		Limits: host.Limits{Instances: 1},
 	}, more...)
 }
@@ -518,7 +518,7 @@ func TestFilterDoesNotAllocate(t *testing.T) {
 		paths []string
 		each  bool
 	}{"asked": {zonePaths, true}, "known": {zonePaths, false}, "known, and nothing declared": {nil, false}} {
-		p := load(t, host.Config{Name: "zone", Source: host.Bytes(declaring(t, test.paths...)), Limits: host.Limits{Instances: 1}},
+		p := load(t, host.Config{Name: "zone", Module: host.ModuleConfig{Bytes: declaring(t, test.paths...)}, Limits: host.Limits{Instances: 1}},
 			func(cfg *sched.PluginConfig) { cfg.DisableResultSharing = test.each })
 		c := begin(t, p, pod("p", "a"))
 		info := kube137test.NewNodeInfo(node("n", "a"))

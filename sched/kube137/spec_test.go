@@ -44,7 +44,7 @@ func TestGuestOfTheSpecification(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p := load(t, host.Config{Name: "labelled", Source: host.File(filepath.Join(dir, "labelled.wasm"))})
+	p := load(t, host.Config{Name: "labelled", Module: host.ModuleConfig{File: filepath.Join(dir, "labelled.wasm")}})
 	c := &cycle{t, p, pod("p", ""), kube137test.NewCycleState()}
 	for name, test := range map[string]struct {
 		meta metav1.ObjectMeta

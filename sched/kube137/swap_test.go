@@ -85,7 +85,7 @@ func TestACandidateIsPromoted(t *testing.T) {
 	if p.Shadow() != nil || p.Profile() != nil {
 		t.Error("there is a shadow or a profile that nobody began")
 	}
-	if err := errors.Join(p.BeginShadow(t.Context(), shadow.Config{File: file, Rate: 1, CPU: 1}), p.BeginProfile(t.Context(), 1)); err != nil {
+	if err := errors.Join(p.BeginShadow(t.Context(), shadow.Config{Module: host.ModuleConfig{File: file}, Rate: 1, CPU: 1}), p.BeginProfile(t.Context(), 1)); err != nil {
 		t.Fatal(err)
 	}
 	n := node("n", "a")
@@ -113,7 +113,7 @@ func TestACandidateIsPromoted(t *testing.T) {
 
 func TestAVersionWithOtherEventsIsRefused(t *testing.T) {
 	p := load(t, host.Config{
-		Name: "events", Source: host.File("../testdata/peer/present.wasm"), Grants: []string{sched.GrantEvents, sched.GrantWaitingPods},
+		Name: "events", Module: host.ModuleConfig{File: "../testdata/peer/present.wasm"}, Grants: []string{sched.GrantEvents, sched.GrantWaitingPods},
 	})
 	// Add and UpdateNodeLabel becomes Add alone.
 	other := changed(t, "../testdata/peer/present.wasm", "\x01\x00\x00\x00\x09\x00\x00\x00\x00", "\x01\x00\x00\x00\x01\x00\x00\x00\x00")

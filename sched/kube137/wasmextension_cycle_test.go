@@ -38,7 +38,7 @@ func newKeeper(t *testing.T, limits host.Limits) *keeper {
 func newKeeperOf(t *testing.T, source host.Source, limits host.Limits) *keeper {
 	t.Helper()
 	k := &keeper{t: t, log: guarded.NewLog()}
-	k.p = load(t, host.Config{Name: "keeps", Source: source, Limits: limits, Logger: slog.New(k.log)})
+	k.p = load(t, host.Config{Name: "keeps", Module: host.ModuleConfig{Source: source}, Limits: limits, Logger: slog.New(k.log)})
 	return k
 }
 
@@ -373,7 +373,7 @@ func TestPeerClosesWhilePodsWait(t *testing.T) {
 // TestPeerWithoutBindingHoldsOneInstance holds that a guest that only chooses nodes has
 // one instance, whatever becomes of its Pods.
 func TestPeerWithoutBindingHoldsOneInstance(t *testing.T) {
-	p := load(t, host.Config{Name: "first", Source: host.File("../testdata/peer/first.wasm")})
+	p := load(t, host.Config{Name: "first", Module: host.ModuleConfig{File: "../testdata/peer/first.wasm"}})
 	for i := range 5 {
 		c := &cycle{t, p, noted(fmt.Sprint("p", i)), kube137test.NewCycleState()}
 		c.preFilter()

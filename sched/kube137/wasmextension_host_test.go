@@ -97,7 +97,7 @@ func TestPeerFunctionsThatItsHostCalls(t *testing.T) {
 				exports = append(exports, export{name: name})
 			}
 			out := guarded.NewLog()
-			p, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "p", Source: host.Bytes(peerGuest(exports...)), Logger: slog.New(out)}}, nil)
+			p, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: peerGuest(exports...)}, Logger: slog.New(out)}}, nil)
 			if err == nil {
 				t.Cleanup(func() { _ = p.Close(context.Background()) })
 			}
@@ -160,7 +160,7 @@ func TestPeerPostFilterResult(t *testing.T) {
 		"an unknown code":                                           {1<<32 | 77, "Error: ", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := load(t, host.Config{Name: "p", Source: host.Bytes(peerGuest(export{"filter", 0}, export{"postfilter", test.result}))})
+			p := load(t, host.Config{Name: "p", Module: host.ModuleConfig{Bytes: peerGuest(export{"filter", 0}, export{"postfilter", test.result})}})
 			got, status := p.(fwk.PostFilterPlugin).PostFilter(t.Context(), kube137test.NewCycleState(), noted("p"), kube137test.NodeStatuses{})
 			if diff := cmp.Diff(test.want, got); diff != "" || !strings.HasPrefix(text(status)+": ", test.status) {
 				t.Errorf("%s (-want +got):\n%s", text(status), diff)
@@ -266,7 +266,7 @@ func TestPeerLogsCheaply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logger := slog.New(leveled{slog.DiscardHandler, test.level})
-			p := load(t, host.Config{Name: "asks", Source: host.File("../testdata/peer/asks.wasm"), Logger: logger})
+			p := load(t, host.Config{Name: "asks", Module: host.ModuleConfig{File: "../testdata/peer/asks.wasm"}, Logger: logger})
 			c := &cycle{t, p, noted("p"), kube137test.NewCycleState()}
 			n := zoned("n", "")
 			c.filter(n)

@@ -151,7 +151,7 @@ func TestPeerEvents(t *testing.T) {
 }
 
 func TestPeerFirstDesign(t *testing.T) {
-	p := load(t, host.Config{Name: "first", Source: host.File("../testdata/peer/first.wasm"), Limits: host.Limits{Instances: 2}})
+	p := load(t, host.Config{Name: "first", Module: host.ModuleConfig{File: "../testdata/peer/first.wasm"}, Limits: host.Limits{Instances: 2}})
 	if _, ok := p.(fwk.FilterPlugin); !ok {
 		t.Fatal("the plugin does not filter")
 	}
@@ -171,7 +171,7 @@ func TestPeerFirstDesign(t *testing.T) {
 }
 
 func TestPeerWithWrongExports(t *testing.T) {
-	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "wrong", Source: host.File("../testdata/peer/wrong.wasm")}}, nil)
+	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "wrong", Module: host.ModuleConfig{File: "../testdata/peer/wrong.wasm"}}}, nil)
 	for _, want := range []string{`export "score" is () -> i32, want () -> i64`, `export "permit" is (i32) -> i64, want () -> i64`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -184,7 +184,7 @@ func TestPeerWithWrongExports(t *testing.T) {
 }
 
 func TestPeerNeedsGrants(t *testing.T) {
-	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "peer", Source: host.File("../testdata/peer/present.wasm")}}, nil)
+	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "peer", Module: host.ModuleConfig{File: "../testdata/peer/present.wasm"}}}, nil)
 	for _, want := range []string{`handle.eventrecorder.eventf needs the grant "events"`, `handle.get_waiting_pod needs the grant "waiting-pods"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

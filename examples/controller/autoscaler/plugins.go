@@ -315,7 +315,7 @@ func (p *Plugins) apply(ctx context.Context, e *entry, source host.Source, modul
 // config returns the configuration of a plugin.
 func (p *Plugins) config(e *entry, source host.Source, module []byte) service.Config {
 	cfg := service.Config{Config: host.Config{
-		Name: e.key.namespace + ": " + source.String(), Source: host.Fetched(source, module), Grants: e.guest.Grants,
+		Name: e.key.namespace + ": " + source.String(), Module: host.ModuleConfig{Source: host.Fetched(source, module)}, Grants: e.guest.Grants,
 		Limits: limits(p.cfg.Limits, e.guest.Limits), Observer: p.cfg.Observer, Logger: p.cfg.Logger,
 	}}
 	if e.guest.Config != nil {

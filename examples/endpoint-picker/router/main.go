@@ -81,7 +81,7 @@ func run(ctx context.Context, plugins, configs values, in io.Reader, out io.Writ
 			return fmt.Errorf("plugin %q: want name=file:weight", text)
 		}
 		p, err := picker.LoadPicker(ctx, rt, service.Config{Config: host.Config{
-			Name: name, Source: host.File(file), GuestConfig: config[name], Grants: []string{"cache"}, Logger: slog.Default(),
+			Name: name, Module: host.ModuleConfig{File: file}, GuestConfig: config[name], Grants: []string{"cache"}, Logger: slog.Default(),
 		}, FailurePolicy: host.Ignore}, NewIndex())
 		if err != nil {
 			return err

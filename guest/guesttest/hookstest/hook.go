@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/guesttest/internal/harness"
+	"github.com/kubewasm/kubewasm/host"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -153,7 +154,7 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	plugin := adapter.PluginConfig{Config: h.module.Config(data)}
 	if h.on != nil {
 		for _, resource := range slices.Sorted(maps.Keys(h.on.objects)) {
-			plugin.Objects = append(plugin.Objects, adapter.ObjectGrant{Resource: resource})
+			plugin.Objects = append(plugin.Objects, host.ObjectGrant{Resource: resource})
 		}
 	}
 	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{

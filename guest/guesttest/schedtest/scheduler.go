@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/testkit/framework"
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
@@ -118,7 +119,7 @@ func (s *Plugin) start(t testing.TB) (*running, error) {
 	if s.native != nil {
 		return r, nil
 	}
-	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: r.world.Resources}
+	cfg := adapter.PluginConfig{Config: s.module.Config(s.config), Objects: lookup.Grants(r.world.Resources...)}
 	cfg.Grants = []string{adapter.GrantEvents, adapter.GrantWaitingPods, adapter.GrantObjects}
 	p, err := adapter.Load(context.Background(), s.module.Runtime, cfg, framework.Of(r.world.Handle))
 	if err != nil {

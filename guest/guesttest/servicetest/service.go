@@ -90,7 +90,7 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 		return s, err
 	}
 	refs := new(int) // Refs are those of this plugin.
-	s, err = p.load(context.Background(), nil, service.Config{Config: host.Config{Name: "native", Source: nativeservice.Source{
+	s, err = p.load(context.Background(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativeservice.Source{
 		Has: guest.Has,
 		Call: func(method string, request []byte, h nativeservice.Host) ([]byte, abi.ErrorCode) {
 			defer objecthost.Use(h, refs)()
@@ -101,7 +101,7 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 			}
 			return append([]byte(nil), response...), guest.OK
 		},
-	}}})
+	}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

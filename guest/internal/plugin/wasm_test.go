@@ -25,7 +25,7 @@ func load(t *testing.T, rt *host.Runtime, cfg host.Config) (filter func(pod stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Name, cfg.Source, cfg.Limits.Instances = "sdk", host.File(file), 1
+	cfg.Name, cfg.Module.Source, cfg.Limits.Instances = "sdk", host.File(file), 1
 	p, err := sched.Load(t.Context(), rt, sched.PluginConfig{Config: cfg}, framework.Of(nil))
 	if err != nil {
 		return nil, err

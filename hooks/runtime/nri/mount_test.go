@@ -71,7 +71,7 @@ func ExampleAdjust() {
 		log.Fatal(err)
 	}
 	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-		Config: host.Config{Name: "cpu", Source: host.File(file)}, Levels: []hookmsg.Level{hookmsg.LevelContainer},
+		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: file}}, Levels: []hookmsg.Level{hookmsg.LevelContainer},
 	}}})
 	if err != nil {
 		log.Fatal(err)

@@ -61,7 +61,7 @@ func runProcess(file string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := hooks.NewEngine(context.Background(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Source: host.File(cfg.Guest)}}}})
+	engine, err := hooks.NewEngine(context.Background(), rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: cfg.Guest}}}}})
 	if err != nil {
 		return err
 	}

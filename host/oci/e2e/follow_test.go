@@ -53,7 +53,7 @@ func TestAPluginFollowsATag(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	plugin, err := rt.Load(t.Context(), host.Config{Name: "zone", Source: client.Source(ref.String())}, host.Adapter{Kind: abi.KindScheduler})
+	plugin, err := rt.Load(t.Context(), host.Config{Name: "zone", Module: host.ModuleConfig{Source: client.Source(ref.String())}}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestTheLastLoadedVersionIsTheOneThatIsKept(t *testing.T) {
 				defer rt.Close(context.Background())
 				// Each load is by a client of its own, as after a restart.
 				load := func() (*host.Plugin, error) {
-					return rt.Load(t.Context(), host.Config{Name: "zone", Source: newClient(t, cfg).Source(ref.String())}, host.Adapter{Kind: abi.KindScheduler})
+					return rt.Load(t.Context(), host.Config{Name: "zone", Module: host.ModuleConfig{Source: newClient(t, cfg).Source(ref.String())}}, host.Adapter{Kind: abi.KindScheduler})
 				}
 				publish(guest(t, "noop"), "1.0.0")
 				plugin, err := load()

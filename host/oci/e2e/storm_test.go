@@ -228,7 +228,7 @@ func TestNothingUnsignedIsCompiledInAStorm(t *testing.T) {
 			}
 			newest = max(newest, version)
 		}}
-		p, err := rt.Load(ctx, host.Config{Name: fmt.Sprint("zone", i), Source: source}, host.Adapter{Kind: abi.KindScheduler})
+		p, err := rt.Load(ctx, host.Config{Name: fmt.Sprint("zone", i), Module: host.ModuleConfig{Source: source}}, host.Adapter{Kind: abi.KindScheduler})
 		if err != nil {
 			t.Fatal(err)
 		}

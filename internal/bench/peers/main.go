@@ -123,7 +123,7 @@ func loadKubewasm(ctx context.Context) (*peer, error) {
 		return nil, err
 	}
 	plugin, err := rt.Load(ctx, host.Config{
-		Name: "noop", Source: host.File(source("../../../host/testdata/noop.wasm")),
+		Name: "noop", Module: host.ModuleConfig{File: source("../../../host/testdata/noop.wasm")},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
 		return nil, errors.Join(err, rt.Close(ctx))

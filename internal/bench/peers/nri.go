@@ -61,7 +61,7 @@ func loadHooks(ctx context.Context) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu", Source: host.File(file)}}}})
+	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: file}}}}})
 	if err != nil {
 		return nil, errors.Join(err, rt.Close(ctx))
 	}

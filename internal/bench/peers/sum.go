@@ -51,7 +51,7 @@ func loadService(ctx context.Context, name string, module host.Source) (*peer, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := measure.LoadMeasure(ctx, rt, service.Config{Config: host.Config{Name: "measure", Source: module}})
+	p, err := measure.LoadMeasure(ctx, rt, service.Config{Config: host.Config{Name: "measure", Module: host.ModuleConfig{Source: module}}})
 	if err != nil {
 		return nil, errors.Join(err, rt.Close(ctx))
 	}

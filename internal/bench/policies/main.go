@@ -187,7 +187,7 @@ func run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "policy", Source: host.File(file), GuestConfig: []byte(g.guest)}})
+		plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "policy", Module: host.ModuleConfig{File: file}, GuestConfig: []byte(g.guest)}})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ const loops = "\x00asm\x01\x00\x00\x00" +
 
 // scriptedPolicy is a configuration with one policy that does what a Pod asks for.
 func scriptedPolicy(t *testing.T) string {
-	return "plugins: [{name: scripted, allowedToMutate: true, source: {file: " + guest(t, admissionDir+"testdata/scripted") + "}}]"
+	return "plugins: [{name: scripted, allowedToMutate: true, module: {file: " + guest(t, admissionDir+"testdata/scripted") + ", follow: true}}]"
 }
 
 // TestAPIServer asks policies by a real API server, in steps that share one.
@@ -115,9 +115,9 @@ func (f *fixture) testMutatesAgain(t *testing.T) {
 	scripted := guest(t, admissionDir+"testdata/scripted")
 	f.policies(t, `
 plugins:
-- {name: first, allowedToMutate: true, source: {file: `+scripted+`}}
-- {name: second, allowedToMutate: true, guestConfig: {mark: b}, source: {file: `+scripted+`}, match: {objectSelector: {matchExpressions: [{key: team, operator: Exists}]}}}
-- {name: defaults, allowedToMutate: true, guestConfig: {cpu: 100m, label: defaulted}, source: {file: `+guest(t, examples+"admission/resource-defaults")+`}}
+- {name: first, allowedToMutate: true, module: {file: `+scripted+`, follow: true}}
+- {name: second, allowedToMutate: true, guestConfig: {mark: b}, module: {file: `+scripted+`, follow: true}, match: {objectSelector: {matchExpressions: [{key: team, operator: Exists}]}}}
+- {name: defaults, allowedToMutate: true, guestConfig: {cpu: 100m, label: defaulted}, module: {file: `+guest(t, examples+"admission/resource-defaults")+`, follow: true}}
 `)
 	// The second webhook changes what the first has seen, which is then asked
 	// once more.
@@ -160,7 +160,7 @@ func (f *fixture) testKubectl(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("kubectl is not installed")
 	}
-	f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+	f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, module: {file: "+guest(t, examples+"admission/required-labels")+", follow: true}}]")
 	f.validating(t, "/validate", nil)
 	const want = `admission webhook "validate.kubewasm.dev" denied the request: labels: metadata.labels[team]: Required value: every Pod must have it`
 	eventually(t, "a denial", func() bool {
@@ -189,7 +189,7 @@ func (f *fixture) testTimeouts(t *testing.T) {
 	scripted := guest(t, admissionDir+"testdata/scripted")
 	slow := base64.StdEncoding.EncodeToString([]byte(loops))
 	one := func(t *testing.T, failurePolicy string) {
-		f.policies(t, "plugins: [{name: slow, failurePolicy: "+failurePolicy+", limits: {fuel: 1000000000000, timeout: 20s}, source: {bytes: "+slow+"}}]")
+		f.policies(t, "plugins: [{name: slow, failurePolicy: "+failurePolicy+", limits: {fuel: 1000000000000, timeout: 20s}, module: {bytes: "+slow+"}}]")
 		timeout := int32(1)
 		f.validating(t, "/validate", func(w *arv1.ValidatingWebhook) { w.TimeoutSeconds = &timeout })
 	}
@@ -234,8 +234,8 @@ func (f *fixture) testTimeouts(t *testing.T) {
 	t.Run("a plugin that loops, beside one that does not", func(t *testing.T) {
 		f.policies(t, `
 plugins:
-- {name: slow, failurePolicy: Ignore, limits: {timeout: 200ms, fuel: 1000000000000}, source: {bytes: `+slow+`}}
-- {name: scripted, source: {file: `+scripted+`}}
+- {name: slow, failurePolicy: Ignore, limits: {timeout: 200ms, fuel: 1000000000000}, module: {bytes: `+slow+`}}
+- {name: scripted, module: {file: `+scripted+`, follow: true}}
 `)
 		f.validating(t, "/validate", nil)
 		eventually(t, "the verdict of the other", func() bool {
@@ -253,7 +253,7 @@ plugins:
 // and whose bytes become six each on the way to the webhook; then it updates it, so that
 // there are two.
 func (f *fixture) testLargestObject(t *testing.T) {
-	f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, source: {file: "+guest(t, examples+"admission/required-labels")+"}}]")
+	f.policies(t, "plugins: [{name: labels, guestConfig: {labels: [team]}, module: {file: "+guest(t, examples+"admission/required-labels")+", follow: true}}]")
 	f.validating(t, "/validate", func(w *arv1.ValidatingWebhook) {
 		timeout := int32(30)
 		w.TimeoutSeconds = &timeout
@@ -336,7 +336,7 @@ func (f *fixture) changeUnderLoad(t *testing.T) {
 	replace(t, file, denier("ver0"))
 	config := filepath.Join(f.dir, "policies.yaml")
 	policies := func(order int) []byte {
-		return fmt.Appendf(nil, "plugins:\n- {name: denier, order: %d, source: {file: %s}}\n", order, file)
+		return fmt.Appendf(nil, "plugins:\n- {name: denier, order: %d, module: {file: %s, follow: true}}\n", order, file)
 	}
 	replace(t, config, policies(0))
 	if err := f.manager.FollowFile(t.Context(), config); err != nil {

@@ -122,7 +122,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy, err := admission.Load(t.Context(), rt, admission.PluginConfig{
-		Config: host.Config{Name: "scripted", Source: host.File(guest(t, admissionDir+"testdata/scripted")), GuestConfig: []byte("{}")},
+		Config: host.Config{Name: "scripted", Module: host.ModuleConfig{File: guest(t, admissionDir+"testdata/scripted")}, GuestConfig: []byte("{}")},
 		PolicyRules: admission.PolicyRules{Match: admission.Match{Rules: []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{"CREATE"},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods"}},
@@ -253,7 +253,7 @@ func (f *fixture) testAuditProgram(t *testing.T, reports int) {
 	}
 	kubeconfig := f.serviceAccount(t, "audit/rbac.yaml")
 	policies := filepath.Join(f.Dir, "audited.yaml")
-	replace(t, policies, []byte(`plugins: [{name: scripted, allowedToMutate: true, source: {file: `+guest(t, admissionDir+"testdata/scripted")+`}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}}]
+	replace(t, policies, []byte(`plugins: [{name: scripted, allowedToMutate: true, module: {file: `+guest(t, admissionDir+"testdata/scripted")+`, follow: true}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}}]
 `))
 	data, err := os.ReadFile(examples + "webhook/manifests/audit/arguments.yaml")
 	if err != nil {

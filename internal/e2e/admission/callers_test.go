@@ -108,7 +108,7 @@ plugins:
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: "denier", Source: host.Bytes(denier("nope"))}})
+	policy, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: "denier", Module: host.ModuleConfig{Bytes: denier("nope")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (c *conversions) convertBy(t *testing.T, module, guestConfig string) {
 	if guestConfig != "" {
 		guestConfig = "guestConfig: " + guestConfig + ", "
 	}
-	c.policies(t, "plugins: [{name: tabs, "+guestConfig+"grants: [objects], converts: [{group: "+cronTabGroup+", kind: CronTab}], source: {file: "+module+"}}]")
+	c.policies(t, "plugins: [{name: tabs, "+guestConfig+"grants: [objects], converts: [{group: "+cronTabGroup+", kind: CronTab}], module: {file: "+module+", follow: true}}]")
 }
 
 // store makes a version that in which objects are stored.

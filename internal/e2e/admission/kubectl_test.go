@@ -120,7 +120,7 @@ func engineOf(t testing.TB, settings map[string]string, names ...string) *admiss
 			dir = admissionDir + "testdata/" + name
 		}
 		file := guest(t, dir)
-		plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: name, Source: host.File(file), GuestConfig: []byte(settings[name])}})
+		plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{File: file}, GuestConfig: []byte(settings[name])}})
 		if err != nil {
 			t.Fatal(err)
 		}

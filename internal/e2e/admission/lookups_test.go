@@ -115,7 +115,7 @@ func (l *lookups) asks(t *testing.T, what string, kinds ...capabilities.Kind) *a
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := admission.PluginConfig{Config: host.Config{Source: host.File(l.kubewarden), GuestConfig: []byte(`{"is":"` + what + `"}`)}, Capabilities: provider}
+	cfg := admission.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: l.kubewarden}, GuestConfig: []byte(`{"is":"` + what + `"}`)}, Capabilities: provider}
 	cfg.HostCapabilities, cfg.ContextAwareResources = []string{"kubernetes/*"}, kinds
 	return l.load(t, cfg)
 }
@@ -133,7 +133,7 @@ func (l *lookups) rego(t *testing.T, entrypoint, source string, kinds ...capabil
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
-	cfg := admission.PluginConfig{Config: host.Config{Source: host.File(out)}}
+	cfg := admission.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: out}}}
 	cfg.ContextAwareResources = kinds
 	return l.load(t, cfg)
 }

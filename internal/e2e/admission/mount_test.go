@@ -27,7 +27,7 @@ func TestControllerRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: "denier", Source: host.Bytes(denier("nope"))}})
+	plugin, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{Name: "denier", Module: host.ModuleConfig{Bytes: denier("nope")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

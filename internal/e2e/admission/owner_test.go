@@ -204,13 +204,13 @@ func TestNamespaceOwner(t *testing.T) {
 	nope := base64.StdEncoding.EncodeToString(denier("nope"))
 	file += fmt.Sprintf(`
 - name: scaling
-  source: {bytes: %[1]s}
+  module: {bytes: %[1]s}
   match: {rules: [{operations: [CREATE, UPDATE], apiGroups: [autoscaling], apiVersions: [v2], resources: [horizontalpodautoscalers]}]}
 - name: silence
-  source: {bytes: %[1]s}
+  module: {bytes: %[1]s}
   match: {rules: [{operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [events]}]}
 - name: frozen
-  source: {bytes: %[1]s}
+  module: {bytes: %[1]s}
   match: {rules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]}
 `, nope)
 	policies := filepath.Join(f.dir, "owner.yaml")

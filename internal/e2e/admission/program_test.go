@@ -159,13 +159,13 @@ func (f *fixture) testProgram(t *testing.T) {
 	replace(t, policies, fmt.Appendf(nil, `
 plugins:
 - name: of-configmap
-  source: {configMap: {namespace: %[1]s, name: my-policy, key: denier.wasm}}
+  module: {configMap: {namespace: %[1]s, name: my-policy, key: denier.wasm}, follow: true}
   match: {namespaceSelector: {matchLabels: {guard: guarded}}, objectSelector: {matchLabels: {ask: configmap}}}
 - name: of-secret
-  source: {secret: {namespace: %[1]s, name: my-policy, key: denier.wasm}}
+  module: {secret: {namespace: %[1]s, name: my-policy, key: denier.wasm}, follow: true}
   match: {objectSelector: {matchLabels: {ask: secret}}}
 - name: looks
-  source: {file: %[2]q}
+  module: {file: %[2]q, follow: true}
   contextAwareResources: [{apiVersion: v1, kind: Namespace}]
   hostCapabilities: [kubernetes/*]
   match: {objectSelector: {matchLabels: {ask: lookup}}}

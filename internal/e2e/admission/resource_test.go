@@ -55,7 +55,7 @@ func (f *fixture) testCustomResource(t *testing.T) {
 	if _, err := crds.Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.policies(t, "plugins: [{name: stellar-node, guestConfig: {registries: [docker.io/stellar/]}, source: {file: "+guest(t, examples+"admission/stellar-node")+"}}]")
+	f.policies(t, "plugins: [{name: stellar-node, guestConfig: {registries: [docker.io/stellar/]}, module: {file: "+guest(t, examples+"admission/stellar-node")+", follow: true}}]")
 	f.validating(t, "/validate/stellar-node", nil)
 	nodes := client.Resource(schema.GroupVersionResource{Group: "stellar.org", Version: "v1alpha1", Resource: "stellarnodes"}).Namespace("shop")
 	node := func(name string, replicas int64, seed string) *unstructured.Unstructured {

@@ -185,7 +185,7 @@ var anonymous = []string{"-pod.metadata.name", "-pod.metadata.uid", "pod.metadat
 func load(rt *host.Runtime, guest, config string, reads []string) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 		p, err := kube.Load(ctx, rt, sched.PluginConfig{Reads: reads, Config: host.Config{
-			Name: "guest", Source: host.File("../../../sched/testdata/" + guest + ".wasm"), GuestConfig: []byte(config), Limits: host.Limits{Instances: 1},
+			Name: "guest", Module: host.ModuleConfig{File: "../../../sched/testdata/" + guest + ".wasm"}, GuestConfig: []byte(config), Limits: host.Limits{Instances: 1},
 		}}, h)
 		if err == nil {
 			context.AfterFunc(ctx, func() { _ = p.Close(context.WithoutCancel(ctx)) })

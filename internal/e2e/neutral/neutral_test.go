@@ -136,7 +136,7 @@ func TestWhatAGuestLacksIsNeutral(t *testing.T) {
 					factory := func(ctx context.Context, _ apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
 						config := binary.LittleEndian.AppendUint64(nil, uint64(g.functions))
 						config = append(binary.LittleEndian.AppendUint32(config, uint32(code)), 0, 0, 0, 0)
-						p, err := kube.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: host.File("../../../sched/testdata/scripted.wasm"), GuestConfig: config, Limits: host.Limits{Instances: 1}}}, h)
+						p, err := kube.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{File: "../../../sched/testdata/scripted.wasm"}, GuestConfig: config, Limits: host.Limits{Instances: 1}}}, h)
 						if err == nil {
 							t.Cleanup(func() { p.Close(context.Background()) })
 						}

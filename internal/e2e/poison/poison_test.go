@@ -51,7 +51,7 @@ func guest(name string, functions abi.Mask, f abi.Function, how int, preFilter a
 		config = binary.LittleEndian.AppendUint32(config, n)
 	}
 	return sched.PluginConfig{FailurePolicy: policy, Config: host.Config{
-		Name: name, Source: host.File("../../../sched/testdata/poison.wasm"), GuestConfig: config, Observer: observer,
+		Name: name, Module: host.ModuleConfig{File: "../../../sched/testdata/poison.wasm"}, GuestConfig: config, Observer: observer,
 	}}
 }
 

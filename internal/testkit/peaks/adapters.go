@@ -60,7 +60,7 @@ func filter(ctx context.Context, cfg host.Config, nodes int) error {
 
 func questions(ctx context.Context, _ string) error {
 	return filter(ctx, host.Config{
-		Name: "questions", Source: host.Bytes(questionsGuest), Grants: []string{sched.GrantWaitingPods},
+		Name: "questions", Module: host.ModuleConfig{Bytes: questionsGuest}, Grants: []string{sched.GrantWaitingPods},
 		Limits: host.Limits{Timeout: time.Minute}, // A machine under load takes longer than the default to keep them.
 	}, 1)
 }
@@ -74,7 +74,7 @@ func logs(nodes int) func(context.Context, string) error {
 		}
 		defer file.Close()
 		logger := slog.New(slog.NewTextHandler(file, nil))
-		if err := filter(ctx, host.Config{Name: "logs", Source: host.Bytes(logsGuest), Logger: logger}, nodes); err != nil {
+		if err := filter(ctx, host.Config{Name: "logs", Module: host.ModuleConfig{Bytes: logsGuest}, Logger: logger}, nodes); err != nil {
 			return err
 		}
 		size, err := file.Seek(0, io.SeekCurrent)
@@ -91,7 +91,7 @@ func serve(ctx context.Context, cfg admission.PluginConfig) (send func(bytes int
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cfg.Config.Name, cfg.Config.Source, cfg.Config.Logger = "policy", host.Bytes(endlessGuest), slog.New(slog.DiscardHandler)
+	cfg.Config.Name, cfg.Config.Module.Source, cfg.Config.Logger = "policy", host.Bytes(endlessGuest), slog.New(slog.DiscardHandler)
 	if p, err = admission.Load(ctx, rt, cfg); err != nil {
 		return nil, nil, nil, err
 	}
@@ -142,7 +142,7 @@ func shadowed(reviews, size int) func(context.Context, string) error {
 		send, p, end, err := serve(ctx, admission.PluginConfig{Config: host.Config{
 			Limits: host.Limits{Fuel: 1 << 60, Timeout: 10 * time.Second},
 		}, Shadow: &shadow.Config{
-			Source: host.Bytes(endlessGuest), GuestConfig: host.GuestConfig("for ever"), Rate: 1, CPU: 1, Queue: 2 * reviews, Failures: 2 * reviews,
+			Module: host.ModuleConfig{Bytes: endlessGuest}, GuestConfig: host.GuestConfig("for ever"), Rate: 1, CPU: 1, Queue: 2 * reviews, Failures: 2 * reviews,
 		}})
 		if err != nil {
 			return err
@@ -180,7 +180,7 @@ func monitored(reviews, atOnce, size int) func(context.Context, string) error {
 // medianReview sends reviews to a policy that monitors, and returns the median of how long they
 // take.
 func medianReview(ctx context.Context, config string, reviews, atOnce, size int) (time.Duration, error) {
-	send, _, end, err := serve(ctx, admission.PluginConfig{PolicyRules: admission.PolicyRules{Mode: admission.Monitor}, Config: host.Config{
+	send, _, end, err := serve(ctx, admission.PluginConfig{PolicyRules: admission.PolicyRules{Mode: host.Monitor}, Config: host.Config{
 		GuestConfig: host.GuestConfig(config), Limits: host.Limits{Fuel: 1 << 60, Timeout: 5 * time.Second},
 	}})
 	if err != nil {

@@ -47,7 +47,7 @@ func load(module []byte) func(context.Context, string) error {
 			return err
 		}
 		defer rt.Close(ctx)
-		_, err = rt.Load(ctx, host.Config{Name: "hostile", Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler})
+		_, err = rt.Load(ctx, host.Config{Name: "hostile", Module: host.ModuleConfig{Bytes: module}}, host.Adapter{Kind: abi.KindScheduler})
 		return err
 	}
 }
@@ -66,7 +66,7 @@ func many(modules, functions, left int) func(context.Context, string) error {
 		}
 		for i := range modules {
 			module := copies(functions, 10+i, 50, 0, branch)
-			if _, err := rt.Load(ctx, host.Config{Name: fmt.Sprint(i), Source: host.Bytes(module)}, host.Adapter{Kind: abi.KindScheduler}); err != nil {
+			if _, err := rt.Load(ctx, host.Config{Name: fmt.Sprint(i), Module: host.ModuleConfig{Bytes: module}}, host.Adapter{Kind: abi.KindScheduler}); err != nil {
 				return fmt.Errorf("module %d: %w", i, err)
 			}
 		}

@@ -34,13 +34,13 @@ and the newest minor for which there is a scheduler stand here. */ -}}
 
 {{- /* The file of a plugin, where its volume is mounted. */ -}}
 {{- define "scheduler.file" -}}
-{{- $source := .source | default dict -}}
-{{- if ne (len (keys (pick $source "file" "configMap" "image" "url"))) 1 -}}
-{{- fail (printf "plugins: %s: source needs one of file, configMap, image and url" .name) -}}
+{{- $module := .module | default dict -}}
+{{- if ne (len (keys (pick $module "file" "configMap" "image" "https" "oci"))) 1 -}}
+{{- fail (printf "plugins: %s: module needs one of file, configMap, image, https and oci" .name) -}}
 {{- end -}}
-{{- with $source.file -}}{{ . }}{{- end -}}
-{{- with $source.configMap -}}/etc/kubewasm/modules/{{ $.name }}/{{ required (printf "plugins: %s: source.configMap.key is missing" $.name) .key }}{{- end -}}
-{{- with $source.image -}}/etc/kubewasm/modules/{{ $.name }}/{{ required (printf "plugins: %s: source.image.path is missing" $.name) .path | trimPrefix "/" }}{{- end -}}
+{{- with $module.file -}}{{ . }}{{- end -}}
+{{- with $module.configMap -}}/etc/kubewasm/modules/{{ $.name }}/{{ required (printf "plugins: %s: module.configMap.key is missing" $.name) .key }}{{- end -}}
+{{- with $module.image -}}/etc/kubewasm/modules/{{ $.name }}/{{ required (printf "plugins: %s: module.image.path is missing" $.name) .path | trimPrefix "/" }}{{- end -}}
 {{- end -}}
 
 {{- define "scheduler.configuration" -}}
@@ -51,16 +51,17 @@ and the newest minor for which there is a scheduler stand here. */ -}}
 {{- if not (regexMatch "^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$" $name) -}}
 {{- fail (printf "plugins: the name %q is not a DNS label of at most 52 characters" $name) -}}
 {{- end -}}
-{{- if or (hasKey (.args | default dict) "file") (hasKey (.args | default dict) "url") -}}
-{{- fail (printf "plugins: %s: the module is named by source, not by args.file or args.url" $name) -}}
+{{- if hasKey (.args | default dict) "module" -}}
+{{- fail (printf "plugins: %s: the module is named by module beside args, not by args.module" $name) -}}
 {{- end -}}
 {{- $point := dict "name" $name -}}
 {{- with .weight -}}{{- $_ := set $point "weight" . -}}{{- end -}}
 {{- $enabled = append $enabled $point -}}
 {{- $args := deepCopy (.args | default dict) -}}
 {{- $file := include "scheduler.file" . -}}
-{{- with $file -}}{{- $_ := set $args "file" . -}}{{- end -}}
-{{- with .source.url -}}{{- $_ := set $args "url" . -}}{{- end -}}
+{{- $module := deepCopy (omit .module "configMap" "image") -}}
+{{- with $file -}}{{- $_ := set $module "file" . -}}{{- end -}}
+{{- $_ := set $args "module" $module -}}
 {{- $pluginConfig = append $pluginConfig (dict "name" $name "args" $args) -}}
 {{- end -}}
 {{- $profile := deepCopy .Values.profile -}}

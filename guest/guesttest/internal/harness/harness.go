@@ -137,7 +137,7 @@ func kindsOf(m *metadata.Metadata) []string {
 
 // Config returns the configuration that loads the module.
 func (m *Module) Config(guest []byte) host.Config {
-	return host.Config{Name: m.Name, Source: host.File(m.File), GuestConfig: guest, Limits: host.Limits{Instances: 1}}
+	return host.Config{Name: m.Name, Module: host.ModuleConfig{File: m.File}, GuestConfig: guest, Limits: host.Limits{Instances: 1}}
 }
 
 // JSON returns a configuration as a host passes it to a guest. The test fails if it is not

@@ -60,7 +60,7 @@ func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	plugin := hooks.PluginConfig{Config: host.Config{Name: "p", Source: host.File(file)}, DecisionGrants: Grants}
+	plugin := hooks.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file}}, DecisionGrants: Grants}
 	if change != nil {
 		change(&plugin)
 	}

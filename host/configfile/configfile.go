@@ -1,0 +1,651 @@
+// Package configfile decodes the configuration files of kubewasm: plugins in the arguments of a
+// scheduler, policies, the file of a node agent, services. It works on the same structs as package
+// json, and differs from it in what an author of a file meets:
+//
+//   - Every mistake is reported, not the first alone, each with its path and in the words of YAML:
+//     "plugins[0].limits.timeout is the number 100, want a duration such as 100ms".
+//   - A field that does not exist, or that occurs twice, is a mistake. The case of names counts.
+//   - A [time.Duration] is a text such as "1m30s".
+//   - An integer whose name ends in Bytes may be a quantity: 64Mi, 1.5G.
+//
+// A type with an UnmarshalJSON or UnmarshalText of its own is decoded by that.
+package configfile
+
+import (
+	"bytes"
+	"cmp"
+	"encoding"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	goyaml "go.yaml.in/yaml/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/internal/nearest"
+	"github.com/kubewasm/kubewasm/internal/yamlsize"
+)
+
+// Error has all mistakes of a document.
+type Error struct {
+	Mistakes []Mistake
+}
+
+// Mistake is one of them.
+type Mistake struct {
+	// Path leads to the value from the document on: plugins[0].limits.timeout. It is empty for
+	// the document as a whole.
+	Path string
+	// Text says what is wrong, for a message in which the path stands before it, or in the place
+	// of %s.
+	Text string
+	// Err is the error of a type that decodes itself, or nil.
+	Err error
+}
+
+// Error returns the mistakes, a line each.
+func (e *Error) Error() string {
+	lines := make([]string, len(e.Mistakes))
+	for i, m := range e.Mistakes {
+		lines[i] = m.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the mistakes.
+func (e *Error) Unwrap() []error {
+	errs := make([]error, len(e.Mistakes))
+	for i, m := range e.Mistakes {
+		errs[i] = m
+	}
+	return errs
+}
+
+// Error returns the path and what is wrong with it.
+func (m Mistake) Error() string {
+	path := cmp.Or(m.Path, "the document")
+	if strings.Contains(m.Text, "%s") {
+		return strings.Replace(m.Text, "%s", strconv.Quote(path), 1)
+	}
+	return path + " " + m.Text
+}
+
+// Unwrap returns Err.
+func (m Mistake) Unwrap() error { return m.Err }
+
+// maxExpanded bounds the length of a document after its aliases are replaced.
+const maxExpanded = 64 << 20
+
+// maxDepth bounds how deeply values are nested.
+const maxDepth = 500
+
+// YAML decodes a document in YAML or JSON into the struct that to points to, as the API server
+// reads YAML: y, n, yes, no, on and off are true or false. Fields that the document does not have
+// stay as they are. The error is an [*Error], or that of the parser.
+func YAML(data []byte, to any) error {
+	if err := yamlsize.Check(data, maxExpanded); err != nil {
+		return err
+	}
+	// What occurs twice is found by the parser, which stops at the first.
+	var tree any
+	err := goyaml.UnmarshalStrict(data, &tree)
+	text, jsonErr := yaml.YAMLToJSON(data)
+	if jsonErr != nil {
+		var ordered goyaml.MapSlice
+		_ = goyaml.Unmarshal(data, &ordered) // It was parsed before.
+		if infinite := infinite(nil, "", ordered); infinite != nil {
+			return &Error{infinite}
+		}
+		return jsonErr
+	}
+	mistakes := duplicates(err)
+	decoded := decode(text, to)
+	var all *Error
+	switch {
+	case decoded == nil && mistakes == nil:
+		return nil
+	case errors.As(decoded, &all):
+		mistakes = append(mistakes, all.Mistakes...)
+	case decoded != nil:
+		return decoded
+	}
+	return &Error{mistakes}
+}
+
+// JSON decodes a document in JSON, see [YAML].
+func JSON(data []byte, to any) error { return decode(data, to) }
+
+// duplicates returns the mistakes of the error of a strict parser.
+func duplicates(err error) (mistakes []Mistake) {
+	var of *goyaml.TypeError
+	if !errors.As(err, &of) {
+		return nil
+	}
+	for _, text := range of.Errors {
+		if line, key, ok := strings.Cut(text, ": key "); ok {
+			key = strings.TrimSuffix(key, " already set in map")
+			mistakes = append(mistakes, Mistake{Path: strings.Trim(key, `"`), Text: "occurs twice in one mapping, at " + line})
+		}
+	}
+	return mistakes
+}
+
+// infinite returns the numbers that JSON has no form for.
+func infinite(found []Mistake, path string, value any) []Mistake {
+	switch value := value.(type) {
+	case float64:
+		if math.IsInf(value, 0) || math.IsNaN(value) {
+			found = append(found, Mistake{Path: path, Text: fmt.Sprintf("is %v, which JSON has no form for", value)})
+		}
+	case []any:
+		for i, item := range value {
+			found = infinite(found, fmt.Sprintf("%s[%d]", path, i), item)
+		}
+	case goyaml.MapSlice:
+		for _, item := range value {
+			found = infinite(found, join(path, fmt.Sprint(item.Key)), item.Value)
+		}
+	}
+	return found
+}
+
+func decode(data []byte, to any) error {
+	v := reflect.ValueOf(to)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return fmt.Errorf("decode into %T, want a pointer", to)
+	}
+	p := parser{data: data, Decoder: json.NewDecoder(bytes.NewReader(data))}
+	p.UseNumber()
+	document, err := p.value("", 0)
+	if err != nil {
+		return readable(err)
+	}
+	if _, err := p.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more than one document")
+	}
+	d := decoder{mistakes: p.mistakes}
+	d.fields("", document, v.Elem())
+	if len(d.mistakes) == 0 {
+		return nil
+	}
+	return &Error{d.mistakes}
+}
+
+// fields decodes a document. A method UnmarshalJSON of its type is what calls this package.
+func (d *decoder) fields(path string, n node, to reflect.Value) {
+	if to.Kind() == reflect.Struct {
+		d.object(path, n, to)
+		return
+	}
+	d.value(path, n, to)
+}
+
+func readable(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the document is empty")
+	}
+	return err
+}
+
+// node is a value of a document.
+type node struct {
+	// raw is its text.
+	raw []byte
+	// value is nil, a bool, a string, a json.Number, a []node or a []member.
+	value any
+}
+
+type member struct {
+	name  string
+	value node
+}
+
+type parser struct {
+	*json.Decoder
+	data     []byte
+	mistakes []Mistake
+}
+
+func (p *parser) value(path string, depth int) (n node, err error) {
+	if depth > maxDepth {
+		return n, fmt.Errorf("values are nested more than %d deep", maxDepth)
+	}
+	token, err := p.Token()
+	if err != nil {
+		return n, err
+	}
+	start := p.InputOffset()
+	delim, ok := token.(json.Delim)
+	if !ok {
+		n.value = token
+		// The text of a scalar ends here; where it begins depends on what stands before it.
+		n.raw, err = json.Marshal(token)
+		return n, err
+	}
+	start--
+	if delim == '[' {
+		list := []node{}
+		for p.More() {
+			item, err := p.value(fmt.Sprintf("%s[%d]", path, len(list)), depth+1)
+			if err != nil {
+				return n, err
+			}
+			list = append(list, item)
+		}
+		n.value = list
+	} else {
+		members, seen := []member{}, map[string]bool{}
+		for p.More() {
+			token, err := p.Token()
+			if err != nil {
+				return n, err
+			}
+			name := token.(string)
+			item, err := p.value(join(path, name), depth+1)
+			if err != nil {
+				return n, err
+			}
+			if seen[name] {
+				p.mistakes = append(p.mistakes, Mistake{Path: join(path, name), Text: "occurs twice"})
+				continue
+			}
+			seen[name] = true
+			members = append(members, member{name, item})
+		}
+		n.value = members
+	}
+	_, err = p.Token()
+	n.raw = p.data[start:p.InputOffset()]
+	return n, err
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+type decoder struct{ mistakes []Mistake }
+
+func (d *decoder) fail(path, text string, args ...any) {
+	d.mistakes = append(d.mistakes, Mistake{Path: path, Text: fmt.Sprintf(text, args...)})
+}
+
+// want reports a value of another type.
+func (d *decoder) want(path string, n node, what string) {
+	d.fail(path, "is %s, want %s", kindOf(n), what)
+}
+
+func kindOf(n node) string {
+	switch v := n.value.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "true or false"
+	case string:
+		return "a text"
+	case json.Number:
+		return "the number " + v.String()
+	case []node:
+		return "a list"
+	}
+	return "a mapping"
+}
+
+var (
+	durationType    = reflect.TypeFor[time.Duration]()
+	unmarshalerType = reflect.TypeFor[json.Unmarshaler]()
+	textType        = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+const aText = "a text"
+
+// value decodes a value. Null is the zero value, as for package json.
+func (d *decoder) value(path string, n node, to reflect.Value) {
+	t := to.Type()
+	switch pointer := reflect.PointerTo(t); {
+	case t == durationType:
+		d.duration(path, n, to)
+		return
+	case pointer.Implements(unmarshalerType):
+		d.unmarshal(path, to.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(n.raw))
+		return
+	case n.value == nil:
+		return
+	case t.Kind() != reflect.Pointer && pointer.Implements(textType):
+		text, ok := n.value.(string)
+		if !ok {
+			d.want(path, n, aText)
+		} else if err := to.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+			d.mistakes = append(d.mistakes, Mistake{Path: path, Text: fmt.Sprintf("is %.80q: %v", text, err), Err: err})
+		}
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		if to.IsNil() {
+			to.Set(reflect.New(t.Elem()))
+		}
+		d.value(path, n, to.Elem())
+	case reflect.Struct:
+		d.object(path, n, to)
+	case reflect.Map:
+		d.mapping(path, n, to)
+	case reflect.Slice:
+		d.list(path, n, to)
+	case reflect.String:
+		text, ok := n.value.(string)
+		switch _, isBool := n.value.(bool); {
+		case ok:
+			to.SetString(text)
+		case isBool:
+			d.want(path, n, aText+"; YAML reads y, n, yes, no, on and off without quotes as true or false")
+		default:
+			d.want(path, n, aText)
+		}
+	case reflect.Bool:
+		if b, ok := n.value.(bool); ok {
+			to.SetBool(b)
+		} else {
+			d.want(path, n, "true or false")
+		}
+	case reflect.Float32, reflect.Float64:
+		number, ok := n.value.(json.Number)
+		f, err := strconv.ParseFloat(number.String(), t.Bits())
+		if !ok || err != nil {
+			d.want(path, n, "a number")
+			return
+		}
+		to.SetFloat(f)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		d.integer(path, n, to)
+	default:
+		d.unmarshal(path, json.Unmarshal(n.raw, to.Addr().Interface()))
+	}
+}
+
+// unmarshal reports the error of a type that has decoded itself.
+func (d *decoder) unmarshal(path string, err error) {
+	var all *Error
+	switch {
+	case err == nil:
+	case errors.As(err, &all):
+		for _, m := range all.Mistakes {
+			switch {
+			case m.Path == "":
+				m.Path = path
+			case strings.HasPrefix(m.Path, "["):
+				m.Path = path + m.Path
+			default:
+				m.Path = join(path, m.Path)
+			}
+			d.mistakes = append(d.mistakes, m)
+		}
+	default:
+		text := "cannot be read: " + err.Error()
+		if typed := (*json.UnmarshalTypeError)(nil); errors.As(err, &typed) {
+			text = fmt.Sprintf("is a %s, which cannot be read here", typed.Value)
+		}
+		d.mistakes = append(d.mistakes, Mistake{Path: path, Text: strings.ReplaceAll(text, "%s", "%%s"), Err: err})
+	}
+}
+
+func (d *decoder) duration(path string, n node, to reflect.Value) {
+	const want = "a duration such as 100ms"
+	text, ok := n.value.(string)
+	if !ok {
+		if n.value != nil {
+			d.want(path, n, want)
+		}
+		return
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		d.fail(path, "is %.80q, want %s", text, want)
+		return
+	}
+	to.SetInt(int64(parsed))
+}
+
+// integer decodes a whole number, or a quantity of bytes.
+func (d *decoder) integer(path string, n node, to reflect.Value) {
+	want, bytes := "a whole number", strings.HasSuffix(path, "Bytes")
+	if bytes {
+		want += " of bytes or a quantity such as 64Mi"
+	}
+	var text string
+	switch v := n.value.(type) {
+	case json.Number:
+		text = v.String()
+	case string:
+		number, err := quantity(v)
+		if !bytes || err != nil {
+			if bytes {
+				d.fail(path, "is %.80q, want %s", v, want)
+			} else {
+				d.want(path, n, want)
+			}
+			return
+		}
+		text = strconv.FormatUint(number, 10)
+	default:
+		d.want(path, n, want)
+		return
+	}
+	if to.CanUint() {
+		number, err := strconv.ParseUint(text, 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrRange) || err == nil && to.OverflowUint(number):
+			d.fail(path, "is %.80s, want at most %d", text, uint64(math.MaxUint64)>>(64-to.Type().Bits()))
+		case err != nil:
+			if _, negative := strings.CutPrefix(text, "-"); negative && want == "a whole number" {
+				want += " that is not negative"
+			}
+			d.fail(path, "is the number %.80s, want %s", text, want)
+		default:
+			to.SetUint(number)
+		}
+		return
+	}
+	number, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || err == nil && to.OverflowInt(number):
+		d.fail(path, "is %.80s, want a number of at most %d bits", text, to.Type().Bits())
+	case err != nil:
+		d.fail(path, "is the number %.80s, want %s", text, want)
+	default:
+		to.SetInt(number)
+	}
+}
+
+// units are the suffixes of quantities.
+var units = map[string]float64{
+	"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
+}
+
+// quantity returns the number of bytes that a text such as 64Mi or 1.5G stands for.
+func quantity(text string) (uint64, error) {
+	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end < 0 {
+		end = len(text)
+	}
+	unit, ok := units[text[end:]]
+	if !ok || len(text) > 32 {
+		return 0, errors.New("no quantity")
+	}
+	if whole, err := strconv.ParseUint(text[:end], 10, 64); err == nil {
+		if product := whole * uint64(unit); whole == 0 || product/whole == uint64(unit) {
+			return product, nil
+		}
+		return 0, errors.New("out of range")
+	}
+	number, err := strconv.ParseFloat(text[:end], 64)
+	if number *= unit; err != nil || number < 0 || number >= 1<<63 || number != math.Trunc(number) {
+		return 0, errors.New("no whole number of bytes")
+	}
+	return uint64(number), nil
+}
+
+func (d *decoder) list(path string, n node, to reflect.Value) {
+	t := to.Type()
+	if t.Elem().Kind() == reflect.Uint8 {
+		text, ok := n.value.(string)
+		data, err := base64.StdEncoding.DecodeString(text)
+		if !ok || err != nil {
+			d.want(path, n, "a text in base64")
+			return
+		}
+		to.SetBytes(data)
+		return
+	}
+	list, ok := n.value.([]node)
+	if !ok {
+		want := "a list"
+		if t.Elem().Kind() == reflect.String {
+			want += " of texts"
+		}
+		d.want(path, n, want)
+		return
+	}
+	items := reflect.MakeSlice(t, len(list), len(list))
+	for i := range list {
+		d.value(fmt.Sprintf("%s[%d]", path, i), list[i], items.Index(i))
+	}
+	to.Set(items)
+}
+
+func (d *decoder) mapping(path string, n node, to reflect.Value) {
+	t := to.Type()
+	members, ok := n.value.([]member)
+	if !ok {
+		d.want(path, n, "a mapping")
+		return
+	}
+	if t.Key().Kind() != reflect.String {
+		d.unmarshal(path, json.Unmarshal(n.raw, to.Addr().Interface()))
+		return
+	}
+	if to.IsNil() {
+		to.Set(reflect.MakeMapWithSize(t, len(members)))
+	}
+	for _, m := range members {
+		item := reflect.New(t.Elem()).Elem()
+		d.value(join(path, m.name), m.value, item)
+		to.SetMapIndex(reflect.ValueOf(m.name).Convert(t.Key()), item)
+	}
+}
+
+func (d *decoder) object(path string, n node, to reflect.Value) {
+	if n.value == nil {
+		return
+	}
+	members, ok := n.value.([]member)
+	if !ok {
+		d.want(path, n, "a mapping")
+		return
+	}
+	known := Fields(to.Type())
+	for _, m := range members {
+		i := slices.IndexFunc(known, func(f Field) bool { return f.Name == m.name })
+		if i < 0 {
+			names := make([]string, len(known))
+			for i, f := range known {
+				names[i] = f.Name
+			}
+			slices.Sort(names)
+			d.fail(join(path, m.name), "unknown field %%s%s", strings.ReplaceAll(nearest.Hint(", ", m.name, names), "%", "%%"))
+			continue
+		}
+		field, err := to.FieldByIndexErr(known[i].Index)
+		if err != nil { // An embedded pointer.
+			d.fail(path, "has %s, which has no place: %v", m.name, err)
+			continue
+		}
+		d.value(join(path, m.name), m.value, field)
+	}
+}
+
+// Field is a field of a struct as a document names it.
+type Field struct {
+	reflect.StructField
+	// Name is the name in a document.
+	Name string
+	// Omit is how the field is left out by [Marshal]: "", "omitempty" or "omitzero".
+	Omit string
+}
+
+// Fields returns the fields of a struct in their order, those of embedded structs included, by
+// their tags for package json.
+func Fields(t reflect.Type) (fields []Field) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case !f.IsExported() || name == "-" || f.Anonymous && name == "":
+			continue
+		case name == "":
+			name = f.Name
+		}
+		omit := ""
+		for option := range strings.SplitSeq(options, ",") {
+			if option == "omitempty" || option == "omitzero" {
+				omit = option
+			}
+		}
+		fields = append(fields, Field{f, name, omit})
+	}
+	return fields
+}
+
+// Marshal returns a struct in JSON as package json does, with durations as texts. It is for the
+// method MarshalJSON of a type without the method; what is in its fields is marshaled by package
+// json.
+func Marshal(of any) ([]byte, error) {
+	v := reflect.ValueOf(of)
+	out := []byte{'{'}
+	for _, f := range Fields(v.Type()) {
+		value, err := v.FieldByIndexErr(f.Index)
+		if err != nil || f.Omit == "omitzero" && isZero(value) || f.Omit == "omitempty" && isEmpty(value) {
+			continue
+		}
+		item := value.Interface()
+		if f.Type == durationType {
+			item = time.Duration(value.Int()).String()
+		}
+		text, err := json.Marshal(item)
+		if err != nil {
+			return nil, err
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(strconv.AppendQuote(out, f.Name), ':'), text...))
+	}
+	return append(out, '}'), nil
+}
+
+func isZero(v reflect.Value) bool {
+	if z, ok := v.Interface().(interface{ IsZero() bool }); ok {
+		return z.IsZero()
+	}
+	return v.IsZero()
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map, reflect.String, reflect.Array:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
