@@ -100,15 +100,16 @@ func (s bytesSource) Fetch(context.Context) ([]byte, error) {
 
 func (s bytesSource) String() string { return fmt.Sprintf("%d bytes", len(s)) }
 
-// Fetched is [Bytes] for a module that was fetched from a source, which names it in messages.
-func Fetched(from Source, module []byte) Source {
-	return fetchedSource{bytesSource(module), from.String()}
-}
+// Fetched returns the source of a module that Fetch of another source has returned, which names
+// it in messages.
+func Fetched(from Source, module []byte) Source { return fetchedSource{module, from.String()} }
 
 type fetchedSource struct {
-	bytesSource
-	from string
+	module []byte
+	from   string
 }
+
+func (s fetchedSource) Fetch(context.Context) ([]byte, error) { return s.module, nil }
 
 func (s fetchedSource) String() string { return s.from }
 

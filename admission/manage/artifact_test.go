@@ -114,7 +114,7 @@ func TestAPILoadsFromARegistry(t *testing.T) {
 	for _, path := range []string{ref.String(), "oci-layout:/etc", "OCI-Layout:/etc:1", " oci-layout:/nowhere:1"} {
 		for at, body := range map[string]string{
 			"/plugins":          `{"metadata": {"name": "p"}, "oci": "` + path + `", "operations": ["CREATE"]}`,
-			"/plugins/p/shadow": `{"oci": "` + path + `"}`,
+			"/plugins/p/shadow": `{"module": {"oci": "` + path + `"}}`,
 		} {
 			code, answer := api.do("POST", at, body)
 			if text, _ := answer["error"].(string); code != 400 || !strings.HasSuffix(text, "oci names an image layout, want an artifact in a registry") {
@@ -187,7 +187,7 @@ func TestSourcesAreToldWhatWasLoaded(t *testing.T) {
 	publishA(bad)
 	publishB(says("b"))
 	file := f.write(t, "policies.yaml", "plugins:\n- name: p\n  module: {oci: '"+a.String()+"', follow: true}\n  "+podRules+
-		"\ngroups:\n- name: g\n  expression: a() && b()\n  message: no\n  members: {a: {name: g.a, module: {oci: '"+a.String()+"', follow: true}}, b: {name: g.b, module: {oci: '"+b.String()+"', follow: true}}}\n  "+podRules+"\n")
+		"\ngroups:\n- name: g\n  expression: a() && b()\n  message: 'no'\n  members: {a: {name: g.a, module: {oci: '"+a.String()+"', follow: true}}, b: {name: g.b, module: {oci: '"+b.String()+"', follow: true}}}\n  "+podRules+"\n")
 	if err := f.FollowFile(t.Context(), file); err == nil || strings.Count(err.Error(), "kubewasm_abi_v1") != 2 {
 		t.Fatalf("the bad module is no error of both policies: %v", err)
 	}

@@ -50,8 +50,8 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		{"groups that are none, and no plugins", "groups: []\n", "it declares no policies"},
 		{"a text", "plugins\n", "it is no mapping"},
 		{"a list", "- name: a\n", "it is no mapping"},
-		{"a list of texts", "plugins: [a]\n", "plugins[0] is no mapping"},
-		{"a mapping of policies", "plugins: {a: {module: {file: a.wasm, follow: true}}}\n", "plugins is no list"},
+		{"a list of texts", "plugins: [a]\n", "plugins[0] is a text, want a mapping"},
+		{"a mapping of policies", "plugins: {a: {module: {file: a.wasm, follow: true}}}\n", "plugins is a mapping, want a list"},
 		{"a policy that is null", "plugins: [" + plugin("a", "") + ", null]\n", "plugins[1] is null"},
 		{"a second document", "plugins: []\n---\nplugins: [" + plugin("a", "") + "]\n", "it holds more than one document"},
 		{"an empty document before it", "---\n# none\n---\nplugins: [" + plugin("a", "") + "]\n", "it declares no policies"},
@@ -62,7 +62,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		{"a policy whose match was cut off", "plugins:\n- name: b\n  module: {file: b.wasm, follow: true}\n  match:\n", "plugins[0].match is null"},
 		{"rules that were cut off", "plugins:\n- name: b\n  module: {file: b.wasm, follow: true}\n  match:\n    rules:\n", "plugins[0].match.rules is null"},
 		{"a guestConfig that was cut off", "plugins:\n- name: b\n  module: {file: b.wasm, follow: true}\n  guestConfig:\n", "plugins[0].guestConfig is null"},
-		{"a field in another case", "plugins: [" + plugin("a", ", Mode: Monitor") + "]\n", `plugins[0]: unknown field "Mode"`},
+		{"a field in another case", "plugins: [" + plugin("a", ", Mode: Monitor") + "]\n", `unknown field "plugins[0].Mode"`},
 		{"a list in another case", "Plugins: [" + plugin("a", "") + "]\n", `unknown field "Plugins"`},
 		{"a field of a rule that is misspelt", match("{operation: [CREATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}"), "unknown field"},
 		{"a field that occurs twice", "plugins: [" + plugin("a", ", mode: Enforce, mode: Monitor") + "]\n", `key "mode" already set in map`},
@@ -82,15 +82,15 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		{"a label that no object can have", "plugins: [" + plugin("a", ", match: {objectSelector: {matchLabels: {a: 'b c'}}}") + "]\n", "match.objectSelector: values[0][a]: Invalid value"},
 		{"labels that the server does not have", "plugins: [" + plugin("a", ", match: {namespaceSelector: {matchLabels: {a: b}}}") + "]\n", "match.namespaceSelector needs the labels of namespaces"},
 		{"two policies of one name", "plugins: [" + plugin("a", "") + ", " + plugin("a", ", mode: Monitor") + "]\n", `there are two policies "a"`},
-		{"a plugin and a group of one name", "plugins: [" + plugin("g", "") + "]\n" + group("message: no, expression: m(), "+member), `there are two policies "g"`},
-		{"a group without an expression", group("message: no, " + member), `group "g": expression: `},
-		{"an expression of others", group("message: no, expression: n(), " + member), `group "g": expression: `},
+		{"a plugin and a group of one name", "plugins: [" + plugin("g", "") + "]\n" + group("message: 'no', expression: m(), "+member), `there are two policies "g"`},
+		{"a group without an expression", group("message: 'no', " + member), `group "g": expression: `},
+		{"an expression of others", group("message: 'no', expression: n(), " + member), `group "g": expression: `},
 		{"a group without a message", group("expression: m(), " + member), `group "g": message is empty`},
-		{"a group with a misspelt operation", group("message: no, expression: m(), " + member + ", match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}"), `group "g": match.rules[0].operations has "CREAT"`},
-		{"a member with a failure policy", group("message: no, expression: m(), members: {m: {name: g.m, module: {file: m.wasm, follow: true}, failurePolicy: Ignore}}"), `group "g": member m has match, order`},
-		{"a member that is switched off", group("message: no, expression: m(), members: {m: {name: g.m, module: {file: m.wasm, follow: true}, enabled: false}}"), `group "g": member m has match, order`},
-		{"a digest that was cut off", "plugins: [" + plugin("a", ", sha256: 9f86d081") + "]\n", `sha256 is "9f86d081"`},
-		{"a timeout without a unit", "plugins: [" + plugin("a", ", limits: {timeout: '5'}") + "]\n", "missing unit in duration"},
+		{"a group with a misspelt operation", group("message: 'no', expression: m(), " + member + ", match: {rules: [{operations: [CREAT], apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}]}"), `group "g": match.rules[0].operations has "CREAT"`},
+		{"a member with a failure policy", group("message: 'no', expression: m(), members: {m: {name: g.m, module: {file: m.wasm, follow: true}, failurePolicy: Ignore}}"), `group "g": member m has match, order`},
+		{"a member that is switched off", group("message: 'no', expression: m(), members: {m: {name: g.m, module: {file: m.wasm, follow: true}, enabled: false}}"), `group "g": member m has match, order`},
+		{"a digest that was cut off", "plugins: [" + "{name: a, module: {file: a.wasm, sha256: 9f86d081}}" + "]\n", `module.sha256 "9f86d081" is not 64`},
+		{"a timeout without a unit", "plugins: [" + plugin("a", ", limits: {timeout: '5'}") + "]\n", `plugins[0].limits.timeout is "5", want a duration`},
 	}
 	f := start(t, nil)
 	good, err := manage.ParseFile([]byte("plugins: [" + plugin("good", "") + "]"))
@@ -140,9 +140,9 @@ policies: 7`))
 	}
 	for _, want := range []string{
 		"the last line has no end", "plugins[1].match is null", `unknown field "gruops"`, `unknown field "policies"`,
-		"plugins[0]: limits.fuel is a text, want a whole number",
-		"plugins[0]: order is a text, want a whole number", `plugins[0]: unknown field "Mode"`, `plugins[0]: unknown field "match.rules[0].operation"`,
-		`plugins[1]: unknown field "source.sauce"`, "groups[0]: members is a list, want a mapping",
+		"plugins[0].limits.fuel is a text, want a whole number",
+		"plugins[0].order is a text, want a whole number", `unknown field "plugins[0].Mode"`, `unknown field "plugins[0].match.rules[0].operation"`,
+		`unknown field "plugins[1].module.sauce"`, "groups[0].members is a list, want a mapping",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("there is no %q in\n%v", want, err)
@@ -208,7 +208,7 @@ func TestWhatStandsForAPolicyFollowsTheFile(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	// It becomes a group, and the group cannot be loaded either.
-	parsed, err := manage.ParseFile([]byte("groups: [{name: p, expression: m(), message: no, " + rules("pods") + ", members: {m: {name: p.m, module: {file: " + f.dir + "/none.wasm, follow: true}}}}]"))
+	parsed, err := manage.ParseFile([]byte("groups: [{name: p, expression: m(), message: 'no', " + rules("pods") + ", members: {m: {name: p.m, module: {file: " + f.dir + "/none.wasm, follow: true}}}}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestNamespaceSelector(t *testing.T) {
 // says that there are none, or is refused.
 func FuzzParseFile(f *testing.F) {
 	for _, seed := range []string{
-		"plugins: []", "plugins: [{name: a, module: {file: x, follow: true}}]", "groups: [{name: g, expression: m(), message: no, members: {m: {name: m, module: {file: x, follow: true}}}}]",
+		"plugins: []", "plugins: [{name: a, module: {file: x, follow: true}}]", "groups: [{name: g, expression: m(), message: 'no', members: {m: {name: m, module: {file: x, follow: true}}}}]",
 		"---\n&a [*a]", "plugins: &x [{name: a, module: {file: x, follow: true}, match: {rules: []}}]\ngroups: *x", "plugins:\n- name: a\n  source:\n", "? [a]\n: b\n", "<<: {plugins: []}\n",
 		"{\"plugins\":[{\"name\":\"a\",\"guestConfig\":null}]}", "plugins: !!binary aGk=\n", "plugins: [{name: 2026-01-01, module: {file: 0x7, follow: true}}]",
 	} {

@@ -321,7 +321,7 @@ func TestGroupsFollowTheirMembers(t *testing.T) {
 		return parsed
 	}
 	member := func(alias, name string) string {
-		return alias + ": {name: g." + alias + ", module: {configMap: {namespace: n, name: " + name + ", key: wasm}, follow: true}}"
+		return alias + ": {name: g." + alias + ", module: {configMap: {namespace: ns, name: " + name + ", key: wasm}, follow: true}}"
 	}
 	if err := f.Apply(t.Context(), file("a()", member("a", "first"))); err != nil {
 		t.Fatal(err)
@@ -400,21 +400,23 @@ func TestParseFileNamesEveryMistake(t *testing.T) {
 plugins:
 - {name: A, module: {file: x, follow: true}}
 - {name: b, mode: Hope, failurePolicy: Pray}
-- {name: b, module: {file: x, https: y, follow: true}}
+- {name: b, module: {file: x, https: 'y', follow: true}}
 - {name: c, module: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], hostCapabilities: [oci], repositories: [busybox], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
 groups:
 - {name: g}
 `))
 	want := []string{
 		`configuration: plugin "A": a name is at most 63 lower-case letters, digits, '-' and '.'`,
-		`plugin "b": source is missing`,
+		`plugin "b": module is missing: set one of file, https, oci, configMap, secret and bytes`,
 		`plugin "b": mode is "Hope", want Enforce or Monitor`,
 		`failurePolicy is "Pray", want Fail or Ignore`,
 		`there are two policies "b"`,
-		`plugin "b": source has 2 of file, bytes, https, oci, configMap and secret, want one`,
-		`plugin "c": source https needs sha256`,
+		`plugin "b": module has file and https, want one of them`,
+		`plugin "b": module.https needs sha256`,
+		`plugin "b": module.follow needs a file, oci, configMap or secret: the module of a URL is fixed by its sha256`,
+		`plugin "c": module.https needs sha256`,
 		`plugin "c": objects: "pods" is not version/resource or group/version/resource`,
-		`objects[1].namespaces is empty: leave it out for all`,
+		`plugin "c": objects[1].namespaces is empty: leave it out for all`,
 		`plugin "c": hostCapabilities: "oci" is none of oci/v1/verify, oci/v2/verify, oci/v1/manifest_digest, oci/v1/oci_manifest, oci/v1/oci_manifest_config, net/v1/dns_lookup_host, crypto/v1/is_certificate_trusted, kubernetes/list_resources_by_namespace, kubernetes/list_resources_all, kubernetes/get_resource, kubernetes/can_i, nor such a name up to a slash and *`,
 		`contextAwareResources has apiVersion "", kind "Pod"`,
 		`repositories: "busybox" is no REGISTRY/REPOSITORY, no such name and /*, and not *: want a registry, a slash and a repository`,
@@ -469,7 +471,7 @@ func TestCompressedModules(t *testing.T) {
 		}
 	}
 	whole := compressed(t, says("b"))
-	refused(whole[:20], "", `plugin "b": decompress module: unexpected EOF`)
+	refused(whole[:20], "", `plugin "b": fetch module: decompress module: unexpected EOF`)
 	refused(compressed(t, make([]byte, 64<<20+1)), "", "it has more than 67108864 bytes")
 	refused(whole, digest(whole), "sha256 of the module is")
 	refused(whole, digest(says("b")), "")

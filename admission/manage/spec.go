@@ -169,7 +169,7 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginCon
 	cfg := s.PluginConfig
 	cfg.Logger, cfg.Config.Observer = m.cfg.Logger, m.cfg.HostObserver
 	// The manager fetches and follows: the plugin has what it has fetched.
-	cfg.Module = host.ModuleConfig{Source: host.Bytes(module), SHA256: s.Module.SHA256, Compiled: s.Module.Compiled}
+	cfg.Module = host.ModuleConfig{Source: host.Fetched(host.Bytes(module), module), SHA256: s.Module.SHA256, Compiled: s.Module.Compiled}
 	if source, err := m.cfg.Runtime.Source(s.Module, "module"); err == nil {
 		cfg.Module.Source = host.Fetched(source, module)
 		if from, ok := source.(host.CompiledSource); ok {

@@ -367,7 +367,7 @@ func TestServiceHammer(t *testing.T) {
 		for i := range 6 {
 			source := host.Bytes(other)
 			if i%2 == 1 {
-				source = cfg.Module.Source
+				source = p.Source()
 			}
 			if err := p.Swap(t.Context(), source, ""); err != nil {
 				t.Error(err)

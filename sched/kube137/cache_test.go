@@ -85,7 +85,7 @@ func TestWhoAsksForMoreIsAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, calls := loadCounted(t, sched.PluginConfig{File: file})
+	p, calls := loadCounted(t, sched.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: file}}})
 	c := begin(t, p, pod("p", "a"))
 	for i := range 3 {
 		if got := score(t, c, node(fmt.Sprint("n", i), "a")); got != "0 Success" {
@@ -100,7 +100,7 @@ func TestWhoAsksForMoreIsAskedAgain(t *testing.T) {
 // TestHitsAreObserved holds that each result comes from a call or from the cache, and is
 // counted at one of them.
 func TestHitsAreObserved(t *testing.T) {
-	p, calls := loadCounted(t, sched.PluginConfig{File: buildZone(t)})
+	p, calls := loadCounted(t, sched.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: buildZone(t)}}})
 	const nodes, pods = 50, 4
 	for i := range pods {
 		c := begin(t, p, pod(fmt.Sprint("p", i), "a"))
@@ -122,7 +122,7 @@ func TestHitsAreObserved(t *testing.T) {
 // TestSharingRestsWhereNodesAreDifferent holds that results are not kept for a while after a cycle
 // in which hardly any Nodes were equal, and that a later cycle tries again.
 func TestSharingRestsWhereNodesAreDifferent(t *testing.T) {
-	p, calls := loadCounted(t, sched.PluginConfig{File: buildZone(t)})
+	p, calls := loadCounted(t, sched.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: buildZone(t)}}})
 	const nodes = 600
 	cycle := func(zones int) (called int) {
 		c := begin(t, p, pod("p", "a"))
@@ -286,7 +286,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 // TestEachPodHasOtherRefusals holds that equal nodes are asked about once, and that each Pod
 // gets its own reasons.
 func TestEachPodHasOtherRefusals(t *testing.T) {
-	p, calls := loadCounted(t, sched.PluginConfig{File: buildZone(t), Reads: zonePaths})
+	p, calls := loadCounted(t, sched.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: buildZone(t)}}, Reads: zonePaths})
 	nodes := []*corev1.Node{node("n0", "a"), node("n1", "a"), node("n2", "b"), node("n3", "b")}
 	const pods = 300
 	for i := range pods {
