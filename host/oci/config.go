@@ -2,6 +2,7 @@ package oci
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,8 +16,8 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/internal/registryname"
-	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // Config says how artifacts are fetched, and which are trusted. It is a configuration file
@@ -39,14 +40,14 @@ type Config struct {
 	Registries []Registry `json:"registries,omitempty"`
 	// Trust says which artifacts are trusted.
 	Trust []Trust `json:"trust,omitempty"`
-	// TimeoutSeconds is how long a fetch may take, with everything that it needs. Default 60.
-	TimeoutSeconds int `json:"timeoutSeconds,omitempty"`
+	// Timeout is how long a fetch may take, with everything that it needs. Default 60 s.
+	Timeout time.Duration `json:"timeout,omitempty"`
 	// MaxBytes is the size of the largest layer and of the largest module. Default, and at
 	// most, [host.MaxModuleBytes].
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 
 	// Reload returns the configuration anew before each fetch; [ReadConfig] sets it. Of what
-	// it returns, registries, trust, dockerConfig, timeoutSeconds and maxBytes count. A
+	// it returns, registries, trust, dockerConfig, timeout and maxBytes count. A
 	// program that changes those of a Config clears Reload. nil reads the files alone that
 	// the configuration names.
 	Reload func() (Config, error) `json:"-"`
@@ -59,6 +60,15 @@ type Config struct {
 	// Logger is told when the registry is away and the cache serves instead; nil drops it.
 	Logger *slog.Logger `json:"-"`
 }
+
+// configFields is Config without its methods.
+type configFields Config
+
+// MarshalJSON writes durations as texts, such as "1m0s".
+func (c Config) MarshalJSON() ([]byte, error) { return configfile.Marshal(configFields(c)) }
+
+// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+func (c *Config) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*configFields)(c)) }
 
 // ReadConfig reads a configuration file in YAML or JSON, which the client follows. The error
 // names the file and has every unknown field. No file, an empty name, is the zero Config.
@@ -80,7 +90,7 @@ func ReadConfig(file string) (Config, error) {
 			return cfg, nil
 		}
 		var next Config
-		if err := strict.YAML(data, &next); err != nil {
+		if err := configfile.YAML(data, &next); err != nil {
 			return Config{}, fmt.Errorf("read configuration of registries: %s: %w", file, err)
 		}
 		cfg, before = next, append([]byte{}, data...)
@@ -120,10 +130,7 @@ const (
 )
 
 func (c *Config) timeout() time.Duration {
-	if c.TimeoutSeconds == 0 {
-		return defaultTimeout
-	}
-	return time.Duration(c.TimeoutSeconds) * time.Second
+	return cmp.Or(c.Timeout, defaultTimeout)
 }
 
 func (c *Config) maxBytes() int64 {
@@ -138,8 +145,8 @@ func (c *Config) check() (errs []error) {
 	if c.CacheBytes < 0 {
 		errs = append(errs, fmt.Errorf("cacheBytes is %d, less than 0", c.CacheBytes))
 	}
-	if c.TimeoutSeconds < 0 {
-		errs = append(errs, fmt.Errorf("timeoutSeconds is %d, less than 0", c.TimeoutSeconds))
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout is %s, less than 0", c.Timeout))
 	}
 	if c.MaxBytes < 0 || c.MaxBytes > host.MaxModuleBytes {
 		errs = append(errs, fmt.Errorf("maxBytes is %d, want 1 to %d", c.MaxBytes, host.MaxModuleBytes))

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,7 +19,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 	}
 	key := publicPEM(t, newKey())
 	_, err := oci.New(oci.Config{
-		CacheBytes: -1, TimeoutSeconds: -1, MaxBytes: 1 << 40, DockerConfig: "/does/not/exist",
+		CacheBytes: -1, Timeout: -time.Second, MaxBytes: 1 << 40, DockerConfig: "/does/not/exist",
 		Registries: []oci.Registry{
 			{Host: "https://ghcr.io/"},
 			{Host: "a.example.com", Mirrors: []string{"https://mirror", "ok.example.com/x"}, CAFile: noCertificate, CertFile: "x"},
@@ -37,7 +38,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 		t.Fatal("New took it")
 	}
 	for _, want := range []string{
-		"cacheBytes is -1", "timeoutSeconds is -1", "maxBytes is 1099511627776", "dockerConfig: stat /does/not/exist",
+		"cacheBytes is -1", "timeout is -1s", "maxBytes is 1099511627776", "dockerConfig: stat /does/not/exist",
 		`registry "https://ghcr.io/": host is a name`, `mirror "https://mirror" is not HOST`, "ca.pem has no certificate",
 		"certFile and keyFile need one another", `registry "a.example.com" occurs twice`, "plainHTTP excludes",
 		"caFile: open /does/not/exist", "trust[0]: allOf and anyOf are empty", "trust[0]: repositories are missing",
@@ -58,7 +59,7 @@ func TestNewReportsEveryMistake(t *testing.T) {
 // FuzzReadConfig holds that no file of registries breaks its reader and New, and that what was read
 // is read again as the same.
 func FuzzReadConfig(f *testing.F) {
-	f.Add([]byte("registries: [{host: GHCR.io, mirrors: [mirror.example.com/x], plainHTTP: true}]\ntimeoutSeconds: 5\n"))
+	f.Add([]byte("registries: [{host: GHCR.io, mirrors: [mirror.example.com/x], plainHTTP: true}]\ntimeout: 5s\n"))
 	f.Add([]byte("trust: [{repositories: ['ghcr.io/acme/*'], anyOf: [{key: x}], minimum: 1, refuseDowngrades: true}]"))
 	f.Add([]byte("trust: [{repositories: ['*'], unsigned: true}]\nregistry: []\n"))
 	f.Add([]byte("a: &a [x]\nb: [*a, *a]\n"))

@@ -60,7 +60,7 @@ func (f *followed) current() (*settings, error) {
 			return nil, err
 		}
 		cfg.Registries, cfg.Trust, cfg.DockerConfig = next.Registries, next.Trust, next.DockerConfig
-		cfg.TimeoutSeconds, cfg.MaxBytes = next.TimeoutSeconds, next.MaxBytes
+		cfg.Timeout, cfg.MaxBytes = next.Timeout, next.MaxBytes
 	}
 	sum := cfg.sum()
 	old := f.now.Load()

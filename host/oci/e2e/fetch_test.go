@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -479,7 +480,7 @@ func TestSlowBodiesEndWithTheTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error, 1)
 	go func() {
-		_, err := newClient(t, oci.Config{Registries: plain(s), TimeoutSeconds: 1}).Fetch(ctx, ref)
+		_, err := newClient(t, oci.Config{Registries: plain(s), Timeout: time.Second}).Fetch(ctx, ref)
 		got <- err
 	}()
 	if err := <-got; !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "not complete after 1s") {

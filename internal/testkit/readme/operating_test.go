@@ -73,7 +73,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 // plugin's configuration and for each limit.
 func TestOperatingListsEverySetting(t *testing.T) {
 	text := read(t, "docs/operating.md")
-	for _, of := range []reflect.Type{reflect.TypeFor[host.Config](), reflect.TypeFor[host.Limits](), reflect.TypeFor[capabilities.Scope]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[host.Config](), reflect.TypeFor[host.ModuleConfig](), reflect.TypeFor[host.Limits](), reflect.TypeFor[capabilities.Scope]()} {
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "-" && !strings.Contains(text, "\n| `"+name+"` | ") {
