@@ -98,7 +98,7 @@ func TestFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: Node":                      `kind is "Node", want PodList or Pod`,
 		"{":                               "did not find expected",
-		"":                                "found <nil>, want an object",
+		"":                                "found null, want an object",
 		"a: [":                            "did not find expected",
 		`{"kind": "PodList", "items": 5}`: "found 5, want a list",
 		`{"kind": "PodList", "items": [{"metadata": 5}]}`:                                                            "cannot unmarshal number",

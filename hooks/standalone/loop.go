@@ -216,6 +216,8 @@ func (l *loop) look() {
 	for _, cgroup := range l.watcher.sweep() {
 		l.forget(cgroup)
 	}
+	// Of one that is not watched, no event tells that it is gone.
+	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	for class := range l.classes {
 		l.onCgroup(class, true)
 	}
@@ -277,7 +279,7 @@ func (l *loop) onSync(o outcome) {
 		l.onCgroup(cgroup, false)
 	}
 	maps.DeleteFunc(l.unknown, func(cgroup string, _ int) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
-	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] || !l.cfg.Enforcer.Applier().Exists(cgroup) })
+	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] })
 	l.findSandboxes()
 	if len(l.unknown) == 0 {
 		l.rediscover, l.waited = l.cfg.Rediscover, 0

@@ -14,7 +14,8 @@ import (
 
 // Discovery lists what runs on the node.
 type Discovery interface {
-	// Pods returns the pods that have cgroups. The result is the caller's.
+	// Pods returns the pods that have cgroups. The slice is the caller's; the maps, the slices
+	// and the resources of a pod must not be changed, since lists share them.
 	Pods(ctx context.Context) ([]Pod, error)
 }
 
