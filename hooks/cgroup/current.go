@@ -22,6 +22,11 @@ func (a *Applier) Exists(cgroup string) bool {
 // there are none. A field that cannot be compared, such as any of a cgroup that is not
 // there, is left out.
 func (a *Applier) Differing(t Target) *hookmsg.Resources {
+	if t.Resources != nil && t.Resources.CPUShares != nil {
+		if is, _ := a.conversions.found(t.Cgroup); is == 0 {
+			a.FindConversion(t.Level, t.Cgroup, *t.Resources.CPUShares)
+		}
+	}
 	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	p := a.plan([]Target{t}, dirs, nil)

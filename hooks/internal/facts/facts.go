@@ -242,6 +242,42 @@ func (s *Store) Get(of Subject) Facts {
 	return Facts{}
 }
 
+// AskedOf returns the resources that are asked for the pod, or the container of it, with a cgroup, nil
+// if they are not known.
+func (s *Store) AskedOf(podUID, cgroup string) *hookmsg.Resources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.pods[podUID] {
+		if f.Cgroup == cgroup {
+			return f.Asked
+		}
+	}
+	return nil
+}
+
+// EachAsked calls f with the cgroup of each pod and container whose resources are known. The Store is
+// not locked meanwhile.
+func (s *Store) EachAsked(f func(cgroup string, pod bool, asked *hookmsg.Resources)) {
+	type subject struct {
+		cgroup string
+		pod    bool
+		asked  *hookmsg.Resources
+	}
+	var all []subject
+	s.mu.Lock()
+	for _, pod := range s.pods {
+		for id, of := range pod {
+			if of.Cgroup != "" && of.Asked != nil {
+				all = append(all, subject{of.Cgroup, id == "", of.Asked})
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, one := range all {
+		f(one.cgroup, one.pod, one.asked)
+	}
+}
+
 // Sum returns the sums of the quotas and the memory limits that the kubelet asks for the
 // containers of a pod. A sum is nil if a container is known without its amount, or if none
 // is known; the quotas have one period.
