@@ -143,9 +143,12 @@ func TestReconcilerSeesTheLimitsOfTheKubelet(t *testing.T) {
 				n.run(nil)
 				n.within(soon, container, 300)
 			}
-			limit(podCgroup, c.pod)
-			limit(container, c.container)
-			if !c.late {
+			if c.late { // The pod's becomes less at once, and then the container's cannot be more.
+				limit(container, c.container)
+				limit(podCgroup, c.pod)
+			} else {
+				limit(podCgroup, c.pod)
+				limit(container, c.container)
 				n.run(nil)
 				n.within(soon, container, 300)
 			}
