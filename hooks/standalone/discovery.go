@@ -75,6 +75,7 @@ type object struct {
 		Ephemeral      []container                  `json:"ephemeralContainers"`
 		Overhead       corev1.ResourceList          `json:"overhead"`
 		Resources      *corev1.ResourceRequirements `json:"resources"`
+		Priority       *int32                       `json:"priority"`
 	} `json:"spec"`
 	Status struct {
 		Conditions            []corev1.PodCondition    `json:"conditions"`
@@ -83,6 +84,7 @@ type object struct {
 		InitContainerStatuses []corev1.ContainerStatus `json:"initContainerStatuses"`
 		ContainerStatuses     []corev1.ContainerStatus `json:"containerStatuses"`
 		EphemeralStatuses     []corev1.ContainerStatus `json:"ephemeralContainerStatuses"`
+		Claims                claims                   `json:"nodeAllocatableResourceClaimStatuses"`
 	} `json:"status"`
 }
 
@@ -111,7 +113,7 @@ func (o *object) pod() *corev1.Pod {
 			Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), EphemeralContainers: ephemeral, Overhead: o.Spec.Overhead, Resources: o.Spec.Resources,
+			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), EphemeralContainers: ephemeral, Overhead: o.Spec.Overhead, Resources: o.Spec.Resources, Priority: o.Spec.Priority,
 		},
 		Status: corev1.PodStatus{
 			Phase: o.Status.Phase, QOSClass: o.Status.QOSClass, Conditions: o.Status.Conditions,

@@ -84,7 +84,7 @@ func (o *object) running() *Pod {
 	if finished(pod) {
 		return nil
 	}
-	return new(PodOf(pod))
+	return new(podOf(pod, o.Status.Claims))
 }
 
 // decode decodes a value, whose quantities are bounded.

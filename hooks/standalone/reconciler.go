@@ -68,6 +68,8 @@ type Reconciler struct {
 	unknown atomic.Int64
 
 	mu sync.Mutex // Held while everything is decided.
+	// limitedSwap is set once a container was found to have what the kubelet's LimitedSwap gives it.
+	limitedSwap bool
 	// pods are the cgroups of those that were listed, by UID.
 	pods map[string]string
 }
@@ -235,7 +237,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if ctx.Err() != nil {
 			return true
 		}
-		d, owned, err := r.cfg.Engine.DecideOwned(ctx, req)
+		d, answered, err := r.cfg.Engine.DecideAnswered(ctx, req)
 		if err != nil {
 			errs = append(errs, err) // What was decided before stays.
 			return true
@@ -246,25 +248,35 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
+		if files := r.findFiles(known.Files, before.Resources, target); len(files) != len(known.Files) {
+			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Files = files })
+		}
 		if !r.cfg.State.PutDecided(subject, known, target) {
 			return false
 		}
 		if req.Level == hookmsg.LevelPod {
 			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
-			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped))
+		dropped := before.Resources.Fields() & answered.Fields() &^ d.Resources.Fields()
+		if files := givenFiles(&known, before.Resources, d.Resources, answered.File); dropped != 0 || files != nil {
+			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Files = without(f.Files, files) })
+			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped)).Overlay(&hookmsg.Resources{Unified: files})
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
 		return true
 	}
 	owned := r.cfg.Engine.Owned()
-	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
+	ask := func(req *hookmsg.Request, path string, inferred, derived bool, hugepages map[string]int64, swap int64) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources
 		if derived && req.Level != hookmsg.LevelQOS {
 			found = r.find(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, req.Resources)
 			req.Resources = inForce(req.Resources, found)
+			if req.Resources != nil {
+				if files := r.files(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, hugepages, swap); files != nil {
+					req.Resources = req.Resources.Overlay(&hookmsg.Resources{Unified: files})
+				}
+			}
 			if q := req.Resources; q != nil && q.CFSQuotaUS != nil && *q.CFSQuotaUS < 0 {
 				o.unlimited = append(o.unlimited, path)
 			}
@@ -281,7 +293,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false)
+		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false, nil, 0)
 	}
 	// refuse reports one that is left alone: those of others are decided on.
 	refuse := func(err error) bool {
@@ -305,7 +317,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
-		ask(p.request(cgroup, nil), cgroup, false, p.Derived)
+		ask(p.request(cgroup, nil), cgroup, false, p.Derived, p.Hugepages, 0)
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -313,7 +325,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
 			}
 			if !refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
-				ask(p.request(cgroup, c), container, c.Inferred, p.Derived)
+				ask(p.request(cgroup, c), container, c.Inferred, p.Derived, c.Hugepages, c.SwapRequest)
 			}
 		}
 	}

@@ -34,6 +34,12 @@ type Facts struct {
 	// Protected has the amounts of memory.min, low and high that the cgroup had before any of them
 	// was decided: the kubelet's feature MemoryQoS sets them. It is nil before that was looked at.
 	Protected *hookmsg.Resources
+	// Files has the texts that files of FieldUnified had before they were decided, by name.
+	Files map[string]string
+	// Swap is the text of memory.swap.max that the kubelet asks for, empty while that is not known.
+	// SwapRequest is the memory that it was derived from.
+	Swap        string
+	SwapRequest int64
 	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
