@@ -39,8 +39,9 @@ func TestTheQuotasOfANode(t *testing.T) {
 // The configuration is that of batch-resource.
 func TestTheConfiguration(t *testing.T) {
 	const pod = `{metadata: {name: job, labels: {koordinator.sh/qosClass: BE}, annotations: {node.koordinator.sh/extended-resource-spec: '{"containers": {"worker": {"limits": {"kubernetes.io/batch-cpu": "1500"}}}}'}}, spec: {containers: [{name: worker}]}}`
+	const other = "\napiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nmetadata: {name: node-2}\n"
 	hookstest.Each(t, &plugin{}, func(t *testing.T, p *hookstest.Plugin) {
-		d, err := p.Configure(t, `{"ratioPercent": 150}`).On(t, "node-1").Decide(t, pod, "worker")
+		d, err := p.On(t, "node-1", other).Configure(t, `{"ratioPercent": 150}`).Decide(t, pod, "worker")
 		if err != nil || d.Resources == nil || d.Resources.CFSQuotaUS == nil || *d.Resources.CFSQuotaUS != 100_000 {
 			t.Errorf("got %+v, error %v", d, err)
 		}
