@@ -30,3 +30,13 @@ func (l *PodList) Read(r io.Reader) (pods []Pod, decoded int, err error) {
 	pods, err = l.list.read(r)
 	return pods, l.list.decoded - before, err
 }
+
+// Looks returns how often cgroups were looked at again that have no quota.
+func (r *Reconciler) Looks() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.looked {
+		n += l.times
+	}
+	return n
+}

@@ -174,6 +174,9 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		}
 		l.dirty[above.cgroup] = true
 		if name := filepath.Base(event.Name); l.unlimited[above.cgroup] && (name == "cpu.cfs_quota_us" || name == "cpu.max") {
+			l.rewrittenMu.Lock()
+			l.rewritten[above.cgroup] = true
+			l.rewrittenMu.Unlock()
 			l.discover() // It has the kubelet's quota now.
 		}
 	case event.Has(fsnotify.Create) && !watched:

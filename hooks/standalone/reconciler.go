@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,18 @@ type Reconciler struct {
 	limitedSwap bool
 	// pods are the cgroups of those that were listed, by UID.
 	pods map[string]string
+	// looked are the looks at cgroups without the quota that the spec of their pod has.
+	looked map[string]looked
+
+	rewrittenMu sync.Mutex
+	// rewritten are those of looked whose quota was written since.
+	rewritten map[string]bool
+}
+
+// looked is how often, and when last, a cgroup was looked at.
+type looked struct {
+	times int
+	last  time.Time
 }
 
 // outcome is what a round of discovery and decisions found.
@@ -121,7 +134,7 @@ func New(cfg Config) (*Reconciler, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
-	return &Reconciler{cfg: cfg, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}}, nil
+	return &Reconciler{cfg: cfg, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}, looked: map[string]looked{}, rewritten: map[string]bool{}}, nil
 }
 
 // Sync finds out what runs, asks the plugins about all of it and enforces what
@@ -370,6 +383,25 @@ func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	return fmt.Errorf("no cgroup of the %d pods that run is where the layout has it, such as %s", running, example)
 }
 
+// quotaLooks is how many rounds look at a cgroup without the quota that the spec of its pod has.
+const quotaLooks = 3
+
+// looksAgain reports whether a cgroup without the quota that the spec of its pod has is looked at:
+// in the first rounds, after an event that wrote it, and once in Config.Resync. On a node without
+// cpuCFSQuota all of them stay so, and each round would open them all.
+func (r *Reconciler) looksAgain(cgroup string, now time.Time) bool {
+	r.rewrittenMu.Lock()
+	again := r.rewritten[cgroup]
+	delete(r.rewritten, cgroup)
+	r.rewrittenMu.Unlock()
+	l := r.looked[cgroup]
+	if !again && l.times >= quotaLooks && now.Sub(l.last) < r.cfg.Resync {
+		return false
+	}
+	r.looked[cgroup] = looked{times: l.times + 1, last: now}
+	return true
+}
+
 // find returns the quota and the period that a cgroup had before any of them was decided. It
 // looks at the cgroup once, and again while there is no quota where the kubelet is to ask
 // for one: a cgroup that has just been made has none yet.
@@ -379,6 +411,9 @@ func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resour
 		return before
 	}
 	if decided, _ := r.cfg.State.Get(cgroup); decided.Resources.Fields()&limitFields != 0 {
+		return before
+	}
+	if before != nil && !r.looksAgain(cgroup, time.Now()) {
 		return before
 	}
 	if found := r.cfg.Enforcer.Applier().Limits(cgroup); found.CFSQuotaUS != nil && found.CFSPeriodUS != nil {
@@ -409,6 +444,10 @@ func (r *Reconciler) forgetGone(listed []string) {
 		return ok
 	}
 	gone := r.cfg.Enforcer.Prune(runs)
+	maps.DeleteFunc(r.looked, func(cgroup string, _ looked) bool { return !runs(cgroup) })
+	r.rewrittenMu.Lock()
+	maps.DeleteFunc(r.rewritten, func(cgroup string, _ bool) bool { return !runs(cgroup) })
+	r.rewrittenMu.Unlock()
 	for uid, cgroup := range r.pods {
 		if !runs(cgroup) && !r.cfg.Enforcer.Applier().Exists(cgroup) {
 			gone = append(gone, uid)
