@@ -11,7 +11,7 @@
 //	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{
 //		Config: host.Config{
 //			Name:   "required-labels",
-//			Source: host.File("required-labels.wasm"),
+//			Module: host.ModuleConfig{File: "required-labels.wasm"},
 //			GuestConfig:  []byte(`{"labels":["owner"]}`),
 //		},
 //	})

@@ -6,7 +6,7 @@
 // that decide one field differently are an error that names both:
 //
 //	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Plugins: []hooks.PluginConfig{{
-//		Config: host.Config{Name: "cpu", Source: host.File("cpu.wasm")},
+//		Config: host.Config{Name: "cpu", Module: host.ModuleConfig{File: "cpu.wasm"}},
 //	}}})
 //	if err != nil { … }
 //	decision, err := engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelContainer, …})

@@ -308,6 +308,13 @@ func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (decision *ho
 // answered. One of them that the decision does not set, a plugin has chosen not to set;
 // of any other field nothing is known.
 func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, owned hookmsg.Fields, err error) {
+	decision, answered, err := e.DecideAnswered(ctx, req)
+	return decision, answered.whole, err
+}
+
+// DecideAnswered is DecideOwned that tells apart the files of unified, which plugins may own one
+// by one.
+func (e *Engine) DecideAnswered(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, answered Answered, err error) {
 	if e.observer != nil {
 		start := time.Now()
 		defer func() { e.observer.Decided(ctx, req, time.Since(start), decision, err) }()
@@ -334,7 +341,10 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			b.offer(asked, encoded.objects, parts, d, err)
 		}
 		if err == nil && !p.monitored {
-			owned |= p.owns.whole
+			answered.whole |= p.owns.whole
+			if p.owns.partly&hookmsg.FieldUnified != 0 {
+				answered.partly = append(answered.partly, &p.owns)
+			}
 		}
 		if err != nil && p.policy == host.KeepLast && ctx.Err() == nil {
 			e.failed(ctx, p, asked, false, err)
@@ -351,14 +361,14 @@ func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decisio
 			if !late && !errors.Is(err, context.Canceled) {
 				e.failed(ctx, p, asked, true, err)
 			}
-			return nil, 0, fmt.Errorf("decide %s: %w", describe(req), p.quiet(asked, err))
+			return nil, Answered{}, fmt.Errorf("decide %s: %w", describe(req), p.quiet(asked, err))
 		default:
 			e.failed(ctx, p, asked, false, err)
 			failed = append(failed, p.Name())
 		}
 	}
 	e.decided(req, parts, failed)
-	return merge(parts), owned, nil
+	return merge(parts), answered, nil
 }
 
 // Owned returns the fields that plugins own, also those that do not write.

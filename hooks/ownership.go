@@ -18,6 +18,38 @@ type ownership struct {
 // share.
 const keyed = hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs | hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 
+// Answered is what the plugins own that have answered.
+type Answered struct {
+	whole  hookmsg.Fields
+	partly []*ownership // With keys of unified.
+}
+
+// Fields returns the fields that they own.
+func (a *Answered) Fields() hookmsg.Fields { return a.whole }
+
+// File reports whether one of them owns a file of unified.
+func (a *Answered) File(name string) bool {
+	if a.whole&hookmsg.FieldUnified != 0 {
+		return true
+	}
+	for _, o := range a.partly {
+		if o.keys[keyName(hookmsg.FieldUnified, name)] {
+			return true
+		}
+	}
+	return false
+}
+
+// OwnsFile reports whether a plugin owns a file of unified, also one that does not write.
+func (e *Engine) OwnsFile(name string) bool {
+	for _, p := range e.plugins {
+		if p.owns.whole&hookmsg.FieldUnified != 0 || p.owns.keys[keyName(hookmsg.FieldUnified, name)] {
+			return true
+		}
+	}
+	return false
+}
+
 func keyName(field hookmsg.Fields, key string) string { return field.String() + "[" + key + "]" }
 
 // parseOwnership parses the fields and keys that a plugin owns.

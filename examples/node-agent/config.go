@@ -43,11 +43,11 @@ type config struct {
 		// KubeletRoot is the kubelet's cgroupRoot.
 		KubeletRoot string `json:"kubeletRoot"`
 		Scope       string `json:"scope"`
-		// Weight is how the runtime converts the shares of containers: quadratic, which is the
-		// default (runc 1.3.2, crun 1.23 and later), or linear.
+		// Weight is how the runtime converts the shares of containers: quadratic (runc 1.3.2, crun
+		// 1.23 and later) or linear. Without it, it is found by what the runtime has written.
 		Weight string `json:"weight"`
-		// KubeletWeight is how the kubelet converts those of pods and QoS classes: linear, which
-		// is the default (all releases up to 1.37), or quadratic.
+		// KubeletWeight is how the kubelet converts those of pods and QoS classes: linear (all
+		// releases up to 1.37) or quadratic. Without it, it is found likewise.
 		KubeletWeight string `json:"kubeletWeight"`
 		Proc          string `json:"proc"`
 		// Resctrl is where the kernel's resctrl file system is.

@@ -18,10 +18,9 @@ import (
 // several goroutines. If two apply to one cgroup at the same time, either's values may
 // remain.
 type Applier struct {
-	version Version
-	// weight is that of containers, kubeletWeight that of pods and QoS classes.
-	weight, kubeletWeight WeightConversion
-	path                  string
+	version     Version
+	conversions conversions
+	path        string
 	// root is the hierarchy, or the directory of several.
 	root *os.Root
 	// controllers are the hierarchies of cgroup v1 in root; nil if root is the only one.
@@ -44,10 +43,11 @@ type ApplierConfig struct {
 	// Version is the version of the hierarchy. Default: the one that Root looks like.
 	Version Version
 	// Weight is how cpu.shares become cpu.weight on cgroup v2 for containers, whose cgroups
-	// are the runtime's. Default [WeightQuadratic].
+	// are the runtime's. By default it is found from containers whose shares are known, and
+	// [WeightQuadratic] while none tells: see [Applier.FindConversion].
 	Weight WeightConversion
-	// KubeletWeight is that for pods and QoS classes, whose cgroups are the kubelet's.
-	// Default [WeightLinear].
+	// KubeletWeight is that for pods and QoS classes, whose cgroups are the kubelet's. By
+	// default it is found likewise, and [WeightLinear] while none tells.
 	KubeletWeight WeightConversion
 	// Proc is the proc file system, for oom_score_adj. It must be the node's if the
 	// program has a PID namespace of its own. Default /proc.
@@ -131,7 +131,8 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroup root: %w%s", err, elsewhere)
 	}
-	a := &Applier{version: cfg.Version, weight: cmp.Or(cfg.Weight, WeightQuadratic), kubeletWeight: cmp.Or(cfg.KubeletWeight, WeightLinear), path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
+	a := &Applier{version: cfg.Version, path: cfg.Root, root: root, proc: cmp.Or(cfg.Proc, "/proc"), resctrl: cmp.Or(cfg.Resctrl, "/sys/fs/resctrl"), cores: coreSched{kernel: prctl{}}}
+	a.conversions.fixed = [writers]WeightConversion{theRuntime: cfg.Weight, theKubelet: cfg.KubeletWeight}
 	if a.version == 0 {
 		if a.version, err = detect(root); err != nil {
 			root.Close()

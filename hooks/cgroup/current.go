@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"os"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,11 @@ func (a *Applier) Exists(cgroup string) bool {
 // there are none. A field that cannot be compared, such as any of a cgroup that is not
 // there, is left out.
 func (a *Applier) Differing(t Target) *hookmsg.Resources {
+	if t.Resources != nil && t.Resources.CPUShares != nil {
+		if is, _ := a.conversions.found(t.Cgroup); is == 0 {
+			a.FindConversion(t.Level, t.Cgroup, *t.Resources.CPUShares)
+		}
+	}
 	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	p := a.plan([]Target{t}, dirs, nil)
@@ -94,4 +100,37 @@ func (a *Applier) Protection(cgroup string) *hookmsg.Resources {
 		}
 	}
 	return r
+}
+
+// File returns the text of a file of a cgroup, such as "memory.swap.max", without the white space
+// around it; ok is false if it cannot be read.
+func (a *Applier) File(cgroup, file string) (text string, ok bool) {
+	controller, _, _ := strings.Cut(file, ".")
+	dir, err := a.openDirectory(controller, cgroup)
+	if err != nil {
+		return "", false
+	}
+	defer dir.close()
+	text, err = dir.read(file, maxFile, nil)
+	return strings.TrimSpace(text), err == nil
+}
+
+// NodeMemory returns the memory and the swap space of the node, in bytes, 0 if they cannot be read.
+func (a *Applier) NodeMemory() (memory, swap int64) {
+	text, err := os.ReadFile(a.proc + "/meminfo")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		switch {
+		case err != nil:
+		case name == "MemTotal":
+			memory = n << 10
+		case name == "SwapTotal":
+			swap = n << 10
+		}
+	}
+	return memory, swap
 }

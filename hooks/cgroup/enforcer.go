@@ -212,11 +212,13 @@ func (e *Enforcer) Close() {
 func (e *Enforcer) Forget(cgroup string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	within := func(known string) bool { return known == cgroup || strings.HasPrefix(known, cgroup+"/") }
 	for known := range e.cgroups {
-		if known == cgroup || strings.HasPrefix(known, cgroup+"/") {
+		if within(known) {
 			e.forget(known)
 		}
 	}
+	e.applier.conversions.forget(within)
 }
 
 func (e *Enforcer) forget(cgroup string) {
@@ -270,6 +272,7 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	there := func(cgroup string) bool { return keep(cgroup) || e.applier.Exists(cgroup) }
 	pods = e.state.facts.Prune(there)
+	e.applier.conversions.forget(func(cgroup string) bool { return !there(cgroup) })
 	left := map[string]bool{}
 	all, _ := e.state.since(0)
 	for _, d := range all {
@@ -354,6 +357,7 @@ func (k *enforced) unchanged(now time.Time, everything bool, files *int) bool {
 
 // apply writes the resources of cgroups that differ, and follows each file by its events.
 func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, report *Report) {
+	e.findConversions(ctx, differ)
 	known := map[string]bool{} // Cgroups that were settled for the same resources.
 	var targets []Target
 	for _, d := range differ {

@@ -229,7 +229,7 @@ func (p *plan) resources(r *hookmsg.Resources) {
 		case hookmsg.FieldCPUShares:
 			shares := *r.CPUShares
 			if v2 {
-				shares = p.applier.conversion(p.level).Weight(shares)
+				shares = p.applier.conversion(p.level, p.cgroup).Weight(shares)
 			}
 			p.number(file, shares)
 		case limitFields:

@@ -26,3 +26,12 @@ func openFiles() int {
 	}
 	return int(min(limit.Cur, 1<<20))
 }
+
+// creation returns a number that is larger for a cgroup that was made later: the kernel numbers
+// them. It is 0 if there is none.
+func creation(info os.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Ino) //nolint:unconvert // Its type differs between systems.
+	}
+	return 0
+}

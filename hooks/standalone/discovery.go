@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/cut"
-	"github.com/kubewasm/kubewasm/internal/quantities"
 )
 
 // File returns the Discovery of a file with a PodList or a Pod, JSON or YAML,
@@ -52,7 +52,7 @@ func (f file) Pods(context.Context) ([]Pod, error) {
 			return nil, fmt.Errorf("discover pods: %s: %w", string(f), err)
 		}
 	}
-	pods, err := readPods(bytes.NewReader(b))
+	pods, err := new(podList).read(bytes.NewReader(b))
 	if err != nil {
 		return pods, fmt.Errorf("discover pods: %s: %w", string(f), err)
 	}
@@ -75,6 +75,7 @@ type object struct {
 		Ephemeral      []container                  `json:"ephemeralContainers"`
 		Overhead       corev1.ResourceList          `json:"overhead"`
 		Resources      *corev1.ResourceRequirements `json:"resources"`
+		Priority       *int32                       `json:"priority"`
 	} `json:"spec"`
 	Status struct {
 		Conditions            []corev1.PodCondition    `json:"conditions"`
@@ -83,6 +84,7 @@ type object struct {
 		InitContainerStatuses []corev1.ContainerStatus `json:"initContainerStatuses"`
 		ContainerStatuses     []corev1.ContainerStatus `json:"containerStatuses"`
 		EphemeralStatuses     []corev1.ContainerStatus `json:"ephemeralContainerStatuses"`
+		Claims                claims                   `json:"nodeAllocatableResourceClaimStatuses"`
 	} `json:"status"`
 }
 
@@ -111,118 +113,13 @@ func (o *object) pod() *corev1.Pod {
 			Namespace: o.Metadata.Namespace, Name: o.Metadata.Name, UID: o.Metadata.UID, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations,
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), EphemeralContainers: ephemeral, Overhead: o.Spec.Overhead, Resources: o.Spec.Resources,
+			InitContainers: containers(o.Spec.InitContainers), Containers: containers(o.Spec.Containers), EphemeralContainers: ephemeral, Overhead: o.Spec.Overhead, Resources: o.Spec.Resources, Priority: o.Spec.Priority,
 		},
 		Status: corev1.PodStatus{
 			Phase: o.Status.Phase, QOSClass: o.Status.QOSClass, Conditions: o.Status.Conditions,
 			InitContainerStatuses: o.Status.InitContainerStatuses, ContainerStatuses: o.Status.ContainerStatuses, EphemeralContainerStatuses: o.Status.EphemeralStatuses,
 		},
 	}
-}
-
-// readPods reads a PodList or a Pod in JSON, one pod at a time: the whole list of
-// a full node takes some megabytes, and several times as many in Go.
-func readPods(r io.Reader) ([]Pod, error) {
-	dec := json.NewDecoder(r)
-	var kind string
-	var one object // If the whole is a Pod.
-	pods := []Pod{}
-	add := func(o *object) {
-		if pod := o.pod(); !finished(pod) {
-			pods = append(pods, PodOf(pod))
-		}
-	}
-	err := eachField(dec, func(name string) error {
-		switch name {
-		case "kind":
-			return dec.Decode(&kind)
-		case "items":
-			return eachItem(dec, func() error {
-				var o object
-				err := decode(dec, &o)
-				if err == nil {
-					add(&o)
-				}
-				return err
-			})
-		case "metadata":
-			return decode(dec, &one.Metadata)
-		case "spec":
-			return decode(dec, &one.Spec)
-		case "status":
-			return decode(dec, &one.Status)
-		}
-		return dec.Decode(new(json.RawMessage))
-	})
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case kind == "Pod":
-		add(&one)
-	case kind != "PodList" && kind != "List":
-		return nil, fmt.Errorf("kind is %q, want PodList or Pod", kind)
-	}
-	return pods, nil
-}
-
-// decode decodes the next value, whose quantities are bounded.
-func decode(dec *json.Decoder, to any) error {
-	var raw json.RawMessage
-	if err := dec.Decode(&raw); err != nil {
-		return err
-	}
-	if err := quantities.Check(raw, to); err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, to)
-}
-
-// eachField calls f at the value of each field of an object, which f reads.
-func eachField(dec *json.Decoder, f func(name string) error) error {
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return errors.Join(err, notA("an object", t, err))
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return err
-		}
-		if err := f(name.(string)); err != nil { // A key is always a string.
-			return err
-		}
-	}
-	_, err := dec.Token()
-	return err
-}
-
-// eachItem calls f at each element of a list, which f reads. null is an empty
-// one.
-func eachItem(dec *json.Decoder, f func() error) error {
-	t, err := dec.Token()
-	if err == nil && t == nil {
-		return nil
-	}
-	if err != nil || t != json.Delim('[') {
-		return errors.Join(err, notA("a list", t, err))
-	}
-	for dec.More() {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	_, err = dec.Token()
-	return err
-}
-
-// notA says what was found instead, if there was anything.
-func notA(want string, found json.Token, err error) error {
-	if err != nil {
-		return nil
-	}
-	return fmt.Errorf("found %v, want %s", found, want)
 }
 
 // KubeletConfig says how to ask the kubelet.
@@ -305,6 +202,9 @@ func (c *KubeletConfig) dial(ctx context.Context, network, addr string) (net.Con
 type kubelet struct {
 	cfg    KubeletConfig
 	client *http.Client
+
+	mu   sync.Mutex
+	list podList
 }
 
 func (k *kubelet) Pods(ctx context.Context) (pods []Pod, err error) {
@@ -335,11 +235,16 @@ func (k *kubelet) Pods(ctx context.Context) (pods []Pod, err error) {
 		n, _ := body.Read(why)
 		return nil, fmt.Errorf("%s: %s", resp.Status, cut.Text(why[:n], 200))
 	}
-	return readPods(body)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if pods, err = k.list.read(body); err != nil {
+		return nil, err
+	}
+	io.CopyN(io.Discard, body, 1<<10) // The end of the answer, or the connection is not used again.
+	return pods, nil
 }
 
-// limited ends with an error after some bytes. It fills what it is given to read
-// into: the decoder looks at all of the white space again after each read.
+// limited ends with an error after some bytes.
 type limited struct {
 	r    io.Reader
 	left int
@@ -349,10 +254,7 @@ func (l *limited) Read(b []byte) (int, error) {
 	if l.left == 0 {
 		return 0, fmt.Errorf("the answer has more than %d bytes", maxPods)
 	}
-	n, err := io.ReadFull(l.r, b[:min(len(b), l.left)])
+	n, err := l.r.Read(b[:min(len(b), l.left)])
 	l.left -= n
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = io.EOF
-	}
 	return n, err
 }

@@ -67,7 +67,7 @@ var wantPods = []standalone.Pod{
 		QOSClass: hookmsg.QOSBurstable, Derived: true, Resources: &hookmsg.Resources{CPUShares: n(512), CFSPeriodUS: n(100_000)},
 		Containers: []standalone.Container{
 			{Name: "sidecar", ID: "i2", Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
-			{Name: "nginx", ID: "c1", Envs: []hookmsg.Env{{Name: "A", Value: "1"}}, Resources: &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}},
+			{Name: "nginx", ID: "c1", Envs: []hookmsg.Env{{Name: "A", Value: "1"}}, Resources: &hookmsg.Resources{CPUShares: n(512), CFSQuotaUS: n(150_000), CFSPeriodUS: n(100_000), MemoryLimitBytes: n(2 << 30)}, SwapRequest: 1 << 30},
 			{Name: "debugger", ID: "e1", Envs: []hookmsg.Env{{Name: "B", Value: "2"}}, Resources: &hookmsg.Resources{CPUShares: n(2), CFSPeriodUS: n(100_000)}},
 		},
 	},
@@ -98,7 +98,7 @@ func TestFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"kind: Node":                      `kind is "Node", want PodList or Pod`,
 		"{":                               "did not find expected",
-		"":                                "found <nil>, want an object",
+		"":                                "found null, want an object",
 		"a: [":                            "did not find expected",
 		`{"kind": "PodList", "items": 5}`: "found 5, want a list",
 		`{"kind": "PodList", "items": [{"metadata": 5}]}`:                                                            "cannot unmarshal number",

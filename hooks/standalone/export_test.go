@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"io"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -19,3 +20,23 @@ func (r *Reconciler) ReadyAt(now time.Time) error   { return r.ready(now) }
 
 // Unknown returns the number of cgroups of which it is asked again what they are.
 func (r *Reconciler) Unknown() int64 { return r.unknown.Load() }
+
+// PodList is one that is read for each list.
+type PodList struct{ list podList }
+
+// Read reads a list, and returns the number of pods that were decoded for it.
+func (l *PodList) Read(r io.Reader) (pods []Pod, decoded int, err error) {
+	before := l.list.decoded
+	pods, err = l.list.read(r)
+	return pods, l.list.decoded - before, err
+}
+
+// Looks returns how often cgroups were looked at again that have no quota.
+func (r *Reconciler) Looks() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.looked {
+		n += l.times
+	}
+	return n
+}

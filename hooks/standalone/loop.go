@@ -174,6 +174,9 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		}
 		l.dirty[above.cgroup] = true
 		if name := filepath.Base(event.Name); l.unlimited[above.cgroup] && (name == "cpu.cfs_quota_us" || name == "cpu.max") {
+			l.rewrittenMu.Lock()
+			l.rewritten[above.cgroup] = true
+			l.rewrittenMu.Unlock()
 			l.discover() // It has the kubelet's quota now.
 		}
 	case event.Has(fsnotify.Create) && !watched:
@@ -216,6 +219,8 @@ func (l *loop) look() {
 	for _, cgroup := range l.watcher.sweep() {
 		l.forget(cgroup)
 	}
+	// Of one that is not watched, no event tells that it is gone.
+	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	for class := range l.classes {
 		l.onCgroup(class, true)
 	}
@@ -277,7 +282,7 @@ func (l *loop) onSync(o outcome) {
 		l.onCgroup(cgroup, false)
 	}
 	maps.DeleteFunc(l.unknown, func(cgroup string, _ int) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
-	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] || !l.cfg.Enforcer.Applier().Exists(cgroup) })
+	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] })
 	l.findSandboxes()
 	if len(l.unknown) == 0 {
 		l.rediscover, l.waited = l.cfg.Rediscover, 0

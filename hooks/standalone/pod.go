@@ -14,7 +14,8 @@ import (
 
 // Discovery lists what runs on the node.
 type Discovery interface {
-	// Pods returns the pods that have cgroups. The result is the caller's.
+	// Pods returns the pods that have cgroups. The slice is the caller's; the maps, the slices
+	// and the resources of a pod must not be changed, since lists share them.
 	Pods(ctx context.Context) ([]Pod, error)
 }
 
@@ -41,7 +42,10 @@ type Pod struct {
 	// Derived is set if Resources, and those of the containers, are computed from the spec
 	// as a kubelet does by default. Its period, and whether it sets quotas, are then taken
 	// from the cgroups.
-	Derived    bool
+	Derived bool
+	// Hugepages are the limits of huge pages in bytes that the kubelet asks for, by the kernel's
+	// name of their size, "2MB".
+	Hugepages  map[string]int64
 	Containers []Container
 }
 
@@ -61,6 +65,11 @@ type Container struct {
 	// Inferred is set if Resources are derived from those that the runtime holds. Those of
 	// an event take precedence then.
 	Inferred bool
+	// Hugepages are as those of a pod.
+	Hugepages map[string]int64
+	// SwapRequest is the memory in bytes of which a kubelet with LimitedSwap derives the swap of
+	// the container, 0 if it has none.
+	SwapRequest int64
 }
 
 func (p *Pod) meta() hookmsg.PodMeta {
@@ -100,7 +109,13 @@ func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
 // ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes. While
 // a resize of the pod is pending they are not known, since the kubelet does not ask for
 // what the spec has then. They are [Pod.Derived].
-func PodOf(pod *corev1.Pod) Pod {
+//
+// Resources of the node that a pod has through claims (DRA) are not in them: the type of the API
+// that this module is built with does not have them. They are in those of [Kubelet] and [File].
+func PodOf(pod *corev1.Pod) Pod { return podOf(pod, nil) }
+
+// podOf is PodOf with the claims of a pod.
+func podOf(pod *corev1.Pod, of claims) Pod {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
 		QOSClass: qosClass(pod), Derived: true,
@@ -110,7 +125,7 @@ func PodOf(pod *corev1.Pod) Pod {
 		return c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue
 	})
 	if !pending {
-		p.Resources = podResources(pod)
+		p.Resources, p.Hugepages = podResources(pod, of)
 	}
 	statuses := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses} {
@@ -136,7 +151,8 @@ func PodOf(pod *corev1.Pod) Pod {
 			}
 			container := Container{Name: c.Name, ID: id}
 			if !pending {
-				container.Resources = containerResources(pod, c)
+				container.Resources = containerResources(pod, c, of)
+				container.Hugepages, container.SwapRequest = containerHugepages(pod, c, of), swapRequest(pod, c, p.QOSClass)
 			}
 			for _, env := range c.Env {
 				if env.ValueFrom == nil {
@@ -207,9 +223,11 @@ func quota(milli int64) *int64 {
 
 // containerResources returns what the kubelet asks for a container: it has the limits
 // of the pod where it has none of its own.
-func containerResources(pod *corev1.Pod, c *corev1.Container) *hookmsg.Resources {
-	limit := func(name corev1.ResourceName) *resource.Quantity {
+func containerResources(pod *corev1.Pod, c *corev1.Container, of claims) *hookmsg.Resources {
+	limit := func(name corev1.ResourceName, of claims) *resource.Quantity {
 		if l, ok := c.Resources.Limits[name]; ok && !l.IsZero() {
+			l = l.DeepCopy()
+			l.Add(of.ofContainer(c.Name, name))
 			return &l
 		}
 		if pod.Spec.Resources == nil {
@@ -217,13 +235,13 @@ func containerResources(pod *corev1.Pod, c *corev1.Container) *hookmsg.Resources
 		}
 		return new(pod.Spec.Resources.Limits[name])
 	}
-	cpuLimit := limit(corev1.ResourceCPU).MilliValue()
-	cpuRequest := cpuLimit // The API server's default.
+	cpuLimit := limit(corev1.ResourceCPU, of).MilliValue()
+	cpuRequest := limit(corev1.ResourceCPU, nil).MilliValue() // The API server's default.
 	if request, ok := c.Resources.Requests[corev1.ResourceCPU]; ok {
 		cpuRequest = request.MilliValue()
 	}
 	r := &hookmsg.Resources{CPUShares: shares(cpuRequest), CFSQuotaUS: quota(cpuLimit), CFSPeriodUS: new(int64(period))}
-	if memory := limit(corev1.ResourceMemory).Value(); memory > 0 {
+	if memory := limit(corev1.ResourceMemory, of).Value(); memory > 0 {
 		r.MemoryLimitBytes = &memory
 	}
 	return r
@@ -232,7 +250,7 @@ func containerResources(pod *corev1.Pod, c *corev1.Container) *hookmsg.Resources
 // podResources returns what the kubelet asks for the cgroup of a pod: the sums of its
 // containers or what the pod has of its own, with its overhead. What one of the
 // containers has no limit of and the pod none of its own, the pod has none of.
-func podResources(pod *corev1.Pod) *hookmsg.Resources {
+func podResources(pod *corev1.Pod, of claims) (*hookmsg.Resources, map[string]int64) {
 	// The API server sets requests where there are limits alone.
 	requested := *pod
 	for _, list := range []*[]corev1.Container{&requested.Spec.InitContainers, &requested.Spec.Containers} {
@@ -261,17 +279,26 @@ func podResources(pod *corev1.Pod) *hookmsg.Resources {
 		}
 		return true
 	}
+	// with returns an amount with that of the claims.
+	with := func(q *resource.Quantity, name corev1.ResourceName) *resource.Quantity {
+		sum := q.DeepCopy()
+		sum.Add(of.ofPod(name))
+		return &sum
+	}
 	r := &hookmsg.Resources{
-		CPUShares:   shares(requests.Cpu().MilliValue()),
+		CPUShares:   shares(with(requests.Cpu(), corev1.ResourceCPU).MilliValue()),
 		CFSPeriodUS: new(int64(period)),
 	}
 	if limited(corev1.ResourceCPU) {
-		r.CFSQuotaUS = quota(limits.Cpu().MilliValue())
+		r.CFSQuotaUS = quota(with(limits.Cpu(), corev1.ResourceCPU).MilliValue())
 	}
-	if memory := limits.Memory().Value(); limited(corev1.ResourceMemory) && memory > 0 {
+	if memory := with(limits.Memory(), corev1.ResourceMemory).Value(); limited(corev1.ResourceMemory) && memory > 0 {
 		r.MemoryLimitBytes = &memory
 	}
-	return r
+	if qosClass(pod) == hookmsg.QOSBestEffort {
+		r.CPUShares = shares(0) // Whatever it has through claims.
+	}
+	return r, podHugepages(requests, of)
 }
 
 // limitFields are the fields whose values depend on the kubelet's cpuCFSQuotaPeriod and

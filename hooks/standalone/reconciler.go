@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -68,8 +69,22 @@ type Reconciler struct {
 	unknown atomic.Int64
 
 	mu sync.Mutex // Held while everything is decided.
+	// limitedSwap is set once a container was found to have what the kubelet's LimitedSwap gives it.
+	limitedSwap bool
 	// pods are the cgroups of those that were listed, by UID.
 	pods map[string]string
+	// looked are the looks at cgroups without the quota that the spec of their pod has.
+	looked map[string]looked
+
+	rewrittenMu sync.Mutex
+	// rewritten are those of looked whose quota was written since.
+	rewritten map[string]bool
+}
+
+// looked is how often, and when last, a cgroup was looked at.
+type looked struct {
+	times int
+	last  time.Time
 }
 
 // outcome is what a round of discovery and decisions found.
@@ -119,7 +134,7 @@ func New(cfg Config) (*Reconciler, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
-	return &Reconciler{cfg: cfg, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}}, nil
+	return &Reconciler{cfg: cfg, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}, looked: map[string]looked{}, rewritten: map[string]bool{}}, nil
 }
 
 // Sync finds out what runs, asks the plugins about all of it and enforces what
@@ -235,7 +250,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if ctx.Err() != nil {
 			return true
 		}
-		d, owned, err := r.cfg.Engine.DecideOwned(ctx, req)
+		d, answered, err := r.cfg.Engine.DecideAnswered(ctx, req)
 		if err != nil {
 			errs = append(errs, err) // What was decided before stays.
 			return true
@@ -246,25 +261,35 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
+		if files := r.findFiles(known.Files, before.Resources, target); len(files) != len(known.Files) {
+			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Files = files })
+		}
 		if !r.cfg.State.PutDecided(subject, known, target) {
 			return false
 		}
 		if req.Level == hookmsg.LevelPod {
 			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		if dropped := before.Resources.Fields() & owned &^ d.Resources.Fields(); dropped != 0 {
-			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped))
+		dropped := before.Resources.Fields() & answered.Fields() &^ d.Resources.Fields()
+		if files := givenFiles(&known, before.Resources, d.Resources, answered.File); dropped != 0 || files != nil {
+			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Files = without(f.Files, files) })
+			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped)).Overlay(&hookmsg.Resources{Unified: files})
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
 		return true
 	}
 	owned := r.cfg.Engine.Owned()
-	ask := func(req *hookmsg.Request, path string, inferred, derived bool) {
+	ask := func(req *hookmsg.Request, path string, inferred, derived bool, hugepages map[string]int64, swap int64) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources
 		if derived && req.Level != hookmsg.LevelQOS {
 			found = r.find(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, req.Resources)
 			req.Resources = inForce(req.Resources, found)
+			if req.Resources != nil {
+				if files := r.files(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, path, hugepages, swap); files != nil {
+					req.Resources = req.Resources.Overlay(&hookmsg.Resources{Unified: files})
+				}
+			}
 			if q := req.Resources; q != nil && q.CFSQuotaUS != nil && *q.CFSQuotaUS < 0 {
 				o.unlimited = append(o.unlimited, path)
 			}
@@ -281,7 +306,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		cgroup := r.cfg.Layout.QOS(class)
-		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false)
+		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false, nil, 0)
 	}
 	// refuse reports one that is left alone: those of others are decided on.
 	refuse := func(err error) bool {
@@ -305,7 +330,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			p.QOSClass = class
 		}
 		r.pods[p.UID] = cgroup
-		ask(p.request(cgroup, nil), cgroup, false, p.Derived)
+		ask(p.request(cgroup, nil), cgroup, false, p.Derived, p.Hugepages, 0)
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -313,7 +338,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				container = r.cfg.Layout.Container(cgroup, c.ID)
 			}
 			if !refuse(r.cfg.Layout.CheckContainer(p.meta(), cgroup, c.meta(), container)) {
-				ask(p.request(cgroup, c), container, c.Inferred, p.Derived)
+				ask(p.request(cgroup, c), container, c.Inferred, p.Derived, c.Hugepages, c.SwapRequest)
 			}
 		}
 	}
@@ -358,6 +383,25 @@ func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	return fmt.Errorf("no cgroup of the %d pods that run is where the layout has it, such as %s", running, example)
 }
 
+// quotaLooks is how many rounds look at a cgroup without the quota that the spec of its pod has.
+const quotaLooks = 3
+
+// looksAgain reports whether a cgroup without the quota that the spec of its pod has is looked at:
+// in the first rounds, after an event that wrote it, and once in Config.Resync. On a node without
+// cpuCFSQuota all of them stay so, and each round would open them all.
+func (r *Reconciler) looksAgain(cgroup string, now time.Time) bool {
+	r.rewrittenMu.Lock()
+	again := r.rewritten[cgroup]
+	delete(r.rewritten, cgroup)
+	r.rewrittenMu.Unlock()
+	l := r.looked[cgroup]
+	if !again && l.times >= quotaLooks && now.Sub(l.last) < r.cfg.Resync {
+		return false
+	}
+	r.looked[cgroup] = looked{times: l.times + 1, last: now}
+	return true
+}
+
 // find returns the quota and the period that a cgroup had before any of them was decided. It
 // looks at the cgroup once, and again while there is no quota where the kubelet is to ask
 // for one: a cgroup that has just been made has none yet.
@@ -367,6 +411,9 @@ func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resour
 		return before
 	}
 	if decided, _ := r.cfg.State.Get(cgroup); decided.Resources.Fields()&limitFields != 0 {
+		return before
+	}
+	if before != nil && !r.looksAgain(cgroup, time.Now()) {
 		return before
 	}
 	if found := r.cfg.Enforcer.Applier().Limits(cgroup); found.CFSQuotaUS != nil && found.CFSPeriodUS != nil {
@@ -397,6 +444,10 @@ func (r *Reconciler) forgetGone(listed []string) {
 		return ok
 	}
 	gone := r.cfg.Enforcer.Prune(runs)
+	maps.DeleteFunc(r.looked, func(cgroup string, _ looked) bool { return !runs(cgroup) })
+	r.rewrittenMu.Lock()
+	maps.DeleteFunc(r.rewritten, func(cgroup string, _ bool) bool { return !runs(cgroup) })
+	r.rewrittenMu.Unlock()
 	for uid, cgroup := range r.pods {
 		if !runs(cgroup) && !r.cfg.Enforcer.Applier().Exists(cgroup) {
 			gone = append(gone, uid)

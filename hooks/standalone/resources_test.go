@@ -143,9 +143,12 @@ func TestReconcilerSeesTheLimitsOfTheKubelet(t *testing.T) {
 				n.run(nil)
 				n.within(soon, container, 300)
 			}
-			limit(podCgroup, c.pod)
-			limit(container, c.container)
-			if !c.late {
+			if c.late { // The pod's becomes less at once, and then the container's cannot be more.
+				limit(container, c.container)
+				limit(podCgroup, c.pod)
+			} else {
+				limit(podCgroup, c.pod)
+				limit(container, c.container)
 				n.run(nil)
 				n.within(soon, container, 300)
 			}
@@ -169,6 +172,33 @@ func TestReconcilerSeesTheLimitsOfTheKubelet(t *testing.T) {
 				t.Errorf("after a restart, changes are %v, error %v", report.Changes, err)
 			}
 		})
+	}
+}
+
+// On a node without cpuCFSQuota no cgroup has the quota of its pod's spec. Rounds do not look at all
+// of them each time.
+func TestReconcilerSeesThatThereAreNoQuotas(t *testing.T) {
+	n := newNode(t)
+	var pods []corev1.Pod
+	const many = 5
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		n.make(name)
+		p := pod(name, "divide_quota 2\ncpu_shares 300")
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		pods = append(pods, p)
+	}
+	n.list(pods...)
+	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout, Resync: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if _, err := r.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if looks := r.Looks(); looks == 0 || looks > 2*many*3 {
+		t.Errorf("%d cgroups were looked at %d times", 2*many, looks)
 	}
 }
 

@@ -109,6 +109,9 @@ func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields) ([]cgro
 		if derived {
 			asked = inForce(asked, r.cfg.Enforcer.Applier().Limits(path))
 		}
+		if asked != nil && asked.CPUShares != nil {
+			r.cfg.Enforcer.Applier().FindConversion(level, path, *asked.CPUShares)
+		}
 		targets = append(targets, cgroup.Target{Cgroup: path, PodUID: podUID, Level: level, Resources: undecided(asked, level, fields)})
 	}
 	for i := range pods {

@@ -11,11 +11,11 @@
 //		}},
 //	})
 //	…
+//	rt.AddSources(host.Sources{OCI: client.Source})
 //	plugin, err := rt.Load(ctx, host.Config{
 //		Name:   "zone",
-//		Source: client.Source("ghcr.io/acme/zone:1.2"),
+//		Module: host.ModuleConfig{OCI: "ghcr.io/acme/zone:1.2", Follow: true},
 //	}, adapter)
-//	go plugin.Follow(ctx, host.FollowOptions{})
 //
 // # What is read
 //

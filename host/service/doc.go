@@ -5,7 +5,7 @@
 // struct for each message and a type for each extension point, which calls this package:
 //
 //	picker, err := llm.LoadPicker(ctx, rt, service.Config{Config: host.Config{
-//		Name: "prefix", Source: host.File("prefix.wasm"),
+//		Name: "prefix", Module: host.ModuleConfig{File: "prefix.wasm"},
 //	}}, nil)
 //	…
 //	response, err := picker.Pick(ctx, &llm.PickRequest{Model: "llama", Endpoints: endpoints})

@@ -14,87 +14,16 @@
 //
 //	koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": -1}'
 //
-// With all of them off it decides nothing.
+// With all of them off it decides nothing. The command in node takes the identities from the node.
 package main
 
 import (
-	"errors"
-	"strconv"
-
-	"github.com/kubewasm/kubewasm/guest/json"
-
+	"github.com/kubewasm/kubewasm/examples/hooks/group-identity/identity"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
-const (
-	qosLabel      = "koordinator.sh/qosClass"
-	cpuAnnotation = "koordinator.sh/cpuQOS"
-)
-
-// groupIdentity has the identities, nil for none.
-type groupIdentity struct {
-	LSR *int64 `json:"lsr"`
-	LS  *int64 `json:"ls"`
-	BE  *int64 `json:"be"`
-}
-
-func (g *groupIdentity) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() == hooks.LevelContainer || g.LSR == nil && g.LS == nil && g.BE == nil {
-		return nil
-	}
-	var identity *int64
-	switch label := req.PodLabels().Get(qosLabel); {
-	case label == "LSE", label == "LSR":
-		identity = g.LSR
-	case label == "LS":
-		own, err := annotated(req)
-		if err != nil {
-			return err
-		}
-		if identity = own; own == nil {
-			identity = g.LS
-		}
-	case label == "BE", req.QOSClass() == hooks.QOSBestEffort:
-		identity = g.BE
-	case req.QOSClass() == hooks.QOSBurstable:
-		identity = g.LS
-	case req.QOSClass() != hooks.QOSGuaranteed:
-		return nil
-	case req.Level() == hooks.LevelPod:
-		if identity = g.LSR; identity == nil {
-			identity = g.LS
-		}
-	}
-	if identity == nil {
-		identity = new(int64)
-	}
-	d.SetCPUBvt(*identity)
-	return nil
-}
-
-// annotated returns the identity of a pod's own annotation, nil if there is
-// none.
-func annotated(req *hooks.Request) (*int64, error) {
-	text, ok := req.PodAnnotations().Lookup(cpuAnnotation)
-	if !ok {
-		return nil, nil
-	}
-	var own struct {
-		Enable        bool   `json:"enable"`
-		GroupIdentity *int64 `json:"groupIdentity"`
-	}
-	if err := json.Unmarshal([]byte(text), &own); err != nil {
-		return nil, errors.New("annotation " + cpuAnnotation + ": " + err.Error())
-	}
-	switch v := own.GroupIdentity; {
-	case v != nil && (*v < -1 || *v > 2):
-		return nil, errors.New("annotation " + cpuAnnotation + ": groupIdentity is " + strconv.FormatInt(*v, 10) + ", want -1 to 2")
-	case !own.Enable:
-		return new(int64), nil
-	default:
-		return v, nil
-	}
-}
+// groupIdentity is the configuration.
+type groupIdentity = identity.Identities
 
 func init() {
 	hooks.Register(&groupIdentity{LSR: new(int64(2)), LS: new(int64(2)), BE: new(int64(-1))})

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/examples/hooks/group-identity/identity"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 
@@ -50,10 +51,10 @@ func TestDecide(t *testing.T) {
 	} {
 		f := hooks.Fields{Level: c.level, QOSClass: c.class, PodLabels: map[string]string{}, PodAnnotations: map[string]string{}}
 		if c.label != "" {
-			f.PodLabels[qosLabel] = c.label
+			f.PodLabels[identity.QOSLabel] = c.label
 		}
 		if c.annotation != "" {
-			f.PodAnnotations[cpuAnnotation] = c.annotation
+			f.PodAnnotations[identity.CPUAnnotation] = c.annotation
 		}
 		var d hooks.Decision
 		err := c.config.Decide(hooks.NewRequest(f), &d)

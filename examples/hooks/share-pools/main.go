@@ -3,6 +3,7 @@
 // NodeResourceTopology, which koordlet writes, has it in annotations:
 //
 //	node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "4-7"}, {"node": 1, "cpuset": "9-15"}]'
+//	node.koordinator.sh/be-cpu-shared-pools: '[{"node": 0, "cpuset": "2-7"}, {"node": 1, "cpuset": "8-15"}]'
 //	node.koordinator.sh/system-qos-resource: '{"cpuset": "0-1"}'
 //	kubelet.koordinator.sh/cpu-manager-policy: '{"policy": "static"}'
 //
@@ -10,8 +11,9 @@
 //
 //	objects: [{resource: topology.node.k8s.io/v1alpha1/noderesourcetopologies}]
 //
-// A pod whose annotation scheduling.koordinator.sh/resource-status names NUMA nodes gets the
-// pools of these. A pod with the label koordinator.sh/qosClass SYSTEM gets the system's CPUs, one
+// A pod whose annotation scheduling.koordinator.sh/resource-status names NUMA nodes with CPU gets the
+// pools of these. Pods with the label BE get those of be-cpu-shared-pools, if the configuration has
+// {"beCPUManager": true}, Koordinator's feature BECPUManager. A pod with the label koordinator.sh/qosClass SYSTEM gets the system's CPUs, one
 // that is LS all pools. Other pods of the class BestEffort get an empty set, which means that of
 // the parent. All other pods get all pools, unless the kubelet's CPU manager, with the policy
 // static, binds them.
@@ -24,6 +26,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
 )
@@ -32,15 +35,20 @@ import (
 //kubewasm:decides cpuset_cpus
 
 const (
-	qosLabel         = "koordinator.sh/qosClass"
-	statusAnnotation = "scheduling.koordinator.sh/resource-status"
-	topologies       = "topology.node.k8s.io/v1alpha1/noderesourcetopologies"
-	poolsAnnotation  = "node.koordinator.sh/cpu-shared-pools"
-	systemAnnotation = "node.koordinator.sh/system-qos-resource"
-	policyAnnotation = "kubelet.koordinator.sh/cpu-manager-policy"
+	qosLabel          = "koordinator.sh/qosClass"
+	statusAnnotation  = "scheduling.koordinator.sh/resource-status"
+	topologies        = "topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+	poolsAnnotation   = "node.koordinator.sh/cpu-shared-pools"
+	bePoolsAnnotation = "node.koordinator.sh/be-cpu-shared-pools"
+	systemAnnotation  = "node.koordinator.sh/system-qos-resource"
+	policyAnnotation  = "kubelet.koordinator.sh/cpu-manager-policy"
 )
 
-type sharePools struct{}
+// sharePools is the configuration.
+type sharePools struct {
+	// BECPUManager gives pods that are BE the pools of their NUMA nodes.
+	BECPUManager bool `json:"beCPUManager"`
+}
 
 // pool is the shared CPUs of a NUMA node.
 type pool struct {
@@ -50,8 +58,8 @@ type pool struct {
 
 // rule is that of a node.
 type rule struct {
-	pools  []pool
-	system struct {
+	pools, bePools []pool
+	system         struct {
 		CPUSet string `json:"cpuset"`
 	}
 	policy struct {
@@ -61,13 +69,29 @@ type rule struct {
 
 // status is what a scheduler has chosen for a pod.
 type status struct {
-	CPUSet string `json:"cpuset"`
-	Nodes  []struct {
-		Node int64 `json:"node"`
-	} `json:"numaNodeResources"`
+	CPUSet string     `json:"cpuset"`
+	Nodes  []numaNode `json:"numaNodeResources"`
 }
 
-func (sharePools) Decide(req *hooks.Request, d *hooks.Decision) error {
+// numaNode is a node of memory with resources that a pod has there.
+type numaNode struct {
+	Node      int64                      `json:"node"`
+	Resources map[string]json.RawMessage `json:"resources"`
+}
+
+// hasCPU reports whether a pod has CPU on one of the nodes, and not only, say, memory.
+func (s *status) hasCPU() bool {
+	for _, n := range s.Nodes {
+		for _, name := range [...]string{"cpu", "kubernetes.io/batch-cpu"} {
+			if q, err := resource.Parse(strings.Trim(string(n.Resources[name]), `"`)); err == nil && q.Sign() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *sharePools) Decide(req *hooks.Request, d *hooks.Decision) error {
 	if req.Level() != hooks.LevelContainer {
 		return nil
 	}
@@ -79,7 +103,7 @@ func (sharePools) Decide(req *hooks.Request, d *hooks.Decision) error {
 	if err != nil || !ok {
 		return err
 	}
-	if cpus, ok := r.cpus(req, &s); ok {
+	if cpus, ok := r.cpus(req, &s, p.BECPUManager); ok {
 		d.SetCPUSet(cpus)
 	}
 	return nil
@@ -103,7 +127,7 @@ func ruleOf(node string) (r rule, ok bool, err error) {
 	for _, a := range [...]struct {
 		name string
 		out  any
-	}{{poolsAnnotation, &r.pools}, {systemAnnotation, &r.system}, {policyAnnotation, &r.policy}} {
+	}{{poolsAnnotation, &r.pools}, {bePoolsAnnotation, &r.bePools}, {systemAnnotation, &r.system}, {policyAnnotation, &r.policy}} {
 		if err := decode(of[a.name], a.name, a.out); err != nil {
 			return r, false, err
 		}
@@ -119,12 +143,18 @@ func decode(text, name string, out any) error {
 	return nil
 }
 
-// cpus returns the CPUs of a container; ok is false if the plugin does not decide on it.
-func (r *rule) cpus(req *hooks.Request, s *status) (cpus string, ok bool) {
-	if len(s.Nodes) != 0 {
+// cpus returns the CPUs of a container; ok is false if the plugin does not decide on it. be is set if
+// pods that are BE have pools.
+func (r *rule) cpus(req *hooks.Request, s *status, be bool) (cpus string, ok bool) {
+	background := req.PodLabels().Get(qosLabel) == "BE"
+	if s.hasCPU() && (!background || be) {
+		pools := r.pools
+		if background {
+			pools = r.bePools
+		}
 		var lists []string
 		for _, n := range s.Nodes {
-			for _, p := range r.pools {
+			for _, p := range pools {
 				if p.Node == n.Node {
 					lists = append(lists, p.CPUSet)
 				}
@@ -149,6 +179,6 @@ func (r *rule) cpus(req *hooks.Request, s *status) (cpus string, ok bool) {
 	return strings.Join(all, ","), true
 }
 
-func init() { hooks.Register(sharePools{}) }
+func init() { hooks.Register(&sharePools{}) }
 
 func main() {}

@@ -17,7 +17,7 @@ metadata:
   annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "4-7"}, {"node": 1, "cpuset": "9-15"}]'}
 `
 	const pod = `{metadata: {name: web, labels: {koordinator.sh/qosClass: LS}}, spec: {containers: [{name: web, resources: {requests: {cpu: 500m}}}]}}`
-	hookstest.Each(t, sharePools{}, func(t *testing.T, p *hookstest.Plugin) {
+	hookstest.Each(t, &sharePools{}, func(t *testing.T, p *hookstest.Plugin) {
 		for _, c := range []struct{ name, node, want string }{
 			{"the node has a rule", "node-1", "4-7,9-15"},
 			{"the node has none", "node-2", ""},
@@ -40,9 +40,9 @@ metadata:
 }
 
 func TestTheCPUsOfARule(t *testing.T) {
-	r := rule{pools: []pool{{0, "4-7"}, {1, "9-15"}}}
+	r := rule{pools: []pool{{0, "4-7"}, {1, "9-15"}}, bePools: []pool{{0, "2-7"}, {1, "8-15"}}}
 	r.system.CPUSet = "0-1"
-	static := r
+	static, be := r, r
 	static.policy.Policy = "static"
 	for _, c := range []struct {
 		name   string
@@ -54,9 +54,13 @@ func TestTheCPUsOfARule(t *testing.T) {
 		ok     bool
 	}{
 		{"all pools", &r, hooks.QOSBurstable, "", "", "4-7,9-15", true},
-		{"the pool of a NUMA node", &r, hooks.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1}]}`, "9-15", true},
-		{"the pools of two NUMA nodes", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 1}, {"node": 0}]}`, "9-15,4-7", true},
-		{"a NUMA node without a pool", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 3}]}`, "", true},
+		{"the pool of a NUMA node", &r, hooks.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}]}`, "9-15", true},
+		{"the pools of two NUMA nodes", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}, {"node": 0}]}`, "9-15,4-7", true},
+		{"a NUMA node without a pool", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 3, "resources": {"cpu": 2}}]}`, "", true},
+		{"a NUMA node with memory alone", &r, hooks.QOSBurstable, "", `{"numaNodeResources": [{"node": 1, "resources": {"memory": "1Gi", "cpu": "0"}}]}`, "4-7,9-15", true},
+		{"background on a NUMA node, without the feature", &r, hooks.QOSBestEffort, "BE", `{"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}`, "", true},
+		{"background on a NUMA node", &be, hooks.QOSBestEffort, "BE", `{"numaNodeResources": [{"node": 1, "resources": {"kubernetes.io/batch-cpu": "2000"}}]}`, "8-15", true},
+		{"latency sensitive beside it", &be, hooks.QOSBurstable, "LS", `{"numaNodeResources": [{"node": 1, "resources": {"cpu": "2"}}]}`, "9-15", true},
 		{"the system", &r, hooks.QOSBestEffort, "SYSTEM", "", "0-1", true},
 		{"latency sensitive", &static, hooks.QOSGuaranteed, "LS", "", "4-7,9-15", true},
 		{"background", &r, hooks.QOSBestEffort, "BE", "", "", true},
@@ -67,7 +71,7 @@ func TestTheCPUsOfARule(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := hooks.NewRequest(hooks.Fields{Level: hooks.LevelContainer, QOSClass: c.qos, PodLabels: map[string]string{qosLabel: c.label}})
-		if got, ok := c.of.cpus(req, &s); got != c.want || ok != c.ok {
+		if got, ok := c.of.cpus(req, &s, c.of == &be); got != c.want || ok != c.ok {
 			t.Errorf("%s: got %q, %t, want %q, %t", c.name, got, ok, c.want, c.ok)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -261,6 +262,30 @@ func (n *node) root() string {
 	return root
 }
 
+// overwrite writes into the files of containers ten times a second until ended is closed, and returns
+// how often it did.
+func (n *node) overwrite(ended <-chan struct{}) (writes int) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return writes
+		case <-tick.C:
+		}
+		running := n.running()
+		i := running[rand.IntN(len(running))]
+		f, err := os.OpenFile(n.tree.Path(n.container(i), n.file()), os.O_WRONLY, 0)
+		if err != nil {
+			continue // It has just ended.
+		}
+		if _, err := f.WriteString("77"); err == nil {
+			writes++
+		}
+		f.Close()
+	}
+}
+
 func TestPodsThatComeAndGo(t *testing.T) {
 	most, pods := 15*time.Second, 40
 	if text := os.Getenv(duration); text != "" {
@@ -331,52 +356,57 @@ plugins:
 	n.gets.Store(0)
 	n.bytes.Store(0)
 
-	var hostile sync.WaitGroup
-	ended, writes := make(chan struct{}), 0
-	hostile.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
+	var writes, kills int
+	begun, before := time.Now(), next
+	// churn ends and starts a pod each second, beside a writer if one is asked for, and kills the agent
+	// as often as given. It returns the processor's time that the agent takes, its starts among it, and
+	// the most and the least of ten seconds that have no start.
+	churn := func(took time.Duration, hostile bool, starts int) (share, least, most float64) {
+		ended := make(chan struct{})
+		var writer sync.WaitGroup
+		if hostile {
+			writer.Go(func() { writes += n.overwrite(ended) })
+		}
+		begun, killed := time.Now(), 0
+		var processor time.Duration
+		last := a.use().processor // Of this process, at the last look.
+		least, seconds, recent := math.Inf(1), 0, time.Duration(0)
+		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-tick.C:
+		for ; time.Since(begun) < took; <-tick.C {
+			now := a.use().processor
+			processor, recent, last = processor+now-last, recent+now-last, now
+			if seconds++; seconds == 10 {
+				of := 100 * recent.Seconds() / 10
+				least, most, seconds, recent = min(least, of), max(most, of), 0, 0
 			}
-			running := n.running()
-			i := running[rand.IntN(len(running))]
-			f, err := os.OpenFile(n.tree.Path(n.container(i), n.file()), os.O_WRONLY, 0)
-			if err != nil {
-				continue // It has just ended.
+			n.end()
+			n.start(next)
+			next++
+			if killed < starts && time.Since(begun) > time.Duration(killed+1)*took/time.Duration(starts+1) {
+				if err := a.cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				_ = a.cmd.Wait()
+				a = run(t, program, filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "agent.log"))
+				killed, last, seconds, recent = killed+1, 0, 0, 0
 			}
-			if _, err := f.WriteString("77"); err == nil {
-				writes++
-			}
-			f.Close()
 		}
-	})
-	var processor time.Duration
-	begun, kills, before := time.Now(), 0, next
-	last := first.processor
-	tick := time.NewTicker(time.Second)
-	for ; time.Since(begun) < most; <-tick.C {
-		n.end()
-		n.start(next)
-		next++
-		if kills < 2 && time.Since(begun) > time.Duration(kills+1)*most/3 {
-			processor += a.use().processor - last
-			last, kills = 0, kills+1
-			if err := a.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = a.cmd.Wait()
-			a = run(t, program, filepath.Join(dir, "agent.yaml"), filepath.Join(dir, "agent.log"))
-		}
+		processor += a.use().processor - last
+		close(ended)
+		writer.Wait()
+		kills += killed
+		return 100 * processor.Seconds() / time.Since(begun).Seconds(), least, most
 	}
-	tick.Stop()
+	for _, phase := range []struct {
+		name    string
+		hostile bool
+		kills   int
+	}{{"without hostile writers", false, 0}, {"with hostile writers", true, 0}, {"with hostile writers and two SIGKILLs", true, 2}} {
+		share, least, most := churn(most/3, phase.hostile, phase.kills)
+		t.Logf("%s: %.2f%% of a processor, in ten seconds %.2f%% to %.2f%%", phase.name, share, least, most)
+	}
 	took := time.Since(begun)
-	processor += a.use().processor - last
-	close(ended)
-	hostile.Wait()
 	after := settled("after the churn")
 	gets := n.gets.Load()
 
@@ -398,7 +428,7 @@ plugins:
 	if err := a.cmd.Wait(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("the agent ends with %v", err)
 	}
-	t.Logf("%s, %d pods: %d new ones, %d hostile writes, %d kills; 0 wrong at the end, %d reads of the list (%.2f a new pod), %.1f MB each; %.2f%% of a processor; watches %d and %d, descriptors %d and %d, resident %d and %d MiB",
+	t.Logf("%s, %d pods: %d new ones, %d hostile writes, %d kills; 0 wrong at the end, %d reads of the list (%.2f a new pod), %.1f MB each; watches %d and %d, descriptors %d and %d, resident %d and %d MiB",
 		took.Round(time.Second), pods, made, writes, kills, gets, float64(gets)/float64(made), float64(n.bytes.Load())/float64(max(gets, 1))/1e6,
-		100*processor.Seconds()/took.Seconds(), first.watches, after.watches, first.descriptors, after.descriptors, first.resident>>10, after.resident>>10)
+		first.watches, after.watches, first.descriptors, after.descriptors, first.resident>>10, after.resident>>10)
 }

@@ -34,6 +34,12 @@ type Facts struct {
 	// Protected has the amounts of memory.min, low and high that the cgroup had before any of them
 	// was decided: the kubelet's feature MemoryQoS sets them. It is nil before that was looked at.
 	Protected *hookmsg.Resources
+	// Files has the texts that files of FieldUnified had before they were decided, by name.
+	Files map[string]string
+	// Swap is the text of memory.swap.max that the kubelet asks for, empty while that is not known.
+	// SwapRequest is the memory that it was derived from.
+	Swap        string
+	SwapRequest int64
 	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
@@ -240,6 +246,42 @@ func (s *Store) Get(of Subject) Facts {
 		return *f
 	}
 	return Facts{}
+}
+
+// AskedOf returns the resources that are asked for the pod, or the container of it, with a cgroup, nil
+// if they are not known.
+func (s *Store) AskedOf(podUID, cgroup string) *hookmsg.Resources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.pods[podUID] {
+		if f.Cgroup == cgroup {
+			return f.Asked
+		}
+	}
+	return nil
+}
+
+// EachAsked calls f with the cgroup of each pod and container whose resources are known. The Store is
+// not locked meanwhile.
+func (s *Store) EachAsked(f func(cgroup string, pod bool, asked *hookmsg.Resources)) {
+	type subject struct {
+		cgroup string
+		pod    bool
+		asked  *hookmsg.Resources
+	}
+	var all []subject
+	s.mu.Lock()
+	for _, pod := range s.pods {
+		for id, of := range pod {
+			if of.Cgroup != "" && of.Asked != nil {
+				all = append(all, subject{of.Cgroup, id == "", of.Asked})
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, one := range all {
+		f(one.cgroup, one.pod, one.asked)
+	}
 }
 
 // Sum returns the sums of the quotas and the memory limits that the kubelet asks for the

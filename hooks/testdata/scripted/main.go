@@ -89,6 +89,19 @@ func (s *scripted) Decide(req *hooks.Request, d *hooks.Decision) error {
 				return err
 			}
 			d.SetUnified(key, unquoted)
+		case "divide_unified": // The file, and by how much.
+			by, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return err
+			}
+			// What is not told is not divided.
+			if text, ok := req.Resources().Unified().Lookup(key); ok {
+				n, err := strconv.ParseInt(text, 10, 64)
+				if err != nil {
+					return err
+				}
+				d.SetUnified(key, strconv.FormatInt(n/by, 10))
+			}
 		case "annotation":
 			d.SetContainerAnnotation(key, value)
 		case "env":

@@ -1,0 +1,138 @@
+// Package batch has the resources of pods that run on the resources which other pods leave, for plugins
+// that take their rule from a configuration or from the node.
+package batch
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/kubewasm/kubewasm/guest/api/resource"
+	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/guest/json"
+)
+
+// The label and the annotations that it reads: the pod's class and amounts, and the node's ratio.
+const (
+	QOSLabel       = "koordinator.sh/qosClass"
+	SpecAnnotation = "node.koordinator.sh/extended-resource-spec"
+	batchCPU       = "kubernetes.io/batch-cpu"
+	batchMemory    = "kubernetes.io/batch-memory"
+
+	RatioAnnotation = "node.koordinator.sh/cpu-normalization-ratio"
+
+	period                         = 100_000 // Microseconds, the kernel's default.
+	minQuota, minShares, maxShares = 1000, 2, 262_144
+)
+
+// Config is the configuration.
+type Config struct {
+	// CFSQuota is the switch; without it, quotas are on.
+	CFSQuota *bool `json:"cfsQuota"`
+	// RatioPercent divides quotas, in hundredths; 100 or less does not.
+	RatioPercent int64 `json:"ratioPercent"`
+}
+
+// scaled divides a quota by the ratio of the node.
+func (b *Config) scaled(req *hooks.Request, quota int64) (int64, error) {
+	if text, ok := req.Node().Annotations().Lookup(RatioAnnotation); ok {
+		ratio, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(ratio > 0) || math.IsInf(ratio, 0) {
+			return 0, errors.New("annotation " + RatioAnnotation + " of the node is " + strconv.Quote(text) + ", want a number above 0")
+		}
+		if ratio > 1 {
+			quota = int64(math.Ceil(float64(quota) / ratio))
+		}
+	} else if b.RatioPercent > 100 {
+		quota = (quota*100 + b.RatioPercent - 1) / b.RatioPercent
+	}
+	return max(quota, minQuota), nil
+}
+
+// amounts are quantities by the names of resources, as JSON has them.
+type amounts map[string]json.RawMessage
+
+// spec is the annotation.
+type spec struct {
+	Containers map[string]container `json:"containers"`
+}
+
+type container struct {
+	Requests amounts `json:"requests"`
+	Limits   amounts `json:"limits"`
+}
+
+// get returns an amount; 0 is none.
+func (a amounts) get(name string) (int64, error) {
+	raw, ok := a[name]
+	if !ok {
+		return 0, nil
+	}
+	q, err := resource.Parse(strings.Trim(string(raw), `"`))
+	if err != nil {
+		return 0, errors.New(name + " is " + string(raw) + ": " + err.Error())
+	}
+	return max(q.Value(), 0), nil
+}
+
+// Decide decides on a pod or a container.
+func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
+	if req.Level() == hooks.LevelQOS || req.PodLabels().Get(QOSLabel) != "BE" {
+		return nil
+	}
+	text, ok := req.PodAnnotations().Lookup(SpecAnnotation)
+	if !ok {
+		return nil
+	}
+	var s spec
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return errors.New("annotation " + SpecAnnotation + ": " + err.Error())
+	}
+	containers := s.Containers
+	if req.Level() == hooks.LevelContainer {
+		name := req.Container().Name()
+		c, ok := containers[name]
+		if !ok {
+			return nil
+		}
+		containers = map[string]container{name: c}
+	}
+	if len(containers) == 0 {
+		return nil
+	}
+	var sum [3]int64 // Of requests and limits of CPU, and limits of memory.
+	var unlimited [3]bool
+	for name, c := range containers {
+		for i, of := range [...]struct {
+			amounts amounts
+			name    string
+		}{{c.Requests, batchCPU}, {c.Limits, batchCPU}, {c.Limits, batchMemory}} {
+			n, err := of.amounts.get(of.name)
+			if err != nil {
+				return errors.New("annotation " + SpecAnnotation + ": container " + strconv.Quote(name) + ": " + err.Error())
+			}
+			unlimited[i] = unlimited[i] || n == 0
+			if sum[i] += n; sum[i] < 0 || sum[i] > math.MaxInt64/period {
+				return errors.New("annotation " + SpecAnnotation + ": container " + strconv.Quote(name) + ": more than there can be")
+			}
+		}
+	}
+	d.SetCPUShares(min(max(sum[0]*1024/1000, minShares), maxShares))
+	if unlimited[1] || b.CFSQuota != nil && !*b.CFSQuota {
+		d.SetCFSQuota(hooks.Unlimited)
+	} else {
+		quota, err := b.scaled(req, max(sum[1]*period/1000, minQuota))
+		if err != nil {
+			return err
+		}
+		d.SetCFSQuota(quota)
+		d.SetCFSPeriod(period) // The kubelet's may be another.
+	}
+	if unlimited[2] {
+		d.SetMemoryLimit(hooks.Unlimited)
+	} else {
+		d.SetMemoryLimit(sum[2])
+	}
+	return nil
+}

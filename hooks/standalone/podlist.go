@@ -1,0 +1,308 @@
+package standalone
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/quantities"
+)
+
+// podList reads lists of pods, one after the other. A pod whose text is that of the list before is
+// not decoded again: most pods of a node do not change from one list to the next, and decoding all
+// of a full node takes ten times as long as finding where each ends.
+//
+// The zero value is ready to use. A podList is for one goroutine at a time.
+type podList struct {
+	// known are the pods of the last list, by the hash of their text; nil for one that has finished.
+	known map[[sha256.Size]byte]*Pod
+	// decoded is the number of pods that were decoded.
+	decoded int
+}
+
+// read reads a PodList or a Pod in JSON, one pod at a time: the whole list of a full node takes
+// some megabytes, and several times as many in Go. An error keeps the pods of the last list.
+func (l *podList) read(r io.Reader) ([]Pod, error) {
+	known := make(map[[sha256.Size]byte]*Pod, len(l.known))
+	var kind string
+	var one object // If the whole is a Pod.
+	pods := []Pod{}
+	add := func(pod *Pod) {
+		if pod != nil {
+			pods = append(pods, *pod)
+		}
+	}
+	v := &values{r: r}
+	err := v.object(func(name string) error {
+		switch name {
+		case "kind":
+			return v.decode(&kind)
+		case "items":
+			return v.array(func(text []byte) error {
+				hash := sha256.Sum256(text)
+				pod, ok := l.known[hash]
+				if !ok {
+					var o object
+					if err := decode(text, &o); err != nil {
+						return err
+					}
+					l.decoded++
+					pod = o.running()
+				}
+				known[hash] = pod
+				add(pod)
+				return nil
+			})
+		case "metadata":
+			return v.decode(&one.Metadata)
+		case "spec":
+			return v.decode(&one.Spec)
+		case "status":
+			return v.decode(&one.Status)
+		}
+		return v.decode(new(json.RawMessage))
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == "Pod":
+		add(one.running())
+	case kind != "PodList" && kind != "List":
+		return nil, fmt.Errorf("kind is %q, want PodList or Pod", kind)
+	}
+	l.known = known
+	return pods, nil
+}
+
+// running returns the pod, nil if it has no cgroup any more.
+func (o *object) running() *Pod {
+	pod := o.pod()
+	if finished(pod) {
+		return nil
+	}
+	return new(podOf(pod, o.Status.Claims))
+}
+
+// decode decodes a value, whose quantities are bounded.
+func decode(text []byte, to any) error {
+	if err := quantities.Check(text, to); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
+}
+
+// values reads a document in JSON value by value. It finds where a value ends, and leaves its grammar
+// to the decoder of that value.
+type values struct {
+	r   io.Reader
+	err error // Of r, io.EOF at its end.
+	// buf[at:] is what was read and not taken yet.
+	buf []byte
+	at  int
+}
+
+// object calls f at the value of each field of an object, which f takes.
+func (v *values) object(f func(name string) error) error {
+	return v.each('{', '}', "an object", func() error {
+		var name string
+		if err := v.decode(&name); err != nil {
+			return err
+		}
+		switch c, err := v.peek(); {
+		case err != nil:
+			return err
+		case c != ':':
+			return fmt.Errorf("found %q after the name %q, want a colon", c, cut.Text(name, 40))
+		}
+		v.at++
+		return f(name)
+	})
+}
+
+// array calls f with the text of each element of an array, which is valid during the call. null is
+// an empty array.
+func (v *values) array(f func(text []byte) error) error {
+	if c, err := v.peek(); err == nil && c == 'n' {
+		var null *struct{}
+		return v.decode(&null)
+	}
+	return v.each('[', ']', "a list", func() error {
+		text, err := v.next()
+		if err != nil {
+			return err
+		}
+		return f(text)
+	})
+}
+
+// each calls f at each member between two brackets.
+func (v *values) each(open, end byte, what string, f func() error) error {
+	switch c, err := v.peek(); {
+	case err != nil:
+		return err
+	case c != open:
+		text, err := v.next()
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("found %s, want %s", cut.Text(text, 40), what)
+	}
+	v.at++
+	for first := true; ; first = false {
+		switch c, err := v.peek(); {
+		case err != nil:
+			return err
+		case c == end:
+			v.at++
+			return nil
+		case first:
+		case c != ',':
+			return fmt.Errorf("found %q, want a comma or the end of %s", c, what)
+		default:
+			v.at++
+		}
+		if err := f(); err != nil {
+			return err
+		}
+	}
+}
+
+// decode takes the next value.
+func (v *values) decode(to any) error {
+	text, err := v.next()
+	if err != nil {
+		return err
+	}
+	return decode(text, to)
+}
+
+// peek returns the next byte that is not white space.
+func (v *values) peek() (byte, error) {
+	for {
+		for ; v.at < len(v.buf); v.at++ {
+			switch c := v.buf[v.at]; c {
+			case ' ', '\t', '\r', '\n':
+			default:
+				return c, nil
+			}
+		}
+		if err := v.fill(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next takes the text of the next value, which is valid until more is read. A value that has no end
+// ends with its error; one that is no JSON is not noticed.
+func (v *values) next() ([]byte, error) {
+	if _, err := v.peek(); err != nil {
+		return nil, err
+	}
+	depth, quoted := 0, false
+	for i := 0; ; i++ { // From v.at, which fill moves.
+		if v.at+i == len(v.buf) {
+			switch err := v.fill(); {
+			case err == nil:
+			case i > 0 && depth == 0 && !quoted && errors.Is(err, io.ErrUnexpectedEOF):
+				return v.take(i), nil // A number or a word ends with the document.
+			default:
+				return nil, err
+			}
+		}
+		rest := v.buf[v.at+i:]
+		if quoted {
+			n := bytes.IndexByte(rest, '"')
+			escape := rest
+			if n >= 0 {
+				escape = rest[:n]
+			}
+			if b := bytes.IndexByte(escape, '\\'); b >= 0 {
+				// The byte after it is passed over, which may not have been read yet.
+				if i += b + 1; v.at+i == len(v.buf) {
+					if err := v.fill(); err != nil {
+						return nil, err
+					}
+				}
+				continue
+			}
+			if n < 0 {
+				i += len(rest) - 1
+				continue
+			}
+			i, quoted = i+n, false
+			if depth == 0 {
+				return v.take(i + 1), nil
+			}
+			continue
+		}
+		n := 0
+		for n < len(rest) && !structural[rest[n]] {
+			n++
+		}
+		if n == len(rest) {
+			i += n - 1
+			continue
+		}
+		i += n
+		switch rest[n] {
+		case '"':
+			quoted = true
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return v.take(i + 1), nil
+			}
+		}
+		if depth < 0 || depth == 0 && !quoted { // The end of a number or a word.
+			return v.take(i), nil
+		}
+	}
+}
+
+// structural are the bytes at which a value may begin, end or nest.
+var structural = func() (is [256]bool) {
+	for _, c := range []byte("\"{}[],: \t\r\n") {
+		is[c] = true
+	}
+	return is
+}()
+
+func (v *values) take(n int) []byte {
+	text := v.buf[v.at : v.at+n]
+	v.at += n
+	return text
+}
+
+// leastRead is the room for a read, in bytes.
+const leastRead = 32 << 10
+
+// fill reads more. It drops what was taken.
+func (v *values) fill() error {
+	if v.err != nil {
+		if errors.Is(v.err, io.EOF) {
+			return io.ErrUnexpectedEOF // No document ends where more is wanted.
+		}
+		return v.err
+	}
+	if v.at != 0 {
+		v.buf, v.at = v.buf[:copy(v.buf, v.buf[v.at:])], 0
+	}
+	had := len(v.buf)
+	if cap(v.buf)-had < leastRead {
+		v.buf = append(make([]byte, 0, max(2*cap(v.buf), had+leastRead)), v.buf...)
+	}
+	var n int
+	for n == 0 && v.err == nil {
+		n, v.err = v.r.Read(v.buf[had:cap(v.buf)])
+	}
+	v.buf = v.buf[:had+n]
+	if n == 0 {
+		return v.fill()
+	}
+	return nil
+}
