@@ -28,7 +28,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 .PHONY: race race-library race-adapters
 race: race-library race-adapters ## Run all tests of these under the race detector, which needs a C compiler: 25 minutes.
 race-library:
-	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./internal/codec ./internal/hookwire ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
+	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
 race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
@@ -55,7 +55,7 @@ hammers-adapters:
 languages: ## Test new plugins of each kind, and the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
 	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestGeneratedCodeCompiles|TestNewPlugins|TestMalformedMessages|TestKubewardenWASI' \
-	  ./admission ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./guest/conformance
+	  ./admission ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./abi/conformance
 
 # Most of the guides are not in README.md's second command: programs that embed
 # Kubernetes, and plugins that are built again and again.
@@ -66,10 +66,10 @@ guides: ## Run all that the documents say to paste: 2 minutes, longer when it bu
 # The modules inside this one are apart so that an importer of kubewasm does not see
 # what they need: Kubernetes itself, other plugin systems, container runtimes.
 # What make kubernetes runs. .ci/run leaves two of the adapters to it, too.
-MODULES_LEFT := internal/e2e
+MODULES_LEFT := internal/testkit/e2e
 
 .PHONY: modules
-modules: ## Run the tests of the nested modules, but for internal/e2e: that is make kubernetes.
+modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: that is make kubernetes.
 	for mod in $$(git ls-files '*/go.mod' | grep -vE '^($(MODULES_LEFT))/'); do \
 	  (cd "$$(dirname "$$mod")" && GOWORK=off go test -timeout 50m ./...) || exit 1; \
 	done
@@ -78,11 +78,11 @@ modules: ## Run the tests of the nested modules, but for internal/e2e: that is m
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
 	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./hooks/standalone ./host/service
 	cd sched/kube137 && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf .
-	cd internal/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
+	cd internal/testkit/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
 
 .PHONY: kubernetes
 kubernetes: ## Test each Kubernetes minor and write docs/compatibility.md. The first build of a minor takes minutes.
-	go run ./internal/compatibility
+	go run ./internal/testkit/compatibility
 
 .PHONY: lint
 lint: ## Check the format and run go vet and the linters of .golangci.yml.
@@ -131,8 +131,8 @@ WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
-	go generate ./...
-	cd internal/newestapi && go generate .
+	go generate ./... ./abi/conformance/testdata/quotes ./host/service/testdata/testservice ./host/service/testdata/evolution/*/
+	cd internal/testkit/newestapi && go generate .
 	cd examples/controller && go generate .
 	cd internal/bench && go generate ./...
 

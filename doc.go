@@ -9,7 +9,7 @@
 //   - [github.com/kubewasm/kubewasm/guest/sched],
 //     [github.com/kubewasm/kubewasm/guest/admission] and
 //     [github.com/kubewasm/kubewasm/guest/hooks] are what a guest is written with, and
-//     [github.com/kubewasm/kubewasm/guest/guesttest] tests it
+//     [github.com/kubewasm/kubewasm/sched/schedtest] tests it
 //   - [github.com/kubewasm/kubewasm/cmd/kubewasm] builds, inspects and runs guests
 //   - [github.com/kubewasm/kubewasm/abi] is the contract between the two sides
 //

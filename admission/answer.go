@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -94,7 +94,7 @@ func denial(v *verdict) *metav1.Status {
 	default:
 		status.Code = int32(v.Code)
 	}
-	status.Reason = httpserve.Reasons[status.Code]
+	status.Reason = serving.Reasons[status.Code]
 	if v.Result != nil && v.Result.Reason != "" && v.Result.Reason != string(metav1.StatusReasonInvalid) {
 		status.Reason = metav1.StatusReason(v.Result.Reason)
 	}

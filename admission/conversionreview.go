@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
@@ -107,7 +107,7 @@ func (r *ConversionRequest) add(object json.Value) error {
 func (h *Handler) serveConversion(ctx context.Context, w http.ResponseWriter, body []byte) {
 	request, err := DecodeConversionReview(body)
 	if err != nil {
-		httpserve.WriteStatus(w, http.StatusBadRequest, err.Error())
+		serving.WriteStatus(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	converted, err := h.convert(ctx, request)

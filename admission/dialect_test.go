@@ -416,7 +416,7 @@ var regoCompiler = sync.OnceValues(func() (string, error) {
 	}
 	file := filepath.Join(dir, "rego")
 	cmd := exec.Command("go", "build", "-o", file, ".")
-	cmd.Dir = "../internal/rego"
+	cmd.Dir = "../internal/testkit/rego"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the compiler of Rego: %w\n%s", err, out)
 	}

@@ -10,7 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -32,7 +32,7 @@ type Mutator interface {
 // Engine asks policies. It is safe for use by several goroutines; how many ask
 // one plugin at a time is that plugin's Limits.Instances.
 type Engine struct {
-	current swap.Value[*policySet]
+	current serving.Value[*policySet]
 }
 
 // policySet are the policies of an engine at a time.
@@ -122,7 +122,7 @@ func (o *onePolicy) Mutate(ctx context.Context, request *admissionv1.AdmissionRe
 // ask asks the policies of the name that can be asked: beside a policy there may be one
 // that [Uncovered] returns.
 func (o *onePolicy) ask(ctx context.Context, request *admissionv1.AdmissionRequest, can func(Policy) bool,
-	decide func(context.Context, *admissionv1.AdmissionRequest, []Policy, *swap.Version[*policySet]) *admissionv1.AdmissionResponse,
+	decide func(context.Context, *admissionv1.AdmissionRequest, []Policy, *serving.Version[*policySet]) *admissionv1.AdmissionResponse,
 ) *admissionv1.AdmissionResponse {
 	version := o.engine.current.Acquire()
 	s := version.Value
@@ -170,7 +170,7 @@ func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionReq
 }
 
 // validate asks policies of a version, which it releases.
-func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *swap.Version[*policySet]) *admissionv1.AdmissionResponse {
+func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *serving.Version[*policySet]) *admissionv1.AdmissionResponse {
 	req := policy.NewRequest(request)
 	defer req.Free()
 	shared, monitored := share(policies, version)

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
-	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -23,7 +23,7 @@ type Group struct {
 	expression *boolexpr.Expression
 	// members are in the order of their names in the expression.
 	members  []*Plugin
-	monitors late.Policy
+	monitors serving.Monitor
 }
 
 // GroupConfig says which plugins are a group.
@@ -99,11 +99,11 @@ func (g *Group) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (g *Group) rules() *PolicyRules   { return &g.cfg.PolicyRules }
-func (g *Group) matcher() *matcher     { return g.match }
-func (g *Group) monitor() *late.Policy { return &g.monitors }
-func (g *Group) validates() bool       { return true }
-func (g *Group) mutates() bool         { return false }
+func (g *Group) rules() *PolicyRules       { return &g.cfg.PolicyRules }
+func (g *Group) matcher() *matcher         { return g.match }
+func (g *Group) monitor() *serving.Monitor { return &g.monitors }
+func (g *Group) validates() bool           { return true }
+func (g *Group) mutates() bool             { return false }
 
 // logger returns the log of the first member that has one.
 func (g *Group) logger() *slog.Logger {

@@ -12,7 +12,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
@@ -82,13 +82,13 @@ const (
 
 // Bodies reads the bodies of requests into memory that is bounded over all of them. It is
 // safe for use by several goroutines.
-type Bodies = httpserve.Bodies
+type Bodies = serving.Bodies
 
 // BodyLimits bound what the bodies of requests may have. What is 0 has its default.
-type BodyLimits = httpserve.BodyLimits
+type BodyLimits = serving.BodyLimits
 
 // NewBodies returns Bodies with limits.
-func NewBodies(limits BodyLimits) *Bodies { return httpserve.NewBodies(limits) }
+func NewBodies(limits BodyLimits) *Bodies { return serving.NewBodies(limits) }
 
 // sharedBodies are those of handlers that have none of their own.
 var sharedBodies = NewBodies(BodyLimits{})
@@ -97,8 +97,8 @@ var sharedBodies = NewBodies(BodyLimits{})
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	timeout, refused := h.check(w, r)
 	if refused != nil {
-		httpserve.DropBody(w)
-		httpserve.WriteStatus(w, refused.code, refused.message)
+		serving.DropBody(w)
+		serving.WriteStatus(w, refused.code, refused.message)
 		return
 	}
 	// The time that the body takes counts too.
@@ -115,19 +115,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if unread.Code == http.StatusRequestEntityTooLarge {
 			message = h.tooLong(unread, r.ContentLength, limit)
 		}
-		unread.Answer(w, jsonContent[0], string(httpserve.StatusBody(unread.Code, message)))
+		unread.Answer(w, jsonContent[0], string(serving.StatusBody(unread.Code, message)))
 		return
 	}
 	// The request refers to the body.
 	defer body.Release()
-	ctx = httpserve.WithBody(ctx, body)
+	ctx = serving.WithBody(ctx, body)
 	if h.Converter != nil {
 		h.serveConversion(ctx, w, body.Bytes)
 		return
 	}
 	request, err := DecodeReview(body.Bytes)
 	if err != nil {
-		httpserve.WriteStatus(w, http.StatusBadRequest, err.Error())
+		serving.WriteStatus(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	response := h.decide(ctx, request)
@@ -141,7 +141,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if marshalErr != nil {
 		// Only strings and numbers are in it, so this is not for the client.
 		h.log("encode admission review", "uid", request.UID, "err", marshalErr)
-		httpserve.WriteStatus(w, http.StatusInternalServerError, "encode admission review: "+marshalErr.Error())
+		serving.WriteStatus(w, http.StatusInternalServerError, "encode admission review: "+marshalErr.Error())
 		return
 	}
 	w.Header()["Content-Type"] = jsonContent
@@ -165,7 +165,7 @@ func (h *Handler) log(msg string, args ...any) {
 
 // tooLong notes that a review is too long, and returns what to tell of it. length is
 // what was announced.
-func (h *Handler) tooLong(e *httpserve.BodyError, length, limit int64) string {
+func (h *Handler) tooLong(e *serving.BodyError, length, limit int64) string {
 	if h.Converter != nil {
 		h.log("conversion review is too long", "bytes", length, "limit", limit, "err", e)
 		return fmt.Sprintf("the conversion review is too long: %s; make the objects smaller, list fewer at a time, or raise the webhook's limits for reviews", e)
@@ -205,7 +205,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 	if h.Converter != nil {
 		unsaid = MaxTimeout
 	}
-	timeout, err := httpserve.Timeout(r, unsaid, MaxTimeout)
+	timeout, err := serving.Timeout(r, unsaid, MaxTimeout)
 	if err != nil {
 		return 0, refuse(http.StatusBadRequest, "%v", err)
 	}

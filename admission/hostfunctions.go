@@ -9,9 +9,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/admissionmsg"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // maxResultBytes is how long the messages of a guest about one verdict may be:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // GrantObjects lets a guest of package abi get and list the objects that

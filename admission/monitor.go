@@ -7,15 +7,14 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
 // share returns a version for a request that asks policies, and reports whether any of them only
 // monitors: such a policy may hold the version longer than the request.
-func share(policies []Policy, version *swap.Version[*policySet]) (shared swap.Shared[*policySet], monitored bool) {
+func share(policies []Policy, version *serving.Version[*policySet]) (shared serving.Shared[*policySet], monitored bool) {
 	for _, p := range policies {
 		if p.rules().Mode == host.Monitor {
 			return version.Share(), true
@@ -29,13 +28,13 @@ type monitoring struct {
 	policy Policy
 	// place is that of the policy in the order of the engine.
 	place   int
-	call    *late.Call // nil if it was dropped.
+	call    *serving.Call // nil if it was dropped.
 	verdict verdict
 	matches bool
 }
 
 // askBeside asks a policy that only monitors about a request, which may be answered before.
-func askBeside(ctx context.Context, shared swap.Shared[*policySet], p Policy, req *policy.Request, mutating bool, place int) *monitoring {
+func askBeside(ctx context.Context, shared serving.Shared[*policySet], p Policy, req *policy.Request, mutating bool, place int) *monitoring {
 	m := &monitoring{policy: p, place: place}
 	req.Hold()
 	shared.Hold()
@@ -44,7 +43,7 @@ func askBeside(ctx context.Context, shared swap.Shared[*policySet], p Policy, re
 		req.Free()
 		shared.Release()
 	}
-	m.call = p.monitor().Start(ctx, requestBytes(req.AdmissionRequest), func(ctx context.Context, c *late.Call) {
+	m.call = p.monitor().Start(ctx, requestBytes(req.AdmissionRequest), func(ctx context.Context, c *serving.Call) {
 		defer end()
 		m.verdict, m.matches = askPolicy(ctx, p, req, mutating, c)
 	}, func() {

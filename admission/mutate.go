@@ -8,7 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
@@ -28,7 +28,7 @@ func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionReque
 }
 
 // mutate asks policies of a version, which it releases.
-func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *swap.Version[*policySet]) *admissionv1.AdmissionResponse {
+func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *serving.Version[*policySet]) *admissionv1.AdmissionResponse {
 	shared, _ := share(policies, version)
 	defer shared.Release()
 	ctx = withHalf(ctx, policies)

@@ -16,14 +16,14 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
-	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/opa"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/admission/internal/stellar"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // Plugin is a guest that validates or mutates, or one that converts. It is safe for use by several
@@ -32,7 +32,7 @@ type Plugin struct {
 	guest     *host.Plugin
 	cfg       PluginConfig
 	match     *matcher
-	monitors  late.Policy
+	monitors  serving.Monitor
 	functions abi.Mask
 	// dialect is what the guest speaks, nil for our own ABI.
 	dialect *policy.Dialect
@@ -321,10 +321,10 @@ func (p *Plugin) forget() {
 	p.caller.Close()
 }
 
-func (p *Plugin) rules() *PolicyRules   { return &p.cfg.PolicyRules }
-func (p *Plugin) matcher() *matcher     { return p.match }
-func (p *Plugin) monitor() *late.Policy { return &p.monitors }
-func (p *Plugin) logger() *slog.Logger  { return p.guest.CallLogger() }
+func (p *Plugin) rules() *PolicyRules       { return &p.cfg.PolicyRules }
+func (p *Plugin) matcher() *matcher         { return p.match }
+func (p *Plugin) monitor() *serving.Monitor { return &p.monitors }
+func (p *Plugin) logger() *slog.Logger      { return p.guest.CallLogger() }
 
 func (p *Plugin) validates() bool {
 	if len(p.cfg.Converts) != 0 {

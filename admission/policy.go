@@ -9,8 +9,8 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
@@ -25,7 +25,7 @@ type Policy interface {
 	rules() *PolicyRules
 	matcher() *matcher
 	// monitor is used if the policy only monitors.
-	monitor() *late.Policy
+	monitor() *serving.Monitor
 	// validates and mutates report what the policy is asked for.
 	validates() bool
 	mutates() bool
@@ -154,7 +154,7 @@ type policyVerdict struct {
 // where net/http recovers nothing.
 //
 // Requests do not wait for call, which is nil unless the policy monitors.
-func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool, call *late.Call) (v verdict, matches bool) {
+func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool, call *serving.Call) (v verdict, matches bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			v, matches = panicked(p, r), true
@@ -194,7 +194,7 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 
 // observed tells the Observer of a verdict, and returns what it counts for: that of a
 // policy that monitors is logged and dropped.
-func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool, start time.Time, v verdict, call *late.Call) verdict {
+func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool, start time.Time, v verdict, call *serving.Call) verdict {
 	rules := p.rules()
 	if call != nil && call.Dropped() {
 		dropped(ctx, p, mutating)

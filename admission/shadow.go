@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
@@ -102,7 +102,7 @@ func offer(ctx context.Context, sampled [2]*shadow.Shadow, told *policy.Answers,
 			s.Drop()
 			continue
 		}
-		free, ok := httpserve.Keep(ctx, int64(made+told.Bytes()))
+		free, ok := serving.Keep(ctx, int64(made+told.Bytes()))
 		if !ok {
 			s.Drop()
 			continue

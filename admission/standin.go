@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kubewasm/kubewasm/admission/internal/late"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -55,14 +55,14 @@ type unavailable struct {
 	match       *matcher
 	mutator     bool
 	reason      error
-	monitors    late.Policy
+	monitors    serving.Monitor
 }
 
 func (u *unavailable) Name() string                { return u.name }
 func (u *unavailable) Close(context.Context) error { return nil }
 func (u *unavailable) rules() *PolicyRules         { return &u.policyRules }
 func (u *unavailable) matcher() *matcher           { return u.match }
-func (u *unavailable) monitor() *late.Policy       { return &u.monitors }
+func (u *unavailable) monitor() *serving.Monitor   { return &u.monitors }
 func (u *unavailable) validates() bool             { return true }
 func (u *unavailable) mutates() bool               { return u.mutator }
 

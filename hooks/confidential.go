@@ -6,7 +6,6 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // stainOf returns what an encoded request has of confidential values.
@@ -36,7 +35,7 @@ func (e *quietError) Unwrap() error { return e.err }
 // users.
 func (p *plugin) quiet(req *hookmsg.Request, err error) error {
 	text := err.Error()
-	if quiet := stainOf(&p.cfg.Confidential, hookwire.AppendRequest(nil, req)).Text(text); quiet != text {
+	if quiet := stainOf(&p.cfg.Confidential, hookmsg.AppendRequest(nil, req)).Text(text); quiet != text {
 		return &quietError{quiet, err}
 	}
 	return err

@@ -16,7 +16,6 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
@@ -193,7 +192,7 @@ func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 			fail("%w", err)
 		}
 		if len(cfg.Reads) != 0 {
-			reads, err := hookwire.ParseReads(cfg.Reads)
+			reads, err := hookmsg.ParseReads(cfg.Reads)
 			if err != nil {
 				fail("%w", err)
 			}
@@ -258,7 +257,7 @@ func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 // about containers, or not at that stage, are left alone. Call Lack once, before the
 // first Decide.
 func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
-	if _, err := hookwire.ParseReads(fields); err != nil || len(fields) == 0 {
+	if _, err := hookmsg.ParseReads(fields); err != nil || len(fields) == 0 {
 		return err
 	}
 	var errs []error
@@ -266,7 +265,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 		if !p.levels.has(hookmsg.LevelContainer) || !p.stages.has(hookmsg.Reconcile) {
 			continue
 		}
-		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookwire.Reads{}.Without(fields...)})
+		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Reads{}.Without(fields...)})
 		inst, err := p.Acquire(ctx)
 		if err != nil {
 			errs = append(errs, err)

@@ -26,7 +26,6 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/testkit/race"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
@@ -491,7 +490,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 			t.Errorf("%s: the guest sees %q, want %q", name, got, want)
 		}
 	}
-	small, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	small, err := os.ReadFile("../abi/conformance/testdata/hook.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -886,10 +885,10 @@ func TestADecisionOutlivesItsCall(t *testing.T) {
 	var encoded [][]byte
 	for n := range 300 { // More than an instance keeps.
 		d := decide(n)
-		answers, encoded = append(answers, d), append(encoded, hookwire.AppendDecision(nil, d))
+		answers, encoded = append(answers, d), append(encoded, hookmsg.AppendDecision(nil, d))
 	}
 	for n, d := range answers {
-		if got := hookwire.AppendDecision(nil, d); !bytes.Equal(got, encoded[n]) {
+		if got := hookmsg.AppendDecision(nil, d); !bytes.Equal(got, encoded[n]) {
 			t.Fatalf("decision %d is %q now, was %q", n, got, encoded[n])
 		}
 	}

@@ -301,7 +301,7 @@ func TestGrantsAreCheckedAtRegistration(t *testing.T) {
 // A module that declares what is not granted is refused when it is loaded, and when
 // it is swapped in.
 func TestModuleDeclaresWhatItDecides(t *testing.T) {
-	module, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	module, err := os.ReadFile("../abi/conformance/testdata/hook.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
 
@@ -130,7 +129,7 @@ func webRequest() *hookmsg.Request {
 func BenchmarkDecide(b *testing.B) {
 	e := engine(b, hooks.Config{Plugins: []hooks.PluginConfig{plugin(b, "cpu", cpuFromAnnotation)}})
 	req := webRequest()
-	b.SetBytes(int64(len(hookwire.AppendRequest(nil, req))))
+	b.SetBytes(int64(len(hookmsg.AppendRequest(nil, req))))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := e.Decide(b.Context(), req); err != nil {

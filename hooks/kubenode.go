@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // ErrNodeUnknown is the failure of a plugin that declares that it reads the node, before the
@@ -44,7 +43,7 @@ func (p *plugin) sees(ctx context.Context, before, after *hookmsg.Node) bool {
 }
 
 // checkNode reports what a plugin declares to read of a node that the engine does not follow.
-func (p *plugin) checkNode(reads *hookwire.Reads) error {
+func (p *plugin) checkNode(reads *hookmsg.Reads) error {
 	if !p.nodeless || !reads.NeedsNode() {
 		return nil
 	}

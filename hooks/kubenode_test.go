@@ -20,7 +20,7 @@ import (
 // some fields, or nothing.
 func tiered(t *testing.T, fields ...string) host.Source {
 	t.Helper()
-	b, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	b, err := os.ReadFile("../abi/conformance/testdata/hook.wasm")
 	if err == nil && fields != nil {
 		b, err = metadata.Add(b, &metadata.Metadata{ABI: 1, Kinds: []string{"hook"}, Reads: fields})
 	}

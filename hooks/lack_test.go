@@ -25,7 +25,7 @@ func TestLack(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A guest that decides nothing, and is compiled in no time.
-	small, err := os.ReadFile("../guest/conformance/testdata/hook.wasm")
+	small, err := os.ReadFile("../abi/conformance/testdata/hook.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

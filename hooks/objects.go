@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // GrantObjects lets a guest get and list the objects that PluginConfig.Objects name, which

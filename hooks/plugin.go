@@ -15,8 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // plugin is a loaded plugin with what the engine knows of it.
@@ -29,7 +28,7 @@ type plugin struct {
 
 	selector selector
 	// configured is what the configuration declares to read, nil if nothing.
-	configured *hookwire.Reads
+	configured *hookmsg.Reads
 	// nodeless is set if the engine follows no node.
 	nodeless  bool
 	monitored bool
@@ -60,7 +59,7 @@ type lack struct {
 	mode   string
 	fields []string
 	// rest is what travels to a plugin that does not declare what it reads.
-	rest hookwire.Reads
+	rest hookmsg.Reads
 }
 
 // wants reports whether the plugin is asked about the request.
@@ -127,7 +126,7 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 
 // declared returns what a module says in its metadata that it reads, and that it
 // decides.
-func declared(inst *host.Instance) (reads hookwire.Reads, decides ownership, err error) {
+func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
 		return reads, decides, nil
@@ -136,7 +135,7 @@ func declared(inst *host.Instance) (reads hookwire.Reads, decides ownership, err
 	if err != nil {
 		return reads, decides, err
 	}
-	if reads, err = hookwire.ParseReads(m.Reads); err != nil {
+	if reads, err = hookmsg.ParseReads(m.Reads); err != nil {
 		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
 	}
 	decides, errs := parseOwnership(m.Decides)
@@ -147,7 +146,7 @@ func declared(inst *host.Instance) (reads hookwire.Reads, decides ownership, err
 }
 
 // reads returns what travels to an instance of the plugin.
-func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
+func (p *plugin) reads(inst *host.Instance) *hookmsg.Reads {
 	reads := p.declares(inst)
 	if l := p.lacks.Load(); l != nil && p.configured == nil && !reads.Limited() {
 		return &l.rest
@@ -156,7 +155,7 @@ func (p *plugin) reads(inst *host.Instance) *hookwire.Reads {
 }
 
 // declares returns what the configuration or an instance's module declares to read.
-func (p *plugin) declares(inst *host.Instance) *hookwire.Reads {
+func (p *plugin) declares(inst *host.Instance) *hookmsg.Reads {
 	if p.configured != nil {
 		return p.configured
 	}
@@ -170,7 +169,7 @@ func (p *plugin) declares(inst *host.Instance) *hookwire.Reads {
 }
 
 // checkLacks reports what a plugin declares to read and a running mode does not know.
-func (p *plugin) checkLacks(reads *hookwire.Reads) error {
+func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
 	l := p.lacks.Load()
 	if l == nil {
 		return nil
@@ -198,7 +197,7 @@ type exchange struct {
 	decision []byte
 	// reads is what the instance's module declares, nil before it was looked
 	// up: two versions of a plugin may serve at the same time.
-	reads *hookwire.Reads
+	reads *hookmsg.Reads
 	// objects are those of the call, last is the last list of them.
 	objects objects
 	last    lookup.Last
@@ -235,7 +234,7 @@ var cacheSeed = maphash.MakeSeed()
 type encoding struct {
 	bytes []byte
 	// of are the fields that the bytes have, nil if there are no bytes.
-	of *hookwire.Reads
+	of *hookmsg.Reads
 	// request is the memory of a request with the node.
 	request hookmsg.Request
 	// objects are those that are known.
@@ -317,7 +316,7 @@ func (p *plugin) parse(x *exchange, level hookmsg.Level) (*hookmsg.Decision, err
 	if c.decision != nil && c.level == level && bytes.Equal(c.encoded, x.decision) {
 		return c.decision, nil
 	}
-	d, err := hookwire.ParseDecision(x.decision)
+	d, err := hookmsg.ParseDecision(x.decision)
 	if err == nil && (p.foreign != nil || !p.owns.none()) {
 		err = p.checkOwners(d)
 	}

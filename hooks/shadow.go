@@ -12,7 +12,6 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // background are the copies of a plugin that are asked after it.
@@ -120,7 +119,7 @@ func (b *background) offer(req *hookmsg.Request, known objects, earlier []part, 
 			continue
 		}
 		if call == nil {
-			encoded := hookwire.AppendRequest(nil, req)
+			encoded := hookmsg.AppendRequest(nil, req)
 			call, bytes = repeat(encoded, known, slices.Clone(earlier), d, err), int64(len(encoded))
 			for _, p := range earlier {
 				bytes += decisionBytes(p.decision)
@@ -136,14 +135,14 @@ func decisionBytes(d *hookmsg.Decision) int64 {
 	if d == nil {
 		return 0
 	}
-	return int64(len(hookwire.AppendDecision(nil, d)))
+	return int64(len(hookmsg.AppendDecision(nil, d)))
 }
 
 // repeat returns what asks a candidate the same.
 func repeat(encoded []byte, known objects, earlier []part, d *hookmsg.Decision, failure error) shadow.Call {
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		p := c.(candidate).plugin
-		req, err := hookwire.ParseRequest(encoded)
+		req, err := hookmsg.ParseRequest(encoded)
 		if err != nil {
 			return shadow.Outcome{Err: err}
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // Subject is a QoS class, a pod or a container that plugins were asked about, with their
@@ -224,7 +223,7 @@ func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created boo
 // quiet masks what a text repeats of the confidential values of a request.
 func (e *Engine) quiet(name string, req *hookmsg.Request, text string) string {
 	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
-	return stainOf(&e.plugins[i].cfg.Confidential, hookwire.AppendRequest(nil, req)).Text(text)
+	return stainOf(&e.plugins[i].cfg.Confidential, hookmsg.AppendRequest(nil, req)).Text(text)
 }
 
 // note notes a failure of a plugin, whose error has nothing confidential.

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
-	"github.com/kubewasm/kubewasm/internal/private"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -48,7 +47,7 @@ func newModuleCache(dir string, max int64) (moduleCache, error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return c, fmt.Errorf("make compilation cache: %w", err)
 		}
-		if err := private.CheckDirectory(dir); err != nil {
+		if err := diskcache.CheckDirectory(dir); err != nil {
 			return c, fmt.Errorf("use compilation cache: %w", err)
 		}
 	}

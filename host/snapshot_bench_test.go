@@ -10,8 +10,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // zone is the configuration of a real guest, Go's, with the one thing that it asks
@@ -24,7 +24,7 @@ func zone(t testing.TB) guest {
 	}
 	cfg := guest{host.Config{Name: "zone", Module: host.ModuleConfig{File: file}}, host.Adapter{Kind: abi.KindScheduler}}
 	node := labelled()
-	encoder := (*codec.FieldSet)(nil).Node() // Of all fields.
+	encoder := (*objects.FieldSet)(nil).Node() // Of all fields.
 	object := func(name string, answer func(inst *host.Instance, stack []uint64) uint32, params ...abi.ValueType) host.Import {
 		return host.Import{
 			Module: abi.ModuleObjects, Name: name, Params: params, Results: []abi.ValueType{abi.I32},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
@@ -30,7 +29,7 @@ type resultCache struct {
 
 	mu sync.Mutex
 	// classes are by what [objects.ClassOf] returns of their Nodes with these fields.
-	fields  *codec.Encoder[corev1.Node]
+	fields  *objects.Encoder[corev1.Node]
 	classes map[uint64]*nodeClass
 }
 
@@ -40,7 +39,7 @@ type cycleState uint64
 
 // nodeClass is the Nodes that are equal in a read set, with the results for them.
 type nodeClass struct {
-	fields *codec.Encoder[corev1.Node]
+	fields *objects.Encoder[corev1.Node]
 	// filter and score have room for two states: that of a cycle and that of a clone.
 	filter, score [2]atomic.Pointer[result]
 }
@@ -113,7 +112,7 @@ func (c *resultCache) get(state cycleState, f abi.Function, node *objects.Object
 }
 
 // classOf finds the class of a Node by the fields.
-func (c *resultCache) classOf(node *objects.Object, fields *codec.Encoder[corev1.Node]) *nodeClass {
+func (c *resultCache) classOf(node *objects.Object, fields *objects.Encoder[corev1.Node]) *nodeClass {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fields != fields || len(c.classes) >= maxClasses {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/lookup"
 	"github.com/kubewasm/kubewasm/internal/objects"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // declaring returns a probe that declares what a version of the guest reads, before the
@@ -59,15 +59,15 @@ func tellsNodesApart(m *host.Module) bool {
 
 // declaredFields parses the paths of a configuration or, without any, those of a
 // module's metadata.
-func declaredFields(paths []string, section []byte) (*codec.FieldSet, error) {
+func declaredFields(paths []string, section []byte) (*objects.FieldSet, error) {
 	if len(paths) != 0 || section == nil {
-		return codec.ParseFieldSet(paths)
+		return objects.ParseFieldSet(paths)
 	}
 	m, err := metadata.Parse(section)
 	if err != nil {
 		return nil, err
 	}
-	declared, err := codec.ParseFieldSet(m.Reads)
+	declared, err := objects.ParseFieldSet(m.Reads)
 	if err != nil {
 		return nil, fmt.Errorf("the module declares what it reads: %w", err)
 	}

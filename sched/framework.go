@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 )
 
 // Framework is what a [Plugin] needs to know of the Go interface of scheduler plugins in one

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
-	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // What a guest may do with the scheduler beyond its arguments, if it is granted.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
@@ -26,13 +25,13 @@ type hintCache struct {
 	oldObj, newObj *objects.Object
 	version        *host.Pin
 	// classes are by what [objects.ClassOf] returns of their Pods with these fields.
-	fields  *codec.Encoder[corev1.Pod]
+	fields  *objects.Encoder[corev1.Pod]
 	classes map[uint64]*podClass
 }
 
 // podClass is the Pods that are equal in a read set, with the answers for them.
 type podClass struct {
-	fields *codec.Encoder[corev1.Pod]
+	fields *objects.Encoder[corev1.Pod]
 	// answers are made by answerOf. That of hint n lies at n modulo their number.
 	answers [4]atomic.Uint64
 }

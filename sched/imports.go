@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // scheduler returns an import of the module k8s.io/scheduler. Its last parameters of 32 bits are

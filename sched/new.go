@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/codec"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // PluginConfig says which module a plugin is, what it is allowed, and what its failures
@@ -178,7 +178,7 @@ func (c *PluginConfig) validate(rt *host.Runtime) error {
 	if c.Shadow != nil {
 		errs = append(errs, c.Shadow.Check(rt, "shadow")...)
 	}
-	_, err := codec.ParseFieldSet(c.Reads)
+	_, err := objects.ParseFieldSet(c.Reads)
 	mistake(err != nil, "reads: %w", err)
 	return errors.Join(errs...)
 }

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
 )
 
 // nodeOf returns the information about the node that ref names: the argument of

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
 )
 
 // The extension points of a scheduling cycle, as far as they choose a node.

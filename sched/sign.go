@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // signature signs Pods for a guest that does not do it, so that the scheduler may batch them: two Pods
@@ -24,7 +24,7 @@ import (
 // all that the results for a node depend on, beside the node: see [Plugin.unsignable].
 type signature struct {
 	key    string
-	fields *codec.Encoder[corev1.Pod]
+	fields *objects.Encoder[corev1.Pod]
 	// paths are those of the fields.
 	paths []string
 }
@@ -58,7 +58,7 @@ var (
 const nodeNamesImport = "node_names"
 
 // signs decides for the first version of the guest whether the host signs Pods.
-func (p *Plugin) signs(inst *host.Instance, declared *codec.FieldSet) {
+func (p *Plugin) signs(inst *host.Instance, declared *objects.FieldSet) {
 	if !anonymous(declared) {
 		return // Its Pods are all different.
 	}
@@ -71,7 +71,7 @@ func (p *Plugin) signs(inst *host.Instance, declared *codec.FieldSet) {
 
 // signedFor returns an error if the results of another version depend on more than the signatures of
 // the Pods that are in the queue: the scheduler does not ask for them again.
-func (p *Plugin) signedFor(inst *host.Instance, declared *codec.FieldSet) error {
+func (p *Plugin) signedFor(inst *host.Instance, declared *objects.FieldSet) error {
 	if p.signature == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (p *Plugin) signedFor(inst *host.Instance, declared *codec.FieldSet) error 
 }
 
 // anonymous reports whether a guest cannot tell which Pod it sees.
-func anonymous(declared *codec.FieldSet) bool {
+func anonymous(declared *objects.FieldSet) bool {
 	return declared.Without("pod.metadata.name") && declared.Without("pod.metadata.uid")
 }
 
@@ -96,7 +96,7 @@ func anonymous(declared *codec.FieldSet) bool {
 // else than these: not on other nodes and Pods, objects, waiting Pods, time or random numbers. What a
 // guest remembers elsewhere than by cycle is left to [PluginConfig].DisableResultSharing, as for
 // results that nodes share.
-func (p *Plugin) unsignable(inst *host.Instance, declared *codec.FieldSet) error {
+func (p *Plugin) unsignable(inst *host.Instance, declared *objects.FieldSet) error {
 	m := inst.Module()
 	var functions abi.Mask
 	for _, f := range (^abi.Mask(0)).Functions() {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 	"github.com/kubewasm/kubewasm/internal/strict"
@@ -108,25 +108,25 @@ func (m *Manager) API(auth Auth) http.Handler {
 	handle := func(pattern string, f func(r *http.Request, body []byte) (int, any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := origins.Check(r); err != nil {
-				httpserve.DropBody(w)
+				serving.DropBody(w)
 				answer(w, http.StatusForbidden, map[string]string{"error": err.Error()})
 				return
 			}
 			if !auth.allows(r) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
-				httpserve.DropBody(w)
+				serving.DropBody(w)
 				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
 				return
 			}
 			if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 				w.Header().Set("Accept-Encoding", "identity")
-				httpserve.DropBody(w)
+				serving.DropBody(w)
 				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content encoding is %q, want none: compress wasm_binary instead", encoding)})
 				return
 			}
 			if contentType := r.Header.Get("Content-Type"); r.ContentLength != 0 && !isJSON(contentType) {
 				w.Header().Set("Accept", "application/json")
-				httpserve.DropBody(w)
+				serving.DropBody(w)
 				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content type is %.100q, want application/json", contentType)})
 				return
 			}

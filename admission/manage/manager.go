@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/settled"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -747,7 +747,7 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 // policies for longer is a file with fewer policies.
 func (m *Manager) FollowFile(ctx context.Context, path string) error {
 	m.ExpectFile()
-	source := settled.New(path)
+	source := serving.NewFile(path)
 	apply := func(ctx context.Context, data []byte) (refused, failed error) {
 		end, err := m.begin()
 		if err != nil {

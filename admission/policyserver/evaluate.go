@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/late"
-	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/cut"
@@ -80,7 +79,7 @@ const (
 )
 
 // answer asks a policy about a request, or about raw if request is nil.
-func (s *Server) answer(ctx context.Context, version swap.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) *admissionv1.AdmissionResponse {
+func (s *Server) answer(ctx context.Context, version serving.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) *admissionv1.AdmissionResponse {
 	e := &Evaluated{Policy: p.id, Mode: p.declared.mode(), Origin: origin, Request: request, Accepted: true, Start: time.Now(), Stain: func() *confidential.Stain { return new(confidential.Stain) }}
 	switch {
 	case request != nil && request.Namespace != "" && request.Namespace == s.cfg.AcceptNamespace:
@@ -118,7 +117,7 @@ func (s *Server) evaluated(ctx context.Context, e *Evaluated) *admissionv1.Admis
 
 // beside asks a policy that only monitors. The request does not wait for one that is slow, and is
 // allowed.
-func (s *Server) beside(ctx context.Context, version swap.Shared[map[string]*served], p *served, e *Evaluated, uid types.UID, raw json.RawMessage) *admissionv1.AdmissionResponse {
+func (s *Server) beside(ctx context.Context, version serving.Shared[map[string]*served], p *served, e *Evaluated, uid types.UID, raw json.RawMessage) *admissionv1.AdmissionResponse {
 	allowed := &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
 	bytes := len(raw)
 	if r := e.Request; r != nil {
@@ -131,7 +130,7 @@ func (s *Server) beside(ctx context.Context, version swap.Shared[map[string]*ser
 	version.Hold()
 	// The observer of a request that is answered knows its values, and not its end.
 	outlived := context.WithoutCancel(ctx)
-	call := p.monitors.Start(ctx, int64(bytes), func(ctx context.Context, c *late.Call) {
+	call := p.monitors.Start(ctx, int64(bytes), func(ctx context.Context, c *serving.Call) {
 		defer version.Release()
 		defer func() {
 			if r := recover(); r != nil {

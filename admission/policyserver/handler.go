@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
-	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -38,7 +37,7 @@ type refusal struct {
 }
 
 func refuse(w http.ResponseWriter, code int, message string) {
-	httpserve.DropBody(w)
+	serving.DropBody(w)
 	reply(w, code, refusal{message, code})
 }
 
@@ -60,7 +59,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 		refuse(w, http.StatusUnsupportedMediaType, "Expected request with `Content-Type: application/json`")
 		return
 	}
-	timeout, err := httpserve.Timeout(r, maxEvaluation, maxEvaluation)
+	timeout, err := serving.Timeout(r, maxEvaluation, maxEvaluation)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
@@ -89,7 +88,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	}
 	// The request refers to the body.
 	defer body.Release()
-	ctx = httpserve.WithBody(ctx, body)
+	ctx = serving.WithBody(ctx, body)
 	var uid types.UID
 	var request *admissionv1.AdmissionRequest
 	var raw json.RawMessage
@@ -116,7 +115,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 }
 
 // guarded is answer, whose faults deny the request.
-func (s *Server) guarded(ctx context.Context, version swap.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) (response *admissionv1.AdmissionResponse) {
+func (s *Server) guarded(ctx context.Context, version serving.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.panicked(p, uid, r)

@@ -17,8 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
-	"github.com/kubewasm/kubewasm/admission/internal/late"
-	"github.com/kubewasm/kubewasm/admission/internal/settled"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
@@ -35,7 +34,7 @@ type served struct {
 	grants string
 	since  time.Time
 	// monitors is used while the mode is monitor.
-	monitors *late.Policy
+	monitors *serving.Monitor
 	// err is why what is declared could not be loaded, nil if it was.
 	err error
 	// sources are those of the modules of what is declared. A client of registries tells of
@@ -181,7 +180,7 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 	guests := s.cfg.Guests.about(id, &declared)
 	s.mu.Lock()
 	next := &served{
-		id: id, monitors: new(late.Policy), declared: declared, policy: policy, loaded: declared, guests: guests, grants: guests.grants,
+		id: id, monitors: new(serving.Monitor), declared: declared, policy: policy, loaded: declared, guests: guests, grants: guests.grants,
 		since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now(),
 	}
 	old := s.table[id]
@@ -426,7 +425,7 @@ func asks(dialect string) bool { return strings.HasPrefix(dialect, "kubewarden-"
 // and leaves the policies as they are. Policies that cannot be loaded are logged, and
 // those whose modules could not be fetched are tried again.
 func (s *Server) FollowFile(ctx context.Context, path string) error {
-	source := settled.New(path)
+	source := serving.NewFile(path)
 	data, err := source.Fetch(ctx)
 	if err != nil {
 		return fmt.Errorf("read policies: %w", err)
@@ -475,7 +474,7 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 // cannot be read or is malformed is logged and changes nothing; {} has nothing.
 func (s *Server) FollowGuests(ctx context.Context, path string, adjust func(*Guests)) {
 	s.background.Go(func() {
-		err := host.Follow(ctx, settled.New(path), host.FollowOptions{
+		err := host.Follow(ctx, serving.NewFile(path), host.FollowOptions{
 			Interval: s.cfg.Interval, Failed: func(err error) { s.log(slog.LevelError, "follow guests", "err", err) },
 		}, func(ctx context.Context, data []byte, _ string) error {
 			g, err := ReadGuests(data)

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 )
 
 // ServeConfig says how a server is reached. Zero fields have the defaults below.
@@ -63,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 	if cfg.Wrap != nil {
 		handler = cfg.Wrap(handler)
 	}
-	api := &httpserve.Server{
+	api := &serving.Server{
 		Name: "policy server", Addr: cfg.Addr, Listener: cfg.Listener, Handler: handler,
 		CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFiles: cfg.ClientCAFiles, ClientAuth: tls.RequireAndVerifyClientCert,
 		WriteTimeout: maxEvaluation + 10*time.Second, MaxConnections: cfg.MaxConnections,
@@ -88,7 +88,7 @@ func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 	if cfg.Probes != nil {
 		mux.Handle("/", cfg.Probes)
 	}
-	probes := &httpserve.Server{
+	probes := &serving.Server{
 		Name: "policy server: probes", Addr: cfg.ProbeAddr, Listener: cfg.ProbeListener, Handler: mux,
 		WriteTimeout: maxEvaluation, MaxConnections: cfg.MaxConnections, DrainDelay: -1, DrainTimeout: time.Second, Logger: s.cfg.Logger,
 	}

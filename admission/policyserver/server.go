@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
-	"github.com/kubewasm/kubewasm/admission/internal/swap"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
@@ -24,7 +24,7 @@ type Server struct {
 	lines *lograte.Budget
 
 	// serving is what requests see.
-	serving swap.Value[map[string]*served]
+	serving serving.Value[map[string]*served]
 
 	// changing serialises changes, which load modules and so may take seconds.
 	changing sync.Mutex

@@ -50,7 +50,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
-	"github.com/kubewasm/kubewasm/admission/internal/httpserve"
+	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
@@ -109,7 +109,7 @@ type Server struct {
 	// tokens is nil if tokens are not read.
 	tokens *verifier
 	// server has the connections.
-	server httpserve.Server
+	server serving.Server
 	// loaded is set after Config.Ready has returned nil once.
 	loaded atomic.Bool
 }
@@ -189,8 +189,8 @@ func (s *Server) Handler() http.Handler {
 		one := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			policy, ok := c.Engine.ForPolicy(r.PathValue("name"))
 			if !ok {
-				httpserve.DropBody(w)
-				httpserve.WriteStatus(w, http.StatusNotFound, "there is no such policy")
+				serving.DropBody(w)
+				serving.WriteStatus(w, http.StatusNotFound, "there is no such policy")
 				return
 			}
 			h := &admission.Handler{Validator: inGroups{Validator: policy}}
@@ -253,8 +253,8 @@ func (s *Server) policiesReady() error {
 func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 	var guarded http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if webhook != "convert" && s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-			httpserve.DropBody(w)
-			httpserve.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
+			serving.DropBody(w)
+			serving.WriteStatus(w, http.StatusUnauthorized, "a client certificate is required")
 			return
 		}
 		if s.tokens != nil && webhook != "convert" {
@@ -263,16 +263,16 @@ func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 				if code == http.StatusUnauthorized {
 					w.Header().Set("WWW-Authenticate", `Bearer realm="webhooks"`)
 				}
-				httpserve.DropBody(w)
-				httpserve.WriteStatus(w, code, message)
+				serving.DropBody(w)
+				serving.WriteStatus(w, code, message)
 				return
 			}
 			r = authenticated
 		}
 		if !s.loaded.Load() {
 			if err := s.policiesReady(); err != nil {
-				httpserve.DropBody(w)
-				httpserve.WriteStatus(w, http.StatusServiceUnavailable, publicerr.Words(err))
+				serving.DropBody(w)
+				serving.WriteStatus(w, http.StatusServiceUnavailable, publicerr.Words(err))
 				return
 			}
 		}

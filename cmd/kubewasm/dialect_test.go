@@ -98,7 +98,7 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 		{"a program that is no policy", plain(t, "testdata/program", "exe"), nil, 2,
 			examination{ABI: "kubewarden-wasi", Fakes: []string{"clock", "random"}, Problems: []string{"admission, as a guest of kubewarden-wasi: probe: read the answer about settings: invalid character 'h' looking for beginning of value"}}},
 		{"a policy in Rego", "../../admission/testdata/opa/prints.wasm", nil, 0, examination{ABI: "opa", Kinds: admission}},
-		{"a guest of our own", "../../guest/conformance/testdata/queue.wasm", nil, 0, examination{ABI: "kubewasm_abi_v1", Kinds: scheduler}},
+		{"a guest of our own", "../../abi/conformance/testdata/queue.wasm", nil, 0, examination{ABI: "kubewasm_abi_v1", Kinds: scheduler}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

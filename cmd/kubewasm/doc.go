@@ -82,7 +82,7 @@
 // The directive reads names the fields of Pods and Nodes that a scheduler plugin reads,
 // or those of a hook's request, such as pod_annotations[example.com/cpu]. The host
 // encodes these fields only: of a kind of which a field is named, every other field reads
-// as empty, also in tests by package guesttest. A plugin that names no field of a kind
+// as empty, also in tests by the kits. A plugin that names no field of a kind
 // gets every field that it reads.
 //
 // The directive decides names the fields that a hook's decisions set. A node agent whose
@@ -436,7 +436,7 @@
 //
 // An admission plugin has create, update, delete or review, and a conversion convert; a hook
 // has a pod and a container; a plugin of a service has a method and a request. The package
-// github.com/kubewasm/kubewasm/guest/guesttest/cases describes the file, and runs it in Go's
+// github.com/kubewasm/kubewasm/cmd/kubewasm/cases describes the file, and runs it in Go's
 // tests.
 //
 // The exit code is 1 if a case fails.

@@ -31,9 +31,9 @@ func generate(t *testing.T, args ...string) error {
 // TestGeneratedCodeIsUpToDate runs what go generate runs in this module, to compare only.
 func TestGeneratedCodeIsUpToDate(t *testing.T) {
 	for _, doc := range []string{
-		"../../internal/bindgen/doc.go", "../../host/service/internal/testservice/doc.go", "../../examples/endpoint-picker/generate.go",
-		"../../host/service/internal/evolution/old/doc.go", "../../host/service/internal/evolution/evolved/doc.go", "../../host/service/internal/evolution/broken/doc.go",
-		"../../host/service/internal/crontabs/doc.go", "../../guest/conformance/internal/quotes/doc.go", "../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
+		"../../internal/bindgen/doc.go", "../../host/service/testdata/testservice/doc.go", "../../examples/endpoint-picker/generate.go",
+		"../../host/service/testdata/evolution/old/doc.go", "../../host/service/testdata/evolution/evolved/doc.go", "../../host/service/testdata/evolution/broken/doc.go",
+		"../../host/service/internal/crontabs/doc.go", "../../abi/conformance/testdata/quotes/doc.go", "../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
 	} {
 		text, err := os.ReadFile(doc)
 		if err != nil {

@@ -211,7 +211,7 @@ func TestInspectTellsMinors(t *testing.T) {
 		"testdata/zone": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
 		"../../examples/admission/required-labels": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
 		"../../examples/hooks/cpu-from-annotation": {"kubernetes 1.35, 1.36, 1.37, 1.38 grants"},
-		"../../guest/conformance/guests/group": {
+		"../../abi/conformance/testdata/guests/group": {
 			"kubernetes 1.36, 1.37, 1.38 not on 1.35 the guest has podgrouppostfilter, ",
 			", which the scheduler of Kubernetes 1.35 does not call on 1.36 not called: podgrouppostfilter grants",
 		},
@@ -303,7 +303,7 @@ func TestRun(t *testing.T) {
 			[]string{"OBJECT ", "Pod shop/web  denied 422", "metadata.labels[owner]: Required value"},
 		},
 		"an admission plugin that mutates": {
-			[]string{"--config", file(t, "c.yaml", "label: owner"), built(t, "../../guest/guesttest/admissiontest/internal/policy")}, 0,
+			[]string{"--config", file(t, "c.yaml", "label: owner"), built(t, "../../admission/admissiontest/internal/policy")}, 0,
 			[]string{`[{"op":"add","path":"/metadata/labels/owner","value":"none"}]`, "Pod shop/web  allowed"},
 		},
 		"a hook": {[]string{built(t, "../../examples/hooks/cpu-from-annotation")}, 0, []string{"Pod shop/web container web  decided", "cfs_quota_us=150000"}},
@@ -343,7 +343,7 @@ func TestRun(t *testing.T) {
 	})
 	t.Run("in a scheduler with Pods that run", func(t *testing.T) {
 		// The flags may follow the module.
-		code, out, stderr := kubewasm(t, "run", built(t, "../../guest/guesttest/schedtest/internal/neighbour"), "-f", file(t, "cluster.yaml", `
+		code, out, stderr := kubewasm(t, "run", built(t, "../../sched/schedtest/internal/neighbour"), "-f", file(t, "cluster.yaml", `
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 4}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: n1, containers: [{name: a, resources: {requests: {cpu: 500m}}}]}}
@@ -387,7 +387,7 @@ func TestRun(t *testing.T) {
 			}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), built(t, "../../guest/guesttest/schedtest/internal/binder"))
+				_, out, stderr := kubewasm(t, "run", "-f", binds(test.node), built(t, "../../sched/schedtest/internal/binder"))
 				if diff := cmp.Diff(test.want, printedVerdicts(out)); diff != "" || stderr != "" {
 					t.Errorf("%s(-want +got):\n%s", stderr, diff)
 				}
@@ -623,7 +623,7 @@ func TestTheSDKIsThatOfTheGuest(t *testing.T) {
 // TestRunSaysWhatDoesNotHappen holds that neither a module that is not asked nor a patch that
 // breaks the object looks like a success.
 func TestRunSaysWhatDoesNotHappen(t *testing.T) {
-	owner := built(t, "../../guest/guesttest/admissiontest/internal/policy")
+	owner := built(t, "../../admission/admissiontest/internal/policy")
 	for name, test := range map[string]struct {
 		args []string
 		code int

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/lookup"
-	"github.com/kubewasm/kubewasm/internal/schedmsg"
-	"github.com/kubewasm/kubewasm/internal/testkit/framework"
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/framework"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 	"github.com/kubewasm/kubewasm/sched"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/manifest"
-	"github.com/kubewasm/kubewasm/internal/methodcall"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
+	"github.com/kubewasm/kubewasm/internal/serviceschema/methodcall"
 )
 
 // serviceInfo is a service of a module's schema.

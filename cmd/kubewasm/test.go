@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/cases"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/cases"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 

@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/kubewasm/kubewasm => ../..
 
 // The control plane of the tests.
-replace github.com/kubewasm/kubewasm/internal/e2e => ../../internal/e2e
+replace github.com/kubewasm/kubewasm/internal/testkit/e2e => ../../internal/testkit/e2e
 
 tool github.com/kubewasm/kubewasm/cmd/kubewasm
 
@@ -14,7 +14,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0
-	github.com/kubewasm/kubewasm/internal/e2e v0.0.0
+	github.com/kubewasm/kubewasm/internal/testkit/e2e v0.0.0
 	github.com/prometheus/client_golang v1.24.0
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 

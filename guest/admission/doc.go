@@ -41,7 +41,7 @@
 //
 // and tested with it: under go test a request is made by [RequestFromReview],
 // the method is called, and the response is read; or, natively and as WebAssembly
-// in one test, by [github.com/kubewasm/kubewasm/guest/guesttest/admissiontest].
+// in one test, by [github.com/kubewasm/kubewasm/admission/admissiontest].
 //
 // A plugin with the method Mutate changes objects, by a [Patch]:
 //

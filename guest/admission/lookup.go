@@ -21,7 +21,7 @@ import (
 // moment. If the configuration does not name the resource, or the host's cache is not
 // filled yet, the plugin fails: Get does not return.
 //
-// Natively the only objects are those of package guesttest.
+// Natively the only objects are those of a kit.
 func Get[V any](of func(json []byte) V, resource, namespace, name string) (object V, ok bool) {
 	b := lookup.Get(resource, namespace, name)
 	if b == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/guest/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // pages is a source of ConfigMaps, three on a page, whose labels have more and more entries.
@@ -52,7 +52,7 @@ func (n pages) ListObjects(question string) (b []byte) {
 const configMaps = "v1/configmaps"
 
 func TestList(t *testing.T) {
-	defer lookup.Use(pages(10))()
+	defer nativehost.UseLookups(pages(10))()
 	var names, labels []string
 	for c := range admission.List(core.ConfigMapFromJSON, configMaps, "shop", "") {
 		names, labels = append(names, c.Metadata().Name()), append(labels, c.Metadata().Labels().Get("n"))
@@ -77,7 +77,7 @@ func TestList(t *testing.T) {
 // TestViewsPanicAfterTheirTurn holds that a view of an object before panics and does not say
 // what the one after it has, and that lists within lists do not disturb one another.
 func TestViewsPanicAfterTheirTurn(t *testing.T) {
-	defer lookup.Use(pages(4))()
+	defer nativehost.UseLookups(pages(4))()
 	var first core.ConfigMap
 	panics := 0
 	for c := range admission.List(core.ConfigMapFromJSON, configMaps, "", "") {

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/guest/admission/field"
-	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
 // TestResponseOnTheWire holds that the host reads what a response says.

@@ -36,7 +36,7 @@
 //
 // and tested with it: under go test a request is made by [NewRequest], the method
 // is called, and the decision is read; or, natively and as WebAssembly in one test,
-// by [github.com/kubewasm/kubewasm/guest/guesttest/hookstest].
+// by [github.com/kubewasm/kubewasm/hooks/hookstest].
 //
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.

@@ -15,7 +15,7 @@ import "github.com/kubewasm/kubewasm/guest/internal/lookup"
 // the object has changed. If the configuration does not name the resource, the name is not that
 // of the node, or the host does not know the object yet, the plugin fails: Get does not return.
 //
-// Natively the only objects are those of package guesttest.
+// Natively the only objects are those of a kit.
 func Get[V any](of func(json []byte) V, resource, name string) (object V, ok bool) {
 	b := lookup.Get(resource, "", name)
 	if b == nil {

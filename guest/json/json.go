@@ -28,3 +28,8 @@ func (m *RawMessage) UnmarshalJSON(data []byte) error {
 	*m = append((*m)[:0], data...)
 	return nil
 }
+
+// UnmarshalStrict decodes a JSON object into the struct that out points to, as the SDK decodes the
+// configuration of a plugin. A field that the struct does not have is a mistake, and so is an out
+// that is not a pointer to a struct.
+func UnmarshalStrict(data []byte, out any) error { return config.Decode(data, out) }

@@ -26,7 +26,7 @@
 // kubewasm new --kind scheduler DIR.
 //
 // Natively, in a test, its methods are called like any others, with a Pod and a
-// Node made by [github.com/kubewasm/kubewasm/guest/guesttest], which also runs the
+// Node made by [github.com/kubewasm/kubewasm/sched/schedtest], which also runs the
 // same test natively and as WebAssembly.
 //
 // docs/guests.md describes what a guest can use of time, files and the network, and

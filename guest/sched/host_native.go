@@ -7,20 +7,22 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/api/core"
-	"github.com/kubewasm/kubewasm/guest/internal/scheduler"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // Natively there is no scheduler unless package schedtest has made one: the host
 // functions return nothing and have no effect.
 
-func hostWaitingPods() []byte { return scheduler.Current().WaitingPods() }
+func hostWaitingPods() []byte { return nativehost.CurrentScheduler().WaitingPods() }
 
-func hostEvent(b []byte) { scheduler.Current().Event(b) }
+func hostEvent(b []byte) { nativehost.CurrentScheduler().Event(b) }
 
-func hostWaitingPod(uid string) []byte { return scheduler.Current().WaitingPod(uid) }
+func hostWaitingPod(uid string) []byte { return nativehost.CurrentScheduler().WaitingPod(uid) }
 
-func hostAllowWaitingPod(uid string) bool      { return scheduler.Current().AllowWaitingPod(uid) }
-func hostRejectWaitingPod(request string) bool { return scheduler.Current().RejectWaitingPod(request) }
+func hostAllowWaitingPod(uid string) bool { return nativehost.CurrentScheduler().AllowWaitingPod(uid) }
+func hostRejectWaitingPod(request string) bool {
+	return nativehost.CurrentScheduler().RejectWaitingPod(request)
+}
 
 func namesOf(uint32) []string { return nil }
 
@@ -38,10 +40,10 @@ var generations atomic.Int64
 // generationOf returns another number each time: natively there is no scheduler that counts.
 func generationOf(*nodeInfo) int64 { return generations.Add(1) }
 
-func hostNodeNames() []byte { return scheduler.Current().NodeNames() }
+func hostNodeNames() []byte { return nativehost.CurrentScheduler().NodeNames() }
 
 func hostNodeByName(name string) (NodeInfo, bool) {
-	ref, b := scheduler.Current().NodeByName(name)
+	ref, b := nativehost.CurrentScheduler().NodeByName(name)
 	if b == nil {
 		return NodeInfo{}, false
 	}
@@ -49,13 +51,13 @@ func hostNodeByName(name string) (NodeInfo, bool) {
 }
 
 func hostNodeInfoVersion(abi.Ref) uint64 { return 0 }
-func hostNodeInfo(ref abi.Ref) []byte    { return scheduler.Current().NodeInfo(ref) }
-func hostNodeImages(ref abi.Ref) []byte  { return scheduler.Current().NodeImages(ref) }
+func hostNodeInfo(ref abi.Ref) []byte    { return nativehost.CurrentScheduler().NodeInfo(ref) }
+func hostNodeImages(ref abi.Ref) []byte  { return nativehost.CurrentScheduler().NodeImages(ref) }
 func hostPodGroupPod(int) []byte         { return nil }
 func hostTryPodGroup(string) []byte      { return nil }
 
 func appendPods(list []core.Pod, ref abi.Ref) []core.Pod {
-	for _, b := range scheduler.Current().NodePods(ref) {
+	for _, b := range nativehost.CurrentScheduler().NodePods(ref) {
 		list = append(list, core.PodFromProto(b))
 	}
 	return list

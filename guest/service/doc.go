@@ -29,5 +29,5 @@
 // So has one of a host service, see [CodeOf].
 //
 // A method of a host service is a function of a type in that package. Natively, in tests,
-// [github.com/kubewasm/kubewasm/guest/guesttest/servicetest] provides the host.
+// [github.com/kubewasm/kubewasm/host/service/servicetest] provides the host.
 package service

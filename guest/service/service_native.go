@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // hostOrder is what the messages of hosts begin with in place of the last position.
@@ -55,7 +55,7 @@ func hostAnswer(buf []byte) uint32 {
 // AskHost is the host function of a method of a host service in a native test. It is for
 // generated code.
 func AskHost(service, method string, ptr unsafe.Pointer, n uint32) uint64 {
-	h := objecthost.Current()
+	h := nativehost.CurrentObjects()
 	if h == nil {
 		panic("kubewasm: there is no host that has " + service + "/" + method + ": call the plugin by package servicetest")
 	}

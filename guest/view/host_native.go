@@ -4,13 +4,13 @@ package view
 
 import (
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/internal/objecthost"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // hostObject asks for the bytes of an object by the buffer-limit rule. Natively
 // there is no host, unless a test sets one.
 var hostObject = func(ref abi.Ref, buf []byte) uint32 {
-	h := objecthost.Current()
+	h := nativehost.CurrentObjects()
 	if h == nil {
 		panic("kubewasm: there is no host to ask for an object; make views of bytes in a native test")
 	}
@@ -20,14 +20,14 @@ var hostObject = func(ref abi.Ref, buf []byte) uint32 {
 // The same for parts of objects.
 var (
 	hostPart = func(ref abi.Ref, part uint32, fields uint64, buf []byte) uint32 {
-		h := objecthost.Current()
+		h := nativehost.CurrentObjects()
 		if h == nil {
 			panic("kubewasm: there is no host to ask for a part of an object")
 		}
 		return fill(buf, h.Part(ref, part, fields))
 	}
 	hostEntry = func(ref abi.Ref, field uint32, key string, buf []byte) uint32 {
-		h := objecthost.Current()
+		h := nativehost.CurrentObjects()
 		if h == nil {
 			panic("kubewasm: there is no host to ask for a label")
 		}
@@ -48,4 +48,4 @@ func fill(buf, answer []byte) uint32 {
 }
 
 // refEpoch is another number after refs mean other objects.
-func refEpoch() uint64 { return objecthost.Epoch() }
+func refEpoch() uint64 { return nativehost.Epoch() }

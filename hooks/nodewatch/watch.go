@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/lograte"
-	"github.com/kubewasm/kubewasm/internal/lookup"
+	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
 // Config configures a Watch.

@@ -34,7 +34,7 @@ func TestTheNodeChangesDuringARound(t *testing.T) {
 	change := new(afterFirst)
 	engine, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{
 		Node: true, Observer: change,
-		Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: "../../guest/conformance/testdata/hook.wasm"}}, Levels: []hookmsg.Level{hookmsg.LevelContainer}, Reads: []string{"pod_labels", "node_annotations[tier]"}}},
+		Plugins: []hooks.PluginConfig{{Config: host.Config{Name: "p", Module: host.ModuleConfig{File: "../../abi/conformance/testdata/hook.wasm"}}, Levels: []hookmsg.Level{hookmsg.LevelContainer}, Reads: []string{"pod_labels", "node_annotations[tier]"}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
 )
 
@@ -221,7 +220,7 @@ func TestMalformedMessagesAreSealed(t *testing.T) {
 }
 
 func TestRequestsOfHooksAreMasked(t *testing.T) {
-	request := hookwire.AppendRequest(nil, &hookmsg.Request{
+	request := hookmsg.AppendRequest(nil, &hookmsg.Request{
 		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
 		PodLabels:      map[string]string{"pin": "a1b2c3d4", "app": "web-frontend"},
 		PodAnnotations: map[string]string{"a": `{"kind":"Secret","data":{"p":"` + password + `"}}`},

@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/kubewasm/kubewasm/internal/diskcache"
-	"github.com/kubewasm/kubewasm/internal/private"
 )
 
 // cache keeps blobs by their digest, and the last answers of registries, in a directory that
@@ -50,7 +49,7 @@ func openCache(dir string, limit int64) (*cache, error) {
 			return nil, fmt.Errorf("make cache: %w", err)
 		}
 	}
-	if err := private.CheckDirectory(dir); err != nil {
+	if err := diskcache.CheckDirectory(dir); err != nil {
 		return nil, fmt.Errorf("use cache: %w", err)
 	}
 	return c, c.trim()

@@ -17,7 +17,7 @@ func ExampleVerify() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	module, err := os.ReadFile("../../guest/conformance/testdata/hook.wasm")
+	module, err := os.ReadFile("../../abi/conformance/testdata/hook.wasm")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-const conformance = "../../guest/conformance/testdata"
+const conformance = "../../abi/conformance/testdata"
 
 // limits end a guest that loops, as a changed one may, after a moment.
 var limits = host.Limits{Fuel: 20_000_000, Instances: 1}

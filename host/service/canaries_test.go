@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/canaries"
 	"github.com/kubewasm/kubewasm/internal/testkit/canaries/parrot"
@@ -29,7 +29,7 @@ func (h manifests) Ask(_ context.Context, req *testservice.Message) (*testservic
 func TestRecordingsOfAServiceTellNoSecrets(t *testing.T) {
 	t.Parallel()
 	rt := runtime(t)
-	file, err := guestbuild.Build(t.Context(), "internal/testservice/parrot")
+	file, err := guestbuild.Build(t.Context(), "testdata/testservice/parrot")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
-	"github.com/kubewasm/kubewasm/internal/nativeservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // answering returns a plugin that returns each error of the host as its own, with the number and
@@ -26,9 +26,9 @@ func answering(t *testing.T, cfg service.Config, err error) *testservice.Test {
 // native returns such a plugin in this process.
 func native(t *testing.T, policy host.FailurePolicy, err error) *testservice.Test {
 	t.Helper()
-	p, loadErr := testservice.LoadTest(t.Context(), nil, service.Config{FailurePolicy: policy, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativeservice.Source{
+	p, loadErr := testservice.LoadTest(t.Context(), nil, service.Config{FailurePolicy: policy, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: func(string) bool { return true },
-		Call: func(_ string, request []byte, h nativeservice.Host) ([]byte, abi.ErrorCode) {
+		Call: func(_ string, request []byte, h nativehost.Objects) ([]byte, abi.ErrorCode) {
 			return h.Call("kubewasm.test.v1.Host", "Ask", request)
 		},
 	}}}}, asks(func(context.Context, *testservice.Message) (*testservice.Message, error) { return nil, err }))

@@ -14,9 +14,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/evolution/broken"
-	"github.com/kubewasm/kubewasm/host/service/internal/evolution/evolved"
-	"github.com/kubewasm/kubewasm/host/service/internal/evolution/old"
+	"github.com/kubewasm/kubewasm/host/service/testdata/evolution/broken"
+	"github.com/kubewasm/kubewasm/host/service/testdata/evolution/evolved"
+	"github.com/kubewasm/kubewasm/host/service/testdata/evolution/old"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -49,7 +49,7 @@ func TestEvolution(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds four guests")
 	}
-	const versions = "internal/evolution"
+	const versions = "testdata/evolution"
 	if err := guestbuild.TrackSources(versions); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 )
 
 // A component decides by the code of an error. Its tests have a fake, which returns errors with codes

@@ -20,7 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 )
 
 // hostCall is a call that the guest of testdata/calls.wat makes: the number of a host function

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
@@ -20,7 +20,7 @@ func TestTextsOfRequestsMayBeKept(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: builds a guest")
 	}
-	file, err := guestbuild.Build(t.Context(), "internal/testservice/keeper")
+	file, err := guestbuild.Build(t.Context(), "testdata/testservice/keeper")
 	if err != nil {
 		t.Fatal(err)
 	}

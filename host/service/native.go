@@ -12,12 +12,12 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/nativeservice"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // native is a plugin that runs in this process, in a test.
 type native struct {
-	source nativeservice.Source
+	source nativehost.Service
 	hosts  []HostService
 }
 
@@ -177,7 +177,7 @@ type nativeHost struct {
 	call *call
 }
 
-var _ nativeservice.Host = nativeHost{}
+var _ nativehost.Objects = nativeHost{}
 
 func (h nativeHost) Object(ref abi.Ref) []byte { return h.call.bytes(ref) }
 

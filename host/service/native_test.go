@@ -8,15 +8,15 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
-	"github.com/kubewasm/kubewasm/internal/nativeservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // A plugin that runs in this process, in a test, has no module. None of its methods panics.
 func TestMethodsOfNativePlugins(t *testing.T) {
-	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativeservice.Source{
+	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: func(string) bool { return true },
-		Call: func(_ string, request []byte, _ nativeservice.Host) ([]byte, abi.ErrorCode) {
+		Call: func(_ string, request []byte, _ nativehost.Objects) ([]byte, abi.ErrorCode) {
 			return request, service.OK
 		},
 	}}}}, asked{})

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/lograte"
-	"github.com/kubewasm/kubewasm/internal/nativeservice"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
@@ -95,7 +95,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 	if err := errors.Join(cfg.FailurePolicy.Check(), p.reads.check(d, hosts)); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	if source, ok := cfg.Module.Source.(nativeservice.Source); ok {
+	if source, ok := cfg.Module.Source.(nativehost.Service); ok {
 		p.native = &native{source: source, hosts: hosts}
 		p.callLogger = lograte.Logger(cfg.Logger, lograte.New(cfg.Limits.Or(host.DefaultLimits()).LogBytes))
 		return p, nil

@@ -18,13 +18,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/servicetest"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/internal/manifest"
-	"github.com/kubewasm/kubewasm/internal/methodcall"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
+	"github.com/kubewasm/kubewasm/internal/serviceschema/methodcall"
 )
 
 // TestOneReaderOfMessages reads texts as a component does, as servicetest does and as kubewasm run

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
@@ -40,12 +39,12 @@ func (r reads) kindsOf(t reflect.Type) []string {
 	if t == untyped {
 		return r.untyped
 	}
-	return []string{codec.KindOf(t)}
+	return []string{objects.KindOf(t)}
 }
 
 // check reports every path that leads to no field of the objects in the messages of services.
 func (r reads) check(d *Definition, hosts []HostService) error {
-	if err := codec.CheckPaths(r.paths); err != nil || len(r.paths) == 0 {
+	if err := objects.CheckPaths(r.paths); err != nil || len(r.paths) == 0 {
 		return err
 	}
 	types := map[reflect.Type]bool{}
@@ -85,22 +84,22 @@ type encoding func(metav1.Object) ([]byte, error)
 // of returns the fields that the plugin gets of the objects of a type: by parts if fields is not nil,
 // else by whole, which is nil if no path names them. The error names every path that leads to no
 // field.
-func (r reads) of(t reflect.Type) (fields *codec.Encoder[codec.Any], whole encoding, err error) {
+func (r reads) of(t reflect.Type) (fields *objects.Encoder[objects.Any], whole encoding, err error) {
 	if t == untyped {
 		whole, err = r.ofUntyped()
 		return nil, whole, err
 	}
-	if !codec.IsMessage(t) {
-		cut, err := codec.CutOf(t, codec.KindOf(t), r.paths)
+	if !objects.IsMessage(t) {
+		cut, err := objects.CutOf(t, objects.KindOf(t), r.paths)
 		if cut == nil {
 			return nil, nil, err
 		}
 		return nil, func(o metav1.Object) ([]byte, error) { return narrowed(o, cut) }, nil
 	}
-	if fields, err = codec.FieldsOf(t, r.paths); fields != nil || err != nil {
+	if fields, err = objects.FieldsOf(t, r.paths); fields != nil || err != nil {
 		return fields, nil, err
 	}
-	pick, err := codec.PickOf(t, r.paths)
+	pick, err := objects.PickOf(t, r.paths)
 	if pick == nil {
 		return nil, nil, err
 	}
@@ -111,9 +110,9 @@ func (r reads) of(t reflect.Type) (fields *codec.Encoder[codec.Any], whole encod
 // all others are left with what identifies them: of an object whose kind is not the one that was
 // meant, nothing else leaves the host.
 func (r reads) ofUntyped() (encoding, error) {
-	cuts, errs := map[string]*codec.Cut{}, []error(nil)
+	cuts, errs := map[string]*objects.Cut{}, []error(nil)
 	for _, kind := range r.untyped {
-		cut, err := codec.CutOf(untyped, kind, r.paths)
+		cut, err := objects.CutOf(untyped, kind, r.paths)
 		if errs = append(errs, err); cut != nil {
 			cuts[kind] = cut
 		}
@@ -121,7 +120,7 @@ func (r reads) ofUntyped() (encoding, error) {
 	if err := errors.Join(errs...); err != nil || len(cuts) == 0 {
 		return nil, err
 	}
-	others := codec.Identity()
+	others := objects.Identity()
 	return func(o metav1.Object) ([]byte, error) {
 		cut := cuts[strings.ToLower(o.(runtime.Object).GetObjectKind().GroupVersionKind().Kind)]
 		if cut == nil {
@@ -131,7 +130,7 @@ func (r reads) ofUntyped() (encoding, error) {
 	}, nil
 }
 
-func narrowed(o metav1.Object, cut *codec.Cut) ([]byte, error) {
+func narrowed(o metav1.Object, cut *objects.Cut) ([]byte, error) {
 	encoded, err := objects.EncodeWhole(o)
 	if err != nil {
 		return nil, err

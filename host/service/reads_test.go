@@ -14,17 +14,17 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
-	"github.com/kubewasm/kubewasm/internal/nativeservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
+	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
 // given returns the bytes that a plugin gets of the object in a field of the request.
 func given(t *testing.T, reads []string, field protowire.Number, req *testservice.Message) []byte {
 	t.Helper()
 	var got []byte
-	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Reads: reads, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativeservice.Source{
+	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Reads: reads, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: func(string) bool { return true },
-		Call: func(_ string, request []byte, h nativeservice.Host) ([]byte, abi.ErrorCode) {
+		Call: func(_ string, request []byte, h nativehost.Objects) ([]byte, abi.ErrorCode) {
 			for len(request) > 0 {
 				number, typ, n := protowire.ConsumeTag(request)
 				size := protowire.ConsumeFieldValue(number, typ, request[n:])

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/internal/testkit/replaying"
 )
 

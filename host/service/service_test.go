@@ -20,7 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )

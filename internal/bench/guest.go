@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
@@ -72,7 +72,7 @@ func benchGuest(b *bench) error {
 			}
 		}
 	}
-	fields, err := codec.ParseFieldSet([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints"})
+	fields, err := objects.ParseFieldSet([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints"})
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
 // TestFilterGuestsAgree holds that the measured guests are correct: they let the
@@ -38,7 +39,7 @@ func TestFilterGuestsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(b.ctx)
-	fields, err := codec.ParseFieldSet([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints", "node.spec.podCIDRs"})
+	fields, err := objects.ParseFieldSet([]string{"node.metadata.labels[" + zoneLabel + "]", "node.spec.taints", "node.spec.podCIDRs"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestFilterGuestsAgree(t *testing.T) {
 				p, n := randomPod(r), randomNode(r)
 				nodes := fields.Node()
 				if i%2 == 1 {
-					nodes = (*codec.FieldSet)(nil).Node()
+					nodes = (*objects.FieldSet)(nil).Node()
 				}
 				if sent[0], err = codec.Encode(p); err != nil {
 					t.Fatal(err)

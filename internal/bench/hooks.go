@@ -27,7 +27,6 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 )
 
 // benchHooks measures decisions about a container, and what brings them to the
@@ -74,7 +73,7 @@ func benchDecisions(b *bench, rt *host.Runtime) error {
 		return err
 	}
 	request := hookRequest()
-	size := float64(len(hookwire.AppendRequest(nil, request))) / 1e3
+	size := float64(len(hookmsg.AppendRequest(nil, request))) / 1e3
 	// others asks for another amount each time, of more than an instance knows the
 	// decisions of.
 	others, amounts := hookRequest(), make([]string, 1<<13)

@@ -17,9 +17,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/internal/codec"
-	"github.com/kubewasm/kubewasm/internal/hookwire"
 	"github.com/kubewasm/kubewasm/internal/nearest"
+	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -343,9 +342,9 @@ func checkPaths(kinds []string, paths []string) error {
 	var err error
 	switch {
 	case slices.Equal(kinds, []string{abi.KindScheduler.String()}):
-		_, err = codec.ParseFieldSet(paths)
+		_, err = objects.ParseFieldSet(paths)
 	case slices.Equal(kinds, []string{abi.KindHook.String()}):
-		_, err = hookwire.ParseReads(paths)
+		_, err = hookmsg.ParseReads(paths)
 	default:
 		err = fmt.Errorf("%sreads is for scheduler plugins and for hooks; this one is for %s", directivePrefix, strings.Join(kinds, " and "))
 	}

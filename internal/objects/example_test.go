@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
@@ -19,7 +18,7 @@ func ExampleStore() {
 		node.ResourceVersion += "1"
 		node.Labels = map[string]string{"zone": zone}
 		object := store.Node(node)
-		value, _ := object.Entry(codec.LabelsField, "zone")
+		value, _ := object.Entry(objects.LabelsField, "zone")
 		fmt.Println("slot", object.Ref.Slot(), "version", object.Ref.Version(), "zone", value)
 	}
 	// Output:

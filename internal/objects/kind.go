@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // Kind is the objects of one Go type in a [Store], whichever it is: those that a guest reads by
@@ -29,7 +27,7 @@ type Kind struct {
 	name string
 	// parts is for objects that are read by parts.
 	byParts bool
-	parts   kind[podKey, codec.Any]
+	parts   kind[podKey, Any]
 	// meta is where the metadata lie in an object, noMeta if they are no metav1.ObjectMeta in it.
 	meta uintptr
 	// detects is set if Object panics at an object that was changed under its resource version.
@@ -37,7 +35,7 @@ type Kind struct {
 	// encode encodes those that are read whole: all of them, unless Narrow has set another function.
 	encode func(o metav1.Object) ([]byte, error)
 	// known and named are for those that are read whole.
-	known pointers[codec.Any]
+	known pointers[Any]
 	named map[podKey]*whole
 }
 
@@ -45,7 +43,7 @@ type Kind struct {
 type whole struct {
 	slot *slot
 	// of is the last of the pointers that are the current version.
-	of      *codec.Any
+	of      *Any
 	bytes   []byte
 	current *Object
 	// used is the epoch in which it came last.
@@ -65,7 +63,7 @@ func IsObject(t reflect.Type) bool {
 
 // Kind returns the objects of a type, for which IsObject holds, with the fields that the guest
 // gets. fields is nil if it gets them as a whole. Kind is called once for a type.
-func (s *Store) Kind(t reflect.Type, fields *codec.Encoder[codec.Any]) *Kind {
+func (s *Store) Kind(t reflect.Type, fields *Encoder[Any]) *Kind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := &Kind{store: s, typ: t, name: t.Name(), named: map[podKey]*whole{}, meta: noMeta, detects: s.detects, encode: EncodeWhole}
@@ -94,7 +92,7 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 		known = &k.parts.known
 	}
 	now := k.stampOf(of)
-	if o := known.get((*codec.Any)(of), k.store.epoch.Load()); o != nil {
+	if o := known.get((*Any)(of), k.store.epoch.Load()); o != nil {
 		if was := o.stamp.Load(); was != nil && was.version != "" && was.uid == now.uid && was.version == now.version {
 			if k.detects {
 				k.detect(of, was)
@@ -106,13 +104,13 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 	name := podKey{held.GetNamespace(), held.GetName()}
 	var o *Object
 	if k.byParts {
-		o = arrive(k.store, &k.parts, name, (*codec.Any)(of))
+		o = arrive(k.store, &k.parts, name, (*Any)(of))
 	} else {
 		encoded, err := k.encode(held)
 		if err != nil {
 			return nil, err
 		}
-		o = k.arrive(name, (*codec.Any)(of), encoded)
+		o = k.arrive(name, (*Any)(of), encoded)
 	}
 	if o.kind.Load() == nil {
 		o.kind.Store(&k.name)
@@ -174,14 +172,14 @@ func (k *Kind) detect(of unsafe.Pointer, was *stamp) {
 type Reading struct {
 	*Object
 	// version is nil for an Object that is read whole.
-	version *version[codec.Any]
-	of      *codec.Any
+	version *version[Any]
+	of      *Any
 }
 
 // At returns the Object as it is read by the call that passed the object at of.
 func (o *Object) At(of unsafe.Pointer) Reading {
-	v, _ := o.source.(*version[codec.Any])
-	return Reading{o, v, (*codec.Any)(of)}
+	v, _ := o.source.(*version[Any])
+	return Reading{o, v, (*Any)(of)}
 }
 
 // Bytes returns the encoded object, which must not be changed.
@@ -192,7 +190,7 @@ func (r Reading) Bytes() []byte {
 	return r.version.encode(r.of)
 }
 
-// AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
+// AppendPart appends some fields of a part of the object, see [Encoder.AppendPart].
 func (r Reading) AppendPart(b []byte, part uint32, fields uint64) []byte {
 	if r.version == nil {
 		return r.Object.AppendPart(b, part, fields)
@@ -200,7 +198,7 @@ func (r Reading) AppendPart(b []byte, part uint32, fields uint64) []byte {
 	return r.version.appendPart(b, r.of, part, fields)
 }
 
-// Entry returns the value of a key in the labels or the annotations, see [codec.Encoder.Entry].
+// Entry returns the value of a key in the labels or the annotations, see [Encoder.Entry].
 func (r Reading) Entry(field uint32, key string) (value string, ok bool) {
 	if r.version == nil {
 		return r.Object.Entry(field, key)
@@ -214,7 +212,7 @@ func EncodeWhole(o metav1.Object) ([]byte, error) {
 	if _, ok := o.(interface {
 		MarshalToSizedBuffer(b []byte) (int, error)
 	}); ok {
-		return codec.Encode(o)
+		return Encode(o)
 	}
 	if len(o.GetManagedFields()) != 0 {
 		clone := o.(runtime.Object).DeepCopyObject().(object)
@@ -229,7 +227,7 @@ func EncodeWhole(o metav1.Object) ([]byte, error) {
 }
 
 // arrive returns the version of an object that is read whole and whose pointer is new.
-func (k *Kind) arrive(name podKey, of *codec.Any, encoded []byte) *Object {
+func (k *Kind) arrive(name podKey, of *Any, encoded []byte) *Object {
 	s := k.store
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
@@ -123,14 +122,14 @@ func TestObjectsAreReadAgainIntoOneVariable(t *testing.T) {
 		pod, config = corev1.Pod{ObjectMeta: meta}, corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"zone": step.zone}}
 		for range 2 {
 			p := refOf(t, pods, unsafe.Pointer(&pod))
-			zone, _ := p.At(unsafe.Pointer(&pod)).Entry(codec.LabelsField, "zone")
+			zone, _ := p.At(unsafe.Pointer(&pod)).Entry(objects.LabelsField, "zone")
 			if zone != step.zone {
 				t.Errorf("step %d, %s: the Pod is in zone %q, want %q", n, step.what, zone, step.zone)
 			}
 			same(step.what, p.Ref, step.name+step.zone)
 			c := refOf(t, maps, unsafe.Pointer(&config))
 			same(step.what, c.Ref, string(c.At(unsafe.Pointer(&config)).Bytes()))
-			want, err := codec.Encode(&config)
+			want, err := objects.Encode(&config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -246,6 +245,6 @@ func TestObjectsOfAnyTypeAreForgotten(t *testing.T) {
 
 // kindOf returns the objects of a type with all of their fields.
 func kindOf[T any](store *objects.Store) *objects.Kind {
-	fields, _ := codec.EncoderOf(reflect.TypeFor[T]())
+	fields, _ := objects.EncoderOf(reflect.TypeFor[T]())
 	return store.Kind(reflect.TypeFor[T](), fields)
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -32,10 +31,10 @@ type Object struct {
 type source interface {
 	// Bytes returns the encoded object, which must not be changed.
 	Bytes() []byte
-	// AppendPart appends some fields of a part of the object, see [codec.Encoder.AppendPart].
+	// AppendPart appends some fields of a part of the object, see [Encoder.AppendPart].
 	AppendPart(b []byte, part uint32, fields uint64) []byte
 	// Entry returns the value of a key in the labels or the annotations, see
-	// [codec.Encoder.Entry].
+	// [Encoder.Entry].
 	Entry(field uint32, key string) (value string, ok bool)
 }
 
@@ -98,7 +97,7 @@ func (v *version[T]) AppendPart(b []byte, part uint32, fields uint64) []byte {
 }
 
 func (v *version[T]) appendPart(b []byte, of *T, part uint32, fields uint64) []byte {
-	if part == codec.MetadataPart && fields&identity != 0 && !v.identified.Load() {
+	if part == MetadataPart && fields&identity != 0 && !v.identified.Load() {
 		v.identified.Store(true)
 	}
 	if v.fields != nil && v.set.has(part, fields) {
@@ -125,7 +124,7 @@ func (v *version[T]) entry(of *T, field uint32, key string) (value string, ok bo
 // unversioned is the source of an object that belongs to no read set and is encoded when a guest asks.
 type unversioned[T any] struct {
 	of  *T
-	all *codec.Encoder[T]
+	all *Encoder[T]
 	// whole is the encoded object after the first time that it was asked for.
 	whole atomic.Pointer[[]byte]
 }
@@ -174,10 +173,10 @@ func (e encoded) AppendPart(b []byte, part uint32, fields uint64) []byte {
 }
 
 func (e encoded) Entry(field uint32, key string) (value string, ok bool) {
-	if field != codec.LabelsField && field != codec.AnnotationsField {
+	if field != LabelsField && field != AnnotationsField {
 		return "", false
 	}
-	for c := wire.NewCursor(e.field(codec.MetadataPart)); c.Next(); {
+	for c := wire.NewCursor(e.field(MetadataPart)); c.Next(); {
 		if c.Number != protowire.Number(field) {
 			continue
 		}

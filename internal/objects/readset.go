@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // ReadSet is the fields of objects of a kind that any instance of a guest was seen reading. It
@@ -14,12 +12,12 @@ type ReadSet[T any] struct {
 	// masks are the fields of the parts of an object, by the numbers of the parts.
 	masks [parts + 1]uint64
 	// entries are the labels and annotations that were read alone.
-	entries []codec.EntryKey
+	entries []EntryKey
 	// all encodes all fields that travel.
-	all *codec.Encoder[T]
+	all *Encoder[T]
 	// classes encodes the fields by which objects differ: without name, UID and resource
 	// version. identity encodes the latter two, by which versions of an object differ, too.
-	classes, identity *codec.Encoder[T]
+	classes, identity *Encoder[T]
 }
 
 const (
@@ -41,55 +39,55 @@ const (
 
 // newReadSet returns the ReadSet of a guest that has read nothing of what e encodes. What
 // identifies an object is in it from the beginning.
-func newReadSet[T any](e *codec.Encoder[T]) *ReadSet[T] {
-	r := &ReadSet[T]{all: e, masks: [parts + 1]uint64{codec.MetadataPart: nameField | namespaceField | uidField}}
+func newReadSet[T any](e *Encoder[T]) *ReadSet[T] {
+	r := &ReadSet[T]{all: e, masks: [parts + 1]uint64{MetadataPart: nameField | namespaceField | uidField}}
 	r.classes, r.identity = r.onlyClasses(), r.onlyIdentity()
 	return r
 }
 
 // has reports whether fields of a part are in the ReadSet, and identify no object.
 func (r *ReadSet[T]) has(part uint32, fields uint64) bool {
-	return part <= parts && r.masks[part]&fields == fields && (part != codec.MetadataPart || fields&identity == 0)
+	return part <= parts && r.masks[part]&fields == fields && (part != MetadataPart || fields&identity == 0)
 }
 
 // hasEntry reports whether an entry of the labels or the annotations is in the ReadSet.
 func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
-	return r.masks[codec.MetadataPart]>>field&1 != 0 || slices.Contains(r.entries, codec.EntryKey{Field: field, Key: key})
+	return r.masks[MetadataPart]>>field&1 != 0 || slices.Contains(r.entries, EntryKey{Field: field, Key: key})
 }
 
 // with returns the ReadSet that also has fields of a part.
 func (r *ReadSet[T]) with(part uint32, fields uint64) *ReadSet[T] {
 	grown := &ReadSet[T]{all: r.all, masks: r.masks, entries: r.entries, classes: r.classes}
 	grown.masks[part] |= fields
-	if part != codec.MetadataPart || fields&^identity&^r.masks[part] != 0 {
+	if part != MetadataPart || fields&^identity&^r.masks[part] != 0 {
 		grown.classes = grown.onlyClasses()
 	}
 	grown.identity = grown.onlyIdentity()
 	return grown
 }
 
-func (r *ReadSet[T]) onlyIdentity() *codec.Encoder[T] {
-	return r.all.Only([]uint64{codec.MetadataPart: r.masks[codec.MetadataPart] & (uidField | versionField)}, nil)
+func (r *ReadSet[T]) onlyIdentity() *Encoder[T] {
+	return r.all.Only([]uint64{MetadataPart: r.masks[MetadataPart] & (uidField | versionField)}, nil)
 }
 
-func (r *ReadSet[T]) onlyClasses() *codec.Encoder[T] {
+func (r *ReadSet[T]) onlyClasses() *Encoder[T] {
 	masks := r.masks
-	masks[codec.MetadataPart] &^= identity
+	masks[MetadataPart] &^= identity
 	return r.all.Only(masks[:], r.entries)
 }
 
 // withEntry returns the ReadSet that also has an entry. The key is not kept.
 func (r *ReadSet[T]) withEntry(field uint32, key string) *ReadSet[T] {
 	if len(r.entries) >= maxEntries || len(key) > maxKey {
-		return r.with(codec.MetadataPart, 1<<field)
+		return r.with(MetadataPart, 1<<field)
 	}
-	grown := &ReadSet[T]{all: r.all, masks: r.masks, entries: append(slices.Clip(r.entries), codec.EntryKey{Field: field, Key: strings.Clone(key)})}
+	grown := &ReadSet[T]{all: r.all, masks: r.masks, entries: append(slices.Clip(r.entries), EntryKey{Field: field, Key: strings.Clone(key)})}
 	grown.classes, grown.identity = grown.onlyClasses(), r.identity
 	return grown
 }
 
-// Paths returns the fields as paths of a [codec.FieldSet].
-func (r *ReadSet[T]) Paths() []string { return codec.Paths[T](r.masks[:], r.entries) }
+// Paths returns the fields as paths of a [FieldSet].
+func (r *ReadSet[T]) Paths() []string { return Paths[T](r.masks[:], r.entries) }
 
 // reads is what guests read of a kind.
 type reads[T any] struct {
@@ -113,7 +111,7 @@ func (r *reads[T]) add(part uint32, fields uint64) {
 // addEntry notes that a guest reads an entry of the labels or the annotations that the read set
 // does not have.
 func (r *reads[T]) addEntry(field uint32, key string) {
-	if field != codec.LabelsField && field != codec.AnnotationsField {
+	if field != LabelsField && field != AnnotationsField {
 		return
 	}
 	r.store.mu.Lock()

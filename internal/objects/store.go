@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // Store gives the versions of objects their refs, for one plugin.
@@ -37,7 +36,7 @@ type Store struct {
 	detects bool
 
 	mu     sync.Mutex
-	fields *codec.FieldSet
+	fields *FieldSet
 	// slots is by number. It is copied when it grows, so that Lookup can read
 	// it without a lock.
 	slots atomic.Pointer[[]*slot]
@@ -130,7 +129,7 @@ func NewStore() *Store {
 
 // Declare makes fields those that the guest gets, from now on. The read set is empty then, and
 // each object has another version.
-func (s *Store) Declare(fields *codec.FieldSet) {
+func (s *Store) Declare(fields *FieldSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fields = fields
@@ -139,13 +138,13 @@ func (s *Store) Declare(fields *codec.FieldSet) {
 }
 
 // Declared returns the fields that the guest gets, nil for all.
-func (s *Store) Declared() *codec.FieldSet {
+func (s *Store) Declared() *FieldSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fields
 }
 
-func (k *kind[K, T]) declare(e *codec.Encoder[T]) {
+func (k *kind[K, T]) declare(e *Encoder[T]) {
 	k.reads.set.Store(newReadSet(e))
 	k.known.clear()
 	for _, n := range k.named {
@@ -220,14 +219,14 @@ func (s *Store) AddNodes(nodes []*corev1.Node) {
 // NodeClasses returns what encodes the fields of Nodes by which the guest can tell two of them
 // apart: those of the read set, without name, UID and resource version. It is another one
 // after the read set has grown.
-func (s *Store) NodeClasses() *codec.Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
+func (s *Store) NodeClasses() *Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
 
 // PodClasses is NodeClasses for Pods.
-func (s *Store) PodClasses() *codec.Encoder[corev1.Pod] { return s.pods.reads.set.Load().classes }
+func (s *Store) PodClasses() *Encoder[corev1.Pod] { return s.pods.reads.set.Load().classes }
 
 // ClassOf returns a number that two Nodes, or two Pods, have in common if e, which NodeClasses or
 // PodClasses returned, encodes them to the same bytes.
-func ClassOf[T any](o *Object, e *codec.Encoder[T]) uint64 {
+func ClassOf[T any](o *Object, e *Encoder[T]) uint64 {
 	v := o.source.(*version[T])
 	if v.set.classes == e {
 		return v.class
@@ -372,7 +371,7 @@ func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error)
 }
 
 // everything selects all fields.
-var everything *codec.FieldSet
+var everything *FieldSet
 
 // newTransient returns an Object without a Ref. Pods and Nodes are encoded as far as a guest asks.
 func newTransient(object metav1.Object) (*Object, error) {
@@ -382,7 +381,7 @@ func newTransient(object metav1.Object) (*Object, error) {
 	case *corev1.Node:
 		return &Object{source: &unversioned[corev1.Node]{of: of, all: everything.Node()}}, nil
 	}
-	b, err := codec.Encode(object)
+	b, err := Encode(object)
 	if err != nil {
 		return nil, err
 	}

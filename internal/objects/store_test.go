@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/internal/codec"
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
@@ -32,9 +31,9 @@ func declared(t testing.TB, paths ...string) *objects.Store {
 	return store
 }
 
-func fieldSet(t testing.TB, paths ...string) *codec.FieldSet {
+func fieldSet(t testing.TB, paths ...string) *objects.FieldSet {
 	t.Helper()
-	fields, err := codec.ParseFieldSet(paths)
+	fields, err := objects.ParseFieldSet(paths)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +75,7 @@ func TestVersionsOfWhatIsReadWhole(t *testing.T) {
 	if !ok {
 		t.Fatal("the current version is not there")
 	}
-	want, err := codec.Encode(node("n", "b"))
+	want, err := objects.Encode(node("n", "b"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +403,7 @@ func TestTransientObjectsAreEncodedOnce(t *testing.T) {
 		if (o == last) != step.same {
 			t.Errorf("%s: the same Object: %t", step.does, o == last)
 		}
-		want, err := codec.Encode(n)
+		want, err := objects.Encode(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -424,8 +423,8 @@ func TestTransientObjectsAreEncodedOnce(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"zone", "none"} {
-		want, has := objects.FromBytes(last.Bytes()).Entry(codec.LabelsField, key)
-		if got, ok := last.Entry(codec.LabelsField, key); got != want || ok != has {
+		want, has := objects.FromBytes(last.Bytes()).Entry(objects.LabelsField, key)
+		if got, ok := last.Entry(objects.LabelsField, key); got != want || ok != has {
 			t.Errorf("label %s: got %q, %t, want %q, %t", key, got, ok, want, has)
 		}
 	}

@@ -367,7 +367,7 @@ func TestAlikeInParallel(t *testing.T) {
 // TestWhoNeverAsksForParts holds that a guest of which nobody knows what it reads is asked
 // about each Node, whatever the version before was.
 func TestWhoNeverAsksForParts(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "../../guest/conformance/guests/scheduler")
+	file, err := guestbuild.Build(t.Context(), "../../abi/conformance/testdata/guests/scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestWhoNeverAsksForParts(t *testing.T) {
 		t.Errorf("%d calls in 2 cycles, want 2 in the first and 1 in the second", got)
 	}
 	// The one in text asks for whole objects.
-	if err := p.Swap(t.Context(), host.File("../../guest/conformance/testdata/scheduler.wasm"), ""); err != nil {
+	if err := p.Swap(t.Context(), host.File("../../abi/conformance/testdata/scheduler.wasm"), ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := cycles(); got != 6 {

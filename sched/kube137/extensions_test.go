@@ -60,7 +60,7 @@ func has(functions ...abi.Function) func(abi.Mask) bool {
 // TestInterfaces loads every function alone, every pair of functions and 300
 // random sets, and holds that the plugin implements the interfaces that it may not have in
 // vain if the guest has these functions, and all others. What it answers without a function
-// internal/e2e/neutral compares in the framework.
+// internal/testkit/e2e/neutral compares in the framework.
 func TestInterfaces(t *testing.T) {
 	const functions = abi.Function(25)
 	var masks []abi.Mask

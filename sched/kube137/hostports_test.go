@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
-	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // TestHostPortsConflictAsInTheScheduler compares the SDK's answer for every pair of ports with

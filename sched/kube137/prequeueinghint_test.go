@@ -16,7 +16,7 @@ import (
 
 // TestPreQueueingHint asks the queue guest of the conformance suite.
 func TestPreQueueingHint(t *testing.T) {
-	p := load(t, host.Config{Name: "queue", Module: host.ModuleConfig{File: "../../guest/conformance/testdata/queue.wasm"}})
+	p := load(t, host.Config{Name: "queue", Module: host.ModuleConfig{File: "../../abi/conformance/testdata/queue.wasm"}})
 	events, err := p.(fwk.EnqueueExtensions).EventsToRegister(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -21,9 +21,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 

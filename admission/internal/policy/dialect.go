@@ -5,8 +5,8 @@ package policy
 import (
 	"context"
 
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/admissionmsg"
 )
 
 // Verdict is what a guest says about a request. It is read after the instance has gone to

@@ -6,7 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/internal/admissionmsg"
+	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 )
 
 // Request is what a guest is asked about. It is the engine's, as all bytes of it are, and

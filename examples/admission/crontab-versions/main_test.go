@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
+	"github.com/kubewasm/kubewasm/admission/admissiontest"
 )
 
 const (

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/admission/admissiontest"
 	"github.com/kubewasm/kubewasm/guest/admission"
-	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
 )
 
 func TestDefaults(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
+	"github.com/kubewasm/kubewasm/admission/admissiontest"
 )
 
 const ingresses = `

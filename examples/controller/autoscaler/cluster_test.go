@@ -41,7 +41,7 @@ import (
 	"github.com/kubewasm/kubewasm/examples/controller/autoscaler"
 	"github.com/kubewasm/kubewasm/examples/controller/scaler"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/e2e/cluster"
+	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 

@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
-	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/host/service/servicetest"
 )
 
 func load(ctx context.Context, rt *host.Runtime, cfg service.Config) (*picker.Picker, error) {

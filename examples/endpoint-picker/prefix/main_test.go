@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
-	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/host/service/servicetest"
 )
 
 // caches are the blocks that each endpoint has.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/examples/endpoint-picker/picker"
-	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/host/service/servicetest"
 )
 
 // module returns the module of a plugin.

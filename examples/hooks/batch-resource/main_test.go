@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/cases"
 	"github.com/kubewasm/kubewasm/examples/hooks/batch-resource/batch"
-	"github.com/kubewasm/kubewasm/guest/guesttest/cases"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 )
 

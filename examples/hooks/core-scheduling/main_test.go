@@ -3,9 +3,9 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
 
 // The rules are those of Koordinator's rule_test.go: Test_parseRuleForNodeSLO.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
 
 // The cases are those of Koordinator's helper_test.go and oom_score_adj_test.go.

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
 
 // The rule of a node is in an object with its name.

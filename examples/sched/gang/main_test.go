@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/guest/guesttest"
-	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/sched/schedtest"
 )
 
 // member is the manifest of a Pod of a gang of 3.
@@ -148,7 +147,7 @@ func TestConfiguration(t *testing.T) {
 }
 
 func TestPreFilter(t *testing.T) {
-	pod := guesttest.Pod(t, `metadata: {name: p, labels: {kubewasm.dev/gang: g}, annotations: {kubewasm.dev/gang-size: many}}`)
+	pod := schedtest.Pod(t, `metadata: {name: p, labels: {kubewasm.dev/gang: g}, annotations: {kubewasm.dev/gang-size: many}}`)
 	_, status := (&gang{}).PreFilter(sched.NewCycleState(), pod, sched.NodeInfos{})
 	if want := `UnschedulableAndUnresolvable: annotation kubewasm.dev/gang-size is "many", not a number above 0`; status.String() != want {
 		t.Errorf("got %s, want %s", status, want)

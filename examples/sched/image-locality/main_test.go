@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/api/core"
-	"github.com/kubewasm/kubewasm/guest/guesttest"
 	"github.com/kubewasm/kubewasm/guest/sched"
+	"github.com/kubewasm/kubewasm/sched/schedtest"
 )
 
 func TestScore(t *testing.T) {
@@ -23,7 +23,7 @@ func TestScore(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			state := sched.NewCycleState()
-			pod := guesttest.Pod(t, `spec: {containers: [{name: c, image: big}]}`)
+			pod := schedtest.Pod(t, `spec: {containers: [{name: c, image: big}]}`)
 			state.Write(key, &wanted{images: []string{normalizedName("big")}, nodes: 1})
 			node := sched.NewNodeInfoWith(core.Node{}, sched.NodeUsage{}, test.images, nil)
 			got, status := imageLocality{}.Score(state, pod, node)

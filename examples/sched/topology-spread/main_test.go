@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/schedtest"
+	"github.com/kubewasm/kubewasm/sched/schedtest"
 )
 
 // Two zones, and nodes that are in no zone or that the Pod may not run on. The first zone

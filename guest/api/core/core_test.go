@@ -19,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/randfill"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // What a view says, in the words of the test.

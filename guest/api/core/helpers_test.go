@@ -14,9 +14,9 @@ import (
 	componentresource "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/kubewasm/kubewasm/codec"
 	"github.com/kubewasm/kubewasm/guest/api/core"
 	"github.com/kubewasm/kubewasm/guest/api/meta"
-	"github.com/kubewasm/kubewasm/internal/codec"
 )
 
 // source is where tests take random things from: few values, so that many match.

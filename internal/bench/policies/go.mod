@@ -4,13 +4,13 @@ go 1.26.0
 
 replace (
 	github.com/kubewasm/kubewasm => ../../..
-	github.com/kubewasm/kubewasm/internal/rego => ../../rego
+	github.com/kubewasm/kubewasm/internal/testkit/rego => ../../testkit/rego
 )
 
 require (
 	github.com/google/cel-go v0.29.2
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
-	github.com/kubewasm/kubewasm/internal/rego v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/internal/testkit/rego v0.0.0-00010101000000-000000000000
 	github.com/open-policy-agent/opa v1.22.0
 	golang.org/x/sync v0.24.0
 	k8s.io/api v0.37.1

@@ -63,7 +63,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
-	"github.com/kubewasm/kubewasm/internal/rego/compile"
+	"github.com/kubewasm/kubewasm/internal/testkit/rego/compile"
 )
 
 func main() {

@@ -22,7 +22,7 @@ type chooser struct {
 }
 
 // conditions are those that read an object and exempt nothing that its writer wants exempt:
-// internal/e2e/admission tries them.
+// internal/testkit/e2e/admission tries them.
 var conditions = []string{"not-only-status", "not-only-finalizers-removed"}
 
 // exemptions returns what an object of YAML exempts by labels, annotations or states that users

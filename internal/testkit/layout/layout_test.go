@@ -74,8 +74,8 @@ func TestDependencies(t *testing.T) {
 		}},
 		// internal/nearest finds the name that was meant, here and in guests. internal/json walks over
 		// objects of which parts are left out.
-		{"the encoders know the contract only", nil, []string{"./codec/...", "./internal/codec", "./internal/hookwire"}, ours("abi", "codec", "internal/codec", "internal/hookwire", "internal/json", "internal/nearest", "internal/wire")},
-		{"internal/objects knows the contract only", nil, []string{"./internal/objects"}, ours("abi", "internal/codec", "internal/json", "internal/objects", "internal/nearest", "internal/wire")},
+		{"the encoders know the contract only", nil, []string{"./codec/..."}, ours("abi", "codec", "internal/objects", "internal/json", "internal/nearest", "internal/wire")},
+		{"internal/objects knows the contract only", nil, []string{"./internal/objects"}, ours("abi", "internal/json", "internal/objects", "internal/nearest", "internal/wire")},
 		{"nothing knows the Go interface of a Kubernetes minor", nil, []string{"./..."}, func(path string) bool {
 			return strings.HasPrefix(path, "k8s.io/kube-scheduler") || strings.HasPrefix(path, "k8s.io/kubernetes")
 		}},
@@ -93,9 +93,9 @@ func TestDependencies(t *testing.T) {
 		// The first test of a policy compiles what its kit imports: 410 packages, and
 		// with a client of Kubernetes more than twice as many.
 		{"the kits for policies and hooks know no client of Kubernetes and no scheduler", nil, []string{
-			"./guest/guesttest", "./guest/guesttest/admissiontest", "./guest/guesttest/hookstest",
+			"./admission/admissiontest", "./hooks/hookstest",
 		}, func(path string) bool {
-			return strings.HasPrefix(path, "k8s.io/client-go") || path == module+"/sched" || path == module+"/internal/testkit/framework"
+			return strings.HasPrefix(path, "k8s.io/client-go") || path == module+"/sched" || path == module+"/internal/framework"
 		}},
 		// internal/json is shared with the host: it reads the same objects.
 		{"guests know no Kubernetes and no host", wasm, guests(t), either(kubernetes, ours("abi", "guest", "internal/cut", "internal/json", "internal/nearest", "examples"))},
@@ -208,7 +208,7 @@ func eachTest(t *testing.T, f func(dir string, source []byte)) {
 // TestTestsReadNoMemoryThatWasGivenBack holds that the tests of a package that make a
 // Runtime run in its debug mode, but for those that measure and those that readers copy.
 func TestTestsReadNoMemoryThatWasGivenBack(t *testing.T) {
-	measures := []string{"internal/bench", "internal/e2e/throughput"}
+	measures := []string{"internal/bench", "internal/testkit/e2e/throughput"}
 	makes, guarded := map[string]bool{}, map[string]bool{}
 	eachTest(t, func(dir string, source []byte) {
 		makes[dir] = makes[dir] || bytes.Contains(source, []byte("host.NewRuntime("))

@@ -89,7 +89,7 @@ const deleteTest = `package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/admissiontest"
+	"github.com/kubewasm/kubewasm/admission/admissiontest"
 )
 
 func TestDelete(t *testing.T) {

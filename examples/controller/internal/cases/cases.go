@@ -16,9 +16,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/examples/controller/scaler"
 	"github.com/kubewasm/kubewasm/examples/controller/scalerguest"
-	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/host/service/servicetest"
 )
 
 // Case is a question to a guest and its answer.

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
 
 // Where the class is limited as a whole, pods have no quotas of their own. The rules are those of

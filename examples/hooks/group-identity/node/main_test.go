@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/hookstest"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/hooks/hookstest"
 )
 
 // The rules are those of Koordinator's rule_test.go.

@@ -20,8 +20,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice"
-	"github.com/kubewasm/kubewasm/host/service/internal/testservice/guest"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
+	"github.com/kubewasm/kubewasm/host/service/testdata/testservice/guest"
 )
 
 // echo is a plugin that returns the request, field by field.

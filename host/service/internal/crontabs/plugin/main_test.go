@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/guest/guesttest/servicetest"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/internal/crontabs"
+	"github.com/kubewasm/kubewasm/host/service/servicetest"
 )
 
 // TestCustomResourcesOfGoTypes passes a custom resource of a Go type to a plugin, which reads it by

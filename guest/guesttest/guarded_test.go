@@ -1,3 +1,0 @@
-package guesttest_test
-
-import _ "github.com/kubewasm/kubewasm/internal/testkit/guarded"

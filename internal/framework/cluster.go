@@ -1,0 +1,181 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	componentresource "k8s.io/component-helpers/resource"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kubewasm/kubewasm/codec/schedmsg"
+	"github.com/kubewasm/kubewasm/internal/manifest"
+)
+
+// Cluster is the state that a scheduler knows.
+type Cluster struct {
+	// Handle has a snapshot of the Nodes, with the Pods that are bound to them, and
+	// informers with all objects, which are not started. Its Recorder is nil.
+	*Handle
+	// Resources are the names of all resources that have an informer, such as
+	// "v1/persistentvolumeclaims".
+	Resources []string
+	// Unknown are objects of kinds that a scheduler has no informer of.
+	Unknown []manifest.Object
+	// Warnings name unknown fields of the objects that informers have.
+	Warnings []string
+}
+
+// NewCluster returns a cluster of objects. The error names a Pod whose Node is missing.
+func NewCluster(objects *manifest.Objects) (*Cluster, error) {
+	c := &Cluster{Handle: &Handle{Informers: NewInformers()}}
+	for _, node := range objects.Nodes {
+		c.Snapshot = append(c.Snapshot, NewNodeInfo(node))
+	}
+	for _, pod := range objects.Pods {
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		i := slices.IndexFunc(c.Snapshot, func(n *NodeInfo) bool { return n.node.Name == pod.Spec.NodeName })
+		if i < 0 {
+			return nil, fmt.Errorf("the Node %q of the Pod %s/%s is not there", pod.Spec.NodeName, pod.Namespace, pod.Name)
+		}
+		c.Snapshot[i].Pods = append(c.Snapshot[i].Pods, pod)
+	}
+	images := map[string]int{}
+	for _, n := range c.Snapshot {
+		n.count(images)
+	}
+	for _, n := range c.Snapshot {
+		for i := range n.Images {
+			n.Images[i].NumNodes = images[n.Images[i].Name]
+		}
+	}
+	for gvr := range c.Informers {
+		c.Resources = append(c.Resources, resourceName(gvr))
+	}
+	slices.Sort(c.Resources)
+	for i := range objects.All {
+		if err := c.add(&objects.All[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", objects.All[i].Kind, objects.All[i].Name, err)
+		}
+	}
+	return c, nil
+}
+
+func resourceName(gvr schema.GroupVersionResource) string {
+	return strings.TrimPrefix(gvr.GroupVersion().String()+"/"+gvr.Resource, "/")
+}
+
+// add gives an object to its informer.
+func (c *Cluster) add(o *manifest.Object) error {
+	gvr, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	store, ok := c.Informers[gvr]
+	if !ok {
+		c.Unknown = append(c.Unknown, *o)
+		return nil
+	}
+	object, err := scheme.Scheme.New(o.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	unknown, err := kjson.UnmarshalStrict(o.JSON, object)
+	if err != nil {
+		return err
+	}
+	if o.Kind != "Pod" && o.Kind != "Node" { // Package manifest has warned of those.
+		for _, field := range unknown {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("the %s %s: %v", o.Kind, o.Name, field))
+		}
+	}
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	accessor.SetNamespace(o.Namespace)
+	return store.Add(object)
+}
+
+// leastRequests are the requests that the scheduler assumes for a container without any.
+var leastRequests = corev1.ResourceList{
+	corev1.ResourceCPU:    resource.MustParse("100m"),
+	corev1.ResourceMemory: resource.MustParse("200Mi"),
+}
+
+// count computes what the Pods of a node use, as the scheduler does, and adds the node to
+// the number of nodes that have an image.
+func (n *NodeInfo) count(images map[string]int) {
+	n.Allocatable = resourceOf(n.node.Status.Allocatable)
+	requested, nonZero := corev1.ResourceList{}, corev1.ResourceList{}
+	n.PVCRefCounts = map[string]int{}
+	for _, pod := range n.Pods {
+		sum(requested, componentresource.PodRequests(pod, componentresource.PodResourcesOptions{}))
+		sum(nonZero, componentresource.PodRequests(pod, componentresource.PodResourcesOptions{NonMissingContainerRequests: leastRequests}))
+		for _, c := range pod.Spec.Containers {
+			for _, port := range c.Ports {
+				n.use(port)
+			}
+		}
+		for _, volume := range pod.Spec.Volumes {
+			if volume.PersistentVolumeClaim != nil {
+				n.PVCRefCounts[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName]++
+			}
+		}
+	}
+	n.Requested, n.NonZeroRequested = resourceOf(requested), resourceOf(nonZero)
+	for _, image := range n.node.Status.Images {
+		for _, name := range image.Names {
+			n.Images = append(n.Images, schedmsg.Image{Name: name, Size: image.SizeBytes})
+			images[name]++
+		}
+	}
+}
+
+// use notes a port of the node that a container uses, if it does, with the scheduler's
+// defaults.
+func (n *NodeInfo) use(port corev1.ContainerPort) {
+	p := schedmsg.HostPort{IP: port.HostIP, Protocol: string(port.Protocol), Port: port.HostPort}
+	if p.IP == "" {
+		p.IP = "0.0.0.0"
+	}
+	if p.Protocol == "" {
+		p.Protocol = string(corev1.ProtocolTCP)
+	}
+	if p.Port > 0 && !slices.Contains(n.UsedPorts, p) {
+		n.UsedPorts = append(n.UsedPorts, p)
+	}
+}
+
+func sum(total, more corev1.ResourceList) {
+	for name, quantity := range more {
+		q := total[name]
+		q.Add(quantity)
+		total[name] = q
+	}
+}
+
+func resourceOf(list corev1.ResourceList) (r Resource) {
+	for name, quantity := range list {
+		switch name {
+		case corev1.ResourceCPU:
+			r.MilliCPU = quantity.MilliValue()
+		case corev1.ResourceMemory:
+			r.Memory = quantity.Value()
+		case corev1.ResourceEphemeralStorage:
+			r.EphemeralStorage = quantity.Value()
+		case corev1.ResourcePods:
+			r.AllowedPodNumber = int(quantity.Value())
+		default:
+			if r.ScalarResources == nil {
+				r.ScalarResources = map[corev1.ResourceName]int64{}
+			}
+			r.ScalarResources[name] = quantity.Value()
+		}
+	}
+	return r
+}

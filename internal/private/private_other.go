@@ -1,7 +1,0 @@
-//go:build !unix
-
-package private
-
-// CheckDirectory accepts any directory: permission bits do not decide about
-// writing here.
-func CheckDirectory(string) error { return nil }
