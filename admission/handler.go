@@ -82,13 +82,31 @@ const (
 
 // Bodies reads the bodies of requests into memory that is bounded over all of them. It is
 // safe for use by several goroutines.
-type Bodies = serving.Bodies
+type Bodies serving.Bodies
+
+// Held returns how many bytes of memory bodies have now.
+func (b *Bodies) Held() int64 { return (*serving.Bodies)(b).Held() }
 
 // BodyLimits bound what the bodies of requests may have. What is 0 has its default.
-type BodyLimits = serving.BodyLimits
+type BodyLimits struct {
+	// Bytes is the memory of all bodies together. Default 256 MiB. What is made of
+	// a body when it is decoded is not counted: about as much again.
+	Bytes int64
+	// AddressBytes is the memory of all bodies from one address, so that one client
+	// does not take everything: an IPv4 address, or the first 64 bits of one of
+	// IPv6. Default half of Bytes.
+	AddressBytes int64
+	// ConnectionBytes is the memory of all bodies of one connection, which has
+	// several at a time by HTTP/2. Default an eighth of Bytes.
+	ConnectionBytes int64
+	// Wait is how long a body waits for memory that others have. Default 1 s.
+	Wait time.Duration
+	// Timeout is how long a body may take to arrive. Default 10 s.
+	Timeout time.Duration
+}
 
 // NewBodies returns Bodies with limits.
-func NewBodies(limits BodyLimits) *Bodies { return serving.NewBodies(limits) }
+func NewBodies(limits BodyLimits) *Bodies { return (*Bodies)(serving.NewBodies(serving.BodyLimits(limits))) }
 
 // sharedBodies are those of handlers that have none of their own.
 var sharedBodies = NewBodies(BodyLimits{})
@@ -109,7 +127,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		bodies = sharedBodies
 	}
 	limit := cmp.Or(h.MaxBodyBytes, DefaultMaxBodyBytes)
-	body, unread := bodies.Read(ctx, w, r, limit)
+	body, unread := (*serving.Bodies)(bodies).Read(ctx, w, r, limit)
 	if unread != nil {
 		message := unread.Error()
 		if unread.Code == http.StatusRequestEntityTooLarge {

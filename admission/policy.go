@@ -22,6 +22,11 @@ type Policy interface {
 	// Close waits until ctx ends for the calls that run, and frees the guests.
 	Close(ctx context.Context) error
 
+	enginePolicy
+}
+
+// enginePolicy is the part of a [Policy] that an [Engine] calls.
+type enginePolicy interface {
 	rules() *PolicyRules
 	matcher() *matcher
 	// monitor is used if the policy only monitors.

@@ -130,7 +130,7 @@ func (m *Manager) API(auth Auth) http.Handler {
 				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content type is %.100q, want application/json", contentType)})
 				return
 			}
-			request, refused := bodies.Read(r.Context(), w, r, maxLoadBytes)
+			request, refused := (*serving.Bodies)(bodies).Read(r.Context(), w, r, maxLoadBytes)
 			if refused != nil {
 				text, _ := json.Marshal(map[string]string{"error": refused.Error()}) // A map of texts is JSON.
 				refused.Answer(w, "application/json", string(text)+"\n")

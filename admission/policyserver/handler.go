@@ -80,7 +80,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 		refuse(w, http.StatusNotFound, "unknown policy: "+id)
 		return
 	}
-	body, unread := s.cfg.Bodies.Read(ctx, w, r, admission.DefaultMaxBodyBytes)
+	body, unread := (*serving.Bodies)(s.cfg.Bodies).Read(ctx, w, r, admission.DefaultMaxBodyBytes)
 	if unread != nil {
 		text, _ := json.Marshal(refusal{unread.Error(), unread.Code}) // A string and a number.
 		unread.Answer(w, "application/json", string(text))

@@ -841,12 +841,12 @@ func TestFactsAreForgotten(t *testing.T) {
 	}
 	defer enforcer.Close()
 	learn := func(uid, id, parent, path string) {
-		state.Facts().Learn(facts.Subject{PodUID: uid, ContainerID: id}, func(f *facts.Facts) {
+		(*facts.Store)(state.Facts()).Learn(facts.Subject{PodUID: uid, ContainerID: id}, func(f *facts.Facts) {
 			f.Asked, f.Parent, f.Cgroup = &hookmsg.Resources{CFSQuotaUS: new(int64(80))}, parent, path
 		})
 	}
 	known := func(uid, id string) bool {
-		return state.Facts().Get(facts.Subject{PodUID: uid, ContainerID: id}).Asked != nil
+		return (*facts.Store)(state.Facts()).Get(facts.Subject{PodUID: uid, ContainerID: id}).Asked != nil
 	}
 	learn("u1", "", "kubepods/podu1", "kubepods/podu1")
 	learn("u1", "c1", "kubepods/podu1", "kubepods/podu1/c1")
@@ -866,7 +866,7 @@ func TestFactsAreForgotten(t *testing.T) {
 	if known("", "c4") {
 		t.Error("a pod without a UID is remembered")
 	}
-	state.Facts().Forget(facts.Subject{PodUID: "u1", ContainerID: "c1"})
+	(*facts.Store)(state.Facts()).Forget(facts.Subject{PodUID: "u1", ContainerID: "c1"})
 	if known("u1", "c1") || !known("u1", "") {
 		t.Error("a container that is forgotten")
 	}

@@ -31,7 +31,11 @@ type State struct {
 
 // Facts returns what the running modes know of pods and containers beside what was
 // decided, so that each asks the plugins what the other would ask.
-func (s *State) Facts() *facts.Store { return &s.facts }
+func (s *State) Facts() *Facts { return (*Facts)(&s.facts) }
+
+// Facts are shared by the packages of this module that observe pods: they convert it to the type that
+// it is defined by. Others pass it on.
+type Facts facts.Store
 
 // Put replaces the desired state of the target's cgroup, and reports whether that
 // changes it. Resources that set nothing take the cgroup out of the state: its files
@@ -56,13 +60,6 @@ func (s *State) Put(t Target) (changed bool) {
 	}
 	s.version++
 	return true
-}
-
-// PutDecided does what Put does, unless what the plugins were asked about has changed since the
-// facts were returned: then another decision has been made, or is about to be. It reports whether
-// it did.
-func (s *State) PutDecided(of facts.Subject, known facts.Facts, t Target) bool {
-	return s.facts.IfAsked(of, known, func() { s.Put(t) })
 }
 
 // Hold leaves fields of a cgroup alone until Release, whatever is desired: another writer is

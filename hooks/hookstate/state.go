@@ -201,7 +201,7 @@ func (s *Source) Node(q Query) Node {
 func (s *Source) pod(subjects []hooks.Subject, container string) (pod Pod, ok bool) {
 	meta := subjects[0].Pod
 	pod = Pod{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID}
-	known := s.cfg.State.Facts().Get(facts.Subject{PodUID: meta.UID})
+	known := (*facts.Store)(s.cfg.State.Facts()).Get(facts.Subject{PodUID: meta.UID})
 	pod.Cgroup = known.Cgroup
 	for i := range subjects {
 		of := &subjects[i]
@@ -217,7 +217,7 @@ func (s *Source) pod(subjects []hooks.Subject, container string) (pod Pod, ok bo
 		}
 		var known facts.Facts
 		if of.Container.ID != "" {
-			known = s.cfg.State.Facts().Get(facts.Subject{PodUID: meta.UID, ContainerID: of.Container.ID})
+			known = (*facts.Store)(s.cfg.State.Facts()).Get(facts.Subject{PodUID: meta.UID, ContainerID: of.Container.ID})
 			if known.Parent == "" && len(of.Failures) == 0 {
 				continue // It has ended, and no event has told.
 			}

@@ -80,15 +80,15 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 			have = begin
 			break
 		}
-		have = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { *f = begin })
+		have = h.facts().Learn(subject, func(f *facts.Facts) { *f = begin })
 	case ended(req.Stage):
-		have = h.cfg.State.Facts().Get(subject)
+		have = h.facts().Get(subject)
 	default:
 		if req.Stage == hookmsg.PreUpdateContainerResources || req.Stage == hookmsg.PreRunPodSandbox {
 			asks = req.Resources
 		}
 		adopted := h.adopt(req, subject)
-		have = h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
+		have = h.facts().Learn(subject, func(f *facts.Facts) {
 			if adopted != nil {
 				*f = *adopted
 			}
@@ -159,7 +159,7 @@ func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resour
 		})
 		return
 	}
-	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
+	h.facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) {
 		if asks != nil || f.Told == nil {
 			f.Told = told
 		} else {
@@ -172,7 +172,7 @@ func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resour
 // one now, nil if there are none. Only the start of a container follows its creation:
 // other events may be those of the container that it replaces.
 func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Facts {
-	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.cfg.State.Facts().Get(subject).Heard.IsZero() {
+	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.facts().Get(subject).Heard.IsZero() {
 		return nil
 	}
 	h.mu.Lock()
@@ -197,24 +197,24 @@ func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Fact
 //     for. The kubelet, which reads that from the pod's cgroup, sees nothing to update.
 func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	subject := facts.Subject{PodUID: container.Pod.UID}
-	pod := h.cfg.State.Facts().Get(subject)
+	pod := h.facts().Get(subject)
 	limits := exceeding(container.Resources, pod.Asked)
 	if limits == nil {
-		limits = reached(h.cfg.State.Facts().Sum(container.Pod.UID), pod.Asked, pod.Told)
+		limits = reached(h.facts().Sum(container.Pod.UID), pod.Asked, pod.Told)
 	}
 	if limits == nil || container.CgroupParent == "" {
 		return
 	}
 	req := *container
 	req.Level, req.Container, req.ContainerAnnotations, req.ContainerEnvs = hookmsg.LevelPod, hookmsg.ContainerMeta{}, nil, nil
-	known := h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) })
+	known := h.facts().Learn(subject, func(f *facts.Facts) { f.Ask(limits) })
 	req.Resources = known.Asked
 	d, err := h.cfg.Engine.Decide(ctx, &req)
 	if err != nil {
 		h.cfg.Logger.Warn("make room for a container", slog.Any("err", err))
 		return
 	}
-	if h.cfg.State.PutDecided(subject, known, target(req.CgroupParent, &req, d.Resources)) {
+	if h.facts().IfAsked(subject, known, func() { h.cfg.State.Put(target(req.CgroupParent, &req, d.Resources)) }) {
 		h.recordTold(&req, req.Resources, d.Resources)
 	}
 }

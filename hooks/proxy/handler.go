@@ -72,6 +72,9 @@ type Handler struct {
 	answering answering
 }
 
+// facts returns the facts of the state.
+func (h *Handler) facts() *facts.Store { return (*facts.Store)(h.cfg.State.Facts()) }
+
 // New checks the configuration. Wait for the Handler before you close its parts.
 func New(cfg Config) (*Handler, error) {
 	var errs []error
@@ -291,7 +294,7 @@ func (h *Handler) putDecided(ctx context.Context, req *hookmsg.Request, path str
 	}
 	if known == nil {
 		h.cfg.State.Put(target(path, req, r))
-	} else if !h.cfg.State.PutDecided(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, *known, target(path, req, r)) {
+	} else if !h.facts().IfAsked(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, *known, func() { h.cfg.State.Put(target(path, req, r)) }) {
 		return false
 	}
 	if report := h.cfg.Enforcer.Enforce(ctx, h.around(req, path)...); !slices.Contains(report.Gone, path) && req.Level == hookmsg.LevelContainer {
@@ -337,7 +340,7 @@ func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
 		}
 		h.mu.Unlock()
 		if req.Container.ID != "" {
-			h.cfg.State.Facts().Forget(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID})
+			h.facts().Forget(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID})
 		}
 		if cgroup != "" {
 			h.cfg.State.Remove(cgroup)

@@ -208,14 +208,14 @@ func TestAContainerWithoutAnIdentifierIsNotItsPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := facts.Subject{PodUID: "u1"}
-	before := a.state.Facts().Get(pod)
+	before := (*facts.Store)(a.state.Facts()).Get(pod)
 	for _, stage := range []hookmsg.Stage{hookmsg.PreCreateContainer, hookmsg.PreUpdateContainerResources, hookmsg.PostStartContainer, hookmsg.PostStopContainer} {
 		req := request(stage, "cpu_shares 2")
 		req.Container.ID, req.ContainerAnnotations, req.ContainerEnvs = "", map[string]string{"a": "1"}, []hookmsg.Env{{Name: "A", Value: "1"}}
 		if _, err := a.handler.Handle(t.Context(), req, podCgroup+"/c1"); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(before, a.state.Facts().Get(pod), cmpopts.IgnoreUnexported(facts.Facts{})); diff != "" {
+		if diff := cmp.Diff(before, (*facts.Store)(a.state.Facts()).Get(pod), cmpopts.IgnoreUnexported(facts.Facts{})); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", stage, diff)
 		}
 	}

@@ -155,7 +155,7 @@ func (h *Handler) restate(podUID string) {
 func (h *Handler) watchUnstated(req *hookmsg.Request, cgroup string) {
 	h.cfg.State.Hold(cgroup, unstatedFields)
 	limits := h.cfg.Enforcer.Applier().Limits(cgroup)
-	h.cfg.State.Facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) { f.Told = f.Told.Overlay(limits) })
+	h.facts().Learn(facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}, func(f *facts.Facts) { f.Told = f.Told.Overlay(limits) })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.unstated[req.Pod.UID] == nil {
@@ -182,9 +182,9 @@ func (h *Handler) inferAsked(podUID string) {
 			limits = without(limits, own)
 		}
 		subject := facts.Subject{PodUID: podUID, ContainerID: u.req.Container.ID}
-		before := h.cfg.State.Facts().Get(subject).Asked
+		before := h.facts().Get(subject).Asked
 		req := *u.req
-		known := h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) {
+		known := h.facts().Learn(subject, func(f *facts.Facts) {
 			f.Hear(limits, false, func(*hookmsg.Resources) *hookmsg.Resources { return nil })
 			f.Told = f.Told.Overlay(limits)
 		})
@@ -199,7 +199,7 @@ func (h *Handler) inferAsked(podUID string) {
 		if err != nil {
 			h.cfg.Logger.Warn("an update that the runtime proxy did not state", slog.Any("err", err))
 		} else if h.putDecided(ctx, &req, u.cgroup, d.Resources, &known) {
-			h.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Told.Overlay(d.Resources) })
+			h.facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Told.Overlay(d.Resources) })
 		}
 		cancel()
 	}

@@ -101,6 +101,9 @@ type outcome struct {
 // epoch is the time from which a Reconciler counts, by a clock that nobody sets.
 var epoch = time.Now()
 
+// facts returns the facts of the state.
+func (r *Reconciler) facts() *facts.Store { return (*facts.Store)(r.cfg.State.Facts()) }
+
 // New checks the configuration. A plugin that declares that it reads what the Discovery
 // does not know is an error that names it, see [hooks.Engine.Lack].
 func New(cfg Config) (*Reconciler, error) {
@@ -237,7 +240,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 		var known facts.Facts
 		if req.Level != hookmsg.LevelQOS {
-			known = r.cfg.State.Facts().Learn(subject, learn)
+			known = r.facts().Learn(subject, learn)
 			req.Resources = known.Asked
 			// An event has all of them.
 			if len(known.ContainerAnnotations) != 0 {
@@ -262,17 +265,17 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
 		if files := r.findFiles(known.Files, before.Resources, target); len(files) != len(known.Files) {
-			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Files = files })
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Files = files })
 		}
-		if !r.cfg.State.PutDecided(subject, known, target) {
+		if !r.facts().IfAsked(subject, known, func() { r.cfg.State.Put(target) }) {
 			return false
 		}
 		if req.Level == hookmsg.LevelPod {
-			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
 		dropped := before.Resources.Fields() & answered.Fields() &^ d.Resources.Fields()
 		if files := givenFiles(&known, before.Resources, d.Resources, answered.File); dropped != 0 || files != nil {
-			r.cfg.State.Facts().Learn(subject, func(f *facts.Facts) { f.Files = without(f.Files, files) })
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Files = without(f.Files, files) })
 			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped)).Overlay(&hookmsg.Resources{Unified: files})
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
@@ -406,7 +409,7 @@ func (r *Reconciler) looksAgain(cgroup string, now time.Time) bool {
 // looks at the cgroup once, and again while there is no quota where the kubelet is to ask
 // for one: a cgroup that has just been made has none yet.
 func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resources) *hookmsg.Resources {
-	before := r.cfg.State.Facts().Get(of).Found
+	before := r.facts().Get(of).Found
 	if before != nil && (asked == nil || asked.CFSQuotaUS == nil || *before.CFSQuotaUS >= 0) {
 		return before
 	}
@@ -425,7 +428,7 @@ func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resour
 // findProtection returns the amounts of memory that a cgroup had for itself before any of them was
 // decided, if plugins own them. It looks at the cgroup once.
 func (r *Reconciler) findProtection(of facts.Subject, cgroup string, owned hookmsg.Fields) *hookmsg.Resources {
-	before := r.cfg.State.Facts().Get(of).Protected
+	before := r.facts().Get(of).Protected
 	if before != nil || owned&protectionFields == 0 || of.PodUID == "" || !r.cfg.Enforcer.Applier().Exists(cgroup) {
 		return before
 	}

@@ -347,7 +347,8 @@ func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
 }
 
 // IfAsked calls f if the plugins would still be asked what they were when the facts were returned,
-// and reports whether it did. Nothing is learned meanwhile. Of a pod without a UID nothing is known.
+// and reports whether it did. If not, another decision has been made, or is about to be. Nothing is
+// learned meanwhile. Of a pod without a UID nothing is known.
 func (s *Store) IfAsked(of Subject, known Facts, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -321,7 +321,7 @@ func TestContainerd(t *testing.T) {
 			t.Error(diff)
 		}
 		// What the container has of the runtime is what NRI has told.
-		facts, c := n.State.Facts().Get(facts.Subject{PodUID: "web", ContainerID: id}), pods[i].Containers[0]
+		facts, c := (*facts.Store)(n.State.Facts()).Get(facts.Subject{PodUID: "web", ContainerID: id}), pods[i].Containers[0]
 		if diff := cmp.Diff(facts.ContainerAnnotations, c.Annotations); diff != "" || c.Annotations["io.kubernetes.cri.container-name"] != "nginx" {
 			t.Errorf("annotations by NRI and the CRI: %s", diff)
 		}
