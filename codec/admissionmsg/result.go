@@ -33,7 +33,7 @@ type FieldError struct {
 // Unknown fields are skipped; of a field that occurs twice the last one counts,
 // as protobuf has it. Unlike protobuf's own decoders it refuses a known field of
 // another wire type instead of skipping it: the guest meant something by
-// it. Every error wraps [wire.ErrMalformed] and names the field.
+// it. Every error wraps ErrMalformed of package codec and names the field.
 func ParseResult(b []byte) (*Result, error) {
 	r := new(Result)
 	c := wire.NewCursor(b)

@@ -22,7 +22,7 @@ type Placement struct {
 }
 
 // ParsePlacements decodes the message Placements, and copies what it keeps of b. keep is called
-// with the size of each part before it is allocated. The error wraps [wire.ErrMalformed].
+// with the size of each part before it is allocated. The error wraps ErrMalformed of package codec.
 func ParsePlacements(b []byte, keep func(int)) ([]Placement, error) {
 	keep(len(b))
 	var placements []Placement
@@ -57,7 +57,7 @@ func ParsePlacements(b []byte, keep func(int)) ([]Placement, error) {
 
 // ParseNominations decodes the message Nominations to the node of each Pod, and copies
 // what it keeps of b. keep is called with the size of each part before it is allocated. The
-// error wraps [wire.ErrMalformed].
+// error wraps ErrMalformed of package codec.
 func ParseNominations(b []byte, keep func(int)) (map[types.NamespacedName]string, error) {
 	keep(len(b))
 	nominations := map[types.NamespacedName]string{}
@@ -101,7 +101,7 @@ type Event struct {
 }
 
 // ParseEvent decodes the message Event, and copies what it keeps of b. The error wraps
-// [wire.ErrMalformed], unless the message is one and says what no event can be.
+// ErrMalformed of package codec, unless the message is one and says what no event can be.
 func ParseEvent(b []byte) (*Event, error) {
 	e := &Event{}
 	c := wire.NewCursor(b)
