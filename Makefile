@@ -90,6 +90,10 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
 
+.PHONY: house
+house: ## Print how large the house is: lines, packages, exported names, arrows between its rooms, and their bounds.
+	go run ./internal/testkit/house -v
+
 # The host and what depends on the processor beside it. The forge runs all tests, and the
 # comparison of rewritten guests, on a machine of this kind. Left out are tests that compile guests of
 # megabytes, which takes minutes under qemu, and tests that measure the memory of the process,

@@ -1,5 +1,3 @@
-// Package layout holds the rules of dependency between the packages, and what
-// guests may weigh.
 package layout
 
 import (
@@ -16,8 +14,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
-
-const module = "github.com/kubewasm/kubewasm"
 
 // list runs go list with the environment and the arguments.
 func list(t *testing.T, env []string, args ...string) []string {
