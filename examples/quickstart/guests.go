@@ -1,25 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"text/tabwriter"
 	"time"
-
-	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // guests are the modules that were compiled, as files.
 type guests struct{ scheduler, admission, hooks string }
 
-// build compiles the three guests with the machine's Go.
-func build(ctx context.Context, out io.Writer) (*guests, error) {
+// build compiles the three guests with the machine's Go, into a directory.
+func build(ctx context.Context, out io.Writer, dir string) (*guests, error) {
 	root, err := examples()
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func build(ctx context.Context, out io.Writer) (*guests, error) {
 	for _, job := range jobs {
 		wg.Go(func() {
 			start := time.Now()
-			*job.file, job.err = guestbuild.Build(ctx, filepath.Join(root, job.dir))
+			*job.file, job.err = compile(ctx, filepath.Join(root, job.dir), filepath.Join(dir, filepath.Base(job.dir)+".wasm"))
 			job.took = time.Since(start)
 		})
 	}
@@ -58,6 +58,20 @@ func build(ctx context.Context, out io.Writer) (*guests, error) {
 		fmt.Fprintf(t, "  %s\texamples/%s\t%.1f MB\t%s\n", job.component, job.dir, float64(info.Size())/1e6, round(job.took))
 	}
 	return g, t.Flush()
+}
+
+// compile compiles the guest in a directory to a file, as kubewasm build does for guests in Go.
+func compile(ctx context.Context, dir, file string) (string, error) {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return "", errors.New("no Go toolchain: the command go is not in PATH")
+	}
+	cmd := exec.CommandContext(ctx, tool, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile %s: %w: %s", dir, err, bytes.Join(bytes.Fields(text), []byte(" ")))
+	}
+	return file, nil
 }
 
 // examples finds the directory of the guests' sources: beside this file, where

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -15,21 +16,35 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"unicode"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:], foreign.NewWriter(os.Stdout)); err != nil {
+	if err := run(ctx, os.Args[1:], printable{os.Stdout}); err != nil {
 		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "quickstart:", foreign.Lines(err.Error()))
+			fmt.Fprintln(printable{os.Stderr}, "quickstart:", err)
 		}
 		stop()
 		os.Exit(1)
 	}
+}
+
+// printable writes text that manifests and guests have a part of: a terminal acts upon no character
+// of it but the ends of lines and tabs.
+type printable struct{ w io.Writer }
+
+func (p printable) Write(b []byte) (int, error) {
+	_, err := p.w.Write(bytes.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, b))
+	return len(b), err
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -51,7 +66,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
 
-	built, err := build(ctx, out)
+	dir, err := os.MkdirTemp("", "kubewasm-quickstart")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	built, err := build(ctx, out, dir)
 	if err != nil {
 		return err
 	}

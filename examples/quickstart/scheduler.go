@@ -13,13 +13,12 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/framework"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
 // nodeResult has the guest's results for a node.
 type nodeResult struct {
-	info     *framework.NodeInfo
+	info     *node
 	rejected *sched.Status
 	score    int64
 	// filter and again are the times of the first and a second Filter.
@@ -29,7 +28,7 @@ type nodeResult struct {
 // showScheduler runs a scheduling cycle for each Pod over all Nodes.
 func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *guests, m *manifests) error {
 	start := time.Now()
-	p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: "zone", Module: host.ModuleConfig{File: g.scheduler}}}, framework.Of(nil))
+	p, err := sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: "zone", Module: host.ModuleConfig{File: g.scheduler}}}, framework)
 	if err != nil {
 		return err
 	}
@@ -51,10 +50,10 @@ func showScheduler(ctx context.Context, out io.Writer, rt *host.Runtime, g *gues
 // schedule does for one Pod what the scheduler does: PreFilter once, Filter for
 // each Node, Score for each Node that passed, NormalizeScore once.
 func schedule(out io.Writer, p *sched.Plugin, pod *corev1.Pod, nodes []*corev1.Node) error {
-	infos := make(framework.Nodes, len(nodes))
+	infos := make(snapshot, len(nodes))
 	results := make([]*nodeResult, len(nodes))
-	for i, node := range nodes {
-		results[i] = &nodeResult{info: framework.NewNodeInfo(node)}
+	for i, n := range nodes {
+		results[i] = &nodeResult{info: &node{object: n, generation: int64(i) + 1}}
 		infos[i] = results[i].info
 	}
 	start := time.Now()
@@ -67,7 +66,7 @@ func schedule(out io.Writer, p *sched.Plugin, pod *corev1.Pod, nodes []*corev1.N
 	}
 
 	var passed []*nodeResult
-	var scores framework.Scores
+	var scores scoreList
 	for _, r := range results {
 		if only != nil && !slices.Contains(only, r.info.Node().Name) {
 			r.rejected = sched.NewStatus(abi.Unschedulable, "PreFilter left it out")
@@ -89,7 +88,7 @@ func schedule(out io.Writer, p *sched.Plugin, pod *corev1.Pod, nodes []*corev1.N
 			return fmt.Errorf("score node %s: %w", r.info.Node().Name, status.AsError())
 		}
 		passed = append(passed, r)
-		scores = append(scores, framework.Score{Name: r.info.Node().Name, Score: score})
+		scores = append(scores, nodeScore{r.info.Node().Name, score})
 	}
 	start = time.Now()
 	if status := p.NormalizeScore(cycle, scores); status != nil {
@@ -97,7 +96,7 @@ func schedule(out io.Writer, p *sched.Plugin, pod *corev1.Pod, nodes []*corev1.N
 	}
 	normalized := time.Since(start)
 	for i, r := range passed {
-		r.score = scores[i].Score
+		r.score = scores[i].score
 	}
 
 	// The best first, then those that were filtered out, by name.

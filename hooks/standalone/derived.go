@@ -210,7 +210,7 @@ func (r *Reconciler) files(of facts.Subject, path string, hugepages map[string]i
 // known. A node has NoSwap, which is 0, or LimitedSwap, by which a container has as much of the swap
 // space as it requests of the memory. Which of them is found from containers that have exactly that.
 func (r *Reconciler) swap(of facts.Subject, path string, request int64) string {
-	if known := r.cfg.State.Facts().Get(of); known.Swap != "" && known.SwapRequest == request {
+	if known := r.facts().Get(of); known.Swap != "" && known.SwapRequest == request {
 		return known.Swap
 	}
 	memory, space := r.cfg.Enforcer.Applier().NodeMemory()
@@ -233,7 +233,7 @@ func (r *Reconciler) swap(of facts.Subject, path string, request int64) string {
 		text = have
 	}
 	if text != "" && (limited == 0 || r.limitedSwap) {
-		r.cfg.State.Facts().Learn(of, func(f *facts.Facts) { f.Swap, f.SwapRequest = text, request })
+		r.facts().Learn(of, func(f *facts.Facts) { f.Swap, f.SwapRequest = text, request })
 	}
 	return text
 }

@@ -14,7 +14,7 @@ import (
 
 // copied are the examples that readers copy into modules of their own. examples/controller has tests
 // on a cluster of this repository, and the others are programs.
-var copied = []string{"examples/admission", "examples/endpoint-picker", "examples/hooks", "examples/sched"}
+var copied = []string{"examples/admission", "examples/endpoint-picker", "examples/hooks", "examples/quickstart", "examples/sched"}
 
 // isCopied reports whether a directory, relative to the root, is a part of such an example.
 func isCopied(dir string) bool {

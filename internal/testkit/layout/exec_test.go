@@ -17,6 +17,7 @@ import (
 var commands = map[string]string{
 	"cmd/kubewasm/gen.go":               "imports of .proto files, checked by bindgen.CheckImportPath, after a --",
 	"cmd/kubewasm/new.go":               "constants",
+	"examples/quickstart/guests.go":     "constants and absolute paths",
 	"internal/guestbuild/build_as.go":   "absolute paths",
 	"internal/guestbuild/build_c.go":    "names of files, which argument keeps from being flags, and compile_flags.txt, whose lines are flags",
 	"internal/guestbuild/build_rust.go": "constants and absolute paths",
