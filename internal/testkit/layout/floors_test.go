@@ -1,0 +1,121 @@
+package layout
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// internalOfExamples are the internal packages that the programs among the examples import. A reader
+// who copies an example cannot: a list becomes shorter, and no longer.
+var internalOfExamples = map[string][]string{
+	"examples/controller":    {"internal/cut", "internal/foreign"},
+	"examples/node-agent":    {"internal/apiserver", "internal/cut", "internal/foreign", "internal/lograte", "internal/strict"},
+	"examples/policy-server": {"internal/cut", "internal/foreign", "internal/strict", "internal/yaml12"},
+	"examples/scheduler":     {"internal/foreign"},
+	"examples/webhook":       {"internal/cut", "internal/foreign"},
+}
+
+// internalOfTests are those that their tests import.
+var internalOfTests = map[string][]string{
+	"examples/controller":    {"internal/guestbuild", "internal/testkit/e2e/cluster", "internal/testkit/guarded"},
+	"examples/node-agent":    {"internal/apiserver", "internal/guestbuild", "internal/testkit/fulldisk", "internal/testkit/guarded", "internal/testkit/listserver", "internal/testkit/self"},
+	"examples/policy-server": {"internal/testkit/guarded"},
+	"examples/webhook":       {"internal/guestbuild", "internal/json/jsonpatch", "internal/testkit/compiled", "internal/testkit/guarded"},
+}
+
+// eachImport calls f with each import of this module's packages by a file of Go, with the file's
+// name relative to the root.
+func eachImport(t *testing.T, f func(file, dir string)) {
+	t.Helper()
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "target"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel("../../..", path)
+		if err != nil {
+			return err
+		}
+		for _, i := range parsed.Imports {
+			imported, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			if dir, ours := strings.CutPrefix(imported, module+"/"); ours {
+				f(filepath.ToSlash(name), dir)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProductsImportNoChecks holds that internal has two floors: what products use imports nothing
+// of what builds and checks the project, outside of tests.
+func TestProductsImportNoChecks(t *testing.T) {
+	found := 0
+	eachImport(t, func(file, dir string) {
+		if roomOf(dir) != checks {
+			return
+		}
+		found++
+		if roomOf(filepath.ToSlash(filepath.Dir(file))) != checks && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s imports %s", file, dir)
+		}
+	})
+	if found < 100 {
+		t.Errorf("found %d imports", found)
+	}
+}
+
+// TestExamplesImportNothingInternal holds that an example imports no internal package but those that
+// are listed, and that the lists have no others.
+func TestExamplesImportNothingInternal(t *testing.T) {
+	programs, tests := map[string][]string{}, map[string][]string{}
+	note := func(of map[string][]string, example, dir string) {
+		if !slices.Contains(of[example], dir) {
+			of[example] = append(of[example], dir)
+		}
+	}
+	eachImport(t, func(file, dir string) {
+		parts := strings.Split(file, "/")
+		if parts[0] != "examples" || !slices.Contains(strings.Split(dir, "/"), "internal") || within(dir, strings.Join(parts[:2], "/")) {
+			return
+		}
+		if example := strings.Join(parts[:2], "/"); strings.HasSuffix(file, "_test.go") {
+			note(tests, example, dir)
+		} else {
+			note(programs, example, dir)
+		}
+	})
+	for _, of := range []map[string][]string{programs, tests} {
+		for _, list := range of {
+			slices.Sort(list)
+		}
+	}
+	if diff := cmp.Diff(internalOfExamples, programs); diff != "" {
+		t.Errorf("programs (-listed +found):\n%s", diff)
+	}
+	if diff := cmp.Diff(internalOfTests, tests); diff != "" {
+		t.Errorf("tests (-listed +found):\n%s", diff)
+	}
+}
