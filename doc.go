@@ -8,8 +8,10 @@
 //   - [github.com/kubewasm/kubewasm/hooks] makes guests runtime hooks of a node agent
 //   - [github.com/kubewasm/kubewasm/guest/sched],
 //     [github.com/kubewasm/kubewasm/guest/admission] and
-//     [github.com/kubewasm/kubewasm/guest/hooks] are what a guest is written with, and
-//     [github.com/kubewasm/kubewasm/sched/schedtest] tests it
+//     [github.com/kubewasm/kubewasm/guest/hooks] are what a guest is written with;
+//     [github.com/kubewasm/kubewasm/sched/schedtest],
+//     [github.com/kubewasm/kubewasm/admission/admissiontest] and
+//     [github.com/kubewasm/kubewasm/hooks/hookstest] test it
 //   - [github.com/kubewasm/kubewasm/cmd/kubewasm] builds, inspects and runs guests
 //   - [github.com/kubewasm/kubewasm/abi] is the contract between the two sides
 //

@@ -106,7 +106,9 @@ type BodyLimits struct {
 }
 
 // NewBodies returns Bodies with limits.
-func NewBodies(limits BodyLimits) *Bodies { return (*Bodies)(serving.NewBodies(serving.BodyLimits(limits))) }
+func NewBodies(limits BodyLimits) *Bodies {
+	return (*Bodies)(serving.NewBodies(serving.BodyLimits(limits)))
+}
 
 // sharedBodies are those of handlers that have none of their own.
 var sharedBodies = NewBodies(BodyLimits{})

@@ -628,7 +628,7 @@ func Marshal(of any) ([]byte, error) {
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
-		out = append(append(append(strconv.AppendQuote(out, f.Name), ':'), text...))
+		out = append(append(strconv.AppendQuote(out, f.Name), ':'), text...)
 	}
 	return append(out, '}'), nil
 }

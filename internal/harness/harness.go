@@ -1,5 +1,4 @@
-// Package harness compiles, configures and loads the plugins that the packages of
-// guesttest test.
+// Package harness compiles, configures and loads the plugins that the kits test.
 package harness
 
 import (

@@ -3,8 +3,9 @@
 package quotes
 
 import (
-	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Values is a message.

@@ -2,8 +2,6 @@
 
 package quotesguest
 
-import ()
-
 // Level is an enumeration.
 type Level int32
 

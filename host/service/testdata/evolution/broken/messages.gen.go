@@ -3,8 +3,9 @@
 package broken
 
 import (
-	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Order is a message.

@@ -2,8 +2,6 @@
 
 package guest
 
-import ()
-
 // Color is an enumeration.
 type Color int32
 

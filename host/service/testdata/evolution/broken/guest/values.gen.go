@@ -2,8 +2,6 @@
 
 package guest
 
-import ()
-
 // Priority is an enumeration.
 type Priority int32
 
