@@ -47,7 +47,7 @@ const (
 var bounds = []Figure{
 	{Name: linesOfAll, Bound: 149_000, Target: 114_000},
 	{Name: linesOfRoot, Bound: 132_000, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 58_500, Target: 50_000},
+	{Name: linesOfAdapter, Bound: 59_500, Target: 50_000},
 	{Name: rootPackages, Bound: 182, Target: 165},
 	{Name: exportedNames, Bound: 3_250, Target: NoTarget},
 	{Name: namesWithout, Bound: 1_140, Target: 800},
