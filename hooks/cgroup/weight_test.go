@@ -78,8 +78,8 @@ func TestEnforceTakesTheConversionThatIsInForce(t *testing.T) {
 		pod, container = tree.Make("pod"+uid), tree.Make("pod"+uid+"/web")
 		tree.Write(pod, "cpu.weight", strconv.FormatInt(kubelet.Weight(asked), 10))
 		tree.Write(container, "cpu.weight", strconv.FormatInt(runtime.Weight(asked), 10))
-		state.Facts().Learn(facts.Subject{PodUID: uid}, func(f *facts.Facts) { f.Cgroup, f.Asked = pod, shares(asked) })
-		state.Facts().Learn(facts.Subject{PodUID: uid, ContainerID: "web"}, func(f *facts.Facts) { f.Cgroup, f.Asked = container, shares(asked) })
+		(*facts.Store)(state.Facts()).Learn(facts.Subject{PodUID: uid}, func(f *facts.Facts) { f.Cgroup, f.Asked = pod, shares(asked) })
+		(*facts.Store)(state.Facts()).Learn(facts.Subject{PodUID: uid, ContainerID: "web"}, func(f *facts.Facts) { f.Cgroup, f.Asked = container, shares(asked) })
 		return pod, container
 	}
 	decide := func(path, uid string, level hookmsg.Level, n int64, is cgroup.WeightConversion) {
