@@ -20,8 +20,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
-	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // Auth decides which clients may use the management API. The zero value lets none in.
@@ -171,7 +171,7 @@ func (m *Manager) API(auth Auth) http.Handler {
 			Version string `json:"version"`
 		}
 		if len(body) != 0 {
-			if err := strict.Decode(body, &wanted); err != nil {
+			if err := configfile.JSON(body, &wanted); err != nil {
 				return 0, nil, fmt.Errorf("read request: %w", err)
 			}
 		}
@@ -258,7 +258,7 @@ type loadRequest struct {
 
 func (m *Manager) load(ctx context.Context, request []byte) error {
 	var body loadRequest
-	if err := strict.Decode(request, &body); err != nil {
+	if err := configfile.JSON(request, &body); err != nil {
 		return fmt.Errorf("read request: %w", err)
 	}
 	md := &body.Metadata

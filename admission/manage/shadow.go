@@ -11,9 +11,9 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/strict"
 )
 
 // plugin returns the plugin of that name in service.
@@ -143,7 +143,7 @@ func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) 
 	})
 	handle("POST /plugins/{name}/shadow", func(r *http.Request, body []byte) (int, any, error) {
 		var request shadowRequest
-		if err := strict.Decode(body, &request); err != nil {
+		if err := configfile.JSON(body, &request); err != nil {
 			return 0, nil, fmt.Errorf("read request: %w", err)
 		}
 		if m := &request.Module; m.File != "" || m.HTTPS != "" || m.ConfigMap != nil || m.Secret != nil {
@@ -175,7 +175,7 @@ func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) 
 		var request struct {
 			Calls int `json:"calls"`
 		}
-		if err := strict.Decode(body, &request); err != nil {
+		if err := configfile.JSON(body, &request); err != nil {
 			return 0, nil, fmt.Errorf("read request: %w", err)
 		}
 		return status(http.StatusCreated, "begun", m.BeginProfile(r.Context(), r.PathValue("name"), request.Calls))

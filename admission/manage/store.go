@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/internal/strict"
+	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
 // store keeps what the management API loaded: a record in JSON for each plugin, a
@@ -223,7 +223,7 @@ func (s *store) record(name string) (k kept, err error) {
 		return k, err
 	}
 	// A version without a field that one before it had is not this version's.
-	if err := strict.Decode(data, &k); err != nil {
+	if err := configfile.JSON(data, &k); err != nil {
 		return k, fmt.Errorf("%s: %w", file, err)
 	}
 	if k.Spec.Name != name {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/internal/strict"
+	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
 // Guests says what policies may use of the server: what no policies.yml can say, since its
@@ -67,7 +67,7 @@ func ReadGuests(text []byte) (Guests, error) {
 	if len(text) == 0 {
 		return g, nil
 	}
-	if err := strict.YAML(text, &g); err != nil {
+	if err := configfile.YAML(text, &g); err != nil {
 		return g, fmt.Errorf("read guests: %w", err)
 	}
 	return g, g.Check()

@@ -17,8 +17,8 @@ import (
 	"sync"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/oci"
-	"github.com/kubewasm/kubewasm/internal/strict"
 	"github.com/kubewasm/kubewasm/internal/yaml12"
 )
 
@@ -49,7 +49,7 @@ func decode(text []byte, to any) error {
 	if len(unfit) != 0 {
 		return unfit[0]
 	}
-	return strict.Decode(document, to)
+	return configfile.JSON(document, to)
 }
 
 // readSources reads a sources.yml; no file, an empty name, is the zero value.

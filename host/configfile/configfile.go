@@ -28,7 +28,6 @@ import (
 	"time"
 
 	goyaml "go.yaml.in/yaml/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/nearest"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
@@ -87,6 +86,8 @@ const maxExpanded = 64 << 20
 // maxDepth bounds how deeply values are nested.
 const maxDepth = 500
 
+var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxDepth)
+
 // YAML decodes a document in YAML or JSON into the struct that to points to, as the API server
 // reads YAML: y, n, yes, no, on and off are true or false. Fields that the document does not have
 // stay as they are. The error is an [*Error], or that of the parser.
@@ -94,30 +95,88 @@ func YAML(data []byte, to any) error {
 	if err := yamlsize.Check(data, maxExpanded); err != nil {
 		return err
 	}
-	// What occurs twice is found by the parser, which stops at the first.
+	document, err := parseYAML(data)
+	if err != nil {
+		return err
+	}
+	// The parser stops at the first name that occurs twice.
 	var tree any
-	err := goyaml.UnmarshalStrict(data, &tree)
-	text, jsonErr := yaml.YAMLToJSON(data)
-	if jsonErr != nil {
-		var ordered goyaml.MapSlice
-		_ = goyaml.Unmarshal(data, &ordered) // It was parsed before.
-		if infinite := infinite(nil, "", ordered); infinite != nil {
-			return &Error{infinite}
+	p := parser{mistakes: duplicates(goyaml.UnmarshalStrict(data, &tree))}
+	n, err := p.yaml("", document, 0)
+	if err != nil {
+		return err
+	}
+	return assign(n, p.mistakes, to)
+}
+
+// parseYAML returns a document, whose mappings have their order.
+func parseYAML(data []byte) (document any, err error) {
+	if err := goyaml.Unmarshal(data, &document); err != nil {
+		return nil, err
+	}
+	if _, ok := document.(map[any]any); !ok {
+		return document, nil
+	}
+	var mapping goyaml.MapSlice
+	err = goyaml.Unmarshal(data, &mapping)
+	return mapping, err
+}
+
+// yaml returns a value of a document as JSON has it.
+func (p *parser) yaml(path string, value any, depth int) (n node, err error) {
+	if depth > maxDepth {
+		return n, errTooDeep
+	}
+	switch value := value.(type) {
+	case nil, bool, string:
+		n.value = value
+	case int:
+		n.value = json.Number(strconv.Itoa(value))
+	case int64:
+		n.value = json.Number(strconv.FormatInt(value, 10))
+	case uint64:
+		n.value = json.Number(strconv.FormatUint(value, 10))
+	case float64:
+		if math.IsInf(value, 0) || math.IsNaN(value) {
+			p.mistakes = append(p.mistakes, Mistake{Path: path, Text: fmt.Sprintf("is %v, which JSON has no form for", value)})
+			return n, nil
 		}
-		return jsonErr
+		text, err := json.Marshal(value)
+		n.value = json.Number(text)
+		return n, err
+	case []any:
+		list := make([]node, len(value))
+		for i, item := range value {
+			if list[i], err = p.yaml(fmt.Sprintf("%s[%d]", path, i), item, depth+1); err != nil {
+				return n, err
+			}
+		}
+		n.value = list
+	case goyaml.MapSlice:
+		members := make([]member, 0, len(value))
+		for _, item := range value {
+			name := fmt.Sprint(item.Key)
+			of, err := p.yaml(join(path, name), item.Value, depth+1)
+			if err != nil {
+				return n, err
+			}
+			members = append(members, member{name, of})
+		}
+		n.value = members
+	case map[any]any: // Of a document that is a list.
+		members := make([]member, 0, len(value))
+		for key, item := range value {
+			of, err := p.yaml(join(path, fmt.Sprint(key)), item, depth+1)
+			if err != nil {
+				return n, err
+			}
+			members = append(members, member{fmt.Sprint(key), of})
+		}
+		n.value = members
+	default:
+		return n, fmt.Errorf("%s is a %T, which JSON has no form for", cmp.Or(path, "the document"), value)
 	}
-	mistakes := duplicates(err)
-	decoded := decode(text, to)
-	var all *Error
-	switch {
-	case decoded == nil && mistakes == nil:
-		return nil
-	case errors.As(decoded, &all):
-		mistakes = append(mistakes, all.Mistakes...)
-	case decoded != nil:
-		return decoded
-	}
-	return &Error{mistakes}
+	return n, nil
 }
 
 // JSON decodes a document in JSON, see [YAML].
@@ -138,30 +197,7 @@ func duplicates(err error) (mistakes []Mistake) {
 	return mistakes
 }
 
-// infinite returns the numbers that JSON has no form for.
-func infinite(found []Mistake, path string, value any) []Mistake {
-	switch value := value.(type) {
-	case float64:
-		if math.IsInf(value, 0) || math.IsNaN(value) {
-			found = append(found, Mistake{Path: path, Text: fmt.Sprintf("is %v, which JSON has no form for", value)})
-		}
-	case []any:
-		for i, item := range value {
-			found = infinite(found, fmt.Sprintf("%s[%d]", path, i), item)
-		}
-	case goyaml.MapSlice:
-		for _, item := range value {
-			found = infinite(found, join(path, fmt.Sprint(item.Key)), item.Value)
-		}
-	}
-	return found
-}
-
 func decode(data []byte, to any) error {
-	v := reflect.ValueOf(to)
-	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return fmt.Errorf("decode into %T, want a pointer", to)
-	}
 	p := parser{data: data, Decoder: json.NewDecoder(bytes.NewReader(data))}
 	p.UseNumber()
 	document, err := p.value("", 0)
@@ -171,7 +207,16 @@ func decode(data []byte, to any) error {
 	if _, err := p.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("there is more than one document")
 	}
-	d := decoder{mistakes: p.mistakes}
+	return assign(document, p.mistakes, to)
+}
+
+// assign decodes a document. mistakes are those that were found in it before.
+func assign(document node, mistakes []Mistake, to any) error {
+	v := reflect.ValueOf(to)
+	if v.Kind() != reflect.Pointer || v.IsNil() {
+		return fmt.Errorf("decode into %T, want a pointer", to)
+	}
+	d := decoder{mistakes: mistakes}
 	d.fields("", document, v.Elem())
 	if len(d.mistakes) == 0 {
 		return nil
@@ -197,7 +242,7 @@ func readable(err error) error {
 
 // node is a value of a document.
 type node struct {
-	// raw is its text.
+	// raw is the text of a list or a mapping in JSON; nil of others, and in YAML.
 	raw []byte
 	// value is nil, a bool, a string, a json.Number, a []node or a []member.
 	value any
@@ -208,6 +253,36 @@ type member struct {
 	value node
 }
 
+// json returns the text of the value in JSON.
+func (n *node) json() []byte {
+	if n.raw != nil {
+		return n.raw
+	}
+	switch v := n.value.(type) {
+	case []node:
+		text := []byte{'['}
+		for i := range v {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(text, v[i].json()...)
+		}
+		return append(text, ']')
+	case []member:
+		text := []byte{'{'}
+		for i := range v {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			name, _ := json.Marshal(v[i].name) // A text is JSON.
+			text = append(append(append(text, name...), ':'), v[i].value.json()...)
+		}
+		return append(text, '}')
+	}
+	text, _ := json.Marshal(n.value) // So are scalars.
+	return text
+}
+
 type parser struct {
 	*json.Decoder
 	data     []byte
@@ -216,7 +291,7 @@ type parser struct {
 
 func (p *parser) value(path string, depth int) (n node, err error) {
 	if depth > maxDepth {
-		return n, fmt.Errorf("values are nested more than %d deep", maxDepth)
+		return n, errTooDeep
 	}
 	token, err := p.Token()
 	if err != nil {
@@ -226,9 +301,7 @@ func (p *parser) value(path string, depth int) (n node, err error) {
 	delim, ok := token.(json.Delim)
 	if !ok {
 		n.value = token
-		// The text of a scalar ends here; where it begins depends on what stands before it.
-		n.raw, err = json.Marshal(token)
-		return n, err
+		return n, nil
 	}
 	start--
 	if delim == '[' {
@@ -317,7 +390,7 @@ func (d *decoder) value(path string, n node, to reflect.Value) {
 		d.duration(path, n, to)
 		return
 	case pointer.Implements(unmarshalerType):
-		d.unmarshal(path, to.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(n.raw))
+		d.unmarshal(path, to.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(n.json()))
 		return
 	case n.value == nil:
 		return
@@ -369,7 +442,7 @@ func (d *decoder) value(path string, n node, to reflect.Value) {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		d.integer(path, n, to)
 	default:
-		d.unmarshal(path, json.Unmarshal(n.raw, to.Addr().Interface()))
+		d.unmarshal(path, json.Unmarshal(n.json(), to.Addr().Interface()))
 	}
 }
 
@@ -532,7 +605,7 @@ func (d *decoder) mapping(path string, n node, to reflect.Value) {
 		return
 	}
 	if t.Key().Kind() != reflect.String {
-		d.unmarshal(path, json.Unmarshal(n.raw, to.Addr().Interface()))
+		d.unmarshal(path, json.Unmarshal(n.json(), to.Addr().Interface()))
 		return
 	}
 	if to.IsNil() {

@@ -99,6 +99,7 @@ func TestMistakes(t *testing.T) {
 		"no base64":              {`module: "%"`, "module is a text, want a text in base64"},
 		"a name of an enum":      {`stages: [Reconcile, Recnocile]`, `stages[1] is "Recnocile": want Reconcile`},
 		"a number for a name":    {`stages: [1]`, "stages[0] is the number 1, want a text"},
+		"a list of mappings":     {`[{a: 1}]`, "the document is a list, want a mapping"},
 		"a list as a document":   {`[a]`, "the document is a list, want a mapping"},
 		"no YAML":                {`name: [`, "yaml: line 1: did not find expected node content"},
 		"many":                   {"nam: a\nlimits: {timeout: 5, feul: 1}\nnames: a\nenabled: 3", "unknown field \"nam\", did you mean \"name\"?\nlimits.timeout is the number 5, want a duration such as 100ms\nunknown field \"limits.feul\", did you mean \"fuel\"?\nnames is a text, want a list of texts\nenabled is the number 3, want true or false"},
@@ -147,7 +148,7 @@ enabled: true
 	want := plugin{
 		base: base{3}, Name: "a", Limits: &limits{Timeout: 90 * time.Second, MemoryBytes: 64 << 20},
 		List: []limits{{MemoryBytes: 1500}, {MemoryBytes: 5}}, Stages: []stage{1}, Module: []byte("\x00asm"),
-		Raw: json.RawMessage(`{"a":["x"],"b":1.1}`), Any: map[string]any{"c": 1.0}, Resync: 10 * time.Second, LogBytes: 2048, Rate: 0.5, On: &on,
+		Raw: json.RawMessage(`{"b":1.1,"a":["x"]}`), Any: map[string]any{"c": 1.0}, Resync: 10 * time.Second, LogBytes: 2048, Rate: 0.5, On: &on,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(plugin{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

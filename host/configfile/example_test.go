@@ -17,6 +17,6 @@ func ExampleYAML() {
 	fmt.Println(configfile.YAML([]byte("nmae: zone\ninterval: 30"), &cfg))
 	// Output:
 	// <nil> {zone 30s 67108864}
-	// interval is the number 30, want a duration such as 100ms
 	// unknown field "nmae", did you mean "name"?
+	// interval is the number 30, want a duration such as 100ms
 }

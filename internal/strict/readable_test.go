@@ -6,9 +6,42 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/internal/strict"
 )
+
+// config has a field of each type.
+type config struct {
+	Limits struct {
+		MemoryBytes uint64   `json:"memoryBytes"`
+		Timeout     duration `json:"timeout"`
+	} `json:"limits"`
+	Match struct {
+		Rules []struct {
+			APIVersions []string `json:"apiVersions"`
+			Operations  []string `json:"operations"`
+		} `json:"rules"`
+	} `json:"match"`
+	Source *struct {
+		ConfigMap struct {
+			Name string `json:"name"`
+		} `json:"configMap"`
+	} `json:"source"`
+	Order           int      `json:"order"`
+	Grants          []string `json:"grants"`
+	AllowedToMutate bool     `json:"allowedToMutate"`
+	CircuitBreaker  struct {
+		After int `json:"after"`
+	} `json:"circuitBreaker"`
+	Description string `json:"description"`
+	Objects     []struct {
+		Resource string `json:"resource"`
+	} `json:"objects"`
+}
+
+// duration is decoded from a text.
+type duration int64
+
+func (d *duration) UnmarshalText([]byte) error { return nil }
 
 // TestReadable decodes values of other types than those of their fields, by both packages that
 // decode configuration.
@@ -33,9 +66,9 @@ func TestReadable(t *testing.T) {
 		`{"objects": [{"resource": ["v1/pods"]}]}`:         "objects.resource is a list, want a text",
 		`["p"]`: "it is a list, want a mapping",
 	} {
-		by := map[string]error{"json": json.Unmarshal([]byte(text), new(manage.PluginSpec))}
+		by := map[string]error{"json": json.Unmarshal([]byte(text), new(config))}
 		if want != "description is true or false, want a text; YAML reads y, n, yes, no, on and off without quotes as true or false" { // It is "true" there.
-			by["yaml"] = yaml.UnmarshalStrict([]byte(text), new(manage.PluginSpec))
+			by["yaml"] = yaml.UnmarshalStrict([]byte(text), new(config))
 		}
 		for name, err := range by {
 			if got := strict.Readable(err); got == nil || got.Error() != want {

@@ -3,19 +3,13 @@
 package strict
 
 import (
-	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
-	goyaml "go.yaml.in/yaml/v2"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
@@ -29,86 +23,6 @@ func Unmarshal(data []byte, to any) (mistakes []error, err error) {
 		mistakes[i] = explain(mistake, reflect.TypeOf(to))
 	}
 	return mistakes, Readable(err)
-}
-
-// Decode is Unmarshal with all mistakes joined.
-func Decode(data []byte, to any) error {
-	mistakes, err := Unmarshal(data, to)
-	return errors.Join(append(mistakes, err)...)
-}
-
-// Names returns the mistakes in the names of a value that was decoded from JSON or YAML, for
-// the type that to points to. Values are not checked: YAML may take a string for a number
-// or a boolean.
-func Names(value, to any) []error {
-	data, err := json.Marshal(namesOf(value))
-	if err != nil {
-		return []error{err}
-	}
-	mistakes, _ := Unmarshal(data, reflect.New(reflect.TypeOf(to).Elem()).Interface())
-	return mistakes
-}
-
-// YAML decodes a document in YAML or JSON into to, as [yaml.UnmarshalStrict] does, with the
-// mistakes of Names.
-func YAML(data []byte, to any) error {
-	var value any
-	if err := yaml.Unmarshal(data, &value); err != nil {
-		return cmp.Or(errors.Join(Infinite(data)...), err)
-	}
-	if mistakes := Names(value, to); len(mistakes) != 0 {
-		return errors.Join(mistakes...)
-	}
-	return Readable(yaml.UnmarshalStrict(data, to))
-}
-
-// Infinite returns an error for each number of a document in YAML that JSON has no form for. The
-// error of sigs.k8s.io/yaml does not say which it is.
-func Infinite(data []byte) []error {
-	var members goyaml.MapSlice // In the order of the document.
-	if goyaml.Unmarshal(data, &members) != nil {
-		return nil
-	}
-	return infinite(nil, "", members)
-}
-
-func infinite(errs []error, path string, value any) []error {
-	switch value := value.(type) {
-	case float64:
-		if math.IsInf(value, 0) || math.IsNaN(value) {
-			errs = append(errs, fmt.Errorf("%s is %v, which JSON has no form for", cmp.Or(path, "the document"), value))
-		}
-	case []any:
-		for i, item := range value {
-			errs = infinite(errs, fmt.Sprintf("%s[%d]", path, i), item)
-		}
-	case goyaml.MapSlice:
-		for _, item := range value {
-			errs = infinite(errs, strings.TrimPrefix(fmt.Sprintf("%s.%v", path, item.Key), "."), item.Value)
-		}
-	}
-	return errs
-}
-
-// namesOf returns a value without its numbers and booleans, which may be meant as strings.
-func namesOf(value any) any {
-	switch value := value.(type) {
-	case string:
-		return value
-	case []any:
-		list := make([]any, len(value))
-		for i := range value {
-			list[i] = namesOf(value[i])
-		}
-		return list
-	case map[string]any:
-		fields := make(map[string]any, len(value))
-		for key := range value {
-			fields[key] = namesOf(value[key])
-		}
-		return fields
-	}
-	return nil
 }
 
 // unknownRE matches the error of package json for an unknown field. It has the path of the

@@ -2,7 +2,6 @@ package strict_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,26 +59,7 @@ func TestUnmarshal(t *testing.T) {
 			}
 		})
 	}
-	if err := strict.Decode([]byte(`{"name": 1, "nam": 2}`), &plugin{}); err == nil {
+	if _, err := strict.Unmarshal([]byte(`{"name": 1, "nam": 2}`), &plugin{}); err == nil {
 		t.Error("a number is a name")
-	}
-}
-
-func TestYAML(t *testing.T) {
-	var p plugin
-	if err := strict.YAML([]byte("name: yes\nlimits: {fuel: 5}"), &p); err != nil || p.Name != "true" || p.Limits.Fuel != 5 {
-		t.Errorf("got %+v, %v", p, err)
-	}
-	for text, want := range map[string]string{
-		"name: yes\nlimits: {feul: x}": `unknown field "limits.feul", did you mean "fuel"?`,
-		"Name: a":                      `unknown field "Name", did you mean "name"?`,
-		"limits: {fuel: x}":            "limits.fuel is a text, want a whole number",
-		"name: a\nname: b":             "already set in map",
-		"name: [":                      "yaml: line 1",
-		"limits: {fuel: .inf}\nlist: [{fuel: -.inf}]\nzones: {a: {b: .nan}}": "limits.fuel is +Inf, which JSON has no form for\nlist[0].fuel is -Inf, which JSON has no form for\nzones.a.b is NaN",
-	} {
-		if err := strict.YAML([]byte(text), &p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got error %v\nwant %s", text, err, want)
-		}
 	}
 }

@@ -45,10 +45,10 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 149_000, Target: 114_000},
-	{Name: linesOfRoot, Bound: 132_000, Target: 90_000},
+	{Name: linesOfAll, Bound: 150_500, Target: 114_000},
+	{Name: linesOfRoot, Bound: 133_500, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 59_500, Target: 50_000},
-	{Name: rootPackages, Bound: 182, Target: 165},
+	{Name: rootPackages, Bound: 188, Target: 165},
 	{Name: exportedNames, Bound: 3_250, Target: NoTarget},
 	{Name: namesWithout, Bound: 1_140, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
