@@ -214,14 +214,14 @@ func TestAPIRequestsAreStrict(t *testing.T) {
 		t.Fatal(err)
 	}
 	for body, want := range map[string]string{
-		`{"metadata":{"name":"q"},"metadata":{"name":"r"}}`:                            `duplicate field "metadata"`,
+		`{"metadata":{"name":"q"},"metadata":{"name":"r"}}`:                            "metadata occurs twice",
 		`{"metadata":{"name":"q","Limits":{}}}`:                                        `unknown field "metadata.Limits"`,
 		`{"Metadata":{"name":"q"}}`:                                                    `unknown field "Metadata"`,
-		`{"metadata":{"name":"q"}}{"metadata":{"name":"r"}}`:                           "after top-level value",
+		`{"metadata":{"name":"q"}}{"metadata":{"name":"r"}}`:                           "there is more than one document",
 		`{"metadata":{"name":"q"},"match":{"rules":[{"operation":["CREATE"]}]}}`:       `unknown field "match.rules[0].operation"`,
 		`{"metadata":{"name":"p"},"wasm_binary":"AA","operations":["CREATE"]}`:         "illegal base64",
 		`{"metadata":{"name":"p"},"wasm_binary":"AAAA","operations":["CREATE"],"a":1}`: `unknown field "a"`,
-		``: "unexpected end of JSON input",
+		``: "the document is empty",
 	} {
 		code, answer := c.do("POST", "/plugins", body)
 		if text, _ := answer["error"].(string); code != 400 || !strings.Contains(text, want) {

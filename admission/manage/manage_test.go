@@ -770,7 +770,7 @@ func (a *apiFixture) testTornRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := start(t, func(c *manage.Config) { c.Directory = state })
-	if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+filepath.Join(state, "torn.json")+": unexpected end of JSON input") {
+	if got := again.ask("Node"); !strings.Contains(got, `policy "torn" is not available: `+filepath.Join(state, "torn.json")+": the document is empty") {
 		t.Errorf("message is %q", got)
 	}
 	// And the others can be changed meanwhile.

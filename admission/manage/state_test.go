@@ -161,13 +161,13 @@ func TestRecordThatCannotBeRestored(t *testing.T) {
 		want  string
 	}{
 		"it is gone":                    {func(dir string) error { return os.Remove(record(dir)) }, false, "no such file"},
-		"it is empty":                   {func(dir string) error { return os.Truncate(record(dir), 0) }, false, "unexpected end of JSON input"},
-		"it is half of itself":          {func(dir string) error { return os.Truncate(record(dir), 100) }, false, "unexpected end of JSON input"},
+		"it is empty":                   {func(dir string) error { return os.Truncate(record(dir), 0) }, false, "the document is empty"},
+		"it is half of itself":          {func(dir string) error { return os.Truncate(record(dir), 100) }, false, "unexpected EOF"},
 		"it was switched off by hand":   {rewrite(func(f map[string]any) { f["disabled"] = true }), false, "sha256 of the record is"},
 		"its mode was changed by hand":  {rewrite(func(f map[string]any) { f["spec"].(map[string]any)["mode"] = "Monitor" }), false, "sha256 of the record is"},
 		"it is of a later version":      {rewrite(func(f map[string]any) { f["exempt"] = "all" }), false, `unknown field "exempt"`},
 		"it is that of another":         {func(dir string) error { return os.Rename(filepath.Join(dir, "q.json"), record(dir)) }, false, `it is of plugin "q"`},
-		"it has something after it":     {func(dir string) error { return appendTo(record(dir), "{}") }, false, "after top-level value"},
+		"it has something after it":     {func(dir string) error { return appendTo(record(dir), "{}") }, false, "there is more than one document"},
 		"others can write to it":        {func(dir string) error { return os.Chmod(record(dir), 0o666) }, false, "has mode 0666, want 0600"},
 		"others can read it":            {func(dir string) error { return os.Chmod(record(dir), 0o644) }, false, "has mode 0644, want 0600"},
 		"it belongs to another":         {func(dir string) error { return os.Chown(record(dir), 65534, -1) }, false, "belongs to user 65534"},

@@ -573,9 +573,13 @@ func (d *decoder) list(path string, n node, to reflect.Value) {
 	t := to.Type()
 	if t.Elem().Kind() == reflect.Uint8 {
 		text, ok := n.value.(string)
-		data, err := base64.StdEncoding.DecodeString(text)
-		if !ok || err != nil {
+		if !ok {
 			d.want(path, n, "a text in base64")
+			return
+		}
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			d.fail(path, "is no base64: %v", err)
 			return
 		}
 		to.SetBytes(data)

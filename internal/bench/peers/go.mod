@@ -11,8 +11,6 @@ require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 )
 
-require sigs.k8s.io/yaml v1.6.0 // indirect
-
 require (
 	github.com/containerd/log v0.1.0 // indirect
 	github.com/containerd/ttrpc v1.2.7 // indirect
