@@ -48,7 +48,7 @@ var bounds = []Figure{
 	{Name: linesOfAll, Bound: 150_500, Target: 114_000},
 	{Name: linesOfRoot, Bound: 133_500, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 59_500, Target: 50_000},
-	{Name: rootPackages, Bound: 188, Target: 165},
+	{Name: rootPackages, Bound: 189, Target: 165},
 	{Name: exportedNames, Bound: 3_250, Target: NoTarget},
 	{Name: namesWithout, Bound: 1_140, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
