@@ -56,7 +56,7 @@ func config(t testing.TB, name, guest string) admission.PluginConfig {
 			t.Fatal(err)
 		}
 	}
-	return admission.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{File: guest}}}
+	return admission.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: host.File(guest)}}}
 }
 
 // load loads a plugin and closes it with the test.

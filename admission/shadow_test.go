@@ -204,7 +204,7 @@ func TestShadowReportsEveryMistake(t *testing.T) {
 	}
 	var missing []string
 	for _, want := range []string{
-		"file, url and oci exclude", "url needs sha256", "shadow.rate is 2", "shadow.cpu is -1", "shadow.memoryBytes is 1", "shadow.queue is -1",
+		"shadow.module has file and https, want one of them", "shadow.module.https needs sha256", "shadow.rate is 2", "shadow.cpu is -1", "shadow.memoryBytes is 1", "shadow.queue is -1",
 		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns",
 	} {
 		if !strings.Contains(err.Error(), want) {

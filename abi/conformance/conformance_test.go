@@ -155,7 +155,7 @@ func TestSchedulerThatDeclaresWhatItReads(t *testing.T) {
 			}
 			t.Run(c.Name, func(t *testing.T) {
 				var logged strings.Builder
-				args := fmt.Sprintf(`{"file": %q, "limits": {"instances": 1}, "guestConfig": %s, "reads": [
+				args := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": 1}, "guestConfig": %s, "reads": [
 					"pod.metadata.labels", "node.metadata.labels", "node.metadata.annotations[closed]", "node.spec.taints"]}`, guest, c.Config)
 				p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(nil),
 					sched.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))

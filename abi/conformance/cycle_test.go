@@ -115,7 +115,7 @@ func newCycle(t *testing.T, rt *host.Runtime, guest string, c CycleCase) *cycle 
 	for _, pod := range c.Waiting {
 		w.handle.Waiting = append(w.handle.Waiting, &framework.WaitingPod{Pod: podOf(pod.Object), Pending: pod.PendingPlugins})
 	}
-	w.p = load(t, rt, guest, w.handle, 1, `, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]`)
+	w.p = load(t, rt, guest, w.handle, 1, `, "grants": ["events", "waiting-pods", "objects"], "objects": [{"resource": "v1/persistentvolumeclaims"}]`)
 	return w
 }
 

@@ -22,7 +22,7 @@ import (
 // load loads a guest into a scheduler. more is added to its arguments.
 func load(t *testing.T, rt *host.Runtime, guest string, handle *framework.Handle, instances int, more string) *sched.Plugin {
 	t.Helper()
-	args := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}%s}`, guest, instances, more)
+	args := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": %d}%s}`, guest, instances, more)
 	p, err := sched.LoadArgs(t.Context(), rt, "guest", &runtime.Unknown{Raw: []byte(args)}, framework.Of(handle))
 	if err != nil {
 		t.Fatal(err)

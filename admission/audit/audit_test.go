@@ -68,7 +68,7 @@ func scripted(t testing.TB, name string, change func(*admission.PluginConfig)) a
 		t.Fatal(err)
 	}
 	cfg := admission.PluginConfig{
-		Config:          host.Config{Name: name, Module: host.ModuleConfig{File: file}, GuestConfig: []byte(`{}`)},
+		Config:          host.Config{Name: name, Module: host.ModuleConfig{Source: host.File(file)}, GuestConfig: []byte(`{}`)},
 		PolicyRules:     admission.PolicyRules{Match: admission.Match{Rules: rules("CREATE", "", "pods")}},
 		AllowedToMutate: true,
 	}

@@ -110,7 +110,7 @@ func TestAuditMistakes(t *testing.T) {
 		{[]string{"-f", "x", "--write", "--qps", "0"}, []string{"--policies", "--write is for a cluster", "--qps is 0"}},
 		{
 			[]string{"--policies", file(t, "p.yaml", "plugins: [{name: A}]\n"), "-f", file(t, "o.yaml", "kind: Pod\n"), "-f", file(t, "second.yaml", "x: [\n")},
-			[]string{`plugin "A": a name is`, "source is missing", "o.yaml: document 1", "second.yaml: document 1"},
+			[]string{`plugin "A": a name is`, "module is missing", "o.yaml: document 1", "second.yaml: document 1"},
 		},
 		{[]string{"--policies", file(t, "p.yaml", "plugins: [{name: a, module: {file: /nowhere/a.wasm, follow: true}}, {name: b, module: {file: /nowhere/b.wasm, follow: true}}]\n"), "-f", file(t, "o.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: p}}\n")}, []string{"/nowhere/a.wasm", "/nowhere/b.wasm"}},
 	} {

@@ -94,9 +94,9 @@ func TestMessagesAboutPolicies(t *testing.T) {
 		return audit("plugins: [{name: p, module: {file: p.wasm, follow: true}, match: {rules: [" + rule + "]}}]")
 	}
 	check(t, []mistake{
-		{"memory as in a Pod", one("limits: {memoryBytes: 64Mi}"), "plugins[0]: limits.memoryBytes is a text, want a whole number of bytes, such as 67108864 for 64Mi"},
+		{"memory as in a Pod", one("limits: {memoryBytes: 64MB}"), `plugins[0].limits.memoryBytes is "64MB", want a whole number of bytes or a quantity such as 64Mi`},
 		{"memory in megabytes", one("limits: {memoryBytes: 0.5}"), "limits.memoryBytes is the number 0.5, want a whole number"},
-		{"a timeout without a unit", one("limits: {timeout: 100}"), "limits.timeout is a number, want a duration such as 100ms"},
+		{"a timeout without a unit", one("limits: {timeout: 100}"), "plugins[0].limits.timeout is the number 100, want a duration such as 100ms"},
 		{"an order in words", one("order: first"), "order is a text, want a whole number"},
 		{"one grant without a list", one("grants: clock"), "grants is a text, want a list of texts"},
 		{"yes in quotes", one(`allowedToMutate: "yes"`), "allowedToMutate is a text, want true or false"},
@@ -104,17 +104,17 @@ func TestMessagesAboutPolicies(t *testing.T) {
 		{"limits as a list", one("limits: [{fuel: 1000}]"), "limits is a list, want a mapping"},
 		{"a policy in other words", one("mode: enforce"), `mode is "enforce", want Enforce or Monitor`},
 		{"a failure policy in small letters", one("failurePolicy: fail"), `failurePolicy is "fail", want Fail or Ignore`},
-		{"one version without a list", match(`{operations: [CREATE], apiGroups: [""], apiVersions: v1, resources: [pods]}`), "match.rules.apiVersions is a text, want a list of texts"},
+		{"one version without a list", match(`{operations: [CREATE], apiGroups: [""], apiVersions: v1, resources: [pods]}`), "plugins[0].match.rules[0].apiVersions is a text, want a list of texts"},
 		{"a kind in the place of a resource", match(`{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [Pod]}`), `resources has "Pod", want a resource in lower case`},
 		{"an operation in small letters", match(`{operations: [create], apiGroups: [""], apiVersions: [v1], resources: [pods]}`), `operations has "create", want CREATE`},
 		{"a group with its version", match(`{operations: [CREATE], apiGroups: [apps], apiVersions: [apps/v1], resources: [deployments]}`), `apiVersions has "apps/v1", want a version such as v1`},
 		{"one rule without a list", audit(`plugins: [{name: p, module: {file: p.wasm, follow: true}, match: {rules: {operations: [CREATE]}}}]`), "match.rules is a mapping, want a list"},
 		{"resources in the place of rules", audit(`plugins: [{name: p, module: {file: p.wasm, follow: true}, match: [pods]}]`), "match is a list, want a mapping"},
-		{"a path in the place of a source", audit(`plugins: [{name: p, source: p.wasm, ` + rules + `}]`), "source is a text, want a mapping"},
+		{"a path in the place of a module", audit(`plugins: [{name: p, module: p.wasm, ` + rules + `}]`), "plugins[0].module is a text, want a mapping"},
 		{"a name with capitals", audit(`plugins: [{name: My_Policy, module: {file: p.wasm, follow: true}, ` + rules + `}]`), "a name is at most 63 lower-case letters, digits, '-' and '.'"},
 		{"a list of policies alone", audit("- name: p"), "it is no mapping with plugins and groups"},
-		{"one policy without a list", audit("plugins: {name: p}"), "plugins is no list"},
-		{"policies in other words", audit("policies: []"), `unknown field "policies", there are plugins, groups`},
+		{"one policy without a list", audit("plugins: {name: p}"), "plugins is a mapping, want a list"},
+		{"policies in other words", audit("policies: []"), `unknown field "policies", there are groups, plugins`},
 	})
 }
 

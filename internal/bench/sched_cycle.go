@@ -112,7 +112,7 @@ func (nativeCycle) Filter(_ context.Context, state fwk.CycleState, pod *corev1.P
 
 // loadPlugin loads a guest. args are those beside the file.
 func loadPlugin(b *bench, rt *host.Runtime, name, file, args string) (fwk.Plugin, error) {
-	raw := fmt.Sprintf(`{"file": %q%s}`, file, args)
+	raw := fmt.Sprintf(`{"module": {"file": %q}%s}`, file, args)
 	return kube137.New(name, rt)(b.ctx, &apiruntime.Unknown{Raw: []byte(raw)}, nil)
 }
 

@@ -198,7 +198,7 @@ func TestSharingDoesNotRestAfterDryRuns(t *testing.T) {
 func mustLoadCrowd(t *testing.T, score int, args string) (kube137.Plugin, *counter) {
 	t.Helper()
 	calls := &counter{calls: map[string]int{}}
-	raw := fmt.Sprintf(`{"file": "../testdata/crowd.wasm", "guestConfig": %d, "limits": {"instances": 1}, "reads": ["node.spec.taints"]%s}`, score, args)
+	raw := fmt.Sprintf(`{"module": {"file": "../testdata/crowd.wasm"}, "guestConfig": %d, "limits": {"instances": 1}, "reads": ["node.spec.taints"]%s}`, score, args)
 	p, err := kube137.New("crowd", shared, sched.WithObserver(calls))(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestBindingsHaveTheStateOfTheirCycles(t *testing.T) {
 			}
 			const pods, atOnce = 2_000, 200
 			recorder := events.NewFakeRecorder(pods)
-			raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}, "grants": ["events", "waiting-pods", "objects"], "objects": []}`, file, instances)
+			raw := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": %d}, "grants": ["events", "waiting-pods", "objects"], "objects": []}`, file, instances)
 			loaded, err := kube137.New("carried", shared)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, &kube137test.Handle{Recorder: recorder})
 			if err != nil {
 				t.Fatal(err)

@@ -27,7 +27,7 @@ func mustLoadPicky(t *testing.T, args string, opts ...sched.Option) (kube137.Plu
 		t.Fatal(err)
 	}
 	calls := &counter{calls: map[string]int{}}
-	raw := fmt.Sprintf(`{"file": %q%s}`, file, args)
+	raw := fmt.Sprintf(`{"module": {"file": %q}%s}`, file, args)
 	p, err := kube137.New("picky", shared, append(opts, sched.WithObserver(calls))...)(t.Context(), &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func newSpreading(t *testing.T, nodes, instances int, args string, opts ...sched
 			s.nodes = append(s.nodes, kube137test.NewNodeInfo(n, web(fmt.Sprint("w", i))))
 		}
 	}
-	raw := fmt.Sprintf(`{"file": %q, "limits": {"instances": %d}%s}`, file, instances, args)
+	raw := fmt.Sprintf(`{"module": {"file": %q}, "limits": {"instances": %d}%s}`, file, instances, args)
 	p, err := kube137.New("spread", shared, append([]sched.Option{sched.WithObserver(&s.calls)}, opts...)...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func TestNothingIsFetchedTwice(t *testing.T) {
 func TestProjectionOfTheArguments(t *testing.T) {
 	file := buildZone(t)
 	args := func(reads string) runtime.Object {
-		return &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(`{"file": "` + file + `", "reads": ` + reads + `}`)}
+		return &runtime.Unknown{ContentType: runtime.ContentTypeJSON, Raw: []byte(`{"module": {"file": "` + file + `"}, "reads": ` + reads + `}`)}
 	}
 	// Without its labels the Node is in no zone.
 	p, err := kube137.New("zone", shared)(t.Context(), args(`["node.spec", "pod"]`), nil)

@@ -129,7 +129,7 @@ func newWorld(t testing.TB, instances int, args string, opts ...sched.Option) *w
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "ledger"}},
 	)
 	w.handle = &kube137test.Handle{Recorder: w.events, Informers: informers.NewSharedInformerFactory(client, 0)}
-	raw := fmt.Sprintf(`{"file": %q, "grants": ["events", "waiting-pods", "objects"], "objects": ["v1/persistentvolumeclaims"]%s}`, file, args)
+	raw := fmt.Sprintf(`{"module": {"file": %q}, "grants": ["events", "waiting-pods", "objects"], "objects": [{"resource": "v1/persistentvolumeclaims"}]%s}`, file, args)
 	opts = append(opts, sched.WithLimits(host.Limits{Instances: instances}))
 	p, err := kube137.New("extensions", shared, opts...)(t.Context(), &runtime.Unknown{Raw: []byte(raw)}, w.handle)
 	if err != nil {
@@ -573,7 +573,7 @@ func TestListsAreOfTheirCall(t *testing.T) {
 func TestLookupsByTheSchedulersModule(t *testing.T) {
 	client := fake.NewClientset(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}})
 	handle := &kube137test.Handle{Informers: informers.NewSharedInformerFactory(client, 0)}
-	args := `{"file": "../testdata/earlylookup.wasm", "grants": ["objects"], "objects": ["v1/persistentvolumeclaims"]}`
+	args := `{"module": {"file": "../testdata/earlylookup.wasm"}, "grants": ["objects"], "objects": [{"resource": "v1/persistentvolumeclaims"}]}`
 	p, err := kube137.New("early", shared)(t.Context(), &runtime.Unknown{Raw: []byte(args)}, handle)
 	if err != nil {
 		t.Fatal(err)

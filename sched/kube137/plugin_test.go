@@ -541,16 +541,16 @@ func TestNew(t *testing.T) {
 		args runtime.Object
 		want string
 	}{
-		"file and configuration": {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "guestConfig": {"defaultZones": ["a"]}}`)}},
+		"file and configuration": {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "` + file + `"}, "guestConfig": {"defaultZones": ["a"]}}`)}},
 		"no arguments":           {want: `plugin "zone": arguments: got <nil>, want the args of a pluginConfig`},
-		"no file":                {args: &runtime.Unknown{Raw: []byte(`{}`)}, want: `plugin "zone": arguments: file is missing`},
-		"unknown field":          {args: &runtime.Unknown{Raw: []byte(`{"file": "x", "fil": "y"}`)}, want: `unknown field "fil"`},
-		"no such file":           {args: &runtime.Unknown{Raw: []byte(`{"file": "/absent.wasm"}`)}, want: "/absent.wasm: no such file"},
-		"limits":                 {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "guestConfig": {"defaultZones": ["a"]}, "limits": {"timeout": "100ms", "fuel": 100000000, "instances": 3, "memoryBytes": 33554432}, "grants": ["clock"]}`)}},
-		"too little fuel":        {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "limits": {"fuel": 1000}}`)}, want: "out of fuel: 1000 instructions"},
-		"no duration":            {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "limits": {"timeout": "soon"}}`)}, want: `invalid duration "soon"`},
-		"unknown grant":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "grants": ["everything"]}`)}, want: `grant "everything" is unknown`},
-		"guest refuses":          {args: &runtime.Unknown{Raw: []byte(`{"file": "` + file + `", "guestConfig": {"zones": []}}`)}, want: `plugin "zone": configure returned Error: `},
+		"no file":                {args: &runtime.Unknown{Raw: []byte(`{}`)}, want: `plugin "zone": configuration: module is missing`},
+		"unknown field":          {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "x"}, "fil": "y"}`)}, want: `unknown field "fil"`},
+		"no such file":           {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "/absent.wasm"}}`)}, want: "/absent.wasm: no such file"},
+		"limits":                 {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "` + file + `"}, "guestConfig": {"defaultZones": ["a"]}, "limits": {"timeout": "100ms", "fuel": 100000000, "instances": 3, "memoryBytes": 33554432}, "grants": ["clock"]}`)}},
+		"too little fuel":        {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "` + file + `"}, "limits": {"fuel": 1000}}`)}, want: "out of fuel: 1000 instructions"},
+		"no duration":            {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "` + file + `"}, "limits": {"timeout": "soon"}}`)}, want: `limits.timeout is "soon", want a duration such as 100ms`},
+		"unknown grant":          {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "` + file + `"}, "grants": ["everything"]}`)}, want: `grant "everything" is unknown`},
+		"guest refuses":          {args: &runtime.Unknown{Raw: []byte(`{"module": {"file": "` + file + `"}, "guestConfig": {"zones": []}}`)}, want: `plugin "zone": configure returned Error: `},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

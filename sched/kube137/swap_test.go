@@ -129,7 +129,7 @@ func TestSideBySide(t *testing.T) {
 	var out bytes.Buffer
 	var plugins []kube137.Plugin
 	for _, zone := range []string{"a", "b"} {
-		args := fmt.Sprintf(`{"file": %q, "guestConfig": {"defaultZones": [%q]}}`, file, zone)
+		args := fmt.Sprintf(`{"module": {"file": %q}, "guestConfig": {"defaultZones": [%q]}}`, file, zone)
 		p, err := kube137.New("zone-"+zone, shared, sched.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -163,13 +163,13 @@ func TestSideBySide(t *testing.T) {
 // TestEveryMistakeOfTheArguments holds that a user does not have to correct them
 // one by one.
 func TestEveryMistakeOfTheArguments(t *testing.T) {
-	const args = `{"file": "x", "url": "https://example.com/x.wasm", "follow": true, "sha256": "xyz", "failurePolicy": "Maybe", "grants": ["nope", "clock"],
-		"objects": ["pods"], "reads": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
+	const args = `{"module": {"file": "x", "https": "https://example.com/x.wasm", "follow": true, "sha256": "xyz"}, "failurePolicy": "Maybe", "grants": ["nope", "clock"],
+		"objects": [{"resource": "pods"}], "reads": ["node.metadat"], "circuitBreaker": {"after": 0, "ratio": 1}, "limits": {"fuel": -1, "heldInstances": -2},
 		"grant": ["events"], "timeOut": "1s"}`
 	_, err := kube137.New("zone", shared)(t.Context(), &apiruntime.Unknown{Raw: []byte(args)}, nil)
 	for _, want := range []string{
-		"file, url and oci exclude one another", "follow needs a file", "follow and sha256 exclude one another", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
-		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
+		"module has file and https, want one of them", "module.follow needs a file", "module.follow and sha256 exclude each other", `failurePolicy is "Maybe"`, `objects: "pods" is not`,
+		`field path "node.metadat"`, "circuitBreaker.after must be more than 0", "circuitBreaker.ratio is 1", `module.sha256 "xyz" is not 64`, `grant "nope" is unknown`, "limits.fuel is -1", "limits.heldInstances is -2",
 		`unknown field "grant"`, `unknown field "timeOut"`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

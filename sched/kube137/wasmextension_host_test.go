@@ -192,7 +192,7 @@ func TestPeerSettings(t *testing.T) {
 			out := guarded.NewLog()
 			level := new(slog.LevelVar)
 			level.Set(test.level)
-			raw := `{"file": "../testdata/peer/asks.wasm"` + test.args + "}"
+			raw := `{"module": {"file": "../testdata/peer/asks.wasm"}` + test.args + "}"
 			v, err := kube137.New("asks", shared, sched.WithLogger(slog.New(leveled{out, level})))(t.Context(), &apiruntime.Unknown{Raw: []byte(raw)}, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -236,11 +236,11 @@ func TestPeerSettingsThatAreWrong(t *testing.T) {
 		want []string
 	}{
 		"of every kind": {
-			`{"file": "../testdata/peer/asks.wasm", "guestConfig": "x", "logSeverity": 4, "args": ["a", "b\u0000c"], "limits": {"heldInstances": -1}}`,
+			`{"module": {"file": "../testdata/peer/asks.wasm"}, "guestConfig": "x", "logSeverity": 4, "args": ["a", "b\u0000c"], "limits": {"heldInstances": -1}}`,
 			[]string{"logSeverity is 4, want 0 to 3", `args[1] is "b\x00c", which has a NUL`, "limits.heldInstances is -1"},
 		},
 		"of a guest of another ABI": {
-			`{"file": "../testdata/scripted.wasm", "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
+			`{"module": {"file": "../testdata/scripted.wasm"}, "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

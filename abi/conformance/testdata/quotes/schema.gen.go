@@ -2,6 +2,8 @@
 
 package quotes
 
+import ()
+
 // serviceSchema is the services of this package, a google.protobuf.FileDescriptorSet.
 const serviceSchema = "\n\xce\v\n\fquotes.proto\x12\x17kubew" +
 	"asm.conformance.v1\x1a.gith" +

@@ -3,14 +3,13 @@
 package testservice
 
 import (
+	"github.com/kubewasm/kubewasm/host/service"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Message has a field of each type.

@@ -2,6 +2,8 @@
 
 package testservice
 
+import ()
+
 // serviceSchema is the services of this package, a google.protobuf.FileDescriptorSet.
 const serviceSchema = "\n\x81#\n\ntest.proto\x12\x10kubewas" +
 	"m.test.v1\x1a.github.com/ku" +

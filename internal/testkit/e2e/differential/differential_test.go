@@ -126,7 +126,7 @@ func newFramework(t testing.TB, rt *host.Runtime, lister *snapshot, name, guest,
 	case guest != "":
 		file := guests.File(t, "testdata/"+guest)
 		registry[name] = kube.New(name, rt)
-		args = &apiruntime.Unknown{Raw: []byte(`{"file": ` + strconv.Quote(file) + `, "limits": {"instances": 3}` + more + `}`)}
+		args = &apiruntime.Unknown{Raw: []byte(`{"module": {"file": ` + strconv.Quote(file) + `}, "limits": {"instances": 3}` + more + `}`)}
 	case name == "NodeResourcesFit":
 		args = &schedconfig.NodeResourcesFitArgs{ScoringStrategy: &schedconfig.ScoringStrategy{
 			Type: schedconfig.LeastAllocated, Resources: []schedconfig.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}},

@@ -84,7 +84,7 @@ func start(t *testing.T, cpu, timeout string) *cluster {
 	p := cfg.Profiles[0]
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: "gang"})
 	p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: "gang", Args: &runtime.Unknown{Raw: fmt.Appendf(nil,
-		`{"file": %q, "grants": ["waiting-pods", "events"], "guestConfig": {"timeout": %q, "retryTimeout": "1s"}}`, guests.File(t, "../../../../examples/sched/gang"), timeout)}})
+		`{"module": {"file": %q}, "grants": ["waiting-pods", "events"], "guestConfig": {"timeout": %q, "retryTimeout": "1s"}}`, guests.File(t, "../../../../examples/sched/gang"), timeout)}})
 	factory := informers.NewSharedInformerFactory(c, 0)
 	recorder := events.NewFakeRecorder(1 << 16)
 	s, err := scheduler.New(ctx, c, factory, nil, profile.RecorderFactory(func(string) events.EventRecorderLogger { return recorder }),

@@ -2,6 +2,8 @@
 
 package quotesguest
 
+import ()
+
 // serviceSchema is the services of this package. Kubewasm build adds it to a module.
 const serviceSchema = "\n\xce\v\n\fquotes.proto\x12\x17kubew" +
 	"asm.conformance.v1\x1a.gith" +

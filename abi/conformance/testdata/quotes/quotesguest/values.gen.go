@@ -2,6 +2,8 @@
 
 package quotesguest
 
+import ()
+
 // Level is an enumeration.
 type Level int32
 

@@ -2,6 +2,8 @@
 
 package broken
 
+import ()
+
 // serviceSchema is the services of this package, a google.protobuf.FileDescriptorSet.
 const serviceSchema = "\n\xca\x05\n\forders.proto\x12\x15kubew" +
 	"asm.evolution.v1\x1a.github" +

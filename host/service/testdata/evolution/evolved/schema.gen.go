@@ -2,6 +2,8 @@
 
 package evolved
 
+import ()
+
 // serviceSchema is the services of this package, a google.protobuf.FileDescriptorSet.
 const serviceSchema = "\n\xc4\b\n\forders.proto\x12\x15kubew" +
 	"asm.evolution.v1\x1a.github" +

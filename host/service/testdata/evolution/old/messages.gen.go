@@ -3,9 +3,8 @@
 package old
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubewasm/kubewasm/host/service"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Order is a message.

@@ -2,6 +2,8 @@
 
 package guest
 
+import ()
+
 // serviceSchema is the services of this package. Kubewasm build adds it to a module.
 const serviceSchema = "\n\x81#\n\ntest.proto\x12\x10kubewas" +
 	"m.test.v1\x1a.github.com/ku" +

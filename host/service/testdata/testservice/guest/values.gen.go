@@ -2,6 +2,8 @@
 
 package guest
 
+import ()
+
 // Color is an enumeration.
 type Color int32
 

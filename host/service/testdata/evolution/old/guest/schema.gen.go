@@ -2,6 +2,8 @@
 
 package guest
 
+import ()
+
 // serviceSchema is the services of this package. Kubewasm build adds it to a module.
 const serviceSchema = "\n\xcb\x05\n\forders.proto\x12\x15kubew" +
 	"asm.evolution.v1\x1a.github" +

@@ -2,6 +2,8 @@
 
 package guest
 
+import ()
+
 // Priority is an enumeration.
 type Priority int32
 
