@@ -103,9 +103,7 @@ func plugins(args []string) ([]string, error) {
 			PluginConfig []struct {
 				Name string `json:"name"`
 				Args struct {
-					File string `json:"file"`
-					URL  string `json:"url"`
-					OCI  string `json:"oci"`
+					Module map[string]any `json:"module"`
 				} `json:"args"`
 			} `json:"pluginConfig"`
 		} `json:"profiles"`
@@ -116,7 +114,7 @@ func plugins(args []string) ([]string, error) {
 	var names []string
 	for _, profile := range configuration.Profiles {
 		for _, plugin := range profile.PluginConfig {
-			if (plugin.Args.File != "" || plugin.Args.URL != "" || plugin.Args.OCI != "") && !slices.Contains(names, plugin.Name) {
+			if plugin.Args.Module != nil && !slices.Contains(names, plugin.Name) {
 				names = append(names, plugin.Name)
 			}
 		}

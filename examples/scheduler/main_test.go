@@ -13,12 +13,12 @@ func TestPlugins(t *testing.T) {
 profiles:
 - schedulerName: a
   pluginConfig:
-  - {name: zone, args: {file: /plugins/zone.wasm}}
+  - {name: zone, args: {module: {file: /plugins/zone.wasm}}}
   - {name: InterPodAffinity, args: {hardPodAffinityWeight: 5}}
 - schedulerName: b
   pluginConfig:
-  - {name: zone, args: {file: /plugins/zone.wasm, guestConfig: {}}}
-  - {name: gang, args: {url: "https://example.com/gang.wasm"}}
+  - {name: zone, args: {module: {file: /plugins/zone.wasm}, guestConfig: {}}}
+  - {name: gang, args: {module: {https: "https://example.com/gang.wasm"}}}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

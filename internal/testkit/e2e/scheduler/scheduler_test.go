@@ -46,9 +46,9 @@ type plugin struct {
 	name string
 	// file is the module.
 	file string
-	// args are the arguments beside the file, in YAML.
-	args   string
-	weight int
+	// module is what the arguments say of the module beside the file, and args the others, in YAML.
+	module, args string
+	weight       int
 }
 
 // profile returns a profile in YAML. Disabled are plugins that it does without.
@@ -73,7 +73,7 @@ func profile(name string, plugins []plugin, disabled ...string) string {
 		if recordTo != "" {
 			args = fmt.Sprintf(", record: {path: %s}%s", strconv.Quote(recordTo), args)
 		}
-		fmt.Fprintf(&b, "  - {name: %s, args: {file: %s%s}}\n", p.name, strconv.Quote(p.file), args)
+		fmt.Fprintf(&b, "  - {name: %s, args: {module: {file: %s%s}%s}}\n", p.name, strconv.Quote(p.file), p.module, args)
 	}
 	return b.String()
 }
@@ -104,7 +104,7 @@ func start(t *testing.T) *suite {
 		{name: "crowd", file: guests.File(t, "testdata/crowd"), args: ", limits: {timeout: 100ms}"},
 		// The machine may be busy.
 		{name: "gate", file: guests.File(t, "testdata/gate"), args: ", queueTimeout: 1s"},
-		{name: "stamp", file: s.stamp, args: ", follow: true"},
+		{name: "stamp", file: s.stamp, module: ", follow: true"},
 	}
 	profiles := "profiles:\n" + profile("default-scheduler", ours, "ImageLocality", "PodTopologySpread") +
 		profile(inTreeProfile, inTreeGuests(t), inTree...)

@@ -266,7 +266,7 @@ status:
 		}
 		fmt.Fprintf(&config, "- schedulerName: %s\n  plugins: {multiPoint: {enabled: [%s]}}\n", v.name, plugins)
 		if v.plugin == "guest" {
-			fmt.Fprintf(&config, "  pluginConfig:\n  - {name: guest, args: {file: %q%s}}\n", guest, v.args)
+			fmt.Fprintf(&config, "  pluginConfig:\n  - {name: guest, args: {module: {file: %q}%s}}\n", guest, v.args)
 		}
 		pods[v.name] = write(v.name+".yaml", `apiVersion: v1
 kind: Pod
