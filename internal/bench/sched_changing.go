@@ -161,7 +161,7 @@ func benchChanging(b *bench) error {
 	}
 	defer rt.Close(b.ctx)
 	guests := map[string]cyclePlugin{}
-	for name, dir := range map[string]string{"cycle": "guests/cycle", "fit": "../e2e/differential/testdata/noderesourcesfit"} {
+	for name, dir := range map[string]string{"cycle": "guests/cycle", "fit": "../testkit/e2e/differential/testdata/noderesourcesfit"} {
 		file, err := guestbuild.Build(b.ctx, source(dir))
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func inTurns(b *bench, dir, benchmark, benchtime string, each func(name, line st
 func benchInTree(b *bench) error {
 	// A turn takes a second, so that each side pays for its garbage.
 	times := map[string][]float64{}
-	err := inTurns(b, "../e2e/differential", "BenchmarkUsage", "1s", func(name, line string) {
+	err := inTurns(b, "../testkit/e2e/differential", "BenchmarkUsage", "1s", func(name, line string) {
 		var n int
 		var ns float64
 		if _, err := fmt.Sscanf(line, "%d %f ns/op", &n, &ns); err == nil {
@@ -91,7 +91,7 @@ func benchInTree(b *bench) error {
 // Pods: by BenchmarkBatching, which lies where the scheduler is linked.
 func benchBatching(b *bench) error {
 	times := map[string][]float64{}
-	err := inTurns(b, "../e2e/batching", "BenchmarkBatching", "1x", func(name, line string) {
+	err := inTurns(b, "../testkit/e2e/batching", "BenchmarkBatching", "1x", func(name, line string) {
 		var n int
 		var all, batched, each float64
 		if _, err := fmt.Sscanf(line, "%d %f ns/op %f batched/pod %f cpu-ns/pod", &n, &all, &batched, &each); err == nil {
@@ -151,7 +151,7 @@ func benchUsage(b *bench, rt *host.Runtime) error {
 		what, guest string
 		native      cyclePlugin
 	}{
-		{"resource fit", "../e2e/differential/testdata/noderesourcesfit", nativeFit{}},
+		{"resource fit", "../testkit/e2e/differential/testdata/noderesourcesfit", nativeFit{}},
 		{"spreading", "../../examples/sched/topology-spread", nativeSpread{}},
 	} {
 		file, err := guestbuild.Build(b.ctx, source(c.guest))
@@ -264,7 +264,7 @@ func (nativeFit) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 
 // benchNormalize measures NormalizeScore of a list of scores.
 func benchNormalize(b *bench, rt *host.Runtime) error {
-	file, err := guestbuild.Build(b.ctx, source("../e2e/differential/testdata/tainttoleration"))
+	file, err := guestbuild.Build(b.ctx, source("../testkit/e2e/differential/testdata/tainttoleration"))
 	if err != nil {
 		return err
 	}

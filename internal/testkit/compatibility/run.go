@@ -53,7 +53,7 @@ func (r *runner) test(ctx context.Context, minor string) (*result, error) {
 	start := time.Now()
 	err := errors.Join(
 		r.packages(ctx, res, filepath.Join("sched", adapter), "./..."),
-		r.goTest(ctx, res, filepath.Join("internal", "e2e"), "-modfile="+modfile, "-tags="+adapter, "./..."),
+		r.goTest(ctx, res, filepath.Join("internal", "testkit", "e2e"), "-modfile="+modfile, "-tags="+adapter, "./..."),
 		r.root(ctx, res),
 	)
 	fmt.Printf("== Kubernetes %s: %s\n", minor, time.Since(start).Round(time.Second))
