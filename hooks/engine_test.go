@@ -762,7 +762,7 @@ func TestNewEngineRefuses(t *testing.T) {
 			`plugin "b": level 0 is not known`, `plugin "b": failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
 		}},
 		{"a module that is none", []hooks.PluginConfig{good, {Config: host.Config{Name: "b", Module: host.ModuleConfig{Bytes: []byte("no")}}}}, []string{`plugin "b": load module: `}},
-		{"a plugin without a source", []hooks.PluginConfig{{Config: host.Config{Name: "b"}}}, []string{`plugin "b": configuration: source is missing`}},
+		{"a plugin without a source", []hooks.PluginConfig{{Config: host.Config{Name: "b"}}}, []string{`plugin "b": configuration: module is missing`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: c.plugins})

@@ -85,7 +85,10 @@ func TestShadowOfAHookFromARegistry(t *testing.T) {
 	t.Run("comes from the source of its reference", func(t *testing.T) {
 		opened := make(chan string, 1)
 		rt.AddSources(host.Sources{OCI: func(reference string) host.Source {
-			opened <- reference
+			select {
+			case opened <- reference:
+			default: // It is opened to be checked as well.
+			}
 			return host.File(file)
 		}})
 		e, err := hooks.NewEngine(t.Context(), rt, hooks.Config{Plugins: []hooks.PluginConfig{plugin}})

@@ -284,8 +284,8 @@ func TestConfigReportsEveryMistake(t *testing.T) {
 		t.Fatal("no error")
 	}
 	want := `plugin "": configuration: name is empty
-source is missing
-sha256 "abc" is not 64 hexadecimal digits
+module is missing: set one of file, https, oci, configMap, secret and bytes
+module.sha256 "abc" is not 64 hexadecimal digits
 limits.memoryBytes is 1, less than one page of 65536
 limits.instances is -1, less than 0
 limits.outputBytes is -1, less than 0

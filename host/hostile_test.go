@@ -170,7 +170,7 @@ func hostileConfig(g hostile, limits host.Limits, made *atomic.Int64) guest {
 	limits.ResultBytes = 64 << 10
 	limits.OutputBytes = 256
 	cfg := guest{
-		host.Config{Name: g.name, Module: host.ModuleConfig{Bytes: g.module}, Limits: limits, GuestConfig: bytes.Repeat([]byte{'x'}, 64)},
+		host.Config{Name: g.name, Module: host.ModuleConfig{Source: host.Bytes(g.module)}, Limits: limits, GuestConfig: bytes.Repeat([]byte{'x'}, 64)},
 		host.Adapter{Kind: abi.KindScheduler, NewState: func() any { made.Add(1); return nil }},
 	}
 	data := make([]byte, 64)

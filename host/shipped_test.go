@@ -211,7 +211,7 @@ func TestCompiledFiles(t *testing.T) {
 	for _, err := range cfg.validate(nil) {
 		got = append(got, err.Error())
 	}
-	want := []string{`compiled[1] "12" is not 64 hexadecimal digits`, `compiled[2] "x" is not 64 hexadecimal digits`}
+	want := []string{`module.compiled[1] "12" is not 64 hexadecimal digits`, `module.compiled[2] "x" is not 64 hexadecimal digits`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mistakes (-want +got)\n%s", diff)
 	}

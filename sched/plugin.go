@@ -71,7 +71,12 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		guestCfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
 	}
 	if err := errors.Join(mistakes, cfg.validate(rt)); err != nil {
-		return nil, errors.Join(fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg))
+		all := []error{fmt.Errorf("plugin %q: arguments: %w", cfg.Name, err), adapter.Validate(&guestCfg)}
+		if len(cfg.Module.Check("module")) == 0 { // Validate has reported it otherwise.
+			_, err := rt.Source(cfg.Module, "module")
+			all = append(all, err)
+		}
+		return nil, errors.Join(all...)
 	}
 	if err := p.inform(cfg.Objects); err != nil {
 		return nil, fmt.Errorf("plugin %q: %w", cfg.Name, err)

@@ -318,7 +318,7 @@ cgroup: {root: %s, driver: cgroupfs}
 standalone: {resync: %s, kubelet: {url: %q, tokenFile: %s/token, caFile: %s/ca.crt, serverName: example.com}}
 http: {address: "127.0.0.1:0"}
 plugins:
-- {name: p, file: %s, levels: [Container], owns: [cpu_shares], reads: ["pod_annotations[p]"]}
+- {name: p, module: {file: %s}, levels: [Container], owns: [cpu_shares], reads: ["pod_annotations[p]"]}
 `, dir, n.root(), resync, kubelet.URL, dir, dir, guest)
 	for name, text := range map[string]string{
 		"agent.yaml": config, "token": "secret\n", "ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: kubelet.Certificate().Raw})),

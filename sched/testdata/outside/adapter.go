@@ -60,7 +60,7 @@ func (n *Node) requested() amounts {
 
 // Load loads a plugin for the scheduler.
 func Load(ctx context.Context, rt *host.Runtime, name string, source host.Source, config []byte) (*sched.Plugin, error) {
-	return sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Source: source, GuestConfig: config}}, sched.Framework{
+	return sched.Load(ctx, rt, sched.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: source}, GuestConfig: config}}, sched.Framework{
 		Minor:      "of another scheduler",
 		AppendPods: func(pods []*corev1.Pod, n sched.NodeInfo) []*corev1.Pod { return append(pods, n.(*Node).Pods...) },
 		Usage: func(n sched.NodeInfo) schedmsg.NodeInfo {
