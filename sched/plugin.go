@@ -185,8 +185,7 @@ type Plugin struct {
 	trials atomic.Int32
 	// pinned is the version that cycles began on last.
 	pinned atomic.Pointer[pinned]
-	// runtime and args are what the plugin was loaded with, for copies of it; source is that of
-	// the module.
+	// runtime and args load copies of the plugin.
 	runtime    *host.Runtime
 	args       PluginConfig
 	source     host.Source

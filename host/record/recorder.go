@@ -95,7 +95,7 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 		cfg: cfg, run: newRun(), queue: make(chan item, maxQueued), stop: make(chan struct{}), done: make(chan struct{}),
 		pending: map[*Tape]*held{},
 	}
-	r.ring = newRing(cfg.Path, cfg.MaxBytes, time.Duration(cfg.MaxAge))
+	r.ring = newRing(cfg.Path, cfg.MaxBytes, cfg.MaxAge)
 	if err := r.ring.open(); err != nil {
 		r.reportedAt = time.Now() // Whoever makes it sees the error.
 		r.failed(fmt.Errorf("record to %q: %w", cfg.Path, err))

@@ -651,7 +651,7 @@ func (s *Shadow) take(o Outcome) {
 	}
 	failing := s.failing
 	p := s.cfg.Promote
-	promote := p.Calls != 0 && len(s.opts.NotRepeated) == 0 && s.agreed >= p.Calls && time.Since(s.since) >= time.Duration(p.After)
+	promote := p.Calls != 0 && len(s.opts.NotRepeated) == 0 && s.agreed >= p.Calls && time.Since(s.since) >= p.After
 	s.mu.Unlock()
 
 	s.observe(result)
