@@ -1,4 +1,4 @@
-// Package refusals holds the table of artifacts that are refused, docs/refused-artifacts.md,
+// Package refusals holds the table of artifacts that are refused, host/oci/testdata/refusals.md,
 // against the tests that make them. The tests of several modules have a section each.
 package refusals
 
@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("refusals.update", false, "write the section into docs/refused-artifacts.md")
+var update = flag.Bool("refusals.update", false, "write the section into host/oci/testdata/refusals.md")
 
-const file = "docs/refused-artifacts.md"
+const file = "host/oci/testdata/refusals.md"
 
 // Table are the rows of a section.
 type Table struct {
