@@ -1,12 +1,12 @@
 package sched
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
@@ -338,5 +337,5 @@ func (p *Player) name(index int) string {
 	if index < len(p.version.Imports) {
 		return p.version.Imports[index].String()
 	}
-	return "function " + strings.Repeat("?", 1)
+	return "function ?"
 }
