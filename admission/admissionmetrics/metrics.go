@@ -33,6 +33,11 @@
 //
 //	kubewasm_admission_objects_age_seconds  resource, namespace  how long they were not watched, 0 while they are
 //
+// [NewManager] compares what serves with what is declared:
+//
+//	kubewasm_admission_config_applied                1 if the file is in service as it was read last
+//	kubewasm_admission_policy_state    policy, state  1 for the state of the policy
+//
 // webhook is validate, mutate or convert, verdict allow, deny or error. No label holds what
 // a guest or a client says. Calls of guests are counted by package hostmetrics.
 package admissionmetrics

@@ -669,7 +669,7 @@ func (a *apiFixture) testLoad(t *testing.T) {
 	delete(p, "loadedAt")
 	if diff := cmp.Diff(map[string]any{
 		"name": "p", "version": "1.0.0", "description": "says it", "operations": []any{"CREATE", "UPDATE"}, "enabled": true,
-		"origin": "api", "digest": digest(says("one")), "mode": "Enforce", "failurePolicy": "Fail",
+		"origin": "api", "digest": digest(says("one")), "mode": "Enforce", "failurePolicy": "Fail", "state": "Serving",
 	}, p); diff != "" {
 		t.Errorf("plugin (-want +got):\n%s", diff)
 	}

@@ -221,6 +221,18 @@ func (m *Manager) Ready() error {
 	return errors.Join(errs...)
 }
 
+// ConfigErr returns why the configuration file is not in service as it was read last: it is being
+// loaded, could not be read, or was refused, and an earlier one may be in service. It is nil for a
+// file that is in service, also if some of its policies cannot be loaded, and without a file.
+func (m *Manager) ConfigErr() error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.fileErr == nil && m.wantsFile && !m.applied {
+		return errors.New("policies are being loaded")
+	}
+	return m.fileErr
+}
+
 // loadPlugin makes a plugin of a module.
 func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) (admission.Policy, error) {
 	plugin, err := admission.Load(ctx, m.cfg.Runtime, m.pluginConfig(s, module))

@@ -40,9 +40,29 @@ type Info struct {
 	LoadedAt      time.Time          `json:"loadedAt"`
 	// Warnings are what is odd about match, see admission.Description.
 	Warnings []string `json:"warnings,omitempty"`
-	// Error is why what was asked for last is not in service.
+	// State compares the policy in service with the one that was declared last.
+	State State `json:"state"`
+	// Error is why the version that was declared last is not in service.
 	Error string `json:"error,omitempty"`
 }
+
+// State compares a policy in service with the one that was declared last.
+type State string
+
+const (
+	// Serving is a policy that is in service as it was declared.
+	Serving State = "Serving"
+	// Stale is a policy that an earlier version serves, since the declared one was refused.
+	Stale State = "Stale"
+	// Unavailable is a policy of which no version could be loaded: the failure policy decides
+	// about its requests.
+	Unavailable State = "Unavailable"
+	// Disabled is a policy that is not asked.
+	Disabled State = "Disabled"
+)
+
+// States are all states.
+var States = []State{Serving, Stale, Unavailable, Disabled}
 
 // List returns the policies, in the order in which they came.
 func (m *Manager) List() []Info {
@@ -92,7 +112,20 @@ func (e *entry) info() Info {
 	if e.err != nil {
 		i.Error = publicerr.Redact(e.err.Error())
 	}
+	i.State = e.state()
 	return i
+}
+
+func (e *entry) state() State {
+	switch {
+	case e.disabled:
+		return Disabled
+	case e.standIn:
+		return Unavailable
+	case e.err != nil:
+		return Stale
+	}
+	return Serving
 }
 
 // find returns a policy. changing is held.

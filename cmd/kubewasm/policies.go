@@ -257,14 +257,7 @@ func listPolicies(ctx context.Context, t *tool, f *policiesFlags, c *policyClien
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "NAME\tVERSION\tSTATE\tMODE\tORIGIN\tLOADED\tSHA256")
 		for _, p := range answer.Plugins {
-			state := "disabled"
-			switch {
-			case p.Error != "" && p.Digest == "":
-				state = "unavailable"
-			case p.Enabled:
-				state = "enabled"
-			}
-			foreign.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%.12s\n", p.Name, p.Version, state, p.Mode, p.Origin, moment(p.LoadedAt), p.Digest)
+			foreign.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%.12s\n", p.Name, p.Version, p.State, p.Mode, p.Origin, moment(p.LoadedAt), p.Digest)
 		}
 		if err := table.Flush(); err != nil {
 			return err

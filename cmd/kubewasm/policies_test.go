@@ -60,7 +60,7 @@ func TestPolicies(t *testing.T) {
 	}{
 		{"nothing is there", []string{"list"}, 0, []string{"NAME  VERSION"}},
 		{"load", []string{"--settings", settings, "load", "owner", module}, 0, []string{`policy "owner": created`}},
-		{"list", []string{"list"}, 0, []string{"owner  1.0.0    enabled", "api"}},
+		{"list", []string{"list"}, 0, []string{"owner  1.0.0    Serving", "api"}},
 		{"load a later version", []string{"--settings", later, "load", "owner", module}, 0, []string{`policy "owner": created`}},
 		{"disable", []string{"disable", "owner"}, 0, []string{`policy "owner": disabled`}},
 		{"it is disabled", []string{"list"}, 0, []string{"owner  1.1.0    disabled"}},

@@ -217,6 +217,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	registry.MustRegister(admissionmetrics.NewManager(manager))
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/audit/auditmetrics"
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"
@@ -32,7 +33,7 @@ func TestOperatingListsEveryMetric(t *testing.T) {
 	defer rt.Close(context.WithoutCancel(t.Context()))
 	description := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "([^"]*)"(?:, unit: "[^"]*")?, constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 	text, known := read(t, "docs/operating.md"), map[string]bool{}
-	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), auditmetrics.New(), admissionmetrics.NewCapabilities(new(capabilities.Provider)), admissionmetrics.NewCluster(new(clustercache.Cluster)), hookmetrics.New(new(cgroup.State))} {
+	for _, c := range []prometheus.Collector{hostmetrics.New(rt), ocimetrics.New(new(oci.Client)), admissionmetrics.New(), auditmetrics.New(), admissionmetrics.NewCapabilities(new(capabilities.Provider)), admissionmetrics.NewCluster(new(clustercache.Cluster)), admissionmetrics.NewManager(new(manage.Manager)), hookmetrics.New(new(cgroup.State))} {
 		descriptions := make(chan *prometheus.Desc, 100)
 		c.Describe(descriptions)
 		close(descriptions)

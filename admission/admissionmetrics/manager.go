@@ -1,0 +1,46 @@
+package admissionmetrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubewasm/kubewasm/admission/manage"
+)
+
+// Manager compares what serves with what is declared, when it is asked for metrics. It is safe for
+// use by several goroutines.
+type Manager struct{ manager *manage.Manager }
+
+var _ prometheus.Collector = (*Manager)(nil)
+
+// NewManager returns the collector of a manager, to be registered once.
+func NewManager(manager *manage.Manager) *Manager { return &Manager{manager} }
+
+var (
+	appliedDesc = prometheus.NewDesc("kubewasm_admission_config_applied",
+		"1 if the configuration file is in service as it was read last, 0 if it was refused, cannot be read or is being loaded.", nil, nil)
+	stateDesc = prometheus.NewDesc("kubewasm_admission_policy_state",
+		"1 for the state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled.", []string{"policy", "state"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (c *Manager) Describe(ch chan<- *prometheus.Desc) {
+	ch <- appliedDesc
+	ch <- stateDesc
+}
+
+// Collect implements [prometheus.Collector].
+func (c *Manager) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(appliedDesc, prometheus.GaugeValue, number(c.manager.ConfigErr() == nil))
+	for _, p := range c.manager.List() {
+		for _, state := range manage.States {
+			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, number(p.State == state), p.Name, string(state))
+		}
+	}
+}
+
+func number(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}
