@@ -63,7 +63,7 @@ func TestPolicies(t *testing.T) {
 		{"list", []string{"list"}, 0, []string{"owner  1.0.0    Serving", "api"}},
 		{"load a later version", []string{"--settings", later, "load", "owner", module}, 0, []string{`policy "owner": created`}},
 		{"disable", []string{"disable", "owner"}, 0, []string{`policy "owner": disabled`}},
-		{"it is disabled", []string{"list"}, 0, []string{"owner  1.1.0    disabled"}},
+		{"it is disabled", []string{"list"}, 0, []string{"owner  1.1.0    Disabled"}},
 		{"enable", []string{"enable", "owner"}, 0, []string{`policy "owner": enabled`}},
 		{"versions", []string{"versions", "owner"}, 0, []string{"1.1.0", "1.0.0"}},
 		{"roll back", []string{"rollback", "owner"}, 0, []string{`policy "owner": rolled back to 1.0.0, sha256 `}},
