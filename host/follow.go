@@ -109,11 +109,17 @@ func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 // follow does what Follow does until ctx, which Close ends, has ended.
 func (p *Plugin) follow(ctx context.Context) {
 	failed := func(err error) {
+		p.stale.Store(true)
 		if p.cfg.Logger != nil {
 			p.cfg.Logger.Error("the module was not swapped", "plugin", p.cfg.Name, "err", err)
 		}
 	}
-	if err := p.Follow(ctx, FollowOptions{Interval: p.runtime.sources.all().Interval, Failed: failed}); err != nil {
+	checked := func(sha256 string) {
+		if sha256 == p.Digest() {
+			p.stale.Store(false)
+		}
+	}
+	if err := p.Follow(ctx, FollowOptions{Interval: p.runtime.sources.all().Interval, Failed: failed, Checked: checked}); err != nil {
 		failed(err)
 	}
 }

@@ -580,3 +580,55 @@ func TestFollowTellsWhatWasTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestModulesThatAreFollowed loads a plugin that follows its module by itself, until it is closed.
+// It is stale as long as the source has no module that can serve.
+func TestModulesThatAreFollowed(t *testing.T) {
+	read := func(name string) string {
+		module, err := testdata(name).Fetch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(module)
+	}
+	noop, spins := read("noop"), read("spins")
+	source := &watched{memory: memory{content: noop}}
+	hints, ended := make(chan struct{}), make(chan struct{})
+	source.watch = func(ctx context.Context, changed func()) error {
+		defer close(ended)
+		for {
+			select {
+			case <-hints:
+				changed()
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	cfg := config("noop")
+	cfg.Module = host.ModuleConfig{Source: source, Follow: true}
+	p := load(t, cfg)
+	for _, step := range []struct {
+		what, content, serves string
+		stale                 bool
+	}{
+		{"a broken module", "no module", noop, true},
+		{"the first again", noop, noop, false},
+		{"a source that is away", "error: away", noop, true},
+		{"another module", spins, spins, false},
+		{"one without the marker", read("nomarker"), spins, true},
+		{"the other again", spins, spins, false},
+	} {
+		source.set(step.content)
+		hints <- struct{}{}
+		for deadline := time.Now().Add(time.Minute); p.Stats().Stale != step.stale || p.Digest() != digest([]byte(step.serves)); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %s serves, stale is %t", step.what, p.Digest(), p.Stats().Stale)
+			}
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-ended // The watch ends with the plugin.
+}

@@ -32,8 +32,9 @@ type Plugin struct {
 	tapes         record.Tapes
 	stopRecording func() error
 
-	// unfollow ends the following of the source.
+	// unfollow ends the following of the source, and stale is set while that is not in service.
 	unfollow context.CancelFunc
+	stale    atomic.Bool
 
 	current atomic.Pointer[version]
 

@@ -154,7 +154,12 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	plugins := cfg.plugins()
 	mistakes := []error{errArtifacts, errDriver, errWeight, errKubelet}
 	for i := range plugins {
-		if _, err := a.runtime.Source(plugins[i].Module, "module"); err != nil && (artifacts != nil || plugins[i].Module.OCI == "") {
+		m := &plugins[i].Module
+		err := errors.Join(m.Check("module")...)
+		if err == nil && (artifacts != nil || m.OCI == "") {
+			_, err = a.runtime.Source(*m, "module")
+		}
+		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("plugin %q: %w", plugins[i].Name, err))
 		}
 	}

@@ -360,14 +360,14 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 		}
 	}
 	for text, want := range map[string]string{
-		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: y}": "standalone has 2 of",
+		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: z}": "standalone has 2 of",
 		"{nri: {}, plugins: [{name: a, module: {oci: 'ghcr.io/acme/cpu:1'}}]}": `plugin "a": module: source ghcr.io/acme/cpu:1: nothing vouches for what the tag leads to`,
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
 		"{nri: {}, plugins: [{name: a, module: {oci: 'ghcr.io/Acme:'}}]}": `plugin "a": module: source oci: reference "ghcr.io/Acme:": tag is empty`,
-		"plugins: [{name: a, stages: [Lunch], levels: [Node], selector: {qosClasses: [Best]}, limits: {timeout: 1}}]": `plugins[0].levels[0] is "Node": want QOS, Pod, Container
-plugins[0].limits.timeout is the number 1, want a duration such as 100ms
+		"plugins: [{name: a, stages: [Lunch], levels: [Node], selector: {qosClasses: [Best]}, limits: {timeout: 1}}]": `
+plugins[0].levels[0] is "Node": want QOS, Pod, Container
 plugins[0].selector.qosClasses[0] is "Best": want Guaranteed, Burstable, BestEffort
-plugins[0].stages[0] is "Lunch": want PreRunPodSandbox`,
+plugins[0].limits.timeout is the number 1, want a duration such as 100ms`,
 		"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, failurePolicy: Panic}]}":                                       `failurePolicy is "Panic", want Fail, Ignore or KeepLast`,
 		"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, shadow: {cpu: 2}}]}":                                           `plugin "a": shadow.cpu is 2`,
 		"plugins: [{name: a, module: {file: a.wasm}, decisionGrants: {mount: []}}]":                                           "unknown field",

@@ -268,8 +268,8 @@ func TestSelectorsOfNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, want string
 	}{
-		"a selector that is none":    {"{nri: {}, node: {name: a}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: 'pool in'}]}", `plugin "a": selector: nodeLabels: `},
-		"no node is followed":        {"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool=fast}]}", `plugin "a": selector: nodeLabels: the configuration does not have the node followed`},
+		"a selector that is none":    {"{nri: {}, node: {name: a}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: 'pool in'}]}", `plugin "a": nodeSelector: `},
+		"no node is followed":        {"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool=fast}]}", `plugin "a": nodeSelector: the configuration does not have the node followed`},
 		"the node has another label": {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: /nowhere/a.wasm}, nodeSelector: pool=slow}]}", ""},
 		"the node has the label":     {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: /nowhere/a.wasm}, nodeSelector: pool=fast}]}", "stat /nowhere/a.wasm"},
 		"two of one name on a node":  {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool}, {name: a, module: {file: b.wasm}}]}", "the name is used twice"},

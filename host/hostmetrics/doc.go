@@ -34,6 +34,7 @@
 //	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
 //	kubewasm_plugin_log_lines_dropped_total  plugin                   lines of it that were not logged
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
+//	kubewasm_plugin_stale                  plugin                     1 while the source of a followed module is not in service
 //
 // Of the process:
 //
@@ -69,7 +70,7 @@
 // # Cardinality
 //
 // No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 50
+// functions by the ABI, and a plugin has one digest at a time. A plugin has 51
 // series, and 30 for each of its functions that was called. Those that run once
 // in each instance, such as configure, have 7. All results of a function appear
 // with its first call, as 0, since rate and increase do not see the step from no

@@ -59,6 +59,13 @@ var (
 				}
 				return 0
 			}),
+		newStateGauge("stale", "Whether the source of the followed module could not be read, or holds one that was refused.",
+			func(s host.Stats) float64 {
+				if s.Stale {
+					return 1
+				}
+				return 0
+			}).rarely(),
 	}
 )
 
