@@ -17,14 +17,12 @@ type Module struct {
 	inspected any
 }
 
-// maxCustomBytes is how many bytes of the custom sections of a module are kept in
-// total. They have a few lines of JSON; the sections for debuggers, of some
-// megabytes, are not kept.
+// maxCustomBytes is the maximum number of bytes kept of the custom sections of a module in total.
+// They hold a few lines of JSON; the sections for debuggers, of some megabytes, are not kept.
 const maxCustomBytes = 1 << 20
 
-// Inspect reads the sections of a module that describe it. The bytes are not
-// kept. The error is that of [Runtime.Load] for a module that is malformed in
-// these sections; code and data are not looked at.
+// Inspect reads the descriptive sections of a module. The bytes are not kept. The error is that of
+// [Runtime.Load] for a module that is malformed in these sections; code and data are not examined.
 func Inspect(module []byte) (*Module, error) { return inspect(module, digestOf(module)) }
 
 func inspect(module []byte, digest string) (*Module, error) {
@@ -99,9 +97,9 @@ func (m *Module) Export(name string) string {
 // params returns the number of parameters of an exported function.
 func (m *Module) params(name string) int { return len(m.exports[name].Func.Params) }
 
-// Custom returns the first custom section of that name, which must not be
-// changed; nil if there is none. Sections for debuggers are left out, and those
-// that do not fit into a megabyte with the ones before.
+// Custom returns the first custom section of that name, which must not be changed; nil if there is
+// none. Sections for debuggers are left out, and sections that exceed a megabyte together with
+// earlier ones.
 func (m *Module) Custom(name string) []byte { return m.customs[name] }
 
 // Inspected returns the result of [Dialect.Inspect] for the module, nil if its dialect
