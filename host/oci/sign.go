@@ -21,8 +21,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// SignOptions say what is signed with a digest, and how the signature is stored. The zero
-// value is the default.
+// SignOptions configure the signed text beside the digest, and the storage of the signature. The
+// zero value is the default.
 type SignOptions struct {
 	// Annotations are signed with the digest.
 	Annotations map[string]string
