@@ -246,7 +246,7 @@ func (e *encoder) others(b []byte, f *field, at unsafe.Pointer) []byte {
 	return b
 }
 
-// walk is what others needs of memory.
+// walk is the memory that others needs.
 type walk struct {
 	entries    reflect.MapIter
 	key, value reflect.Value
@@ -329,8 +329,8 @@ func (e *encoder) object(b []byte, f *field, tag uint64, p unsafe.Pointer, keep 
 	return protowire.AppendFixed64(appendTag(b, tag), uint64(ref))
 }
 
-// kubernetes appends a message of Kubernetes that is no object. Its code may change what it
-// encodes: a quantity keeps its text. So it encodes a copy.
+// kubernetes appends a message of Kubernetes that is no object. It encodes a copy, since the code
+// of Kubernetes may change the message: a quantity keeps its text.
 func (e *encoder) kubernetes(b []byte, f *field, tag uint64, p unsafe.Pointer) []byte {
 	v := reflect.NewAt(f.of, p)
 	if deep := v.MethodByName("DeepCopy"); deep.IsValid() {
@@ -388,7 +388,7 @@ func appendLongTag(b []byte, tag uint64) []byte {
 	return wire.AppendVarint(b, tag)
 }
 
-// bits returns the number at p, as a varint has it.
+// bits returns the number at p in the form of a varint.
 func (f *field) bits(p unsafe.Pointer) uint64 {
 	switch f.kind {
 	case flag:
