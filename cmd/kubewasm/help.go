@@ -11,7 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// packageComment is the package comment, of which each section is the help of a command.
+// packageComment is the package comment, each section of which is the help of a command.
 //
 //go:embed doc.go
 var packageComment string
