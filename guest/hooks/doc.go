@@ -41,6 +41,6 @@
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.
 //
-// docs/guests.md describes what a guest can use of time, files and the network, and
-// what build refuses and warns of.
+// docs/guests.md describes the time, files and network that a guest can use, and the errors and
+// warnings of build.
 package hooks
