@@ -10,7 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// Adapter describes what a component offers to its guests: the kind of extension, the
+// Adapter describes the offer of a component to its guests: the kind of extension, the
 // functions that they may import, and the other ABIs that are served. The packages sched,
 // admission and hooks are adapters; a user of theirs sets a [Config] only.
 type Adapter struct {

@@ -155,7 +155,7 @@ func (rt *Runtime) release(c *compiled) {
 	}
 }
 
-// build rewrites and compiles the module. With one worker wazero never looks at its context,
+// build rewrites and compiles the module. With one worker wazero never checks its context,
 // so the compilation may outlast the last version that waits for it. Limits.Compile bounds it.
 func (c *compiled) build(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) {
 	defer c.owner.building.Done()

@@ -193,9 +193,9 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 // host's stack as well.
 const maxNested = 16
 
-// Invoke calls the function of Dialect.Exports with that index within the call
-// that runs. It may be used only in host functions and in the function that
-// [DialectInstance.Do] runs. It does not return if the guest does not.
+// Invoke calls the function of Dialect.Exports with that index within the running call. It may be
+// used only in host functions and in the function that [DialectInstance.Do] runs. It does not
+// return if the guest does not.
 func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	if i.calling == "" {
 		panic(fmt.Sprintf("plugin %q: Invoke outside of a call", i.plugin.cfg.Name))
@@ -304,8 +304,7 @@ func (i DialectInstance) Text(ptr uint32) []byte {
 // first, and drops the line if it returns false. The log reports once that lines were dropped.
 func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
 
-// Charge deducts the price of moving n bytes from the fuel of the call that
-// runs.
+// Charge deducts the price of moving n bytes from the fuel of the running call.
 func (i DialectInstance) Charge(n int) {
 	if i.tape != nil {
 		i.tape.Numbers(record.Charge, uint64(n))
@@ -350,7 +349,7 @@ func (i *Instance) Limits() Limits { return i.version.limits }
 // output, in bytes that the caller owns. args begin with the name of the program; stdin
 // must not change meanwhile. An instance runs once, then it must be released.
 //
-// The error is a *[TrapError] as for [Instance.Call], also if the program exits with a code other
+// The error is a *[TrapError] as for [Instance.Call], even if the program exits with a code other
 // than 0 or writes more than Limits.ResultBytes.
 func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (stdout []byte, err error) {
 	if i.command == nil {

@@ -1,7 +1,7 @@
 // Package host runs guests of the kubewasm ABI: from a module's source to a
 // call that costs tens of nanoseconds.
 //
-// A [Runtime] holds what the plugins of a process share, above all the compilation cache.
+// A [Runtime] holds the shared state of the plugins of a process, above all the compilation cache.
 // [Runtime.Load] fetches a module, verifies its digest, and checks its imports against the
 // functions of the host and its exports against the ABI. It adds a meter to the module, compiles
 // it, instantiates it once and configures it. So a [Plugin] returned by Load has already answered a
@@ -37,11 +37,11 @@
 // # Logs
 //
 // One thing has one key in the logs of all packages: "plugin" is the name of a plugin, "policy"
-// that of a policy or a group, "function" the export that runs, "err" an error, "reason" and
-// "stack" those of a trap, "fields" names of fields; "pod" is namespace/name, "container" and
-// "cgroup" a name and a path, "reference" and "digest" those of an artifact or a module, "duration"
-// the time that something took. The attributes of a guest's log lines are in the group "guest". A
-// level is a level of the host's logger, so the host's configuration decides on the lines to keep.
+// that of a policy or a group, "function" the running export, "err" an error, "reason" and "stack"
+// those of a trap, "fields" names of fields; "pod" is namespace/name, "container" and "cgroup" a
+// name and a path, "reference" and "digest" those of an artifact or a module, "duration" the time
+// that something took. The attributes of a guest's log lines are in the group "guest". A level is a
+// level of the host's logger, so the host's configuration decides on the lines to keep.
 //
 // # Debugging
 //

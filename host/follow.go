@@ -104,7 +104,7 @@ func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 	})
 }
 
-// follow does what Follow does until ctx, which Close ends, has ended.
+// follow acts as Follow until ctx, which Close ends, has ended.
 func (p *Plugin) follow(ctx context.Context) {
 	failed := func(err error) {
 		if p.cfg.Logger != nil {

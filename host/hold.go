@@ -125,8 +125,8 @@ func (h *Hold) pass() {
 	}
 }
 
-// Release ends the hold: at once, or after the call that runs. The instance serves
-// others then. Release may be called more than once.
+// Release ends the hold: at once, or after the running call. The instance serves others then.
+// Release may be called more than once.
 func (h *Hold) Release() {
 	h.over.Store(true)
 	h.end()

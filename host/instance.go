@@ -130,11 +130,11 @@ func (i *Instance) Plugin() *Plugin { return i.plugin }
 // Implements reports whether the guest implements f.
 func (i *Instance) Implements(f abi.Function) bool { return i.version.functions.Has(f) }
 
-// Context returns the caller's context of the call that runs.
+// Context returns the caller's context of the running call.
 func (i *Instance) Context() context.Context { return i.ctx.parent }
 
-// Deadline returns when Limits.Timeout of the call that runs ends. Host functions that wait for
-// something need it beside Context: the guest is stopped when it resumes, and not before.
+// Deadline returns the time at which Limits.Timeout of the running call ends. Host functions that
+// wait for something need it beside Context: the guest is stopped when it resumes, and not before.
 func (i *Instance) Deadline() time.Time {
 	if i.meter.deadline.IsZero() {
 		i.meter.deadline = time.Now().Add(i.version.limits.Timeout)
@@ -142,7 +142,7 @@ func (i *Instance) Deadline() time.Time {
 	return i.meter.deadline
 }
 
-// State returns what Adapter.NewState made for this instance.
+// State returns the value that Adapter.NewState made for this instance.
 func (i *Instance) State() any { return i.state }
 
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
@@ -376,11 +376,10 @@ func (i *Instance) renew() {
 // cut to Limits.OutputBytes and made valid UTF-8; empty if it gave none.
 func (i *Instance) Reason() string { return i.reason }
 
-// Calling returns the name of the export that runs, for the messages of host
-// functions.
+// Calling returns the name of the running export, for the messages of host functions.
 func (i *Instance) Calling() string { return i.calling }
 
-// HostCall returns the name of the host function that runs, with its module.
+// HostCall returns the name of the running host function, with its module.
 func (i *Instance) HostCall() string { return i.hostCall.String() }
 
 // Write hands data to the guest by the buffer-limit rule and returns the result for the host
@@ -448,9 +447,8 @@ func (i *Instance) Keep(n int) {
 	}
 }
 
-// Abort ends the call that runs: Call returns a *[TrapError] that wraps an
-// *[ABIError] with err. It does not return, and may be used in host functions
-// only.
+// Abort ends the running call: Call returns a *[TrapError] that wraps an *[ABIError] with err. It
+// does not return, and may be used in host functions only.
 func (i *Instance) Abort(err error) {
 	if i.tape != nil {
 		i.tape.Data(record.Abort, []byte(err.Error()))

@@ -43,7 +43,7 @@ type meter struct {
 	// tree is the call tree of a profile, nil without one.
 	tree *callTree
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
-	// a call that ends within it never looks at the clock.
+	// a call that ends within it never reads the clock.
 	deadline time.Time
 }
 

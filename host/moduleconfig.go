@@ -211,7 +211,7 @@ type ObjectGrant struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// Mode says whether the answers of a plugin count. Empty means [Enforce].
+// Mode decides whether the answers of a plugin count. Empty means [Enforce].
 type Mode string
 
 const (

@@ -10,7 +10,7 @@ import (
 //
 // # Notes
 //
-//   - - The methods run on the goroutine that causes the event, and several at the same time: they
+//   - The methods run on the goroutine that causes the event, and several at the same time: they
 //     must be quick and safe for that.
 //   - They must not call the plugin.
 type Observer interface {

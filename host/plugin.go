@@ -263,7 +263,7 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 	return p.SwapIf(ctx, source, sha256, func() error { return nil })
 }
 
-// SwapIf does what Swap does, and calls final when nothing else can fail: the new version serves
+// SwapIf acts as Swap, and calls final when nothing else can fail: the new version serves
 // next. If final returns an error, the running version goes on serving, and the error is returned.
 func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
 	if err := p.turn(ctx); err != nil {

@@ -238,9 +238,8 @@ func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
 	return p.wait(ctx)
 }
 
-// takeOrWait takes an idle instance, unless others wait for it. If it returns nil
-// the caller is counted in p.rare, so from then on put serves the callers that
-// wait. p.mu is held.
+// takeOrWait takes an idle instance, unless others wait for it. If it returns nil the caller is
+// counted in p.rare, so from then on put serves the waiting callers. p.mu is held.
 func (p *pool) takeOrWait() *Instance {
 	p.rare.Add(1)
 	if len(p.waiters) > 0 {
@@ -335,8 +334,7 @@ func (p *pool) sweep(rest func()) {
 	}
 }
 
-// settle gives the idle instances to the callers that wait, or discards them if
-// the pool is closed.
+// settle gives the idle instances to the waiting callers, or discards them if the pool is closed.
 func (p *pool) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

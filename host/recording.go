@@ -243,7 +243,7 @@ func (i *Instance) Stain() *confidential.Stain {
 }
 
 // Fresh returns a new instance outside of the pool, in the state before its first call, for a
-// caller that repeats the calls of another instance. It keeps its version, also after
+// caller that repeats the calls of another instance. It keeps its version, even after
 // [Plugin.Swap], until it is discarded, which [Plugin.Close] waits for, and is never released.
 // Limits.Instances does not count it.
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
-// Runtime holds what the plugins of a process share. It is safe for use by
+// Runtime holds the shared state of the plugins of a process. It is safe for use by
 // several goroutines.
 type Runtime struct {
 	// shared has the machine code of modules that are not in the cache of files.

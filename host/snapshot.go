@@ -16,7 +16,7 @@ import (
 // its first call.
 type snapshot struct {
 	image *snapmem.Image
-	// size is that of the image, in bytes, also after the image is closed.
+	// size is that of the image, in bytes, even after the image is closed.
 	size    uint64
 	globals []uint64
 	wasi    wasiState

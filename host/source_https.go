@@ -32,7 +32,7 @@ const maxRedirects = 5
 
 // HTTPS returns the source of a module at an https URL, which is downloaded anew for each load, in
 // the form that the server stores: as it is, or compressed by gzip. The configuration must name the
-// module's SHA-256: otherwise the server of the URL would decide what runs.
+// module's SHA-256: otherwise the server of the URL would decide on the code that runs.
 //
 // At most five redirects are followed, to https only. A user and password in the
 // URL are sent to its host alone, and appear in no message; neither does its

@@ -31,7 +31,7 @@ func (f ObjectGetterFunc) Get(ctx context.Context, namespace, name string) (map[
 // ObjectWatcher is an ObjectGetter that notices changes, as an informer does.
 type ObjectWatcher interface {
 	ObjectGetter
-	// Watch does for one object what [Watcher.Watch] does for a module.
+	// Watch watches one object as [Watcher.Watch] watches a module.
 	Watch(ctx context.Context, namespace, name string, changed func()) error
 }
 

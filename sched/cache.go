@@ -131,7 +131,7 @@ func (c *resultCache) classOf(node *objects.Object, fields *objects.Encoder[core
 	return class
 }
 
-// put stores what the guest returned for a Node, unless that is a failure, or a result for this
+// put stores the guest's result for a Node, unless that is a failure, or a result for this
 // Node alone: the guest used more than its arguments, logged, or read the identity of the Node.
 //
 // A clone of a cycle keeps its results, which its next step ends, but they do not count: a

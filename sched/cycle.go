@@ -36,9 +36,10 @@ type Cycle struct {
 	stage   atomic.Int32
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
-	// recorded is what the plugin is asked in the cycle, nil unless it is to be repeated.
-	recorded *recordedCycle
 	// recorded is the record of the calls of the cycle, nil unless it is to be repeated.
+	recorded *recordedCycle
+	// nodes are the nodes passed to PreFilter, nil without PreFilter. newCount is the number of
+	// those not seen before, and newNodes adds them to the store once there are many.
 	nodes    Nodes
 	newCount atomic.Int32
 	newNodes atomic.Pointer[newNodes]

@@ -142,8 +142,8 @@ type Plugin struct {
 	// functions are those of the guest that the scheduler calls, in every dialect, and offered
 	// those at whose extension points the plugin has something to do.
 	functions, offered abi.Mask
-	// peer is set if the guest is of package wasmextension, and peers is used for such a
-	// guest only.
+	// peer is set if the guest is of package wasmextension, and peers is used only for such a
+	// guest.
 	peer  bool
 	peers peerCycles
 	// instances is the limit of instances, without held ones.
@@ -295,7 +295,7 @@ func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
 	return p.guest.Follow(ctx, opts)
 }
 
-// Close waits until ctx ends for the calls that run, and frees the guest.
+// Close waits until ctx ends for the running calls, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
 	p.closeOnce.Do(func() { close(p.closed) })
 	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))

@@ -5,7 +5,7 @@ import "github.com/kubewasm/kubewasm/abi"
 // Points are the extension points whose methods of the framework a value must not have in vain:
 //
 //   - QueueSort and PlacementGenerate: the framework refuses a profile with two;
-//   - - EnqueueExtensions: without it a Pod that the plugin rejected is tried again after every
+//   - EnqueueExtensions: without it a Pod that the plugin rejected is tried again after every
 //     event, and only the framework knows all events;
 //   - Filter and Score: the plugin is called for each node, and with a Score the scheduler searches
 //     for more nodes than the first that fits;

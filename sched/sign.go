@@ -93,10 +93,10 @@ func anonymous(declared *objects.FieldSet) bool {
 	return declared.Without("pod.metadata.name") && declared.Without("pod.metadata.uid")
 }
 
-// unsignable returns an error unless the results of a version for a Pod and a node depend on
-// nothing else than these: not on other nodes and Pods, objects, waiting Pods, time or random
-// numbers. Guest memory beyond a cycle is covered by [PluginConfig].DisableResultSharing, as for
-// results that nodes share.
+// unsignable returns an error unless the results of a version for a Pod and a node depend only on
+// these: not on other nodes and Pods, objects, waiting Pods, time or random numbers. Guest memory
+// beyond a cycle is covered by [PluginConfig].DisableResultSharing, as for results that nodes
+// share.
 func (p *Plugin) unsignable(inst *host.Instance, declared *objects.FieldSet) error {
 	m := inst.Module()
 	var functions abi.Mask

@@ -60,7 +60,7 @@ var commands = []command{
 // tool is the state of a run of the program.
 type tool struct {
 	out, err io.Writer
-	// terminal is where progress is printed, nil unless that is a terminal, and every the time
+	// terminal is the destination of progress, nil unless that is a terminal, and every the time
 	// between two states of a line.
 	terminal *screen
 	every    time.Duration

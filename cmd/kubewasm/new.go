@@ -78,7 +78,7 @@ func (s *scaffold) texts() kindTexts {
 	return textsOfKinds[s.Kind]
 }
 
-// Title returns the kind with an article, About what the README says in its first sentence.
+// Title returns the kind with an article, About the purpose in the first sentence of the README.
 func (s *scaffold) Title() string { return s.texts().title }
 func (s *scaffold) About() string { return s.Title() + " " + s.texts().about }
 

@@ -11,9 +11,9 @@ type Validator interface {
 	//
 	// # Notes
 	//
-	//   - - The same request may be passed more than once, even to another instance of the guest:
+	//   - The same request may be passed more than once, even to another instance of the guest:
 	//     the verdict should depend only on req, the configuration and the results of Get and List.
-	//   - - A panic counts as a failure of the plugin, and its failure policy decides on the
+	//   - A panic counts as a failure of the plugin, and its failure policy decides on the
 	//     request.
 	Validate(req *Request) *Response
 }
@@ -25,7 +25,7 @@ type Mutator interface {
 	//
 	// # Notes
 	//
-	//   - - The object may be one that this plugin has changed before, and it includes the changes
+	//   - The object may be one that this plugin has changed before, and it includes the changes
 	//     of other mutators: leave correct values as they are.
 	//   - There is no object to change for Delete.
 	//   - Otherwise as for Validator.

@@ -18,14 +18,14 @@ type Converter interface {
 	//
 	// # Notes
 	//
-	//   - - Everything may be changed except the kind and the metadata, of which only labels and
+	//   - Everything may be changed except the kind and the metadata, of which only labels and
 	//     annotations may.
-	//   - - An object is stored in one version, and read, changed and written in others. Data for
+	//   - An object is stored in one version, and read, changed and written in others. Data for
 	//     which one version has no field is kept, in an annotation for example, so that converting
 	//     there and back changes nothing.
 	//   - The result depends on the object and the versions alone: Get and List fail the
 	//     call.
-	//   - - Defaulting is left to the schema, and reporting mistakes to validation: an object that
+	//   - Defaulting is left to the schema, and reporting mistakes to validation: an object that
 	//     was stored once has to be convertible.
 	Convert(c *Conversion, patch *Patch) error
 }

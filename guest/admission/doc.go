@@ -19,7 +19,7 @@
 //
 //	func (o *owner) Validate(req *admission.Request) *admission.Response {
 //		if req.Operation() == admission.Delete {
-//			return admission.Allow() // The object is nil, and OldObject is what goes.
+//			return admission.Allow() // Only OldObject is set.
 //		}
 //		pod := core.PodFromJSON(req.Object())
 //		if _, ok := pod.Metadata().Labels().Lookup(o.Label); !ok {

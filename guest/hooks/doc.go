@@ -22,7 +22,7 @@
 //	func main() {}
 //
 // A request may have the node: [Request.Node] has its labels, annotations, resources and
-// processors. Declare what the plugin reads of it, or it may be asked without:
+// processors. Declare the fields that the plugin reads, or it may be asked without the node:
 //
 //	//kubewasm:reads pod_labels[tier] node_annotations[example.com/ratio]
 //

@@ -16,7 +16,7 @@ type Plugin interface {
 	//
 	//   - req and d are used again after the call: do not keep them, nor the
 	//     maps and resources that they return. Strings may be kept.
-	//   - - Decide should depend only on req and the configuration: the host asks again whenever it
+	//   - Decide should depend only on req and the configuration: the host asks again whenever it
 	//     needs the desired state, and another instance may have replaced the guest in between.
 	Decide(req *Request, d *Decision) error
 }

@@ -59,7 +59,7 @@ type Resource struct {
 	ScalarResources []ScalarResource
 }
 
-// ScalarResource is the amount of a resource that has no field of its own.
+// ScalarResource is the amount of a resource without a separate field.
 type ScalarResource struct {
 	Name  string
 	Value int64

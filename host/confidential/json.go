@@ -69,7 +69,7 @@ type walker struct {
 	stain *Stain
 	mask  bool
 	found bool
-	// texts is how many texts contain the document.
+	// texts is the number of texts that contain the document.
 	texts int
 }
 

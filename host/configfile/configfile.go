@@ -68,7 +68,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// Error returns the path and what is wrong with it.
+// Error returns the path and the text of the mistake.
 func (m Mistake) Error() string {
 	path := cmp.Or(m.Path, "the document")
 	if strings.Contains(m.Text, "%s") {

@@ -72,7 +72,7 @@ func runsOnce(function string) bool {
 	return function == "_initialize" || function == abi.Marker || function == abi.Configure.String()
 }
 
-// unregistered counts what cannot happen.
+// unregistered counts impossible events.
 var unregistered = prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})
 
 // function holds the series of a function of a plugin. A function that runs once has only calls.

@@ -62,7 +62,7 @@ type repositoryCredentials struct {
 	list  []Credential
 }
 
-// send sends a request with a token that is kept, or else with one for credential i.
+// send sends a request with a token that is kept, or otherwise with one for credential i.
 func (c *repositoryCredentials) send(req *http.Request, i int) (answer, *tokenCache) {
 	cache := &tokenCache{tokens: c.client.tokens, repository: c.repository, attempt: strconv.Itoa(i)}
 	client := auth.Client{

@@ -380,7 +380,7 @@ func (r *reader) compiled(ctx context.Context, subject ocispec.Descriptor, media
 	}
 	for _, desc := range referrers {
 		if desc.ArtifactType != mediaType && desc.ArtifactType != "" && desc.ArtifactType != ocispec.MediaTypeEmptyJSON {
-			continue // Some registries say the type of the configuration, and the manifest decides.
+			continue // Some registries send the type of the configuration, and the manifest decides.
 		}
 		data, err := r.read(ctx, desc, maxManifestBytes)
 		if err != nil {

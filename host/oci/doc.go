@@ -17,7 +17,7 @@
 //		Module: host.ModuleConfig{OCI: "ghcr.io/acme/zone:1.2", Follow: true},
 //	}, adapter)
 //
-// # What is read
+// # Artifacts
 //
 // An artifact is a manifest of one layer, which is the module: of the media type
 // application/wasm, with any configuration, or of application/vnd.wasm.content.layer.v1+wasm
@@ -25,7 +25,7 @@
 // well, so that one image serves image volumes and this package. An index leads to its
 // manifest for the architecture wasm, or to its only one.
 //
-// # What is trusted
+// # Trust
 //
 // A tag guarantees nothing about its target. So a source needs a digest in its reference, the
 // sha256 of the plugin's configuration, or a rule of [Trust] for its repository, which names the

@@ -193,7 +193,7 @@ func (l *layout) fetch(_ context.Context, desc ocispec.Descriptor) (io.ReadClose
 	return f, err
 }
 
-// referrers looks at the manifests that the index of the layout names.
+// referrers searches the manifests in the index of the layout.
 func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
 	looked := 0
 	for _, desc := range l.index.Manifests {

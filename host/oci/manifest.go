@@ -88,7 +88,7 @@ const (
 	// resolveBytes is for a manifest whose digest the client has to compute, since a registry does
 	// not send it.
 	resolveBytes = maxManifestBytes
-	// signaturesBytes is for the signatures that a question looks at, one after the other.
+	// signaturesBytes is for the signatures that a question reads, one after the other.
 	signaturesBytes = max(resolveBytes, 2*maxSignatureManifestBytes) + 2*max(maxPayloadBytes, maxBundleBytes)
 	// configBytes is for the configuration of an image.
 	configBytes = 2 * maxManifestBytes

@@ -117,7 +117,7 @@ func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor, f func
 		return []error{fmt.Errorf("signatures that refer to it: %w", err)}
 	}
 	for _, desc := range referrers {
-		// Some registries say the type of the configuration, and the manifest decides.
+		// Some registries send the type of the configuration, and the manifest decides.
 		if !slices.Contains([]string{"", mediaTypeBundle, ocispec.MediaTypeEmptyJSON}, desc.ArtifactType) {
 			continue
 		}

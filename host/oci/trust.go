@@ -199,7 +199,7 @@ func patternOf(text string) (string, error) {
 	return layoutPrefix + path, nil
 }
 
-// absolute returns the path of a layout from the root. Rules must not depend on where it begins.
+// absolute returns the path of a layout from the root. Rules must not depend on the working directory.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -239,7 +239,7 @@ func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byt
 		return nil, nil
 	}
 	if r.cache != nil && r.ref.Layout == "" && !r.remembered {
-		// A signature that was verified once is asked for no more.
+		// A verified signature is not requested again.
 		kept := *r
 		kept.remembered = true
 		if names, err := kept.verifyBy(ctx, rule, desc, root); err == nil {

@@ -64,7 +64,7 @@ const (
 type End byte
 
 const (
-	// Returned says that the guest returned.
+	// Returned means that the guest returned.
 	Returned End = iota
 	// Trapped means that the guest trapped, broke a rule or used up its fuel.
 	Trapped

@@ -12,7 +12,7 @@ import (
 // does nothing.
 func lock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// locked reports whether a recorder writes a file, in this process or in another one.
+// locked reports whether a recorder writes a file, in this process or in another.
 func locked(name string) bool {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

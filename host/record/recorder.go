@@ -150,7 +150,7 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// Close writes what waits and closes the recording. Calls that end later are dropped.
+// Close writes the waiting calls and closes the recording. Calls that end later are dropped.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	if !r.closed {

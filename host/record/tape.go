@@ -159,7 +159,7 @@ func (t *Tape) hold(size int) bool {
 	return false
 }
 
-// giveUp ends the sequence before the call that runs.
+// giveUp ends the sequence before the running call.
 func (t *Tape) giveUp() {
 	t.over, t.buf = true, nil
 	if r := t.version.recorder; r != nil {

@@ -97,7 +97,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s of the host panicked: %v", e.Method, e.Value)
 }
 
-// ErrorCode returns abi.ErrorUncoded, also if the value is an error with a code.
+// ErrorCode returns abi.ErrorUncoded, even if the value is an error with a code.
 func (e *PanicError) ErrorCode() Code { return abi.ErrorUncoded }
 
 // Unwrap returns [host.ErrHostFault], and the value if it is an error.

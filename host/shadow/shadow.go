@@ -263,7 +263,7 @@ func (s *Shadow) Sampled() bool {
 // Offer hands over a call that was sampled. It does not wait: a call for which there is no room
 // is dropped.
 //
-// bytes is the memory that the call keeps. free is called when it keeps no more, also if there is
+// bytes is the memory that the call keeps. free is called when it keeps no more, even if there is
 // no room; nil is not called.
 func (s *Shadow) Offer(c Call, bytes int64, free func()) {
 	o := offered{c, bytes, free}

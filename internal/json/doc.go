@@ -15,7 +15,7 @@
 // met twice, so that in a loop like the one above the last one wins, as it does
 // in encoding/json and in the API server.
 //
-// # What is checked
+// # Checks
 //
 // The walk checks the bytes that it passes: keys, colons, commas, the words true, false and null,
 // and that the value ends. In nested values that are passed over it only counts brackets. [Valid]

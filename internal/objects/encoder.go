@@ -64,7 +64,7 @@ func newEncoder[T any](fields encoder) *Encoder[T] {
 // Append appends the fields of an object.
 func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, unsafe.Pointer(of)) }
 
-// Touch reads a little of what Append reads of objects. Append waits for the memory of one field
+// Touch reads some of the memory that Append reads of objects. Append waits for the memory of one field
 // after the other; where many objects have left the processor's caches, Touch waits for that of
 // all of them at once.
 func (e *Encoder[T]) Touch(objects []*T) {
@@ -611,7 +611,7 @@ func appendQuantity(b []byte, number protowire.Number, q resource.Quantity) []by
 	return wire.EndMessage(wire.AppendItem(b, 1, q.String()), start)
 }
 
-// appendGenerated appends a message that has code of its own. It panics with the error
+// appendGenerated appends a message with generated code. It panics with the error
 // of that code; none is known that fails.
 func appendGenerated(b []byte, number protowire.Number, m message) []byte {
 	size := m.Size()

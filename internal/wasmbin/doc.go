@@ -6,13 +6,13 @@
 //   - counts fuel and calls the host when it has none left, which gives the host
 //     budgets that are exact and repeatable, deadlines that stop loops and
 //     recursion, and a turn for Go's garbage collector;
-//   - - counts the stack that its functions take, so that endless recursion stops at a limit of the
+//   - counts the stack that its functions take, so that endless recursion stops at a limit of the
 //     host;
 //   - fills and copies memory a megabyte at a time, with a turn for the host between;
 //   - can grow its memory and its tables only so far;
 //   - exports its mutable globals, so that the host can snapshot and restore an
 //     instance;
-//   - - avoids code that wazero's compiler would compile wrongly;
+//   - avoids code that wazero's compiler would compile wrongly;
 //   - keeps its names, for stack traces.
 //
 // It refuses a module that is malformed, that wazero finds invalid, or that would take the
@@ -29,7 +29,7 @@
 //  3. The [Pass], if there is one, changes bodies.
 //  4. All bodies are surveyed: for the calls to charge for the stack (stack.go), and for the time
 //     that the compiler would take (complexity.go).
-//  5. - The host validates the original binary ([Options.Validate]).
+//  5. The host validates the original binary ([Options.Validate]).
 //  6. Each body is metered (meter.go, bulk.go). On the way, comparisons and remainders that
 //     wazero compiles wrongly are replaced (wazero_branches.go, wazero_remainders.go).
 //  7. Function indexes elsewhere are renumbered, globals exported, custom sections kept or
@@ -45,18 +45,18 @@
 // A metered guest imports [YieldModule].[YieldName], a function without
 // parameters and results, and exports [FuelGlobal], a mutable i64. The host
 //
-//  1. - instantiates a host module of that name, whose function checks its budget, deadline and
+//  1. instantiates a host module of that name, whose function checks its budget, deadline and
 //     context, and either sets the fuel of the calling module for the next slice, or panics with
 //     its own error, which the guest's caller gets back and a guest cannot catch;
 //  2. sets the fuel before each call, as the last one may have left it negative;
-//  3. - computes the fuel of a call by subtraction;
-//  4. - panics also when [StackGlobal] is negative, and sets that global anew after a call that did
+//  3. computes the fuel of a call by subtraction;
+//  4. panics also when [StackGlobal] is negative, and sets that global anew after a call that did
 //     not return.
 //
 // Fuel is charged before it is spent: a deficit found by a yield was granted already, and must be
 // taken from the next slice. A yield between the pieces of a bulk operation finds no deficit.
 //
-// # What is charged
+// # Charges
 //
 // Each instruction costs 1, but for those that only mark a place (nop, block,
 // loop, else, end). Bulk operations cost, besides, 1 for [BytesPerFuel] bytes or
@@ -75,7 +75,7 @@
 // function that calls others or is large, so between two comparisons only
 // straight code can run.
 //
-// # What it costs
+// # Cost
 //
 // Against the plain guest on wazero's compiler (BenchmarkMetering, minima):
 // tight loops x1.0, a loop of nothing but branches x1.1, recursive fib x1.1;

@@ -642,7 +642,7 @@ func stale(name string) bool {
 // Debug reports whether the section describes the code to a debugger.
 func (c *Custom) Debug() bool { return c.Name == nameSection || stale(c.Name) }
 
-// customs remaps the name section and drops what metering makes stale.
+// customs remaps the name section and drops the sections that metering makes stale.
 func (rw *rewriter) customs() error {
 	kept := rw.Customs[:0]
 	for _, c := range rw.Customs {

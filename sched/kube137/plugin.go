@@ -35,7 +35,7 @@ type Plugin interface {
 	// Profile returns it, nil if there is none.
 	BeginProfile(ctx context.Context, cycles int) error
 	Profile() *shadow.Shadow
-	// Close waits until ctx ends for the calls that run, and frees the guest.
+	// Close waits until ctx ends for the running calls, and frees the guest.
 	Close(ctx context.Context) error
 }
 

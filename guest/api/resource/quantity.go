@@ -123,7 +123,7 @@ func span(s string) (digits, rest string) {
 	return s[:i], s[i:]
 }
 
-// suffix reads what follows a number: it is base^exponent. The exponent of base 2
+// suffix reads the suffix of a number: it is base^exponent. The exponent of base 2
 // is not negative.
 func suffix(s string) (base int, exponent int64, format Format, err error) {
 	switch len(s) {

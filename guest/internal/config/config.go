@@ -32,7 +32,7 @@ var ErrNone = errors.New("the plugin takes no configuration, but has been given 
 // unexported or tagged "-" are no part of the configuration. Strings, bools,
 // numbers, structs, embedded structs, slices, maps with string keys, pointers,
 // any, []byte as base64, and types with UnmarshalJSON or UnmarshalText are
-// filled; null leaves what is there.
+// filled; null leaves the present value.
 //
 // The error names every mistake with its path, joined by "; ":
 //

@@ -37,9 +37,9 @@ var ErrTest = errors.New("value is another one")
 //     does "add" without a value.
 //   - "test" compares numbers and strings by their bytes: 1 is not 1.0. An array with
 //     null equals nothing. A missing member equals null, unless its parent is missing.
-//   - - An index may be negative, -1 being the last element (after it for "add"), and have a sign
+//   - An index may be negative, -1 being the last element (after it for "add"), and have a sign
 //     or leading zeros.
-//   - - The empty path is for "test" and "replace" alone. The text of a path before its first slash
+//   - The empty path is for "test" and "replace" alone. The text of a path before its first slash
 //     is ignored.
 //   - Nothing can be put into a null.
 //
@@ -173,10 +173,10 @@ var (
 // patched is a document that a patch edits. The library of the API server tells
 // three kinds of null apart, and so does patched:
 //
-//   - - One that a document or a value holds, or that stands for a missing value, is a node of the
+//   - One that a document or a value holds, or that stands for a missing value, is a node of the
 //     bytes "null".
 //   - The value of an operation is a node without bytes and parts.
-//   - - A copy of that is sealed: it can be expanded, has no members, and accepts none.
+//   - A copy of that is sealed: it can be expanded, has no members, and accepts none.
 type patched struct {
 	*Document
 	copied int

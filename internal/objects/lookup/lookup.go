@@ -40,7 +40,7 @@ type Source[O Object] interface {
 	List(inst *host.Instance, resource, namespace string) ([]O, error)
 	// Encode returns an object in the form in which guests get objects.
 	Encode(O) ([]byte, error)
-	// Last is the memory for the last answer of List in the call that runs.
+	// Last is the memory for the last answer of List in the running call.
 	Last(inst *host.Instance) *Last
 }
 

@@ -52,7 +52,7 @@ type part struct {
 	from, to token.Pos
 }
 
-// parts returns what a declaration declares, one for all if it is not a group.
+// parts returns the parts of a declaration, one for all if it is not a group.
 func parts(d ast.Decl) []part {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

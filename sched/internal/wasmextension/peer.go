@@ -159,9 +159,9 @@ type Scheduler interface {
 	Log(inst *host.Instance, severity int32, msg string, texts []string)
 	// Report reports an event.
 	Report(inst *host.Instance, e *schedmsg.Event)
-	// WaitingPod returns a Pod that waits as protobuf, nil if none waits under the UID, and
-	// RejectWaitingPod rejects it and reports whether it waited. They end the call if there is
-	// no scheduler.
+	// WaitingPod returns a waiting Pod as protobuf, nil if none waits under the UID, and
+	// RejectWaitingPod rejects it and reports whether it waited. They end the call if there is no
+	// scheduler.
 	WaitingPod(inst *host.Instance, uid types.UID) []byte
 	RejectWaitingPod(inst *host.Instance, uid types.UID, reason string) bool
 }

@@ -208,8 +208,8 @@ func (s NodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
 	}
 }
 
-// Handle is a fwk.Handle with a snapshot of nodes, Pods that wait and a recorder.
-// Its other methods panic.
+// Handle is a fwk.Handle with a snapshot of nodes, waiting Pods and a recorder. Its other methods
+// panic.
 type Handle struct {
 	fwk.Handle
 	Nodes     []*NodeInfo

@@ -25,9 +25,8 @@ type Refs interface {
 	Object(t reflect.Type, ref abi.Ref) (unsafe.Pointer, error)
 }
 
-// Append appends the message at p, a pointer to the struct. Errors are those of refs, and
-// those of a message of which a decoder would make another one: text that is not UTF-8, two
-// fields of a oneof.
+// Append appends the message at p, a pointer to the struct. Errors are those of refs, and those of
+// a message that a decoder would read differently: text that is not UTF-8, two fields of a oneof.
 func (m *Type) Append(b []byte, p unsafe.Pointer, refs Refs) ([]byte, error) {
 	e := encoder{refs: refs}
 	b = e.message(b, m, p)
@@ -253,7 +252,7 @@ type walk struct {
 	places     []place
 }
 
-// place is where an entry of a map was written.
+// place is the position at which an entry of a map was written.
 type place struct {
 	key        string
 	start, end int
