@@ -118,7 +118,7 @@ func (b *breaker) failed() {
 	}
 }
 
-// backoff returns for how long a level disables the plugin.
+// backoff returns the time for which a level disables the plugin.
 func (b *breaker) backoff(level int64) time.Duration {
 	backoff, longest := b.cfg.Backoff, b.cfg.MaxBackoff
 	if backoff == 0 {

@@ -345,9 +345,9 @@ func (i *Instance) Waiting() (context.Context, context.CancelFunc) {
 // Limits returns the limits of the plugin, with their defaults.
 func (i *Instance) Limits() Limits { return i.version.limits }
 
-// Run runs a program (Dialect.Command) to its end and returns what it wrote to standard
-// output, in bytes that the caller owns. args begin with the name of the program; stdin
-// must not change meanwhile. An instance runs once, then it must be released.
+// Run runs a program (Dialect.Command) to its end and returns its standard output, in bytes that
+// the caller owns. args begin with the name of the program; stdin must not change meanwhile. An
+// instance runs once, then it must be released.
 //
 // The error is a *[TrapError] as for [Instance.Call], even if the program exits with a code other
 // than 0 or writes more than Limits.ResultBytes.

@@ -24,7 +24,7 @@ type Limits struct {
 	// StackBytes is the maximum stack size of nested calls of a guest's functions. The host
 	// estimates it from their locals and operands. wazero's stack is about as large; it lies
 	// outside of the guest's memory, and is freed after the call. Default 16 MiB, a thousand times
-	// what a Go guest needs to read JSON.
+	// the need of a Go guest that reads JSON.
 	StackBytes int `json:"stackBytes,omitempty"`
 	// Timeout is the maximum duration of a call. It is checked about every millisecond, together
 	// with the caller's context. Default 5 s.

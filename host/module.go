@@ -79,9 +79,9 @@ func valueTypes(e wasmbin.Extern) (params, results []abi.ValueType) {
 // Digest returns the SHA-256 of the module, in hexadecimal.
 func (m *Module) Digest() string { return m.digest }
 
-// Import returns the signature with which the module imports a function, as
-// [abi.Signature.Type] writes it, or "memory", "table", "global" or "tag" for an
-// import that is none; empty if there is no such import.
+// Import returns the signature with which the module imports a function, as [abi.Signature.Type]
+// writes it, or "memory", "table", "global" or "tag" for other imports; empty if there is no such
+// import.
 func (m *Module) Import(module, name string) string {
 	e, ok := m.imports[[2]string{module, name}]
 	return signature(e, ok)

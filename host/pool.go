@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 )
 
-// pool is a bounded set of instances. Idle ones are in slots, each in a cache line
-// of its own, and a caller takes one by a single atomic operation. It tries first
-// the slot that its processor used last, then the one that any processor used last,
-// then the others. So an instance stays with the processor whose caches have its
-// memory. Callers contend only if there are fewer instances than callers.
+// pool is a bounded set of instances. Idle ones are in slots, each in a separate cache line, and a
+// caller takes one by a single atomic operation. It tries first the slot that its processor used
+// last, then the one that any processor used last, then the others. So an instance stays with the
+// processor whose caches have its memory. Callers contend only if there are fewer instances than
+// callers.
 //
 // It is not a sync.Pool, which drops instances without closing them: wazero
 // keeps an instance until it is closed. The sync.Pool in it has only the slot

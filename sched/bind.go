@@ -49,7 +49,7 @@ func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	object := p.objects.Pod(pod)
 	if first := c.life.first(); first != nil && replayed.Has(first.function) {
 		p.skipped(f)
-		return nil // It was not told of the Pod, or would fail again.
+		return nil // It does not know the Pod, or would fail again.
 	}
 	h := c.history.Load()
 	inst, i, err := p.acquire(&c.binding, c, h, len(h.steps), binding)

@@ -44,7 +44,7 @@ type life struct {
 	failure atomic.Pointer[failure]
 
 	mu   sync.Mutex
-	done chan struct{} // nil before somebody waits.
+	done chan struct{} // nil until a goroutine waits.
 }
 
 // failure is a call of a cycle that failed.
@@ -185,7 +185,7 @@ func (p *Plugin) failedIn(c *Cycle, f abi.Function, err error, neutral *Status) 
 		return p.failed(f, err, neutral)
 	}
 	if placed.Has(f) && !replayed.Has(c.life.first().function) {
-		return p.failed(f, err, neutral) // It was asked in spite of the first one.
+		return p.failed(f, err, neutral) // It was called in spite of the first one.
 	}
 	status, _ := p.over(c, f, neutral)
 	return status

@@ -20,7 +20,7 @@ const Withheld = "(withheld: it is about confidential data)"
 type Stain struct {
 	sealed bool
 	pieces map[uint64]struct{}
-	// filter has a bit set for each piece, so that most windows of a text need no look-up in the map.
+	// filter has a bit set for each piece, so that most windows of a text need no look-up.
 	filter []uint64
 	// short are whole values of less than pieceBytes bytes.
 	short []string

@@ -91,7 +91,7 @@ type answer struct {
 	err  error
 }
 
-// status returns the status of an answer, also of a server of tokens; 0 if there is none.
+// status returns the status of an answer, including one of a server of tokens; 0 if there is none.
 func (a answer) status() int {
 	if refused, ok := errors.AsType[*errcode.ErrorResponse](a.err); ok {
 		return refused.StatusCode

@@ -191,7 +191,7 @@ func signBundle(ctx context.Context, to target, desc ocispec.Descriptor, key cry
 	if err != nil {
 		return err
 	}
-	// The hint that cosign writes: it is not trusted by anybody.
+	// The hint that cosign writes: it is not trusted.
 	hint := sha256.Sum256(public)
 	e := &envelope{Payload: payload, PayloadType: payloadTypeInToto}
 	signature, err := signBytes(key, e.pae())

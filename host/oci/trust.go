@@ -199,7 +199,8 @@ func patternOf(text string) (string, error) {
 	return layoutPrefix + path, nil
 }
 
-// absolute returns the path of a layout from the root. Rules must not depend on the working directory.
+// absolute returns the path of a layout from the root. Rules must not depend on the working
+// directory.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs

@@ -64,9 +64,9 @@ func newEncoder[T any](fields encoder) *Encoder[T] {
 // Append appends the fields of an object.
 func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, unsafe.Pointer(of)) }
 
-// Touch reads some of the memory that Append reads of objects. Append waits for the memory of one field
-// after the other; where many objects have left the processor's caches, Touch waits for that of
-// all of them at once.
+// Touch reads some of the memory that Append reads of objects. Append waits for the memory of one
+// field after the other. If many objects have left the processor's caches, Touch waits for all of
+// them at once.
 func (e *Encoder[T]) Touch(objects []*T) {
 	e.fields.touch(unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(objects))), len(objects)), 0)
 }

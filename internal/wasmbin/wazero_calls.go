@@ -16,7 +16,7 @@ package wasmbin
 // return.
 
 // The number of parameters and results that wazero passes in registers, the lesser number of amd64
-// and arm64. It passes two integers of its own before the parameters.
+// and arm64. It passes two internal integers before the parameters.
 const (
 	registerIntegers = 8
 	registerFloats   = 8

@@ -41,8 +41,7 @@ func (t Time) Before(u Time) bool {
 	return t.seconds < u.seconds || t.seconds == u.seconds && t.nanos < u.nanos
 }
 
-// Sub returns how much later than u t is. It is right for differences of less
-// than 292 years.
+// Sub returns the duration t-u. It is right for differences of less than 292 years.
 func (t Time) Sub(u Time) Duration {
 	return Duration((t.seconds-u.seconds)*1e9 + int64(t.nanos-u.nanos))
 }
