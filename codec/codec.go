@@ -7,7 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// ErrMalformed is wrapped by the errors of the packages below codec about bytes that are not the
+// ErrMalformed is wrapped by the errors of the packages below codec for bytes that are not the
 // expected message: cut off, with a known field of the wrong wire type, or a string that is not
 // UTF-8.
 var ErrMalformed = wire.ErrMalformed

@@ -5,7 +5,7 @@
 // of an object and of no use to a plugin.
 //
 // The messages of kubewasm itself have a package for each adapter: [schedmsg], [admissionmsg] and
-// [hookmsg]. They encode and decode what the .proto files beside package abi define.
+// [hookmsg]. They encode and decode the messages of the .proto files beside package abi.
 //
 // [schedmsg]: https://pkg.go.dev/github.com/kubewasm/kubewasm/codec/schedmsg
 // [admissionmsg]: https://pkg.go.dev/github.com/kubewasm/kubewasm/codec/admissionmsg

@@ -10,7 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// Adapter describes what a component offers to its guests: the kind of extension, the
+// Adapter describes the offer of a component to its guests: the kind of extension, the
 // functions that they may import, and the other ABIs that are served. The packages sched,
 // admission and hooks are adapters; a user of theirs sets a [Config] only.
 type Adapter struct {
@@ -36,23 +36,23 @@ type Adapter struct {
 	// serves: an error refuses it. The instance is reset afterwards. If Probe is
 	// nil, nothing is probed.
 	Probe func(ctx context.Context, inst *Instance) error
-	// Outside is where the grants for time and random numbers get them; nil means the
+	// Outside is the source of time and random numbers for guests with those grants; nil means the
 	// system.
 	Outside Outside
-	// Confidential notes what the call that runs has been given of confidential values, as far as
-	// it did not come by [Instance.Confidential]. It is called when the guest logs something or
-	// traps, and once in a call at most. nil notes nothing.
+	// Confidential records the confidential values that the running call received by other ways
+	// than [Instance.Confidential]. It is called when the guest logs something or traps, at most
+	// once in a call. nil records nothing.
 	Confidential func(inst *Instance, s *confidential.Stain)
-	// ResetGrown is set if no call needs what earlier ones have left in the guest's memory. With
-	// [ResetOnError] an instance is then reset as well when it has served 16 calls and its memory
-	// has grown by 256 KiB since the snapshot. That is cheaper than a guest's garbage collector.
-	// Guests of a [Dialect] are not: theirs may keep the objects of a cluster there.
+	// ResetGrown is set if no call needs data that earlier calls left in the guest's memory. With
+	// [ResetOnError], an instance is then also reset when it has served 16 calls and its memory has
+	// grown by 256 KiB since the snapshot. A reset is cheaper than a guest's garbage collector.
+	// Guests of a [Dialect] are not reset for growth: they may keep the objects of a cluster in
+	// memory.
 	ResetGrown bool
 	// Swapped is called whenever another version has begun to serve, by the goroutine that swaps;
 	// nil is not called.
 	Swapped func()
-	// NewState makes what [Instance.State] returns, once for each instance; nil
-	// leaves it nil.
+	// NewState makes the result of [Instance.State], once for each instance; nil leaves it nil.
 	NewState func() any
 }
 

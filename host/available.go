@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// availableMemory returns how much memory this process may have, in bytes: the
-// machine's memory, or the lowest limit of its cgroup and the cgroups above.
-// root is the root of the file system. The result is 0 if it is unknown.
+// availableMemory returns the memory available to this process, in bytes: the machine's memory, or
+// the lowest limit of its cgroup and the cgroups above. root is the root of the file system. The
+// result is 0 if it is unknown.
 //
 // See https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html
 // in the same guide.

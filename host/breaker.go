@@ -12,23 +12,22 @@ import (
 // too often.
 var ErrDisabled = errors.New("plugin is disabled")
 
-// CircuitBreaker configures when a plugin that keeps failing is taken out of service,
-// so that it does not cost every request its timeout. The zero value never disables a
-// plugin.
+// CircuitBreaker disables a plugin that keeps failing, so that requests stop waiting for its
+// timeout. The zero value never disables a plugin.
 type CircuitBreaker struct {
-	// After is how many calls in a row must trap or be stopped; 0 means that a
-	// plugin is never disabled.
+	// After is the number of consecutive failures that disables a plugin: calls that trap or are
+	// stopped. 0 means that a plugin is never disabled.
 	After int `json:"after,omitempty"`
-	// Ratio is the share of calls that may fail indefinitely. Failures above it
-	// add up even if calls succeed in between, and After of them disable the
-	// plugin: so one that fails every other call is disabled as well. 0 <= Ratio
-	// < 1. With the default of 0, a call that succeeds resets the count.
+	// Ratio is the share of calls that may fail indefinitely. Failures above it add up even if
+	// calls succeed in between, and After of them disable the plugin: so a plugin that fails every
+	// other call is disabled as well. 0 <= Ratio < 1. With the default of 0, a call that succeeds
+	// resets the count.
 	Ratio float64 `json:"ratio,omitempty"`
-	// Backoff is how long the plugin is disabled at first. Then one call is let
-	// through: if it succeeds the plugin is back, otherwise it is disabled for
-	// twice as long. Default 1 s.
+	// Backoff is the time for which the plugin is disabled at first. Then one call is let through:
+	// if it succeeds, the plugin serves again; otherwise it is disabled for twice as long. Default
+	// 1 s.
 	Backoff time.Duration `json:"backoff,omitempty"`
-	// MaxBackoff is the longest that it is disabled. Default 5 min.
+	// MaxBackoff is the longest time for which the plugin is disabled. Default 5 min.
 	MaxBackoff time.Duration `json:"maxBackoff,omitempty"`
 }
 
@@ -44,22 +43,22 @@ type breaker struct {
 	// level is the number of failures that count, times failure: those in a row
 	// or, with a ratio, those above it.
 	level atomic.Int64
-	// until is when the plugin may be tried again, by the clock of sinceStart.
+	// until is the time from which the plugin may be tried again, by the clock of sinceStart.
 	until atomic.Int64
 }
 
-// sinceStart is a clock that nobody sets: a disabled plugin must not stay so for as long as the
-// clock of the machine was put back.
+// sinceStart returns the time since the process started. It is monotonic: if the clock of the
+// machine is set back, a disabled plugin does not stay disabled for longer.
 func sinceStart() time.Duration { return time.Since(processStart) }
 
-// failure is what a failure adds to the level.
+// failure is the amount that a failure adds to the level.
 const failure = 1 << 20
 
 // limit is the level at which the plugin is disabled.
 func (b *breaker) limit() int64 { return int64(b.cfg.After) * failure }
 
-// forgiven returns what a success takes from the level. The level stays the same
-// while exactly the share Ratio of the calls fails.
+// forgiven returns the amount that a success takes from the level. The level stays the same while
+// exactly the share Ratio of the calls fails.
 func (b *breaker) forgiven() int64 {
 	return int64(math.Ceil(failure * b.cfg.Ratio / (1 - b.cfg.Ratio)))
 }
@@ -119,7 +118,7 @@ func (b *breaker) failed() {
 	}
 }
 
-// backoff returns for how long a level disables the plugin.
+// backoff returns the time for which a level disables the plugin.
 func (b *breaker) backoff(level int64) time.Duration {
 	backoff, longest := b.cfg.Backoff, b.cfg.MaxBackoff
 	if backoff == 0 {

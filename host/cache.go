@@ -29,7 +29,7 @@ import (
 const defaultCacheBytes = 1 << 30
 
 // moduleCache is a directory with a file for each compiled module: its stub, its data and its
-// machine code. A file that is not exactly what was written counts as missing.
+// machine code. A file that differs from the written one counts as missing.
 type moduleCache struct {
 	dir string // Empty without a cache.
 	max int64
@@ -57,14 +57,14 @@ func newModuleCache(dir string, max int64) (moduleCache, error) {
 	return c, nil
 }
 
-// trim removes what was not used for the longest time, also what other versions of wazero and
-// the host have written.
+// trim removes the least recently used files, including those written by other versions of wazero
+// and the host.
 func (c moduleCache) trim() error {
 	_, err := diskcache.Trim(c.max, c.dir)
 	return err
 }
 
-// moduleKey names what a module of a digest was rewritten and compiled to.
+// moduleKey identifies the rewritten and compiled form of a module.
 type moduleKey [sha256.Size]byte
 
 func moduleKeyOf(digest string, opts wasmbin.Options, goPass bool) moduleKey {
@@ -72,8 +72,8 @@ func moduleKeyOf(digest string, opts wasmbin.Options, goPass bool) moduleKey {
 	return sha256.Sum256(fmt.Appendf(nil, "%d %d %s %s %+v %v", fileVersion, rewritingVersion, engineName(), digest, opts, goPass))
 }
 
-// engineName returns the version of wazero, and the platform that it compiles for. The binary of a
-// test does not say the version: the directory of wazero's source does.
+// engineName returns the version of wazero and the platform of its compiler. The binary of a test
+// does not contain the version; the name of the directory with wazero's source does.
 var engineName = sync.OnceValue(func() string {
 	version := "dev"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -93,8 +93,8 @@ var engineName = sync.OnceValue(func() string {
 	return "wazero-" + version + "-" + runtime.GOARCH + "-" + runtime.GOOS
 })
 
-// path returns the name of a file. Processors that wazero compiles differently for may share a
-// directory: their features are in the name, and exactly in the file.
+// path returns the name of a file. Processors for which wazero compiles differently may share a
+// directory: their features are part of the name, and stand in full in the file.
 func (c moduleCache) path(key moduleKey) string {
 	features := 0
 	for i, has := range []bool{cpu.X86.HasSSE41, cpu.X86.HasBMI1, cpu.X86.HasBMI2, cpu.X86.HasPOPCNT} {
@@ -105,20 +105,20 @@ func (c moduleCache) path(key moduleKey) string {
 	return filepath.Join(c.dir, fmt.Sprintf("%s-%x", hex.EncodeToString(key[:]), features))
 }
 
-// A file of the cache has, after the checksum and the lengths, what is known about the module as
-// JSON, the module of the stub, what wazero has written before and after the machine code but for
-// the engineHeader, the data, and the machine code. Data and machine code begin at a multiple of
-// pageSize, so that they can be mapped. The checksum is the SHA-256 of the key and of the rest of
-// the file but for the machine code, of which wazero checks a CRC.
+// A file of the cache consists of the checksum, the lengths, the description of the module as JSON,
+// and the module of the stub. Then follow wazero's output before and after the machine code,
+// without the engineHeader, the data, and the machine code. Data and machine code begin at a
+// multiple of pageSize, so that they can be mapped. The checksum is the SHA-256 of the key and of
+// the rest of the file without the machine code, which wazero protects by a CRC.
 const (
-	fileVersion   = 3 // It changes with what is in a file.
+	fileVersion   = 3 // It changes with the contents of a file.
 	lengthsInFile = 6
 	headerOfFile  = int64(sha256.Size + 4*lengthsInFile + len(engineKey{}))
 )
 
 var errModuleFile = errors.New("not a file of the cache")
 
-// cachedModule is a file of the cache. code has no machine code, which is codeSize bytes of it.
+// cachedModule is a file of the cache. code lacks the machine code, which has codeSize bytes.
 type cachedModule struct {
 	stub
 	code serialized

@@ -29,7 +29,7 @@ const (
 	clockMonotonic = 1
 )
 
-// processStart is where the real monotonic clock of all guests, and that of breakers, begins.
+// processStart is the zero of the real monotonic clock of all guests, and of the clock of breakers.
 var processStart = time.Now()
 
 // clockTimeGet is clock_time_get (id, precision, time_ptr).
@@ -83,11 +83,10 @@ func (i *Instance) putTime(ptr uint64, nanoseconds int64) uint64 {
 
 func (i *Instance) grantsClock() bool { return slices.Contains(i.plugin.cfg.Grants, GrantClock) }
 
-// clock returns how much fuel was spent over the life of the instance, and the
-// time that it slept.
+// clock returns the fuel spent over the life of the instance, plus the time that it slept.
 func (m *meter) clock() int64 { return m.granted - m.get() }
 
-// wind lets clock return t, between two calls.
+// wind makes clock return t, between two calls.
 func (m *meter) wind(t int64) {
 	m.rest = m.get()
 	m.granted = t + m.rest

@@ -18,9 +18,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// compiled is a module as wazero has compiled it, with all that does not depend on a
-// plugin. The versions of a Runtime that have the same module, under the same limits on
-// it, share one: nothing but their instances is their own.
+// compiled is a module as wazero has compiled it, with everything that does not depend on a plugin.
+// The versions of a Runtime with the same module, under the same limits on it, share one compiled
+// and differ only in their instances.
 type compiled struct {
 	key   compiledKey
 	owner *Runtime
@@ -31,11 +31,12 @@ type compiled struct {
 	// profiler is wasmbin.Profiler, nil if the guest is not profiled.
 	profiler wazero.CompiledModule
 	info     *wasmbin.Info
-	// content is what new memories begin with, if wazero does not have it.
+	// content is the initial content of memories, if wazero does not have it.
 	content *content
-	// imports are the imported functions. Of those with one name, hosted has the first;
-	// it has none of the rewriter's. hostedIndex are their indexes in the module. wazero is
-	// not asked for them: it would make and keep a definition of each function.
+	// imports are the imported functions. hosted are those that the host provides, the first of
+	// each name, without the functions of the rewriter. hostedIndex are their indexes in the
+	// module. They are not read from wazero, which would make and keep a definition of each
+	// function.
 	imports, hosted []wasmbin.Extern
 	hostedIndex     []uint32
 	// hosts are the host modules from which it imports.
@@ -50,17 +51,17 @@ type compiled struct {
 	// users is the number of versions that have it or wait for it. Runtime.mu guards it.
 	users int
 
-	// cache is wazero's, if the module has one of its own, and files what it asks for machine
-	// code, nil if there is no cache of files.
+	// cache is wazero's cache, if the module has a separate one. files serves its requests for
+	// machine code; nil if there is no cache of files.
 	cache wazero.CompilationCache
 	files *engineCache
-	// code is the mapping of the machine code, nil if there is none, and pieces the number of
-	// those that it was split into, 0 if it was not.
+	// code is the mapping of the machine code, nil if there is none. pieces is the number of pieces
+	// of a split mapping, 0 if it is whole.
 	code   []byte
 	pieces int64
 
-	// shipped is set if it comes from the compiled form of a source, notShipped if one that was
-	// granted could not be used; warned is set when a version has said so.
+	// shipped is set if the module was taken from the compiled form of a source. notShipped is the
+	// reason why a granted form could not be used; warned is set once a version has logged it.
 	shipped    bool
 	notShipped error
 	warned     atomic.Bool
@@ -68,14 +69,14 @@ type compiled struct {
 	linking sync.Once
 	linkErr error
 
-	// started is the state of an instance after its start, nil before there is one that
-	// does not depend on the plugin. It is taken for the second version that starts: most
-	// modules have one only, whose snapshot has all of it. starts counts them.
+	// started is the state of an instance after its start, nil until there is one that does not
+	// depend on the plugin. It is taken for the second version that starts: most modules have only
+	// one, whose snapshot has all of it. starts counts the versions that started.
 	started atomic.Pointer[started]
 	starts  atomic.Int32
 }
 
-// compiledKey is what versions have in common that share a compiled module.
+// compiledKey identifies a compiled module: versions with equal keys share it.
 type compiledKey struct {
 	digest       string
 	memoryBytes  uint64
@@ -113,8 +114,8 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship 
 	}
 }
 
-// share returns the compiled module with a key, which may not be ready yet, and counts
-// one more user of it.
+// share returns the compiled module with a key, which may still be compiling, and counts one more
+// user of it.
 func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Context) ([]byte, error)) *compiled {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -125,7 +126,7 @@ func (rt *Runtime) share(key compiledKey, module []byte, ship func(context.Conte
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &compiled{key: key, owner: rt, ready: make(chan struct{}), cancel: cancel, users: 1}
 	rt.compiled[key] = c
-	rt.building.Add(1) // The version that asks is counted already, so the Runtime is not closed.
+	rt.building.Add(1) // The calling version is counted already, so the Runtime is not closed.
 	go c.build(ctx, module, ship)
 	return c
 }
@@ -154,7 +155,7 @@ func (rt *Runtime) release(c *compiled) {
 	}
 }
 
-// build rewrites and compiles the module. With one worker wazero never looks at its context,
+// build rewrites and compiles the module. With one worker wazero never checks its context,
 // so the compilation may outlast the last version that waits for it. Limits.Compile bounds it.
 func (c *compiled) build(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) {
 	defer c.owner.building.Done()
@@ -209,13 +210,13 @@ func (c *compiled) build(ctx context.Context, module []byte, ship func(context.C
 	}
 }
 
-// rewriters reports whether a module is one from which only a rewritten guest imports.
+// rewriters reports whether only rewritten guests import from a module.
 func rewriters(module string) bool {
 	return module == wasmbin.YieldModule || module == wasmbin.ProfilerModule
 }
 
-// compile rewrites and compiles the module, or takes the result of that from the cache or from
-// a compiled form.
+// compile rewrites and compiles the module, or takes the result from the cache or from a compiled
+// form.
 func (c *compiled) compile(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) error {
 	opts := c.rewriting()
 	key := moduleKeyOf(c.key.digest, opts, c.owner.goPass)
@@ -259,7 +260,7 @@ func (c *compiled) compile(ctx context.Context, module []byte, ship func(context
 	return nil
 }
 
-// toCache puts the module that was compiled into the cache, and takes it from there.
+// toCache puts the compiled module into the cache, and takes it from there.
 func (c *compiled) toCache(ctx context.Context, key moduleKey, module []byte) error {
 	code, ok := parseSerialized(c.files.added)
 	c.files.added = nil
@@ -302,7 +303,7 @@ func (c *compiled) fromCache(ctx context.Context, key moduleKey) error {
 	return err
 }
 
-// describe notes what a rewritten module, or the stub of one, imports.
+// describe records the imports of a rewritten module, or of the stub of one.
 func (c *compiled) describe(module []byte) error {
 	imports, _, _, err := wasmbin.Describe(module)
 	if err != nil {
@@ -312,11 +313,11 @@ func (c *compiled) describe(module []byte) error {
 	return nil
 }
 
-// load has wazero compile a stub, for which it takes the machine code from a file of the cache.
+// load has wazero compile a stub with the machine code from a file of the cache.
 func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (*cachedModule, error)) (err error) {
 	var from *cachedModule
-	// A page of a file that cannot be read, as on a damaged disk, must not end the process, and
-	// the next one at its start.
+	// If a page of a file cannot be read, as on a damaged disk, the fault must not end the process,
+	// and each later one at its start.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -349,14 +350,13 @@ func (c *compiled) load(ctx context.Context, stub []byte, file func(engineKey) (
 	return nil
 }
 
-// pieceBytes is the least that a piece of machine code has: 24 KB, or what whole pages have at
-// least.
+// pieceBytes is the minimum size of a piece of machine code: 24 KB, rounded up to whole pages.
 var pieceBytes = roundUp(24<<10, os.Getpagesize())
 
 // roundUp returns the multiple of unit that is n or the next larger number.
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// split splits the mapping of the machine code into as many pieces as the process has mappings
+// split splits the mapping of the machine code into as many pieces as the process has mappings left
 // for.
 func (c *compiled) split() {
 	piece, n := c.owner.mappings.split(len(c.code))
@@ -375,8 +375,8 @@ func (c *compiled) rest() {
 	}
 }
 
-// rewriting returns how the module is made ready for wazero, under the limits of the versions
-// that share it.
+// rewriting returns the options for rewriting the module, under the limits of the versions that
+// share it.
 func (c *compiled) rewriting() wasmbin.Options {
 	return wasmbin.Options{
 		Meter:            true,
@@ -395,8 +395,7 @@ func (c *compiled) rewriting() wasmbin.Options {
 	}
 }
 
-// free closes what build and link have made. The machine code stays in the cache of the
-// Runtime.
+// free closes the results of build and link. The machine code stays in the cache of the Runtime.
 func (c *compiled) free() {
 	defer c.content.close() // Images may have it as their base.
 	if c.wasm == nil {
@@ -457,6 +456,7 @@ func (c *compiled) link() error {
 	return c.linkErr
 }
 
-// moduleConfig is that of all modules: without a name, whatever the module says. A source of
-// random numbers that no guest reads keeps wazero from making one of 5 KB for each.
+// moduleConfig is the configuration of all modules: without a name, whatever name the module
+// declares. A source of random numbers that no guest reads keeps wazero from making one of 5 KB for
+// each.
 var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().WithRandSource(rand.Reader)

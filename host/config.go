@@ -17,65 +17,62 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Config is what the user of a plugin sets: its module, and what the guest may do. An
-// [Adapter] describes what the component offers. The struct is also part of the
-// configuration files of the adapters, in YAML or JSON. The program sets the fields that
-// have no name there.
+// Config configures a plugin: its module and the permissions of the guest. An [Adapter] describes
+// the offer of the component. The struct is also part of the configuration files of the adapters,
+// in YAML or JSON. The program sets the fields without a name in those files.
 type Config struct {
 	// Name is the plugin's name in logs, errors and metrics, in UTF-8. Required.
 	Name string `json:"name,omitempty"`
 	// Module names the module. Required.
 	Module ModuleConfig `json:"module,omitzero"`
-	// GuestConfig is the guest's own configuration, which it reads with
-	// kubewasm.config.
+	// GuestConfig is the configuration of the guest, which it reads with kubewasm.config.
 	GuestConfig GuestConfig `json:"guestConfig,omitempty"`
 	// Args are the guest's arguments, the name first, as in os.Args. Empty means
 	// "guest.wasm" alone, the same for every plugin, so that those with the same module can
 	// begin from one state; guests of a [Dialect] find Name. They must not change while the
 	// plugin is open. A program of a Dialect gets those of [DialectInstance.Run] instead.
 	Args []string `json:"args,omitempty"`
-	// Grants name what the guest may use beyond its arguments: [GrantClock],
-	// [GrantRandom], and those that the imports of the [Adapter] require.
+	// Grants name the permissions of the guest beyond its arguments: [GrantClock], [GrantRandom],
+	// and those that the imports of the [Adapter] require.
 	Grants []string `json:"grants,omitempty"`
 	// Limits bound the resources of the guest; the zero value is the default.
 	Limits Limits `json:"limits,omitzero"`
-	// Reset is when an instance is reset.
+	// Reset is the policy for resetting instances.
 	Reset ResetPolicy `json:"reset,omitempty"`
-	// CircuitBreaker configures when a plugin that keeps failing is taken out of
-	// service.
+	// CircuitBreaker disables a plugin that keeps failing.
 	CircuitBreaker CircuitBreaker `json:"circuitBreaker,omitzero"`
-	// Confidential names what is confidential beside Secrets, tokens and the environment of
-	// containers. Nothing of it is in recordings, logs and whatever else outlives a call.
+	// Confidential names confidential data beside Secrets, tokens and the environment of
+	// containers. Recordings, logs and everything else that outlives a call exclude such data.
 	Confidential confidential.Rule `json:"confidential,omitzero"`
-	// Record says where the calls of the plugin are recorded; nil records none.
+	// Record is the destination of recordings of the plugin's calls; nil records none.
 	Record *record.Config `json:"record,omitempty"`
-	// Recorder is what calls are recorded to in the place of Record.
+	// Recorder records calls in place of Record.
 	Recorder record.Tapes `json:"-"`
-	// Observer is told of calls, builds and resets; nil costs nothing.
+	// Observer receives calls, builds and resets; nil costs nothing.
 	Observer Observer `json:"-"`
 	// Logger receives the lines that the guest logs and prints, and one at the level info for
 	// each module that begins to serve; nil drops them.
 	Logger *slog.Logger `json:"-"`
-	// Profiler collects where calls spend their fuel, which makes them slower; nil costs
-	// nothing.
+	// Profiler collects the fuel of calls by function and call path, which makes them slower; nil
+	// costs nothing.
 	Profiler *Profiler `json:"-"`
-	// Throttle slows the calls of a plugin down that serves nothing; nil does not. Rest is
-	// called about every 0.1 ms that a guest works, and may sleep. An error ends the call.
-	// Worked receives the time of each compilation and start.
+	// Throttle slows down the calls of a plugin that serves nothing; nil does not. Rest is called
+	// about once per 0.1 ms of a guest's work, and may sleep. An error ends the call. Worked
+	// receives the time of each compilation and start.
 	Throttle interface {
 		Rest(ctx context.Context) error
 		Worked(d time.Duration)
 	} `json:"-"`
 }
 
-// GuestConfig is the configuration that a guest reads, JSON by convention. It may be
-// empty, and must not change while the plugin is open.
+// GuestConfig is the configuration of a guest, JSON by convention. It may be empty, and must not
+// change while the plugin is open.
 //
-// In a configuration file it is any value, which the guest gets as JSON. A string is
-// handed over without quotes.
+// In a configuration file it is any value, passed to the guest as JSON. A string is passed without
+// quotes.
 type GuestConfig []byte
 
-// MarshalJSON returns the configuration as it is written in a file.
+// MarshalJSON returns the configuration in the form of a configuration file.
 func (c GuestConfig) MarshalJSON() ([]byte, error) {
 	if len(c) == 0 {
 		return []byte("null"), nil
@@ -86,7 +83,7 @@ func (c GuestConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(c))
 }
 
-// UnmarshalJSON reads the configuration as it is written in a file.
+// UnmarshalJSON reads the configuration in the form of a configuration file.
 func (c *GuestConfig) UnmarshalJSON(data []byte) error {
 	switch {
 	case string(data) == "null":

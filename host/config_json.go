@@ -8,7 +8,7 @@ type limitsFields Limits
 // MarshalJSON writes durations as texts, such as "100ms".
 func (l Limits) MarshalJSON() ([]byte, error) { return configfile.Marshal(limitsFields(l)) }
 
-// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (l *Limits) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*limitsFields)(l)) }
 
 // circuitBreakerFields is CircuitBreaker without its methods.
@@ -19,7 +19,7 @@ func (b CircuitBreaker) MarshalJSON() ([]byte, error) {
 	return configfile.Marshal(circuitBreakerFields(b))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (b *CircuitBreaker) UnmarshalJSON(data []byte) error {
 	return configfile.JSON(data, (*circuitBreakerFields)(b))
 }

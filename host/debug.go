@@ -9,9 +9,9 @@ import (
 // a fault in a host. NewRuntime reads it.
 const debugVariable = "KUBEWASM_DEBUG"
 
-// debugsMemory reports whether the memory of an instance is hidden while no caller has
-// it. Each call then costs two system calls more. Each closed instance keeps
-// Limits.MemoryBytes of address space until the process ends.
+// debugsMemory reports whether the memory of an instance is hidden while no caller has it. Each
+// call then costs two more system calls. Each closed instance keeps Limits.MemoryBytes of address
+// space until the process ends.
 func debugsMemory() (bool, error) {
 	switch mode := os.Getenv(debugVariable); mode {
 	case "":

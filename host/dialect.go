@@ -40,8 +40,8 @@ type Dialect struct {
 	// Command is set if guests are programs: each call of [DialectInstance.Run]
 	// runs one from beginning to end.
 	Command bool
-	// DefineMemory is set if guests import their memory. Each gets a memory of
-	// its own instead, exported as "memory".
+	// DefineMemory is set if guests import their memory. The rewriter gives each a defined memory
+	// instead, exported as "memory".
 	DefineMemory bool
 	// Defaults are the limits of the dialect where Config.Limits is zero.
 	Defaults Limits
@@ -52,12 +52,12 @@ type Dialect struct {
 type Export struct {
 	Name            string
 	Params, Results []abi.ValueType
-	// Optional is set if a guest need not export the function. For guests of a dialect,
-	// a swap cannot change which optional functions there are.
+	// Optional is set if a guest need not export the function. For guests of a dialect, a swap
+	// cannot change the set of exported optional functions.
 	Optional bool
 }
 
-// maxParams is the most parameters that a function of a guest may have.
+// maxParams is the maximum number of parameters of a guest's function.
 const maxParams = 8
 
 // check returns an error if the dialect is not valid.
@@ -99,9 +99,8 @@ func (p *Plugin) Dialect() string {
 	return ""
 }
 
-// Exports reports whether the guest has the function of Dialect.Exports, or of
-// Adapter.Exports, with that index. Of a guest of a dialect it is the same for every
-// version.
+// Exports reports whether the guest has the function of Dialect.Exports, or of Adapter.Exports,
+// with that index. For a guest of a dialect it is the same for every version.
 func (p *Plugin) Exports(export ExportIndex) bool {
 	return p.current.Load().exports&(1<<export) != 0
 }
@@ -190,13 +189,13 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 	return failed
 }
 
-// maxNested is how deep calls between the host and a guest may nest. Each level
-// uses the host's stack as well.
+// maxNested is the maximum depth of nested calls between the host and a guest. Each level uses the
+// host's stack as well.
 const maxNested = 16
 
-// Invoke calls the function of Dialect.Exports with that index within the call
-// that runs. It may be used only in host functions and in the function that
-// [DialectInstance.Do] runs. It does not return if the guest does not.
+// Invoke calls the function of Dialect.Exports with that index within the running call. It may be
+// used only in host functions and in the function that [DialectInstance.Do] runs. It does not
+// return if the guest does not.
 func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	if i.calling == "" {
 		panic(fmt.Sprintf("plugin %q: Invoke outside of a call", i.plugin.cfg.Name))
@@ -248,8 +247,8 @@ func (i *Instance) handle(level int, export ExportIndex) *api.Function {
 }
 
 // Put copies data to the guest's memory at ptr, in host functions and in the function of
-// [DialectInstance.Do]; the guest pays fuel for that. The error says that the bytes would not
-// lie in its memory; nothing was written then.
+// [DialectInstance.Do]; the guest pays fuel for that. It returns an error, and writes nothing, if
+// the bytes would not lie in the guest's memory.
 func (i DialectInstance) Put(ptr uint32, data []byte) error {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	to, err := abi.Read(memory, ptr, uint32(len(data)))
@@ -264,8 +263,8 @@ func (i DialectInstance) Put(ptr uint32, data []byte) error {
 	return nil
 }
 
-// Look returns bytes of the guest's memory without a price, and without a trace in a
-// recording. They are lent.
+// Look returns bytes of the guest's memory free of charge, and without a trace in a recording. They
+// are lent.
 func (i DialectInstance) Look(ptr, length uint32) ([]byte, error) {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	return abi.Read(memory, ptr, length)
@@ -279,9 +278,9 @@ func (i DialectInstance) Peek(ptr, length uint32) ([]byte, error) {
 	return i.Read(ptr, length), nil
 }
 
-// Text returns the text at ptr, which ends with a NUL, where it lies in the guest's memory: it
-// is lent as the bytes of [Instance.Read] are, and the guest pays fuel for it. Text that does
-// not end within Limits.ResultBytes ends the call.
+// Text returns the NUL-terminated text at ptr. Its bytes are lent from the guest's memory, as those
+// of [Instance.Read] are, and the guest pays fuel for them. A text longer than Limits.ResultBytes
+// ends the call.
 func (i DialectInstance) Text(ptr uint32) []byte {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	if uint64(ptr) >= uint64(len(memory)) {
@@ -300,14 +299,12 @@ func (i DialectInstance) Text(ptr uint32) []byte {
 	return text[:n]
 }
 
-// MayLog reports whether the host may write n bytes more to its log for the guest: the
-// limits are Limits.OutputBytes for one call and Limits.LogBytes. A host function that logs calls MayLog
-// first, and drops the line if it returns false. The log reports once that lines were
-// dropped.
+// MayLog reports whether the host may write n more bytes to its log for the guest: the limits are
+// Limits.OutputBytes for one call and Limits.LogBytes. A host function that logs calls MayLog
+// first, and drops the line if it returns false. The log reports once that lines were dropped.
 func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
 
-// Charge deducts the price of moving n bytes from the fuel of the call that
-// runs.
+// Charge deducts the price of moving n bytes from the fuel of the running call.
 func (i DialectInstance) Charge(n int) {
 	if i.tape != nil {
 		i.tape.Numbers(record.Charge, uint64(n))
@@ -315,11 +312,10 @@ func (i DialectInstance) Charge(n int) {
 	i.meter.chargeBytes(n)
 }
 
-// Spend deducts fuel for work that the host does on behalf of the guest: two units
-// are about a nanosecond. It does not return if the fuel or the time of the call is
-// used up, or if the caller's context has ended. A host function that works for long
-// calls Spend before the work, and again about every millisecond: nothing else stops
-// it.
+// Spend deducts fuel for work that the host does on behalf of the guest: two units are about a
+// nanosecond. It does not return if the fuel or the time of the call is used up, or if the caller's
+// context has ended. A long-running host function calls Spend before its work, and again about
+// every millisecond: nothing else stops it.
 func (i *Instance) Spend(fuel int64) {
 	if i.tape != nil {
 		i.tape.Numbers(record.Spend, uint64(fuel))
@@ -331,9 +327,9 @@ func (i *Instance) Spend(fuel int64) {
 	}
 }
 
-// Waiting returns the context for what a host function waits for on behalf of the guest: it ends
-// with the caller's context, and when nine tenths of the time are over that the call has left,
-// so that the guest can answer without it. The guest pays no fuel meanwhile.
+// Waiting returns the context for the waits of a host function on behalf of the guest. It ends with
+// the caller's context, or after nine tenths of the time left to the call, so that the guest can
+// still answer. The guest pays no fuel meanwhile.
 func (i *Instance) Waiting() (context.Context, context.CancelFunc) {
 	m, now := &i.meter, time.Now()
 	if m.deadline.IsZero() {
@@ -349,12 +345,12 @@ func (i *Instance) Waiting() (context.Context, context.CancelFunc) {
 // Limits returns the limits of the plugin, with their defaults.
 func (i *Instance) Limits() Limits { return i.version.limits }
 
-// Run runs a program (Dialect.Command) to its end and returns what it wrote to standard
-// output, in bytes that the caller owns. args begin with the name of the program; stdin
-// must not change meanwhile. An instance runs once, then it must be released.
+// Run runs a program (Dialect.Command) to its end and returns its standard output, in bytes that
+// the caller owns. args begin with the name of the program; stdin must not change meanwhile. An
+// instance runs once, then it must be released.
 //
-// The error is a *[TrapError] as for [Instance.Call], also if the program exits
-// with another code than 0 or writes more than Limits.ResultBytes.
+// The error is a *[TrapError] as for [Instance.Call], even if the program exits with a code other
+// than 0 or writes more than Limits.ResultBytes.
 func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (stdout []byte, err error) {
 	if i.command == nil {
 		return nil, fmt.Errorf("plugin %q: run: the guest is no command", i.plugin.cfg.Name)
@@ -373,9 +369,9 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 	return stdout, err
 }
 
-// WriteStdin appends data to the standard input of the program that runs, for host
-// functions that answer there. data is copied, and the guest pays fuel for that.
-// Until it is read it counts as kept, see [Instance.Keep].
+// WriteStdin appends data to the standard input of the running program, for host functions that
+// answer there. data is copied, and the guest pays fuel for that. Until the program reads it, it
+// counts as kept, see [Instance.Keep].
 func (i DialectInstance) WriteStdin(data []byte) {
 	if !i.program.running {
 		return
@@ -439,8 +435,8 @@ func (v *version) exportList() []Export {
 	return v.plugin.adapter.Exports
 }
 
-// checkExportList reports those that are missing or of the wrong type, and records which
-// exist.
+// checkExportList returns the errors of exports that are missing or of the wrong type, and records
+// which exports exist.
 func (v *version) checkExportList() []error {
 	var errs []error
 	for n, e := range v.exportList() {

@@ -1,11 +1,11 @@
 // Package host runs guests of the kubewasm ABI: from a module's source to a
 // call that costs tens of nanoseconds.
 //
-// A [Runtime] holds what the plugins of a process share, above all the compilation cache.
-// [Runtime.Load] fetches a module, verifies its digest, and checks its imports against what
-// the host offers and its exports against the ABI. It adds a meter to the module, compiles
-// it, instantiates it once and configures it. So a [Plugin] that Load returns has already
-// answered a call.
+// A [Runtime] holds the shared state of the plugins of a process, above all the compilation cache.
+// [Runtime.Load] fetches a module, verifies its digest, and checks its imports against the
+// functions of the host and its exports against the ABI. It adds a meter to the module, compiles
+// it, instantiates it once and configures it. So a [Plugin] returned by Load has already answered a
+// call.
 //
 // An [Instance] serves one call at a time. [Plugin.Acquire] takes one from a
 // bounded pool, [Instance.Call] calls a function that was resolved when the
@@ -20,7 +20,7 @@
 // caller, is reset before it serves another call. [Plugin.Swap] replaces the
 // module while calls go on.
 //
-// A guest of another, older ABI is of a [Dialect], which the caller describes.
+// A guest of an older ABI is of a [Dialect], which the caller describes.
 //
 // # Whose the bytes are
 //
@@ -36,22 +36,21 @@
 //
 // # Logs
 //
-// One thing has one key in the logs of all packages: "plugin" is the name of a plugin,
-// "policy" that of a policy or a group, "function" the export that runs, "err" an error,
-// "reason" and "stack" those of a trap, "fields" names of fields; "pod" is namespace/name,
-// "container" and "cgroup" a name and a path, "reference" and "digest" those of an
-// artifact or a module, "duration" how long something took. The attributes of a guest's log lines are in the group "guest". A level is a
-// level of the host's logger, so the host chooses which lines are kept.
+// One thing has one key in the logs of all packages: "plugin" is the name of a plugin, "policy"
+// that of a policy or a group, "function" the running export, "err" an error, "reason" and "stack"
+// those of a trap, "fields" names of fields; "pod" is namespace/name, "container" and "cgroup" a
+// name and a path, "reference" and "digest" those of an artifact or a module, "duration" the time
+// that something took. The attributes of a guest's log lines are in the group "guest". A level is a
+// level of the host's logger, so the host's configuration decides on the lines to keep.
 //
 // # Debugging
 //
-// With KUBEWASM_DEBUG=memory in the environment, a Runtime makes the memory of an
-// instance unreadable while no caller has it, and for good once the instance is closed.
-// A read of lent bytes that were kept too long then ends the process with an
-// "unexpected fault address"; on systems other than Linux it finds 0xdb. An instance
-// that is released twice panics. Each call costs two system calls more, 25 us for a Go
-// guest, and each closed instance costs address space of Limits.MemoryBytes. The tests
-// of this module run that way.
+// With KUBEWASM_DEBUG=memory in the environment, a Runtime makes the memory of an instance
+// unreadable while no caller has it, and for good once the instance is closed. A read of lent bytes
+// that were kept too long then ends the process with an "unexpected fault address"; on systems
+// other than Linux it finds 0xdb. An instance that is released twice panics. Each call costs two
+// more system calls, 25 us for a Go guest, and each closed instance costs address space of
+// Limits.MemoryBytes. The tests of this module run that way.
 //
 // The package knows no Kubernetes: the adapters sched, admission and hooks
 // offer their host functions as [Import] values.

@@ -10,34 +10,34 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Engine names the part of wazero that runs guests: the compiler, or the interpreter, which takes 50
-// to 150 times as long for a call and several times the memory for a module. On the interpreter a guest traps at
-// 2,000 calls within one another; everything else is the same.
+// Engine names the part of wazero that runs guests: the compiler, or the interpreter, which takes
+// 50 to 150 times as long for a call and several times the memory for a module. On the interpreter
+// a guest traps at a depth of 2,000 nested calls; everything else is the same.
 type Engine string
 
 // The engines.
 const (
-	// EngineAuto is the compiler where it can run, and the interpreter elsewhere: on other
-	// processors than amd64 and arm64, and where the system forbids a process to make memory
-	// executable. [Runtime.Engine] tells which one it is.
+	// EngineAuto is the compiler where it can run, and the interpreter elsewhere: on processors
+	// other than amd64 and arm64, and where the system forbids a process to make memory executable.
+	// [Runtime.Engine] returns the engine in use.
 	EngineAuto Engine = ""
-	// EngineCompiler is the compiler: where it cannot run, [NewRuntime] fails.
+	// EngineCompiler is the compiler; [NewRuntime] fails where it cannot run.
 	EngineCompiler Engine = "compiler"
-	// EngineInterpreter is the interpreter. It is for a vulnerability in the compiler, see
-	// SECURITY.md.
+	// EngineInterpreter is the interpreter. It is the answer to a vulnerability in the compiler,
+	// see SECURITY.md.
 	EngineInterpreter Engine = "interpreter"
 )
 
-// features are the parts of WebAssembly that guests may use, beside version 2.0: those of which
-// wazero's mistakes are guarded against by package wasmbin. abi/SPEC.md has a table of them.
+// features are the parts of WebAssembly that guests may use, beside version 2.0. Package wasmbin
+// guards against wazero's mistakes in them. abi/SPEC.md has a table of them.
 const features = api.CoreFeaturesV2 | experimental.CoreFeaturesTypedFunctionReferences |
 	experimental.CoreFeaturesTailCall | experimental.CoreFeaturesExtendedConst
 
-// Engine returns the engine that runs the guests. If that is the interpreter although it was not
-// asked for, err says why: guests are much slower than they could be.
+// Engine returns the engine that runs the guests. If that is the interpreter although the
+// configuration did not choose it, err is the reason: guests are much slower than they could be.
 func (rt *Runtime) Engine() (_ Engine, err error) { return rt.engineName, rt.noCompiler }
 
-// chooseEngine returns the engine of a Runtime, and why there is no compiler.
+// chooseEngine returns the engine of a Runtime, and the reason if there is no compiler.
 func chooseEngine(want Engine) (_ wazero.RuntimeConfig, is Engine, noCompiler, err error) {
 	if want == EngineInterpreter {
 		return wazero.NewRuntimeConfigInterpreter(), want, nil, nil
@@ -54,7 +54,7 @@ func chooseEngine(want Engine) (_ wazero.RuntimeConfig, is Engine, noCompiler, e
 	return wazero.NewRuntimeConfigInterpreter(), EngineInterpreter, noCompiler, nil
 }
 
-// compilerWorks returns why wazero's compiler cannot run, nil if it can. It follows
+// compilerWorks returns the reason why wazero's compiler cannot run, nil if it can. It follows
 // platform.CompilerSupports of wazero, which is internal.
 func compilerWorks() error {
 	switch runtime.GOOS {

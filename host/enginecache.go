@@ -14,30 +14,30 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// engineCache is where wazero looks for the machine code of one module, and puts it. It hands over
-// what is in a file of the [moduleCache], mapped where that can be.
+// engineCache is the cache in which wazero looks up, and stores, the machine code of one module. It
+// hands over the content of a file of the [moduleCache], mapped where possible.
 //
-// wazero lets nobody else implement a cache, so the engineCache takes the place of the files in
-// one of wazero's own: an unexported field, which has an interface of an internal package.
-// TestEngineCache holds that this works.
+// wazero allows no other implementation of a cache. The engineCache therefore replaces the files in
+// one of wazero's caches: an unexported field with an interface of an internal package.
+// TestEngineCache checks that this works.
 type engineCache struct {
-	// stub returns the file with the machine code of the stub that wazero compiles, which it
-	// names by a key. It is nil while wazero compiles a module.
+	// stub returns the file with the machine code of the stub that wazero compiles under a key. It
+	// is nil while wazero compiles a module.
 	stub func(key engineKey) (*cachedModule, error)
-	// added is what wazero has serialized of the module that it has compiled.
+	// added is wazero's serialized form of the compiled module.
 	added []byte
-	// reader is the last one that Get has returned.
+	// reader is the last reader that Get returned.
 	reader *codeReader
 	// copies is set if machine code is not mapped.
 	copies bool
 }
 
-// engineKey is wazero's name of the machine code for a module. The features of the processor that
-// it is for are in it.
+// engineKey is wazero's name of the machine code for a module. It includes the features of the
+// processor.
 type engineKey = [sha256.Size]byte
 
-// newEngineCache returns a cache of wazero's for one module, and what it asks for machine code: nil
-// if wazero's structures are not as expected.
+// newEngineCache returns one of wazero's caches, for one module, and the engineCache in it: nil if
+// wazero's structures are not as expected.
 func newEngineCache() (wazero.CompilationCache, *engineCache) {
 	cache, e := wazero.NewCompilationCache(), &engineCache{}
 	v := reflect.ValueOf(cache)
@@ -54,8 +54,8 @@ func newEngineCache() (wazero.CompilationCache, *engineCache) {
 
 var errNoStub = errors.New("the engine has not taken the machine code")
 
-// Get returns what Add got for a module, or for the stub of one. An error ends the compilation:
-// wazero must never compile a stub.
+// Get returns the bytes that Add received for a module, or the machine code for a stub. An error
+// ends the compilation: wazero must never compile a stub.
 func (e *engineCache) Get(key engineKey) (content io.ReadCloser, ok bool, err error) {
 	if e.stub == nil {
 		return nil, false, nil
@@ -72,7 +72,7 @@ func (e *engineCache) Get(key engineKey) (content io.ReadCloser, ok bool, err er
 	return e.reader, true, nil
 }
 
-// Add keeps what wazero has serialized of a module.
+// Add keeps wazero's serialized form of a module.
 func (e *engineCache) Add(_ engineKey, content io.Reader) error {
 	if e.stub != nil {
 		return errNoStub
@@ -82,12 +82,13 @@ func (e *engineCache) Add(_ engineKey, content io.Reader) error {
 	return err
 }
 
-// Delete is called if wazero does not know what Get has returned for its own.
+// Delete is called if wazero does not accept the result of Get as its own.
 func (e *engineCache) Delete(engineKey) error { return errNoStub }
 
-// engineHeader returns what wazero writes before all that it serializes: its name, and its
-// version as far as it knows. The binary of a test and a program share files of the cache, but
-// wazero takes itself for "dev" in the one. So it is asked, by a module of one function.
+// engineHeader returns the bytes with which wazero begins everything that it serializes: its name,
+// and its version as far as it knows. The binary of a test and a program share files of the cache,
+// but in the test wazero takes its version for "dev". So engineHeader has wazero serialize a module
+// of one function.
 var engineHeader = sync.OnceValues(func() ([]byte, error) {
 	const module = "\x00asm\x01\x00\x00\x00" + "\x01\x04\x01\x60\x00\x00" + "\x03\x02\x01\x00" + "\x0a\x04\x01\x02\x00\x0b"
 	ctx := context.Background()
@@ -107,16 +108,15 @@ var engineHeader = sync.OnceValues(func() ([]byte, error) {
 	return s.header, nil
 })
 
-// serialized is what wazero serializes of a module: machine code, and what it needs to know about
-// it.
+// serialized is wazero's serialized form of a module: the machine code and its description.
 type serialized struct {
 	key engineKey
-	// header is the engineHeader of the process that has compiled.
+	// header is the engineHeader of the process that compiled the module.
 	header, before, machine, after []byte
 }
 
-// parseSerialized takes it apart: wazero's name and version, the offsets of functions, the length
-// of the machine code, and that.
+// parseSerialized splits the serialized form: wazero's name and version, the offsets of functions,
+// the length of the machine code, and the machine code.
 func parseSerialized(b []byte) (s serialized, ok bool) {
 	const magic = "WAZEVO"
 	if len(b) <= len(magic) || string(b[:len(magic)]) != magic {
@@ -139,13 +139,13 @@ func parseSerialized(b []byte) (s serialized, ok bool) {
 	return serialized{header: b[:header:header], before: b[header:at:at], machine: b[at:end:end], after: b[end:]}, true
 }
 
-// codeReader reads what wazero has serialized from a file of the cache.
+// codeReader reads the serialized form of a module from a file of the cache.
 type codeReader struct {
 	*cachedModule
 	before, after []byte
 	copies        bool
-	// done is how much of the machine code was read. memory is where wazero has it, if it was
-	// read or mapped at once.
+	// done is the number of bytes of machine code that were read. memory is wazero's buffer for it,
+	// if it was read or mapped at once.
 	done   int
 	memory []byte
 	mapped bool
@@ -185,8 +185,8 @@ func (r *codeReader) Read(p []byte) (n int, err error) {
 // Close implements io.Closer. The file belongs to the cachedModule.
 func (r *codeReader) Close() error { return nil }
 
-// abandon gives back the memory for machine code that wazero has found a mistake in: wazero forgets
-// it. What was read to its end wazero has kept.
+// abandon frees the memory of machine code in which wazero found a mistake: wazero forgets it.
+// wazero keeps memory that was read to its end.
 func (r *codeReader) abandon() {
 	if r != nil && len(r.after) > 0 && r.memory != nil {
 		unmapCode(r.memory)

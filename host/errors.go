@@ -10,16 +10,15 @@ import (
 	"github.com/kubewasm/kubewasm/internal/demangle"
 )
 
-// ErrClosed is the error of a call whose plugin was closed before it or
-// meanwhile.
+// ErrClosed is the error of a call to a plugin that was closed before or during the call.
 var ErrClosed = errors.New("plugin is closed")
 
 // ErrSaturated is the error of a caller whose context ended before an instance
 // of the plugin became free. The context's own error is wrapped beside it.
 var ErrSaturated = errors.New("every instance of the plugin is in use")
 
-// ErrHostFault is wrapped by the error with which a host function ends a call, by
-// [Instance.Abort], because the host has a fault and not the guest. No circuit breaker counts it.
+// ErrHostFault is wrapped by the error with which a host function ends a call, by [Instance.Abort],
+// because of a fault in the host and not in the guest. No circuit breaker counts it.
 var ErrHostFault = errors.New("the host has failed")
 
 // ErrFuel is the error of a call that used up Limits.Fuel. It is wrapped by a
@@ -30,8 +29,7 @@ var ErrFuel = errors.New("out of fuel")
 // It is wrapped by a *[TrapError].
 var ErrStack = errors.New("out of stack")
 
-// DigestError is the error of a module whose digest is not the one of the
-// configuration.
+// DigestError is the error of a module whose digest differs from that of the configuration.
 type DigestError struct {
 	Plugin    string
 	Want, Got string // SHA-256 in lower-case hexadecimal.
@@ -41,9 +39,8 @@ func (e *DigestError) Error() string {
 	return fmt.Sprintf("plugin %q: sha256 of the module is %s, want %s", e.Plugin, e.Got, e.Want)
 }
 
-// ModuleError is the error of bytes that are not a module that can run here:
-// malformed, with an unsupported feature, with a start function that fails, or
-// over a limit.
+// ModuleError is the error of bytes that are not a module for this host: malformed, with an
+// unsupported feature, with a start function that fails, or over a limit.
 type ModuleError struct {
 	Plugin string
 	Err    error
@@ -55,14 +52,13 @@ func (e *ModuleError) Error() string {
 
 func (e *ModuleError) Unwrap() error { return e.Err }
 
-// ExportError is the error of an export that is missing, or whose signature is
-// not that of the ABI.
+// ExportError is the error of an export that is missing, or whose signature differs from that of
+// the ABI.
 type ExportError struct {
 	Plugin string
 	Export string
-	// Got is the signature that the module has, empty if the export is
-	// missing; Want the one that it should have. Both as in
-	// abi.Signature.Type.
+	// Got is the signature of the module's export, empty if the export is missing; Want is the
+	// required one. Both are as in abi.Signature.Type.
 	Got, Want string
 }
 
@@ -78,8 +74,8 @@ func (e *ExportError) Error() string {
 type ImportError struct {
 	Plugin       string
 	Module, Name string
-	// Got is the signature that the module imports, Want the one that the host
-	// provides; Want is empty when there is no such function.
+	// Got is the signature of the module's import, Want that of the host's function; Want is empty
+	// when there is no such function.
 	Got, Want string
 	// Grant is the grant that the configuration lacks, if that is the mistake.
 	Grant string
@@ -107,9 +103,8 @@ type TrapError struct {
 	// Reason is the runtime's text for the cause, such as "wasm error:
 	// unreachable" or "exit code 2".
 	Reason string
-	// Output is what the guest printed to standard output and standard error
-	// during the call, cut to Limits.OutputBytes. It contains a Go guest's
-	// panic and its Go stack.
+	// Output is the guest's standard output and standard error during the call, cut to
+	// Limits.OutputBytes. It contains a Go guest's panic and its Go stack.
 	Output string
 	// Stack is the stack of WebAssembly functions, innermost first, one to a
 	// line, cut to 64 KiB. A function of Rust is named by its path.
@@ -130,15 +125,15 @@ func (e *TrapError) Error() string {
 
 func (e *TrapError) Unwrap() error { return e.Err }
 
-// ErrorCode returns abi.ErrorUncoded: the guest has not answered, and the code of an error with
-// which a host function ended the call is not the guest's.
+// ErrorCode returns abi.ErrorUncoded: the guest has not answered. If a host function ended the call
+// with an error, its code is not the guest's.
 func (e *TrapError) ErrorCode() abi.ErrorCode { return abi.ErrorUncoded }
 
 // maxLoggedFrames is the number of frames of a stack that are written to the
 // log.
 const maxLoggedFrames = 32
 
-// frameBytes is how long a line of Frames may be on average.
+// frameBytes is the maximum average length of a line of Frames.
 const frameBytes = 256
 
 // Frames returns the first n lines of Stack, cut to 256 bytes for each: a guest chooses the
@@ -173,11 +168,11 @@ func (e *ABIError) Unwrap() error { return e.Err }
 type StatusError struct {
 	Plugin   string
 	Function string
-	// Code is that of a method of a service that returned an error with one, and
-	// abi.ErrorUncoded otherwise. A guest may return any number.
+	// Code is the code of the error that a method of a service returned, and abi.ErrorUncoded
+	// otherwise. A guest may return any number.
 	Code   abi.ErrorCode
 	Reason string
-	// Functions are those that the guest declared to implement.
+	// Functions are the functions that the guest declared to implement.
 	Functions abi.Mask
 }
 
@@ -192,12 +187,11 @@ func (e *StatusError) Error() string {
 // ErrorCode returns the code.
 func (e *StatusError) ErrorCode() abi.ErrorCode { return e.Code }
 
-// maxErrorBytes is how much of an error of wazero about a module is kept.
+// maxErrorBytes is the maximum number of bytes kept of wazero's error about a module.
 const maxErrorBytes = 4 << 10
 
-// shorten cuts the text of an error that repeats contents of a module: an error
-// at a branch names the type of every operand, and there may be millions of
-// them.
+// shorten cuts the text of an error that repeats contents of a module. An error at a branch, for
+// example, names the types of all operands, of which there may be millions.
 func shorten(err error) error {
 	if err == nil {
 		return nil
@@ -209,10 +203,10 @@ func shorten(err error) error {
 	return errors.New(cut.Marked(s, maxErrorBytes))
 }
 
-// maxStackBytes is how much of a stack trace is kept: some hundred functions.
+// maxStackBytes is the maximum number of bytes kept of a stack trace: some hundred functions.
 const maxStackBytes = 64 << 10
 
-// maxReadableFrames is the number of lines in which names are made readable, more than the
+// maxReadableFrames is the maximum number of lines in which names are made readable, more than the
 // runtime writes: a guest can write lines into the name of a function.
 const maxReadableFrames = 128
 

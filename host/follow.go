@@ -26,19 +26,18 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// ConditionalSource is a Source that tells its versions apart without fetching them: by the
-// digest that a tag of a registry leads to, for example.
+// ConditionalSource is a Source that tells its versions apart without fetching them: by the digest
+// of a tag in a registry, for example.
 type ConditionalSource interface {
 	Source
-	// FetchUnless returns the module with its revision, or no module if its revision is
-	// still the given one, which is "" or from an earlier call. Equal revisions are of the
-	// same module. It asks the origin and no cache, so an origin that cannot be reached is
-	// an error.
+	// FetchUnless returns the module with its revision, or no module if its revision still equals
+	// the given one, which is "" or from an earlier call. Equal revisions are of the same module.
+	// FetchUnless contacts the origin and no cache, so an origin that cannot be reached is an
+	// error.
 	FetchUnless(ctx context.Context, revision string) (module []byte, current string, err error)
 }
 
-// FollowOptions configure how a source is followed. The zero value is the
-// default.
+// FollowOptions configure the following of a source. The zero value is the default.
 type FollowOptions struct {
 	// Interval is the longest time between two checks of the source. It finds
 	// changes in sources that cannot be watched, and restarts a watch that has
@@ -54,9 +53,9 @@ type FollowOptions struct {
 	// or watched. Errors have no other effect. It is called by the goroutine of
 	// Follow; nil drops the errors.
 	Failed func(error)
-	// Checked is called after each check in which the source could be read, with the
-	// SHA-256 of the module that it has: also of one that was applied or refused before. It
-	// is called by the goroutine of Follow; nil drops the checks.
+	// Checked is called after each check in which the source could be read, with the SHA-256 of its
+	// module, even of one that was applied or refused before. It is called by the goroutine of
+	// Follow; nil drops the checks.
 	Checked func(sha256 string)
 }
 
@@ -69,10 +68,9 @@ const DefaultFollowInterval = 30 * time.Second
 // lower-case hexadecimal. It runs in the goroutine of Follow, one call at a
 // time: changes during a call are checked after it.
 //
-// A module is skipped if it is the last that apply took, or the last that it
-// refused: a broken module is tried once, not at every check. That of a
-// [ConditionalSource] is not fetched as long as its revision is the same. A [Keeper] is told
-// of what apply took.
+// A module is skipped if it is the last that apply accepted or refused: a broken module is tried
+// once, not at every check. The module of a [ConditionalSource] is not fetched as long as its
+// revision is the same. A [Keeper] is notified of each module that apply accepts.
 //
 // It is an error to follow a source that needs a digest: a pinned module does
 // not change.
@@ -91,11 +89,11 @@ func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(c
 	return nil
 }
 
-// Follow swaps the plugin to each new module of the source of its configuration,
-// by [Plugin.Swap], until ctx ends. opts.Failed is called with the error of a
-// version that fails; the running one goes on serving. opts.Applied is ignored:
-// it is the running version. Where ModuleConfig.SHA256 pins the module nothing can
-// change, so Follow returns at once. With ModuleConfig.Follow the plugin follows by itself.
+// Follow swaps the plugin to each new module of the source of its configuration, by [Plugin.Swap],
+// until ctx ends. If a new version fails, opts.Failed is called with the error and the running
+// version goes on serving. opts.Applied is ignored: it is the running version. If
+// ModuleConfig.SHA256 pins the module, Follow returns at once. With ModuleConfig.Follow the plugin
+// follows by itself.
 func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 	if p.cfg.Module.SHA256 != "" {
 		return nil
@@ -106,7 +104,7 @@ func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 	})
 }
 
-// follow does what Follow does until ctx, which Close ends, has ended.
+// follow acts as Follow until ctx, which Close ends, has ended.
 func (p *Plugin) follow(ctx context.Context) {
 	failed := func(err error) {
 		p.stale.Store(true)
@@ -132,11 +130,10 @@ type follower struct {
 	checked func(sha256 string)
 	// hints has one value while a change has not been checked.
 	hints chan struct{}
-	// applied and refused are the digests of the last module that apply took and
-	// of the last that it did not.
+	// applied and refused are the digests of the last modules that apply accepted and refused.
 	applied, refused string
-	// revision is that of the last module that apply took or refused; empty if the
-	// source has none.
+	// revision is that of the last module that apply accepted or refused; empty if the source has
+	// none.
 	revision string
 	// last is the digest of the module that was read last.
 	last string

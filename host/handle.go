@@ -7,10 +7,10 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// maxIdleStack is how much stack a handle of a function keeps between two calls.
-// Each handle has a stack of its own, in Go's heap. It begins with 10 KiB, doubles
-// whenever a call needs more, up to 32 MiB with the default of Limits.StackBytes,
-// and never shrinks. So a handle that has more after its call gives way to a new one.
+// maxIdleStack is the size of the stack that a handle of a function keeps between two calls, in
+// bytes. Each handle has its stack in Go's heap. The stack begins with 10 KiB, doubles whenever a
+// call needs more, up to 32 MiB with the default of Limits.StackBytes, and never shrinks. So a
+// handle with a larger stack after its call is replaced by a new one.
 const maxIdleStack = 128 << 10
 
 // handles locates the stacks of the handles of a guest's functions. wazero has no
@@ -21,14 +21,14 @@ type handles struct {
 	// table is the first word of an api.Function that holds such a handle. A
 	// function that the host defines has handles of another type.
 	table unsafe.Pointer
-	// stack is the offset of a []byte in what the second word points to.
+	// stack is the offset of a []byte in the value to which the second word points.
 	stack uintptr
 }
 
-// words are what an interface consists of.
+// words are the two words of an interface value.
 type words struct{ table, data unsafe.Pointer }
 
-// handlesOf locates the stack in a handle, and reports whether it has found one.
+// handlesOf locates the stack in a handle, and reports whether it found one.
 func handlesOf(fn api.Function) (handles, bool) {
 	t := reflect.TypeOf(fn)
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
@@ -41,7 +41,7 @@ func handlesOf(fn api.Function) (handles, bool) {
 	return handles{(*words)(unsafe.Pointer(&fn)).table, f.Offset}, true
 }
 
-// stackOf returns the bytes of stack that a handle has.
+// stackOf returns the size of the stack of a handle, in bytes.
 func (h *handles) stackOf(fn api.Function) int {
 	w := (*words)(unsafe.Pointer(&fn))
 	if w.table != h.table || h.table == nil {

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Hold keeps an instance for one user from call to call: what the guest leaves in its
-// memory is there in the next one, and no other call runs in between. It is for guests
-// with state that the host cannot pass to another instance. It is safe for use by
-// several goroutines; one at a time has the instance.
+// Hold keeps an instance for one user from call to call: data that the guest leaves in its memory
+// is there in the next call, and no other call runs in between. It is for guests with state that
+// the host cannot pass to another instance. It is safe for use by several goroutines; one at a time
+// has the instance.
 //
 // # Notes
 //
@@ -23,10 +23,9 @@ type Hold struct {
 	// turn has a token unless a call runs. The goroutine that takes the token
 	// owns inst.
 	turn chan struct{}
-	// inst is nil before the first call, and after one whose instance could not be reset.
+	// inst is nil before the first call, and after a call whose instance could not be reset.
 	inst *Instance
-	// over is set once the hold shall end. It ends when no call runs; ended is closed
-	// then.
+	// over is set once the hold is to end. It ends when no call runs; ended is closed then.
 	over  atomic.Bool
 	ended chan struct{}
 }
@@ -49,8 +48,8 @@ func (pin *Pin) Hold() (*Hold, error) {
 }
 
 // Acquire takes the instance for the caller alone, and waits while another has it.
-// [Instance.Release] gives it back to the hold. The first call gets one that is idle, if
-// there is one, and creates one otherwise.
+// [Instance.Release] gives it back to the hold. The first call gets an idle instance, if there is
+// one, and creates one otherwise.
 //
 // Errors, for errors.Is: [ErrClosed] if the hold, the version or the plugin has ended;
 // [ErrSaturated] together with ctx's error if ctx ends first; [ErrDisabled]; [ErrMemory].
@@ -87,7 +86,7 @@ func (h *Hold) acquire(ctx context.Context) (*Instance, error) {
 			return h.inst, nil
 		}
 		if h.inst = v.pool.lend(); h.inst != nil && v.tapes != nil && h.inst.used {
-			// What is recorded of a hold begins with it.
+			// A recording of a hold begins with the hold.
 			if v.restore(h.inst) {
 				h.inst.renew()
 			} else {
@@ -126,15 +125,15 @@ func (h *Hold) pass() {
 	}
 }
 
-// Release ends the hold: at once, or after the call that runs. The instance serves
-// others then. Release may be called more than once.
+// Release ends the hold: at once, or after the running call. The instance serves others then.
+// Release may be called more than once.
 func (h *Hold) Release() {
 	h.over.Store(true)
 	h.end()
 }
 
-// end takes the hold's last turn, if there is one to take: otherwise a call runs, or
-// it has ended before.
+// end takes the hold's last turn, if it is free: otherwise a call runs, or the hold has ended
+// before.
 func (h *Hold) end() {
 	select {
 	case <-h.turn:

@@ -18,9 +18,8 @@ type Import struct {
 	// Module and Name are those of the guest's import.
 	Module, Name    string
 	Params, Results []abi.ValueType
-	// Memory has bit n set if parameter n is an address, a length or a limit in the guest's
-	// memory, which is no part of what the guest
-	// asks.
+	// Memory has bit n set if parameter n is an address, a length or a limit in the guest's memory,
+	// which is no part of the guest's question.
 	Memory uint16
 	// Grant is the grant without which a plugin must not import the function;
 	// empty if every plugin may.
@@ -33,9 +32,9 @@ type Import struct {
 	Func func(inst *Instance, stack []uint64)
 }
 
-// ToGuest returns the import of a function by the buffer-limit rule,
-// (buf, limit i32) -> len i32, which hands the guest a copy of what get returns. get
-// must return the same bytes for as long as one call of the guest lasts.
+// ToGuest returns the import of a function by the buffer-limit rule, (buf, limit i32) -> len i32,
+// which hands the guest a copy of the result of get. get must return the same bytes for as long as
+// one call of the guest lasts.
 func ToGuest(module, name string, get func(inst *Instance) []byte) Import {
 	return Import{
 		Module: module, Name: name,
@@ -46,9 +45,9 @@ func ToGuest(module, name string, get func(inst *Instance) []byte) Import {
 	}
 }
 
-// FromGuest returns the import of a function (ptr, len i32) by which a guest
-// hands bytes to the host. They are lent as those of [Instance.Read] are: put must copy
-// what it keeps. It is called with at most Limits.ResultBytes.
+// FromGuest returns the import of a function (ptr, len i32) by which a guest hands bytes to the
+// host. They are lent as those of [Instance.Read] are: put must copy bytes that it keeps. It is
+// called with at most Limits.ResultBytes.
 func FromGuest(module, name string, put func(inst *Instance, data []byte)) Import {
 	return Import{
 		Module: module, Name: name,
@@ -110,11 +109,11 @@ func newImportTable(sets ...[]Import) importTable {
 	return t
 }
 
-// maxImportErrors is how many bad imports a message names.
+// maxImportErrors is the maximum number of bad imports in a message.
 const maxImportErrors = 50
 
-// check reports every import of the module that the table does not have, has
-// with another signature, or has with a grant that grants does not include.
+// check returns an error for each import of the module that the table lacks, has with another
+// signature, or has with a grant that is not in grants.
 func (t importTable) check(plugin string, c *compiled, grants []string) []error {
 	var errs []error
 	for _, fn := range c.imports {
@@ -152,9 +151,9 @@ func (t importTable) of(c *compiled) []*Import {
 	return list
 }
 
-// hostFunction returns the function that wazero calls for an import, which is that of the
-// plugin whose instance calls it. The instance travels as the context itself: a
-// context.Value would cost a walk for each host call.
+// hostFunction returns the function that wazero calls for an import. It calls the function of the
+// plugin to which the instance belongs. The instance travels as the context itself: a context.Value
+// would cost a walk for each host call.
 func hostFunction(index int) api.GoModuleFunc {
 	return func(ctx context.Context, module api.Module, stack []uint64) {
 		inst := ctx.(*callContext).inst

@@ -34,7 +34,7 @@ type Instance struct {
 	gone bool
 	// swept is set if no caller has taken the instance since the last sweep.
 	swept bool
-	// retained is how many users want the guest's memory as it is.
+	// retained is the number of users that want the guest's memory preserved.
 	retained atomic.Int32
 	module   api.Module
 	memory   api.Memory
@@ -64,33 +64,33 @@ type Instance struct {
 
 	wasi wasiState
 
-	// calling is the export that runs, empty between calls.
+	// calling is the running export, empty between calls.
 	calling string
 	// hostCall is the host function that the guest called last.
 	hostCall *Import
-	// reason is what the guest gave in this call, and lastReason in this or an earlier one:
-	// most are given again.
+	// reason is the status reason that the guest gave in this call, and lastReason the one of this
+	// or an earlier call: most are given again.
 	reason, lastReason string
 	// logged counts the bytes that the call has logged and printed.
 	logged int
-	// kept is what Keep has counted in the call, in bytes.
+	// kept is the number of bytes that Keep has counted in the call.
 	kept   int
 	output output
 	// failed is the error of a nested call that did not return. The guest's
 	// memory may then be half written, even if the panic was recovered.
 	failed error
-	// stain is what the call has seen of confidential values. stained is set once anybody has had
-	// it, and found once the adapter was asked for its part.
+	// stain holds the confidential values that the call has seen. stained is set once the stain was
+	// handed out, and found once the adapter has added its part.
 	stain          confidential.Stain
 	stained, found bool
-	// tape takes the calls down, nil if they are not recorded. used is set by the first call
-	// after the start or a reset, and skip counts releases until the next try to record.
+	// tape records the calls, nil if they are not recorded. used is set by the first call after the
+	// start or a reset, and skip counts releases until the next try to record.
 	tape *record.Tape
 	used bool
 	skip int
-	// releases counts those since the start or a reset, for version.grown.
+	// releases is the number of releases since the start or a reset, for version.grown.
 	releases int
-	// results are the types of those of the call that is recorded.
+	// results are the types of the results of the recorded call.
 	results []abi.ValueType
 	// broken is set when the guest did not return from a call: its memory may
 	// be half written, so the instance must not run again.
@@ -111,7 +111,8 @@ type function struct {
 type callContext struct {
 	parent context.Context
 	inst   *Instance
-	// values has what wazero looks for while it makes the instance, and nothing afterwards.
+	// values holds the values that wazero looks up while it makes the instance, and nothing
+	// afterwards.
 	values context.Context
 }
 
@@ -129,11 +130,11 @@ func (i *Instance) Plugin() *Plugin { return i.plugin }
 // Implements reports whether the guest implements f.
 func (i *Instance) Implements(f abi.Function) bool { return i.version.functions.Has(f) }
 
-// Context returns the caller's context of the call that runs.
+// Context returns the caller's context of the running call.
 func (i *Instance) Context() context.Context { return i.ctx.parent }
 
-// Deadline returns when Limits.Timeout of the call that runs ends. Host functions that wait for
-// something need it beside Context: the guest is stopped when it goes on, and not before.
+// Deadline returns the time at which Limits.Timeout of the running call ends. Host functions that
+// wait for something need it beside Context: the guest is stopped when it resumes, and not before.
 func (i *Instance) Deadline() time.Time {
 	if i.meter.deadline.IsZero() {
 		i.meter.deadline = time.Now().Add(i.version.limits.Timeout)
@@ -141,7 +142,7 @@ func (i *Instance) Deadline() time.Time {
 	return i.meter.deadline
 }
 
-// State returns what Adapter.NewState made for this instance.
+// State returns the value that Adapter.NewState made for this instance.
 func (i *Instance) State() any { return i.state }
 
 // Call calls a function of the guest, which must be in [Plugin.Functions], and
@@ -172,7 +173,8 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, fn.params, fn.results)
 }
 
-// optional reports whether f may be called with n arguments, whatever the guest takes of them.
+// optional reports whether f may be called with n arguments, whatever number of them the guest
+// takes.
 func optional(f abi.Function, n int) bool {
 	sig := f.Signature()
 	return n <= len(sig.Params) && n >= len(sig.Params)-sig.Optional
@@ -217,9 +219,9 @@ func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind,
 	return start, nil
 }
 
-// revive resets an instance whose guest did not return from its last call, for a
-// caller that goes on with it, and reports whether it may run. An instance that is
-// already running, because a host function calls it, may not.
+// revive resets an instance whose guest did not return from its last call, for a caller that
+// continues with it, and reports whether it may run. An instance that is already running, because a
+// host function calls it, may not.
 func (i *Instance) revive() bool {
 	if i.calling != "" || !i.version.restore(i) {
 		return false
@@ -316,10 +318,10 @@ func (i *Instance) start(ctx context.Context) error {
 // 2,000,000 more.
 func (i *Instance) FuelUsed() int64 { return i.meter.used(i.version.limits.Fuel) }
 
-// Retain adds n, which may be negative, to the number of users that want the guest's memory as it
-// is between their calls. While there are any, the instance is not closed for being idle, and a
-// recording waits for some thousand calls before it resets the instance. A trap resets it all the
-// same. Any goroutine may call Retain, whoever has the instance.
+// Retain adds n, which may be negative, to the number of users that need the guest's memory
+// preserved between their calls. While there are any, the instance is not closed for being idle,
+// and a recording waits for some thousand calls before it resets the instance. A trap resets it all
+// the same. Any goroutine may call Retain, even if another one has the instance.
 func (i *Instance) Retain(n int) { i.retained.Add(int32(n)) }
 
 // Release returns the instance to the pool, or to its [Hold]. If its guest trapped, it is
@@ -354,7 +356,7 @@ func (i *Instance) Release() {
 	v.pool.put(i)
 }
 
-// What lets an instance be reset since it has grown.
+// The conditions for resetting an instance whose memory has grown.
 const (
 	grownBytes = 256 << 10
 	grownCalls = 16
@@ -374,16 +376,14 @@ func (i *Instance) renew() {
 // cut to Limits.OutputBytes and made valid UTF-8; empty if it gave none.
 func (i *Instance) Reason() string { return i.reason }
 
-// Calling returns the name of the export that runs, for the messages of host
-// functions.
+// Calling returns the name of the running export, for the messages of host functions.
 func (i *Instance) Calling() string { return i.calling }
 
-// HostCall returns the name of the host function that runs, with its module.
+// HostCall returns the name of the running host function, with its module.
 func (i *Instance) HostCall() string { return i.hostCall.String() }
 
-// Write hands data to the guest by the buffer-limit rule and returns what the
-// host function must return. A buffer outside of the guest's memory is a
-// violation of the ABI.
+// Write hands data to the guest by the buffer-limit rule and returns the result for the host
+// function. A buffer outside of the guest's memory is a violation of the ABI.
 func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	if uint64(len(data)) <= uint64(limit) {
 		i.meter.chargeBytes(len(data))
@@ -399,8 +399,8 @@ func (i *Instance) Write(buf, limit uint32, data []byte) uint32 {
 	return n
 }
 
-// WriteLength is [Instance.Write] for an answer of n bytes that is longer than limit, and whose
-// bytes the caller does not have.
+// WriteLength is [Instance.Write] for an answer of n bytes that is longer than limit, if the caller
+// does not have its bytes.
 func (i *Instance) WriteLength(buf, limit uint32, n uint64) uint32 {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	_, err := abi.Write(memory, buf, limit, nil)
@@ -447,9 +447,8 @@ func (i *Instance) Keep(n int) {
 	}
 }
 
-// Abort ends the call that runs: Call returns a *[TrapError] that wraps an
-// *[ABIError] with err. It does not return, and may be used in host functions
-// only.
+// Abort ends the running call: Call returns a *[TrapError] that wraps an *[ABIError] with err. It
+// does not return, and may be used in host functions only.
 func (i *Instance) Abort(err error) {
 	if i.tape != nil {
 		i.tape.Data(record.Abort, []byte(err.Error()))
@@ -470,13 +469,13 @@ func (i *Instance) log(level slog.Level, msg string) {
 	}
 }
 
-// Logged reports whether the guest has printed anything in the call that runs, or that ended
-// last, or logged anything that the logger takes.
+// Logged reports whether the guest has printed anything in the running or last call, or logged
+// anything at a level that the logger accepts.
 func (i *Instance) Logged() bool { return i.logged != 0 }
 
-// mayLog reports whether the host may write n bytes more to its log for the guest, and
-// counts them: the limit for one call is Limits.OutputBytes, and for the calls of a minute
-// Limits.LogBytes. The log reports once that lines were dropped.
+// mayLog reports whether the host may write n more bytes to its log for the guest, and counts them:
+// the limit for one call is Limits.OutputBytes, and for the calls of a minute Limits.LogBytes. The
+// log reports once that lines were dropped.
 func (i *Instance) mayLog(n int) bool {
 	p, limit := i.plugin, i.version.limits.OutputBytes
 	if i.logged > limit {
@@ -502,7 +501,7 @@ type output struct {
 	limit int
 }
 
-// add keeps p as far as it fits.
+// add keeps the part of p that fits.
 func (o *output) add(p []byte) {
 	if room := o.limit - len(o.bytes); room > 0 {
 		o.bytes = append(o.bytes, p[:min(len(p), room)]...)

@@ -10,65 +10,61 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
-// Limits bound what one plugin may use. A zero field means the default.
+// Limits bound the resources of one plugin. A zero field means the default.
 type Limits struct {
-	// MemoryBytes is the most linear memory that an instance may have, rounded down to
-	// pages of 64 KiB. Default 256 MiB: a Go guest needs 4 to 8 MiB, or 20 MB if it
-	// remembers 5000 Nodes. The maximum is 4 GiB less one page.
+	// MemoryBytes is the maximum size of an instance's linear memory, rounded down to pages of 64
+	// KiB. Default 256 MiB: a Go guest needs 4 to 8 MiB, or 20 MB if it remembers 5000 Nodes. The
+	// maximum is 4 GiB less one page.
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
-	// Fuel is how many WebAssembly instructions a call may execute. Some
-	// instructions that produce no machine code are not counted; bulk operations
-	// count by their length. The same call costs the same fuel on every machine.
-	// Default 2,000,000,000, about a second; a Filter needs some thousand, the
-	// start of a Go guest two million.
+	// Fuel is the maximum number of WebAssembly instructions in a call. Some instructions that
+	// produce no machine code are not counted; bulk operations count by their length. The same call
+	// costs the same fuel on every machine. Default 2,000,000,000, about a second; a Filter needs
+	// some thousand, the start of a Go guest two million.
 	Fuel int64 `json:"fuel,omitempty"`
-	// StackBytes is how much stack nested calls of a guest's functions may use.
-	// The host estimates it from their locals and operands. wazero's stack is
-	// about as large; it lies outside of the guest's memory, and is freed after
-	// the call. Default 16 MiB, a thousand times what a Go guest needs to read
-	// JSON.
+	// StackBytes is the maximum stack size of nested calls of a guest's functions. The host
+	// estimates it from their locals and operands. wazero's stack is about as large; it lies
+	// outside of the guest's memory, and is freed after the call. Default 16 MiB, a thousand times
+	// the need of a Go guest that reads JSON.
 	StackBytes int `json:"stackBytes,omitempty"`
-	// Timeout is how long a call may take. It is checked about every
-	// millisecond, together with the caller's context. Default 5 s.
+	// Timeout is the maximum duration of a call. It is checked about every millisecond, together
+	// with the caller's context. Default 5 s.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// BuildTimeout is how long the module may take to compile, the wait for other
-	// compilations of the Runtime included; the caller of Load or Swap waits no
-	// longer. A Go guest of 16 MB takes 11 s. After the timeout, the compilation
-	// goes on in the background; Compile bounds it. Default 5 min.
+	// BuildTimeout is the maximum time to compile the module, including the wait for other
+	// compilations of the Runtime; the caller of Load or Swap waits no longer. A Go guest of 16 MB
+	// takes 11 s. After the timeout, the compilation goes on in the background; Compile bounds it.
+	// Default 5 min.
 	BuildTimeout time.Duration `json:"buildTimeout,omitempty"`
-	// Compile is how much longer the compiler may take for the module, and for one
-	// function of it, than for any code of that size. It is estimated before the
-	// compilation, which cannot be stopped; a module that would take
-	// longer is refused. If SHA256 is given, the default is 1 min; otherwise
-	// it is 0.8 s and 2 us for each byte of its code, and 5 s for one function. A guest
-	// of Go takes a tenth of that, one of TinyGo up to three quarters.
+	// Compile is the time that the compiler may take for the module, and for one function of it,
+	// beyond the time for any code of that size. It is estimated before the compilation, which
+	// cannot be stopped; a module that would take longer is refused. If SHA256 is given, the
+	// default is 1 min; otherwise it is 0.8 s and 2 us for each byte of its code, and 5 s for one
+	// function. A guest of Go takes a tenth of that, one of TinyGo up to three quarters.
 	Compile time.Duration `json:"compile,omitempty"`
-	// Instances is how many instances of the module there may be, and so how
-	// many calls run at the same time. Default GOMAXPROCS.
+	// Instances is the maximum number of instances of the module, and so of concurrent calls.
+	// Default GOMAXPROCS.
 	Instances int `json:"instances,omitempty"`
-	// HeldInstances is how many more instances may be held from call to call, see
-	// [Hold]. Default 256.
+	// HeldInstances is the maximum number of additional instances that are held from call to call,
+	// see [Hold]. Default 256.
 	HeldInstances int `json:"heldInstances,omitempty"`
-	// OutputBytes is how many bytes of a guest's output and log lines are kept
-	// in one call, and how long a status reason may be; the rest is cut off.
-	// Default 16 KiB.
+	// OutputBytes is the maximum number of bytes kept of a guest's output and log lines in one
+	// call, and the maximum length of a status reason; the rest is cut off. Default 16 KiB.
 	OutputBytes int `json:"outputBytes,omitempty"`
-	// ResultBytes is the longest result that a guest may hand to the host.
-	// Default 8 MiB; package admission has its own.
+	// ResultBytes is the maximum length of a result that a guest hands to the host. Default 8 MiB;
+	// package admission has its own.
 	ResultBytes int `json:"resultBytes,omitempty"`
-	// LogBytes bounds the lines of the plugin in the host's log, in bytes per minute: those
-	// that the guest logs and prints, and as many again that the host writes about single
-	// calls, such as traps. The rest is dropped and counted, see [Stats], and the log
-	// reports that once a minute. All versions of the plugin share it. Default 1 MiB.
+	// LogBytes bounds the lines of the plugin in the host's log, in bytes per minute: the lines
+	// logged and printed by the guest, and as many bytes again for the host's lines about single
+	// calls, such as traps. The rest is dropped and counted, see [Stats], and the log reports that
+	// once a minute. All versions of the plugin share it. Default 1 MiB.
 	LogBytes int `json:"logBytes,omitempty"`
-	// KeptBytes bounds what the host keeps for one call until it ends, over all host
-	// functions: questions, answers, lists and results. See [Instance.Keep]. Default
-	// 64 MiB, or twice ResultBytes if that is more.
+	// KeptBytes bounds the data that the host keeps for one call until it ends, over all host
+	// functions: questions, answers, lists and results. See [Instance.Keep]. Default 64 MiB, or
+	// twice ResultBytes if that is more.
 	KeptBytes int `json:"keptBytes,omitempty"`
 }
 
-// DefaultLimits returns the limits of a plugin without any. Compile is 0: its default
-// depends on the module.
+// DefaultLimits returns the default limits of a plugin. Compile is 0: its default depends on the
+// module.
 func DefaultLimits() Limits {
 	return Limits{
 		MemoryBytes:   256 << 20,
@@ -93,7 +89,7 @@ const defaultCompile = time.Minute
 
 const pageSize = 64 << 10
 
-// Or returns the limits with those that are zero taken from another set.
+// Or returns the limits, with zero ones taken from another set.
 func (l Limits) Or(other Limits) Limits {
 	return Limits{
 		MemoryBytes:   cmp.Or(l.MemoryBytes, other.MemoryBytes),

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxAttributes is how many attributes of a line are kept.
+// maxAttributes is the maximum number of attributes kept of a line.
 const maxAttributes = 64
 
 // splitLine splits a line that a guest logs into its text and attributes. Keys

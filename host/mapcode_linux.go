@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapCode maps a part of a file in the place of memory for machine code, and reports whether it
-// did: then only what runs is resident, and the processes that share the cache share it. It does
-// not on a file system that may be remote, on a noexec mount, or by the rules of SELinux. After an
-// error the memory may be gone.
+// mapCode maps a part of a file in place of memory for machine code, and reports whether it did:
+// then only executed code is resident, and the processes that share the cache share it. It does not
+// map on a file system that may be remote, on a noexec mount, or against the rules of SELinux.
+// After an error the memory may be gone.
 func mapCode(code []byte, file *os.File, at int64) (mapped bool, err error) {
 	start, size := unsafe.Pointer(unsafe.SliceData(code)), uintptr(len(code))
 	if uintptr(start)%uintptr(os.Getpagesize()) != 0 || mappable(file.Name()) != nil {
@@ -29,13 +29,13 @@ func mapCode(code []byte, file *os.File, at int64) (mapped bool, err error) {
 	return true, nil
 }
 
-// unmapCode gives back the memory for machine code.
+// unmapCode frees the memory for machine code.
 func unmapCode(code []byte) { _ = unix.Munmap(code) }
 
-// splitMapping makes a mapping of a file one for each piece of it, of so many bytes: the kernel does not merge
-// those of which only one is in a core dump. A page fault maps up to 64 KiB around it, but
-// nothing of another mapping. It reports whether it could, and takes them back if not: a process
-// that has no mappings left ends when Go's heap needs one.
+// splitMapping splits a mapping of a file into mappings of so many bytes each. To keep the kernel
+// from merging them, it excludes every other one from core dumps. A page fault maps up to 64 KiB
+// around it, but nothing of another mapping. It reports whether it could, and undoes the split if
+// not: a process without mappings left ends when Go's heap needs one.
 func splitMapping(mapped []byte, piece int) bool {
 	for at := piece; at < len(mapped); at += 2 * piece {
 		if unix.Madvise(mapped[at:min(at+piece, len(mapped))], unix.MADV_DONTDUMP) != nil {
@@ -53,8 +53,8 @@ func joinMapping(mapped []byte) { _ = unix.Madvise(mapped, unix.MADV_DODUMP) }
 // they are needed again.
 func dropPages(mapped []byte) { _ = unix.Madvise(mapped, unix.MADV_DONTNEED) }
 
-// local are the file systems on whose files the pages of a process can rely: on others an error
-// of the network would end it.
+// local are the file systems whose mapped files are safe: on others an error of the network would
+// end the process.
 var local = map[int64]bool{
 	unix.BTRFS_SUPER_MAGIC: true, unix.EXT4_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true,
 	unix.TMPFS_MAGIC: true, unix.XFS_SUPER_MAGIC: true,

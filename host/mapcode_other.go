@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// mapCode leaves machine code to be read, as on Linux where a file cannot be mapped.
+// mapCode leaves machine code to be read into memory, as on Linux where a file cannot be mapped.
 func mapCode([]byte, *os.File, int64) (bool, error) { return false, nil }
 
 func unmapCode([]byte) {}

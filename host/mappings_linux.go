@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// defaultMappings is Linux' DEFAULT_MAX_MAP_COUNT, for a system that does not say.
+// defaultMappings is Linux' DEFAULT_MAX_MAP_COUNT, for a system that does not report its limit.
 const defaultMappings = 65_530
 
 // mostMappings returns vm.max_map_count.
@@ -23,7 +23,8 @@ func mostMappings() int64 {
 	return n
 }
 
-// countMappings returns how many mappings the process has. It takes half a microsecond for each.
+// countMappings returns the number of mappings of the process. It takes half a microsecond for
+// each.
 func countMappings() (n int64, err error) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {

@@ -13,15 +13,13 @@ import (
 // memoryExport is the name under which a guest exports its memory.
 const memoryExport = "memory"
 
-// ErrMemory is the error of an instance that could not be made, because the
-// plugins of the Runtime have RuntimeConfig.MemoryBytes already, or the system
-// has no more memory.
+// ErrMemory is the error of an instance that could not be made, because the plugins of the Runtime
+// already use RuntimeConfig.MemoryBytes, or the system has no more memory.
 var ErrMemory = errors.New("no memory for another instance")
 
-// MemoryInUse returns the linear memory, in bytes, that all instances of all
-// plugins have, in the length that guests see, and the pages that the snapshots
-// store which they begin from. RuntimeConfig.MemoryBytes counts the same. Instances
-// that begin from one snapshot share most of it.
+// MemoryInUse returns the linear memory of all instances of all plugins, in bytes, in the length
+// that guests see, plus the pages stored by their snapshots. RuntimeConfig.MemoryBytes counts the
+// same. Instances that begin from one snapshot share most of it.
 func (rt *Runtime) MemoryInUse() uint64 { return rt.memory.Budget.Used() }
 
 // newMemory makes the memory of a new instance, from the snapshot if there is

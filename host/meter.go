@@ -10,10 +10,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// fuelSlice is how much fuel a guest gets at a time, about a millisecond of
-// work. When it is used up the host regains control: it checks the clock and the
-// caller's context, which takes a tenth of a microsecond. Go's garbage
-// collector, which waits for running guests, can run then.
+// fuelSlice is the fuel that a guest gets at a time, about a millisecond of work. When it is used
+// up the host regains control: it checks the clock and the caller's context, which takes a tenth of
+// a microsecond. Go's garbage collector, which waits for running guests, can run then.
 const fuelSlice = 2_000_000
 
 // backgroundSlice is the fuelSlice of a guest that is throttled: about 0.1 ms. A guest keeps a
@@ -26,25 +25,25 @@ type meter struct {
 	global api.MutableGlobal
 	// stack is the rest of Limits.StackBytes.
 	stack api.MutableGlobal
-	// owed is fuel that the host has charged and not yet taken from the
-	// counter: access to the counter costs more than many a host function.
+	// owed is the fuel that the host has charged and not yet taken from the counter: access to the
+	// counter costs more than many host functions.
 	owed int64
 	// dry is set if the slice was used up when the counter was last written.
 	dry bool
 	// rest is the rest of the slice at the end of the last call.
 	rest int64
-	// left is the fuel of the call that is not in the slice.
+	// left is the fuel of the call outside of the slice.
 	left int64
 	// granted is the fuel of all slices of this and the earlier calls, plus the
 	// time that the guest slept. Less the rest of the slice, it is the fake
 	// clock.
 	granted int64
-	// slice is how much fuel the guest gets at a time: fuelSlice, or less in the background.
+	// slice is the fuel that the guest gets at a time: fuelSlice, or less in the background.
 	slice int64
 	// tree is the call tree of a profile, nil without one.
 	tree *callTree
 	// deadline is the end of Limits.Timeout. It is zero during the first slice:
-	// a call that ends within it never looks at the clock.
+	// a call that ends within it never reads the clock.
 	deadline time.Time
 }
 
@@ -80,8 +79,8 @@ func (m *meter) set(fuel int64) {
 
 func fuelError(fuel int64) error { return fmt.Errorf("%w: %d instructions", ErrFuel, fuel) }
 
-// hostCallFuel is what a call of a host function costs, beside the bytes that it
-// moves: about as many instructions as run in that time.
+// hostCallFuel is the price of a call of a host function, beside the bytes that it moves: about the
+// number of instructions that run in that time.
 const hostCallFuel = 100
 
 // maxOwed is the maximum of owed, small against any limit of fuel.
@@ -96,7 +95,7 @@ func (m *meter) charge(fuel int) {
 	}
 }
 
-// settle takes what is owed from the counter.
+// settle takes the owed fuel from the counter.
 func (m *meter) settle() { m.set(m.get()) }
 
 // chargeBytes deducts the price of the guest's own bulk operations for n bytes.
@@ -110,9 +109,8 @@ func (m *meter) used(fuel int64) int64 {
 	return fuel - m.left - m.get()
 }
 
-// pay deducts fuel for work that the host is about to do for the guest, and
-// checks that the guest had as much. Between two functions or loops a guest can
-// call the host thousands of times.
+// pay deducts fuel for work that the host is about to do for the guest, and checks that the guest
+// had that much. Between two functions or loops a guest can call the host thousands of times.
 func (i *Instance) pay(fuel int) {
 	if i.meter.charge(fuel); i.meter.dry {
 		i.look()
@@ -141,7 +139,7 @@ func (i *Instance) look() {
 	if now.After(m.deadline) {
 		panic(fmt.Errorf("timeout of %s: %w", limits.Timeout, context.DeadlineExceeded))
 	}
-	spent := m.get() // Negative: what the slice was overdrawn by.
+	spent := m.get() // Negative: the overdraft of the slice.
 	if spent+m.left < 0 {
 		panic(fuelError(limits.Fuel))
 	}

@@ -17,14 +17,12 @@ type Module struct {
 	inspected any
 }
 
-// maxCustomBytes is how many bytes of the custom sections of a module are kept in
-// total. They have a few lines of JSON; the sections for debuggers, of some
-// megabytes, are not kept.
+// maxCustomBytes is the maximum number of bytes kept of the custom sections of a module in total.
+// They hold a few lines of JSON; the sections for debuggers, of some megabytes, are not kept.
 const maxCustomBytes = 1 << 20
 
-// Inspect reads the sections of a module that describe it. The bytes are not
-// kept. The error is that of [Runtime.Load] for a module that is malformed in
-// these sections; code and data are not looked at.
+// Inspect reads the descriptive sections of a module. The bytes are not kept. The error is that of
+// [Runtime.Load] for a module that is malformed in these sections; code and data are not examined.
 func Inspect(module []byte) (*Module, error) { return inspect(module, digestOf(module)) }
 
 func inspect(module []byte, digest string) (*Module, error) {
@@ -81,9 +79,9 @@ func valueTypes(e wasmbin.Extern) (params, results []abi.ValueType) {
 // Digest returns the SHA-256 of the module, in hexadecimal.
 func (m *Module) Digest() string { return m.digest }
 
-// Import returns the signature with which the module imports a function, as
-// [abi.Signature.Type] writes it, or "memory", "table", "global" or "tag" for an
-// import that is none; empty if there is no such import.
+// Import returns the signature with which the module imports a function, as [abi.Signature.Type]
+// writes it, or "memory", "table", "global" or "tag" for other imports; empty if there is no such
+// import.
 func (m *Module) Import(module, name string) string {
 	e, ok := m.imports[[2]string{module, name}]
 	return signature(e, ok)
@@ -99,9 +97,9 @@ func (m *Module) Export(name string) string {
 // params returns the number of parameters of an exported function.
 func (m *Module) params(name string) int { return len(m.exports[name].Func.Params) }
 
-// Custom returns the first custom section of that name, which must not be
-// changed; nil if there is none. Sections for debuggers are left out, and those
-// that do not fit into a megabyte with the ones before.
+// Custom returns the first custom section of that name, which must not be changed; nil if there is
+// none. Sections for debuggers are left out, and sections that exceed a megabyte together with
+// earlier ones.
 func (m *Module) Custom(name string) []byte { return m.customs[name] }
 
 // Inspected returns the result of [Dialect.Inspect] for the module, nil if its dialect

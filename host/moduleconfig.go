@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ModuleConfig names the module of a plugin: where it comes from, and which one it must be.
-// One of File, HTTPS, OCI, ConfigMap, Secret and Bytes is set, unless the program sets Source. It is the field
+// ModuleConfig names the module of a plugin: its origin and, optionally, its digest. One of File,
+// HTTPS, OCI, ConfigMap, Secret and Bytes is set, unless the program sets Source. It is the field
 // module wherever a configuration file names a module: of a plugin, a shadow, a member of a group.
 type ModuleConfig struct {
 	// File is the path of a file, see [File].
@@ -25,20 +25,19 @@ type ModuleConfig struct {
 	Secret    *ObjectKey `json:"secret,omitempty"`
 	// Bytes holds the module itself, in base64 in a file. The bytes must not change.
 	Bytes []byte `json:"bytes,omitempty"`
-	// Source is a source of the program's own, which takes precedence. A configuration file cannot
-	// name one.
+	// Source is a source of the program, which takes precedence. A configuration file cannot name
+	// one.
 	Source Source `json:"-"`
 	// SHA256 is the digest of the module in hexadecimal; empty accepts any. It is checked before
 	// anything is parsed.
 	SHA256 string `json:"sha256,omitempty"`
-	// Compiled grants compiled forms of the module, by their SHA-256 in hexadecimal: machine
-	// code for a platform that a [CompiledSource] has beside the module, and that is not
-	// compiled again. It is trusted like the code of the host, and nothing bounds what it does:
-	// grant only what was compiled by those who build the host. It goes into
-	// [RuntimeConfig.CacheDir]. A form that is granted and cannot be used costs a compilation
-	// and a line in the log. Empty means that none is read.
+	// Compiled grants compiled forms of the module, by their SHA-256 in hexadecimal: machine code
+	// for a platform that a [CompiledSource] has beside the module. It is not compiled again, is
+	// trusted like the code of the host, and runs without bounds: grant only forms compiled by
+	// those who build the host. It goes into [RuntimeConfig.CacheDir]. A granted form that cannot
+	// be used costs a compilation and a line in the log. Empty means that none is read.
 	Compiled []string `json:"compiled,omitempty"`
-	// Follow replaces the module in service whenever the source holds another one. It excludes
+	// Follow replaces the module in service whenever the source holds a different one. It excludes
 	// SHA256 and HTTPS, whose modules do not change.
 	Follow bool `json:"follow,omitempty"`
 }
@@ -60,7 +59,7 @@ type Sources struct {
 	OCI func(reference string) Source
 	// ConfigMaps and Secrets read objects of the cluster; nil has no access to them.
 	ConfigMaps, Secrets ObjectGetter
-	// Interval is the longest time between two checks of a source that is followed. Default
+	// Interval is the longest time between two checks of a followed source. Default
 	// [DefaultFollowInterval].
 	Interval time.Duration
 }
@@ -77,7 +76,7 @@ func (r *registry) all() Sources {
 	return r.known
 }
 
-// AddSources adds what s has to the sources of modules, and replaces what was there: a program
+// AddSources adds the sources of s to those of the runtime, and replaces earlier ones: a program
 // reaches registries and its cluster after it has a Runtime.
 func (rt *Runtime) AddSources(s Sources) {
 	r := rt.sources
@@ -98,9 +97,9 @@ func (rt *Runtime) AddSources(s Sources) {
 	r.known.Interval = cmp.Or(s.Interval, r.known.Interval)
 }
 
-// Source returns the source of a module, by the sources of the runtime. The errors are those of
-// [ModuleConfig.Check], joined, and otherwise that the program has no access to the origin, or
-// what a [Checker] finds. Their messages begin with path.
+// Source returns the source of a module, by the sources of the runtime. It returns the joined
+// errors of [ModuleConfig.Check], the error of a [Checker], or an error if the program has no
+// access to the origin. Their messages begin with path.
 func (rt *Runtime) Source(m ModuleConfig, path string) (Source, error) {
 	if errs := m.Check(path); len(errs) != 0 {
 		return nil, errors.Join(errs...)
@@ -123,7 +122,7 @@ func (m ModuleConfig) IsZero() bool {
 	return m.Source == nil && len(m.origins()) == 0 && m.SHA256 == "" && len(m.Compiled) == 0 && !m.Follow
 }
 
-// origins returns the names of the members that name a source, and which of them are set.
+// origins returns the names of the members that name a source, and the names of those that are set.
 func (m *ModuleConfig) origins() (set []string) {
 	for _, o := range []struct {
 		name string
@@ -206,20 +205,20 @@ type ObjectGrant struct {
 	// Resource is the resource as in a URL of the API: "v1/services",
 	// "networking.k8s.io/v1/ingresses".
 	Resource string `json:"resource"`
-	// Namespaces are those of which the guest may see objects; nil means all. A guest
-	// that asks for others, or for all when it may see some, fails: part of a list
-	// would be taken for the whole.
+	// Namespaces are the namespaces whose objects the guest may see; nil means all. A guest that
+	// lists others, or all although it may see some, fails: it would take part of a list for the
+	// whole.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// Mode says whether the answers of a plugin count. Empty means [Enforce].
+// Mode decides whether the answers of a plugin count. Empty means [Enforce].
 type Mode string
 
 const (
-	// Enforce is the mode in which they do.
+	// Enforce is the mode in which the answers of a plugin count.
 	Enforce Mode = "Enforce"
-	// Monitor is the mode in which the plugin is asked, and its answers are logged and counted
-	// and have no effect: for a plugin that is to be tried out.
+	// Monitor is the mode in which the answers of a plugin are logged and counted but have no
+	// effect: for trying a plugin out.
 	Monitor Mode = "Monitor"
 )
 

@@ -10,8 +10,8 @@ import (
 //
 // # Notes
 //
-//   - The methods run on the goroutine that does what they are told of, and
-//     several at the same time: they must be quick and safe for that.
+//   - The methods run on the goroutine that causes the event, and several at the same time: they
+//     must be quick and safe for that.
 //   - They must not call the plugin.
 type Observer interface {
 	// Called receives a call that has ended. ctx is the caller's.
@@ -19,9 +19,8 @@ type Observer interface {
 	// Built receives the result of building a version for Load or Swap. ctx is
 	// the caller's.
 	Built(ctx context.Context, b BuildEvent)
-	// CacheHits receives the number of calls of a function that did not run, because
-	// an adapter had their results in a cache: the scheduler's shares results between
-	// equal Nodes.
+	// CacheHits receives the number of calls of a function that did not run, because an adapter had
+	// their results in a cache. The cache of the scheduler shares results between equal Nodes.
 	CacheHits(plugin, function string, n uint64)
 	// Refused receives the error of a caller of [Plugin.Acquire] that got no
 	// instance: an [ErrSaturated], [ErrDisabled], [ErrMemory] or [ErrClosed],
@@ -32,21 +31,22 @@ type Observer interface {
 	Restarted(plugin string, replaced bool)
 }
 
-// ShadowObserver is an [Observer] that is also told of shadows, see package shadow of host.
+// ShadowObserver is an [Observer] that also receives the events of shadows, see package shadow of
+// host.
 type ShadowObserver interface {
 	Observer
-	// Shadowed receives what became of a call that a shadow was to repeat: "same" and
-	// "different" are results of comparisons, "asked" is a call in which the candidate
-	// asked what the serving version did not, "failed" one on which the candidate failed
-	// and the serving version did not, and "dropped" one for which there was no room.
+	// Shadowed receives the result of a call that a shadow was to repeat. "same" and "different"
+	// are results of comparisons. "asked" is a call in which the candidate called a host function
+	// that the serving version did not call. "failed" is a call in which only the candidate failed.
+	// "dropped" is a call for which there was no room.
 	Shadowed(plugin, result string)
 }
 
-// SkipObserver is an [Observer] that is also told of calls that an adapter did not make.
+// SkipObserver is an [Observer] that also receives the calls that an adapter did not make.
 type SkipObserver interface {
 	Observer
-	// Skipped is called for a call of a function that was not made, since the guest had failed
-	// before in the same scheduling cycle or event, or about the same object.
+	// Skipped is called for each call of a function that was not made because the guest had failed
+	// before, in the same scheduling cycle or event or for the same object.
 	Skipped(plugin, function string)
 }
 
@@ -132,7 +132,7 @@ type CallEvent struct {
 	Err error
 }
 
-// BuildEvent is the end of the making of a version.
+// BuildEvent is the result of building a version.
 type BuildEvent struct {
 	Plugin string
 	// Digest is the SHA-256 of the module, in hexadecimal; empty if it could not
@@ -142,8 +142,7 @@ type BuildEvent struct {
 	Swap     bool
 	Start    time.Time
 	Duration time.Duration
-	// Err is nil if the version serves, and the reason why it does not
-	// otherwise.
+	// Err is nil if the version serves; otherwise it is the reason.
 	Err error
 }
 
@@ -156,12 +155,12 @@ type Stats struct {
 	// Held is the number of instances that are held, not counted by Instances;
 	// see [Hold].
 	Held int
-	// Retired is how many old versions still serve calls that began on them.
+	// Retired is the number of old versions that still serve calls that began on them.
 	Retired int
 	// MemoryBytes is the linear memory of a new instance, in bytes.
 	MemoryBytes uint64
-	// LogDropped is the number of lines that were dropped of what the guest logs, and of what
-	// the host logs about its calls; see [Limits].LogBytes.
+	// LogDropped is the number of lines that were dropped from the log of the guest, and from that
+	// of the host about its calls; see [Limits].LogBytes.
 	LogDropped uint64
 	// Disabled reports whether the plugin is out of service, see [CircuitBreaker].
 	Disabled bool

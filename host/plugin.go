@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
-// Plugin is a module that is ready to be called, and that another version may
-// replace while it is. It is safe for use by several goroutines.
+// Plugin is a module that is ready to be called, and that another version may replace during calls.
+// It is safe for use by several goroutines.
 type Plugin struct {
 	cfg     Config
 	source  Source
@@ -24,22 +24,22 @@ type Plugin struct {
 	runtime *Runtime
 	// breaker is nil if the plugin is never disabled.
 	breaker *breaker
-	// lines is the budget of what the guest logs, and calls that of callLogger, which is for
-	// lines of the host about calls and nil without a logger.
+	// lines is the budget for the lines of the guest. calls is the budget of callLogger, which logs
+	// the host's lines about calls and is nil without a logger.
 	lines, calls *lograte.Budget
 	callLogger   *slog.Logger
 	// tapes is nil if calls are not recorded; stopRecording ends the use of it.
 	tapes         record.Tapes
 	stopRecording func() error
 
-	// unfollow ends the following of the source, and stale is set while that is not in service.
+	// unfollow stops following the source, and stale is set while that is not in service.
 	unfollow context.CancelFunc
 	stale    atomic.Bool
 
 	current atomic.Pointer[version]
 
-	// swapping serialises swaps and the closing, which may take seconds: whoever has put a value
-	// there has the turn.
+	// swapping serialises swaps and the closing, which may take seconds: the goroutine that has put
+	// a value there has the turn.
 	swapping chan struct{}
 	closed   bool
 
@@ -51,12 +51,11 @@ type Plugin struct {
 // Load makes a plugin of a module: fetch, verify, check, compile, instantiate,
 // configure. The plugin's user sets cfg; adapter describes the component.
 //
-// Errors, for errors.As: *[DigestError]; *[ModuleError] for bytes that are no
-// module for this host; *[ExportError] and *[ImportError] for a module that is
-// no guest for this caller, all of them at once; *[TrapError] for a guest that
-// traps while it starts; *[StatusError] for a guest that refuses its
-// configuration. For errors.Is: [ErrMemory] if its memory is more than
-// RuntimeConfig.MemoryBytes leaves.
+// Errors, for errors.As: *[DigestError]; *[ModuleError] for bytes that are not a module for this
+// host; *[ExportError] and *[ImportError] for a module that is not a guest for this caller, all of
+// them at once; *[TrapError] for a guest that traps while it starts; *[StatusError] for a guest
+// that refuses its configuration. For errors.Is: [ErrMemory] if its memory exceeds the rest of
+// RuntimeConfig.MemoryBytes.
 func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plugin, error) {
 	source, err := rt.open(&cfg, &adapter)
 	if err != nil {
@@ -117,8 +116,8 @@ func (rt *Runtime) open(cfg *Config, adapter *Adapter) (Source, error) {
 	return nil, errors.Join(mistakes, err)
 }
 
-// Source returns the source of the module of the configuration, from which a swap may have
-// departed.
+// Source returns the source of the configured module. A swap may have replaced it by another
+// source.
 func (p *Plugin) Source() Source { return p.source }
 
 // Name returns the plugin's name.
@@ -146,8 +145,8 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 // [Runtime.Load].
 func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acquire(ctx, nil, nil) }
 
-// acquire takes an instance of the pinned version or, if that is nil, of the one that
-// serves new calls. It takes again unless that is nil or gone.
+// acquire takes an instance of the pinned version or, if that is nil, of the one that serves new
+// calls. It takes the instance again, unless that is nil or gone.
 func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) (inst *Instance, err error) {
 	if p.breaker != nil {
 		if err = p.breaker.allow(); err != nil {
@@ -179,7 +178,7 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 	return nil, err
 }
 
-// refused tells the observer of a caller that got no instance.
+// refused reports to the observer a caller that got no instance.
 func (p *Plugin) refused(ctx context.Context, err error) {
 	if p.cfg.Observer != nil {
 		p.cfg.Observer.Refused(ctx, p.cfg.Name, err)
@@ -242,7 +241,7 @@ func (pin *Pin) Acquire(ctx context.Context, again *Instance) (*Instance, error)
 	return pin.version.plugin.acquire(ctx, pin.version, again)
 }
 
-// Release ends the hold. The Pin must not be used afterwards.
+// Release releases the version. The Pin must not be used afterwards.
 func (pin *Pin) Release() {
 	v := pin.version
 	v.plugin.mu.Lock()
@@ -252,11 +251,11 @@ func (pin *Pin) Release() {
 	}
 }
 
-// Swap replaces the module by that of another source, whose digest must be
-// sha256 unless that is empty. The new version is built and probed beside the
-// running one; if anything about it fails, the running one goes on serving and
-// the error says why, as in [Runtime.Load]. A version that implements other
-// functions is refused: what a component has registered cannot change.
+// Swap replaces the module by that of another source, whose digest must be sha256 unless that is
+// empty. The new version is built and probed beside the running one; if anything about it fails,
+// the running one goes on serving and Swap returns the error, as [Runtime.Load] does. A version
+// that implements other functions is refused: the functions that a component has registered cannot
+// change.
 //
 // Calls that begin after Swap has returned are served by the new version; those
 // that began before end on the old one, which is freed after the last of them.
@@ -265,7 +264,7 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 	return p.SwapIf(ctx, source, sha256, func() error { return nil })
 }
 
-// SwapIf does what Swap does, and calls final when nothing else can fail: the new version serves
+// SwapIf acts as Swap, and calls final when nothing else can fail: the new version serves
 // next. If final returns an error, the running version goes on serving, and the error is returned.
 func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
 	if err := p.turn(ctx); err != nil {
@@ -281,8 +280,8 @@ func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final
 	return p.build(ctx, source, sha256, final)
 }
 
-// turn waits until no swap and no closing is under way, or ctx ends. Who has the turn gives it back
-// by a receive from p.swapping.
+// turn waits until no swap and no closing is under way, or ctx ends. A goroutine with the turn
+// gives it back by a receive from p.swapping.
 func (p *Plugin) turn(ctx context.Context) error {
 	select {
 	case p.swapping <- struct{}{}:
@@ -297,9 +296,9 @@ func (p *Plugin) turn(ctx context.Context) error {
 	}
 }
 
-// build makes the module of a source the current version, unless it is that
-// already or final, which a first version does not have, returns an error. It tells the
-// observer. The caller has the turn, unless p is not shared yet.
+// build makes the module of a source the current version, unless it is that already or final, which
+// a first version does not have, returns an error. It notifies the observer. The caller has the
+// turn, unless p is not shared yet.
 func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final func() error) (err error) {
 	old := p.current.Load()
 	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
@@ -329,7 +328,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final 
 	return err
 }
 
-// logBuilt logs which module serves from now on. Errors are returned to a caller who logs them.
+// logBuilt logs the module that serves from now on. Errors are returned to a caller that logs them.
 func (p *Plugin) logBuilt(ctx context.Context, b BuildEvent, source Source) {
 	if p.cfg.Logger == nil {
 		return
@@ -394,10 +393,9 @@ func (p *Plugin) forget(v *version) {
 	p.retired = slices.DeleteFunc(p.retired, func(r *version) bool { return r == v })
 }
 
-// Close waits until ctx ends for a swap that is under way, turns new calls away
-// with [ErrClosed], waits for the instances in use to be released, and frees
-// everything. When ctx ends first, the error is its own, and Close may be called
-// again to go on waiting.
+// Close waits until ctx ends for a swap that is under way, turns new calls away with [ErrClosed],
+// waits for the instances in use to be released, and frees everything. When ctx ends first, the
+// error is that of ctx, and Close may be called again to go on waiting.
 func (p *Plugin) Close(ctx context.Context) error {
 	p.unfollow()
 	if err := p.turn(ctx); err != nil {

@@ -29,8 +29,8 @@ func (p FailurePolicy) Check(others ...FailurePolicy) error {
 	return fmt.Errorf("failurePolicy is %q, want %s", string(p), list(known))
 }
 
-// ResetPolicy is when an instance is reset to the snapshot that was taken after the
-// start of the first one. Empty means ResetOnError.
+// ResetPolicy is the policy for resetting instances to the snapshot that was taken after the start
+// of the first one. Empty means ResetOnError.
 type ResetPolicy string
 
 const (
@@ -38,8 +38,8 @@ const (
 	// instance that cannot be reset, since its memory is at its limit, is replaced.
 	// Where [Adapter.ResetGrown] is set, it also resets one whose memory has grown.
 	ResetOnError ResetPolicy = "OnError"
-	// ResetPerCall resets an instance whenever it is released: no call sees what
-	// an earlier one left in memory.
+	// ResetPerCall resets an instance whenever it is released: no call sees data that an earlier
+	// one left in memory.
 	ResetPerCall ResetPolicy = "PerCall"
 	// ResetNever replaces an instance whose guest trapped by one that is started
 	// from the beginning.

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 )
 
-// pool is a bounded set of instances. Idle ones are in slots, each in a cache line
-// of its own, and a caller takes one by a single atomic operation. It tries first
-// the slot that its processor used last, then the one that any processor used last,
-// then the others. So an instance stays with the processor whose caches have its
-// memory. Callers contend only if there are fewer instances than callers.
+// pool is a bounded set of instances. Idle ones are in slots, each in a separate cache line, and a
+// caller takes one by a single atomic operation. It tries first the slot that its processor used
+// last, then the one that any processor used last, then the others. So an instance stays with the
+// processor whose caches have its memory. Callers contend only if there are fewer instances than
+// callers.
 //
 // It is not a sync.Pool, which drops instances without closing them: wazero
 // keeps an instance until it is closed. The sync.Pool in it has only the slot
@@ -28,8 +28,8 @@ type pool struct {
 	near    sync.Pool
 	last    atomic.Pointer[slot]
 	several atomic.Bool
-	// rare is not 0 if there is more to do than to take an instance or put it
-	// back: the pool is closed, or a caller waits or is about to wait.
+	// rare is not 0 if there is more to do than take an instance or put it back: the pool is
+	// closed, or a caller waits or is about to wait.
 	rare atomic.Int32
 
 	mu    sync.Mutex
@@ -42,7 +42,7 @@ type pool struct {
 	closed    bool
 	// holds are the holds whose instance, now or later, is not in count.
 	holds map[*Hold]struct{}
-	// fresh is how many instances of Plugin.Fresh there are, which are not in count either.
+	// fresh is the number of instances of Plugin.Fresh, which are not in count either.
 	fresh int
 	// discard closes an instance that came back too late to be used.
 	discard func(*Instance)
@@ -126,7 +126,7 @@ func (p *pool) used(s *slot) {
 	p.near.Put(s)
 }
 
-// idle returns how many instances are idle.
+// idle returns the number of idle instances.
 func (p *pool) idle() (n int) {
 	for i := range p.slots {
 		if p.slots[i].idle.Load() != nil {
@@ -216,7 +216,7 @@ func (p *pool) acquireAgain(ctx context.Context, inst *Instance) (*Instance, err
 	return nil, fmt.Errorf("%w: %w", ErrSaturated, ctx.Err())
 }
 
-// errNoOther says that there is no other instance to wait for.
+// errNoOther is the error of waitInstead if there is no other instance to wait for.
 var errNoOther = errors.New("the plugin has no other instance")
 
 // waitInstead returns the slot that acquire reserved, after an out-of-memory error, and
@@ -238,9 +238,8 @@ func (p *pool) waitInstead(ctx context.Context) (*Instance, error) {
 	return p.wait(ctx)
 }
 
-// takeOrWait takes an idle instance, unless others wait for it. If it returns nil
-// the caller is counted in p.rare, so from then on put serves the callers that
-// wait. p.mu is held.
+// takeOrWait takes an idle instance, unless others wait for it. If it returns nil the caller is
+// counted in p.rare, so from then on put serves the waiting callers. p.mu is held.
 func (p *pool) takeOrWait() *Instance {
 	p.rare.Add(1)
 	if len(p.waiters) > 0 {
@@ -315,9 +314,9 @@ func (p *pool) move(inst *Instance) {
 	}
 }
 
-// sweep discards each idle instance that was idle in the sweep before, too, and that no caller
-// has taken in between, unless its memory is wanted. rest is called with each that is idle: of the machine code of a plugin
-// that serves calls, what only its start needed stays away.
+// sweep discards each idle instance that was already idle in the previous sweep and not taken in
+// between, unless its memory is wanted. rest is called with each idle instance: parts of a plugin's
+// machine code that only its start needed stay out of memory while it serves calls.
 func (p *pool) sweep(rest func()) {
 	for i := range p.slots {
 		inst := p.takeFrom(&p.slots[i])
@@ -335,8 +334,7 @@ func (p *pool) sweep(rest func()) {
 	}
 }
 
-// settle gives the idle instances to the callers that wait, or discards them if
-// the pool is closed.
+// settle gives the idle instances to the waiting callers, or discards them if the pool is closed.
 func (p *pool) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -480,8 +478,7 @@ func (p *pool) close() {
 	}
 }
 
-// shut does what close does, except that it returns the holds instead of ending
-// them.
+// shut closes the pool as close does, except that it returns the holds instead of ending them.
 func (p *pool) shut() map[*Hold]struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// Profiler collects where the calls of a plugin spend their fuel, by function and by call
-// path. A plugin that has one in its Config is compiled for it, and its calls take up to three
-// times as long; they cost the same fuel. So it is for tools, and for copies of a plugin that
-// serve nothing. The zero value is ready for use, by one plugin.
+// Profiler collects the fuel of a plugin's calls, by function and by call path. A plugin with a
+// Profiler in its Config is compiled for it, and its calls take up to three times as long; they
+// cost the same fuel. So it is for tools, and for copies of a plugin that serve nothing. The zero
+// value is ready for use, by one plugin.
 type Profiler struct {
 	mu     sync.Mutex
 	start  time.Time
@@ -27,7 +27,7 @@ type Profiler struct {
 	plugin string
 	digest string
 	calls  int64
-	// live are the trees of instances, gone is what others had.
+	// live are the trees of present instances, gone is the data of former ones.
 	live map[*callTree]struct{}
 	gone map[pathNode]counts
 	// paths numbers the call paths of gone; 0 is the host.
@@ -41,7 +41,7 @@ type pathNode struct {
 	function uint32
 }
 
-// counts are what a path used.
+// counts are the fuel and the bytes of a path.
 type counts struct{ fuel, bytes int64 }
 
 // Profile returns the profile of the calls since the last Reset. No call of the plugin may run
@@ -87,8 +87,8 @@ func (p *Profiler) Profile() *profile.Profile {
 	return out
 }
 
-// Reset drops what was collected: the start of a plugin, for example. No call of the plugin
-// may run meanwhile.
+// Reset drops the collected data: of the start of a plugin, for example. No call of the plugin may
+// run meanwhile.
 func (p *Profiler) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *Profiler) Reset() {
 	p.start, p.calls, p.gone, p.paths, p.order = time.Now(), 0, nil, nil, nil
 }
 
-// begin notes which module the plugin has.
+// begin records the module of the plugin.
 func (p *Profiler) begin(v *version, module []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,19 +117,19 @@ const (
 	moreNode = 1
 )
 
-// The functions that stand for none of the guest.
+// The functions that stand for none of the guest's.
 const (
 	hostFunctionIndex = 1<<32 - 1
 	moreFunctionIndex = 1<<32 - 2
 )
 
-// collect moves what a tree has counted to gone. p.mu is held.
+// collect moves the counts of a tree to gone. p.mu is held.
 func (p *Profiler) collect(t *callTree) {
 	if p.gone == nil {
 		p.gone, p.paths = map[pathNode]counts{}, map[pathNode]int{}
 	}
 	n := uint32(t.count.Get())
-	path := make([]int, n) // Of each node, whose caller is before it.
+	path := make([]int, n) // Of each node; a caller comes before its callees.
 	number := func(node pathNode) int {
 		i := p.paths[node]
 		if i == 0 {
@@ -183,10 +183,11 @@ type callTree struct {
 	spend, child         api.Function
 	stack                [2]uint64
 
-	// moved is by how much the host has changed the guest's counter, and charged what the
-	// host has charged and the tree has.
+	// moved is the sum of the host's changes of the guest's counter. charged is the fuel that the
+	// host has charged and the tree has counted.
 	moved, charged int64
-	// begun are what flushed returned when the call began, and charged.
+	// begunFlushed and begunCharged are the results of flushed and charged at the beginning of the
+	// call.
 	begunFlushed, begunCharged int64
 }
 
@@ -224,7 +225,7 @@ func (t *callTree) context(ctx context.Context) context.Context {
 	})
 }
 
-// drop forgets what was counted: a start section, which is no call.
+// drop forgets the counts: those of a start section, which is no call.
 func (t *callTree) drop() {
 	for i := range uint32(t.count.Get()) {
 		t.memory.WriteUint64Le(treeNodes+i*nodeBytes, 0)
@@ -233,7 +234,7 @@ func (t *callTree) drop() {
 	t.current.Set(0)
 }
 
-// close keeps what the tree has counted, and frees it.
+// close keeps the counts of the tree, and frees it.
 func (t *callTree) close() {
 	t.owner.mu.Lock()
 	defer t.owner.mu.Unlock()
@@ -248,16 +249,16 @@ func (t *callTree) move(by int64) {
 	t.last.Set(uint64(int64(t.last.Get()) + by))
 }
 
-// flush has the running function pay for what the guest used since the last event.
+// flush charges the running function for the guest's fuel since the last event.
 func (t *callTree) flush(m *meter) {
 	t.stack[0] = m.global.Get()
 	_ = t.spend.CallWithStack(context.Background(), t.stack[:]) // It does not trap.
 }
 
-// flushed returns what the tree has of what the guest itself used, and a constant.
+// flushed returns the guest's own fuel that the tree has counted, plus a constant.
 func (t *callTree) flushed() int64 { return t.moved - int64(t.last.Get()) }
 
-// charge adds fuel that the host charged to the node that is current.
+// charge adds fuel that the host charged to the current node.
 func (t *callTree) charge(fuel int64) {
 	t.charged += fuel
 	at := treeNodes + uint32(t.current.Get())*nodeBytes
@@ -271,8 +272,8 @@ func (t *callTree) begin(m *meter) {
 	t.begunFlushed, t.begunCharged = t.flushed(), t.charged
 }
 
-// end ends a call that used fuel. What the host charged outside of host functions goes to
-// where the call ended.
+// end ends a call that used fuel. Fuel that the host charged outside of host functions goes to the
+// node in which the call ended.
 func (t *callTree) end(m *meter, fuel int64) {
 	t.flush(m)
 	t.charge(fuel - (t.flushed() - t.begunFlushed) - (t.charged - t.begunCharged))

@@ -31,8 +31,8 @@ func keyOf(cfg *record.Config) recorderKey {
 	return recorderKey{string(settings), reflect.ValueOf(cfg.Redact).Pointer()}
 }
 
-// recordTo returns the recorder for a configuration, and what ends its use. Those of two
-// configurations with one path write to files of their own.
+// recordTo returns the recorder for a configuration, and a function that ends its use. Recorders of
+// two configurations with one path write to separate files.
 //
 // Failures of a recorder are logged by the logger of the plugin that was loaded first, unless the
 // configuration has a Report.
@@ -87,7 +87,7 @@ func (rt *Runtime) Recorders() map[string]record.Stats {
 	return stats
 }
 
-// describe returns what a recording says of the version.
+// describe returns the description of the version for a recording.
 func (v *version) describe() record.Version {
 	cfg := &v.plugin.cfg
 	limits, _ := json.Marshal(v.limits) // It has numbers and texts only.
@@ -131,7 +131,7 @@ func (i *Instance) sequenceOver() bool {
 		if i.retained.Load() <= 0 {
 			return true
 		}
-		i.endSequence() // The next one begins when nobody wants the memory.
+		i.endSequence() // The next one begins when no user needs the memory.
 		i.skip = 0
 		return false
 	}
@@ -139,8 +139,9 @@ func (i *Instance) sequenceOver() bool {
 	return i.skip <= 0 && i.used && (i.retained.Load() <= 0 || i.skip < -retainedCalls)
 }
 
-// retainedCalls is how many calls a recording waits for before it resets an instance whose memory
-// is wanted: where that never ends, as on a busy scheduler, there would be no recording.
+// retainedCalls is the number of calls that a recording waits for before it resets an instance
+// whose memory is retained: where that never ends, as on a busy scheduler, there would be no
+// recording.
 const retainedCalls = 1 << 12
 
 // endSequence ends the sequence of calls.
@@ -184,14 +185,14 @@ func (i *Instance) endRecording(err error) {
 func (i *Instance) recordWrite(buf, limit uint32, data []byte) {
 	n := len(data)
 	if uint64(n) > uint64(limit) {
-		data = nil // It comes when the guest asks with more room.
+		data = nil // It comes when the guest repeats the call with more room.
 	}
 	i.tape.Bytes(record.Write, data, uint64(buf), uint64(limit), uint64(n))
 }
 
-// Confidential says that the bytes which the host function that runs hands over are a message of
-// a shape, or a part of it, by the number of the field, or a list of such messages. In JSON a
-// recording finds by itself what is confidential, as long as it has its kind.
+// Confidential declares the bytes that the running host function hands over: a message of a shape,
+// a part of it, by the number of the field, or a list of such messages. In JSON a recording finds
+// confidential values by itself, as long as the object contains its kind.
 func (i *Instance) Confidential(shape confidential.Shape, part uint32, list bool) {
 	if shape.Sealed() {
 		i.stained = true
@@ -202,8 +203,8 @@ func (i *Instance) Confidential(shape confidential.Shape, part uint32, list bool
 	}
 }
 
-// Confided reports whether the call that runs, or ended last, was given something that is sealed,
-// by [Instance.Confidential].
+// Confided reports whether the running or last call received sealed data, by
+// [Instance.Confidential].
 func (i *Instance) Confided() bool { return i.stain.Sealed() }
 
 // ConfidentialObject is [Instance.Confidential] about an object of a kind without a group, or one
@@ -215,8 +216,8 @@ func (i *Instance) ConfidentialObject(object interface{ Kind() string }, part ui
 	}
 }
 
-// ConfidentialText says that the bytes which the host function that runs hands over are the value
-// of a label or of an annotation of an object.
+// ConfidentialText declares the bytes that the running host function hands over as the value of a
+// label or annotation of an object.
 func (i *Instance) ConfidentialText(object interface{ Kind() string }) {
 	rule := i.Rule()
 	switch kind := object.Kind(); {
@@ -227,11 +228,11 @@ func (i *Instance) ConfidentialText(object interface{ Kind() string }) {
 	}
 }
 
-// Rule returns the plugin's rule of what is confidential.
+// Rule returns the plugin's rule for confidential data.
 func (i *Instance) Rule() *confidential.Rule { return &i.plugin.cfg.Confidential }
 
-// Stain returns what the call that runs has seen of confidential values. What the guest says is
-// logged by its Text.
+// Stain returns the confidential values that the running call has seen. Its Text filters the
+// guest's log lines.
 func (i *Instance) Stain() *confidential.Stain {
 	i.stained = true
 	if f := i.plugin.adapter.Confidential; f != nil && !i.found {
@@ -241,10 +242,10 @@ func (i *Instance) Stain() *confidential.Stain {
 	return &i.stain
 }
 
-// Fresh returns a new instance that does not belong to the pool, as one is before its first
-// call, for a caller that repeats what another instance was asked. It keeps its version, also
-// after [Plugin.Swap], until it is discarded, which [Plugin.Close] waits for, and is never
-// released. Limits.Instances does not count it.
+// Fresh returns a new instance outside of the pool, in the state before its first call, for a
+// caller that repeats the calls of another instance. It keeps its version, even after
+// [Plugin.Swap], until it is discarded, which [Plugin.Close] waits for, and is never released.
+// Limits.Instances does not count it.
 //
 // Errors are those of a new instance in [Runtime.Load], and [ErrClosed].
 func (p *Plugin) Fresh(ctx context.Context) (*Instance, error) {
@@ -281,8 +282,8 @@ func (i *Instance) Discard() {
 	i.version.pool.endFresh()
 }
 
-// Outside gives guests what they are granted of the world: the time and random numbers. Its
-// methods are called in host functions.
+// Outside provides guests with the granted time and random numbers. Its methods are called in host
+// functions.
 type Outside interface {
 	// Time returns the time of a guest's clock in nanoseconds.
 	Time(inst *Instance) int64

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// rewritingVersion changes whenever the same module would be rewritten to another
-// one: TestRewritingVersion holds it.
+// rewritingVersion changes whenever the result of rewriting a module changes: TestRewritingVersion
+// checks it.
 const rewritingVersion = 8
 
 // rewrite makes a valid module ready for wazero. With goPass, it optimises the code of
@@ -32,7 +32,7 @@ func rewrite(module []byte, opts wasmbin.Options, goPass bool) ([]byte, *wasmbin
 	if err != nil {
 		return nil, nil, err
 	}
-	info.Imports, info.Exports = nil, nil // Inspect has them, in a form that is smaller.
+	info.Imports, info.Exports = nil, nil // Inspect has them, in a smaller form.
 	return snapmem.MergeSegments(module), info, nil
 }
 

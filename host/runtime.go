@@ -18,16 +18,17 @@ import (
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
-// Runtime holds what the plugins of a process share. It is safe for use by
+// Runtime holds the shared state of the plugins of a process. It is safe for use by
 // several goroutines.
 type Runtime struct {
 	// shared has the machine code of modules that are not in the cache of files.
 	shared  wazero.CompilationCache
 	modules moduleCache
-	// cacheFailed is called with why a module is not kept in the cache.
+	// cacheFailed is called with the reason why a module is not kept in the cache.
 	cacheFailed func(error)
 	engine      wazero.RuntimeConfig
-	// engineName is what that runs, noCompiler why it is the interpreter without being asked for.
+	// engineName is the engine in use, noCompiler the reason for an interpreter that the
+	// configuration did not choose.
 	engineName Engine
 	noCompiler error
 	// goPass is not set if RuntimeConfig.DisableGoPass is.
@@ -40,8 +41,8 @@ type Runtime struct {
 	// compiling has an entry for each module that is being compiled.
 	compiling chan struct{}
 
-	// building counts the versions that are being built, and the compilations, also
-	// those for which no version waits any more.
+	// building counts the versions and compilations under way, including compilations for which no
+	// version waits any more.
 	building sync.WaitGroup
 
 	mu      sync.Mutex
@@ -59,59 +60,58 @@ type Runtime struct {
 
 // RuntimeConfig configures a Runtime. The zero value works.
 type RuntimeConfig struct {
-	// CacheDir is a directory for rewritten and compiled modules, which makes
-	// loading one again some hundred times faster. Several processes may share it. It is
-	// created with mode 0700; one that others can write to, or that belongs to
-	// another user, is refused, since its files are machine code. A disk that is full or a
-	// file that was changed costs a compilation. Empty means no cache beyond the process.
+	// CacheDir is a directory for rewritten and compiled modules, which makes loading one again
+	// some hundred times faster. Several processes may share it. It is created with mode 0700. A
+	// directory that others can write to, or that belongs to another user, is refused, since its
+	// files are machine code. A disk that is full or a file that was changed costs a compilation.
+	// Empty means no cache beyond the process.
 	CacheDir string
-	// CacheBytes is the most that the files in CacheDir have together: those that were not
-	// used for the longest time are removed when a module was compiled. A Go guest takes
-	// about 10 MB. 0 means 1 GiB.
+	// CacheBytes is the maximum total size of the files in CacheDir: the least recently used ones
+	// are removed when a module was compiled. A Go guest takes about 10 MB. 0 means 1 GiB.
 	CacheBytes int64
-	// CacheCopy copies machine code from the files of CacheDir into memory instead of mapping
-	// it. What is overwritten in place in a file that is mapped, by a restore or by a damaged
-	// disk, is what the process executes next: it crashes, and a process with privileges may
-	// do worse. A Go guest takes about 10 MB of memory more than mapped, whose pages are
-	// resident only as far as they run.
+	// CacheCopy copies machine code from the files of CacheDir into memory instead of mapping it.
+	// If a mapped file is overwritten in place, by a restore or by a damaged disk, the process
+	// executes the new bytes: it crashes, and a process with privileges may do worse. A copied Go
+	// guest takes about 10 MB of memory more; of a mapped one, only the pages that run are
+	// resident.
 	CacheCopy bool
-	// CacheError, unless it is nil, is called with why CacheDir cannot be used, and the Runtime
-	// has no cache then: a program starts, and compiles its modules each time. If it is nil,
-	// [NewRuntime] fails. It is called once more, from a load, when a module cannot be kept in
+	// CacheError, unless it is nil, is called with the reason why CacheDir cannot be used, and the
+	// Runtime has no cache then: a program starts, and compiles its modules each time. If it is
+	// nil, [NewRuntime] fails. It is called once more, from a load, when a module cannot be kept in
 	// the cache for the first time.
 	CacheError func(error)
-	// MemoryBytes is the most linear memory that the instances of all plugins and their
-	// snapshots may have together. A guest that grows beyond it gets -1 from memory.grow,
-	// an instance that does not fit is an [ErrMemory] unless the plugin has others to wait
-	// for. The length that guests see counts, although instances share most of it; of a
-	// snapshot, what it does not share with those of other plugins and is not zero. This
-	// memory is not in Go's heap, and GOMEMLIMIT does not include it.
+	// MemoryBytes is the maximum linear memory of the instances of all plugins and their snapshots
+	// together. A guest that grows beyond it gets -1 from memory.grow. An instance that does not
+	// fit is an [ErrMemory], unless the plugin has others to wait for. An instance counts by the
+	// length that its guest sees, although instances share most of it. A snapshot counts by the
+	// part that it does not share with those of other plugins and that is not zero. This memory is
+	// not in Go's heap, and GOMEMLIMIT does not include it.
 	//
-	// 0 means half of the memory of the machine or of the process's cgroup, so
-	// that no plugin can have the process killed for its memory. Where that is
-	// unknown, there is no limit. math.MaxUint64 means no limit.
+	// 0 means half of the memory of the machine or of the process's cgroup, so that no plugin can
+	// have the process killed for its memory. If that is unknown, there is no limit. math.MaxUint64
+	// means no limit.
 	MemoryBytes uint64
-	// IdleAfter is how long an instance serves no call, at least, before it is closed and its
-	// memory given back; at most it is twice as long. The next call makes an instance from
-	// the snapshot, which takes it half a millisecond for a Go guest. Instances that are held,
-	// and those of plugins with [ResetNever] or another state than a snapshot has, stay. 0
-	// means 5 minutes; less than 0 means that all stay.
+	// IdleAfter is the minimum time that an instance is idle before it is closed and its memory
+	// freed; the maximum is twice that. The next call makes an instance from the snapshot, which
+	// takes half a millisecond for a Go guest. Held instances, those of plugins with [ResetNever],
+	// and those with state outside of a snapshot stay. 0 means 5 minutes; less than 0 means that
+	// all stay.
 	IdleAfter time.Duration
 	// Sources open the modules that configurations name, of plugins and of their shadows.
 	// [Runtime.AddSources] adds to them.
 	Sources Sources
 	// Engine runs the guests. Default [EngineAuto].
 	Engine Engine
-	// DisableGoPass leaves the code of Go's compiler in guests as it is. The pass takes three
-	// detours out of it, which makes guests of Go up to a third faster and changes nothing
-	// that they can see. Without it their calls use other fuel, mostly about a tenth more.
-	// The option is for a fault in the pass.
+	// DisableGoPass leaves the code of Go's compiler in guests unchanged. The pass removes three
+	// detours from it, which makes guests of Go up to a third faster and changes nothing that they
+	// can see. Without it their calls use other fuel, mostly about a tenth more. The option is for
+	// a fault in the pass.
 	DisableGoPass bool
 }
 
-// maxCompilations is how many modules are compiled at a time, if there are as many
-// processors. Each may take hundreds of megabytes meanwhile, and uses one
-// processor. More at once would take more memory and no less time.
+// maxCompilations is the maximum number of concurrent compilations, if there are as many
+// processors. Each may take hundreds of megabytes, and uses one processor. More at once would take
+// more memory and no less time.
 const maxCompilations = 4
 
 // defaultIdleAfter is the default of RuntimeConfig.IdleAfter.
@@ -163,9 +163,9 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 	return rt, nil
 }
 
-// Beside makes a Runtime for plugins that must not take what those of rt need: it has memory
-// of its own, and compiles one module at a time. It shares the compiled modules with rt, and
-// must be closed before rt.
+// Beside makes a Runtime for plugins that must not compete with those of rt: it has separate
+// memory, and compiles one module at a time. It shares the compiled modules with rt, and must be
+// closed before rt.
 func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
@@ -174,10 +174,9 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	}
 }
 
-// Close closes the plugins that are still open, waiting for their calls and for
-// what is being compiled until ctx ends, and then the compilation cache. Load
-// fails afterwards. When ctx ends first, Close may be called again to go on
-// waiting.
+// Close closes the plugins that are still open, waiting for their calls and for compilations until
+// ctx ends, and then the compilation cache. Load fails afterwards. When ctx ends first, Close may
+// be called again to go on waiting.
 func (rt *Runtime) Close(ctx context.Context) error {
 	rt.mu.Lock()
 	rt.closed = true

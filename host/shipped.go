@@ -21,10 +21,10 @@ import (
 // is one: the form lies beside the module, under the name of [CompiledFile].
 type CompiledSource interface {
 	Source
-	// FetchCompiled returns the compiled form of the module for a platform, such as
-	// "linux/amd64". A source that has several returns one whose SHA-256 is among sha256, in
-	// hexadecimal. The error is fs.ErrNotExist if there is none. The caller does not change
-	// the bytes, and trusts them only by their digest.
+	// FetchCompiled returns the compiled form of the module for a platform, such as "linux/amd64".
+	// A source with several forms returns one whose SHA-256 is among sha256, in hexadecimal. The
+	// error is fs.ErrNotExist if there is none. The caller does not change the bytes, and trusts
+	// them only by their digest.
 	FetchCompiled(ctx context.Context, platform string, sha256 []string) ([]byte, error)
 }
 
@@ -57,11 +57,11 @@ type shipped struct {
 	Size int `json:"size"`
 }
 
-// Precompile returns the compiled form of a module for this platform, for plugins with the
-// limits, of which MemoryBytes and StackBytes count; zero means the default. It is for this
-// version of wazero, of the rewriter, and for processors with the features of this one that
-// wazero uses. The error is that of [Runtime.Load] for a module that does not compile, or that
-// wazero has no compiler for this platform.
+// Precompile returns the compiled form of a module for this platform, for plugins with the limits,
+// of which MemoryBytes and StackBytes count; zero means the default. It is for this version of
+// wazero and of the rewriter, and for processors with the features of this one that wazero uses.
+// The error is that of [Runtime.Load] for a module that does not compile, or of a platform for
+// which wazero has no compiler.
 func Precompile(ctx context.Context, module []byte, limits Limits) (form []byte, err error) {
 	dir, err := os.MkdirTemp("", "kubewasm-precompile-*")
 	if err != nil {
@@ -94,7 +94,7 @@ func Precompile(ctx context.Context, module []byte, limits Limits) (form []byte,
 	return form, nil
 }
 
-// ship returns the compiled form of a module that is in the cache.
+// ship returns the compiled form of a cached module.
 func (c *compiled) ship() ([]byte, error) {
 	key := moduleKeyOf(c.key.digest, c.rewriting(), c.owner.goPass)
 	file, err := os.ReadFile(c.owner.modules.path(key))
@@ -127,7 +127,8 @@ func parseShipped(form []byte) (about shipped, file []byte, err error) {
 	return about, file, nil
 }
 
-// takeShipped takes the module from a compiled form, or says in notShipped why it cannot.
+// takeShipped takes the module from a compiled form, or sets notShipped to the reason why it
+// cannot.
 func (c *compiled) takeShipped(ctx context.Context, key moduleKey, ship func(context.Context) ([]byte, error)) {
 	if c.files == nil {
 		c.notShipped = errors.New("it goes into the cache, and the runtime has no CacheDir")
@@ -168,7 +169,7 @@ func (c *compiled) install(ctx context.Context, form []byte, key moduleKey) erro
 	return nil
 }
 
-// shipping returns what fetches the compiled form of a source, nil if none is granted.
+// shipping returns a function that fetches the compiled form of a source, nil if none is granted.
 func (p *Plugin) shipping(source Source) func(context.Context) ([]byte, error) {
 	if len(p.cfg.Module.Compiled) == 0 {
 		return nil

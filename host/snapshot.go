@@ -16,7 +16,7 @@ import (
 // its first call.
 type snapshot struct {
 	image *snapmem.Image
-	// size is that of the image, in bytes, also after the image is closed.
+	// size is that of the image, in bytes, even after the image is closed.
 	size    uint64
 	globals []uint64
 	wasi    wasiState
@@ -24,19 +24,19 @@ type snapshot struct {
 	clock int64
 }
 
-// started is the state of an instance that was started and knows nothing of its plugin yet.
-// The versions that share a module begin from it.
+// started is the state of an instance that was started and does not yet depend on its plugin. The
+// versions that share a module begin from it.
 type started struct {
 	*snapshot
-	// by are the functions that started it, args its arguments, and functions those that
-	// it then says to have.
+	// by are the functions that started it, args its arguments, and functions the functions that it
+	// declared then.
 	by, args  []string
 	functions abi.Mask
 }
 
-// restorable reports whether instances can go back to a snapshot. They cannot if nothing is
-// to be reset, or if the guest's state is more than its memory and its numeric globals: it
-// changes tables, drops segments, or has globals with references.
+// restorable reports whether instances can go back to a snapshot. They cannot if the policy resets
+// nothing, or if the guest's state is more than its memory and its numeric globals: it changes
+// tables, drops segments, or has globals with references.
 func (v *version) restorable() bool {
 	info := v.compiled.info
 	return v.plugin.cfg.Reset != ResetNever && !info.MutatesTables && !info.DropsSegments && len(info.OpaqueGlobals) == 0
@@ -86,10 +86,9 @@ func (v *version) first(ctx context.Context) (*Instance, error) {
 	return inst, nil
 }
 
-// watch has the host functions of a version set own when the guest calls one that depends
-// on the plugin or has an effect. WASI's depend on its arguments and grants alone, and only
-// one has an effect: it prints. The arguments that a dialect has without Config.Args are
-// the plugin's name.
+// watch has the host functions of a version set own when the guest calls one that depends on the
+// plugin or has an effect. The functions of WASI depend on arguments and grants alone, and only one
+// has an effect: it prints. Without Config.Args, the arguments of a dialect are the plugin's name.
 func (v *version) watch(own *bool) (end func()) {
 	imports, named := v.imports, v.dialect != nil && len(v.plugin.cfg.Args) == 0
 	v.imports = make([]*Import, len(imports))
@@ -107,8 +106,7 @@ func (v *version) watch(own *bool) (end func()) {
 	return func() { v.imports = imports }
 }
 
-// offer makes the state of inst, which was started, the one from which the versions of the
-// module begin.
+// offer makes the state of inst, which was started, the initial state of the module's versions.
 func (v *version) offer(inst *Instance) error {
 	base, err := v.newSnapshot(inst)
 	if err != nil {
@@ -116,7 +114,7 @@ func (v *version) offer(inst *Instance) error {
 	}
 	s := &started{base, v.startFunctions(), v.plugin.cfg.Args, v.functions}
 	if !v.compiled.started.CompareAndSwap(nil, s) {
-		base.image.Close() // Another version was faster, or starts it otherwise.
+		base.image.Close() // Another version was faster, or starts it differently.
 		return nil
 	}
 	v.base = base
@@ -143,7 +141,7 @@ func (v *version) takeSnapshot(inst *Instance) error {
 	return nil
 }
 
-// newSnapshot copies the state of inst. The copy shares what is as in the base.
+// newSnapshot copies the state of inst. The copy shares pages that equal those of the base.
 func (v *version) newSnapshot(inst *Instance) (*snapshot, error) {
 	base := v.compiled.content.base()
 	if v.base != nil {
@@ -177,7 +175,7 @@ func (v *version) restore(inst *Instance) bool {
 	inst.meter.wind(v.snapshot.clock)
 	inst.unwind()
 	if inst.broken {
-		// A function keeps the stack that it has grown; a new one begins small.
+		// A function keeps the stack that it has grown; a new handle begins with a small one.
 		v.resolve(inst)
 		inst.broken = false
 	}

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// Source is where a module's bytes come from. Implementations are safe for use
-// by several goroutines. A source may also be a [Watcher], a [Checker] and a [Keeper].
+// Source provides the bytes of a module. Implementations are safe for use by several goroutines. A
+// source may also be a [Watcher], a [Checker] and a [Keeper].
 type Source interface {
 	// Fetch returns the module. The caller does not change the bytes.
 	Fetch(ctx context.Context) ([]byte, error)
@@ -27,19 +27,18 @@ type Checker interface {
 	Check(sha256 string) error
 }
 
-// Keeper is a Source that has the module itself while its origin is away, as one of a registry
-// with a cache does. It is told which module was loaded, so that a later one that was refused
-// does not take the place of that.
+// Keeper is a Source that has the module even while its origin is unavailable, as the source of a
+// registry with a cache does. It is notified of the loaded module, so that a later one that was
+// refused does not replace it.
 type Keeper interface {
 	Source
-	// Keep tells that a module that was fetched is in use. sha256 is its digest in
-	// lower-case hexadecimal.
+	// Keep records that a fetched module is in use. sha256 is its digest in lower-case hexadecimal.
 	Keep(sha256 string)
 }
 
-// Keep tells a source, if it is a [Keeper], that one of its modules is in use. [Runtime.Load],
-// [Plugin.Swap] and [Follow] call it. Only a caller of Source.Fetch that loads what it returns
-// need do so. sha256 is the digest of the module in lower-case hexadecimal.
+// Keep notifies a source, if it is a [Keeper], that one of its modules is in use. [Runtime.Load],
+// [Plugin.Swap] and [Follow] call it. Only callers of Source.Fetch that load the module need to
+// call it. sha256 is the digest of the module in lower-case hexadecimal.
 func Keep(source Source, sha256 string) {
 	if k, ok := source.(Keeper); ok {
 		k.Keep(sha256)
@@ -82,11 +81,11 @@ func unpack(data []byte) ([]byte, error) {
 	return module, nil
 }
 
-// gzipMagic is how what gzip has compressed begins.
+// gzipMagic are the first bytes of the output of gzip.
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// Bytes returns the source of a module that is at hand already, as it is or compressed by gzip.
-// The bytes must not change as long as the source is in use.
+// Bytes returns the source of a module in memory, as it is or compressed by gzip. The bytes must
+// not change as long as the source is in use.
 func Bytes(module []byte) Source { return bytesSource(module) }
 
 type bytesSource []byte
@@ -100,8 +99,8 @@ func (s bytesSource) Fetch(context.Context) ([]byte, error) {
 
 func (s bytesSource) String() string { return fmt.Sprintf("%d bytes", len(s)) }
 
-// Fetched returns the source of a module that Fetch of another source has returned, which names
-// it in messages.
+// Fetched returns the source of a module that Fetch of another source has returned. Messages name
+// that source.
 func Fetched(from Source, module []byte) Source { return fetchedSource{module, from.String()} }
 
 type fetchedSource struct {
@@ -142,8 +141,8 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// The file may have grown since. With room for all of it no memory is taken and given back
-	// on the way, which would be four times as much.
+	// The file may have grown since. With room for all of it no memory is allocated and freed on
+	// the way, which would be four times as much.
 	module := bytes.NewBuffer(make([]byte, 0, info.Size()+bytes.MinRead))
 	if _, err := module.ReadFrom(io.LimitReader(f, MaxModuleBytes+1)); err != nil {
 		return nil, err

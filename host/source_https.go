@@ -20,27 +20,26 @@ type HTTPSOptions struct {
 	// credentials adds them to redirected requests as well. Default: a client with
 	// http.DefaultTransport.
 	Client *http.Client
-	// Timeout is how long a fetch may take, from the first connection to the
-	// last byte. Default 30 s.
+	// Timeout is the maximum duration of a fetch, from the first connection to the last byte.
+	// Default 30 s.
 	Timeout time.Duration
-	// MaxBytes is the size of the largest module that is taken. Default, and at
-	// most, MaxModuleBytes.
+	// MaxBytes is the size of the largest accepted module. Default, and at most, MaxModuleBytes.
 	MaxBytes int64
 }
 
 // maxRedirects is enough for a mirror that sends on to a content network.
 const maxRedirects = 5
 
-// HTTPS returns the source of a module at an https URL, which is downloaded anew for each load, as
-// the server stores it: as it is, or compressed by gzip. The configuration must name the
-// module's SHA-256: otherwise the server of the URL would decide what runs.
+// HTTPS returns the source of a module at an https URL, which is downloaded anew for each load, in
+// the form that the server stores: as it is, or compressed by gzip. The configuration must name the
+// module's SHA-256: otherwise the server of the URL would decide on the code that runs.
 //
 // At most five redirects are followed, to https only. A user and password in the
 // URL are sent to its host alone, and appear in no message; neither does its
 // query, which often is a signature.
 //
-// Any status but 200 is an error. A URL of another scheme is one too, when the
-// configuration is checked and in Fetch.
+// Any status but 200 is an error. A URL of another scheme is an error too, when the configuration
+// is checked and in Fetch.
 func HTTPS(rawURL string, opts HTTPSOptions) Source {
 	s := &httpsSource{timeout: opts.Timeout, maxBytes: opts.MaxBytes}
 	if s.timeout == 0 {
@@ -113,7 +112,7 @@ func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		// What the network says has addresses, and is for the log.
+		// The network's text has addresses, and is for the log.
 		return nil, publicerr.Wrap(fmt.Sprintf("get %s: %s", s, publicerr.Words(err)), fmt.Errorf("get %s: %w", s, err))
 	}
 	return module, nil
@@ -121,8 +120,8 @@ func (s *httpsSource) Fetch(ctx context.Context) ([]byte, error) {
 
 // get makes the request and reads the answer.
 func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
-	// Go's transport would ask for gzip and unpack it; the digest and the limit
-	// are about what the server stores.
+	// Go's transport would ask for gzip and unpack it; the digest and the limit apply to the bytes
+	// that the server stores.
 	header := http.Header{"Accept-Encoding": {"identity"}}
 	req := (&http.Request{Method: http.MethodGet, URL: s.url, Header: header}).WithContext(ctx)
 	resp, err := s.client.Do(req)
@@ -169,7 +168,7 @@ func (s *httpsSource) String() string {
 func checkRedirect(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if req.URL.Scheme != "https" {
-			// Where it leads is the server's.
+			// The target is chosen by the server.
 			return publicerr.Wrap(fmt.Sprintf("redirect to scheme %q, want https", req.URL.Scheme), fmt.Errorf("redirect to scheme %q of host %s, want https", req.URL.Scheme, req.URL.Host))
 		}
 		if len(via) > maxRedirects {

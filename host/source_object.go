@@ -31,14 +31,13 @@ func (f ObjectGetterFunc) Get(ctx context.Context, namespace, name string) (map[
 // ObjectWatcher is an ObjectGetter that notices changes, as an informer does.
 type ObjectWatcher interface {
 	ObjectGetter
-	// Watch does for one object what [Watcher.Watch] does for a module.
+	// Watch watches one object as [Watcher.Watch] watches a module.
 	Watch(ctx context.Context, namespace, name string, changed func()) error
 }
 
-// ConfigMapKey returns the source of a module in a ConfigMap, under one key of
-// binaryData or, in base64, of data. It may be compressed by gzip, so that a guest in Go fits into
-// the mebibyte that a ConfigMap has. It is a [Watcher] if getter is an
-// [ObjectWatcher].
+// ConfigMapKey returns the source of a module in a ConfigMap, under one key of binaryData or, in
+// base64, of data. It may be compressed by gzip, so that a guest in Go fits into the mebibyte of a
+// ConfigMap. It is a [Watcher] if getter is an [ObjectWatcher].
 func ConfigMapKey(getter ObjectGetter, namespace, name, key string) Source {
 	return newObjectKey(getter, "configmap", namespace, name, key)
 }
@@ -82,7 +81,7 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 	}
 	data, err := s.getter.Get(ctx, s.namespace, s.name)
 	if err != nil {
-		// The API server's text names its address, or who asks.
+		// The API server's text names its address, or the user.
 		return nil, publicerr.Wrap(fmt.Sprintf("get %s: it cannot be read", s), fmt.Errorf("get %s: %w", s, err))
 	}
 	value, ok := data[s.key]
@@ -102,11 +101,11 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 	return module, nil
 }
 
-// magic is how a WebAssembly module begins. Its first byte occurs in no base64.
+// magic are the first bytes of a WebAssembly module. The first one occurs in no base64.
 var magic = []byte("\x00asm")
 
-// decodeValue returns the module that a value is or that it holds in base64,
-// with or without line breaks.
+// decodeValue returns the module in a value: the value itself or its base64, with or without line
+// breaks.
 func decodeValue(value []byte) ([]byte, error) {
 	isModule := func(b []byte) bool { return bytes.HasPrefix(b, magic) || bytes.HasPrefix(b, gzipMagic) }
 	if isModule(value) {
@@ -125,8 +124,7 @@ func (s objectKey) String() string {
 	return fmt.Sprintf("%s %s/%s key %q", s.kind, s.namespace, s.name, s.key)
 }
 
-// watchedObjectKey is a type of its own, since only a source that can be watched
-// may have the method.
+// watchedObjectKey is a separate type, since only a source that can be watched may have the method.
 type watchedObjectKey struct {
 	objectKey
 	watcher ObjectWatcher

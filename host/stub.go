@@ -12,22 +12,22 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// stubSection is the custom section that tells the stubs of two modules apart: it has the
-// SHA-256 of the module.
+// stubSection is the custom section that tells the stubs of two modules apart: it holds the SHA-256
+// of the module.
 const stubSection = "kubewasm.stub"
 
-// stub is what wazero gets of a rewritten module whose machine code is in the cache: the module
-// without its code, where each function traps, and without its data. wazero keeps both, and has
-// a use for neither once there is a snapshot. To load a stub takes a third of the time and a
+// stub is the form of a rewritten module that wazero gets if the machine code is in the cache: the
+// module without its code, where each function traps, and without its data. wazero keeps both, and
+// has a use for neither once there is a snapshot. To load a stub takes a third of the time and a
 // fifth of the memory.
 type stub struct {
 	module []byte
 	about  aboutStub
-	data   []byte // What memories begin with, from about.Offset on.
+	data   []byte // The initial content of memories, from about.Offset on.
 }
 
-// aboutStub is what the host needs to know about the module, and where in the memory its data
-// go, at a multiple of pageSize.
+// aboutStub is the host's description of the module. It includes the place of its data in the
+// memory, at a multiple of pageSize.
 type aboutStub struct {
 	Info   *wasmbin.Info
 	Offset uint32
@@ -57,8 +57,9 @@ func newStub(module []byte, info *wasmbin.Info) (*stub, error) {
 	return s, nil
 }
 
-// layOut returns what a memory has after the segments were written: whole pages of WebAssembly,
-// from an offset on. It returns nil if that is not known, or if they lie far from one another.
+// layOut returns the content of a memory after the segments were written: whole pages of
+// WebAssembly, from an offset on. It returns nil if that is not known, or if the segments lie far
+// from one another.
 func layOut(segments []wasmbin.Data) (offset uint32, data []byte) {
 	start, end, sum := uint64(math.MaxUint64), uint64(0), uint64(0)
 	for _, d := range segments {
@@ -102,18 +103,18 @@ func constant(expr []byte) (uint32, bool) {
 	return 0, false
 }
 
-// content is the initial content of a memory, in the file of a module. It is nil for a module
-// whose data wazero has.
+// content is the initial content of a memory, in the file of a module. It is nil if wazero has the
+// module's data.
 type content struct {
 	file   *os.File
 	at     int64
 	offset uint32
 	size   uint32
-	// image is a mapping of the file for images of memories, nil if it cannot be one.
+	// image is a mapping of the file for images of memories, nil if the file cannot be mapped.
 	image *snapmem.Image
 }
 
-// takeContent returns the content of a module, which takes its file, and maps it if it is that of
+// takeContent returns the content of a module, which takes over its file, and maps it if it lies at
 // the beginning of a memory.
 func (m *cachedModule) takeContent() *content {
 	if len(m.data) == 0 {
@@ -129,8 +130,8 @@ func (m *cachedModule) takeContent() *content {
 	return c
 }
 
-// base returns the image that those of the module's memories share pages with, nil if there
-// is none.
+// base returns the image with which those of the module's memories share pages, nil if there is
+// none.
 func (c *content) base() *snapmem.Image {
 	if c == nil {
 		return nil

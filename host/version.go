@@ -29,8 +29,8 @@ type version struct {
 	limits Limits
 	// digest is the SHA-256 of the module, in hexadecimal.
 	digest string
-	// compiled is the module itself, which other versions may share; imports are the
-	// functions that it imports, in the order of compiled.hosted.
+	// compiled is the module, which other versions may share; imports are the functions that it
+	// imports, in the order of compiled.hosted.
 	compiled  *compiled
 	imports   []*Import
 	about     *Module
@@ -40,9 +40,9 @@ type version struct {
 	dialect *Dialect
 	exports uint64
 	handles handles
-	// snapshot is the initial state of new instances and of those that trapped;
-	// nil if the guest has state that a snapshot does not capture. base is that of the
-	// module before its configuration; nil if it is not shared.
+	// snapshot is the initial state of new instances and of those that trapped; nil if the guest
+	// has state outside of a snapshot. base is that of the module before its configuration; nil if
+	// it is not shared.
 	snapshot, base *snapshot
 	// grown is the size of a memory that has grown so much that its instance is reset, see
 	// [Adapter.ResetGrown]; 0 if none is.
@@ -59,8 +59,8 @@ type version struct {
 	freeOnce sync.Once
 }
 
-// fetch returns a module and its digest, which is want unless that is empty. The
-// digest is checked before anything looks at the bytes.
+// fetch returns a module and its digest, which is want unless that is empty. The digest is checked
+// before the bytes are parsed.
 func fetch(ctx context.Context, plugin string, source Source, want string) (module []byte, digest string, err error) {
 	module, err = source.Fetch(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 	if inst, err = v.first(ctx); err != nil {
 		return err
 	}
-	v.compiled.rest() // wazero has read it all, and most of what a start needs no call does.
+	v.compiled.rest() // wazero has read it all, and most code of a start is needed by no call.
 	for name, e := range v.about.exports {
 		var ok bool
 		if e.Kind != wasmbin.ExternFunc {
@@ -201,8 +201,7 @@ func (v *version) load(ctx context.Context, module []byte, ship func(context.Con
 	return nil
 }
 
-// checkModule reports which of the exports that every guest needs are missing
-// or of the wrong type.
+// checkModule returns the errors of the exports that every guest needs.
 func (v *version) checkModule() []error {
 	errs := v.checkExportList()
 	switch {
@@ -276,7 +275,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		return nil, err
 	}
 	defer func() {
-		// wazero frees the memory of what it has instantiated.
+		// wazero frees the memory of modules that it has instantiated.
 		if inst.module == nil {
 			inst.linear.Free()
 		}
@@ -298,8 +297,8 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	}
 	module, err := v.compiled.wasm.InstantiateModule(&inst.ctx, v.compiled.module, moduleConfig)
 	if err != nil {
-		// A start section that traps has a stack, one that exits an exit code;
-		// what cannot be linked has neither.
+		// A start section that traps has a stack, one that exits an exit code; a module that cannot
+		// be linked has neither.
 		trap := newTrapError(v.plugin.cfg.Name, "start", cut.Text(inst.output.bytes, inst.output.limit), err)
 		if trap.Stack != "" || errors.As(err, new(*sys.ExitError)) {
 			return nil, trap
@@ -408,8 +407,8 @@ func (v *version) implements() string {
 	return v.dialect.Name + ": " + strings.Join(names, ", ")
 }
 
-// accept checks the functions that the marker of an instance returns, none for a guest of
-// a dialect. Those of the first instance hold for all.
+// accept checks the functions that the marker of an instance returns, none for a guest of a
+// dialect. The functions of the first instance apply to all.
 func (v *version) accept(mask abi.Mask) error {
 	if v.dialect != nil {
 		return nil
@@ -456,7 +455,7 @@ func (v *version) close(ctx context.Context) error {
 	}
 }
 
-// free gives back what the version has. Its instances are gone.
+// free frees the resources of the version. Its instances are gone.
 func (v *version) free() {
 	v.freeOnce.Do(func() {
 		if v.snapshot != nil && v.snapshot != v.base {
@@ -468,10 +467,9 @@ func (v *version) free() {
 	})
 }
 
-// maxTableElements is how many elements the tables of a guest may have, 8 bytes
-// each in the host: a Go guest of 3 MB has 5,000. A table that grows is copied,
-// and nothing can interrupt the copy: one of a million elements, 8 MB, delayed
-// other goroutines by 20 to 30 ms.
+// maxTableElements is the maximum number of elements in the tables of a guest, 8 bytes each in the
+// host: a Go guest of 3 MB has 5,000. A table that grows is copied, and nothing can interrupt the
+// copy: one of a million elements, 8 MB, delayed other goroutines by 20 to 30 ms.
 const maxTableElements = 1 << 17
 
 // meterModule builds the function that a rewritten guest calls when its slice of fuel is

@@ -41,11 +41,10 @@ const (
 	randomFuel       = 4  // For a byte of random_get: the system's take 2 ns each.
 )
 
-// wasiImports are the functions of WASI preview 1, without files, environment,
-// sockets, real clocks or randomness. They return what wazero's own return to a
-// guest that has only its standard streams. wazero's are not used for three
-// reasons. A guest would not pay fuel for their work, which its arguments make as
-// large as it likes. Descriptors that a guest has closed stay closed when its
+// wasiImports are the functions of WASI preview 1, without files, environment, sockets, real clocks
+// or randomness. They return the same as wazero's own do to a guest that has only its standard
+// streams. wazero's are not used for three reasons. A guest would not pay fuel for their work,
+// whose size its arguments determine. Descriptors that a guest has closed stay closed when its
 // memory is reset. And proc_exit closes the module while its functions still run.
 var wasiImports = []Import{
 	wasi("args_get", argsGet, abi.I32, abi.I32),
@@ -192,8 +191,8 @@ func fdFdstatGet(inst *Instance, args []uint64) uint64 {
 	return wasiSuccess
 }
 
-// fdFdstatSetFlags is fd_fdstat_set_flags (fd, flags). There is one that a stream
-// can have: to append, which it does anyway.
+// fdFdstatSetFlags is fd_fdstat_set_flags (fd, flags). A stream supports only the flag to append,
+// which it does anyway.
 func fdFdstatSetFlags(inst *Instance, args []uint64) uint64 {
 	const dsync, nonblock, rsync, sync = 1 << 1, 1 << 2, 1 << 3, 1 << 4
 	flags := uint16(args[1])
@@ -243,8 +242,8 @@ func (i *Instance) buffer(iovecs []byte) ([]byte, bool) {
 	return i.bytes(uint64(binary.LittleEndian.Uint32(iovecs)), uint64(binary.LittleEndian.Uint32(iovecs[4:])))
 }
 
-// fdWrite is fd_write (fd, iovs, iovs_len, nwritten_ptr): standard output and
-// standard error are what the guest prints, and there are no other files.
+// fdWrite is fd_write (fd, iovs, iovs_len, nwritten_ptr). Standard output and standard error go to
+// the guest's output; there are no other files.
 func fdWrite(inst *Instance, args []uint64) uint64 {
 	fd := uint32(args[0])
 	if fd == 0 || !inst.wasi.open(args[0]) {
@@ -290,8 +289,8 @@ func (i *Instance) print(fd uint32, data []byte) {
 	i.program.stdout = append(i.program.stdout, data...)
 }
 
-// randomGet is random_get (buf, buf_len). The guest pays for each piece before it
-// is made, so that one that asks for all of its memory can be stopped meanwhile.
+// randomGet is random_get (buf, buf_len). The guest pays for each piece before it is made, so that
+// a guest that fills all of its memory can be stopped meanwhile.
 func randomGet(inst *Instance, args []uint64) uint64 {
 	const piece = 4 << 10 // A multiple of 8, for fakeRandom.
 	buf, ok := inst.bytes(args[0], args[1])
@@ -334,14 +333,14 @@ func (f *fakeRandom) fill(buf []byte) {
 	}
 }
 
-// pollOneoff is poll_oneoff (in, out, nsubscriptions, nevents_ptr). A guest can
-// wait only for its clock, and the host does not let a caller wait for a guest
-// that sleeps: every timer fires at once. A stream can always be read.
+// pollOneoff is poll_oneoff (in, out, nsubscriptions, nevents_ptr). A guest can wait only for its
+// clock. Callers do not wait for a guest that sleeps: every timer fires at once. A stream can
+// always be read.
 func pollOneoff(inst *Instance, args []uint64) uint64 {
 	const (
 		subscription, event = 48, 32 // Bytes.
 
-		clock, write = 0, 2 // What to wait for; 1 is to read.
+		clock, write = 0, 2 // The event to wait for; 1 is to read.
 	)
 	count := uint32(args[2])
 	if count == 0 || count > maxSubscriptions {

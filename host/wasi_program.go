@@ -2,8 +2,7 @@ package host
 
 import "encoding/binary"
 
-// A program has arguments, standard input and standard output. A guest that is
-// no program has only Config.Args.
+// A program has arguments, standard input and standard output. Other guests have only Config.Args.
 
 // defaultArgs are for Go code that looks at os.Args[0], which must find it.
 var defaultArgs = []string{"guest.wasm"}

@@ -42,8 +42,8 @@ func (s fileSource) Watch(ctx context.Context, changed func()) error {
 			burst.event()
 		case <-burst.timer.C:
 			burst.end()
-			// The path may lead elsewhere by now. What it leads to is watched before the
-			// hint, so nothing is missed.
+			// The path may lead elsewhere by now. The new target is watched before the hint, so
+			// nothing is missed.
 			if err := t.follow(path, loud); err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (s fileSource) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// trailWatcher watches the directories that decide what a path leads to.
+// trailWatcher watches the directories that decide on the target of a path.
 type trailWatcher struct {
 	// entries are the directory entries that matter, see trail, and dirs their directories.
 	// The mutex of watched guards them.
@@ -64,7 +64,7 @@ type trailWatcher struct {
 	events, resets chan struct{}
 }
 
-// follow watches the directories that decide now what an absolute path leads to, and no others.
+// follow watches the directories that decide now on the target of an absolute path, and no others.
 // See join for loud.
 func (t *trailWatcher) follow(path string, loud bool) error {
 	for {
@@ -86,7 +86,7 @@ type watchedDirs struct {
 	mu sync.Mutex
 	// watcher is nil while there are no directories.
 	watcher *fsnotify.Watcher
-	// dirs are by their paths. The paths of bind mounts may have one in common.
+	// dirs are by their paths. The paths of bind mounts may share one.
 	dirs map[string]*watchedDir
 }
 
@@ -99,8 +99,9 @@ type watchedDir struct {
 	trails map[*trailWatcher]struct{}
 }
 
-// join watches the directories of entries for t, and ends the watch of those that t had before.
-// A directory that was replaced is watched anew. With loud, the others that watch it are told.
+// join watches the directories of entries for t, and ends the watch of those that t had before. A
+// directory that was replaced is watched anew. With loud, the other trails that watch it are
+// notified.
 func (w *watchedDirs) join(t *trailWatcher, entries []string, loud bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,7 +250,7 @@ func (w *watchedDirs) event(of *fsnotify.Watcher, event fsnotify.Event) {
 	}
 }
 
-// tell tells all trails of an event.
+// tell notifies all trails of an event.
 func (d *watchedDir) tell() {
 	for t := range d.trails {
 		poke(t.events)
@@ -264,12 +265,12 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// maxLinks is how many symbolic links Linux follows in one path.
+// maxLinks is the maximum number of symbolic links that Linux follows in one path.
 const maxLinks = 40
 
-// trail returns the directory entries that decide what an absolute path leads
-// to, in absolute paths without links: each symbolic link on the way, and the
-// file in the end or the first part that is missing.
+// trail returns the directory entries that decide on the target of an absolute path, in absolute
+// paths without links: each symbolic link on the way, and the file in the end or the first part
+// that is missing.
 //
 // For a ConfigMap that kubelet mounts in /etc/plugins these are
 // /etc/plugins/zone.wasm, a link to ..data/zone.wasm; /etc/plugins/..data, the
@@ -323,7 +324,7 @@ const (
 type burst struct {
 	// timer fires when the burst is over.
 	timer *time.Timer
-	// first is when it began; zero if there is none.
+	// first is the time when it began; zero if there is none.
 	first time.Time
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// The extension points from the choice of a node to the binding. Reserve and
-// Permit belong to the scheduling cycle; what comes after them runs in parallel with the
-// scheduling cycles of other Pods. pod may be a copy of the cycle's.
+// The extension points from the choice of a node to the binding. Reserve and Permit belong to the
+// scheduling cycle; later ones run in parallel with the scheduling cycles of other Pods. pod may be
+// a copy of the cycle's.
 
 // Reserve tells the guest that the Pod is to run on a node.
 func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
@@ -25,13 +25,13 @@ func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	return p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
 }
 
-// Unreserve tells the guest that the Pod is not bound to the node after all, with which the
-// cycle is over. A failure is logged.
+// Unreserve tells the guest that the Pod is not bound to the node after all, which ends the cycle.
+// A failure is logged.
 func (p *Plugin) Unreserve(c *Cycle, pod *corev1.Pod, nodeName string) {
 	p.notify(abi.Unreserve, c, pod, nodeName)
 }
 
-// notify runs a function without a result, with which a cycle is over.
+// notify runs a function without a result that ends a cycle.
 func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName string) {
 	if !p.Asks(f) {
 		return
@@ -49,7 +49,7 @@ func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	object := p.objects.Pod(pod)
 	if first := c.life.first(); first != nil && replayed.Has(first.function) {
 		p.skipped(f)
-		return nil // It was not told of the Pod, or would fail again.
+		return nil // It does not know the Pod, or would fail again.
 	}
 	h := c.history.Load()
 	inst, i, err := p.acquire(&c.binding, c, h, len(h.steps), binding)
@@ -62,7 +62,7 @@ func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string
 	return err
 }
 
-// Permit asks whether the Pod may be bound, and how long it waits at most if it is to wait.
+// Permit asks whether the Pod may be bound, and returns the maximum wait if it is to wait.
 func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, time.Duration) {
 	if !p.functions.Has(abi.Permit) {
 		return nil, 0
@@ -80,8 +80,8 @@ func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, ti
 }
 
 // PreBindPreFlight returns Skip if PreBind has nothing to do for the Pod, and reports whether
-// PreBind may run in parallel with that of other plugins. A guest that has PreBind only
-// handles every Pod, one after the other.
+// PreBind may run in parallel with that of other plugins. A guest that has only PreBind handles
+// every Pod, one after the other.
 func (p *Plugin) PreBindPreFlight(c *Cycle, pod *corev1.Pod, nodeName string) (parallel bool, _ *Status) {
 	switch {
 	case !p.Asks(abi.PreBind):
@@ -105,8 +105,8 @@ func (p *Plugin) PreBind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	return p.inCycle(abi.PreBind, binding, c, pod, nil, call{nodeName: nodeName}, nil)
 }
 
-// Bind asks the guest to bind the Pod. Skip leaves the Pod to the next plugin, as a guest does
-// whose failure is ignored.
+// Bind asks the guest to bind the Pod. Skip leaves the Pod to the next plugin. It is also the
+// answer of a guest whose failure is ignored.
 func (p *Plugin) Bind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	if !p.functions.Has(abi.Bind) {
 		return skip
@@ -114,8 +114,7 @@ func (p *Plugin) Bind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	return p.inCycle(abi.Bind, binding, c, pod, skip, call{nodeName: nodeName}, nil)
 }
 
-// PostBind tells the guest that the Pod is bound, with which the cycle is over. A failure is
-// logged.
+// PostBind tells the guest that the Pod is bound, which ends the cycle. A failure is logged.
 func (p *Plugin) PostBind(c *Cycle, pod *corev1.Pod, nodeName string) {
 	p.notify(abi.PostBind, c, pod, nodeName)
 }

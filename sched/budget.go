@@ -17,8 +17,8 @@ import (
 
 // The framework calls a plugin once for each node, each candidate and each pending Pod, so the
 // limits of a call bound nothing by themselves. A scheduling cycle has a budget of fuel for all its
-// calls and remembers its first failure; what runs under the lock of the scheduling queue has a
-// deadline of its own, and a failure counts for the rest of its event.
+// calls and remembers its first failure. A call under the lock of the scheduling queue has a
+// separate deadline, and a failure counts for the rest of its event.
 
 // DefaultCycleFuel is the default of PluginConfig.CycleFuel: about half a second of a guest's work.
 const DefaultCycleFuel = 1_000_000_000
@@ -27,13 +27,14 @@ const DefaultCycleFuel = 1_000_000_000
 // goroutines would wait for the counter.
 const cheapCall = 1 << 16
 
-// countedCall is the fuel of a call at most that is counted at its end. What it used beyond was
-// counted by Spend.
+// countedCall is the maximum fuel of a call that is counted at its end. Fuel beyond it was counted
+// by Spend.
 const countedCall = 2_000_000
 
-// life is the budget of a cycle, which its clones share, and the first failure. It is the context of
-// the calls in the scheduling cycle, and ends with that failure. The failure of a clone is its own:
-// a preemption tries out many, and the others may still find room. It implements [host.Budget].
+// life is the budget of a cycle, which its clones share, and the first failure. It is the context
+// of the calls in the scheduling cycle, and ends with that failure. The failure of a clone affects
+// only that clone: a preemption tries out many, and the others may still find room. It implements
+// [host.Budget].
 type life struct {
 	context.Context
 	// of is the life of the cycle that it was cloned from, nil for the first.
@@ -43,7 +44,7 @@ type life struct {
 	failure atomic.Pointer[failure]
 
 	mu   sync.Mutex
-	done chan struct{} // nil before somebody waits.
+	done chan struct{} // nil until a goroutine waits.
 }
 
 // failure is a call of a cycle that failed.
@@ -52,7 +53,7 @@ type failure struct {
 	err      error
 }
 
-// errCycleFailed ends what goes on in a cycle after its first failure.
+// errCycleFailed ends the other calls of a cycle after its first failure.
 var errCycleFailed = fmt.Errorf("another call of the scheduling cycle has failed: %w", context.Canceled)
 
 // first returns the first failure of the cycle, or of one that it was cloned from.
@@ -81,8 +82,8 @@ func (l *life) Err() error {
 	return nil
 }
 
-// Done implements context.Context. One goroutine calls a clone, so that nobody waits for its own
-// failure.
+// Done implements context.Context. A single goroutine calls a clone, so no call waits for the
+// failure of its own clone.
 func (l *life) Done() <-chan struct{} {
 	l = l.root()
 	l.mu.Lock()
@@ -96,7 +97,7 @@ func (l *life) Done() <-chan struct{} {
 	return l.done
 }
 
-// fail notes a failure, and reports whether it is the first.
+// fail records a failure, and reports whether it is the first.
 func (l *life) fail(f abi.Function, err error) bool {
 	if root := l.root(); root != l && root.spent.Load() > root.limit {
 		root.fail(f, err) // All clones would fail.
@@ -124,14 +125,14 @@ func (l *life) overspent() error {
 	return fmt.Errorf("%w: cycleFuel of %d for all calls of a scheduling cycle", host.ErrFuel, l.limit)
 }
 
-// charge counts a call that has ended. When it has used the budget up the cycle has failed.
+// charge counts a call that has ended. The cycle fails when the budget is used up.
 func (l *life) charge(f abi.Function, fuel int64) {
 	if l = l.root(); l.spent.Add(min(fuel, countedCall)) > l.limit {
 		l.fail(f, l.overspent())
 	}
 }
 
-// context returns the context of a call of f in a phase of a cycle. What is asked in spite of a
+// context returns the context of a call of f in a phase of a cycle. A call made in spite of a
 // failure has the budget of the binding.
 func (p *Plugin) context(c *Cycle, f abi.Function, phase phase) context.Context {
 	if phase == binding || placed.Has(f) && c.life.first() != nil {
@@ -156,8 +157,8 @@ func (b *bindingBudget) Spend(fuel int64) error {
 	return nil
 }
 
-// mayBind waits until a call of a binding may take an instance: all but one, so that one is left for
-// what the scheduler waits for. The caller hands it back by bound.
+// mayBind waits until a call of a binding may take an instance: all but one, so that one is left
+// for calls that the scheduler waits for. The caller hands it back by bound.
 func (p *Plugin) mayBind(ctx context.Context) (bound bool, err error) {
 	if p.binding == nil {
 		return false, nil
@@ -170,21 +171,21 @@ func (p *Plugin) mayBind(ctx context.Context) (bound bool, err error) {
 	}
 }
 
-// replayed are the functions that a guest is shown again on another instance: after a failure of
+// replayed are the functions that are repeated for a guest on another instance: after a failure of
 // one, each further call would repeat it.
 var replayed = abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod, abi.Reserve)
 
-// placed are the functions, beside those of binding, for which it does not count that a node was
-// not filtered or scored.
+// placed are the functions, those of binding among them, that are called even if a node could not
+// be filtered or scored.
 var placed = binds | abi.MaskOf(abi.PreBindPreFlight)
 
-// failedIn decides what becomes of a call of a cycle whose guest did not answer.
+// failedIn decides on the result of a call of a cycle whose guest did not answer.
 func (p *Plugin) failedIn(c *Cycle, f abi.Function, err error, neutral *Status) *Status {
 	if c.life.first() == nil && c.life.fail(f, err) {
 		return p.failed(f, err, neutral)
 	}
 	if placed.Has(f) && !replayed.Has(c.life.first().function) {
-		return p.failed(f, err, neutral) // It was asked in spite of the first one.
+		return p.failed(f, err, neutral) // It was called in spite of the first one.
 	}
 	status, _ := p.over(c, f, neutral)
 	return status
@@ -217,37 +218,38 @@ const DefaultQueueTimeout = 10 * time.Millisecond
 const (
 	// eventFuel is the fuel of all hints for one event, some 50 ms of work.
 	eventFuel = 100_000_000
-	// leastFuel is the fuel, some milliseconds of work, that a call under the lock of the queue
-	// has at least. On a busy machine the time may have gone to others.
+	// leastFuel is the minimum fuel, some milliseconds of work, of a call under the lock of the
+	// queue. On a busy machine the time may have gone to other processes.
 	leastFuel = 5_000_000
-	// sameEvent is how long a failure counts for an event that has no objects to tell it by.
+	// sameEvent is the time for which a failure counts for an event without objects to identify it.
 	sameEvent = time.Second
-	// pauseAfter is how many failures there may be at once, and pause the time that makes up for
-	// one. In between the guest is not asked. A success makes up for none: most questions are
-	// about Pods on which the guest does not fail.
+	// pauseAfter is the maximum number of failures at once, and pause the time that makes up for
+	// one. In between the guest is not asked. A success makes up for none: most questions concern
+	// Pods on which the guest does not fail.
 	pauseAfter = 5
 	pause      = time.Second
-	// poisonTime is how long a Pod is not asked about again on which the guest has failed, and
-	// maxPoison how many of them are remembered.
+	// poisonTime is the time for which a Pod is not asked about after the guest has failed on it,
+	// and maxPoison the maximum number of such Pods.
 	poisonTime = 10 * time.Second
 	maxPoison  = 1 << 10
 )
 
-// queueGuard keeps a guest from holding the scheduling queue up.
+// queueGuard keeps a guest from delaying the scheduling queue.
 type queueGuard struct {
 	mu sync.Mutex
-	// oldObj and newObj are those of the last event, of which begun is the time. fuel is what
-	// hints have used for it, and over is set if no more are asked.
+	// oldObj and newObj are the objects of the last event, and begun is its time. fuel is the fuel
+	// that hints have used for it, and over is set if no more are asked.
 	oldObj, newObj metav1.Object
 	begun          time.Time
 	fuel           int64
 	over           bool
-	// failures are those that no pause has made up for yet, at the time since. paused is set
-	// while the log knows of it.
+	// failures is the number of failures that no pause has made up for yet, at the time since.
+	// paused is set once the pause was logged.
 	failures int
 	since    time.Time
 	paused   bool
-	// poison are Pods on which the guest has failed, with the error and the end of it.
+	// poison are Pods on which the guest has failed, with the error and the time at which the entry
+	// ends.
 	poison map[types.UID]poison
 }
 
@@ -256,8 +258,8 @@ type poison struct {
 	err   error
 }
 
-// asks reports whether the guest is asked about an event, or why not. The objects are nil for a
-// question that is about none.
+// asks reports whether the guest is asked about an event, or returns the reason why not. The
+// objects are nil for a question without an event.
 func (g *queueGuard) asks(oldObj, newObj metav1.Object) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -285,8 +287,8 @@ func (g *queueGuard) mayTry(now time.Time) bool {
 	return g.failures < pauseAfter
 }
 
-// asked notes the end of a question about an event. It reports whether the log must be told that
-// the guest is not asked for a while.
+// asked records the end of a question about an event. It reports whether to log that the guest is
+// not asked for a while.
 func (g *queueGuard) asked(fuel int64, err error) (paused bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,8 +299,8 @@ func (g *queueGuard) asked(fuel int64, err error) (paused bool) {
 	return g.failed()
 }
 
-// failed counts a failure, and reports whether the log must be told that the guest is not asked for
-// a while. g.mu is held.
+// failed counts a failure, and reports whether to log that the guest is not asked for a while. g.mu
+// is held.
 func (g *queueGuard) failed() bool {
 	if g.failures == 0 {
 		g.since = time.Now()
@@ -309,7 +311,7 @@ func (g *queueGuard) failed() bool {
 	return paused
 }
 
-// knows returns why the guest is not asked about a Pod, nil if it is.
+// knows returns the reason why the guest is not asked about a Pod, nil if it is asked.
 func (g *queueGuard) knows(pod *corev1.Pod) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -328,7 +330,7 @@ func (g *queueGuard) knows(pod *corev1.Pod) error {
 
 var errPaused = fmt.Errorf("it fails more often than once in %s, and is not asked for so long", pause)
 
-// told notes the end of a question about a Pod.
+// told records the end of a question about a Pod.
 func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -342,13 +344,13 @@ func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {
 	return g.failed()
 }
 
-// until is a context that ends at a time, for calls that nearly always end before: it has a timer
-// only if somebody waits. A guest that runs has leastFuel all the same. It implements
+// until is a context that ends at a time, for calls that nearly always end earlier: it has a timer
+// only if a goroutine waits on Done. A guest that runs has leastFuel all the same. It implements
 // [host.Budget].
 type until struct {
 	context.Context
 	deadline time.Time
-	// runs is set once the guest runs, and spent is the fuel that it has got since.
+	// runs is set once the guest runs, and spent is the fuel that it has received since.
 	runs  bool
 	spent atomic.Int64
 
@@ -368,8 +370,8 @@ func (p *Plugin) inQueue() *until {
 	return u
 }
 
-// run has the guest run, with as much time as the wait for its instance had: on a busy machine
-// that alone may take most of it. If there was none, nothing has passed.
+// run has the guest run, with as much time as the wait for its instance had: on a busy machine the
+// wait alone may take most of it. Without a wait, no time has passed.
 func (u *until) run(timeout time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

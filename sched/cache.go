@@ -18,9 +18,9 @@ import (
 type resultCache struct {
 	// disabled is set if results are not shared.
 	disabled atomic.Bool
-	// lastState is the cycleState that was given out last.
+	// lastState is the last cycleState that was given out.
 	lastState atomic.Uint64
-	// rest is how many of the next cycles share no results.
+	// rest is the number of the next cycles that share no results.
 	rest  atomic.Int32
 	store *objects.Store
 	// logger logs the read set.
@@ -28,13 +28,13 @@ type resultCache struct {
 	counts counts
 
 	mu sync.Mutex
-	// classes are by what [objects.ClassOf] returns of their Nodes with these fields.
+	// classes are found by the result of [objects.ClassOf] for their Nodes with these fields.
 	fields  *objects.Encoder[corev1.Node]
 	classes map[uint64]*nodeClass
 }
 
-// cycleState is a state of a cycle: another one begins with each call that may change what
-// the guest remembers of the cycle. 0 is one in which results are not shared.
+// cycleState is a state of a cycle: a new one begins with each call that may change the guest's
+// memory of the cycle. 0 is a state in which results are not shared.
 type cycleState uint64
 
 // nodeClass is the Nodes that are equal in a read set, with the results for them.
@@ -44,24 +44,24 @@ type nodeClass struct {
 	filter, score [2]atomic.Pointer[result]
 }
 
-// result is what a guest answered in a state of a cycle.
+// result is the answer of a guest in a state of a cycle.
 type result struct {
 	state  cycleState
 	score  int64
 	status *Status
 }
 
-// cacheKey is what a result is found by; zero if results are not shared.
+// cacheKey is the key of a result; zero if results are not shared.
 type cacheKey struct {
 	state    cycleState
 	function abi.Function
 	class    *nodeClass
-	// at is where the result lies.
+	// at is the place of the result.
 	at *atomic.Pointer[result]
 }
 
-// maxClasses is how many classes of a read set are known at the same time. Beyond it Nodes
-// are too different for results to be shared.
+// maxClasses is the maximum number of classes of a read set at the same time. Beyond it Nodes are
+// too different for results to be shared.
 const maxClasses = 1 << 14
 
 // Where all Nodes are different, as for a guest that reads a label with their names, results are
@@ -131,11 +131,12 @@ func (c *resultCache) classOf(node *objects.Object, fields *objects.Encoder[core
 	return class
 }
 
-// put stores what the guest returned for a Node, unless that is a failure, or a result for this
-// Node alone: the guest used more than its arguments, logged, or read which Node it is.
+// put stores the guest's result for a Node, unless that is a failure, or a result for this
+// Node alone: the guest used more than its arguments, logged, or read the identity of the Node.
 //
 // A clone of a cycle keeps its results, which its next step ends, but they do not count: a
-// preemption keeps thousands that are never taken, and says nothing about Nodes.
+// preemption keeps thousands that are never used, and they tell nothing about the differences of
+// Nodes.
 func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *host.Instance, code abi.Code, score int64, status *Status) {
 	switch code {
 	case abi.Success:
@@ -155,9 +156,9 @@ func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *ho
 	}
 }
 
-// counts are how many results were taken from the cache, and how many kept in it, since a cycle last
-// began. Goroutines filter chunks of neighbouring Nodes, which mostly have neighbouring slots. So
-// they mostly use different counters, each of which fills a cache line.
+// counts are the numbers of results taken from the cache, and kept in it, since a cycle last began.
+// Goroutines filter chunks of neighbouring Nodes, which mostly have neighbouring slots. So they
+// mostly use different counters, each of which fills a cache line.
 type counts [8]count
 
 type count struct {
@@ -168,7 +169,7 @@ type count struct {
 // of returns the counters for a Node.
 func (c *counts) of(node *objects.Object) *count { return &c[node.Ref.Slot()/32%uint32(len(c))] }
 
-// take returns the counts and begins anew. It tells an observer, if there is one, of the hits.
+// take returns the counts and resets them. It reports the hits to an observer, if there is one.
 func (c *counts) take(plugin string, to host.Observer) (hits, kept uint64) {
 	var filter, score uint64
 	for i := range c {

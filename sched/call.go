@@ -17,11 +17,11 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// call is the call that runs: what the guest may ask for, and copies of what it handed to host
-// functions.
+// call is the state of the running call: the data that the guest may ask for, and copies of the
+// data that it handed to host functions.
 //
 // It is zero between two calls. A call begins by an assignment, or by beginOnNode, and ends by
-// [instance.end], whatever it was and whatever becomes of it.
+// [instance.end], whatever its kind and result.
 type call struct {
 	// plain is set if the call has the arguments of Filter or Score and began with nothing else.
 	plain bool
@@ -38,26 +38,26 @@ type call struct {
 	placement        func() (schedmsg.Placement, []schedmsg.Assignment)
 	// try schedules the group on trial.
 	try func() ([]schedmsg.Assignment, *Status)
-	// first is the step's own run while it is repeated: its results are dropped.
+	// first is the step's own first run while it is repeated: its results are dropped.
 	first *firstRun
-	// gone is set if the nodes of the step are not what they were.
+	// gone is set if the nodes of the step may have changed since.
 	gone bool
-	// asksNodes is set when the guest has asked about nodes of the snapshot or a list, and
-	// asksInfo about info.
+	// asksNodes is set when the guest has asked about nodes of the snapshot or a list, and asksInfo
+	// when it has asked about info.
 	asksNodes, asksInfo bool
 	// snapshot is set while the scheduler's snapshot does not change.
 	snapshot bool
 	// own is set when the guest uses more than its arguments: then its result is not shared.
 	own bool
-	// looked are the nodes that the guest was given in the call, by their refs, and pods the
-	// Pods of nodes, which may have other versions by now.
+	// looked are the nodes that the guest looked up in the call, by their refs, and pods the Pods
+	// of nodes, which may have other versions by now.
 	looked map[abi.Ref]lookedUp
 	pods   []*objects.Object
 	// listed are the objects that the guest listed, and lastList the last answer.
 	listed   []listed
 	lastList lookup.Last
-	// answers are what the guest was told of things that may change meanwhile, effects what it did
-	// to Pods that wait, and keeps the bytes of all that.
+	// answers are the answers to the guest about things that may change meanwhile, effects its
+	// changes to waiting Pods, and keeps the bytes of all that.
 	answers map[string][]byte
 	effects []effect
 
@@ -133,7 +133,7 @@ func all(nodes Nodes) iter.Seq[NodeInfo] {
 	}
 }
 
-// invoke calls a function of the guest, in whatever dialect it is.
+// invoke calls a function of the guest, in any dialect.
 func (p *Plugin) invoke(ctx context.Context, inst *host.Instance, i *instance, f abi.Function, args ...uint64) (uint64, error) {
 	if !p.peer {
 		return inst.Call(ctx, f, args...)

@@ -11,9 +11,9 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// The state of a cycle is in the memory of the instances that have served it. A binding needs it
-// when the nodes from which it was computed have changed, so it runs on one of those, whose slot
-// for the cycle is kept until the Pod is bound or not.
+// The state of a cycle is in the memory of the instances that have served it. A binding needs the
+// state when the nodes from which it was computed have changed. So the binding runs on one of those
+// instances, whose slot for the cycle is kept until the Pod is bound or not.
 
 // carrying are the functions after which a guest may have state that binding functions use, and
 // carriedTo are these.
@@ -23,12 +23,12 @@ var (
 )
 
 // carries reports whether the state of cycles is carried into their bindings. Guests of package
-// wasmextension have instances of their own for that.
+// wasmextension have separate instances for that.
 func (p *Plugin) carries() bool {
 	return !p.peer && p.functions&carrying != 0 && p.functions&carriedTo != 0
 }
 
-// carried is where the state of a cycle is.
+// carried is the place of a cycle's state.
 type carried struct {
 	slots *cycleSlots
 	slot  uint32
@@ -40,10 +40,10 @@ type carried struct {
 	kept bool
 }
 
-// maxCarriers is how many instances of a cycle are remembered.
+// maxCarriers is the maximum number of remembered instances of a cycle.
 const maxCarriers = 4
 
-// seenBy notes that an instance has seen all of the cycle, which has the slot. c may be nil.
+// seenBy records that an instance has seen all of the cycle, which has the slot. c may be nil.
 func (c *carried) seenBy(inst *host.Instance, slot uint32) {
 	if c == nil {
 		return
@@ -64,14 +64,14 @@ func (c *carried) seenBy(inst *host.Instance, slot uint32) {
 	c.instances = slices.Insert(c.instances, 0, inst)
 }
 
-// retain has the memory of an instance stay as it is, or ends that. c.mu is held.
+// retain preserves the memory of an instance, or ends that. c.mu is held.
 func (c *carried) retain(inst *host.Instance, n int) {
 	if c.kept {
 		inst.Retain(n)
 	}
 }
 
-// lost notes that an instance does not have the state any more.
+// lost records that an instance does not have the state any more.
 func (c *carried) lost(inst *host.Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,8 +91,8 @@ func (c *carried) next() *host.Instance {
 	return c.instances[0]
 }
 
-// keep keeps the state from now on until end, which is called at the latest when of is garbage:
-// the framework does not always report the end of a cycle. c may be nil.
+// keep keeps the state until end, which is called at the latest when of is garbage: the framework
+// does not always report the end of a cycle. c may be nil.
 func (c *carried) keep(of *Cycle) {
 	if c == nil {
 		return
@@ -110,7 +110,7 @@ func (c *carried) keep(of *Cycle) {
 	runtime.AddCleanup(of, (*carried).end, c)
 }
 
-// end ends what keep began. c may be nil.
+// end undoes keep. c may be nil.
 func (c *carried) end() {
 	if c == nil {
 		return
@@ -151,13 +151,13 @@ func (p *Plugin) acquireCarried(ctx context.Context, c *Cycle, h *history) (*hos
 }
 
 const (
-	// leastSlots is how many cycles an instance remembers at the same time. When more are on
-	// their way the older ones are replayed as they go on, except for those whose slots are
+	// leastSlots is the number of cycles that an instance remembers at the same time. When more are
+	// in progress, the older ones are replayed as they go on, except for those whose slots are
 	// kept: there are more slots then, up to mostSlots.
 	leastSlots, mostSlots = 64, 4096
-	// cloneSlots is the same for clones that the guest makes, which have slots of their own:
-	// a dry run makes hundreds, and they would take the slot of the cycle that they are
-	// cloned from. Two for each goroutine of the framework are in use.
+	// cloneSlots is the same for clones that the guest makes, which have separate slots: a dry run
+	// makes hundreds, and they would take the slot of the original cycle. Two for each goroutine of
+	// the framework are in use.
 	cloneSlots = 32
 )
 
@@ -167,13 +167,12 @@ type cycleSlots struct {
 	clones atomic.Uint64
 
 	mu sync.Mutex
-	// slots are those of cycles, of which at is the next and kept the number of those that are
-	// kept.
+	// slots are the slots of cycles. at is the next one, and kept the number of kept ones.
 	slots    []cycleSlot
 	at, kept int
 }
 
-// cycleSlot is the version of a slot, and how many cycles keep it.
+// cycleSlot is the version of a slot, and the number of cycles that keep it.
 type cycleSlot struct {
 	version uint32
 	kept    int32
@@ -204,7 +203,7 @@ func (s *cycleSlots) next() abi.Ref {
 	return abi.MakeRef(slot.version, uint32(n))
 }
 
-// keep keeps the slot of a cycle, or ends that with -1.
+// keep keeps the slot of a cycle, or releases it with -1.
 func (s *cycleSlots) keep(slot uint32, n int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

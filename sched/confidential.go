@@ -9,13 +9,13 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// confide notes the confidential values of the Pod that the call is about.
+// confide records the confidential values of the Pod of the call.
 func confide(inst *host.Instance, s *confidential.Stain) {
 	addEnvironment(inst.Rule(), inst.State().(*instance).call.of, s)
 }
 
-// stainOf returns what the plugin may have seen of confidential values in a cycle about a Pod. What
-// it has looked up is not known.
+// stainOf returns the confidential values that the plugin may have seen in a cycle about a Pod.
+// Objects that it looked up are not known.
 func (p *Plugin) stainOf(pod *corev1.Pod) *confidential.Stain {
 	s := new(confidential.Stain)
 	rule := &p.args.Confidential

@@ -22,7 +22,7 @@ type Cycle struct {
 	of *corev1.Pod
 	// state is the state after the last step, for the result cache.
 	state cycleState
-	// history is what happened in the cycle so far.
+	// history is the history of the cycle so far.
 	history atomic.Pointer[history]
 	// clone is set if the cycle was cloned from another.
 	clone bool
@@ -36,25 +36,25 @@ type Cycle struct {
 	stage   atomic.Int32
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
-	// recorded is what the plugin is asked in the cycle, nil unless it is to be repeated.
+	// recorded is the record of the calls of the cycle, nil unless it is to be repeated.
 	recorded *recordedCycle
-	// nodes are those that PreFilter was given, nil if there was none. newCount is how many
-	// of them were not seen before, and newNodes what these are once there are many.
+	// nodes are the nodes passed to PreFilter, nil without PreFilter. newCount is the number of
+	// those not seen before, and newNodes adds them to the store once there are many.
 	nodes    Nodes
 	newCount atomic.Int32
 	newNodes atomic.Pointer[newNodes]
 }
 
-// history is the calls that a guest must have seen before it can go on with a
-// cycle. An instance that saw some of them is shown the others.
+// history is the calls that a guest must have seen before it can go on with a cycle. An instance
+// that has seen some of them gets the others replayed.
 type history struct {
 	ref   abi.Ref
 	steps []step
 	// shared is set when a clone of the cycle has the same ref: the next step of either
 	// needs another ref. It belongs to all cycles that have the ref.
 	shared *atomic.Bool
-	// base is the history of the ref that this one took the place of, nil for the first.
-	// Nothing is added to it any more. Its steps are the first ones of this.
+	// base is the history of the ref that this one replaced, nil for the first. Nothing is added to
+	// it any more. Its steps are the first ones of this.
 	base *history
 }
 
@@ -68,11 +68,11 @@ type step struct {
 	info     NodeInfo
 	nodes    Nodes
 	nodeName string
-	// first is what the first run found.
+	// first is the result of the first run.
 	first *firstRun
 }
 
-// The stages of a cycle: from reserving on its state is kept, and nodes may change once the Pod is
+// The stages of a cycle: from Reserve on its state is kept, and nodes may change once the Pod is
 // placed.
 const (
 	chooses int32 = iota
@@ -80,7 +80,7 @@ const (
 	hasNode
 )
 
-// phase is a part of a cycle, by which objects of the scheduler a call may use.
+// phase is a part of a cycle. It determines the objects of the scheduler that a call may use.
 type phase uint8
 
 const (
@@ -90,14 +90,14 @@ const (
 	binding
 )
 
-// For reports whether the cycle is that of a Pod or of a copy of it, which is what is bound.
+// For reports whether the cycle is that of a Pod or of a copy of it, such as the one that is bound.
 // pod is nil for a group.
 func (c *Cycle) For(pod *corev1.Pod) bool {
 	return c.of == pod || c.of != nil && pod != nil && c.of.UID == pod.UID && c.of.Name == pod.Name && c.of.Namespace == pod.Namespace
 }
 
-// Clone returns a copy. What happens to the one afterwards is not seen by the other:
-// preemption tries out the removal of different Pods on clones, on several goroutines.
+// Clone returns a copy. Later changes of the one are not seen by the other: preemption tries out
+// the removal of different Pods on clones, on several goroutines.
 func (c *Cycle) Clone() *Cycle {
 	h := c.history.Load()
 	clone := &Cycle{pinned: c.pinned, pod: c.pod, of: c.of, state: c.state, clone: true, instances: c.instances}
@@ -111,8 +111,7 @@ func (c *Cycle) Clone() *Cycle {
 	return clone
 }
 
-// Begin begins the cycle of a Pod, of which PreFilter is the first call. pod is nil for a
-// group.
+// Begin begins the cycle of a Pod, with PreFilter as its first call. pod is nil for a group.
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
 	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
@@ -141,8 +140,8 @@ func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	return c
 }
 
-// Resume begins the cycle of a Pod whose PreFilter the scheduler does not call: a guest that
-// has one has seen it before anything else all the same. pod is nil for a group.
+// Resume begins the cycle of a Pod whose PreFilter the scheduler does not call: a guest with
+// PreFilter still sees it before any other call. pod is nil for a group.
 func (p *Plugin) Resume(pod *corev1.Pod) *Cycle {
 	c := p.Begin(pod)
 	if pod != nil && p.functions.Has(abi.PreFilter) {
@@ -167,7 +166,7 @@ func (p *Plugin) addStep(c *Cycle, s step) *history {
 	return fresh
 }
 
-// nextRef returns a ref for a cycle that goes on beside its clone.
+// nextRef returns a ref for a cycle that continues beside its clone.
 func (p *Plugin) nextRef(c *Cycle) abi.Ref {
 	if c.clone && p.functions.Has(abi.CloneCycle) {
 		return p.cycles.nextClone()
@@ -175,14 +174,14 @@ func (p *Plugin) nextRef(c *Cycle) abi.Ref {
 	return p.cycles.next()
 }
 
-// seen is how much of a cycle an instance has seen.
+// seen is the part of a cycle that an instance has seen.
 type seen struct {
 	ref   abi.Ref
 	steps int
 }
 
-// seenOf returns what the instance has seen in the slot of a cycle. A guest of
-// package wasmextension remembers one cycle at a time.
+// seenOf returns the steps that the instance has seen in the slot of a cycle. A guest of package
+// wasmextension remembers one cycle at a time.
 func (p *Plugin) seenOf(i *instance, ref abi.Ref) *seen {
 	if p.peer {
 		return &i.seen[0]
@@ -190,9 +189,9 @@ func (p *Plugin) seenOf(i *instance, ref abi.Ref) *seen {
 	return i.seenAt(ref.Slot())
 }
 
-// replay runs the first n steps of a cycle, as far as the instance has not seen
-// them. Their results are those of the first run, which the framework has
-// already. gone is set if the nodes of the scheduling cycle may have changed.
+// replay runs those of the first n steps of a cycle that the instance has not seen. Their results
+// are those of the first run, which the framework already has. gone is set if the nodes of the
+// scheduling cycle may have changed.
 func (p *Plugin) replay(ctx context.Context, inst *host.Instance, i *instance, h *history, n int, gone bool) error {
 	s := p.seenOf(i, h.ref)
 	if s.ref != h.ref {
@@ -209,9 +208,8 @@ func (p *Plugin) replay(ctx context.Context, inst *host.Instance, i *instance, h
 	return nil
 }
 
-// cloned makes the guest copy the state of the cycle from that which it was cloned from,
-// and returns how much the instance has seen of it then: nothing if there is no other, or
-// the guest cannot copy it.
+// cloned makes the guest copy the state of the cycle from the original, and returns the number of
+// steps that the instance has seen then: 0 if there is no original, or the guest cannot copy it.
 func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h *history, gone bool) (seen, error) {
 	none := seen{ref: h.ref}
 	if h.base == nil || !inst.Implements(abi.CloneCycle) {
@@ -243,7 +241,7 @@ func (p *Plugin) cloned(ctx context.Context, inst *host.Instance, i *instance, h
 	return seen{h.ref, len(from.steps)}, nil
 }
 
-// call is what the guest may ask about during the step.
+// call is the data that the guest may ask about during the step.
 func (s *step) call() call {
 	return call{pod: s.pod, of: s.of, other: s.other, node: s.node, info: s.info, nodes: s.nodes, nodeName: s.nodeName}
 }
@@ -256,8 +254,8 @@ func (s *step) run(ctx context.Context, p *Plugin, inst *host.Instance, i *insta
 	return p.invoke(ctx, inst, i, s.function, uint64(ref), uint64(s.pod.Ref))
 }
 
-// runStep runs a step for the first time, in the scheduling phase. then, if not nil,
-// reads what the guest left in the instance.
+// runStep runs a step for the first time, in the scheduling phase. then, if not nil, reads the data
+// that the guest left in the instance.
 func (p *Plugin) runStep(c *Cycle, s step, then func(*instance)) *Status {
 	if status, over := p.over(c, s.function, nil); over {
 		return status

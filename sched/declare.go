@@ -10,12 +10,12 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
-// declaring returns a probe that declares what a version of the guest reads, before the
-// version serves: the paths, if the plugin's configuration names any, or what the module
-// declares in its metadata. After a swap it is what either version reads, since calls may
-// still run on the old one. The first version also decides whether the host signs Pods.
+// declaring returns a probe that declares the fields read by a version of the guest, before the
+// version serves: the paths, if the plugin's configuration names any, or those declared in the
+// module's metadata. After a swap it declares the fields of both versions, since calls may still
+// run on the old one. The first version also decides whether the host signs Pods.
 //
-// It calls then, the caller's own probe, unless that is nil.
+// It calls then, the caller's probe, unless that is nil.
 func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Instance) error) func(context.Context, *host.Instance) error {
 	first := true
 	return func(ctx context.Context, inst *host.Instance) error {
@@ -44,8 +44,8 @@ func (p *Plugin) declaring(paths []string, then func(context.Context, *host.Inst
 	}
 }
 
-// tellsNodesApart reports whether a version of the guest imports host functions that answer
-// about the node of a ref: it knows, or finds out, which Node it is that it sees.
+// tellsNodesApart reports whether a version of the guest imports host functions that answer about
+// the node of a ref: it knows, or can find out, the identity of the Node.
 func tellsNodesApart(m *host.Module) bool {
 	for _, name := range []string{
 		"node_refs", "node_by_name", "node_info_version", "node_info", "node_images", "node_pods", "count_pods",

@@ -15,35 +15,35 @@ import (
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 )
 
-// Framework is what a [Plugin] needs to know of the Go interface of scheduler plugins in one
-// minor of Kubernetes. Each package kube135, kube136 and so on has one.
+// Framework describes the Go interface of scheduler plugins in one minor of Kubernetes for a
+// [Plugin]. Each package kube135, kube136 and so on has one.
 type Framework struct {
 	// Minor is the minor of Kubernetes, such as "1.37", for messages.
 	Minor string
 	// Lacks are the functions that the scheduler of this minor does not call.
 	Lacks abi.Mask
-	// AppendPods appends the Pods on a node, Usage returns what the scheduler counts of it, and
-	// Images the images that are on it. They are called with what the scheduler passed or Handle
-	// returned, Usage and Images once for each generation of a node.
+	// AppendPods appends the Pods on a node, Usage returns the scheduler's counts of it, and Images
+	// the images on it. They are called with values that the scheduler passed or Handle returned,
+	// Usage and Images once for each generation of a node.
 	AppendPods func([]*corev1.Pod, NodeInfo) []*corev1.Pod
 	Usage      func(NodeInfo) schedmsg.NodeInfo
 	Images     func(NodeInfo) []schedmsg.Image
-	// Freeze returns a node as it is now, which does not change when the scheduler changes it.
-	// A plugin without it has no shadow.
+	// Freeze returns a copy of a node that does not change when the scheduler changes the node. A
+	// plugin without it has no shadow.
 	Freeze func(NodeInfo) NodeInfo
 	// Handle is the scheduler. Without one, calls of host functions that need a grant fail.
 	Handle Handle
 }
 
-// NodeInfo is a node as the scheduler sees it: a NodeInfo of the framework is one.
+// NodeInfo is a node in the scheduler: a NodeInfo of the framework is one.
 type NodeInfo interface {
-	// Node returns the Node, nil if there is none any more.
+	// Node returns the Node, nil if it no longer exists.
 	Node() *corev1.Node
-	// GetGeneration returns a number that no other state of a node has.
+	// GetGeneration returns a number that is unique to this state of the node.
 	GetGeneration() int64
 }
 
-// Nodes is a list of nodes. Where one is an argument nil is all of the snapshot.
+// Nodes is a list of nodes. As an argument, nil is all of the snapshot.
 type Nodes interface {
 	Len() int
 	At(i int) NodeInfo
@@ -57,7 +57,7 @@ type Scores interface {
 	SetScore(i int, score int64)
 }
 
-// Handle is the scheduler that a plugin runs in.
+// Handle is the scheduler of a plugin.
 type Handle interface {
 	// Nodes returns the nodes of the snapshot, and Node one of them, nil if there is none.
 	Nodes() (Nodes, error)
@@ -68,17 +68,18 @@ type Handle interface {
 	WaitingPod(uid types.UID) WaitingPod
 	// Eventf reports an event. The note is no format. related may be nil.
 	Eventf(regarding, related runtime.Object, eventType, reason, action, note string)
-	// Lister returns the objects of a resource, of which the scheduler makes an informer. synced
+	// Lister returns the objects of a resource, for which the scheduler makes an informer. synced
 	// reports whether they are all there.
 	Lister(resource schema.GroupVersionResource) (lister cache.GenericLister, synced func() bool, err error)
 	// Activate has the queue try Pods again.
 	Activate(pods []*corev1.Pod)
-	// Refused reports that a Pod does not enter the queue, which the scheduler itself does not.
+	// Refused reports that a plugin keeps a Pod out of the queue; the scheduler itself does not
+	// report that.
 	Refused(pod *corev1.Pod, note string)
 	// Parallel calls work for each piece, counted from 0, on several goroutines, as many as the
 	// scheduler gives an operation, and returns when all calls have.
 	Parallel(pieces int, operation string, work func(piece int))
-	// Without calls f while the snapshot is without the Pods, which run on nodes. It is for
+	// Without calls f while the snapshot lacks the Pods, which run on nodes. It is for
 	// PodGroupPostFilter.
 	Without(pods []*corev1.Pod, f func()) error
 }
@@ -99,7 +100,7 @@ type Queued struct {
 	Priority  int32
 }
 
-// Event is a cluster event that a guest registers for, after which the Pods that it refused
+// Event is a cluster event that a guest registers for, after which the Pods that the guest refused
 // may be tried again.
 type Event struct {
 	Resource abi.EventResource
@@ -113,10 +114,10 @@ type Event struct {
 	PreHint func(oldObj, newObj any) (pods []types.NamespacedName, all bool, err error)
 }
 
-// Nomination is what PostFilter says of the node that a Pod may fit on later.
+// Nomination is the node, nominated by PostFilter, on which a Pod may fit later.
 type Nomination struct {
 	NodeName string
-	// Override is set if NodeName replaces the nomination that the Pod has.
+	// Override is set if NodeName replaces the Pod's present nomination.
 	Override bool
 }
 
@@ -126,7 +127,7 @@ type Placement struct {
 	Nodes []NodeInfo
 }
 
-// SignFragment is a part of what two Pods must have in common to be scheduled alike.
+// SignFragment is a part of the data that two Pods must share to be scheduled alike.
 type SignFragment struct {
 	Key   string
 	Value json.RawMessage

@@ -13,14 +13,14 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// The scheduling queue keeps a Pod that PreEnqueue refuses until an event of the plugin, and tells
-// nobody why. A guest registers for events that change its answer. For a Pod about which it has not
-// answered there is none: the plugin has the queue try it again.
+// The scheduling queue keeps a Pod that PreEnqueue refuses until an event of the plugin, and
+// reports no reason. A guest registers for events that change its answer. For a Pod without an
+// answer there is no such event: the plugin has the queue try it again.
 
-// maxGated is how many Pods are remembered that PreEnqueue refuses.
+// maxGated is the maximum number of remembered Pods that PreEnqueue refuses.
 const maxGated = 10_000
 
-// gate has the Pods that PreEnqueue has refused.
+// gate holds the Pods that PreEnqueue has refused.
 type gate struct {
 	mu sync.Mutex
 	// told are the reasons that were reported of Pods.
@@ -37,10 +37,10 @@ type retry struct {
 	synced bool
 }
 
-// retryEvery is how often the Pods are looked at that are to be tried again.
+// retryEvery is the interval at which Pods to try again are checked.
 const retryEvery = 100 * time.Millisecond
 
-// passed notes that a Pod may enter the queue.
+// passed records that a Pod may enter the queue.
 func (g *gate) passed(pod *corev1.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,8 +48,8 @@ func (g *gate) passed(pod *corev1.Pod) {
 	delete(g.retries, pod.UID)
 }
 
-// refused reports why PreEnqueue refuses a Pod, unless it has told so, and has the queue try the
-// Pod again if the guest has not answered.
+// refused reports the reason why PreEnqueue refuses a Pod, unless it was reported before, and has
+// the queue try the Pod again if the guest has not answered.
 func (p *Plugin) refused(pod *corev1.Pod, s *Status) {
 	if p.handle == nil {
 		return
@@ -135,7 +135,7 @@ func (p *Plugin) due(now time.Time) (due []*corev1.Pod, left bool) {
 }
 
 // notSyncedError ends a call that looks up objects which the scheduler does not know yet. It counts
-// as one that the caller has ended, which is no failure of the guest.
+// as ended by the caller, which is no failure of the guest.
 type notSyncedError struct{ resource string }
 
 func (e *notSyncedError) Error() string {
@@ -145,12 +145,12 @@ func (e *notSyncedError) Error() string {
 // Is implements errors.Is.
 func (e *notSyncedError) Is(target error) bool { return target == context.Canceled }
 
-// notSynced reports whether an error is that of a call which asked too early.
+// notSynced reports whether an error is that of a call that looked up objects too early.
 func notSynced(err error) bool { return err != nil && errors.As(err, new(*notSyncedError)) }
 
 const (
-	// syncWait is how long a call waits at most for the objects that it looks up. One that holds
-	// the queue up does not wait.
+	// syncWait is the maximum time that a call waits for the objects that it looks up. A call that
+	// holds up the queue does not wait.
 	syncWait  = 2 * time.Second
 	syncEvery = 10 * time.Millisecond
 )
@@ -177,7 +177,7 @@ func awaitSync(inst *host.Instance, i informer, resource string) error {
 	return nil
 }
 
-// preEnqueued notes what PreEnqueue has answered.
+// preEnqueued records the answer of PreEnqueue.
 func (p *Plugin) preEnqueued(pod *corev1.Pod, s *Status) *Status {
 	if s == nil {
 		p.gate.passed(pod)

@@ -17,7 +17,7 @@ import (
 
 // The extension points of groups of Pods, each of which has a cycle without a Pod.
 
-// inGroup runs f for a group. args is what the guest may ask about.
+// inGroup runs f for a group. args is the data that the guest may ask about.
 func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
 	if status, over := p.over(c, f, neutral); over {
 		return status
@@ -44,17 +44,16 @@ func (p *Plugin) inGroup(f abi.Function, c *Cycle, neutral *Status, args call, t
 	return nil
 }
 
-// PodGroupPostFilter lets the guest make room for a group that does not fit, and returns the
-// nodes that it nominates, by the Pods. try schedules the group on trial, for which the
-// scheduler calls this plugin, too; it may be nil.
+// PodGroupPostFilter lets the guest make room for a group that does not fit, and returns the nodes
+// that it nominates, by the Pods. try schedules the group on trial, during which the scheduler also
+// calls this plugin; it may be nil.
 func (p *Plugin) PodGroupPostFilter(c *Cycle, group schedmsg.PodGroup, try func() ([]schedmsg.Assignment, *Status)) (map[types.NamespacedName]string, *Status) {
 	if !p.functions.Has(abi.PodGroupPostFilter) {
 		return nil, unschedulable
 	}
 	var nominations map[types.NamespacedName]string
 	status := p.inGroup(abi.PodGroupPostFilter, c, unschedulable, call{group: group, try: try}, func(i *instance, _ uint64) *Status {
-		// Of a success the scheduler reads the result, even if nothing is
-		// nominated.
+		// After a success the scheduler reads the result, even if nothing is nominated.
 		if nominations = i.call.nominations; nominations == nil {
 			nominations = map[types.NamespacedName]string{}
 		}
@@ -124,11 +123,11 @@ func (p *Plugin) NormalizePlacementScore(c *Cycle, group schedmsg.PodGroup, scor
 // A trial schedules a group of Pods while the guest's PodGroupPostFilter runs. The scheduler
 // calls this plugin for the Pods like any other, so the trial needs a second instance.
 
-// trialWait is how long a call waits for an instance during a trial. Instances of other calls
-// are released long before.
+// trialWait is the maximum time that a call waits for an instance during a trial. Instances of
+// other calls are released long before.
 const trialWait = 5 * time.Second
 
-// tryPodGroup answers what would become of the group without some Pods.
+// tryPodGroup returns the result of scheduling the group without some Pods.
 func (p *Plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 	i := during(inst, abi.MaskOf(abi.PodGroupPostFilter))
 	if p.handle == nil || i.call.try == nil {

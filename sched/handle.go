@@ -21,20 +21,19 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// What a guest may do with the scheduler beyond its arguments, if it is granted.
+// The grants for a guest to use the scheduler beyond its arguments.
 const (
 	// GrantEvents lets a guest report events.
 	GrantEvents = "events"
 	// GrantWaitingPods lets a guest see, allow and reject the Pods that wait in
 	// Permit. It allows in its own name only.
 	GrantWaitingPods = "waiting-pods"
-	// GrantObjects lets a guest get and list the objects that PluginConfig.Objects name, which
-	// imply it.
+	// GrantObjects lets a guest get and list the objects named in PluginConfig.Objects, which imply
+	// it.
 	GrantObjects = lookup.Grant
 )
 
-// errNoHandle ends the call of a guest that wants something from a scheduler
-// when there is none.
+// errNoHandle ends the call of a guest that uses the scheduler when there is none.
 var errNoHandle = errors.New("the plugin was loaded without a scheduler")
 
 // handleImports are the host functions that need a grant.
@@ -119,8 +118,8 @@ func (p *Plugin) handleImports() []host.Import {
 	return list
 }
 
-// remember returns the answer of a host function to a question, which stays the same within one
-// call of the guest, whatever happens in the scheduler, and when the call is repeated.
+// remember returns the answer of a host function to a question. The answer stays the same within
+// one call of the guest, even if the scheduler changes, and when the call is repeated.
 func remember(inst *host.Instance, question string, answer func() []byte) []byte {
 	c := &inst.State().(*instance).call
 	key := inst.HostCall() + "\x00" + question
@@ -143,7 +142,7 @@ func remember(inst *host.Instance, question string, answer func() []byte) []byte
 // answerBytes is the size of the place of an answer in a map, without its texts.
 const answerBytes = 128
 
-// maxEventBytes is the length of the longest event. An API server takes notes of 1 KiB.
+// maxEventBytes is the length of the longest event. An API server accepts notes of 1 KiB.
 const maxEventBytes = 16 << 10
 
 // report hands an event to the scheduler's recorder. A replay reports nothing.
@@ -170,7 +169,7 @@ func (p *Plugin) report(c *call, e *schedmsg.Event) {
 type informer struct {
 	cache.GenericLister
 	synced func() bool
-	// namespaces are those that are granted, nil for all.
+	// namespaces are the granted ones, nil for all.
 	namespaces []string
 }
 
@@ -206,8 +205,8 @@ func (p *Plugin) inform(grants []host.ObjectGrant) error {
 type lookups struct{ *Plugin }
 
 // lister finds the lister of a resource and a namespace, or of all if it is empty, that the
-// configuration names. It waits until the scheduler knows the objects, or ends the call: there would
-// seem to be none.
+// configuration names. It waits until the scheduler knows the objects, or ends the call: otherwise
+// there would seem to be none.
 func (l lookups) lister(inst *host.Instance, resource, namespace string) (cache.GenericLister, error) {
 	if l.handle == nil {
 		return nil, errNoHandle

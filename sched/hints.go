@@ -12,8 +12,8 @@ import (
 )
 
 // hintCache has the answers of hints about the last event by the class of the Pod: the scheduler
-// asks about each pending Pod, and those of a Deployment are equal in what guests read. Pods are
-// of one class if they are equal in the read set, as Nodes are in a [resultCache].
+// asks about each pending Pod, and those of a Deployment are equal in the fields that guests read.
+// Pods are of one class if they are equal in the read set, as Nodes are in a [resultCache].
 type hintCache struct {
 	disabled bool
 	// hits are those of the event.
@@ -24,7 +24,7 @@ type hintCache struct {
 	event          uint64
 	oldObj, newObj *objects.Object
 	version        *host.Pin
-	// classes are by what [objects.ClassOf] returns of their Pods with these fields.
+	// classes are found by the result of [objects.ClassOf] for their Pods with these fields.
 	fields  *objects.Encoder[corev1.Pod]
 	classes map[uint64]*podClass
 }
@@ -36,7 +36,7 @@ type podClass struct {
 	answers [4]atomic.Uint64
 }
 
-// hintKey is what an answer is found by. class is nil if answers are not shared.
+// hintKey is the key of an answer. class is nil if answers are not shared.
 type hintKey struct {
 	class *podClass
 	event uint64
@@ -79,13 +79,14 @@ func (p *Plugin) sharedHint(n int, pod, oldObj, newObj *objects.Object) (k hintK
 	return k, false, false
 }
 
-// hintEvent returns the number of the event that has the objects. A swap of the guest begins another.
+// hintEvent returns the number of the event that has the objects. A swap of the guest begins a new
+// one.
 func (p *Plugin) hintEvent(oldObj, newObj *objects.Object) uint64 {
 	c, version := &p.hints, p.pin().pin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.oldObj != oldObj || c.newObj != newObj || c.version != version {
-		p.outside() // Once for all Pods: a long queue would outdate what cycles use.
+		p.outside() // Once for all Pods: a long queue would outdate objects in use by cycles.
 		c.event++
 		c.oldObj, c.newObj, c.version = oldObj, newObj, version
 		if hits := c.hits.Swap(0); hits != 0 && p.observer != nil {
@@ -117,8 +118,8 @@ func (p *Plugin) podClass(pod *objects.Object) *podClass {
 	return class
 }
 
-// shareHint keeps an answer that the guest gave, unless it is for this Pod alone: the guest used more
-// than its arguments, logged, or read which Pod it is.
+// shareHint keeps an answer that the guest gave, unless it is for this Pod alone: the guest used
+// more than its arguments, logged, or read the identity of the Pod.
 func (p *Plugin) shareHint(k hintKey, pod *objects.Object, inst *host.Instance, queue bool) {
 	if k.class == nil || inst.State().(*instance).call.own || inst.Logged() || pod.Identified() || k.class.fields != p.objects.PodClasses() {
 		return

@@ -46,8 +46,8 @@ func reads(name string, functions abi.Mask, get func(inst *host.Instance, i *ins
 	})
 }
 
-// writes returns an import (ptr, len) that belongs to the functions of a mask. put copies
-// what it keeps of data, which is lent.
+// writes returns an import (ptr, len) that belongs to the functions of a mask. put copies the data
+// that it keeps, since data is lent.
 func writes(name string, functions abi.Mask, put func(inst *host.Instance, c *call, data []byte)) host.Import {
 	return host.FromGuest(abi.KindScheduler.Module(), name, func(inst *host.Instance, data []byte) {
 		put(inst, &during(inst, functions).call, data)
@@ -180,8 +180,8 @@ func (p *Plugin) imports() []host.Import {
 	return slices.Concat(list, p.nodeImports(), p.handleImports())
 }
 
-// object finds what ref names: an argument of the call that runs, or the current
-// version of an object that was an argument before.
+// object finds the object with a ref: an argument of the running call, or the current version of an
+// object that was an argument before.
 func (p *Plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 	c := &inst.State().(*instance).call
 	for _, o := range [...]*objects.Object{c.pod, c.node, c.other} {
@@ -212,8 +212,8 @@ func nodeScores(_ *host.Instance, i *instance, b []byte) []byte {
 	return b
 }
 
-// nodeNames gives the names of the nodes that the function is about: those that
-// are scored, those that were handed over, or all of the snapshot.
+// nodeNames gives the names of the nodes of the function: those that are scored, those that were
+// handed over, or all of the snapshot.
 func (p *Plugin) nodeNames(inst *host.Instance, i *instance, b []byte) []byte {
 	c := &i.call
 	if c.scores != nil {
@@ -275,8 +275,8 @@ func resultScores(inst *host.Instance, c *call, data []byte) {
 	}
 }
 
-// texts takes a list of texts apart that have a NUL after each. They are copies. each is the
-// size of what the caller keeps for a text beside its bytes.
+// texts splits a list of texts with a NUL after each. They are copies. each is the number of bytes
+// that the caller keeps for a text beside its own.
 func texts(inst *host.Instance, data []byte, what string, each uintptr) []string {
 	if len(data) == 0 {
 		return []string{}
@@ -288,7 +288,7 @@ func texts(inst *host.Instance, data []byte, what string, each uintptr) []string
 	return strings.Split(string(data[:len(data)-1]), "\x00")
 }
 
-// resultNodeNames takes the nodes that PreFilter narrows the cycle down to.
+// resultNodeNames takes the nodes to which PreFilter narrows the cycle.
 func resultNodeNames(inst *host.Instance, c *call, data []byte) {
 	if c.first == nil {
 		c.nodeNames = texts(inst, data, "name", 0)

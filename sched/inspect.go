@@ -6,8 +6,8 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
-// runStep a module for; empty if it is a guest of package abi, or would be refused as one.
+// DialectOf returns the name of the ABI, other than that of package abi, in which [Load] would run
+// a module; empty if it is a guest of package abi, or would be refused as one.
 func DialectOf(m *host.Module) string {
 	if m.Export(abi.Marker) != "" {
 		return ""

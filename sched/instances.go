@@ -14,32 +14,34 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// instance is what the plugin knows of an instance of its guest.
+// instance is the plugin's state of an instance of its guest.
 type instance struct {
-	// seen is what happened here of the cycle in each slot, and seenMore that in further ones.
+	// seen is the part of the cycle in each slot that the instance has seen, and seenMore that in
+	// further slots.
 	seen     [leastSlots + cloneSlots]seen
 	seenMore map[uint32]*seen
 	call     call
-	// shared is the instance of the cycle that the call runs on, nil if it is of none.
+	// shared is the instance of the cycle on which the call runs, nil if the call belongs to no
+	// cycle.
 	shared *cycleInstance
 	// bound is set if the call is one of a binding, of which there are fewer than instances.
 	bound bool
-	// peer is the call as a guest of package wasmextension knows it.
+	// peer is the call for a guest of package wasmextension.
 	peer wasmextension.Call
 	// podsOn is the memory for the Pods on a node.
 	podsOn []*corev1.Pod
-	// buffer is what the guest reads last: scores, names, messages.
+	// buffer holds the data that the guest reads last: scores, names, messages.
 	buffer []byte
 	// counted is the last question about Pods.
 	counted podQuestion
-	// part is the part of an object that it read last.
+	// part is the part of an object that the guest read last.
 	part lastPart
 	// last is the last status with reasons, and lastOf the text of them. Most are repeated.
 	last   *Status
 	lastOf string
 }
 
-// seenAt returns what happened of the cycle in a slot.
+// seenAt returns the part of the cycle in a slot that the instance has seen.
 func (i *instance) seenAt(slot uint32) *seen {
 	if int(slot) < len(i.seen) {
 		return &i.seen[slot]
@@ -61,8 +63,8 @@ func (i *instance) beginOnNode(c *Cycle, node *objects.Object, info NodeInfo) {
 	a.plain, a.pod, a.of, a.node, a.info, a.snapshot = true, c.pod, c.of, node, info, true
 }
 
-// end ends a call. Nothing but its arguments is there if the guest has asked for nothing else, and
-// to clear it all would cost a tenth of a Filter.
+// end ends a call. If the guest has asked for nothing else, only its arguments are set; to clear
+// all of it would cost a tenth of a Filter.
 func (i *instance) end() {
 	if a := &i.call; a.plain && !a.own {
 		a.plain, a.wide, a.pod, a.of, a.node, a.info, a.snapshot = false, false, nil, nil, nil, nil, false
@@ -71,9 +73,8 @@ func (i *instance) end() {
 	i.call, i.peer = call{}, wasmextension.Call{}
 }
 
-// lastPart is the part of an object that a guest asked for last: it may ask once more,
-// with a buffer that is large enough. Its bytes are the instance's, until it asks for
-// another part.
+// lastPart is the part of an object that a guest asked for last: it may ask again, with a buffer
+// that is large enough. Its bytes belong to the instance, until it asks for a different part.
 type lastPart struct {
 	of     *objects.Object
 	number uint32
@@ -99,8 +100,8 @@ func (p *Plugin) acquire(within context.Context, c *Cycle, h *history, n int, ph
 			inst, err = c.pinned.pin.Acquire(within, nil)
 		}
 	case p.trials.Load() != 0:
-		// The only instance that is left may be the one that waits for the trial: wait for
-		// trialWait at most, and for none of the cycle's.
+		// The only instance left may be the one that waits for the trial: wait for trialWait at
+		// most, and for none of the cycle's.
 		ctx, cancel := context.WithTimeout(within, trialWait)
 		defer cancel()
 		inst, err = c.pinned.pin.Acquire(ctx, nil)
@@ -142,22 +143,22 @@ func (p *Plugin) leave(inst *host.Instance, i *instance) {
 	p.bound(bound)
 }
 
-// bound ends what mayBind began.
+// bound undoes mayBind.
 func (p *Plugin) bound(bound bool) {
 	if bound {
 		<-p.binding
 	}
 }
 
-// cycleInstances are the instances that serve a cycle and its clones. Another instance must
-// first replay the cycle, which may take longer than all calls that it then serves: calls wait
-// for one another instead.
+// cycleInstances are the instances that serve a cycle and its clones. Another instance must first
+// replay the cycle, which may take longer than all calls that it then serves: so calls wait for
+// each other instead.
 type cycleInstances struct {
 	// replay is the fuel of the steps of the cycle that another instance has to replay, and
 	// spent that of all calls, these among them.
 	replay, spent atomic.Int64
 
-	// mu is held while an instance is acquired, so that two of all never have the same.
+	// mu is held while an instance is acquired, so that no two elements of all have the same.
 	mu sync.Mutex
 	// all are the instances, and next counts the callers that wait for one.
 	all  []*cycleInstance
@@ -168,7 +169,7 @@ type cycleInstances struct {
 type cycleInstance struct {
 	mu   sync.Mutex
 	of   *cycleInstances
-	inst *host.Instance // nil while it has none of its own.
+	inst *host.Instance // nil while it has none.
 }
 
 // minReplay is the fuel of a replay that is worth avoiding, some 100 us of work. Below that,
@@ -199,8 +200,8 @@ func (e *cycleInstances) acquire(ctx context.Context, pin *host.Pin, limit int) 
 	return inst, c, nil
 }
 
-// lockFree locks an instance that no call has, or a new one if that is due, and returns it.
-// It returns nil if there is none. e.mu is held.
+// lockFree locks a free instance, or a new one if that is due, and returns it. It returns nil if
+// there is none. e.mu is held.
 func (e *cycleInstances) lockFree(limit int) *cycleInstance {
 	for _, c := range e.all {
 		if c.mu.TryLock() {

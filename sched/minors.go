@@ -7,7 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Minor is a minor of Kubernetes for whose kube-scheduler there is an adapter.
+// Minor is a minor of Kubernetes with an adapter for its kube-scheduler.
 type Minor struct {
 	// Name is the version, such as "1.37".
 	Name string
@@ -19,9 +19,9 @@ type Minor struct {
 	Actions   abi.ActionType
 }
 
-// The first minor of what not all have: of k8s.io/kube-scheduler/framework. AssignedPod,
-// UnscheduledPod and TargetPod are resources of events from 1.37 on, too. On older minors
-// the same events have the resource Pod, and adapters pick them.
+// The first minor of features that not all have, in k8s.io/kube-scheduler/framework. AssignedPod,
+// UnscheduledPod and TargetPod are resources of events from 1.37 on, too. On older minors the same
+// events have the resource Pod, and adapters pick them.
 var (
 	minors        = []int{35, 36, 37, 38}
 	functionsFrom = map[abi.Function]int{
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// Minors returns the minors that are supported, the oldest first.
+// Minors returns the supported minors, the oldest first.
 func Minors() []Minor {
 	var all []Minor
 	for _, number := range minors {
@@ -76,14 +76,14 @@ func MinorOf(name string) Minor {
 	panic("sched: no supported minor " + name)
 }
 
-// Check returns an error if the scheduler would never ask a guest that implements these
-// functions, as loading it in this minor does.
+// Check returns an error if the scheduler would never call a guest that implements these functions,
+// as loading it in this minor does.
 func (m Minor) Check(functions abi.Mask) error {
 	return neverAsked(m.Name, functions.Of(abi.KindScheduler), functions&^m.Functions)
 }
 
-// neverAsked returns an error if a guest has nothing but functions that the scheduler of a
-// minor does not call, and those that help others.
+// neverAsked returns an error if a guest has only functions that the scheduler of a minor does not
+// call, and those that help others.
 func neverAsked(minor string, functions, lacks abi.Mask) error {
 	missing := functions & lacks &^ helping
 	if missing == 0 || functions&^lacks&^helping != 0 {
@@ -92,7 +92,7 @@ func neverAsked(minor string, functions, lacks abi.Mask) error {
 	return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", missing, minor)
 }
 
-// Has reports whether the scheduler has an event, of whose actions one is enough.
+// Has reports whether the scheduler has an event with at least one of the actions.
 func (m Minor) Has(resource abi.EventResource, actions abi.ActionType) bool {
 	return slices.Contains(m.Resources, resource) && actions&m.Actions != 0
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// PluginConfig says which module a plugin is, what it is allowed, and what its failures
-// mean. It is the args of the plugin in KubeSchedulerConfiguration:
+// PluginConfig configures a plugin: its module, its permissions and its failure policy. It is the
+// args of the plugin in KubeSchedulerConfiguration:
 //
 //	profiles:
 //	- plugins:
@@ -33,48 +33,48 @@ import (
 //	      guestConfig:
 //	        defaultZones: [eu-central-1a]
 type PluginConfig struct {
-	// Config is the module with its guestConfig, args, grants, limits, reset and
-	// circuitBreaker. A module that is followed is replaced between two scheduling cycles. The name is that of the plugin and stands elsewhere in
-	// KubeSchedulerConfiguration. Grants may be GrantEvents, GrantWaitingPods and
-	// GrantObjects beside those of host. Limits.Instances is how many nodes are filtered or
-	// scored at the same time. Limits.HeldInstances is for guests of
-	// kube-scheduler-wasm-extension: how many Pods may be bound, or wait for that, at the
-	// same time, and one more that is scheduled. Each has an instance of its own from
-	// Reserve to PostBind or Unreserve. A Pod for which there is none is tried again later.
+	// Config is the module with its guestConfig, args, grants, limits, reset and circuitBreaker. A
+	// followed module is replaced between two scheduling cycles. The name is that of the plugin and
+	// stands elsewhere in KubeSchedulerConfiguration. Grants may be GrantEvents, GrantWaitingPods
+	// and GrantObjects beside those of host. Limits.Instances is the number of nodes that are
+	// filtered or scored at the same time. Limits.HeldInstances is for guests of
+	// kube-scheduler-wasm-extension: the number of Pods that may be bound, or wait for that, at the
+	// same time, plus one that is scheduled. Each has a separate instance from Reserve to PostBind
+	// or Unreserve. A Pod for which there is none is tried again later.
 	host.Config `json:",inline"`
-	// LogSeverity is what a guest of kube-scheduler-wasm-extension logs at least: 0 for
-	// all, 1 for warnings, 2 for errors, 3 for none of them. What the logger of the
-	// program does not take such a guest does not log either, whatever stands here; it
-	// asks once, when it starts.
+	// LogSeverity is the minimum severity that a guest of kube-scheduler-wasm-extension logs: 0 for
+	// all, 1 for warnings, 2 for errors, 3 for none of them. Whatever this value is, such a guest
+	// logs nothing that the program's logger would drop; it asks once, when it starts.
 	LogSeverity int32 `json:"logSeverity,omitempty"`
-	// Objects are what a guest may get and list; they imply GrantObjects. The scheduler
+	// Objects are the objects that a guest may get and list; they imply GrantObjects. The scheduler
 	// must be allowed to watch their resources.
 	Objects []host.ObjectGrant `json:"objects,omitempty"`
 	// Reads are the fields of Pods and Nodes that the guest gets, such as
-	// "node.metadata.labels[topology.kubernetes.io/zone]"; empty means what its module declares.
+	// "node.metadata.labels[topology.kubernetes.io/zone]"; empty means those that its module
+	// declares.
 	Reads []string `json:"reads,omitempty"`
-	// DisableResultSharing calls the guest for each node and each pending Pod. Otherwise a result of Filter or
-	// Score is shared, within a state of a scheduling cycle, between all nodes that are
-	// equal in every field that the guest has read of Nodes, and that of a hint within an
-	// event between all Pods that are equal in what it has read of Pods. It is for a guest whose
-	// results depend on more, such as the number of calls. The fields are logged at level
-	// debug, and results that were shared are counted, see [host.Observer].
+	// DisableResultSharing calls the guest for each node and each pending Pod. Otherwise a result
+	// of Filter or Score is shared, within a state of a scheduling cycle, between all nodes that
+	// are equal in every field that the guest has read of Nodes. The result of a hint is shared,
+	// within an event, between all Pods that are equal in the fields that it has read of Pods. The
+	// option is for a guest whose results depend on more, such as the number of calls. The fields
+	// are logged at level debug, and shared results are counted, see [host.Observer].
 	DisableResultSharing bool `json:"disableResultSharing,omitempty"`
-	// CycleFuel is how much fuel all calls of one scheduling cycle may use, preemption
-	// included: when it is used up the cycle has failed. Default [DefaultCycleFuel], about
-	// half a second; a cycle over 5,000 nodes takes a twentieth. After the first failure of a
-	// cycle its guest is not asked again in it.
+	// CycleFuel is the fuel that all calls of one scheduling cycle may use, preemption included:
+	// when it is used up the cycle has failed. Default [DefaultCycleFuel], about half a second; a
+	// cycle over 5,000 nodes takes a twentieth. After the first failure of a cycle its guest is not
+	// called again in it.
 	CycleFuel int64 `json:"cycleFuel,omitempty"`
-	// QueueTimeout is how long a call may take that holds the scheduling queue up: hints,
+	// QueueTimeout is the maximum duration of a call that holds up the scheduling queue: hints,
 	// PreEnqueue, SignPod and Less, each with its wait for an instance. Default
-	// [DefaultQueueTimeout]. A guest may use 5,000,000 of fuel even if the time has passed, since
-	// it may have gone to others. All hints of one event may take some 50 ms.
+	// [DefaultQueueTimeout]. A guest may use 5,000,000 of fuel even after that time, which may have
+	// gone to other processes. All hints of one event may take some 50 ms.
 	QueueTimeout time.Duration `json:"queueTimeout,omitzero"`
-	// FailurePolicy says what becomes of a Pod whose guest trapped, was stopped
-	// or is disabled. With [host.Fail] the Pod is tried again later. With [host.Ignore] the
-	// node passes, the score is 0, the Pod may be bound, and the failure is logged.
+	// FailurePolicy decides on a Pod whose guest trapped, was stopped or is disabled. With
+	// [host.Fail] the Pod is tried again later. With [host.Ignore] the node passes, the score is 0,
+	// the Pod may be bound, and the failure is logged.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
-	// Shadow has a candidate asked in the background, see [Plugin.BeginShadow]; nil for none.
+	// Shadow has a candidate called in the background, see [Plugin.BeginShadow]; nil for none.
 	Shadow *shadow.Config `json:"shadow,omitempty"`
 }
 
@@ -84,13 +84,13 @@ type fields PluginConfig
 // MarshalJSON writes durations as texts, such as "5ms".
 func (c PluginConfig) MarshalJSON() ([]byte, error) { return configfile.Marshal(fields(c)) }
 
-// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (c *PluginConfig) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*fields)(c)) }
 
 // Option changes how [LoadArgs], and the New of an adapter, load a plugin.
 type Option func(*options)
 
-// options are what a program sets of a plugin in addition to the scheduler's configuration.
+// options are a program's settings of a plugin, in addition to the scheduler's configuration.
 type options struct {
 	logger   *slog.Logger
 	observer host.Observer
@@ -98,21 +98,21 @@ type options struct {
 	limits   host.Limits
 }
 
-// WithLogger hands what guests log and print to logger.
+// WithLogger sends the lines that guests log and print to logger.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
-// WithObserver tells observer of calls, builds and resets: metrics, traces.
+// WithObserver reports calls, builds and resets to observer: metrics, traces.
 func WithObserver(observer host.Observer) Option { return func(o *options) { o.observer = observer } }
 
-// WithSource takes the module from source instead of what the arguments name:
-// a ConfigMap, bytes that the program embeds.
+// WithSource takes the module from source in place of the one named by the arguments: a ConfigMap,
+// bytes that the program embeds.
 func WithSource(source host.Source) Option { return func(o *options) { o.source = source } }
 
-// WithLimits sets the defaults of the limits that the arguments do not name.
+// WithLimits sets the defaults of limits that the arguments do not name.
 func WithLimits(limits host.Limits) Option { return func(o *options) { o.limits = limits } }
 
-// LoadArgs does what a factory of the scheduler does: it makes the plugin name of args, the
-// plugin's arguments in the scheduler's configuration, which are a [PluginConfig].
+// LoadArgs acts as a factory of the scheduler: it makes the plugin name of args, the plugin's
+// arguments in the scheduler's configuration, which are a [PluginConfig].
 //
 // It fails on arguments that are missing, malformed or have unknown fields, all mistakes at
 // once, and as [Load] does. The plugin is closed when ctx ends.
@@ -137,10 +137,9 @@ func LoadArgs(ctx context.Context, rt *host.Runtime, name string, args runtime.O
 	return p, nil
 }
 
-// decodeArgs reads the arguments as the scheduler hands them over: the raw bytes
-// of what stands in its configuration. hasSource says that the program has the
-// module already. With an error there may be arguments all the same, so that other
-// mistakes in them are also found.
+// decodeArgs reads the arguments in the form that the scheduler hands over: the raw bytes from its
+// configuration. hasSource means that the program has the module already. Arguments may be returned
+// even with an error, so that other mistakes in them are also found.
 func decodeArgs(object runtime.Object, hasSource bool) (*PluginConfig, error) {
 	args := &PluginConfig{}
 	unknown, ok := object.(*runtime.Unknown)

@@ -8,7 +8,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
-// manyNodes is how many Nodes do not stay in a processor's caches from one cycle to the next.
+// manyNodes is the number of Nodes that do not stay in a processor's caches from one cycle to the
+// next.
 const manyNodes = 512
 
 // newNodes are the Nodes of a cycle in which many are new. They are added to the store together,

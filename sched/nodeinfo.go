@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
-// nodeOf returns the information about the node that ref names: the argument of
-// the call that runs, or a node that the guest looked up in it.
+// nodeOf returns the information about the node with a ref: the argument of the running call, or a
+// node that the guest looked up in it.
 func nodeOf(inst *host.Instance, ref abi.Ref) NodeInfo {
 	c := &inst.State().(*instance).call
 	if c.info != nil && c.node != nil && c.node.Ref == ref {
@@ -56,8 +56,7 @@ func (p *Plugin) nodeImports() []host.Import {
 	}
 }
 
-// podsOn returns the Pods of the node that ref names, which are the same until the call
-// ends.
+// podsOn returns the Pods of the node with a ref, which are the same until the call ends.
 func (p *Plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	i := inst.State().(*instance)
 	c := &i.call
@@ -84,8 +83,8 @@ func (p *Plugin) podsOn(inst *host.Instance, ref abi.Ref) []*objects.Object {
 	return l.pods
 }
 
-// nodeByName finds a node of the snapshot: its ref, 0 if there is none, or if
-// the call may not look at the snapshot.
+// nodeByName finds a node of the snapshot: its ref, 0 if there is none, or if the call may not read
+// the snapshot.
 func (p *Plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	name := string(inst.Read(uint32(stack[0]), uint32(stack[1])))
 	c := &inst.State().(*instance).call
@@ -99,7 +98,7 @@ func (p *Plugin) nodeByName(inst *host.Instance, stack []uint64) {
 	c.look(inst, object, info)
 }
 
-// findNode looks among the nodes of the call, then in the snapshot.
+// findNode searches the nodes of the call, then the snapshot.
 func (p *Plugin) findNode(inst *host.Instance, c *call, name string) NodeInfo {
 	if c.info != nil && c.info.Node() != nil && c.info.Node().Name == name {
 		return c.info

@@ -20,12 +20,12 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// Load makes a scheduler plugin of a module, from File, URL or OCI unless cfg has a Source, for
-// the Go interface that f describes. Of Pods and Nodes the guest gets the fields that its module
+// Load makes a scheduler plugin of a module, from File, URL or OCI unless cfg has a Source, for the
+// Go interface that f describes. The guest gets those fields of Pods and Nodes that its module
 // declares in its metadata.
 //
-// Errors are those of [host.Runtime.Load], all mistakes of the configuration at once. A guest
-// is refused that has functions, and none that the scheduler of f's minor calls.
+// Errors are those of [host.Runtime.Load], all mistakes of the configuration at once. A guest is
+// refused if it has functions, but none that the scheduler of f's minor calls.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework) (*Plugin, error) {
 	return load(ctx, rt, cfg, f, host.Limits{}, nil)
 }
@@ -33,8 +33,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework) 
 // varies reports whether a guest with the grant may answer the same question differently.
 func varies(grant string) bool { return grant == host.GrantClock || grant == host.GrantRandom }
 
-// load is Load with defaults of the limits. mistakes are those that were found before in
-// the configuration.
+// load is Load with defaults of the limits. mistakes are those found earlier in the configuration.
 func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, defaults host.Limits, mistakes error) (*Plugin, error) {
 	p := &Plugin{
 		framework: f,
@@ -119,8 +118,8 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 // helping are functions that the scheduler calls only for the sake of others.
 var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint, abi.CloneCycle)
 
-// leaveOut leaves out functions of the guest that the minor's scheduler does not call. The
-// error says that nothing is left.
+// leaveOut leaves out functions of the guest that the minor's scheduler does not call. It returns
+// an error if nothing is left.
 func (p *Plugin) leaveOut() error {
 	missing := p.functions & p.framework.Lacks
 	if missing == 0 {
@@ -131,28 +130,28 @@ func (p *Plugin) leaveOut() error {
 	}
 	p.functions &^= missing
 	if missing &^= helping; missing == 0 {
-		return nil // What they help with works without them.
+		return nil // The functions that they help work without them.
 	}
 	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", missing.String())
 	return nil
 }
 
-// Plugin is a guest, which is asked at the extension points of the scheduler.
+// Plugin is a guest that is called at the extension points of the scheduler.
 //
 // Its methods are those of the framework's interfaces, in the types of this package. Where the
-// guest has no function they answer what leaves everything as it is without the plugin, and
-// the cycle may be nil: see [Plugin.Asks].
+// guest has no function, their answers leave everything as it is without the plugin, and the cycle
+// may be nil: see [Plugin.Asks].
 type Plugin struct {
 	framework Framework
 	guest     *host.Plugin
 	// functions are those of the guest that the scheduler calls, in every dialect, and offered
 	// those at whose extension points the plugin has something to do.
 	functions, offered abi.Mask
-	// peer is set if the guest is of package wasmextension, and peers is used for such a
-	// guest only.
+	// peer is set if the guest is of package wasmextension, and peers is used only for such a
+	// guest.
 	peer  bool
 	peers peerCycles
-	// instances is the limit of instances, without those that are held.
+	// instances is the limit of instances, without held ones.
 	instances int
 	// binding has an element for each call of a binding that has an instance; nil if there is one
 	// instance only.
@@ -177,23 +176,22 @@ type Plugin struct {
 	// signature is nil unless the host signs Pods for the guest.
 	signature *signature
 	cycles    cycleSlots
-	// answerBytes is how much is kept of what steps were answered.
+	// answerBytes is the number of bytes kept of answers to steps.
 	answerBytes atomic.Int64
-	// calls counts those outside of cycles.
+	// calls is the number of calls outside of cycles.
 	calls atomic.Uint64
-	// trials is how many run.
+	// trials is the number of running trials.
 	trials atomic.Int32
-	// pinned is the version that cycles began on last.
+	// pinned is the version on which the latest cycles began.
 	pinned atomic.Pointer[pinned]
 	// runtime and args load copies of the plugin.
 	runtime    *host.Runtime
 	args       PluginConfig
-	source     host.Source
 	background background
 	// informers are those of the objects that the guest may get and list.
 	informers map[string]informer
 	gate      gate
-	// closed ends what goes on in the background.
+	// closed ends the work in the background.
 	closed    chan struct{}
 	closeOnce sync.Once
 
@@ -231,12 +229,12 @@ func (p *Plugin) pin() *pinned {
 	}
 }
 
-// advanceEvery is how many calls outside of cycles count as one cycle for the
-// objects that are forgotten.
+// advanceEvery is the number of calls outside of cycles that count as one cycle for dropping unused
+// objects.
 const advanceEvery = 16
 
-// outside notes a call outside of a cycle: a guest that never sees one must not
-// keep every Pod that there ever was.
+// outside counts a call outside of a cycle: a guest that never sees a cycle must not keep every Pod
+// that ever existed.
 func (p *Plugin) outside() {
 	if p.calls.Add(1)%advanceEvery == 0 {
 		p.objects.Advance()
@@ -281,26 +279,26 @@ func (p *Plugin) onPod(f abi.Function, pod *corev1.Pod, neutral *Status, then fu
 // Name returns the name under which the plugin was loaded.
 func (p *Plugin) Name() string { return p.guest.Name() }
 
-// Functions returns what the guest implements, as far as the scheduler calls it.
+// Functions returns the functions of the guest that the scheduler calls.
 func (p *Plugin) Functions() abi.Mask { return p.functions }
 
 // Stats returns the state of the guest's instances.
 func (p *Plugin) Stats() host.Stats { return p.guest.Stats() }
 
-// Swap replaces the guest's module, as [host.Plugin.Swap] does. Scheduling cycles that have
-// begun end on the module that they began on. A version that registers for other cluster
-// events than the running one is refused, since the scheduler asks for them once.
+// Swap replaces the guest's module, as [host.Plugin.Swap] does. Scheduling cycles end on the module
+// on which they began. A version that registers for other cluster events than the running one is
+// refused, since the scheduler asks for them once.
 func (p *Plugin) Swap(ctx context.Context, source host.Source, sha256 string) error {
 	return p.guest.Swap(ctx, source, sha256)
 }
 
-// Follow swaps the module whenever its source holds another, until ctx ends, as
+// Follow swaps the module whenever its source holds a different one, until ctx ends, as
 // [host.Plugin.Follow] does.
 func (p *Plugin) Follow(ctx context.Context, opts host.FollowOptions) error {
 	return p.guest.Follow(ctx, opts)
 }
 
-// Close waits until ctx ends for the calls that run, and frees the guest.
+// Close waits until ctx ends for the running calls, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
 	p.closeOnce.Do(func() { close(p.closed) })
 	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))

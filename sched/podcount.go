@@ -39,7 +39,7 @@ func (q *podQuestion) parse(inst *host.Instance, text []byte) {
 	*q = podQuestion{text: string(text), namespace: namespace, selector: parsed}
 }
 
-// count returns how many of the Pods are selected; with those that have a deletionTimestamp only if
+// count returns the number of selected Pods; with those that have a deletionTimestamp only if
 // terminating is set. It changes the slice.
 func (q *podQuestion) count(pods []*corev1.Pod, terminating bool) (n uint32) {
 	// Two loops, since the processor waits for the Pods of the first side by side.
@@ -57,19 +57,19 @@ func (q *podQuestion) count(pods []*corev1.Pod, terminating bool) (n uint32) {
 	return n
 }
 
-// The work between two looks at the clock, for a guest that asks about many nodes.
+// The work between two checks of the clock, for a guest that asks about many nodes.
 const (
 	// countWork is its price in fuel, with usualPods on each node.
 	countWork = 2_000_000
 	usualPods = 32
-	// nodesApiece is how many nodes a goroutine takes at a time.
+	// nodesApiece is the number of nodes that a goroutine takes at a time.
 	nodesApiece = 16
 	// nodeWork is the price of a node in fuel.
 	nodeWork = 100
 )
 
 // countPods gives the number of the selected Pods on each of some nodes, as 32-bit little-endian
-// numbers. The nodes are looked at side by side, as the scheduler's own plugins do it.
+// numbers. The nodes are processed in parallel, as in the scheduler's own plugins.
 func (p *Plugin) countPods(inst *host.Instance, stack []uint64) {
 	i := inst.State().(*instance)
 	refs := inst.Read(uint32(stack[1]), uint32(stack[2]))

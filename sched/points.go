@@ -2,14 +2,13 @@ package sched
 
 import "github.com/kubewasm/kubewasm/abi"
 
-// Points are the extension points at which a value must not have the methods of the framework
-// in vain:
+// Points are the extension points whose methods of the framework a value must not have in vain:
 //
 //   - QueueSort and PlacementGenerate: the framework refuses a profile with two;
 //   - EnqueueExtensions: without it a Pod that the plugin rejected is tried again after every
-//     event, of which only the framework has the list;
-//   - Filter and Score: the plugin is called for each node, and with a Score the scheduler
-//     looks for more nodes than the first that fits;
+//     event, and only the framework knows all events;
+//   - Filter and Score: the plugin is called for each node, and with a Score the scheduler searches
+//     for more nodes than the first that fits;
 //   - PostFilter: a profile without any clears the nomination of a Pod that does not fit.
 //
 // At all others a plugin without a function answers neutrally.
@@ -22,8 +21,8 @@ func (p *Plugin) Points() Points {
 	return Points{
 		QueueSort:         p.offered.Has(abi.QueueSort),
 		PlacementGenerate: p.offered.Has(abi.GeneratePlacements),
-		// A plugin without it is tried again after every event, so one that rejects nothing
-		// has it and registers for none.
+		// A Pod rejected by a plugin without it is tried again after every event. So a plugin that
+		// rejects nothing has it and registers for none.
 		Enqueue:    p.offered.Has(abi.EventsToRegister) || p.offered&rejecting == 0,
 		Filter:     p.offered.Has(abi.Filter),
 		PostFilter: p.offered.Has(abi.PostFilter),
@@ -31,7 +30,7 @@ func (p *Plugin) Points() Points {
 	}
 }
 
-// What a guest has a function for, of what is found together.
+// The functions of guests that belong together.
 var (
 	preFiltering = abi.MaskOf(abi.PreFilter, abi.AddPod, abi.RemovePod)
 	reserving    = abi.MaskOf(abi.Reserve, abi.Unreserve)
@@ -42,8 +41,8 @@ var (
 	choosing = abi.MaskOf(abi.Filter, abi.PreScore, abi.Score) | preFiltering
 )
 
-// Asks reports whether the plugin has something to do at the extension point that f belongs
-// to. Elsewhere its answer needs no cycle.
+// Asks reports whether the plugin calls the guest at the extension point of f. Elsewhere its answer
+// needs no cycle.
 func (p *Plugin) Asks(f abi.Function) bool {
 	mask := abi.MaskOf(f)
 	for _, together := range [...]abi.Mask{preFiltering, reserving, preBinding} {

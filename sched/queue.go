@@ -30,10 +30,10 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 	return p.preEnqueued(pod, p.onPod(abi.PreEnqueue, pod, nil, nil))
 }
 
-// SignPod returns the signature of a Pod, which a guest that has the function gives itself. For a
-// guest that lacks it the host signs if the guest declares what its results depend on, see
-// [signature]. A guest adds nothing if no choice of a node depends on it. Any other guest keeps Pods
-// from being signed, as a plugin without the method does.
+// SignPod returns the signature of a Pod, from the guest if it has the function. For a guest that
+// lacks it the host signs if the guest declares the fields on which its results depend, see
+// [signature]. A guest adds nothing if no choice of a node depends on it. Any other guest keeps
+// Pods from being signed, as a plugin without the method does.
 func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 	switch {
 	case p.functions.Has(abi.SignPod):
@@ -52,14 +52,13 @@ func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 	return fragments, status
 }
 
-// Less reports whether a comes before b in the queue. It is called under the lock of the
-// queue, some dozen times for each Pod, so a guest that fails is not asked again for a minute, or
-// until another version serves: the order is then that of the scheduler's PrioritySort, as it is
-// if an entry has no Pod. Pods that are in the queue when the order changes may leave it in either.
+// Less reports whether a comes before b in the queue. It is called under the lock of the queue,
+// some dozen times for each Pod. So a guest that fails is not asked again for a minute, or until
+// another version serves. The order is then that of the scheduler's PrioritySort, as it is if an
+// entry has no Pod. Pods that are in the queue when the order changes may leave it in either.
 //
-// It is a total order if the guest's is transitive: the guest is always asked
-// about two Pods in the same order, and where it does not mind, the time and the
-// name decide.
+// It is a total order if the guest's is transitive: the guest is always asked about two Pods in the
+// same order, and if it has no preference, the time and the name decide.
 func (p *Plugin) Less(a, b Queued) bool {
 	if a.Pod == nil || b.Pod == nil || !p.functions.Has(abi.QueueSort) || !p.sorts() {
 		return prioritySort(a, b)
@@ -86,13 +85,14 @@ func (p *Plugin) Less(a, b Queued) bool {
 	return (order < 0) != swapped && a.Pod != b.Pod
 }
 
-// unsorted is a version whose Less has failed, which is not asked until a time.
+// unsorted is a version whose Less has failed. It is not asked until a time.
 type unsorted struct {
 	by    *pinned
 	until time.Time
 }
 
-// unsortedTime is how long the queue has the scheduler's own order after a failure of Less.
+// unsortedTime is the time for which the queue has the scheduler's own order after a failure of
+// Less.
 const unsortedTime = time.Minute
 
 // sorts reports whether the guest sorts the queue.
@@ -231,8 +231,8 @@ func (p *Plugin) EventsToRegister() []Event {
 	return list
 }
 
-// hint asks the guest whether an event may make a Pod schedulable. If it does not
-// answer the Pod is tried: it would be stuck otherwise.
+// hint asks the guest whether an event may make a Pod schedulable. If it does not answer the Pod is
+// tried, since it would be stuck otherwise.
 func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, err error) {
 	c := call{pod: p.objects.Pod(pod), of: pod}
 	if err := p.addEventObjects(&c, oldObj, newObj); err != nil {
@@ -260,8 +260,8 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 	return queue || err != nil, err
 }
 
-// preHint asks the guest which Pods it is to be asked about after an event. If it does not
-// answer it is asked about all.
+// preHint asks the guest for the Pods to which an event may matter. If it does not answer it is
+// asked about all.
 func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName, all bool, err error) {
 	p.outside()
 	var c call

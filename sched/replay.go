@@ -17,12 +17,12 @@ import (
 )
 
 // A step of a cycle is a call that changes the guest's state of the cycle. It runs once, with
-// effects and results. An instance that has not seen it repeats it: what the guest asked the first
-// time is answered as it was then, and effects are those that happened. What cannot be answered so
-// ends the call that was to come, before the guest is called wherever the first run shows it: a
-// guest that is stopped loses the states of other cycles.
+// effects and results. An instance that has not seen it repeats it: the guest's questions get the
+// answers of the first run, and the effects are those that happened. If a question cannot be
+// answered so, the waiting call ends, where possible before the guest is called: a guest that is
+// stopped loses the states of other cycles.
 
-// firstRun is what the first run of a step found, for those that repeat it.
+// firstRun is the result of the first run of a step, for repeating it.
 type firstRun struct {
 	// mu is held by the first run. done is set after it.
 	mu   sync.Mutex
@@ -32,19 +32,19 @@ type firstRun struct {
 	listed  []listed
 	effects []effect
 	dropped bool
-	// asksNodes is that of the call, and info a copy of its info as it was, nil if the guest
-	// has not asked about it.
+	// asksNodes is that of the call, and info a copy of its info at that time, nil if the guest has
+	// not asked about it.
 	asksNodes bool
 	info      NodeInfo
 }
 
-// effect is a change to a Pod that waits, by the host function and its question, and the answer.
+// effect is a change to a waiting Pod: the host function and its question, and the answer.
 type effect struct {
 	question string
 	answer   uint64
 }
 
-// The bytes of answers that are kept of a step, and of all steps of a plugin.
+// The maximum bytes of answers kept of a step, and of all steps of a plugin.
 const (
 	maxStepAnswers = 1 << 20
 	maxAnswers     = 64 << 20
@@ -67,7 +67,7 @@ func (p *Plugin) runFirst(ctx context.Context, inst *host.Instance, i *instance,
 	return result, err
 }
 
-// note keeps what a call has found of a step that ran for the first time.
+// note keeps the results of a call for a step that ran for the first time.
 func (p *Plugin) note(s *step, c *call) {
 	f := s.first
 	defer f.done.Store(true)
@@ -99,7 +99,7 @@ func (p *Plugin) note(s *step, c *call) {
 	f.answers, f.listed, f.effects = c.answers, slices.Clip(c.listed), c.effects
 }
 
-// repeat runs a step on an instance that has not seen it, for the first time if no other has.
+// repeat runs a step on an instance that has not seen it, for the first time if no instance has.
 // gone is set if the nodes of the scheduling cycle may have changed.
 func (p *Plugin) repeat(ctx context.Context, inst *host.Instance, i *instance, s *step, ref abi.Ref, gone bool) error {
 	defer i.end()
@@ -130,24 +130,24 @@ func (p *Plugin) repeat(ctx context.Context, inst *host.Instance, i *instance, s
 	return err
 }
 
-// asksNodes notes that the guest asks about nodes beyond the argument of the call, and ends a call
-// for which there are none any more.
+// asks records that the guest asks about nodes beyond the argument of the call, and ends a call
+// whose nodes are gone.
 func (c *call) asks(inst *host.Instance) {
 	if c.asksNodes = true; c.gone {
 		inst.Abort(errNodesGone)
 	}
 }
 
-// asksAbout notes that the guest asks about the argument of the call. What has changed since the
-// step ran first ends the call.
+// asksAbout records that the guest asks about the argument of the call. If that has changed since
+// the first run of the step, the call ends.
 func (c *call) asksAbout(inst *host.Instance) {
 	if c.asksInfo = true; c.first != nil && c.first.info == nil {
 		inst.Abort(errNodesGone)
 	}
 }
 
-// effect does something to a Pod that waits, unless the call repeats a step: then the answer is
-// that of the first run.
+// effect changes a waiting Pod, unless the call repeats a step: then the answer is that of the
+// first run.
 func (c *call) effect(inst *host.Instance, uid string, do func() bool) uint64 {
 	question := inst.HostCall() + "\x00" + uid
 	if c.first != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/schedmsg"
 )
 
-// The extension points of a scheduling cycle, as far as they choose a node.
+// The extension points of a scheduling cycle that choose a node.
 
 // PreFilter shows the guest the Pod of a cycle and all nodes, and returns the names of those
 // that may be filtered, nil for all. Skip leaves out Filter, unless the guest filters.
@@ -37,12 +37,12 @@ func (p *Plugin) PreFilter(c *Cycle, nodes Nodes) (names []string, _ *Status) {
 	return names, nil
 }
 
-// AddPod tells the guest what would be if another Pod came to a node.
+// AddPod asks the guest to evaluate the node with another Pod (preemption dry run).
 func (p *Plugin) AddPod(c *Cycle, added *corev1.Pod, node NodeInfo) *Status {
 	return p.changePod(abi.AddPod, c, added, node)
 }
 
-// RemovePod tells the guest what would be if another Pod went away from a node.
+// RemovePod asks the guest to evaluate the node without a Pod (preemption dry run).
 func (p *Plugin) RemovePod(c *Cycle, removed *corev1.Pod, node NodeInfo) *Status {
 	return p.changePod(abi.RemovePod, c, removed, node)
 }
@@ -71,9 +71,8 @@ func (p *Plugin) Filter(c *Cycle, node NodeInfo) *Status {
 	return status
 }
 
-// PostFilter lets the guest make room for a Pod that fits on no node. statuses returns the
-// statuses of the nodes that have one of their own, in any order; it may be called during the
-// call only.
+// PostFilter lets the guest make room for a Pod that fits on no node. statuses returns the explicit
+// statuses of nodes, in any order; it may be called only during the call.
 func (p *Plugin) PostFilter(c *Cycle, statuses func() []schedmsg.NodeStatus) (*Nomination, *Status) {
 	if !p.functions.Has(abi.PostFilter) {
 		return nil, unschedulable
@@ -165,7 +164,7 @@ func (p *Plugin) onNode(f abi.Function, c *Cycle, nodeInfo NodeInfo) (score int6
 		return 0, p.failedIn(c, f, err, nil)
 	}
 	i.beginOnNode(c, object, nodeInfo)
-	var version uint64 // Of equal Nodes it is not the same: it is none of what a shared result comes from.
+	var version uint64 // It differs between equal Nodes, and is no source of a shared result.
 	if key.class == nil {
 		version = uint64(nodeInfo.GetGeneration())
 	}
@@ -208,9 +207,9 @@ func (p *Plugin) NormalizeScore(c *Cycle, scores Scores) *Status {
 	})
 }
 
-// inCycle runs f for the Pod of a cycle. args is what the guest may ask about
-// beside it. then, if not nil, reads what the guest returned and left in the
-// instance; a status of its own counts instead of the guest's.
+// inCycle runs f for the Pod of a cycle. args is the data that the guest may ask about beside it.
+// then, if not nil, reads the guest's result and the data that it left in the instance; if it
+// returns a status, that replaces the guest's.
 func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod, neutral *Status, args call, then func(*instance, uint64) *Status) *Status {
 	if status, over := p.over(c, f, neutral); over {
 		return status
@@ -220,7 +219,7 @@ func (p *Plugin) inCycle(f abi.Function, phase phase, c *Cycle, pod *corev1.Pod,
 	}
 	object := c.pod
 	if pod != c.of {
-		// What is bound is a copy with the name of the node.
+		// The bound Pod is a copy with the name of the node.
 		object = p.objects.Pod(pod)
 	}
 	h := c.history.Load()

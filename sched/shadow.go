@@ -18,12 +18,12 @@ import (
 	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
-// background are the copies of a plugin that are asked after it.
+// background are the copies of a plugin that are called after it.
 type background struct {
 	shadow, profile shadow.Place
 
 	mu sync.Mutex
-	// last is the cycle that was recorded last, and is not handed over yet.
+	// last is the last recorded cycle, which is not handed over yet.
 	last *recordedCycle
 }
 
@@ -36,11 +36,11 @@ type candidate struct {
 // Guest implements [shadow.Candidate].
 func (c *candidate) Guest() *host.Plugin { return c.guest }
 
-// BeginShadow begins to ask a candidate what the plugin is asked in a sample of scheduling cycles,
-// see package shadow of host, in place of one that was asked before. A cycle is repeated as a
-// whole from PreFilter to Score, with the nodes as they were: at most 100 of Filter, and as many
-// of Score. What the scheduler does with Pods that wait, events and other nodes is not repeated. A
-// plugin with other functions, as Permit, has them in [shadow.Status.NotRepeated].
+// BeginShadow begins to call a candidate with a sample of the plugin's scheduling cycles, see
+// package shadow of host, in place of an earlier candidate. A cycle is repeated as a whole from
+// PreFilter to Score, with copies of the nodes at that time: at most 100 of Filter, and as many of
+// Score. The scheduler's handling of waiting Pods, events and other nodes is not repeated. Other
+// functions of the plugin, such as Permit, are listed in [shadow.Status.NotRepeated].
 func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	opts, err := p.backgroundOptions()
 	if err != nil {
@@ -106,14 +106,15 @@ func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
-// repeated are the functions that a shadow repeats. A guest is configured and says its events when
-// it is loaded, and a clone of a cycle decides nothing.
+// repeated are the functions that a shadow repeats. A guest is configured and registers its events
+// when it is loaded, and a clone of a cycle decides nothing.
 var repeated = abi.MaskOf(abi.PreFilter, abi.Filter, abi.PreScore, abi.Score, abi.Configure, abi.EventsToRegister, abi.CloneCycle)
 
-// maxRecorded is how many nodes of a cycle are repeated for Filter, and for Score.
+// maxRecorded is the maximum number of nodes of a cycle that are repeated for Filter, and for
+// Score.
 const maxRecorded = 100
 
-// recordedCycle is what a plugin was asked in a cycle, and its answers.
+// recordedCycle is a cycle's calls of a plugin, and its answers.
 type recordedCycle struct {
 	pod       *corev1.Pod
 	shadows   []*shadow.Shadow
@@ -121,8 +122,8 @@ type recordedCycle struct {
 
 	mu   sync.Mutex
 	over bool
-	// bytes is about the memory of what is recorded, and most what that may be. A cycle that has
-	// more is full, and keeps nothing.
+	// bytes is approximately the memory of the record, and most its maximum. A cycle that has more
+	// is full, and keeps nothing.
 	bytes, most     int64
 	full            bool
 	pods            []*corev1.Pod
@@ -141,8 +142,8 @@ type recordedCall struct {
 	status   *Status
 }
 
-// begin ends the record of the cycle before, which it hands over, and begins one of a cycle if
-// that is sampled. The scheduler begins a cycle when the one before has chosen its node.
+// begin ends the record of the previous cycle, which it hands over, and begins one of a cycle if
+// that is sampled. The scheduler begins a cycle when the previous one has chosen its node.
 func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
 	var sampled []*shadow.Shadow
 	var most int64
@@ -176,7 +177,7 @@ func (b *background) begin(p *Plugin, pod *corev1.Pod) *recordedCycle {
 	return r
 }
 
-// keep returns a node as it is now. r.mu is held.
+// keep returns a node in its present state. r.mu is held.
 func (r *recordedCycle) keep(n NodeInfo) NodeInfo {
 	f := r.frozen[n]
 	if f != nil || r.full {
@@ -193,17 +194,18 @@ func (r *recordedCycle) keep(n NodeInfo) NodeInfo {
 }
 
 const (
-	// copyBytes is about what a copy of a node's information has of its own, and what the Node has
-	// beside its texts.
+	// copyBytes is approximately the size of a copy of a node's information, with the Node except
+	// for its texts.
 	copyBytes = 2 << 10
-	// podBytes and imageBytes are about what the copy keeps for each Pod and each name of an image.
+	// podBytes and imageBytes are approximately the sizes that the copy keeps for each Pod and each
+	// name of an image.
 	podBytes, imageBytes = 512, 128
-	// callBytes is more than a call has beside nodes and texts.
+	// callBytes is the maximum size of a call beside nodes and texts.
 	callBytes = 256
 )
 
-// nodeBytes returns about how much memory a copy of a node keeps. The objects may be replaced in
-// the scheduler as long as it does.
+// nodeBytes returns approximately the memory that a copy of a node keeps. The scheduler may replace
+// the objects meanwhile.
 func (r *recordedCycle) nodeBytes(n NodeInfo) int64 {
 	size := copyBytes
 	if node := n.Node(); node != nil {
@@ -222,7 +224,7 @@ func (r *recordedCycle) nodeBytes(n NodeInfo) int64 {
 	return int64(size + podBytes*len(r.pods))
 }
 
-// list records PreFilter or PreScore. looked says that the guest has looked at nodes.
+// list records PreFilter or PreScore. looked means that the guest has read nodes.
 func (r *recordedCycle) list(f abi.Function, nodes Nodes, looked bool, names []string, status *Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -267,7 +269,7 @@ func (r *recordedCycle) node(f abi.Function, n NodeInfo, score int64, status *St
 	r.calls = append(r.calls, recordedCall{function: f, node: kept, score: score, status: status})
 }
 
-// repeat asks a candidate the same, and compares up to the first difference.
+// repeat repeats the calls on a candidate, and compares up to the first difference.
 func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shadow.Outcome) {
 	p := of.(*candidate)
 	p.handle.begin(r)
@@ -316,14 +318,14 @@ func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shad
 	return shadow.Outcome{Uncompared: len(r.calls) == 0}
 }
 
-// frozenNodes is a list of nodes as they were.
+// frozenNodes is a list of nodes in a former state.
 type frozenNodes []NodeInfo
 
 func (n frozenNodes) Len() int          { return len(n) }
 func (n frozenNodes) At(i int) NodeInfo { return n[i] }
 
-// frozenHandle is the scheduler as a candidate sees it: as it was in the cycle that is repeated,
-// as far as that was recorded. It changes nothing.
+// frozenHandle is the scheduler for a candidate: the recorded part of its state in the repeated
+// cycle. It changes nothing.
 type frozenHandle struct {
 	Handle
 	nodes frozenNodes
@@ -342,7 +344,7 @@ func (h *frozenHandle) begin(r *recordedCycle) {
 	}
 }
 
-// orAsk returns a list of nodes, or one that notes that it was looked at.
+// orAsk returns a list of nodes, or one that records its use.
 func (h *frozenHandle) orAsk(nodes Nodes) Nodes {
 	if nodes == nil {
 		return unrecordedNodes{h}
@@ -402,7 +404,7 @@ func (h *frozenHandle) Activate([]*corev1.Pod) {}
 // Refused implements [Handle]: it reports nothing.
 func (h *frozenHandle) Refused(*corev1.Pod, string) {}
 
-// Parallel implements [Handle]. The other processors are those of the version that serves.
+// Parallel implements [Handle]. The other processors are left to the serving version.
 func (h *frozenHandle) Parallel(pieces int, _ string, work func(piece int)) {
 	for piece := range pieces {
 		work(piece)

@@ -15,13 +15,13 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects"
 )
 
-// signature signs Pods for a guest that does not do it, so that the scheduler may batch them: two Pods
-// have the same signature if they are equal in all that crosses to the guest of a Pod.
+// signature signs Pods for a guest without that function, so that the scheduler may batch them: two
+// Pods have the same signature if they are equal in all data of a Pod that crosses to the guest.
 //
 // A scheduler signs a Pod when the Pod enters the queue, before any call of the cycle, and uses the
-// result of a cycle for the next Pod of the same signature. So the signature is of the fields that the
-// guest declares, which the host enforces, and not of those that it was seen reading. The Pod must be
-// all that the results for a node depend on, beside the node: see [Plugin.unsignable].
+// result of a cycle for the next Pod of the same signature. So the signature covers the fields that
+// the guest declares, which the host enforces, and not those that it was seen reading. The results
+// for a node must depend only on the Pod and the node: see [Plugin.unsignable].
 type signature struct {
 	key    string
 	fields *objects.Encoder[corev1.Pod]
@@ -40,7 +40,8 @@ const podKind = "pod"
 
 // Functions and imports of a guest for which the host signs Pods.
 var (
-	// signable are the functions that learn neither where other Pods are placed nor what runs elsewhere.
+	// signable are the functions that learn neither the nodes of other Pods nor anything that runs
+	// elsewhere.
 	signable = abi.MaskOf(abi.Configure, abi.PreEnqueue, abi.QueueSort, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint,
 		abi.PreFilter, abi.Filter, abi.PreScore, abi.Score, abi.NormalizeScore, abi.CloneCycle)
 	// normalizing are those of signable on which the choice of a node depends.
@@ -54,7 +55,7 @@ var (
 	}
 )
 
-// nodeNamesImport is the host function that in PreScore tells which nodes have room.
+// nodeNamesImport is the host function that in PreScore returns the nodes that have room.
 const nodeNamesImport = "node_names"
 
 // signs decides for the first version of the guest whether the host signs Pods.
@@ -87,15 +88,15 @@ func (p *Plugin) signedFor(inst *host.Instance, declared *objects.FieldSet) erro
 	return nil
 }
 
-// anonymous reports whether a guest cannot tell which Pod it sees.
+// anonymous reports whether a guest cannot find out the identity of a Pod.
 func anonymous(declared *objects.FieldSet) bool {
 	return declared.Without("pod.metadata.name") && declared.Without("pod.metadata.uid")
 }
 
-// unsignable returns an error unless the results of a version for a Pod and a node depend on nothing
-// else than these: not on other nodes and Pods, objects, waiting Pods, time or random numbers. What a
-// guest remembers elsewhere than by cycle is left to [PluginConfig].DisableResultSharing, as for
-// results that nodes share.
+// unsignable returns an error unless the results of a version for a Pod and a node depend only on
+// these: not on other nodes and Pods, objects, waiting Pods, time or random numbers. Guest memory
+// beyond a cycle is covered by [PluginConfig].DisableResultSharing, as for results that nodes
+// share.
 func (p *Plugin) unsignable(inst *host.Instance, declared *objects.FieldSet) error {
 	m := inst.Module()
 	var functions abi.Mask

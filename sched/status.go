@@ -10,8 +10,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Status is what a plugin answers at an extension point; nil is success. It does not change,
-// so a repeated answer may be the same one.
+// Status is the answer of a plugin at an extension point; nil is success. It does not change, so
+// repeated answers may share one.
 type Status struct {
 	code    abi.Code
 	reasons []string
@@ -34,7 +34,7 @@ func (s *Status) Code() abi.Code {
 	return s.code
 }
 
-// Err returns why the guest did not answer, nil if it did. The code is [abi.Error] then.
+// Err returns the reason why the guest did not answer, nil if it did. The code is [abi.Error] then.
 func (s *Status) Err() error {
 	if s == nil {
 		return nil
@@ -42,8 +42,8 @@ func (s *Status) Err() error {
 	return s.err
 }
 
-// Reasons returns what the guest said, and of a guest that did not answer what stands beside
-// Err. It is not to be changed; what is appended to it does not lie in its memory.
+// Reasons returns the guest's reasons or, for a guest that did not answer, the text beside Err. It
+// must not be changed; appending to it does not write into its memory.
 func (s *Status) Reasons() []string {
 	if s == nil {
 		return nil
@@ -71,7 +71,7 @@ func (s *Status) AsError() error {
 	return errors.New(s.Message())
 }
 
-// The answers of a plugin that has nothing to say.
+// The answers of a plugin that leave everything as it is.
 var (
 	skip          = NewStatus(abi.Skip)
 	unschedulable = NewStatus(abi.Unschedulable)
@@ -84,8 +84,8 @@ func errorStatus(err error, reasons ...string) *Status {
 	return &Status{code: abi.Error, reasons: reasons, err: err}
 }
 
-// failed decides what becomes of a request whose guest did not answer. neutral
-// is the status of a plugin that has nothing to say.
+// failed decides on a request whose guest did not answer. neutral is the status that leaves
+// everything as it is.
 func (p *Plugin) failed(f abi.Function, err error, neutral *Status) *Status {
 	if p.policy == host.Ignore {
 		p.callLogger.Error("ignored a failure", "plugin", p.guest.Name(), "function", f.String(), "err", err)
@@ -103,12 +103,11 @@ func trapStatus(err error) *Status {
 	return errorStatus(err)
 }
 
-// statusFrames is how many functions of a guest's stack a status names.
+// statusFrames is the number of functions of a guest's stack in a status.
 const statusFrames = 8
 
-// status returns the status of the code that a guest returned: nil for success, whatever
-// reason came with it; an error for a code that the framework does not know, since it panics
-// on those.
+// status returns the status of the code that a guest returned: nil for success, even with a reason;
+// an error for a code that the framework does not know, since it panics on those.
 func status(code abi.Code, inst *host.Instance) *Status {
 	i, reason := inst.State().(*instance), inst.Reason()
 	if i.peer.Reason != "" {

@@ -14,12 +14,12 @@ import (
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
 
-// peerFunctions returns the functions of the guest that are called, and what the scheduler
-// is offered.
+// peerFunctions returns the functions of the guest that are called, and those that are offered to
+// the scheduler.
 //
-// As in its own host, a guest is refused that takes no part in the choice of a node or in
-// binding, and some functions are called only if the guest has another one. Its own host also
-// refuses combinations that it has no type for, which no rule describes.
+// As in its own host, a guest that takes no part in the choice of a node or in binding is refused,
+// and some functions are called only if the guest has another one. Its own host also refuses
+// combinations for which it has no type, which no rule describes.
 func (p *Plugin) peerFunctions() (called, offered abi.Mask, err error) {
 	has := wasmextension.Functions(p.guest.Exports)
 	called, needed := wasmextension.Called(has)
@@ -103,7 +103,7 @@ func (s peerScheduler) EncodedPod(pod *corev1.Pod) []byte {
 	return s.p.objects.Pod(pod).Bytes()
 }
 
-// severityOf returns the least severity of package wasmextension that a logger takes.
+// severityOf returns the minimum severity of package wasmextension that a logger accepts.
 func severityOf(logger *slog.Logger) int32 {
 	for severity, level := range levels {
 		if logger.Enabled(context.Background(), level) {
@@ -122,7 +122,7 @@ func (s peerScheduler) Logs(severity int32) bool {
 	return severity >= s.p.peers.severity && severity < int32(len(levels)) && s.p.peers.logger.Enabled(context.Background(), levels[severity])
 }
 
-// maxAttributes is how many attributes of a line are kept, as by package host.
+// maxAttributes is the maximum number of attributes kept of a line, as in package host.
 const maxAttributes = 64
 
 func (s peerScheduler) Log(inst *host.Instance, severity int32, msg string, texts []string) {

@@ -12,13 +12,13 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// A guest of package wasmextension may keep anything from one extension point to the next: its
-// host has one instance for all scheduling cycles, which come one after the other, and
-// gives it to the Pod at Permit, until the Pod is bound or not. So here each function
-// of a cycle runs on the instance that is held for it, and what a list of steps does not
-// have, such as what Filter left, is there. What has no instance of its own is shown the
-// steps, as in our own ABI: the copies of a cycle in which preemption tries out which
-// Pods to remove, and what is told of a cycle that is over.
+// A guest of package wasmextension may keep anything from one extension point to the next: its host
+// has one instance for all scheduling cycles, which run one after the other, and gives it to the
+// Pod at Permit, until the Pod is bound or not. So here each function of a cycle runs on the
+// instance that is held for it, and data that a list of steps lacks, such as that left by Filter,
+// is there. Calls without a held instance get the steps replayed, as in our own ABI: those of the
+// copies of a cycle in which preemption tries out the removal of Pods, and those after the end of a
+// cycle.
 
 // peerCycle is the part of a cycle that only such a guest needs. plugin.peers guards it.
 type peerCycle struct {
@@ -34,13 +34,13 @@ type peerCycle struct {
 // peerCycles is the part of a plugin that only such a guest needs.
 type peerCycles struct {
 	mu sync.Mutex
-	// hold is on the instance of the cycle that has no node for its Pod yet, nil if
-	// there is none. pin is of the same version, and served the cycle that it served last.
+	// hold is the hold on the instance of the cycle that has no node for its Pod yet, nil if there
+	// is none. pin is of the same version. served is the last cycle that it served.
 	hold   *host.Hold
 	pin    *host.Pin
 	served *peerCycle
 
-	// logger is the plugin's with its name, and severity what guests log at least.
+	// logger is the plugin's with its name, and severity the minimum that guests log.
 	logger   *slog.Logger
 	severity int32
 }
@@ -63,7 +63,7 @@ func (p *Plugin) held(ctx context.Context, c *Cycle, phase phase) (*host.Instanc
 		if err != nil {
 			return nil, err
 		}
-		// Another call may have waited for it, by which it has become another's.
+		// Another call may have waited for it, and made it that of another cycle.
 		if p.serves(hold, c.peer) {
 			return inst, nil
 		}
@@ -102,14 +102,14 @@ func (p *Plugin) holdOf(c *Cycle, phase phase) (*host.Hold, error) {
 	return hold, nil
 }
 
-// keep makes a hold the cycle's own. The framework does not always report the end of
-// a cycle, so the hold ends with it at the latest.
+// keep gives a hold to the cycle. The framework does not always report the end of a cycle, so the
+// hold ends with it at the latest.
 func (c *Cycle) keep(hold *host.Hold) {
 	c.peer.hold = hold
 	runtime.AddCleanup(c, (*host.Hold).Release, hold)
 }
 
-// serves notes that a hold serves a cycle, and reports whether it still does.
+// serves records that a hold serves a cycle, and reports whether it still does.
 func (p *Plugin) serves(hold *host.Hold, k *peerCycle) bool {
 	p.peers.mu.Lock()
 	defer p.peers.mu.Unlock()
@@ -123,8 +123,8 @@ func (p *Plugin) serves(hold *host.Hold, k *peerCycle) bool {
 	return true
 }
 
-// settle notes that the Pod of a cycle has a node: what the guest knows of the cycle is kept from
-// now on. The instance that has served the cycle of a peer is its own.
+// settle records that the Pod of a cycle has a node: the guest's state of the cycle is kept from
+// now on. For a peer, the cycle keeps the instance that has served it.
 func (p *Plugin) settle(c *Cycle) {
 	c.stage.CompareAndSwap(chooses, reserves)
 	c.carried.keep(c)
@@ -143,7 +143,7 @@ func (p *Plugin) settle(c *Cycle) {
 	}
 }
 
-// endBinding ends what settle began: the Pod of the cycle is bound, or not to be.
+// endBinding undoes settle: the Pod of the cycle is bound, or is not to be.
 func (p *Plugin) endBinding(c *Cycle) {
 	c.carried.end()
 	if c.peer == nil {
@@ -158,8 +158,8 @@ func (p *Plugin) endBinding(c *Cycle) {
 	}
 }
 
-// clone returns what a copy of a cycle has. It has another ref from the beginning, since
-// the instance of the one must not be taken for one of the other.
+// clone returns the data of a copy of a cycle. The copy has a different ref from the beginning,
+// since their instances must not be confused.
 func (k *peerCycle) clone(h *history) (*peerCycle, *history) {
 	return &peerCycle{refs: k.refs, copied: true},
 		&history{ref: k.refs.nextClone(), steps: slices.Clip(h.steps), shared: new(atomic.Bool)}

@@ -101,7 +101,7 @@ func auditObjects(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// audit audits what the flags say and prints the result.
+// audit runs the audit of the flags and prints the result.
 func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 	rt, err := t.newRuntime()
 	if err != nil {
@@ -194,8 +194,8 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 	return verdictOf(t, result)
 }
 
-// verdictOf returns errRefused for objects that policies deny, errUnasked if policies were asked
-// about nothing that there is, and an error if some objects were not audited.
+// verdictOf returns errRefused for objects that policies deny, errUnasked if no existing object
+// matches the policies, and an error if some objects were not audited.
 func verdictOf(t *tool, result *audit.Result) error {
 	if !result.Complete() {
 		errs := []error{errors.New("audit: not everything was audited")}
@@ -239,7 +239,7 @@ func readPolicies(name string) (*manage.File, error) {
 	return file, nil
 }
 
-// connect returns how to reach the cluster of a kubeconfig or, in a cluster, that one.
+// connect returns the configuration for the cluster of a kubeconfig or, in a cluster, for that one.
 func (f *auditFlags) connect() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -248,7 +248,7 @@ func (f *auditFlags) connect() (*rest.Config, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	config.UserAgent = "kubewasm-audit"
-	// What policies look up and what is audited is asked for at one rate.
+	// The lookups of policies and the audited objects share one rate limit.
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(f.qps), f.burst)
 	return config, nil
 }
@@ -272,8 +272,8 @@ func connected(ctx context.Context, cfg *manage.Config, auditing *audit.Config) 
 	return nil
 }
 
-// clusterOf returns the labels of namespaces and the objects to look up that manifests have. A
-// namespace that they do not have has the label of every namespace.
+// clusterOf returns the labels of namespaces and the objects for lookups in manifests. A namespace
+// that is not in them has only the label of every namespace.
 func clusterOf(objects *manifest.Objects) (admission.NamespaceLabels, admission.Cluster, error) {
 	labels := map[string]map[string]string{}
 	named := &manifest.Objects{}
@@ -344,7 +344,7 @@ func namespacedKind(o *manifest.Object) bool {
 	return o.Namespace != "" || !strings.HasPrefix(o.Kind, "Cluster") && !slices.Contains(clusterKinds, o.Kind)
 }
 
-// print prints what was found.
+// print prints the results.
 func (f *auditFlags) print(t *tool, found *audit.Result) error {
 	return f.output.print(t, result{value: found, text: found.WriteTable, other: map[string]func(io.Writer) error{
 		"junit": suiteOf(found).writeJUnit,

@@ -6,8 +6,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/audit"
 )
 
-// suiteOf returns the result of an audit as a suite: a case for each policy, which fails if
-// the policy denies objects or has no verdict on one, and one for what was not audited.
+// suiteOf returns the result of an audit as a suite: a case for each policy, which fails if the
+// policy denies objects or has no verdict on one, and one for objects that were not audited.
 func suiteOf(found *audit.Result) *suite {
 	s := &suite{Name: "kubewasm audit", Time: seconds(found.Duration.Duration)}
 	for _, p := range found.Policies {

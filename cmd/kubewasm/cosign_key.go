@@ -32,11 +32,11 @@ type encryptedKey struct {
 	Ciphertext []byte `json:"ciphertext"`
 }
 
-// maxScryptBytes bounds the memory that a file may ask for. What cosign writes takes 64 MiB.
+// maxScryptBytes bounds the memory that a file may require. The files of cosign take 64 MiB.
 const maxScryptBytes = 256 << 20
 
-// decryptKey returns a private key in PEM without a password: data itself, unless it is
-// encrypted as cosign does it. password is called for one that is.
+// decryptKey returns a private key in PEM without a password: data itself, unless it is encrypted
+// as cosign does it. password is called for an encrypted one.
 func decryptKey(data []byte, password func() ([]byte, error)) ([]byte, error) {
 	block, _ := pem.Decode(data)
 	// The second type is that of cosign before version 1.13.
@@ -76,7 +76,8 @@ func decryptKey(data []byte, password func() ([]byte, error)) ([]byte, error) {
 // passwordVariable is cosign's.
 const passwordVariable = "COSIGN_PASSWORD"
 
-// askPassword returns the password of a key: that of the environment, or what a person types.
+// askPassword returns the password of a key: that of the environment, or the one that a person
+// types.
 func askPassword(out io.Writer, name string) ([]byte, error) {
 	if password, ok := os.LookupEnv(passwordVariable); ok {
 		return []byte(password), nil

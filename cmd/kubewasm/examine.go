@@ -25,12 +25,12 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-// examination is what a module is, wants and exports.
+// examination describes a module: its kind, its needs and its exports.
 type examination struct {
 	File   string `json:"file,omitempty"`
 	Bytes  int    `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// ABI is what the guest speaks: that of package abi, or the name of a dialect.
+	// ABI is the ABI of the guest: that of package abi, or the name of a dialect.
 	ABI string `json:"abi,omitempty"`
 	// Kinds and Functions are those that the guest registered when it was started, or
 	// those of its exports in a dialect. They are empty if it could not be started, for
@@ -57,9 +57,9 @@ type examination struct {
 	Imports  []imported         `json:"imports"`
 	Exports  []exported         `json:"exports"`
 	Memory   memory             `json:"memory"`
-	// StartFuel is how many instructions the start took, configuration included.
+	// StartFuel is the number of instructions of the start, configuration included.
 	StartFuel int64 `json:"startFuel"`
-	// Problems are the reasons why the module cannot be loaded as it is.
+	// Problems are the reasons why the module cannot be loaded without changes.
 	Problems []string `json:"problems,omitempty"`
 
 	mask abi.Mask
@@ -70,7 +70,7 @@ type examination struct {
 	foreign bool
 }
 
-// trying is a module and what it is loaded with.
+// trying is a module and the parameters for loading it.
 type trying struct {
 	module, config []byte
 	gatekeeper     bool
@@ -121,8 +121,8 @@ func readConfig(file string) ([]byte, error) {
 	return data, nil
 }
 
-// examine decodes a module and starts it in the host. The error is for bytes that are no
-// module; every other mistake is in the examination.
+// examine decodes a module and starts it in the host. The error is for bytes that are not a module;
+// every other mistake is in the examination.
 func (t *tool) examine(ctx context.Context, try trying) (*examination, error) {
 	decoded, err := wasmbin.Decode(try.module)
 	if err != nil {
@@ -265,7 +265,7 @@ func settingsRefused(err error) string {
 	return ""
 }
 
-// kubewardenMetadata is what the metadata of a Kubewarden policy declare.
+// kubewardenMetadata are the declarations in the metadata of a Kubewarden policy.
 type kubewardenMetadata struct {
 	Mutating              bool `json:"mutating"`
 	ContextAwareResources []struct {
@@ -361,8 +361,8 @@ const pluginName = "guest"
 // extensionKinds are the kinds of plugins.
 var extensionKinds = []abi.Kind{abi.KindScheduler, abi.KindAdmission, abi.KindHook, abi.KindService}
 
-// start loads the module into a host that offers everything it imports, and records what
-// it implements.
+// start loads the module into a host that offers everything it imports, and records the functions
+// that it implements.
 func (r *examination) start(ctx context.Context, rt *host.Runtime, m *wasmbin.Module, try trying) error {
 	var types []wasmbin.FuncType
 	for _, group := range m.Types {
@@ -458,8 +458,8 @@ func (r *examination) offer(ctx context.Context, rt *host.Runtime, try trying) e
 	return errors.Join(errs...)
 }
 
-// grant loads the module into the host of a kind with every grant that it needs. It
-// records the grants, and returns what the guest implements.
+// grant loads the module into the host of a kind with every grant that it needs. It records the
+// grants, and returns the functions that the guest implements.
 func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying) (abi.Mask, error) {
 	var grants []string
 	for {
@@ -493,7 +493,7 @@ func (r *examination) grant(ctx context.Context, rt *host.Runtime, kind abi.Kind
 	}
 }
 
-// importErrors returns the imports among what err joins.
+// importErrors returns the import errors among the errors that err joins.
 func importErrors(err error) (all []*host.ImportError) {
 	for _, err := range each(err) {
 		if e := (*host.ImportError)(nil); errors.As(err, &e) {
@@ -503,7 +503,7 @@ func importErrors(err error) (all []*host.ImportError) {
 	return all
 }
 
-// loaded is what a host says of a module that it loaded.
+// loaded is a host's description of a loaded module.
 type loaded struct {
 	functions abi.Mask
 	events    []sched.Event
@@ -536,7 +536,7 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 	default:
 		p, err = hooks.NewEngine(ctx, rt, hooks.Config{
 			Plugins: []hooks.PluginConfig{{Config: cfg}},
-			// What it declares is printed here, and granted by the operator of a node.
+			// The declarations are printed here, and granted by the operator of a node.
 			Audit: func(context.Context, *hookmsg.Request, string, *hooks.GrantError) {},
 		})
 	}
@@ -549,9 +549,9 @@ func load(ctx context.Context, rt *host.Runtime, kind abi.Kind, try trying, cfg 
 	return of, p.Close(ctx)
 }
 
-// policy loads a policy, which may mutate. It may look up the objects in cluster, or else
-// those in objects; both may be nil. Kinds that its metadata declare need no grant. The
-// imports of the ABI need a cluster or the grant.
+// policy loads a policy, which may mutate. It may look up the objects in cluster, or otherwise
+// those in objects; both may be nil. Kinds that its metadata declare need no grant. The imports of
+// the ABI need a cluster or the grant.
 func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config, objects *manifest.Objects, cluster *manifest.Cluster) (*admission.Plugin, error) {
 	if len(try.converts) != 0 {
 		return admission.Load(ctx, rt, admission.PluginConfig{Config: cfg, Converts: try.converts})

@@ -29,9 +29,9 @@ func frames(err error) (lines []string) {
 // sdkPackages is the prefix of the functions that call a plugin.
 const sdkPackages = "github.com/kubewasm/kubewasm/guest/"
 
-// goFrames returns the stack of the goroutine that panicked, from the output of Go's
-// runtime, which has a line for a function and one for its place in the source. Functions
-// of the runtime are left out, and those of the SDK that called the plugin.
+// goFrames returns the stack of the goroutine that panicked, from the output of Go's runtime, which
+// has a line for a function and one for its place in the source. Functions of the runtime, and of
+// the SDK that called the plugin, are left out.
 func goFrames(output string) (lines []string) {
 	_, stack, ok := strings.Cut(output, "\ngoroutine ")
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// packageComment is the package comment, of which each section is the help of a command.
+// packageComment is the package comment, each section of which is the help of a command.
 //
 //go:embed doc.go
 var packageComment string
@@ -50,7 +50,7 @@ func helpOf(command string) help {
 	return help{}
 }
 
-// overview prints what the program does and its commands.
+// overview prints the purpose of the program and its commands.
 func overview(w io.Writer) {
 	fmt.Fprint(w, "Kubewasm starts, builds, inspects, runs and distributes plugins of Kubernetes components\nthat run as WebAssembly modules.\n\nUsage:\n\n\tkubewasm COMMAND [arguments]\n\nThe commands are:\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -7,22 +7,22 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-// onMinor says whether a guest runs on a minor of Kubernetes.
+// onMinor reports whether a guest runs on a minor of Kubernetes.
 type onMinor struct {
 	Minor string `json:"minor"`
 	Runs  bool   `json:"runs"`
-	// Why is the reason why it does not.
+	// Why is the reason why the guest does not run.
 	Why string `json:"why,omitempty"`
 	// NotCalled are the functions of the guest that a scheduler of this minor does not call.
 	NotCalled []string `json:"notCalled,omitempty"`
-	// NoEvents are the cluster events that the guest registers and that never happen in this
-	// minor, as the resource, or as the resource and what would be done to it.
+	// NoEvents are the cluster events that the guest registers and that never happen in this minor,
+	// as the resource, or as the resource and its change.
 	NoEvents []string `json:"noEvents,omitempty"`
 }
 
-// onMinors returns on which minors of Kubernetes a guest runs. Policies, hooks and services
-// depend on none: the API server's reviews and the container runtime's requests are the same
-// on all.
+// onMinors returns the minors of Kubernetes on which a guest runs. Policies, hooks and services
+// depend on none: the API server's reviews and the container runtime's requests are the same on
+// all.
 func onMinors(functions abi.Mask, events []sched.Event) (all []onMinor) {
 	for _, m := range sched.Minors() {
 		on := onMinor{Minor: m.Name, Runs: true}
@@ -60,7 +60,7 @@ func newerActions(actions abi.ActionType) string {
 	return strings.Join(names, "|")
 }
 
-// printMinors prints the minors on which a guest runs, and what is different on some.
+// printMinors prints the minors on which a guest runs, and the differences on some.
 func printMinors(all []onMinor, line func(name string, values ...any)) {
 	var runs []string
 	for _, on := range all {

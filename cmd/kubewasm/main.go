@@ -60,11 +60,11 @@ var commands = []command{
 // tool is the state of a run of the program.
 type tool struct {
 	out, err io.Writer
-	// terminal is where progress is printed, nil unless that is a terminal, and every the time
+	// terminal is the destination of progress, nil unless that is a terminal, and every the time
 	// between two states of a line.
 	terminal *screen
 	every    time.Duration
-	// uncached is set when it was said that there is no cache.
+	// uncached is set once the lack of a cache was reported.
 	uncached bool
 	// named is set to build with the names of functions, for stacks.
 	named bool
@@ -78,15 +78,15 @@ const (
 	exitInterrupted = 130 // As shells have it for a program that SIGINT ends.
 )
 
-// errRefused is the error of a command that worked and whose answer is no: a plugin
-// refused something, or no host runs a module. What was printed says the rest.
+// errRefused is the error of a command that worked, with a negative answer: a plugin refused
+// something, or no host runs a module. The printed output contains the details.
 var errRefused = errors.New("refused")
 
-// errUnasked is the error of a command that asked nothing: its rules match no object. What was
-// printed says the rest.
+// errUnasked is the error of a command that asked nothing: its rules match no object. The printed
+// output contains the details.
 var errUnasked = errors.New("nothing was asked")
 
-// errPrinted is the error of a command that printed what is wrong.
+// errPrinted is the error of a command that has already printed the error.
 var errPrinted = errors.New("printed")
 
 func main() {
@@ -102,7 +102,7 @@ func main() {
 
 // dispatch runs a command and returns the exit code.
 func dispatch(ctx context.Context, t *tool, args []string) int {
-	// Modules, recordings, registries and clusters choose much of what is printed.
+	// Modules, recordings, registries and clusters choose much of the output.
 	t.out, t.err = foreign.NewWriter(t.out), foreign.NewWriter(t.err)
 	root := t.root()
 	root.SetArgs(args)
@@ -207,8 +207,8 @@ func (t *tool) subcommand(c command) *cobra.Command {
 	return sub
 }
 
-// oneDash returns an error for the first flag with one dash that has two, as in -config. As
-// -o and its value, -objects would be something else.
+// oneDash returns an error for the first flag with one dash instead of two, as in -config. As -o
+// and its value, -objects would mean something else.
 func oneDash(root *cobra.Command, args []string) (*cobra.Command, error) {
 	c, rest, err := root.Find(args)
 	if err != nil {
@@ -251,8 +251,8 @@ func (o *once) Set(text string) error {
 	return o.Value.Set(text)
 }
 
-// report prints an error. The output of the compiler is printed as it is, so that editors
-// find the lines.
+// report prints an error. The output of the compiler is printed unchanged, so that editors find the
+// lines.
 func report(w io.Writer, err error) {
 	var compile *guestbuild.CompileError
 	if errors.As(err, &compile) {
@@ -269,7 +269,7 @@ func report(w io.Writer, err error) {
 	}
 }
 
-// warn prints a warning, which may have text of others.
+// warn prints a warning, which may contain text from others.
 func (t *tool) warn(warning any) {
 	fmt.Fprintln(t.err, "kubewasm: warning:", foreign.Lines(fmt.Sprint(warning)))
 }
@@ -292,7 +292,7 @@ func argument(flags *pflag.FlagSet, args []string, other string) (string, error)
 	return args[0], nil
 }
 
-// atMost returns the arguments, of which there are n at most.
+// atMost returns the arguments, of which there are at most n.
 func atMost(flags *pflag.FlagSet, args []string, n int) ([]string, error) {
 	if len(args) > n {
 		return nil, &usageError{fmt.Errorf("%s: unexpected argument %q", flags.Name(), args[n])}
@@ -300,7 +300,7 @@ func atMost(flags *pflag.FlagSet, args []string, n int) ([]string, error) {
 	return args, nil
 }
 
-// arguments returns an argument for each of what, which messages say.
+// arguments returns an argument for each of what, which are the names in messages.
 func arguments(flags *pflag.FlagSet, args []string, what ...string) ([]string, error) {
 	args, err := atMost(flags, args, len(what))
 	if err == nil && len(args) < len(what) {
@@ -331,8 +331,8 @@ func flagError(c *cobra.Command, err error) error {
 	return &usageError{fmt.Errorf("%s: %w%s", c.Name(), err, hint)}
 }
 
-// module returns a module and where it is from. argument is a file, a directory that it is
-// built from or, if there is neither, a reference to an artifact.
+// module returns a module and its origin. argument is a file, a directory to build it from or, if
+// there is neither, a reference to an artifact.
 func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (name string, module []byte, err error) {
 	if _, err := os.Stat(argument); !errors.Is(err, fs.ErrNotExist) || !mayBeReference(argument) {
 		file, err := t.file(ctx, argument)
@@ -357,7 +357,7 @@ func (t *tool) module(ctx context.Context, argument string, from *pullFlags) (na
 	return name, a.Module, nil
 }
 
-// readModule reads a module from its file, or from the bundle that opa build writes.
+// readModule reads a module from its file, or from the bundle of opa build.
 func readModule(file string) ([]byte, error) {
 	module, err := os.ReadFile(file)
 	if err != nil || !bytes.HasPrefix(module, []byte{0x1f, 0x8b}) {
@@ -376,8 +376,7 @@ func mayBeReference(text string) bool {
 	return strings.Contains(text, ":") || ok && strings.Contains(strings.Trim(host, "."), ".") && !strings.HasSuffix(text, ".wasm")
 }
 
-// file returns the file of a module: path itself or, for a directory, the module that is
-// built from it.
+// file returns the file of a module: path itself or, for a directory, the module built from it.
 func (t *tool) file(ctx context.Context, path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -395,8 +394,8 @@ func (t *tool) file(ctx context.Context, path string) (string, error) {
 	return file, t.check(ctx, path)
 }
 
-// check checks the guest in a directory that compiles. It prints the warnings and returns
-// the mistakes. Of guests in other languages than Go the compilers find them.
+// check checks the guest in a directory that compiles. It prints the warnings and returns the
+// mistakes. For guests in languages other than Go the compilers find them.
 func (t *tool) check(ctx context.Context, dir string) error {
 	if guestbuild.LanguageOf(dir) != guestbuild.Go {
 		return nil
@@ -408,9 +407,9 @@ func (t *tool) check(ctx context.Context, dir string) error {
 	return err
 }
 
-// newRuntime returns a runtime that keeps compiled modules in the user's cache directory,
-// so that only the first command compiles a module. Without a directory that can be written
-// to, it warns and does without.
+// newRuntime returns a runtime that keeps compiled modules in the user's cache directory, so that
+// only the first command compiles a module. Without a writable directory, it warns and uses no
+// cache.
 func (t *tool) newRuntime() (*host.Runtime, error) {
 	dir, err := os.UserCacheDir()
 	if err == nil {

@@ -30,15 +30,15 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// component is a program that runs plugins of a kind, as the examples install it.
+// component is a program that runs plugins of a kind, in the installation of the examples.
 type component struct {
 	kind abi.Kind
 	// namespace and modules are the defaults of the flags.
 	namespace, modules string
 	account, role      string
-	// configMap and key are where its configuration file is.
+	// configMap and key are the place of its configuration file.
 	configMap, key string
-	// verbs are what it does to objects that plugins look up.
+	// verbs are its rights to objects that plugins look up.
 	verbs []string
 	parts func(m *manifesting, ctx context.Context) (config any, objects []any, err error)
 }
@@ -108,14 +108,14 @@ type manifesting struct {
 	seen []schema.GroupVersionResource
 }
 
-// placed is a module, and where the component finds it.
+// placed is a module, and the place where the component finds it.
 type placed struct {
 	*examination
 	try       trying
 	name      string
 	file, oci string
 	config    host.GuestConfig
-	// grants are those beside the one for objects, which looks says that it needs.
+	// grants are the grants beside the one for objects, whose need is held by looks.
 	grants []string
 	looks  bool
 	// validates is set for a policy that is asked to validate.
@@ -213,7 +213,7 @@ func (m *manifesting) place(p *placed, arg, name string) error {
 	return nil
 }
 
-// check returns every mistake of the flags that the modules show.
+// check returns every mistake of the flags with respect to the modules.
 func (m *manifesting) check() error {
 	var errs []error
 	looks, names := false, map[string]bool{}
@@ -243,8 +243,8 @@ func (m *manifesting) inNamespace() string {
 	return cmp.Or(m.manifestsFlags.namespace, m.component.namespace)
 }
 
-// chosen returns the documents that the flag asks for: the configuration file by itself, or
-// the objects, among them a ConfigMap with the file.
+// chosen returns the documents selected by the flag: the configuration file by itself, or the
+// objects, among them a ConfigMap with the file.
 func (m *manifesting) chosen(file any, objects []any) ([]any, error) {
 	access := m.access(rights(m.seen, m.verbs))
 	switch m.only {
@@ -299,8 +299,8 @@ func (m *manifesting) access(rules []rbacv1.PolicyRule) []any {
 	}
 }
 
-// documents prints documents in the format. plain has a single one as it stands, where JSON
-// otherwise has a List.
+// documents prints documents in the format. plain prints a single one alone, where JSON otherwise
+// has a List.
 func (o *output) documents(t *tool, documents []any, plain bool) error {
 	var b bytes.Buffer
 	if o.String() == "json" {

@@ -67,13 +67,13 @@ func (m *manifesting) webhook(ctx context.Context) (any, []any, error) {
 	return file, objects, nil
 }
 
-// webhookMeta has cert-manager put its CA into a webhook configuration, as certificate.yaml of
-// examples/webhook names it.
+// webhookMeta has cert-manager put its CA into a webhook configuration, by the name in
+// certificate.yaml of examples/webhook.
 func (m *manifesting) webhookMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "kubewasm-webhook", Annotations: map[string]string{"cert-manager.io/inject-ca-from": m.inNamespace() + "/webhook"}}
 }
 
-// union adds the rules that are not there.
+// union adds the missing rules.
 func union(to, rules []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	for i := range rules {
 		if !slices.ContainsFunc(to, func(r admissionregistrationv1.RuleWithOperations) bool { return r.String() == rules[i].String() }) {
@@ -83,8 +83,8 @@ func union(to, rules []admissionregistrationv1.RuleWithOperations) []admissionre
 	return to
 }
 
-// asked returns the webhook for a path of the server. It leaves out what must run without the
-// server by the names of namespaces, which no user can change.
+// asked returns the webhook for a path of the server. It excludes objects that must run without the
+// server, by the names of namespaces, which no user can change.
 func (m *manifesting) asked(verb string, rules []admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
 	path, seconds := "/"+verb, int32(5)
 	fail, equivalent, none := admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.SideEffectClassNone
@@ -104,7 +104,7 @@ func (m *manifesting) asked(verb string, rules []admissionregistrationv1.RuleWit
 	}
 }
 
-// policy returns what the file of policies has of a module.
+// policy returns the entry of a module in the file of policies.
 func (m *manifesting) policy(ctx context.Context, p *placed) (*manage.PluginSpec, error) {
 	about, err := host.Inspect(p.try.module)
 	if err != nil {
@@ -233,7 +233,8 @@ func (m *manifesting) agent(ctx context.Context) (any, []any, error) {
 	return file, nil, nil
 }
 
-// decisionGrants returns the narrowest grants with which a hook may decide what it declares.
+// decisionGrants returns the narrowest grants with which a hook may decide the fields that it
+// declares.
 func (m *manifesting) decisionGrants(ctx context.Context, cfg hooks.PluginConfig) (needed hooks.Grants, err error) {
 	e, err := hooks.NewEngine(ctx, m.rt, hooks.Config{Plugins: []hooks.PluginConfig{cfg}, Node: true})
 	if err == nil {
@@ -257,7 +258,7 @@ func (m *manifesting) decisionGrants(ctx context.Context, cfg hooks.PluginConfig
 	return needed, nil
 }
 
-// grantErrors returns the grants that an error says are missing.
+// grantErrors returns the missing grants in an error.
 func grantErrors(err error) (all []*hooks.GrantError) {
 	switch e := err.(type) { //nolint:errorlint // The tree of errors is walked.
 	case *hooks.GrantError:

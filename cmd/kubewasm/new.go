@@ -40,8 +40,8 @@ type scaffold struct {
 	// Module is the path of a new module, empty for a plugin that becomes a package of
 	// the module around it.
 	Module string
-	// Import is the import path of the directory, Package the name of the Go package in it
-	// and Service the one of the extension point, for the kind service.
+	// Import is the import path of the directory, Package the name of the Go package in it and
+	// Service that of the extension point, for the kind service.
 	Import, Package, Service string
 	Library                  library
 	// Command runs kubewasm in the module.
@@ -59,7 +59,7 @@ type scaffoldFile struct{ Name, Purpose string }
 // step is a command for the author of the plugin.
 type step struct{ Command, Comment string }
 
-// kindTexts are the words about the templates of a kind.
+// kindTexts are the texts about the templates of a kind.
 type kindTexts struct{ title, about, does, objects string }
 
 var textsOfKinds = map[string]kindTexts{
@@ -70,7 +70,7 @@ var textsOfKinds = map[string]kindTexts{
 	"service":    {"An extension point", "whose plugins run as WebAssembly", "keeps Pods in one region", "a request"},
 }
 
-// texts returns the words about what is written.
+// texts returns the texts about the scaffold.
 func (s *scaffold) texts() kindTexts {
 	if s.Kind == "service" && s.Language != guestbuild.Go {
 		return kindTexts{"A plugin", "of a component's own extension point that runs as WebAssembly", "keeps Pods in one region", "a request"}
@@ -78,11 +78,11 @@ func (s *scaffold) texts() kindTexts {
 	return textsOfKinds[s.Kind]
 }
 
-// Title returns the kind with an article, About what the README says in its first sentence.
+// Title returns the kind with an article, About the purpose in the first sentence of the README.
 func (s *scaffold) Title() string { return s.texts().title }
 func (s *scaffold) About() string { return s.Title() + " " + s.texts().about }
 
-// files are the files of templates in the order in which they are shown, and what they are.
+// files are the files of templates in the order in which they are shown, with their purposes.
 func (s *scaffold) files() []scaffoldFile {
 	texts := s.texts()
 	return []scaffoldFile{
@@ -113,8 +113,8 @@ func (s *scaffold) files() []scaffoldFile {
 	}
 }
 
-// namePattern is what a plugin may be called: the name is part of file names, module paths
-// and, of a policy, of annotations.
+// namePattern is the pattern of plugin names: the name is part of file names, module paths and, for
+// a policy, of annotations.
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?$`)
 
 func newPlugin(t *tool, flags *pflag.FlagSet) action {
@@ -176,13 +176,13 @@ func newPlugin(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// otherKinds are names that others have for the kinds of plugins.
+// otherKinds are names that other projects use for the kinds of plugins.
 var otherKinds = map[string]string{
 	"policy": "admission", "webhook": "admission", "validating": "admission", "validation": "admission", "mutating": "admission", "mutation": "admission",
 	"filter": "scheduler", "score": "scheduler", "crd": "conversion", "nri": "hook", "runtime": "hook", "node": "hook", "cgroup": "hook", "controller": "service", "proto": "service",
 }
 
-// meantLanguage returns the name of a language that has others, or another spelling.
+// meantLanguage returns the language that an alias, or another spelling, stands for.
 func meantLanguage(name string, languages []string) string {
 	others := map[string]string{"typescript": "as", "ts": "as", "assemblyscript": "as", "javascript": "as", "js": "as", "golang": "go", "rs": "rust"}
 	if meant := others[strings.ToLower(name)]; meant != "" {
@@ -225,7 +225,7 @@ func (s *scaffold) nameService(dir string) error {
 	if s.Package, err = packageName(dir); err != nil {
 		return err
 	}
-	// The package is imported by a program that has the others, too.
+	// The package is imported by a program that also imports the others.
 	taken := []string{"main", "context", "fmt", "log", "host", "service", "corev1", "metav1"}
 	if !token.IsIdentifier(s.Package) || slices.Contains(taken, s.Package) {
 		return fmt.Errorf("%q is no name of the Go package of a service: choose another directory", s.Package)
@@ -293,10 +293,10 @@ func (s *scaffold) plan(around string) {
 	s.planModule()
 }
 
-// What commands do that are among the steps of every plugin.
+// The purposes of commands among the steps of every plugin.
 const inspects, decides = "what it implements, imports and needs", "what it decides"
 
-// planModule adds the steps with a module that was built.
+// planModule adds the steps with a built module.
 func (s *scaffold) planModule() {
 	call := s.Command + " run --config config.yaml -f objects.yaml " + s.Name + ".wasm"
 	switch s.Kind {
@@ -308,7 +308,7 @@ func (s *scaffold) planModule() {
 	s.Steps = append(s.Steps, step{s.Command + " inspect " + s.Name + ".wasm", inspects}, step{call, decides})
 }
 
-// planForeign sets the steps of a plugin in another language than Go.
+// planForeign sets the steps of a plugin in a language other than Go.
 func (s *scaffold) planForeign() {
 	s.Command = "kubewasm"
 	if s.Language == guestbuild.AssemblyScript {
@@ -429,7 +429,7 @@ func (s *scaffold) Lines() []string {
 	return strings.Split(strings.TrimSpace(b.String()), "\n")
 }
 
-// library is where a plugin gets the module kubewasm from.
+// library is the origin of the module kubewasm for a plugin.
 type library struct {
 	// Version is the version of the module, empty if it is not known.
 	Version string
@@ -445,7 +445,7 @@ func thisLibrary() library {
 	} else if m.Sum != "" && m.Replace == nil {
 		return library{Version: m.Version}
 	}
-	// Built from a directory, which the compiler has noted unless it was told -trimpath.
+	// Built from a directory, which the compiler has recorded unless -trimpath was set.
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
 	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil || !filepath.IsAbs(file) {

@@ -48,9 +48,9 @@ func (t *tool) readObjects(ctx context.Context, paths []string) (*manifest.Objec
 	return all, nil
 }
 
-// readManifests is readObjects for files that others have. It goes on after what is no object,
-// which skipped names. The error joins all mistakes: files that are not there, or everything
-// that was skipped if there is no object.
+// readManifests is readObjects for files of other programs. It continues after documents that are
+// no objects, which skipped names. The error joins all mistakes: missing files, or everything that
+// was skipped if there is no object.
 func (t *tool) readManifests(ctx context.Context, paths []string) (all *manifest.Objects, skipped []string, err error) {
 	all = &manifest.Objects{}
 	unreadable, err := t.readFiles(ctx, paths, func(path string, objects *manifest.Objects, mistakes []error) {
@@ -79,9 +79,9 @@ func (t *tool) readManifests(ctx context.Context, paths []string) (all *manifest
 	return all, skipped, errors.Join(errs...)
 }
 
-// readFiles reads files, and those below directories, and passes the objects and the mistakes
-// of each to read. It returns what could not be read below directories, and as an error the
-// files that could not. It prints the warnings about all files.
+// readFiles reads files, and those below directories, and passes the objects and the mistakes of
+// each to read. It returns the unreadable files below directories, and as an error the other
+// unreadable files. It prints the warnings about all files.
 func (t *tool) readFiles(ctx context.Context, paths []string, read func(path string, objects *manifest.Objects, mistakes []error)) (unreadable []string, err error) {
 	warnings := map[string][]string{}
 	var order []string

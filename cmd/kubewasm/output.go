@@ -20,7 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-// output is where a command prints its result, and in which format.
+// output is the destination and the format of a command's result.
 type output struct {
 	format, file string
 	formats      []string
@@ -127,8 +127,9 @@ func (o *output) save(r result) error {
 // printsText reports whether the text is printed to the standard output.
 func (o *output) printsText() bool { return o.file != "" || o.String() == "text" }
 
-// writeWhole writes a file that appears under its name when it is whole: a component may
-// watch it, and the disk may be full. What is there and no file, such as /dev/stdout, stays.
+// writeWhole writes a file that appears under its name when it is whole: a component may watch it,
+// and the disk may be full. An existing path that is not a regular file, such as /dev/stdout, is
+// kept.
 func writeWhole(name string, data []byte) error {
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return os.WriteFile(name, data, 0o644)
@@ -148,7 +149,7 @@ func writeWhole(name string, data []byte) error {
 	return err
 }
 
-// suite is a test suite, which JUnit's XML has and JSON.
+// suite is a test suite, in the formats of JUnit's XML and JSON.
 type suite struct {
 	XMLName  xml.Name   `xml:"testsuite" json:"-"`
 	Name     string     `xml:"name,attr" json:"name"`

@@ -38,10 +38,10 @@ type policiesFlags struct {
 	from   *pullFlags
 }
 
-// policyVerbs are what policies does, with the arguments behind the verb.
+// policyVerbs are the verbs of policies, with the arguments after the verb.
 var policyVerbs = []struct {
 	name string
-	// least and most are how many arguments there are.
+	// least and most are the minimum and maximum number of arguments.
 	least, most int
 	run         func(ctx context.Context, t *tool, f *policiesFlags, c *policyClient, args []string) error
 }{
@@ -97,7 +97,7 @@ func policies(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// policyClient asks a server.
+// policyClient sends requests to a server.
 type policyClient struct {
 	base  *url.URL
 	http  *http.Client
@@ -107,7 +107,7 @@ type policyClient struct {
 const (
 	// policyTimeout is longer than a server takes to load a policy.
 	policyTimeout = 3 * time.Minute
-	// maxAnswerBytes is the longest answer of a server that is read.
+	// maxAnswerBytes is the maximum length of a server's answer.
 	maxAnswerBytes = 64 << 20
 )
 
@@ -219,7 +219,7 @@ func (c *policyClient) do(ctx context.Context, method string, path []string, bod
 	return nil
 }
 
-// done prints what a server says when it has changed something.
+// done prints a server's answer to a change.
 func (f *policiesFlags) done(t *tool, name string, answer map[string]string) error {
 	return f.output.print(t, result{value: answer, text: func(w io.Writer) error {
 		text := fmt.Sprintf("policy %q: %s", name, answer["status"])
@@ -231,7 +231,7 @@ func (f *policiesFlags) done(t *tool, name string, answer map[string]string) err
 	}})
 }
 
-// changePolicy returns a verb that needs the name of the policy only.
+// changePolicy returns a verb that needs only the name of the policy.
 func changePolicy(method, path string) func(context.Context, *tool, *policiesFlags, *policyClient, []string) error {
 	return func(ctx context.Context, t *tool, f *policiesFlags, c *policyClient, args []string) error {
 		to := []string{args[0]}
@@ -330,7 +330,7 @@ func (f *policiesFlags) readSettings() (map[string]json.RawMessage, error) {
 	return settings, nil
 }
 
-// packed returns a module as the API takes it.
+// packed returns a module in the form of the API.
 func packed(module []byte) (json.RawMessage, error) {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -377,7 +377,7 @@ func loadPolicy(ctx context.Context, t *tool, f *policiesFlags, c *policyClient,
 	return f.done(t, args[0], answer)
 }
 
-// shadowPolicy prints what a shadow has found or, with a module, begins one.
+// shadowPolicy prints the results of a shadow or, with a module, begins one.
 func shadowPolicy(ctx context.Context, t *tool, f *policiesFlags, c *policyClient, args []string) error {
 	if len(args) == 2 {
 		body, err := f.readSettings()

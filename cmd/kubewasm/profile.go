@@ -87,7 +87,7 @@ func profileModule(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// profile runs a module and returns where its calls spent their fuel.
+// profile runs a module and returns the profile of its calls.
 func (t *tool) profile(ctx context.Context, flags *pflag.FlagSet, f *runFlags, path string) (*profile.Profile, error) {
 	trial, err := t.trial(ctx, flags, f, path)
 	if err != nil {
@@ -98,13 +98,13 @@ func (t *tool) profile(ctx context.Context, flags *pflag.FlagSet, f *runFlags, p
 		return nil, fmt.Errorf("profile %s: %w", path, err)
 	}
 	for _, err := range trial.failures {
-		// What a call spent that failed is in the profile, too.
+		// The fuel of a failed call is in the profile, too.
 		t.warn(err)
 	}
 	return trial.cfg.Profiler.Profile(), nil
 }
 
-// costs is what is printed about a profile in JSON.
+// costs is the JSON form of a profile.
 type costs struct {
 	Plugin string         `json:"plugin"`
 	SHA256 string         `json:"sha256"`
@@ -133,7 +133,7 @@ func profileResult(p *profile.Profile, top int) result {
 	}}
 }
 
-// difference is what is printed about two profiles in JSON.
+// difference is the JSON form of a comparison of two profiles.
 type difference struct {
 	Old       costs            `json:"old"`
 	New       costs            `json:"new"`
@@ -141,8 +141,8 @@ type difference struct {
 	Functions []profile.Change `json:"functions"`
 }
 
-// printDiff prints what a new version costs beside an old one. The error is errRefused if that
-// is more than the old one and the share most of it, in percent; less than 0 allows any.
+// printDiff prints the cost of a new version beside that of an old one. The error is errRefused if
+// it exceeds that of the old one by more than the share most, in percent; less than 0 allows any.
 func (t *tool) printDiff(before, after *profile.Profile, top int, printed *output, most float64) error {
 	d := difference{Old: costsOf(before), New: costsOf(after), Functions: profile.Diff(before, after)}
 	d.Increase = signed(d.New.Fuel-d.Old.Fuel, d.Old.Fuel)

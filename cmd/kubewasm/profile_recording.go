@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/host/replay"
 )
 
-// profileRecording repeats the calls of a recording on a module, and returns where they spent
-// their fuel. plugin selects those of one plugin, unless it is empty.
+// profileRecording repeats the calls of a recording on a module, and returns their profile. plugin
+// selects those of one plugin, unless it is empty.
 func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *pullFlags, argument string) (_ *profile.Profile, err error) {
 	recording, err := record.Open(path)
 	if err != nil {
@@ -70,7 +70,8 @@ type recordingProfile struct {
 	module    []byte
 	digest    string
 	players   map[*record.Version]*profiled
-	// calls were repeated, of which missing asked for what was not recorded. skipped were not.
+	// calls is the number of repeated calls. missing is the number of those whose questions were
+	// not recorded. skipped is the number of calls that were not repeated.
 	calls, missing, skipped int
 }
 
@@ -80,7 +81,7 @@ type profiled struct {
 	profiler *host.Profiler
 }
 
-// of returns what repeats the calls of a version.
+// of returns the profiled of a version, which repeats its calls.
 func (p *recordingProfile) of(ctx context.Context, v *record.Version) (*profiled, error) {
 	if played := p.players[v]; played != nil {
 		return played, nil

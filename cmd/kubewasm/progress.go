@@ -9,7 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-// screen is a terminal with a line at its end that says what goes on. Writes come before it.
+// screen is a terminal with a status line at its end. Writes come before it.
 type screen struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -24,7 +24,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-// show writes the line in the place of the one before, and removes it if it is empty.
+// show writes the line in place of the previous one, and removes it if it is empty.
 func (s *screen) show(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *screen) clear() {
 	}
 }
 
-// progress is a line at the terminal that says how far a step is. It appears for steps that
+// progress is a line on the terminal that shows the progress of a step. It appears for steps that
 // take longer than progressInterval, and is removed at the end.
 type progress struct {
 	screen *screen
@@ -59,7 +59,7 @@ type progress struct {
 // progressInterval is the time between two states of the line.
 const progressInterval = 500 * time.Millisecond
 
-// progress begins a line that counts what was done. Without a terminal it prints nothing.
+// progress begins a line that counts finished items. Without a terminal it prints nothing.
 func (t *tool) progress(what string) *progress {
 	return &progress{screen: t.terminal, every: t.every, what: what, next: time.Now().Add(t.every)}
 }

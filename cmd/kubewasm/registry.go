@@ -39,7 +39,7 @@ func (r *registryFlags) client(change func(*oci.Config)) (*oci.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Reload = nil // The flags change what the file says, and count for one command.
+	cfg.Reload = nil // The flags override the file, and count for one command.
 	for _, host := range r.plainHTTP {
 		i := slices.IndexFunc(cfg.Registries, func(r oci.Registry) bool { return r.Host == host })
 		if i < 0 {
@@ -64,7 +64,7 @@ func (t *tool) pullFlags(flags *pflag.FlagSet) *pullFlags {
 	return &pullFlags{t.registryFlags(flags), flags.String("key", "", "")}
 }
 
-// fetch fetches an artifact, and says by whom it is signed.
+// fetch fetches an artifact, and returns its signers.
 func (p *pullFlags) fetch(ctx context.Context, ref oci.Reference) (a *oci.Artifact, by string, err error) {
 	client, err := p.client(func(cfg *oci.Config) {
 		if *p.key != "" {
@@ -98,7 +98,7 @@ func references(texts ...string) ([]oci.Reference, error) {
 	return refs, errors.Join(errs...)
 }
 
-// key reads a private key, nil for no file. It asks for the password of one that is encrypted.
+// key reads a private key, nil for no file. It asks for the password of an encrypted one.
 func (t *tool) key(name string) (crypto.Signer, error) {
 	if name == "" {
 		return nil, nil
@@ -186,7 +186,7 @@ func push(t *tool, flags *pflag.FlagSet) action {
 
 // annotationsOf returns the annotations of a module, from its metadata.
 func annotationsOf(module []byte) (map[string]string, error) {
-	// It must be one, whatever it is for.
+	// It must be a module, whatever its purpose.
 	if _, err := host.Inspect(module); err != nil {
 		return nil, err
 	}

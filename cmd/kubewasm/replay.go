@@ -85,7 +85,7 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// repeat verifies one module, or compares two, and reports what the recording has lost and whether
+// repeat verifies one module, or compares two, and reports the losses of the recording and whether
 // everything is the same.
 func repeat(ctx context.Context, rt *host.Runtime, recording *record.Recording, modules [][]byte, plugin string) (replayReport, replay.Damage, bool, error) {
 	if len(modules) == 2 {

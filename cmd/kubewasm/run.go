@@ -49,7 +49,7 @@ type trial struct {
 	failures []error
 }
 
-// runFlags are the flags that say what a plugin is run on, and with what.
+// runFlags are the flags for the input and the configuration of a plugin's run.
 type runFlags struct {
 	config, answers    string
 	logged, gatekeeper bool
@@ -100,7 +100,7 @@ func run(t *tool, flags *pflag.FlagSet) action {
 		}
 		err = trial.run(ctx)
 		v := &trial.verdicts
-		if err == nil || len(v.Verdicts) != 0 { // Print what was decided before an error.
+		if err == nil || len(v.Verdicts) != 0 { // Print the verdicts before an error.
 			err = errors.Join(err, printed.print(t, result{value: v, text: v.writeText, other: map[string]func(io.Writer) error{"junit": v.writeJUnit}}))
 		}
 		switch {
@@ -191,7 +191,7 @@ func (t *tool) trial(ctx context.Context, flags *pflag.FlagSet, f *runFlags, pat
 	return trial, nil
 }
 
-// run runs the plugin, as each of the kinds that it is of.
+// run runs the plugin, as each of its kinds.
 func (t *trial) run(ctx context.Context) (err error) {
 	if t.rt, err = t.tool.newRuntime(); err != nil {
 		return err

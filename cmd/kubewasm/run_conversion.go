@@ -19,7 +19,7 @@ func onlyConverts(mask abi.Mask) bool {
 	return mask.Of(abi.KindAdmission) == abi.MaskOf(abi.Convert)
 }
 
-// anyKind is what a plugin converts that is loaded to be examined.
+// anyKind is the kind converted by a plugin that is loaded for examination.
 var anyKind = []metav1.GroupKind{{Group: "any.invalid", Kind: "Any"}}
 
 var conversionReview = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "ConversionReview"}
@@ -36,7 +36,7 @@ func conversions(objects []manifest.Object) (reviews, others []manifest.Object) 
 	return reviews, others
 }
 
-// convert answers ConversionReviews, each object for itself.
+// convert answers ConversionReviews, each object separately.
 func (t *trial) convert(ctx context.Context, reviews []manifest.Object) (err error) {
 	for _, o := range reviews {
 		request, err := admission.DecodeConversionReview(o.JSON)

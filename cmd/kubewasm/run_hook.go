@@ -13,8 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// hook asks for decisions about the start of each Pod and of its containers, on the first
-// Node.
+// hook asks for decisions at the start of each Pod and of its containers, on the first Node.
 func (t *trial) hook(ctx context.Context) error {
 	if len(t.objects.Pods) == 0 {
 		return errors.New("a hook needs Pods, and there are none")

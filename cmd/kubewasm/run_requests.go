@@ -24,7 +24,7 @@ type requests struct {
 	operation, user, namespace, subresource string
 	old, groups                             []string
 	dryRun, raw                             bool
-	// given are the flags of requests that were used.
+	// given are the used flags of requests.
 	given []string
 
 	// before are the objects of the files old.
@@ -53,7 +53,7 @@ func (r *requests) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.raw, "raw", false, "")
 }
 
-// read checks the flags that were used and reads what they name.
+// read checks the used flags and reads the files that they name.
 func (r *requests) read(ctx context.Context, t *tool, flags *pflag.FlagSet) error {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	new(requests).flags(own)
@@ -211,7 +211,7 @@ func reviewed(o *manifest.Object) (*admissionv1.AdmissionRequest, error) {
 	return review.Request, nil
 }
 
-// about names what a request is about.
+// about names the subject of a request.
 func about(request *admissionv1.AdmissionRequest) string {
 	name := request.Kind.Kind + " "
 	if request.SubResource != "" {

@@ -24,7 +24,7 @@ type scheduling struct {
 	*trial
 	plugin  *sched.Plugin
 	cluster *framework.Cluster
-	// waiting are the Pods that Permit lets wait.
+	// waiting are the Pods that Permit makes wait.
 	waiting []*cycle
 }
 
@@ -89,7 +89,7 @@ type cycle struct {
 	pod   *corev1.Pod
 	name  string // Namespace and name of the Pod.
 	state *sched.Cycle
-	// node is the Node that was chosen, empty before.
+	// node is the chosen Node, empty before.
 	node string
 	// permit is the Pod in Permit while it waits.
 	permit *framework.WaitingPod
@@ -105,14 +105,14 @@ type candidate struct {
 	took   time.Duration
 }
 
-// pays adds what the calls since the last take took.
+// pays adds the cost of the calls since the last take.
 func (c *candidate) pays(counter *fuelCounter) {
 	fuel, took := counter.take()
 	c.fuel, c.took = c.fuel+fuel, c.took+took
 }
 
-// implements reports whether the plugin implements an extension point. The framework's
-// interfaces do not tell: a plugin may have a method that answers for the guest.
+// implements reports whether the plugin implements an extension point. The framework's interfaces
+// do not show that: a plugin may have a method that answers for the guest.
 func (s *scheduling) implements(f abi.Function) bool { return s.plugin.Functions().Has(f) }
 
 // schedulePod chooses a Node for a Pod and binds the Pod to it.
@@ -181,7 +181,7 @@ func (s *scheduling) printCandidate(c *cycle, n *candidate) {
 	s.verdicts.add(verdict{heads: schedulerHeads, Object: c.name, Node: n.name, Verdict: n.status.Code().String(), Score: score, Cost: &callCost{n.took, n.fuel}, Message: reason, bad: n.status.Code() == abi.Error})
 }
 
-// noNode makes the verdicts about the Nodes of a Pod that fits none bad ones.
+// noNode marks the verdicts about the Nodes of a Pod that fits none as bad ones.
 func (s *scheduling) noNode(c *cycle) {
 	for i := range s.verdicts.Verdicts {
 		if one := &s.verdicts.Verdicts[i]; one.Object == c.name && !strings.HasPrefix(one.Node, "(") {
@@ -190,8 +190,8 @@ func (s *scheduling) noNode(c *cycle) {
 	}
 }
 
-// report prints the status of an extension point that is called once for a Pod, and
-// returns whether the Pod goes on.
+// report prints the status of an extension point that is called once for a Pod, and reports whether
+// the Pod goes on.
 func (s *scheduling) report(c *cycle, point string, status *sched.Status) bool {
 	reason, bad := status.Message(), true
 	switch {
@@ -207,7 +207,7 @@ func (s *scheduling) report(c *cycle, point string, status *sched.Status) bool {
 	return status == nil || status.Code() == abi.Skip
 }
 
-// print prints a line about a call for a Pod and, after one was chosen, its Node.
+// print prints a line about a call for a Pod and, once a Node is chosen, the Node.
 func (s *scheduling) print(c *cycle, point, word, reason string, bad bool) {
 	if c.node != "" {
 		point += " on " + c.node
@@ -259,7 +259,7 @@ func (s *scheduling) score(c *cycle, passed []*candidate, nodes framework.Nodes)
 	return ok
 }
 
-// maxNodeScore is the highest score that the scheduler takes. The lowest is 0.
+// maxNodeScore is the highest score that the scheduler accepts. The lowest is 0.
 const maxNodeScore = 100
 
 // postFilter lets the plugin make room for a Pod that fits no Node.
@@ -283,8 +283,7 @@ func (s *scheduling) postFilter(c *cycle, candidates []*candidate) {
 	}
 }
 
-// reserve asks Reserve and Permit about the Node that was chosen, and binds the Pod unless
-// it waits.
+// reserve calls Reserve and Permit for the chosen Node, and binds the Pod unless it waits.
 func (s *scheduling) reserve(c *cycle) {
 	if s.implements(abi.Reserve) && !s.report(c, "Reserve", s.plugin.Reserve(c.state, c.pod, c.node)) {
 		s.unreserve(c)
@@ -332,7 +331,7 @@ func (s *scheduling) wake() bool {
 	return len(ready) != 0
 }
 
-// bind asks PreBind and Bind, and tells PostBind.
+// bind calls PreBind and Bind, and then PostBind.
 func (s *scheduling) bind(c *cycle) {
 	if s.implements(abi.PreBind) {
 		_, status := s.plugin.PreBindPreFlight(c.state, c.pod, c.node)

@@ -11,7 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-// verdicts are the answers of a plugin, as run prints them.
+// verdicts are the answers of a plugin, in the form that run prints.
 type verdicts struct {
 	Plugin   string    `json:"plugin"`
 	Verdicts []verdict `json:"verdicts"`
@@ -59,7 +59,7 @@ func (v *verdicts) add(one verdict) {
 	v.Verdicts = append(v.Verdicts, one)
 }
 
-// asked reports whether the plugin was asked about an object.
+// asked reports whether the plugin was called for an object.
 func (v *verdicts) asked() bool {
 	return slices.ContainsFunc(v.Verdicts, func(one verdict) bool { return one.Cost != nil })
 }

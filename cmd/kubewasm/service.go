@@ -70,7 +70,7 @@ func (l *loadedServices) Close(ctx context.Context) error {
 }
 
 // loadServices loads a module into a host that has the services of the module's own schema.
-// The extension points that it does not implement do not count, if it implements one.
+// Extension points that the module does not implement are ignored, if it implements at least one.
 func loadServices(ctx context.Context, rt *host.Runtime, try trying, cfg host.Config) (*loadedServices, error) {
 	about, err := host.Inspect(try.module)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-// test asks a module the cases of a file.
+// test runs the cases of a file on a module.
 func test(t *tool, flags *pflag.FlagSet) action {
 	only := flags.String("run", "", "")
 	verbose := flags.BoolP("verbose", "v", false, "")
@@ -85,7 +85,7 @@ func test(t *tool, flags *pflag.FlagSet) action {
 	}
 }
 
-// writeEnd writes the line that follows the cases.
+// writeEnd writes the line after the cases.
 func (s *suite) writeEnd(w io.Writer) error {
 	if s.Failures != 0 {
 		_, err := foreign.Fprintf(w, "FAIL\t%s\t%d of %d cases\t%ss\n", s.Name, s.Failures, s.Tests, s.Time)

@@ -1,6 +1,5 @@
-// Package admissionmsg holds the messages of admission plugins: the Request that
-// a host hands to a guest beside the objects, and the [Result] that says more
-// about a verdict than its number does.
+// Package admissionmsg holds the messages of admission plugins: the Request that a host hands to a
+// guest beside the objects, and the [Result] that completes a verdict beyond its number.
 //
 // abi/admission.proto is their definition, for guests in any language. The codec is
 // written by hand on google.golang.org/protobuf/encoding/protowire: a request is

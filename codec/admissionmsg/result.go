@@ -6,8 +6,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// Result is everything about a verdict that is neither its number nor its HTTP
-// code nor its message.
+// Result holds all parts of a verdict except its number, its HTTP code and its message.
 type Result struct {
 	// Reason is a value of metav1.StatusReason, or empty.
 	Reason      string
@@ -17,23 +16,23 @@ type Result struct {
 	AuditAnnotations map[string]string
 }
 
-// FieldError is what is wrong with one field.
+// FieldError is a mistake in one field.
 type FieldError struct {
-	// Field is the path of the field, Type a value of field.ErrorType, Message
-	// what is wrong with it.
+	// Field is the path of the field, Type a value of field.ErrorType, Message the description of
+	// the mistake.
 	Field, Type, Message string
 	// BadValue is the value of the field, meant to be JSON; nil if it is not to
 	// be shown.
 	BadValue *string
 }
 
-// ParseResult decodes a result, which a guest wrote, unchecked. It
-// copies what it keeps of b. No bytes are an empty result.
+// ParseResult decodes a result that a guest wrote, unchecked. It copies the parts of b that it
+// keeps. No bytes are an empty result.
 //
-// Unknown fields are skipped; of a field that occurs twice the last one counts,
-// as protobuf has it. Unlike protobuf's own decoders it refuses a known field of
-// another wire type instead of skipping it: the guest meant something by
-// it. Every error wraps ErrMalformed of package codec and names the field.
+// Unknown fields are skipped; of a field that occurs twice the last one counts, as protobuf has it.
+// Unlike protobuf's own decoders it refuses a known field of a different wire type instead of
+// skipping it: the guest set it on purpose. Every error wraps ErrMalformed of package codec and
+// names the field.
 func ParseResult(b []byte) (*Result, error) {
 	r := new(Result)
 	c := wire.NewCursor(b)
@@ -55,7 +54,7 @@ func ParseResult(b []byte) (*Result, error) {
 	return r, nil
 }
 
-// fieldError reads the FieldError that the field name holds.
+// fieldError reads the FieldError in the field name.
 func fieldError(c *wire.Cursor, name string) FieldError {
 	var e FieldError
 	m := c.Message(name)

@@ -129,13 +129,13 @@ func (r *Reads) appendMap(dst []byte, e *encoder, field int, m map[string]string
 	return dst
 }
 
-// encoder encodes messages one after the other. It knows the keys of the maps of
-// the last one and their order.
+// encoder encodes messages one after the other. It remembers the keys of the maps of the last one
+// and their order.
 //
-// Sorting is three quarters of the cost of a map of Go, which comes in another order
-// each time. The next request has mostly the same keys: it is about the same pod, about
-// each of its containers and at one stage after the other, or about a replica. A
-// look-up of each key shows whether it does, and finds the values as well.
+// Sorting is three quarters of the cost of encoding a map of Go, whose order changes each time. The
+// next request mostly has the same keys: it concerns the same pod, each of its containers at one
+// stage after the other, or a replica. A look-up of each key shows whether the keys are the same,
+// and finds the values as well.
 type encoder struct {
 	keys [mapUnified + 1][]string
 }
@@ -148,8 +148,8 @@ const (
 	mapUnified             = 18
 )
 
-// encoders are *encoder. They are dropped when memory is collected, and with them
-// what they hold of pods that are gone.
+// encoders are *encoder. They are dropped when memory is collected, together with the data of
+// former pods in them.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 // AppendDecision appends the encoding of d to dst and returns the extended

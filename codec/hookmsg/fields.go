@@ -38,7 +38,7 @@ const (
 
 	fieldsEnd
 
-	// NumberFields and TextFields are the fields of [Resources] that are one value.
+	// NumberFields and TextFields are the fields of [Resources] with one value.
 	NumberFields = FieldCPUSetCPUs - 1
 	TextFields   = (FieldUnified - 1) &^ NumberFields
 	// ResourceFields are the fields of [Resources]. The others belong to a
@@ -191,8 +191,8 @@ func (d *Decision) Fields() (f Fields) {
 	return f
 }
 
-// Select returns the resources with no other fields than those of the set, nil if none
-// is left. The result shares the memory of r.
+// Select returns the resources with only the fields of the set, nil if none is left. The result
+// shares the memory of r.
 func (r *Resources) Select(f Fields) *Resources {
 	has := r.Fields()
 	switch f &= has; f {
@@ -214,8 +214,8 @@ func (r *Resources) Select(f Fields) *Resources {
 	return s
 }
 
-// Select returns the decision with no other fields than those of the set, nil if d is
-// nil. The result shares the memory of d.
+// Select returns the decision with only the fields of the set, nil if d is nil. The result shares
+// the memory of d.
 func (d *Decision) Select(f Fields) *Decision {
 	if d == nil {
 		return nil
@@ -236,8 +236,8 @@ func (d *Decision) Select(f Fields) *Decision {
 	return s
 }
 
-// Overlay returns the resources with the fields that top sets replaced by those, and
-// the entries of Unified one by one. Both may be nil, and neither is changed.
+// Overlay returns the resources with the fields of top in place of their own, and the entries of
+// Unified one by one. Both may be nil, and neither is changed.
 func (r *Resources) Overlay(top *Resources) *Resources {
 	switch {
 	case top == nil:

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Request is what the host asks a plugin to decide on.
+// Request is the host's request for a decision.
 type Request struct {
-	// Stage is the moment at which the host asks.
+	// Stage is the moment of the request.
 	Stage Stage
-	// Level is what it asks about.
+	// Level is the subject of the request.
 	Level Level
 	// Pod is empty at level QOS.
 	Pod PodMeta
@@ -24,13 +24,13 @@ type Request struct {
 	// lie, or the cgroup of the class at level QOS: a slash-separated path
 	// relative to the root of the hierarchy.
 	CgroupParent string
-	// QOSClass is the class of the pod, or the class that the request is about.
+	// QOSClass is the class of the pod, or the class at level QOS.
 	QOSClass QOSClass
-	// Resources are those that the kubelet asks for, before any plugin changed
-	// them. nil fields are not known to the host.
+	// Resources are those requested by the kubelet, before any plugin changed them. nil fields are
+	// not known to the host.
 	Resources *Resources
-	// ContainerEnvs is the environment of the container, in the order in which the
-	// runtime has it. Of a name that is there twice the last value counts.
+	// ContainerEnvs is the environment of the container, in the runtime's order. Of several values
+	// with one name the last counts.
 	ContainerEnvs []Env
 	// Node is the node of the host, nil if it is not known.
 	Node *Node
@@ -43,14 +43,14 @@ type Node struct {
 	Labels, Annotations map[string]string
 	// Capacity and Allocatable are those of its status, quantities by resource.
 	Capacity, Allocatable map[string]string
-	// Topology is where its processors are, nil if that is not known.
+	// Topology is the arrangement of its processors, nil if that is not known.
 	Topology *Topology
 }
 
-// Topology is where the processors of a node are. Lists of CPUs are as the kernel writes
-// them: "0-3,8". CPUs that are offline are in none of them.
+// Topology is the arrangement of a node's processors. Lists of CPUs are in the kernel's format:
+// "0-3,8". CPUs that are offline are in none of them.
 type Topology struct {
-	// OnlineCPUs is the list of those that are online.
+	// OnlineCPUs is the list of online CPUs.
 	OnlineCPUs string
 	// NUMANodes are those with CPUs or memory, by ID.
 	NUMANodes []NUMANode
@@ -104,7 +104,7 @@ type Resources struct {
 	CPUShares *int64
 	// CFSQuotaUS and CFSPeriodUS are in microseconds; a quota of -1 is no limit.
 	CFSQuotaUS, CFSPeriodUS *int64
-	// CPUSetCPUs and CPUSetMems are lists as the kernel writes them: "0-3,8".
+	// CPUSetCPUs and CPUSetMems are lists in the kernel's format: "0-3,8".
 	CPUSetCPUs, CPUSetMems *string
 	// CPUBvt is the group identity, cpu.bvt_warp_ns.
 	CPUBvt *int64
@@ -116,18 +116,18 @@ type Resources struct {
 	MemoryLimitBytes, MemoryMinBytes, MemoryLowBytes, MemoryHighBytes *int64
 	// OOMScoreAdj belongs to the processes of a container, not to its cgroup.
 	OOMScoreAdj *int64
-	// Unified are other files of the cgroup and what to write to them.
+	// Unified are other files of the cgroup and the values to write to them.
 	Unified map[string]string
 	// NetClsClassID is the class of packets.
 	NetClsClassID *int64
-	// CoreSchedGroup and ResctrlGroup name groups of a container's processes;
-	// ResctrlSchemata is what the latter gets.
+	// CoreSchedGroup and ResctrlGroup name groups of a container's processes; ResctrlSchemata is
+	// the resources of the latter.
 	CoreSchedGroup, ResctrlGroup, ResctrlSchemata *string
 }
 
-// Decision is what should change. nil means untouched.
+// Decision is the set of changes to make. nil means unchanged.
 type Decision struct {
-	// Resources of the cgroup that the request is about.
+	// Resources of the cgroup of the request.
 	Resources *Resources
 	// ContainerAnnotations are added to the container, or replaced.
 	ContainerAnnotations map[string]string
@@ -140,8 +140,8 @@ type Decision struct {
 
 // Mount is a mount of a container, as in the OCI runtime specification.
 type Mount struct {
-	// Destination is the path in the container, Source what is mounted there:
-	// of a bind mount, a path on the node.
+	// Destination is the path in the container, Source the mounted object: for a bind mount, a path
+	// on the node.
 	Destination, Source string
 	// Type is that of the file system.
 	Type    string
@@ -159,7 +159,7 @@ type Device struct {
 	FileMode, UID, GID *int64
 }
 
-// Stage is the moment in the life of a pod at which the host asks.
+// Stage is the moment in the life of a pod at which the host asks for a decision.
 type Stage int32
 
 // The stages, with the names of Koordinator's RuntimeHookService.
@@ -173,8 +173,8 @@ const (
 	PostStopContainer
 	PostStopPodSandbox
 	PreRemoveRunPodSandbox
-	// Reconcile is no event of the runtime: the host compares what is with what
-	// should be.
+	// Reconcile is no event of the runtime: the host compares the present state with the desired
+	// one.
 	Reconcile
 )
 
@@ -199,7 +199,7 @@ func (s *Stage) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Level is what a request is about.
+// Level is the subject of a request.
 type Level int32
 
 // The levels, from the widest to the narrowest.
@@ -241,20 +241,20 @@ const (
 
 var qosNames = [...]string{"Unspecified", "Guaranteed", "Burstable", "BestEffort"}
 
-// String returns the class as Kubernetes writes it.
+// String returns the class in the spelling of Kubernetes.
 func (q QOSClass) String() string { return enumName("qosClass", int32(q), qosNames[:]) }
 
-// MarshalText returns the class as Kubernetes writes it.
+// MarshalText returns the class in the spelling of Kubernetes.
 func (q QOSClass) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText reads a class as Kubernetes writes it.
+// UnmarshalText reads a class in the spelling of Kubernetes.
 func (q *QOSClass) UnmarshalText(text []byte) error {
 	n, err := enumValue(string(text), qosNames[:])
 	*q = QOSClass(n)
 	return err
 }
 
-// enumValue returns the number of a name. The first name is of no value.
+// enumValue returns the number of a name. The first name belongs to no value.
 func enumValue(name string, names []string) (int32, error) {
 	for n := 1; n < len(names); n++ {
 		if names[n] == name {

@@ -6,12 +6,11 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// ParseRequest decodes a request. It copies what it keeps of b.
+// ParseRequest decodes a request. It copies the parts of b that it keeps.
 //
-// Unknown fields are skipped; of a field that is there twice the last one
-// counts, and messages are merged, as protobuf has it. Unlike protobuf's own
-// decoders it refuses a known field of another wire type instead of skipping
-// it: the guest meant something by it. Every error names the field.
+// Unknown fields are skipped; of a field that occurs twice the last one counts, and messages are
+// merged, as in protobuf. Unlike protobuf's own decoders it refuses a known field of a different
+// wire type instead of skipping it: the guest set it on purpose. Every error names the field.
 func ParseRequest(b []byte) (*Request, error) {
 	r := new(Request)
 	c := wire.NewCursor(b)
@@ -143,16 +142,15 @@ func parts(c *wire.Cursor, name string, kinds ...int) (v values) {
 	return v
 }
 
-// ParseDecision decodes a decision, which a guest wrote, unchecked.
-// It copies what it keeps of b; the rules and the errors are those of
-// [ParseRequest]. Whether the values make sense is for package hooks to say.
+// ParseDecision decodes a decision that a guest wrote, unchecked. It copies the parts of b that it
+// keeps; the rules and the errors are those of [ParseRequest]. Package hooks checks the values.
 //
 // No bytes are the decision that changes nothing.
 //
 // 1 alloc for a decision of up to four numbers, 1 more for all of them:
 // TestParseDecisionAllocatesOnce.
 func ParseDecision(b []byte) (*Decision, error) {
-	// No more than most decisions need: what costs is the collection of it.
+	// No more than most decisions need: the cost is that of garbage collection.
 	all := new(struct {
 		Decision
 		resources Resources
@@ -227,7 +225,7 @@ func device(c *wire.Cursor) (v Device) {
 	return v
 }
 
-// numbers are what fields of one Resources point to.
+// numbers are the targets of the fields of one Resources.
 type numbers []int64
 
 // resources decodes the field that the cursor is at into r.
@@ -276,7 +274,7 @@ func resources(c *wire.Cursor, r *Resources, n *numbers) {
 	c.Done(&m, "resources")
 }
 
-// optional stores the number of the field in n and returns where.
+// optional stores the number of the field in n and returns its address.
 func optional(c *wire.Cursor, name string, n *numbers) *int64 {
 	v, ok := c.Varint(name)
 	if !ok {

@@ -9,17 +9,16 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Reads are the fields of a request that a guest reads, and no other travels to it: what
-// it does not read costs as much to encode and to copy as what it reads.
+// Reads are the fields of a request that a guest reads. Only these travel to it: a field that it
+// does not read costs as much to encode and to copy as one that it reads.
 //
-// The zero value is everything; [ParseReads] makes others. The stage, the
-// level and the QoS class always travel.
+// The zero value is everything; [ParseReads] makes restricted ones. The stage, the level and the
+// QoS class always travel.
 type Reads struct {
 	limited bool
-	// fields are those that travel as a whole, by number.
+	// fields are the fields that travel as a whole, by number.
 	fields uint32
-	// keys are the entries that travel of a map of which not everything does,
-	// sorted.
+	// keys are the entries that travel of a map that is not whole, sorted.
 	keys [len(requestFields)][]string
 }
 
@@ -30,7 +29,7 @@ var requestFields = [...]string{
 	12: "node_name", 13: "node_labels", 14: "node_annotations", 15: "node_capacity", 16: "node_allocatable", 17: "node_topology",
 }
 
-// firstNode is the number of the first field about the node. All that follow are, too.
+// firstNode is the number of the first field about the node. All later fields are about it, too.
 const firstNode = 12
 
 // isMap reports whether the field with a number is a map.
@@ -39,7 +38,7 @@ func isMap(n int) bool { return n >= 5 && n <= 7 || n == 11 || n >= 13 && n <= 1
 // ParseReads parses names of fields of hook.proto's Request, or of entries of its maps: "pod", "resources",
 // "pod_annotations[kubewasm.dev/cpu]". No names at all are everything.
 //
-// The error names every name that is not one of these.
+// The error names every name that is not valid.
 func ParseReads(names []string) (Reads, error) {
 	var r Reads
 	var errs []error
@@ -91,8 +90,7 @@ func (r *Reads) Has(field string) bool {
 	return field != "" && n >= 0 && (r.whole(n) || len(r.keys[n]) != 0)
 }
 
-// Node returns the names of the fields about the node that are declared; none if
-// everything travels.
+// Node returns the names of the declared fields about the node; none if everything travels.
 func (r *Reads) Node() (names []string) {
 	for n := firstNode; r.NeedsNode() && n < len(requestFields); n++ {
 		if r.whole(n) || len(r.keys[n]) != 0 {

@@ -13,10 +13,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// NodeInfo is what a scheduler counts of a node.
+// NodeInfo holds the scheduler's counts of a node.
 type NodeInfo struct {
 	Requested, NonZeroRequested, Allocatable Resource
-	// UsedPorts are in any order, without two that are equal.
+	// UsedPorts are in any order, without duplicates.
 	UsedPorts []HostPort
 	// PVCRefCounts has the number of Pods that use a claim, by "namespace/name".
 	PVCRefCounts map[string]int

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// maxEntries is how many placements or nominations a message may have: an empty one
-// takes twenty times its two bytes.
+// maxEntries is the maximum number of placements or nominations in a message: an empty one takes
+// twenty times its two bytes.
 const maxEntries = 1 << 16
 
 // Placement is a set of nodes for a group, by their names.
@@ -21,8 +21,9 @@ type Placement struct {
 	NodeNames []string
 }
 
-// ParsePlacements decodes the message Placements, and copies what it keeps of b. keep is called
-// with the size of each part before it is allocated. The error wraps ErrMalformed of package codec.
+// ParsePlacements decodes the message Placements, and copies the parts of b that it keeps. keep is
+// called with the size of each part before it is allocated. The error wraps ErrMalformed of package
+// codec.
 func ParsePlacements(b []byte, keep func(int)) ([]Placement, error) {
 	keep(len(b))
 	var placements []Placement
@@ -55,9 +56,9 @@ func ParsePlacements(b []byte, keep func(int)) ([]Placement, error) {
 	return placements, nil
 }
 
-// ParseNominations decodes the message Nominations to the node of each Pod, and copies
-// what it keeps of b. keep is called with the size of each part before it is allocated. The
-// error wraps ErrMalformed of package codec.
+// ParseNominations decodes the message Nominations to the node of each Pod, and copies the parts of
+// b that it keeps. keep is called with the size of each part before it is allocated. The error
+// wraps ErrMalformed of package codec.
 func ParseNominations(b []byte, keep func(int)) (map[types.NamespacedName]string, error) {
 	keep(len(b))
 	nominations := map[types.NamespacedName]string{}
@@ -100,8 +101,8 @@ type Event struct {
 	Regarding, Related *corev1.ObjectReference
 }
 
-// ParseEvent decodes the message Event, and copies what it keeps of b. The error wraps
-// ErrMalformed of package codec, unless the message is one and says what no event can be.
+// ParseEvent decodes the message Event, and copies the parts of b that it keeps. The error wraps
+// ErrMalformed of package codec, unless the message is well-formed but describes no possible event.
 func ParseEvent(b []byte) (*Event, error) {
 	e := &Event{}
 	c := wire.NewCursor(b)

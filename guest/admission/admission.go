@@ -11,11 +11,10 @@ type Validator interface {
 	//
 	// # Notes
 	//
-	//   - The same request may be asked about more than once, by another
-	//     instance of the guest too: the verdict should depend on nothing but req,
-	//     the configuration and what Get and List return.
-	//   - A panic counts as a failure of the plugin, and its failure policy says
-	//     what becomes of the request.
+	//   - The same request may be passed more than once, even to another instance of the guest:
+	//     the verdict should depend only on req, the configuration and the results of Get and List.
+	//   - A panic counts as a failure of the plugin, and its failure policy decides on the
+	//     request.
 	Validate(req *Request) *Response
 }
 
@@ -26,34 +25,31 @@ type Mutator interface {
 	//
 	// # Notes
 	//
-	//   - The object may be one that this plugin has changed before, and what
-	//     other mutators changed is in it: leave what is right already as it is.
+	//   - The object may be one that this plugin has changed before, and it includes the changes
+	//     of other mutators: leave correct values as they are.
 	//   - There is no object to change for Delete.
 	//   - Otherwise as for Validator.
 	Mutate(req *Request, patch *Patch) *Response
 }
 
-// The registered plugin, by what it implements.
+// The registered plugin, by the interfaces that it implements.
 var (
 	validator Validator
 	mutator   Mutator
 	converter Converter
 )
 
-// Register makes p the plugin of this module: a [Validator], a [Mutator], a [Converter] or
-// several of them.
-// It is called once, in init, or in main of a guest that is built without
-// -buildmode=c-shared, which does not run main; a second call panics. If p points
-// to a struct, the host's configuration is decoded into it before the first
-// request, as encoding/json would do it; a field that the struct does not have
-// is an error, and the host refuses the plugin. A plugin without a configuration
-// is best registered as a value, Register(owner{}): then the guest does without
-// the decoder, 170 KB. If the plugin has a method Configure() error,
-// it is called then, configuration or not, and an error makes the plugin fail to
-// load with the error's text.
+// Register makes p the plugin of this module: a [Validator], a [Mutator], a [Converter] or several
+// of them. It is called once, in init, or in main of a guest that is built without
+// -buildmode=c-shared, which does not run main; a second call panics. If p points to a struct, the
+// host's configuration is decoded into it before the first request, as encoding/json would do it; a
+// field that the struct lacks is an error, and the host refuses the plugin. A plugin without a
+// configuration is best registered as a value, Register(owner{}): then the guest does without the
+// decoder, 170 KB. If the plugin has a method Configure() error, it is called then, configuration
+// or not, and an error makes the plugin fail to load with the error's text.
 //
-// Where it runs natively, in tests, Register panics also if Validate, Mutate or Convert
-// is a method of another type than it should be.
+// Natively, in tests, Register also panics if Validate, Mutate or Convert is a method of the wrong
+// type.
 func Register[P any](p P) {
 	plugin.Check[Validator](p)
 	plugin.Check[Mutator](p)

@@ -60,19 +60,18 @@ var (
 	// large is the number of bytes of answers too long for small that were
 	// fetched since the last garbage collection.
 	large int
-	// request is that of the call that runs. It must not be used after the
-	// call: it would return the data of another request.
+	// request is that of the running call. It must not be used after the call: it would return the
+	// data of another request.
 	request Request
-	// conversion is likewise the one that runs.
+	// conversion is likewise the running one.
 	conversion Conversion
 	// result is the buffer of messages to the host.
 	result []byte
 )
 
-// collectAfter is how many bytes of large answers may be garbage. Go starts a
-// collection by itself when the heap has doubled, but the collector needs
-// several calls to finish, and objects of 3 MiB would fill the guest's memory
-// before.
+// collectAfter is the maximum number of bytes of large answers that may be garbage. Go starts a
+// collection by itself when the heap has doubled, but the collector needs several calls to finish,
+// and objects of 3 MiB would fill the guest's memory before.
 const collectAfter = 8 << 20
 
 // fetch returns the answer of a host function, nil if it is empty.

@@ -12,27 +12,26 @@ import (
 // Converter converts objects of custom resources from one version to another. The
 // configuration of the plugin names their kinds.
 type Converter interface {
-	// Convert changes the object of c by patch to what it is in the version c.To. The
-	// new apiVersion need not be set. An error says why the object cannot be converted,
-	// to the user who reads or writes it.
+	// Convert changes the object of c by patch to its form in the version c.To. The new apiVersion
+	// need not be set. An error is the reason why the object cannot be converted, for the user who
+	// reads or writes it.
 	//
 	// # Notes
 	//
-	//   - Everything may be changed but the kind and the metadata, of which only labels
-	//     and annotations may.
-	//   - An object is stored in one version, and read, changed and written in others.
-	//     What one version has no field for is kept, in an annotation for example, so that
-	//     converting there and back changes nothing.
+	//   - Everything may be changed except the kind and the metadata, of which only labels and
+	//     annotations may.
+	//   - An object is stored in one version, and read, changed and written in others. Data for
+	//     which one version has no field is kept, in an annotation for example, so that converting
+	//     there and back changes nothing.
 	//   - The result depends on the object and the versions alone: Get and List fail the
 	//     call.
-	//   - Defaults are the schema's, and mistakes those of validation: an object that was
-	//     stored once has to be convertible.
+	//   - Defaulting is left to the schema, and reporting mistakes to validation: an object that
+	//     was stored once has to be convertible.
 	Convert(c *Conversion, patch *Patch) error
 }
 
-// Conversion is an object that is to be converted. Strings and bytes that it returns may be
-// kept, and bytes must not be written to. The Conversion itself, and views of its object,
-// are valid during the call.
+// Conversion is an object to convert. Strings and bytes that it returns may be kept, and bytes must
+// not be written to. The Conversion itself, and views of its object, are valid during the call.
 type Conversion struct {
 	fetched                   bool
 	object                    []byte
@@ -105,7 +104,7 @@ func split(apiVersion string) (group, version string) {
 	return "", apiVersion
 }
 
-// finish sets the apiVersion of what came of the conversion.
+// finish sets the apiVersion of the converted object.
 func (c *Conversion) finish(patch *Patch) error {
 	if patch.object != nil && patch.err == nil {
 		document := jsonpatch.Parse(patch.object)
@@ -117,8 +116,8 @@ func (c *Conversion) finish(patch *Patch) error {
 	return patch.Err()
 }
 
-// RunConversion returns what converter makes of the object of c, in JSON, or why it cannot
-// be converted, for native tests. It does not check the object as a host does.
+// RunConversion returns the object of c converted by converter, in JSON, or the reason why it
+// cannot be converted, for native tests. It does not check the object as a host does.
 func RunConversion(converter Converter, c *Conversion) ([]byte, error) {
 	patch := NewPatch(c.Object())
 	if err := converter.Convert(c, patch); err != nil {

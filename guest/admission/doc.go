@@ -19,7 +19,7 @@
 //
 //	func (o *owner) Validate(req *admission.Request) *admission.Response {
 //		if req.Operation() == admission.Delete {
-//			return admission.Allow() // The object is nil, and OldObject is what goes.
+//			return admission.Allow() // Only OldObject is set.
 //		}
 //		pod := core.PodFromJSON(req.Object())
 //		if _, ok := pod.Metadata().Labels().Lookup(o.Label); !ok {
@@ -53,8 +53,8 @@
 // A plugin with the method Convert, a [Converter], converts custom resources from one
 // version to another, for the conversion webhook of their CustomResourceDefinition.
 //
-// A policy about containers checks all of them, also init containers and those that
-// kubectl debug adds, and also the Pod template of a workload:
+// A policy about containers checks all of them, including init containers and those that kubectl
+// debug adds, and also the Pod template of a workload:
 //
 //	pod, ok := admission.PodOf(req)
 //	for container := range pod.AllContainers() {
@@ -75,6 +75,6 @@
 //
 //	return admission.Invalid(field.Invalid(path, image, "must come from registry.example.com"))
 //
-// docs/guests.md describes what a guest can use of time, files and the network, and
-// what build refuses and warns of.
+// docs/guests.md describes the time, files and network that a guest can use, and the errors and
+// warnings of build.
 package admission

@@ -11,9 +11,9 @@ import (
 //
 //	claim, ok := admission.Get(core.PersistentVolumeClaimFromJSON, "v1/persistentvolumeclaims", "shop", "data")
 //
-// of is the function FromJSON of a view, also of one that kubewasm gen has made for a
-// custom resource, or any other that reads JSON. The resource is named as in the plugin's
-// configuration, which must name it; namespace is empty for objects that have none.
+// of is the function FromJSON of a view, including one that kubewasm gen has made for a custom
+// resource, or any other function that reads JSON. The resource is named as in the plugin's
+// configuration, which must name it; namespace is empty for objects without one.
 //
 // The host answers from its cache, which may be some moments old. It does not have an
 // object that the request creates; one that the request changes is in its old state. Within

@@ -23,9 +23,9 @@ type Pod struct {
 // ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController or PodTemplate.
 // ok is false for all other objects, and if there is no object.
 //
-// Requests for the subresources ephemeralcontainers (kubectl debug), resize and status of
-// a Pod also have the whole Pod. Those of other subresources have objects of their own:
-// exec a PodExecOptions, binding a Binding, scale of a workload a Scale.
+// Requests for the subresources ephemeralcontainers (kubectl debug), resize and status of a Pod
+// also have the whole Pod. Those for other subresources have different objects: exec a
+// PodExecOptions, binding a Binding, scale of a workload a Scale.
 func PodOf(req *Request) (pod Pod, ok bool) { return podIn(req.Kind(), req.Object()) }
 
 // OldPodOf is [PodOf] for the old object.

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Operation is what happens to the object.
+// Operation is the operation on the object.
 type Operation string
 
 // The operations of admission.k8s.io/v1.
@@ -148,7 +148,7 @@ func (r *Request) Name() string { return r.read().name }
 // Namespace returns the object's namespace, "" if it has none.
 func (r *Request) Namespace() string { return r.read().namespace }
 
-// Operation returns what happens to the object.
+// Operation returns the operation on the object.
 func (r *Request) Operation() Operation { return r.read().operation }
 
 // DryRun reports whether nothing will be stored, whatever the verdict is.
@@ -157,8 +157,8 @@ func (r *Request) DryRun() bool { return r.read().dryRun }
 // UserInfo returns the user that makes the request.
 func (r *Request) UserInfo() UserInfo { return r.read().userInfo }
 
-// Object returns the object as the client wants it to be, in JSON, byte for byte
-// as the API server sent it. It is nil for Delete.
+// Object returns the client's desired object, in JSON, byte for byte as the API server sent it. It
+// is nil for Delete.
 //
 // Typed views read it: core.PodFromJSON(req.Object()). They are valid during the call:
 // the next call's views use their memory. Strings of views may be kept.
@@ -169,8 +169,8 @@ func (r *Request) Object() []byte {
 	return r.object
 }
 
-// OldObject returns the object as it is stored, in JSON; nil for Create and
-// Connect. Otherwise it behaves as Object.
+// OldObject returns the stored object, in JSON; nil for Create and Connect. Otherwise it behaves as
+// Object.
 func (r *Request) OldObject() []byte {
 	if r.need(oldObjectPart) {
 		r.oldObject = fetchOldObject()
@@ -192,11 +192,11 @@ func (r *Request) Options() []byte {
 // [Request.Kind] is not of the Kubernetes API, and natively: under go test there
 // is only [Request.Object].
 //
-// The host decodes the whole object for it. It is faster if a plugin reads most
-// of an object; for a few fields a view of Object is.
+// The host decodes the whole object for it. It is faster if a plugin reads most of an object; for a
+// few fields a view of Object is faster.
 func (r *Request) ObjectProto() []byte { return fetchObjectProto() }
 
-// OldObjectProto is ObjectProto for the object as it is stored.
+// OldObjectProto is ObjectProto for the stored object.
 func (r *Request) OldObjectProto() []byte { return fetchOldObjectProto() }
 
 // UserInfo is the user that makes a request.
@@ -274,8 +274,8 @@ func texts(list []string, message []byte, field uint32) []string {
 // admission.k8s.io/v1 in JSON, for native tests. review must not be written to
 // afterwards.
 //
-// It reads the output of `kubectl create --dry-run=server -v=8`, an audit log,
-// or a review that a test has: everything but request may be missing.
+// It reads the output of `kubectl create --dry-run=server -v=8`, an audit log, or a review in a
+// test: everything but request may be missing.
 func RequestFromReview(review []byte) (*Request, error) {
 	if !json.Valid(review) {
 		return nil, errors.New("read admission review: not valid JSON")

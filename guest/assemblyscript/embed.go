@@ -11,8 +11,8 @@ import (
 //go:embed *.ts api internal transform package.json
 var files embed.FS
 
-// WritePackage writes the package into a directory, which it makes. A file that is there
-// already with the same contents stays untouched.
+// WritePackage writes the package into a directory, which it makes. An existing file with the same
+// contents stays untouched.
 func WritePackage(dir string) error {
 	return fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
 		target := filepath.Join(dir, filepath.FromSlash(name))

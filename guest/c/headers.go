@@ -11,8 +11,8 @@ import (
 //go:embed kubewasm.h kubewasm
 var headers embed.FS
 
-// WriteHeaders writes the headers into a directory, which it makes. A header that is there
-// already stays untouched.
+// WriteHeaders writes the headers into a directory, which it makes. An existing header stays
+// untouched.
 func WriteHeaders(dir string) error {
 	return fs.WalkDir(headers, ".", func(name string, e fs.DirEntry, err error) error {
 		target := filepath.Join(dir, filepath.FromSlash(name))

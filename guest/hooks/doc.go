@@ -22,7 +22,7 @@
 //	func main() {}
 //
 // A request may have the node: [Request.Node] has its labels, annotations, resources and
-// processors. Declare what the plugin reads of it, or it may be asked without:
+// processors. Declare the fields that the plugin reads, or it may be asked without the node:
 //
 //	//kubewasm:reads pod_labels[tier] node_annotations[example.com/ratio]
 //
@@ -41,6 +41,6 @@
 // The package imports nothing of Kubernetes, and no fmt or encoding/json: each of
 // them would add hundreds of kilobytes to a guest.
 //
-// docs/guests.md describes what a guest can use of time, files and the network, and
-// what build refuses and warns of.
+// docs/guests.md describes the time, files and network that a guest can use, and the errors and
+// warnings of build.
 package hooks

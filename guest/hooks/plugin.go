@@ -16,9 +16,8 @@ type Plugin interface {
 	//
 	//   - req and d are used again after the call: do not keep them, nor the
 	//     maps and resources that they return. Strings may be kept.
-	//   - Decide should depend on nothing but req and the configuration: the
-	//     host asks again whenever it wants to know what should be, and the
-	//     guest may have been replaced by another instance in between.
+	//   - Decide should depend only on req and the configuration: the host asks again whenever it
+	//     needs the desired state, and another instance may have replaced the guest in between.
 	Decide(req *Request, d *Decision) error
 }
 
@@ -61,7 +60,7 @@ func (c *call) run(p Plugin, request []byte) ([]byte, error) {
 	return c.out, nil
 }
 
-// hook is the exported function without the host calls, which only wasm has.
+// hook is the exported function without the host calls, which exist only in wasm.
 func (c *call) hook(request []byte, decide func([]byte)) abi.Code {
 	out, err := c.run(registered, request)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// Request is a request of the host to decide on. It is a view of the bytes that
-// the host sent: one pass records where each field lies, and only fields that
-// the plugin reads are decoded.
+// Request is a request of the host to decide on. It is a view of the bytes that the host sent: one
+// pass records the place of each field, and only fields that the plugin reads are decoded.
 //
 // The message is kubewasm.hooks.v1.Request of abi/hook.proto.
 type Request struct {
@@ -151,8 +150,7 @@ func (r *Request) Stage() Stage { return r.stage }
 // Level returns the level of the request.
 func (r *Request) Level() Level { return r.level }
 
-// QOSClass returns the QoS class of the pod or, at [LevelQOS], the class that
-// the request is about.
+// QOSClass returns the QoS class of the pod or, at [LevelQOS], the class of the request.
 func (r *Request) QOSClass() QOSClass { return r.qos }
 
 // Pod returns the pod's name. It is empty at [LevelQOS].
@@ -193,9 +191,8 @@ func (r *Request) Container() (container ContainerMeta) {
 	return container
 }
 
-// CgroupParent returns the cgroup of the pod, under which those of its
-// containers lie, or the cgroup of the class at [LevelQOS]: a slash-separated
-// path relative to the root of the hierarchy.
+// CgroupParent returns the cgroup of the pod, the parent of those of its containers, or the cgroup
+// of the class at [LevelQOS]: a slash-separated path relative to the root of the hierarchy.
 func (r *Request) CgroupParent() string { return r.text(fieldCgroupParent) }
 
 func (r *Request) text(field uint32) (text string) {
@@ -261,11 +258,11 @@ func (n Node) Capacity() Strings { return n.r.strings(fieldNodeCapacity) }
 // Allocatable returns status.allocatable of the Node object: quantities by resource.
 func (n Node) Allocatable() Strings { return n.r.strings(fieldNodeAllocatable) }
 
-// Topology returns where the processors of the node are.
+// Topology returns the arrangement of the node's processors.
 func (n Node) Topology() Topology { return Topology(n) }
 
-// Topology is where the processors of a node are. It is empty if the host does not know.
-// Lists of CPUs are as the kernel writes them: "0-3,8". CPUs that are offline are in none.
+// Topology is the arrangement of a node's processors. It is empty if the host does not know it.
+// Lists of CPUs are in the kernel's format: "0-3,8". CPUs that are offline are in none.
 type Topology struct{ r *Request }
 
 // each calls yield with each field of the topology that has a number, until it returns
@@ -283,7 +280,7 @@ func (t Topology) each(number uint32, yield func(b []byte) bool) {
 	}
 }
 
-// OnlineCPUs returns the list of the CPUs that are online.
+// OnlineCPUs returns the list of the online CPUs.
 func (t Topology) OnlineCPUs() (cpus string) {
 	t.each(1, func(b []byte) bool {
 		cpus = t.r.copies.string(b)
@@ -412,7 +409,7 @@ func readEntry(b []byte) (key, value []byte) {
 	return key, value
 }
 
-// Get returns the value of the key, empty if it is not there.
+// Get returns the value of the key, empty if it is missing.
 func (s Strings) Get(key string) string {
 	value, _ := s.Lookup(key)
 	return value
@@ -494,7 +491,7 @@ func (s *Strings) find(key string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// index returns where the key of a decision is, or -1.
+// index returns the index of the key of a decision, or -1.
 func (s *Strings) index(key string) int {
 	for i := range s.entries {
 		if s.entries[i].key == key {
@@ -515,9 +512,8 @@ func (s Strings) Len() int {
 	return n
 }
 
-// All returns the entries in the order in which the host sent them: labels and
-// annotations in the order of their keys, an environment in that of the runtime,
-// where a name may be there twice.
+// All returns the entries in the order in which the host sent them: labels and annotations in the
+// order of their keys, an environment in that of the runtime, where a name may occur twice.
 func (s Strings) All() iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, e := range s.entries {
@@ -604,8 +600,8 @@ func (f *TopologyFields) append(b []byte) []byte {
 	return b
 }
 
-// NewRequest makes a request, for tests. It goes through the bytes that a host
-// would send, so a test reads what a guest would.
+// NewRequest makes a request, for tests. It encodes and decodes the bytes that a host would send,
+// so a test reads the same as a guest.
 func NewRequest(f Fields) *Request {
 	var b, m []byte
 	b = appendNumber(b, 1, int64(f.Stage))
@@ -692,7 +688,7 @@ func (s Stage) String() string {
 	})
 }
 
-// Level is the level of the cgroup that a request is about.
+// Level is the level of the cgroup of a request.
 type Level int32
 
 // The levels, from the widest to the narrowest.
@@ -719,7 +715,7 @@ const (
 	QOSBestEffort
 )
 
-// String returns the class as Kubernetes writes it.
+// String returns the class in the spelling of Kubernetes.
 func (q QOSClass) String() string {
 	return enumName("qosClass", int32(q), []string{"Unspecified", "Guaranteed", "Burstable", "BestEffort"})
 }

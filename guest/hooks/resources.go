@@ -34,8 +34,7 @@ const (
 // Resources are the limits and weights of one cgroup. Each may be set or not;
 // the methods that read report whether it is.
 //
-// The host checks the values of a decision, and refuses those that the kernel
-// would not take.
+// The host checks the values of a decision, and refuses those that the kernel would not accept.
 //
 // The message is kubewasm.hooks.v1.Resources of abi/hook.proto.
 type Resources struct {
@@ -57,9 +56,9 @@ func (r *Resources) SetCPUShares(shares int64) { r.setNumber(fieldCPUShares, sha
 // CFSQuota returns the CPU time of each period, in microseconds, or [Unlimited].
 func (r *Resources) CFSQuota() (us int64, ok bool) { return r.number(fieldCFSQuota) }
 
-// SetCFSQuota sets the CPU time of each period, in microseconds: at least 1000,
-// or [Unlimited]. The period is that of the request, which a kubelet may be configured to:
-// scale the quota to [Resources.CFSPeriod], or decide the period as well.
+// SetCFSQuota sets the CPU time of each period, in microseconds: at least 1000, or [Unlimited]. The
+// period is that of the request, which may be configured in the kubelet: scale the quota to
+// [Resources.CFSPeriod], or decide the period as well.
 func (r *Resources) SetCFSQuota(us int64) { r.setNumber(fieldCFSQuota, us) }
 
 // CFSPeriod returns the period of the quota, in microseconds.
@@ -181,8 +180,8 @@ func (r *Resources) SetCoreSchedGroup(group string) {
 // ResctrlGroup returns the resctrl group of a container's processes.
 func (r *Resources) ResctrlGroup() (group string, ok bool) { return r.resctrl, r.has(fieldResctrl) }
 
-// SetResctrlGroup sets the name of the resctrl group of a container's processes,
-// which the host makes if there is none. It needs a grant.
+// SetResctrlGroup sets the name of the resctrl group of a container's processes. The host makes the
+// group if it does not exist. It needs a grant.
 func (r *Resources) SetResctrlGroup(group string) {
 	r.resctrl = group
 	r.set |= 1 << fieldResctrl

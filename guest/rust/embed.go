@@ -1,5 +1,5 @@
-// Package rust has the crate with which guests are written in Rust. kubewasm new and kubewasm
-// build write it beside a guest, since no registry has it.
+// Package rust has the crate for guests written in Rust. kubewasm new and kubewasm build write it
+// beside a guest, since no registry has it.
 package rust
 
 import (
@@ -13,8 +13,8 @@ import (
 //go:embed Cargo.toml src
 var crate embed.FS
 
-// WriteCrate writes the crate into a directory, which it makes. A file that is there already
-// with the same contents stays untouched.
+// WriteCrate writes the crate into a directory, which it makes. An existing file with the same
+// contents stays untouched.
 func WriteCrate(dir string) error {
 	return fs.WalkDir(crate, ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -29,6 +29,6 @@
 // Node made by [github.com/kubewasm/kubewasm/sched/schedtest], which also runs the
 // same test natively and as WebAssembly.
 //
-// docs/guests.md describes what a guest can use of time, files and the network, and
-// what build refuses and warns of.
+// docs/guests.md describes the time, files and network that a guest can use, and the errors and
+// warnings of build.
 package sched

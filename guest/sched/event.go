@@ -21,8 +21,8 @@ type ClusterEventWithHint struct {
 	// QueueingHintFn decides for each Pod that the plugin has refused; nil queues all of
 	// them.
 	QueueingHintFn QueueingHintFn
-	// PreQueueingHintFn, if not nil, is asked once for the event, so that QueueingHintFn need
-	// not be asked about each Pod. Kubernetes calls it from 1.37 on.
+	// PreQueueingHintFn, if not nil, is called once for the event, so that QueueingHintFn need not
+	// be called for each Pod. Kubernetes calls it from 1.37 on.
 	PreQueueingHintFn PreQueueingHintFn
 }
 
@@ -41,14 +41,14 @@ const (
 	Queue
 )
 
-// PreQueueingHintFn returns the Pods to which an event may matter in which oldObj became
-// newObj: all others stay where they are. oldObj is absent if the object was added, newObj if it
-// was deleted. An error counts as all Pods.
+// PreQueueingHintFn returns the Pods to which an event in which oldObj became newObj may matter:
+// all others stay where they are. oldObj is absent if the object was added, newObj if it was
+// deleted. An error counts as all Pods.
 type PreQueueingHintFn func(oldObj, newObj EventObject) (PreQueueingHintResult, error)
 
 // PreQueueingHintResult is the answer of a PreQueueingHintFn.
 type PreQueueingHintResult struct {
-	// AllPods says that the event may matter to every Pod; Pods are not read then.
+	// AllPods reports that the event may matter to every Pod; Pods are not read then.
 	AllPods bool
 	Pods    []PodName
 }

@@ -102,7 +102,7 @@ func nextNode(ref uint64) {
 	d.node = core.Node(view.FromRefByParts(view.View(d.node), abi.Ref(ref), &core.TypeOfNode))
 }
 
-// tell notes the version of the state that the host passes with a call about the node, 0 if it
+// tell records the version of the state that the host passes with a call about the node, 0 if it
 // passes none.
 func (d *nodeInfo) tell(version uint64) {
 	if m := d.more; m != nil && version != 0 {
@@ -112,8 +112,8 @@ func (d *nodeInfo) tell(version uint64) {
 	}
 }
 
-// statuses are those that newStatus returns next. A plugin makes one for each node that it
-// refuses, and Go's allocation takes longer than all else in such a call.
+// statuses are the next results of newStatus. A plugin makes one for each node that it refuses, and
+// Go's allocation takes longer than everything else in such a call.
 var statuses []Status
 
 func newStatus() *Status {
@@ -311,7 +311,7 @@ var (
 	scoreList   NodeScoreList
 )
 
-// normalize lets change change the scores.
+// normalize has change change the scores.
 func normalize(change func(NodeScoreList) *Status) int32 {
 	calls++
 	scoresBytes = append(scoresBytes[:0], hostNodeScores()...)
@@ -334,7 +334,7 @@ func normalize(change func(NodeScoreList) *Status) int32 {
 
 var (
 	passedNames []string
-	// passedTo is the call that passedNames were passed to.
+	// passedTo is the call to which passedNames were passed.
 	passedTo uint64
 )
 
@@ -359,7 +359,7 @@ func countOf(call uint32) int {
 
 var (
 	passedRefs []uint64
-	// refsPassedTo is the call that passedRefs were passed to.
+	// refsPassedTo is the call to which passedRefs were passed.
 	refsPassedTo uint64
 )
 

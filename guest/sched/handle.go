@@ -77,7 +77,7 @@ func (w WaitingPod) Allow() bool { return hostAllowWaitingPod(w.UID) }
 
 // Reject makes the Pod unschedulable. The reason is the concatenation of its parts. It
 // reports whether the Pod still waited. In a function that is repeated on another instance
-// it reports what it did the first time.
+// it reports the result of the first time.
 func (w WaitingPod) Reject(reason ...string) bool {
 	return hostRejectWaitingPod(w.UID + "\x00" + strings.Join(reason, ""))
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// NodeInfo is the scheduler's state of a node. It is valid during the call that
-// it was passed to.
+// NodeInfo is the scheduler's state of a node. It is valid during the call to which it was passed.
 type NodeInfo struct{ d *nodeInfo }
 
 // nodeInfo is a cache of a node, kept while the node stays the same. There is
@@ -33,7 +32,7 @@ type moreInfo struct {
 	usage            NodeUsage
 	podCount         int
 	images           []ImageState
-	// pods are those of the node in one call; they may be others in the next.
+	// pods are those of the node in one call; they may be different in the next.
 	pods   []core.Pod
 	podsIn uint64
 }
@@ -60,7 +59,7 @@ type Resource struct {
 	ScalarResources []ScalarResource
 }
 
-// ScalarResource is the amount of a resource that has no field of its own.
+// ScalarResource is the amount of a resource without a separate field.
 type ScalarResource struct {
 	Name  string
 	Value int64
@@ -112,10 +111,10 @@ func (n NodeInfo) Node() core.Node {
 	return n.d.node
 }
 
-// Generation returns a number that is another one after the Node object, its Pods or what they
-// use have changed: what a plugin has computed from a NodeInfo holds for as long as the
-// generation stands. It is never 0, and never that of another node. In native tests it is another
-// one in each call.
+// Generation returns a number that changes whenever the Node object, its Pods or their use of
+// resources change. A value that a plugin has computed from a NodeInfo is valid while the
+// generation stays the same. It is never 0, and never that of another node. In native tests it
+// differs in each call.
 func (n NodeInfo) Generation() int64 {
 	if n.d == nil {
 		return 0
@@ -175,7 +174,7 @@ func (n NodeInfo) Pods() []core.Pod {
 // nothing is known in call 0.
 var calls uint64 = 1
 
-// take notes the version of the state in this call. It drops the state of another one.
+// take records the version of the state in this call. It drops the state of any other version.
 func (m *moreInfo) take(version uint64) {
 	m.checked = calls
 	if version != m.version {
@@ -183,7 +182,7 @@ func (m *moreInfo) take(version uint64) {
 	}
 }
 
-// check returns the state of the node, without what is known of another version of it.
+// check returns the state of the node, without the data of other versions of it.
 func (d *nodeInfo) check() *moreInfo {
 	if d.more == nil {
 		d.more = &moreInfo{}
@@ -294,7 +293,8 @@ func (r *Resource) parse(b []byte) {
 	}
 }
 
-// parseRest reads what parse has left. before are the scalar resources of the version before.
+// parseRest reads the fields that parse has left. before are the scalar resources of the version
+// before.
 func (r *Resource) parseRest(b []byte, before []ScalarResource) {
 	for m := wire.NewReader(b); m.Next(); {
 		switch m.Field {
@@ -345,8 +345,8 @@ func readImages(images []ImageState, b []byte) []ImageState {
 type NodeInfos struct{ d *nodeInfos }
 
 type nodeInfos struct {
-	// call is the call that the nodes were passed to, 0 in native tests, which set
-	// names and infos.
+	// call is the call to which the nodes were passed, 0 in native tests, which set names and
+	// infos.
 	call  uint64
 	names []string
 	infos []NodeInfo
@@ -408,7 +408,7 @@ func (l NodeInfos) All(yield func(int, NodeInfo) bool) {
 	}
 }
 
-// Slice returns the nodes in their order, as PodSelector.Count takes them.
+// Slice returns the nodes in their order, as the arguments of PodSelector.Count.
 func (l NodeInfos) Slice() []NodeInfo {
 	list := make([]NodeInfo, 0, l.Len())
 	for _, n := range l.All {
@@ -429,12 +429,11 @@ type NodeStatus struct {
 // NewNodeToStatus returns the statuses of nodes, for native tests.
 func NewNodeToStatus(list ...NodeStatus) NodeToStatus { return NodeToStatus{list} }
 
-// All returns the nodes that have a status of their own, sorted by name. The
-// others were not examined: preemption cannot help there.
+// All returns the nodes with an explicit status, sorted by name. The others were not examined:
+// preemption cannot help there.
 func (m NodeToStatus) All() []NodeStatus { return m.list }
 
-// Get returns the status of a node: UnschedulableAndUnresolvable if it has none of
-// its own.
+// Get returns the status of a node: UnschedulableAndUnresolvable if it has no explicit one.
 func (m NodeToStatus) Get(nodeName string) *Status {
 	for i := range m.list {
 		if m.list[i].NodeName == nodeName {

@@ -10,7 +10,7 @@ type PodSelector struct {
 	namespace   string
 	selector    meta.Selector
 	terminating bool
-	// question is what the host is asked, empty if no Pod is selected.
+	// question is the question to the host, empty if no Pod is selected.
 	question string
 }
 
@@ -38,8 +38,8 @@ func (s PodSelector) Matches(pod core.Pod) bool {
 		(s.terminating || !m.HasDeletionTimestamp()) && s.selector.Matches(m.Labels())
 }
 
-// Count returns how many Pods of each node are selected. The host counts them, of many nodes side
-// by side, so that no Pod comes to the guest: ask about all nodes at once, as in
+// Count returns the number of selected Pods of each node. The host counts them, of many nodes in
+// parallel, so that no Pod comes to the guest: ask about all nodes at once, as in
 // Count(nodes.Slice()...) with the NodeInfos of PreFilter.
 func (s PodSelector) Count(nodes ...NodeInfo) []int {
 	counts := make([]int, len(nodes))

@@ -17,11 +17,10 @@ type PreEnqueuePlugin interface {
 	PreEnqueue(pod core.Pod) *Status
 }
 
-// QueueSortPlugin is implemented by plugins that order the queue. Less is called
-// some dozen times for each Pod, under the lock of the queue: it must be cheap.
-// It must be transitive; of two Pods that are equal the one that came first is
-// scheduled first. If Less fails, the guest is not called again, and the queue
-// has the scheduler's own order.
+// QueueSortPlugin is implemented by plugins that order the queue. Less is called some dozen times
+// for each Pod, under the lock of the queue: it must be cheap. It must be transitive; of two equal
+// Pods the one that came first is scheduled first. If Less fails, the guest is not called again,
+// and the queue has the scheduler's own order.
 type QueueSortPlugin interface {
 	Less(a, b QueuedPodInfo) bool
 }
@@ -50,10 +49,10 @@ type EnqueueExtensions interface {
 //
 // nodes are those that the scheduler considers, mostly all that it knows.
 //
-// PreFilter may run more than once in a scheduling cycle, on each instance of the guest
-// that filters nodes; the result of the first run counts. It must depend on nothing but
-// its arguments and the nodes of the snapshot. If the values that it writes to state can
-// be cloned, see [StateData], it does not run again for each dry run.
+// PreFilter may run more than once in a scheduling cycle, on each instance of the guest that
+// filters nodes; the result of the first run counts. It must depend only on its arguments and the
+// nodes of the snapshot. If the values that it writes to state can be cloned, see [StateData], it
+// does not run again for each dry run.
 type PreFilterPlugin interface {
 	PreFilter(state CycleState, pod core.Pod, nodes NodeInfos) (*PreFilterResult, *Status)
 }
@@ -77,10 +76,9 @@ type PreFilterExtensions interface {
 // FilterPlugin is implemented by plugins that decide whether a Pod can run on a
 // node. Filter returns nil if it can.
 //
-// Its result must depend only on its arguments and on the state that PreFilter, AddPod
-// and RemovePod wrote. It runs on several instances of the guest. It does not run for a
-// node if it has run, in the same state, for another one that is equal in all fields
-// that the plugin reads of nodes.
+// Its result must depend only on its arguments and on the state that PreFilter, AddPod and
+// RemovePod wrote. It runs on several instances of the guest. It does not run for a node if it has
+// run, in the same state, for a node that is equal in all fields that the plugin reads of nodes.
 type FilterPlugin interface {
 	Filter(state CycleState, pod core.Pod, node NodeInfo) *Status
 }
@@ -94,8 +92,7 @@ type PostFilterPlugin interface {
 
 // PostFilterResult nominates a node.
 type PostFilterResult struct {
-	// NominatedNodeName is the node that the Pod will fit on; empty removes a
-	// nomination.
+	// NominatedNodeName is the node on which the Pod will fit; empty removes a nomination.
 	NominatedNodeName string
 }
 
@@ -121,9 +118,8 @@ type ScoreExtensions interface {
 	NormalizeScore(state CycleState, pod core.Pod, scores NodeScoreList) *Status
 }
 
-// NodeScore is the score of a node. Its Name is fetched when it is first read, so it
-// must be read during the call that the NodeScore was passed to. After that call Name
-// panics.
+// NodeScore is the score of a node. Its Name is fetched when it is first read, so it must be read
+// during the call to which the NodeScore was passed. After that call Name panics.
 type NodeScore struct {
 	Score int64
 	// name is for native tests. In a guest, where few plugins read it, the node has a
@@ -135,8 +131,8 @@ type NodeScore struct {
 // NewNodeScore returns the score of a node, for native tests.
 func NewNodeScore(name string, score int64) NodeScore { return NodeScore{Score: score, name: name} }
 
-// Name returns the name of the node. It is valid during the call that the NodeScore was
-// passed to; the string may be kept.
+// Name returns the name of the node. It is valid during the call to which the NodeScore was passed;
+// the string may be kept.
 func (s NodeScore) Name() string {
 	if s.number == 0 {
 		return s.name
@@ -209,7 +205,7 @@ type PodGroupPostFilterPlugin interface {
 	PodGroupPostFilter(state CycleState, group PodGroupInfo) ([]Nomination, *Status)
 }
 
-// Nomination is the node that a Pod will fit on.
+// Nomination is the node on which a Pod will fit.
 type Nomination struct{ Namespace, Name, NodeName string }
 
 // PlacementGeneratePlugin is implemented by plugins that propose sets of nodes to
@@ -232,13 +228,13 @@ type PlacementScorePlugin interface {
 	ScorePlacement(state CycleState, group PodGroupInfo, placement Placement) (int64, *Status)
 }
 
-// PlacementScoreExtensions is to PlacementScorePlugin what ScoreExtensions is to
-// ScorePlugin. The names are those of the placements.
+// PlacementScoreExtensions is for PlacementScorePlugin the same as ScoreExtensions for ScorePlugin.
+// The names are those of the placements.
 type PlacementScoreExtensions interface {
 	NormalizePlacementScore(state CycleState, group PodGroupInfo, scores NodeScoreList) *Status
 }
 
-// The registered plugin, by what it implements.
+// The registered plugin, by the interfaces that it implements.
 var registered struct {
 	preEnqueue         PreEnqueuePlugin
 	queueSort          QueueSortPlugin
@@ -273,9 +269,9 @@ var registered struct {
 // Configure() error, it is called then, configuration or not, and an error makes
 // the plugin fail to load with the error's text.
 //
-// Register panics if p implements no interface of this package, or extensions
-// without what they extend; and where it runs natively, in tests, if a method
-// has the name but not the type of an interface's, or is one of two.
+// Register panics if p implements no interface of this package, or extensions without the interface
+// that they extend. Natively, in tests, it also panics if a method has the name but not the type of
+// an interface's, or is one of two.
 func Register[P any](p P) { plugin.Register(p, register(p)) }
 
 // register records the interfaces that p implements.

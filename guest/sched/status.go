@@ -29,8 +29,8 @@ func NewStatus(code abi.Code, reason ...string) *Status {
 // users find it in the conditions of the Pod.
 func Unschedulable(reason ...string) *Status { return NewStatus(abi.Unschedulable, reason...) }
 
-// UnschedulableAndUnresolvable returns the Status of a Pod that does not fit,
-// also after any preemption. The reason is the concatenation of its parts.
+// UnschedulableAndUnresolvable returns the Status of a Pod that does not fit, even after any
+// preemption. The reason is the concatenation of its parts.
 func UnschedulableAndUnresolvable(reason ...string) *Status {
 	return NewStatus(abi.UnschedulableAndUnresolvable, reason...)
 }

@@ -104,8 +104,8 @@ func BeginMessage(b []byte, field uint32) (_ []byte, start int) {
 // EndMessage ends the message that begins at start.
 func EndMessage(b []byte, start int) []byte { return wire.EndMessage(b, start) }
 
-// bigEndian reports whether numbers lie in memory in another order than in messages, as on a
-// machine that runs native tests.
+// bigEndian reports whether numbers in memory and in messages differ in their order of bytes, as on
+// some machines that run native tests.
 var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
 
 func appendFixed[T any](b []byte, field uint32, list []T) []byte {

@@ -40,8 +40,8 @@ type Error struct {
 //
 //	return service.NewError(service.NotFound, errors.New("no rate of "+currency))
 //
-// The component gets the code beside the text of the error that is returned in the end. There is no
-// variant with a format: package fmt adds 300 KB to a module, for a plugin to choose.
+// The component gets the code beside the text of the error that is finally returned. There is no
+// variant with a format: package fmt adds 300 KB to a module, which is the plugin's choice.
 func NewError(code Code, err error) error { return &Error{code, err} }
 
 // Error returns the text without the code.

@@ -53,7 +53,7 @@ type entry[V any] struct {
 	value V
 }
 
-// fewEntries is how many entries are looked through where they lie in the message.
+// fewEntries is the maximum number of entries that are searched in place, in the message.
 const fewEntries = 8
 
 // Map returns the map in a field of e.
@@ -199,9 +199,10 @@ func (e *entries[V]) lookup(key string) (value V, ok bool) {
 	return value, ok
 }
 
-// scan returns where the value, with its key, lies of the last entry with the name at q, and the
-// number of entries. The first has length bytes at at. Of entries that are not short it looks at
-// none, and returns more than fewEntries. It calls no function, as short.
+// scan returns the beginning and the end of the value, with its key, of the last entry with the
+// name at q, and the number of entries. The first has length bytes at at. It reads none of the
+// entries that are not short, and returns more than fewEntries for them. It calls no function, as
+// short.
 func (e *Encoded) scan(at, length uint, key uint64, q unsafe.Pointer, size uint) (start, end uint, n int) {
 	p, limit := e.at, uint(e.n)
 	encoded, mask, wide := encodedKey(key)
@@ -226,7 +227,7 @@ func (e *Encoded) scan(at, length uint, key uint64, q unsafe.Pointer, size uint)
 	}
 }
 
-// entryValue returns the encoded value in what follows the key of an entry.
+// entryValue returns the encoded value in the bytes after the key of an entry.
 func entryValue(b []byte) []byte {
 	switch {
 	case len(b) < 2:

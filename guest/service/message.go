@@ -12,13 +12,13 @@ import (
 )
 
 // The types and functions of this file and the next ones read messages. They are for generated
-// code: a struct for each message, with its bytes and the lists and maps that were read of it.
-// A number or a text is looked for when it is asked for, since plugins read a few fields of
-// many messages, and what is written for each message of a list costs more than a look.
+// code: a struct for each message, with its bytes and the lists and maps that were read from it. A
+// number or a text is searched for when it is requested, since plugins read a few fields of many
+// messages, and data written for each message of a list costs more than a search.
 
-// given is what plugins were given of the request that is served.
+// given records the parts of the served request that plugins received.
 var given struct {
-	// bytes is set if a plugin was given a part of its bytes, which it may keep.
+	// bytes is set if a plugin received a part of its bytes, which it may keep.
 	bytes bool
 }
 
@@ -27,10 +27,9 @@ var given struct {
 type Encoded struct {
 	at unsafe.Pointer
 	n  uint32
-	// from is where the field begins that was found last, or anyOrder. The fields of
-	// messages from hosts come in the order of their numbers (section 9 of the SPEC): a look
-	// for a field ends at a larger number, and begins at the field before if its number is
-	// smaller.
+	// from is the beginning of the field that was found last, or anyOrder. The fields of messages
+	// from hosts come in the order of their numbers (section 9 of the SPEC): a search for a field
+	// ends at a larger number, and begins at the field before if its number is smaller.
 	from uint32
 }
 
@@ -108,13 +107,13 @@ func (e *Encoded) View(key uint64, t *view.Type) view.View {
 	return view.View{}
 }
 
-// lengths has in four bits for each wire type how long a field is that has a number below 0x80
-// or no bytes. The types without a length are malformed.
+// lengths has in four bits for each wire type the length of a field that has a number below 0x80 or
+// no bytes. The types without a length are malformed.
 const lengths = 0x00500292
 
-// find returns where the value of the field with the key begins, 0 if there is none, and its
-// bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at
-// each byte.
+// find returns the beginning of the value of the field with the key, 0 if there is none, and its
+// bits, or for one of bytes their length. It reads without slices, whose bounds Go checks at each
+// byte.
 func (e *Encoded) find(key uint64) (at uint, n uint64) {
 	if e == nil || !e.ordered() || key >= 0x80 {
 		return e.findAny(key)
@@ -206,7 +205,7 @@ func (e *Encoded) keyAt(i uint) uint64 {
 	return math.MaxUint64
 }
 
-// value returns what find does of the field of a type whose key ends at i.
+// value returns the results of find for the field of a type whose key ends at i.
 func (e *Encoded) value(i uint, t wire.Type) (at uint, n uint64) {
 	p, end := e.at, uint(e.n)
 	switch {
@@ -303,7 +302,7 @@ func (e *Encoded) findAny(key uint64) (at uint, n uint64) {
 
 func (e *Encoded) reader() wire.Reader { return wire.NewReader(e.bytes()) }
 
-// readerOf returns a reader that next takes to the fields with the number, which have a type of
+// readerOf returns a reader that next moves to the fields with the number, which have a type of
 // two.
 func (e *Encoded) readerOf(field uint32, one, other wire.Type) wire.Reader {
 	if e == nil || e.n == 0 {
@@ -337,8 +336,9 @@ func (e *Encoded) next(r *wire.Reader, field uint32) bool {
 	return false
 }
 
-// part returns where the contents of the first field with the key lie that begins at i or later,
-// and which has bytes. In the order of hosts i is 0 or the end of such a field.
+// part returns the beginning and the end of the contents of the first field with the key that
+// begins at i or later, and that has bytes. In the order of hosts i is 0 or the end of such a
+// field.
 func (e *Encoded) part(key uint64, i uint) (start, end uint, ok bool) {
 	switch {
 	case e == nil: // That of a view that was kept.
@@ -374,15 +374,15 @@ func (e *Encoded) count(r wire.Reader, field uint32) (n int) {
 // Zigzag returns a number of type sint32 or sint64.
 func Zigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
-// Messages is a field of messages, or of one. M is the struct of the message, which begins with
-// an Encoded, and V what plugins read it by, a struct with a pointer to it.
+// Messages is a field of messages, or of one. M is the struct of the message, which begins with an
+// Encoded, and V the type by which plugins read it, a struct with a pointer to it.
 type Messages[M, V any] struct{ made *messages[M, V] }
 
 // messages are those that were read. Their memory is that of the request before.
 type messages[M, V any] struct {
 	items []M
-	// views are what the plugin got, which may have sorted them, and each of pristine has
-	// the address of the item at the same place.
+	// views are the views that the plugin got, which may have sorted them. Each of pristine has the
+	// address of the item at the same place.
 	views, pristine []V
 	// read is set until the next request.
 	read bool
@@ -456,8 +456,8 @@ func (m *messages[M, V]) ordered(e *Encoded, key uint64) {
 	}
 }
 
-// short sets the messages at to, of size bytes each, to those in the fields with the key from at
-// on that have less than 0x80 bytes, at most room. It returns their number and the index after
+// short sets the messages at to, of size bytes each, to those in the fields with the key from at on
+// that have less than 0x80 bytes, at most room of them. It returns their number and the index after
 // them. It calls no function, so that its variables stay where a loop is fast.
 func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, room int) (count int, next uint) {
 	p, end := e.at, uint(e.n)
@@ -478,8 +478,8 @@ func (e *Encoded) short(at uint, key uint64, to unsafe.Pointer, size uintptr, ro
 	return count, at
 }
 
-// encodedKey returns a key of up to two bytes as it lies in memory, the bits that count of two bytes
-// there, and how many bytes it has.
+// encodedKey returns a key of up to two bytes in its form in memory, the bits that count of two
+// bytes there, and its number of bytes.
 func encodedKey(key uint64) (encoded, mask uint16, n uint) {
 	if key < 0x80 {
 		return uint16(key), 0xff, 1

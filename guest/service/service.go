@@ -19,8 +19,8 @@ type Method[P any] struct {
 
 	// response is the memory of the call before.
 	response []byte
-	// keeps is set if the plugin was given a part of the bytes of an earlier request. Each
-	// request has memory of its own then.
+	// keeps is set if the plugin received a part of the bytes of an earlier request. Each request
+	// has separate memory then.
 	keeps bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
-// hostOrder is what the messages of hosts begin with in place of the last position.
+// hostOrder is the initial value of the last position in messages of hosts.
 const hostOrder = anyOrder
 
 // Has reports whether a method is one of the extension points of this program, by its full
@@ -27,8 +27,8 @@ func Call(p any, method string, request []byte) (response []byte, err error) {
 	return m.native(p, request)
 }
 
-// Failure returns the text of an error of a method and its code as the host gets them. Package
-// servicetest uses it.
+// Failure returns the text of an error of a method and its code in the form that the host gets.
+// Package servicetest uses it.
 func Failure(err error) (text string, code Code) { return err.Error(), codeOf(err) }
 
 func find(name string) method {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )
 
-// hostOrder is what the messages of hosts begin with in place of the last position.
+// hostOrder is the initial value of the last position in messages of hosts.
 const hostOrder = 0
 
 //go:wasmimport kubewasm/service request

@@ -37,7 +37,7 @@ const (
 	madeEntries
 	// madeStrings is a values of []string.
 	madeStrings
-	// madeValues is a values of any, which is a slice of what an accessor returns.
+	// madeValues is a values of any, which is a slice of the results of an accessor.
 	madeValues
 )
 
@@ -56,7 +56,7 @@ func (k cacheKey) in(version uint64) cacheKey { return k&(1<<32-1) | cacheKey(ve
 // sameField reports whether both have the same field and the same kind.
 func (k cacheKey) sameField(of cacheKey) bool { return uint32(k) == uint32(of) }
 
-// position is where a field was found in a part of an object.
+// position is the place of a field in a part of an object.
 type position struct {
 	cached
 	field
@@ -74,7 +74,7 @@ type values[T any] struct {
 	of T
 }
 
-// The address of what is made is that of its part.
+// The address of a value is that of its part.
 var _ [0]struct{} = [unsafe.Offsetof(message{}.cached) + unsafe.Offsetof(messages{}.cached) + unsafe.Offsetof(text{}.cached) + unsafe.Offsetof(position{}.cached) +
 	unsafe.Offsetof(answers{}.cached) + unsafe.Offsetof(values[any]{}.cached)]struct{}{}
 
@@ -99,8 +99,8 @@ func reusable[T any](m *message, k cacheKey) *T {
 	return nil
 }
 
-// cacheFor returns the T to read into under the key: that of an earlier version, or else
-// a new one. T is the type of the key's kind.
+// cacheFor returns the T to read into under the key: that of an earlier version, or otherwise a new
+// one. T is the type of the key's kind.
 func cacheFor[T any](m *message, k cacheKey) *T {
 	t := reusable[T](m, k)
 	if t == nil {

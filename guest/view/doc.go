@@ -1,5 +1,5 @@
-// Package view reads Kubernetes objects in protobuf or JSON where they lie, field by
-// field. Code that kubewasm gen writes is built on it.
+// Package view reads Kubernetes objects in protobuf or JSON in place, field by field. Code that
+// kubewasm gen writes is built on it.
 //
 // An author meets three of its types, as results of generated accessors: [StringMap],
 // [Map] and [MessageMap]. Everything else is for generated code and for the SDK: [View]
@@ -8,10 +8,10 @@
 //
 // # Views
 //
-// A view is a pointer to the parsed part of a message, with a version. A message is
-// parsed one level at a time, when its first field is read: one loop over the level
-// records where each field lies. Accessors read from there and cache their results. They
-// are the same for protobuf and JSON. The view of a message is:
+// A view is a pointer to the parsed part of a message, with a version. A message is parsed one
+// level at a time, when its first field is read: one loop over the level records the place of each
+// field. Accessors read from there and cache their results. They are the same for protobuf and
+// JSON. The view of a message is:
 //
 //	// Container is a view of …
 //	type Container view.View
@@ -37,24 +37,23 @@
 // at anything else. It never reads the bytes of another version. Strings of such objects
 // are copies and may be kept.
 //
-// The bytes given to [FromProto] and [FromJSON] are never overwritten, and strings share
-// their memory. The objects of requests and the items of lists come one after another in a
-// [Slot]: the next view uses the memory of the cached values of the one before, but not
-// its bytes.
+// The bytes given to [FromProto] and [FromJSON] are never overwritten, and strings share their
+// memory. The objects of requests and the items of lists come one after another in a [Slot]: the
+// next view uses the memory of the cached values of the previous one, but not its bytes.
 //
 // # Parts
 //
-// The host encodes the fields of Pods and Nodes that a guest reads. So the metadata, spec
-// and status of a view from [FromRefByParts] are objects of their own. They have few fields,
-// and accessors search for theirs. The first time, each field is fetched when it is read.
-// After that, all fields that were read of any such object are fetched together, except name,
-// uid and resourceVersion. Up to four labels and annotations of an object are fetched one by
-// one before all of them are, unless all were fetched of the version before. This is how the
-// host knows the read set of a plugin: see 4.10 of the SPEC in package abi.
+// The host encodes the fields of Pods and Nodes that a guest reads. So the metadata, spec and
+// status of a view from [FromRefByParts] are separate objects. They have few fields, and accessors
+// search for theirs. The first time, each field is fetched when it is read. After that, all fields
+// that were read of any such object are fetched together, except name, uid and resourceVersion. Up
+// to four labels and annotations of an object are fetched one by one before all of them are, unless
+// all were fetched of the version before. This is how the host knows the read set of a plugin: see
+// 4.10 of the SPEC in package abi.
 //
 // # Speed
 //
-// In WebAssembly of the Go compiler a call is slow, then a jump, then copying a struct,
-// then writing a pointer. So loops work on locals, rare cases are functions of their own,
-// and structs are passed by pointer.
+// In WebAssembly of the Go compiler a call is slow, then a jump, then copying a struct, then
+// writing a pointer. So loops work on locals, rare cases are separate functions, and structs are
+// passed by pointer.
 package view

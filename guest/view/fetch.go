@@ -9,8 +9,8 @@ import (
 // metadataPart is the field of an object that is its metadata.
 const metadataPart = 1
 
-// maxLooked is how many labels and annotations of a version are fetched one by one, before
-// all of them are.
+// maxLooked is the maximum number of labels and annotations of a version that are fetched one by
+// one, before all of them are.
 const maxLooked = 4
 
 // identity are the fields of the metadata that distinguish objects: name, uid and
@@ -33,9 +33,9 @@ type partOfType struct {
 }
 
 const (
-	// maxParts is how many parts an object can have, and maxWanted of how many kinds.
+	// maxParts is the maximum number of parts of an object, and maxWanted that of their kinds.
 	maxParts, maxWanted = 1 << 8, 1 << 8
-	// maxFields is how many fields of a part can be fetched one by one.
+	// maxFields is the maximum number of fields of a part that can be fetched one by one.
 	maxFields = 64
 )
 
@@ -59,7 +59,7 @@ const slack = 32
 // fetch gets the bytes of the object from the host; for a part, only the wanted
 // fields.
 func (o *object) fetch() {
-	if o.byParts { // A field is read that is no message.
+	if o.byParts { // A field that is no message is read.
 		o.byParts, o.root.made = false, nil
 	}
 	o.unread = false
@@ -89,8 +89,8 @@ func (o *object) write(buf []byte) uint32 {
 	return hostPart(o.ref, uint32(o.part), wantedFields[o.wanted], buf)
 }
 
-// partOf returns the message in field n of an object that is read by parts, which is an
-// object of its own. Its fields are fetched when one of them is read.
+// partOf returns the message in field n of an object that is read by parts. The message is a
+// separate object, whose fields are fetched when one of them is read.
 func (o *object) partOf(version uint64, n uint32, t *Type) View {
 	k := keyOf(madeMessage, 0, n)
 	c := reusable[message](&o.root, k)
@@ -109,9 +109,8 @@ func (o *object) partOf(version uint64, n uint32, t *Type) View {
 	return View{c, version}
 }
 
-// fetchField gets a field of a part that was not fetched: together with all wanted fields
-// if none was fetched yet, and else alone, after the bytes of the others, which stay where
-// they are.
+// fetchField gets a field of a part that was not fetched: together with all wanted fields if none
+// was fetched yet, and otherwise alone, after the bytes of the others, which stay where they are.
 func (m *message) fetchField(version uint64, n uint32) {
 	o := m.object
 	if field := uint64(1) << n; o.part != metadataPart || field&identity == 0 {

@@ -47,5 +47,5 @@ func fill(buf, answer []byte) uint32 {
 	return uint32(len(answer))
 }
 
-// refEpoch is another number after refs mean other objects.
+// refEpoch returns a number that changes when refs mean other objects.
 func refEpoch() uint64 { return nativehost.Epoch() }

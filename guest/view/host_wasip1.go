@@ -32,5 +32,5 @@ func hostEntry(ref abi.Ref, field uint32, key string, buf []byte) uint32 {
 	return hostEntryImport(uint64(ref), field, unsafe.Pointer(unsafe.StringData(key)), uint32(len(key)), unsafe.Pointer(unsafe.SliceData(buf)), uint32(len(buf)))
 }
 
-// refEpoch is another number after refs mean other objects: never in a guest.
+// refEpoch returns a number that changes when refs mean other objects: never in a guest.
 func refEpoch() uint64 { return 0 }

@@ -66,9 +66,9 @@ func (m *message) makeList(version uint64, n uint32, t *Type) []View {
 	return views
 }
 
-// newViews returns n views. Small lists of objects of which more versions come share an
-// allocation, which costs as much as to read a message: there are thousands of such objects,
-// so none has views to spare for itself.
+// newViews returns n views. Small lists of objects of which more versions come share an allocation,
+// which costs as much as to read a message: there are thousands of such objects, so none has spare
+// views.
 func (o *object) newViews(n int) []View {
 	if o.once != nil || n > viewsAtOnce {
 		return make([]View, n)
@@ -81,13 +81,14 @@ func (o *object) newViews(n int) []View {
 	return views
 }
 
-// viewsAtOnce is how many views are made at once, and spareViews are those that no list has yet.
+// viewsAtOnce is the number of views that are made at once, and spareViews are those that no list
+// has yet.
 const viewsAtOnce = 64
 
 var spareViews []View
 
-// placeElements places the elements of field n, which lies at f, as many as there is room
-// for, and returns how many there are.
+// placeElements places the elements of field n, which lies at f, as many as there is room for, and
+// returns their number.
 func (m *message) placeElements(f field, n uint32, into []message) (count int) {
 	tag := m.tag(n)
 	if m.object.json {
@@ -155,9 +156,8 @@ func (m *message) makeStrings(version uint64, n uint32) []string {
 	return list
 }
 
-// Values returns the results of of for the elements of a repeated field, in
-// their order. It is for bytes, and for messages that are read into another
-// type than a view.
+// Values returns the results of of for the elements of a repeated field, in their order. It is for
+// bytes, and for messages that are read into a type other than a view.
 func Values[T any](v View, n uint32, of func(Value) T) []T {
 	m := v.m
 	if m == nil {

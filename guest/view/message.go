@@ -36,8 +36,8 @@ type message struct {
 	// Names, nil before the level is first read, and noFields in a part of an object.
 	fields *field
 	typ    *Type
-	// mark is what View.Mark returns the place of. With it a message takes one line of the
-	// processor's cache.
+	// mark is the target of the pointer that View.Mark returns. With it a message takes one line of
+	// the processor's cache.
 	mark uint64
 }
 
@@ -59,8 +59,8 @@ const isNumber = 1 << 31
 // A field is read as a json.Field.
 var _ [0]struct{} = [unsafe.Sizeof(field{}) - unsafe.Sizeof(json.Field{})]struct{}{}
 
-// ready reads this level for a view of the given version, of which field n is asked
-// for, unless it was read already. It panics if the object has changed since.
+// ready reads this level for a view of the given version, before an access to field n, unless it
+// was read already. It panics if the object has changed since.
 func (m *message) ready(version uint64, n uint32) {
 	if m.object.version != version {
 		stale()
@@ -72,7 +72,7 @@ func (m *message) ready(version uint64, n uint32) {
 	}
 }
 
-// lacks reports whether field n may be there and was not fetched.
+// lacks reports whether field n may exist and was not fetched.
 func (m *message) lacks(n uint32) bool {
 	return (m.object.unread || m.object.missing>>n&1 != 0) && m == &m.object.root
 }
@@ -103,8 +103,8 @@ func (m *message) position(n uint32) field {
 	return *f
 }
 
-// found is position for a number, or for whether there is field n, in a message that is
-// searched. The field is fetched if it was not.
+// found is position for a number, or for the existence of field n, in a message that is searched.
+// The field is fetched if it was not.
 func (m *message) found(version uint64, n uint32) *field {
 	k := keyOf(madePosition, version, n)
 	if p := hit[position](m, k); p != nil {
@@ -117,8 +117,8 @@ func (m *message) found(version uint64, n uint32) *field {
 	return &p.field
 }
 
-// read records where the fields of this level lie. If a field occurs more than
-// once, the last counts, as in every decoder. Malformed bytes end the message.
+// read records the places of the fields of this level. If a field occurs more than once, the last
+// counts, as in every decoder. Malformed bytes end the message.
 func (m *message) read(version uint64) {
 	if m.object.unread {
 		m.object.fetch()
@@ -146,9 +146,9 @@ func (m *message) search(n uint32) (f field) {
 	return f
 }
 
-// readProto records where the fields of protobuf lie; if only is not nil, where that with the
-// number lies. It is one loop over locals, which reads numbers of one byte itself: in a Go
-// guest a call costs as much as reading a short field does.
+// readProto records the places of the fields of protobuf; if only is not nil, only that of the
+// field with the number. It is one loop over locals, which reads numbers of one byte itself: in a
+// Go guest a call costs as much as reading a short field does.
 func (m *message) readProto(number uint64, only *field) {
 	b, version := m.object.bytes[:m.end], uint32(m.key.version())
 	for i := int(m.at); uint(i) < uint(len(b)); {
@@ -245,8 +245,8 @@ func (m *message) readJSON() {
 	}
 }
 
-// bytes returns the bytes of a field or its JSON, nil of a number or nothing. The
-// message is ready.
+// bytes returns the bytes of a field or its JSON, nil for a number or a missing field. The message
+// is ready.
 func (m *message) bytes(n uint32) []byte {
 	f, ok := m.spanned(n)
 	if !ok {

@@ -8,8 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// object is the message of an object, and the bytes that the messages in it lie
-// in.
+// object is the message of an object, and the bytes of the messages in it.
 type object struct {
 	root message
 	// bytes are those of the object, in which all its messages lie.
@@ -22,8 +21,8 @@ type object struct {
 	ref abi.Ref
 	// unread is set until the bytes are fetched.
 	unread bool
-	// byParts is set if the messages in the fields of root are objects of their own,
-	// whose fields are fetched when they are read.
+	// byParts is set if the messages in the fields of root are separate objects, whose fields are
+	// fetched when they are read.
 	byParts bool
 	// part is the number of the field of another object's root, 0 if it is none, and
 	// wanted the index of its wantedFields.
@@ -46,8 +45,7 @@ var _ [0]struct{} = [unsafe.Sizeof(object{}) - 2*unsafe.Sizeof(message{})]struct
 // once is the memory of objects that are read once: there is no next version, or it has
 // little in common with this one.
 type once struct {
-	// walker is that of an object in JSON. It is done with one walk before another
-	// begins.
+	// walker is that of an object in JSON. It finishes one walk before another begins.
 	walker json.Walker
 	// fields and messages are room for those of several messages: in a Go guest
 	// to allocate costs as much as to read a message.
@@ -101,12 +99,10 @@ func (o *object) makeMessages(n int, t *Type) []message {
 // fixedVersion is the version of bytes that never change.
 const fixedVersion = 1
 
-// FromProto returns a view of the protobuf message in raw, which must not change
-// any more.
+// FromProto returns a view of the protobuf message in raw, which must not change afterwards.
 func FromProto(raw []byte, t *Type) View { return View{&fromBytes(raw, t).root, fixedVersion} }
 
-// FromJSON returns a view of the JSON object in raw, which must not change any
-// more.
+// FromJSON returns a view of the JSON object in raw, which must not change afterwards.
 func FromJSON(raw []byte, t *Type) View {
 	if v, ok := fromSlot(raw, t); ok {
 		return v

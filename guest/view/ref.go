@@ -9,7 +9,7 @@ var (
 	objectsEpoch uint64
 )
 
-// ObjectKind is how an object is read that a message refers to.
+// ObjectKind is the way of reading an object to which a message refers.
 type ObjectKind uint8
 
 // The kinds of objects.
@@ -68,7 +68,7 @@ func jsonFromRef(ref abi.Ref, t *Type) View {
 }
 
 // RefOf returns the ref by which the host knows the object of a view, 0 if it is a part of an
-// object or came in another way.
+// object or came in a different way.
 func RefOf(v View) abi.Ref {
 	m := v.m
 	if m == nil || m != &m.object.root || m.object.part != 0 {

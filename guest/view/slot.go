@@ -8,9 +8,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Slot is the memory of views of JSON objects that come one after another: the items
-// of a list, or the objects of requests. The view of an object uses the memory of the
-// view before, which goes stale. It is for the SDK.
+// Slot is the memory of views of JSON objects that come one after another: the items of a list, or
+// the objects of requests. The view of an object uses the memory of the previous view, which goes
+// stale. It is for the SDK.
 type Slot struct {
 	json []byte
 	// object is that of the last view, whose bytes are those of json or of an earlier one.

@@ -166,7 +166,7 @@ func (m *message) lookupOnce(version uint64, f field, n uint32, key string) *ans
 		a.Value = inPlace(raw)
 		return a
 	}
-	// A value with memory of its own is cached.
+	// A value with separate memory is cached.
 	to := m.answerTo(version, n, key)
 	to.version, to.found = uint32(version), a.found
 	if decoded {

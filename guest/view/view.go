@@ -19,7 +19,7 @@ type View struct {
 	version uint64
 }
 
-// Of is what every view is underneath.
+// Of is the underlying type of every view.
 type Of interface {
 	~struct {
 		m       *message
@@ -79,8 +79,8 @@ func (m *message) makeText(version uint64, n uint32) string {
 	return t.string
 }
 
-// unquoted returns the text of a string in JSON. decoded reports whether it had
-// escapes; the text then has memory of its own.
+// unquoted returns the text of a string in JSON. decoded reports whether it had escapes; the text
+// then has separate memory.
 func unquoted(raw json.Value) (text []byte, decoded bool) {
 	s := raw.String()
 	return bytesOf(s), len(s) != max(len(raw)-2, 0)
@@ -299,7 +299,7 @@ func jsonEnum(raw json.Value, values []EnumValue) int32 {
 	return int32(jsonInt64(raw))
 }
 
-// Value returns a field as it lies in the object.
+// Value returns a field in its encoding in the object.
 func (v View) Value(n uint32) Value {
 	m := v.m
 	if m == nil {
@@ -309,14 +309,14 @@ func (v View) Value(n uint32) Value {
 	return Value{Raw: m.bytes(n), JSON: m.object.json, Kept: m.object.kept}
 }
 
-// Value is a field that is not read any further: a message in protobuf, without
-// its length, or any value in JSON. Functions that return another type than a
-// view, such as a time, read it. Raw must not be kept or written to.
+// Value is a field that is not read any further: a message in protobuf, without its length, or any
+// value in JSON. Functions that return a type other than a view, such as a time, read it. Raw must
+// not be kept or written to.
 type Value struct {
 	// Raw is nil if there is no such field.
 	Raw  []byte
 	JSON bool
-	// Kept says that Raw is never overwritten.
+	// Kept reports that Raw is never overwritten.
 	Kept bool
 }
 
@@ -348,9 +348,9 @@ func (v Value) Each(number uint32, f func([]byte)) {
 	}
 }
 
-// Mark returns where a number is kept that belongs to a message as it is in this version, which
-// is 0 in the beginning: the SDK notes there what it has found out about it. It is nil for an
-// object and for its parts, and after the object has changed.
+// Mark returns the address of a number that belongs to a message in this version, and is 0 in the
+// beginning: the SDK records its findings about the message there. It is nil for an object and for
+// its parts, and after the object has changed.
 func (v View) Mark() *uint64 {
 	m := v.m
 	if m == nil || m == &m.object.root || m.object.version != v.version {

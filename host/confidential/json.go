@@ -9,13 +9,13 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Mask masks confidential values in data that a host hands over, in JSON wherever they are, and
-// notes them in s. Lengths stay as they are. It reports whether it has found any.
+// Mask masks confidential values in data that a host hands over, anywhere in JSON, and records them
+// in s. Lengths stay as they are. It reports whether it has found any.
 func (r *Rule) Mask(data []byte, s *Stain) bool {
 	return r.document(data, s, true)
 }
 
-// Find notes the confidential values of data in s, and changes nothing. kind is that of the
+// Find records the confidential values of data in s, and changes nothing. kind is that of the
 // object, if it is known.
 func (r *Rule) Find(group, kind string, data []byte, s *Stain) {
 	if len(data) != 0 && r.Seals(group, kind) {
@@ -37,7 +37,7 @@ func (r *Rule) document(data []byte, s *Stain, mask bool) bool {
 			// Texts in protobuf are found there.
 			return r.texts(data, s, mask)
 		}
-		// It may be a part of JSON, or JSON that the guest reads otherwise.
+		// It may be a part of JSON, or JSON that the guest parses differently.
 		if mask {
 			Mask(data)
 		}
@@ -49,32 +49,32 @@ func (r *Rule) document(data []byte, s *Stain, mask bool) bool {
 	return w.found
 }
 
-// mayHave reports whether data may have something confidential. An escape may hide a name.
+// mayHave reports whether data may contain confidential values. An escape may hide a name.
 func (r *Rule) mayHave(data []byte) bool {
 	has := func(text string) bool { return bytes.Contains(data, []byte(text)) }
 	return r.Extended() || has("Secret") || has("Token") || has(`\u00`) || has("stringData") ||
 		has(`"data"`) && (has(`"type"`) || has(`"op"`)) || has("/data") || r.Environment() && has("env")
 }
 
-// maxDepth is how deep JSON is looked through. What lies deeper is sealed. maxTexts is how deep
-// JSON may lie in texts of JSON.
+// maxDepth is the maximum depth to which JSON is searched. Deeper values are sealed. maxTexts is
+// the maximum depth of JSON in texts of JSON.
 const (
 	maxDepth = 200
 	maxTexts = 4
 )
 
-// walker looks through JSON.
+// walker searches JSON.
 type walker struct {
 	rule  *Rule
 	stain *Stain
 	mask  bool
 	found bool
-	// texts is how many texts contain the document.
+	// texts is the number of texts that contain the document.
 	texts int
 }
 
-// object is the kind that a value has by what contains it: the items of a list have none of
-// their own.
+// object is the kind of a value, derived from the value that contains it: the items of a list do
+// not name theirs.
 type object struct{ group, kind string }
 
 func (w *walker) value(v json.Value, of object, depth int) {
@@ -105,7 +105,7 @@ func (w *walker) text(v json.Value) {
 	}
 }
 
-// manifest reports whether a text is a manifest with something confidential, and notes that.
+// manifest reports whether a text is a manifest with confidential values, and records them.
 func (r *Rule) manifest(text string, s *Stain, texts int) bool {
 	if b := []byte(text); texts < maxTexts && len(b) != 0 && json.Valid(b) {
 		if k := json.Value(b).Kind(); k == json.KindObject || k == json.KindArray || k == json.KindString {
@@ -183,7 +183,7 @@ func (w *walker) object(v json.Value, of object, depth int) {
 }
 
 // about returns the kind of an object, the kind of the objects that it reviews, and whether it is
-// an operation of a JSON Patch on the data of a Secret, as far as its members say so.
+// an operation of a JSON Patch on the data of a Secret, as far as its members tell.
 func (w *walker) about(v json.Value, of object) (self, reviewed object, patched bool) {
 	var typed, data, texted, named bool
 	for o := json.Object(v); o.Next(); {
@@ -237,7 +237,7 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// metadata seals the annotations of an object that is sealed: kubectl and others keep it there.
+// metadata seals the annotations of a sealed object: kubectl and others keep a copy of it there.
 func (w *walker) metadata(v json.Value) {
 	for m := json.Object(v); m.Next(); {
 		if m.Key() == "annotations" {
@@ -323,7 +323,7 @@ func inner(v []byte) []byte {
 	return v[start+1 : end]
 }
 
-// maskText masks a string between its quotes. It stays base64, if it was.
+// maskText masks a string between its quotes. A base64 text stays base64.
 func maskText(v []byte) {
 	text := inner(v)
 	n := len(text)

@@ -21,8 +21,8 @@ const (
 	Whole Shape = iota
 	// Unnamed is a message that is sealed as a whole since the fields of a Rule have no names in it.
 	Unnamed
-	// Other is a message in which only texts are looked at, such as an object without
-	// environment variables.
+	// Other is a message in which only texts are examined, such as an object without environment
+	// variables.
 	Other
 	// SecretObject is core/v1 Secret, TokenReview and TokenRequest those of authentication/v1.
 	SecretObject
@@ -44,7 +44,7 @@ const (
 	HookRequest
 )
 
-// Sealed reports whether all messages of the shape are.
+// Sealed reports whether all messages of the shape are sealed.
 func (s Shape) Sealed() bool { return s <= Unnamed || s >= SecretObject && s <= TokenRequest }
 
 // ShapeOf returns the shape of the objects of a kind.
@@ -86,11 +86,11 @@ var shapeOfKind = map[string]Shape{
 	"DaemonSet": DaemonSet, "Job": Job, "CronJob": CronJob,
 }
 
-// class is what becomes of a field.
+// class is the treatment of a field.
 type class uint8
 
 const (
-	// text is looked at for manifests.
+	// text is searched for manifests.
 	text class = iota
 	sealed
 	// variable is the value of an environment variable.
@@ -100,7 +100,7 @@ const (
 // message describes the fields of a message that matter, by their numbers.
 type message map[protowire.Number]field
 
-// field is a field: a message, or bytes of a class. name is that by which a Rule seals it, and
+// field is a field: a message, or bytes of a class. name is the name by which a Rule seals it, and
 // keyed is set if its values are entries of a map.
 type field struct {
 	message message
@@ -114,7 +114,7 @@ func entry(c class) message { return message{2: {class: c}} }
 
 var (
 	metadata = message{12: {message: entry(text)}}
-	// sealedMetadata has annotations in which others keep the object.
+	// sealedMetadata has annotations in which other programs keep the object.
 	sealedMetadata = message{12: {message: entry(sealed)}}
 	container      = message{7: {message: message{2: {class: variable}}}}
 	podSpec        = message{2: {message: container}, 20: {message: container}, 34: {message: message{1: {message: container}}}}
@@ -148,8 +148,8 @@ var shapes = map[Shape]message{
 }
 
 // MaskMessage masks confidential values in a message of a shape, or in JSON of such an object, and
-// notes them in s. part is the number of the field whose message data are, 0 for all. A list has
-// the messages in its field 1. What is malformed is sealed. It reports whether it has found any.
+// records them in s. part is the number of the field whose message data are, 0 for all. A list has
+// the messages in its field 1. Malformed data is sealed. It reports whether it has found any.
 func (r *Rule) MaskMessage(shape Shape, part uint32, list bool, data []byte, s *Stain) bool {
 	m := messages{rule: r, stain: s}
 	if list {
@@ -271,7 +271,7 @@ func (m *messages) entryOf(entry []byte, always bool) {
 	})
 }
 
-// maxNested is how deep messages are looked through for texts.
+// maxNested is the maximum depth to which messages are searched for texts.
 const maxNested = 32
 
 // texts masks the texts in a value that are manifests.

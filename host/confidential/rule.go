@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Rule names what is confidential beside Secrets, tokens and the values of environment variables.
-// It is the field confidential of a plugin's configuration. A nil Rule is the zero value.
+// Rule names confidential data beside Secrets, tokens and the values of environment variables. It
+// is the field confidential of a plugin's configuration. A nil Rule is the zero value.
 type Rule struct {
 	// Kinds are kinds of objects whose values are all sealed, but for their names: "Certificate",
 	// or "Certificate.cert-manager.io" for those of one group.
@@ -35,7 +35,7 @@ func (r *Rule) Check() (errs []error) {
 	return errs
 }
 
-// Plus returns a rule that has both.
+// Plus returns a rule with the names of both.
 func (r Rule) Plus(s Rule) Rule {
 	return Rule{slices.Concat(r.Kinds, s.Kinds), slices.Concat(r.Fields, s.Fields), r.PlainEnvironment || s.PlainEnvironment}
 }
@@ -56,7 +56,7 @@ func (r *Rule) names(group, kind string) bool {
 	})
 }
 
-// The kinds that are sealed by all rules.
+// The kinds that all rules seal.
 const (
 	secretKind       = "Secret"
 	tokenReviewKind  = "TokenReview"
@@ -73,11 +73,11 @@ func (r *Rule) field(name string) bool { return r != nil && slices.Contains(r.Fi
 // Environment reports whether values of environment variables are confidential.
 func (r *Rule) Environment() bool { return r == nil || !r.PlainEnvironment }
 
-// Extended reports whether the rule seals kinds or fields of its own.
+// Extended reports whether the rule seals additional kinds or fields.
 func (r *Rule) Extended() bool { return r != nil && len(r.Kinds)+len(r.Fields) != 0 }
 
-// SealsResource reports whether the objects of a resource are sealed, which is named as in a URL
-// of the API: "v1/secrets".
+// SealsResource reports whether the objects of a resource are sealed. The resource is named as in a
+// URL of the API: "v1/secrets".
 func (r *Rule) SealsResource(resource string) bool {
 	group, plural := "", resource
 	if i := strings.LastIndexByte(resource, '/'); i >= 0 {
@@ -92,7 +92,7 @@ func (r *Rule) SealsResource(resource string) bool {
 			return true
 		}
 	}
-	// Plurals follow rules of English: the rule names one that begins like the kind.
+	// Plurals follow rules of English: the rule names a kind that begins the same way.
 	return r != nil && slices.ContainsFunc(r.Kinds, func(k string) bool {
 		name, of, grouped := strings.Cut(strings.ToLower(k), ".")
 		stem := strings.TrimSuffix(name, "y")

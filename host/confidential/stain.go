@@ -20,40 +20,41 @@ const Withheld = "(withheld: it is about confidential data)"
 type Stain struct {
 	sealed bool
 	pieces map[uint64]struct{}
-	// filter has a bit set for each piece, so that most windows of a text need no look at the map.
+	// filter has a bit set for each piece, so that most windows of a text need no look-up.
 	filter []uint64
 	// short are whole values of less than pieceBytes bytes.
 	short []string
 }
 
 const (
-	// pieceBytes is the length of the pieces of a value that are found again.
+	// pieceBytes is the length of the pieces by which a repeated value is found.
 	pieceBytes = 8
-	// minValue is the shortest value that is found again. Texts are full of shorter ones.
+	// minValue is the length of the shortest value that is searched for. Texts are full of shorter
+	// ones.
 	minValue = 4
-	// maxPieces bounds the memory of a stain to some megabytes. More seal.
+	// maxPieces bounds the memory of a stain to some megabytes. Further pieces seal the call.
 	maxPieces = 1 << 16
 	maxShort  = 256
-	// heavyPieces is when an instance should forget what it has seen.
+	// heavyPieces is the number of pieces from which an instance should be reset to forget them.
 	heavyPieces = 1 << 13
 	filterBits  = 1 << 16
 )
 
-// Seal notes that a sealed value was seen.
+// Seal records that a sealed value was seen.
 func (s *Stain) Seal() { s.sealed = true }
 
-// Sealed reports whether nothing that the guest says may outlive its call.
+// Sealed reports whether all output of the guest must not outlive its call.
 func (s *Stain) Sealed() bool { return s.sealed }
 
-// Clean reports whether nothing confidential was seen.
+// Clean reports whether no confidential value was seen.
 func (s *Stain) Clean() bool { return !s.sealed && len(s.pieces) == 0 && len(s.short) == 0 }
 
-// Heavy reports whether so much was seen that the instance should begin anew.
+// Heavy reports whether the stain is so large that the instance should be reset.
 func (s *Stain) Heavy() bool {
 	return s.sealed || len(s.pieces) > heavyPieces || len(s.short) > maxShort/2
 }
 
-// Add notes a value that is masked wherever it is repeated.
+// Add records a value that is masked wherever it is repeated.
 func (s *Stain) Add(value string) {
 	switch n := len(value); {
 	case s.sealed || n < minValue:
@@ -86,8 +87,8 @@ func (s *Stain) Add(value string) {
 	}
 }
 
-// AddText notes a text that is masked wherever it is repeated, also in quotes: messages and patches
-// have escapes in it then, and few of its pieces are left.
+// AddText records a text that is masked wherever it is repeated, even in quotes: messages and
+// patches have escapes in it then, and few of its pieces are left.
 func (s *Stain) AddText(text string) {
 	s.Add(text)
 	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune("\"\\<>&", r) }) < 0 {
@@ -109,7 +110,7 @@ func load[T string | []byte](b T, i int) uint64 {
 
 func hash(piece uint64) uint64 { return piece * 0x9e3779b97f4a7c15 >> 48 }
 
-// Mask masks in data what the guest may repeat: all of it after a seal, else the values that were
+// Mask masks data that the guest may repeat: all of it after a seal, otherwise the values that were
 // added. It reports whether it has changed anything.
 func (s *Stain) Mask(data []byte) (changed bool) {
 	if s.sealed {
@@ -123,8 +124,8 @@ func (s *Stain) Mask(data []byte) (changed bool) {
 	return len(spans) != 0
 }
 
-// spans returns the parts of data that repeat a value, also in base64 or in hexadecimal. depth is how
-// often data were decoded.
+// spans returns the parts of data that repeat a value, even in base64 or in hexadecimal. depth is
+// the number of times that data were decoded.
 func (s *Stain) spans(data []byte, depth int) (spans [][2]int) {
 	if s.pieces != nil {
 		for i := 0; i+pieceBytes <= len(data); i++ {
@@ -199,13 +200,14 @@ func (s *Stain) encoded(spans [][2]int, data []byte, e *encoding, least, depth i
 	return spans
 }
 
-// maxEncoded is how often a value that is found again may be encoded: Secrets hold texts in base64.
+// maxEncoded is the maximum number of nested encodings in which a value is found: Secrets hold
+// texts in base64.
 const maxEncoded = 2
 
 // encoding is a way to write bytes in letters.
 type encoding struct {
-	// bits is how many a letter has, and phases how many letters there are until a byte begins
-	// with one again.
+	// bits is the number of bits of a letter, and phases the number of letters until a byte begins
+	// with a letter again.
 	bits, phases int
 	// values are the bits of the letters, -1 for others.
 	values [256]int8
@@ -230,8 +232,8 @@ var encodings = func() [2]encoding {
 	return list
 }()
 
-// HasNumber reports whether a number may repeat something confidential: any may after a seal. Else
-// those do that are a value in decimal digits, or eight bytes of one.
+// HasNumber reports whether a number may repeat confidential data. After a seal any number may;
+// otherwise a number that is a value in decimal digits, or eight bytes of one.
 func (s *Stain) HasNumber(v uint64) bool {
 	if s.sealed {
 		return true
@@ -255,8 +257,8 @@ func (s *Stain) HasNumber(v uint64) bool {
 	return false
 }
 
-// MaskAnswer masks what a host function hands to the guest, which may repeat what the guest has
-// said. After a seal a single string, number or word of JSON stays one, so that the guest goes on
+// MaskAnswer masks data that a host function hands to the guest, since it may repeat the guest's
+// data. After a seal a single string, number or word of JSON stays one, so that the guest goes on
 // as far as it can; everything else is masked as a whole.
 func (s *Stain) MaskAnswer(data []byte) (changed bool) {
 	if !s.sealed {
@@ -309,7 +311,7 @@ func (s *Stain) MaskFields(message []byte) (changed bool) {
 	return len(message) != 0
 }
 
-// Text returns a text of the guest as it may outlive the call.
+// Text returns a text of the guest in a form that may outlive the call.
 func (s *Stain) Text(text string) string {
 	switch {
 	case text == "":

@@ -1,6 +1,6 @@
 // Package configfile decodes the configuration files of kubewasm: plugins in the arguments of a
 // scheduler, policies, the file of a node agent, services. It works on the same structs as package
-// json, and differs from it in what an author of a file meets:
+// json, and differs from it in these points, for authors of files:
 //
 //   - Every mistake is reported, not the first alone, each with its path and in the words of YAML:
 //     "plugins[0].limits.timeout is the number 100, want a duration such as 100ms".
@@ -8,7 +8,7 @@
 //   - A [time.Duration] is a text such as "1m30s".
 //   - An integer whose name ends in Bytes may be a quantity: 64Mi, 1.5G.
 //
-// A type with an UnmarshalJSON or UnmarshalText of its own is decoded by that.
+// A type with a method UnmarshalJSON or UnmarshalText is decoded by that.
 package configfile
 
 import (
@@ -43,7 +43,7 @@ type Mistake struct {
 	// Path leads to the value from the document on: plugins[0].limits.timeout. It is empty for
 	// the document as a whole.
 	Path string
-	// Text says what is wrong, for a message in which the path stands before it, or in the place
+	// Text describes the mistake, for a message in which the path stands before it, or in the place
 	// of %s.
 	Text string
 	// Err is the error of a type that decodes itself, or nil.
@@ -68,7 +68,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// Error returns the path and what is wrong with it.
+// Error returns the path and the text of the mistake.
 func (m Mistake) Error() string {
 	path := cmp.Or(m.Path, "the document")
 	if strings.Contains(m.Text, "%s") {
@@ -89,8 +89,8 @@ const maxDepth = 500
 var errTooDeep = fmt.Errorf("values are nested more than %d deep", maxDepth)
 
 // YAML decodes a document in YAML or JSON into the struct that to points to, as the API server
-// reads YAML: y, n, yes, no, on and off are true or false. Fields that the document does not have
-// stay as they are. The error is an [*Error], or that of the parser.
+// reads YAML: y, n, yes, no, on and off are true or false. Fields missing in the document keep
+// their values. The error is an [*Error], or that of the parser.
 func YAML(data []byte, to any) error {
 	if err := yamlsize.Check(data, maxExpanded); err != nil {
 		return err
@@ -122,7 +122,7 @@ func parseYAML(data []byte) (document any, err error) {
 	return mapping, err
 }
 
-// yaml returns a value of a document as JSON has it.
+// yaml returns a value of a document in the types of JSON.
 func (p *parser) yaml(path string, value any, depth int) (n node, err error) {
 	if depth > maxDepth {
 		return n, errTooDeep
@@ -210,7 +210,7 @@ func decode(data []byte, to any) error {
 	return assign(document, p.mistakes, to)
 }
 
-// assign decodes a document. mistakes are those that were found in it before.
+// assign decodes a document. mistakes are those found in it earlier.
 func assign(document node, mistakes []Mistake, to any) error {
 	v := reflect.ValueOf(to)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -224,7 +224,7 @@ func assign(document node, mistakes []Mistake, to any) error {
 	return &Error{d.mistakes}
 }
 
-// fields decodes a document. A method UnmarshalJSON of its type is what calls this package.
+// fields decodes a document. It is called from a method UnmarshalJSON of its type.
 func (d *decoder) fields(path string, n node, to reflect.Value) {
 	if to.Kind() == reflect.Struct {
 		d.object(path, n, to)
@@ -657,7 +657,8 @@ type Field struct {
 	reflect.StructField
 	// Name is the name in a document.
 	Name string
-	// Omit is how the field is left out by [Marshal]: "", "omitempty" or "omitzero".
+	// Omit is the condition under which [Marshal] leaves out the field: "", "omitempty" or
+	// "omitzero".
 	Omit string
 }
 
@@ -684,8 +685,8 @@ func Fields(t reflect.Type) (fields []Field) {
 }
 
 // Marshal returns a struct in JSON as package json does, with durations as texts. It is for the
-// method MarshalJSON of a type without the method; what is in its fields is marshaled by package
-// json.
+// method MarshalJSON of a type, passed as a type without that method; package json marshals the
+// values of its fields.
 func Marshal(of any) ([]byte, error) {
 	v := reflect.ValueOf(of)
 	out := []byte{'{'}

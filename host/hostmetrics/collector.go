@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
-// Collector counts what the plugins of a runtime do. It is safe for use by
-// several goroutines.
+// Collector counts the events of the plugins of a runtime. It is safe for use by several
+// goroutines.
 type Collector struct {
 	runtime *host.Runtime
 	// sparse leaves out counters that are 0 and the durations of builds.
@@ -33,11 +33,11 @@ type Collector struct {
 	buildDuration *prometheus.HistogramVec
 	shadows       *prometheus.CounterVec
 
-	// plugins is what Called reads, without a lock: the maps that pointers of
-	// this package point to are never changed, only replaced.
+	// plugins is read by Called, without a lock: the maps that pointers of this package point to
+	// are never changed, only replaced.
 	plugins atomic.Pointer[map[string]*plugin]
-	// mu is held by those who replace a map, and so by all who add series to the
-	// vectors above or remove some.
+	// mu is held while a map is replaced, and so while series are added to the vectors above or
+	// removed.
 	mu sync.Mutex
 }
 
@@ -61,21 +61,21 @@ type plugin struct {
 	buildDuration prometheus.Observer
 	shadows       map[string]prometheus.Counter
 
-	// loaded is set if the plugin was seen to serve, missed if it was not there
-	// at the last collection. Both belong to Collector.mu.
+	// loaded is set once the plugin has served, missed if it was missing at the last collection.
+	// Both belong to Collector.mu.
 	loaded, missed bool
 }
 
-// runsOnce reports whether a function runs once in the life of an instance, before it serves:
-// how long that takes is a part of kubewasm_build_duration_seconds.
+// runsOnce reports whether a function runs once in the life of an instance, before it serves: its
+// duration is part of kubewasm_build_duration_seconds.
 func runsOnce(function string) bool {
 	return function == "_initialize" || function == abi.Marker || function == abi.Configure.String()
 }
 
-// unregistered counts what cannot happen.
+// unregistered counts impossible events.
 var unregistered = prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})
 
-// function holds the series of a function of a plugin. One that runs once has calls alone.
+// function holds the series of a function of a plugin. A function that runs once has only calls.
 type function struct {
 	calls    [len(callLabels)]prometheus.Counter
 	duration prometheus.Observer
@@ -84,14 +84,13 @@ type function struct {
 	skipped  prometheus.Counter
 }
 
-// The bounds of the histograms, in seconds: two in each power of ten, which
-// tells the quantiles of what spreads over eight of them within a factor of
-// two, for half the series of the usual 1-2.5-5.
+// The bounds of the histograms, in seconds: two in each power of ten. They give quantiles of values
+// that spread over eight of them within a factor of two, for half the series of the usual 1-2.5-5.
 var (
 	// callBuckets begin below a call of a few instructions and end above the
 	// default timeout.
 	callBuckets = []float64{1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10}
-	// sparseBuckets tell a quick call of a hook from one that a container waits for.
+	// sparseBuckets distinguish a quick call of a hook from one that delays a container.
 	sparseBuckets = []float64{1e-4, 1e-3, 1e-2, 0.1, 1}
 	// buildBuckets begin at a small module from the compilation cache and end at
 	// a large one from a slow network.
@@ -107,10 +106,10 @@ var (
 // label.
 func New(rt *host.Runtime) *Collector { return newCollector(rt, callBuckets, false) }
 
-// NewSparse returns a Collector with few series, for a program that runs on every node: what
-// counts is not there while it is 0, calls have five buckets, and builds have no durations. A
-// query such as increase() does not see the step from no series to 1: compare with an offset, as
-// in "x unless x offset 5m or increase(x[5m]) > 0".
+// NewSparse returns a Collector with few series, for a program that runs on every node: counters
+// are missing while they are 0, calls have five buckets, and builds have no durations. A query such
+// as increase() does not see the step from no series to 1: compare with an offset, as in "x unless
+// x offset 5m or increase(x[5m]) > 0".
 func NewSparse(rt *host.Runtime) *Collector { return newCollector(rt, sparseBuckets, true) }
 
 func newCollector(rt *host.Runtime, callBuckets []float64, sparse bool) *Collector {
@@ -252,8 +251,8 @@ func (c *Collector) function(pluginName, name string) *function {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// The plugin may have been removed in between: series that are added to the
-	// entries found above would never be removed.
+	// The plugin may have been removed in between: series added to the entries found above would
+	// never be removed.
 	p := c.addPlugin(pluginName)
 	functions := *p.functions.Load()
 	if f, ok := functions[name]; ok {
@@ -320,10 +319,10 @@ func (c *Collector) remove(name string) {
 	}
 }
 
-// removeClosed removes the series of the plugins that were loaded, but are not
-// among those whose labels are in open, now and at the last collection: one more scrape
-// sees their last calls. It also gives a new plugin the moment between the end
-// of its build and its place in the runtime. c.mu is held.
+// removeClosed removes the series of the plugins that were loaded, but are not among those whose
+// labels are in open, now and at the last collection: one more scrape sees their last calls. It
+// also tolerates a new plugin in the moment between the end of its build and its place in the
+// runtime. c.mu is held.
 func (c *Collector) removeClosed(open map[string]host.Stats) {
 	for name, p := range *c.plugins.Load() {
 		if _, ok := open[labelOf(name)]; ok {
@@ -378,7 +377,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	<-done
 }
 
-// isZero reports whether a metric says nothing that its absence does not say.
+// isZero reports whether a metric carries no more information than its absence.
 func isZero(m prometheus.Metric) bool {
 	var value dto.Metric
 	if m.Write(&value) != nil {

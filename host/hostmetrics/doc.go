@@ -1,15 +1,14 @@
-// Package hostmetrics counts what the plugins of a [host.Runtime] do, for
-// Prometheus.
+// Package hostmetrics counts the events of the plugins of a [host.Runtime], for Prometheus.
 //
-// One [Collector] serves all plugins of a runtime. It is the Observer of their
-// configurations, where it counts what happens, and a collector of a registry,
-// where it reads the state of the plugins whenever it is scraped:
+// One [Collector] serves all plugins of a runtime. It is the Observer of their configurations,
+// where it counts events, and a collector of a registry, where it reads the state of the plugins
+// whenever it is scraped:
 //
 //	metrics := hostmetrics.New(rt)
 //	prometheus.MustRegister(metrics)
 //	plugin, err := rt.Load(ctx, host.Config{Name: "zone", Observer: metrics, …})
 //
-// What happened, to plugins that have the Collector as their Observer:
+// The events of plugins that have the Collector as their Observer:
 //
 //	kubewasm_calls_total                   plugin, function, result   calls of guests
 //	kubewasm_call_duration_seconds         plugin, function           how long they took
@@ -22,7 +21,7 @@
 //	kubewasm_build_duration_seconds        plugin                     how long that took
 //	kubewasm_shadow_calls_total            plugin, result             calls that a shadow was to repeat
 //
-// What is, for all plugins of the runtime that are open:
+// The state of all open plugins of the runtime:
 //
 //	kubewasm_plugin_info                   plugin, digest             1; the module that serves
 //	kubewasm_plugin_instances              plugin                     instances that there are
@@ -63,20 +62,18 @@
 //	status    it refused its configuration
 //	other     anything else: the source, a probe, other functions than before
 //
-// A caller gets no instance because all are in use until its context ends
-// (saturated), the plugin is disabled, there is no memory for another one
-// (memory), the plugin is closed, or a new instance fails (other).
+// A caller gets no instance because all are in use until its context ends (saturated), the plugin
+// is disabled, there is no memory for a new one (memory), the plugin is closed, or a new instance
+// fails (other).
 //
 // # Cardinality
 //
-// No label holds what a guest says. Plugins are named by the configuration,
-// functions by the ABI, and a plugin has one digest at a time. A plugin has 51
-// series, and 30 for each of its functions that was called. Those that run once
-// in each instance, such as configure, have 7. All results of a function appear
-// with its first call, as 0, since rate and increase do not see the step from no
-// series to 1. [NewSparse] has about 20 series for a plugin.
+// No label holds data from a guest. Plugins are named by the configuration, functions by the ABI,
+// and a plugin has one digest at a time. A plugin has 51 series, and 30 for each of its functions
+// that was called. Those that run once in each instance, such as configure, have 7. All results
+// of a function appear with its first call, as 0, since rate and increase do not see the step from
+// no series to 1. [NewSparse] has about 20 series for a plugin.
 //
-// The series of a plugin that is closed are in one more scrape, so that its last
-// calls are seen, and then gone. Where several Prometheus servers scrape, that is
-// the scrape of one of them.
+// The series of a closed plugin are in one more scrape, so that its last calls are seen, and then
+// gone. Where several Prometheus servers scrape, that is the scrape of one of them.
 package hostmetrics

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// callResult is how a call ended: the index of its label.
+// callResult is the result of a call: the index of its label.
 type callResult int
 
 const (
@@ -41,7 +41,7 @@ func callResultOf(err error) callResult {
 	}
 }
 
-// refusal is why a caller got no instance: the index of its label.
+// refusal is the reason why a caller got no instance: the index of its label.
 type refusal int
 
 const (
@@ -71,7 +71,7 @@ func refusalOf(err error) refusal {
 	}
 }
 
-// buildResult is what came of a build: the index of its label.
+// buildResult is the result of a build: the index of its label.
 type buildResult int
 
 const (
@@ -115,7 +115,7 @@ const (
 
 var kindLabels = [...]string{"load", "swap"}
 
-// how an instance began anew: the index of its label.
+// how is the way in which an instance began anew: the index of its label.
 type how int
 
 const (

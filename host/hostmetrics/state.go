@@ -6,7 +6,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// stateGauge is a number that is read from a plugin when it is asked for.
+// stateGauge is a number that is read from a plugin at each scrape.
 type stateGauge struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -79,9 +79,8 @@ func describeState(ch chan<- *prometheus.Desc) {
 // collectState sends the state of plugins, and returns it by their labels. A sparse one leaves out
 // rare gauges that are 0.
 //
-// Nothing keeps two plugins from having one name, and a registry that gets a
-// series twice fails the whole scrape: they are taken together, as their calls
-// are.
+// Nothing keeps two plugins from having one name, and a registry that gets a series twice fails the
+// whole scrape: they are combined, as their calls are.
 func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin, sparse bool) map[string]host.Stats {
 	type info struct{ plugin, digest string }
 	infos := make(map[info]struct{}, len(plugins))

@@ -19,10 +19,10 @@ const (
 	pluginKey = attribute.Key("kubewasm.plugin")
 	// functionKey is the export that was called.
 	functionKey = attribute.Key("kubewasm.function")
-	// fuelKey is the fuel that the call took.
+	// fuelKey is the fuel that the call used.
 	fuelKey = attribute.Key("kubewasm.fuel")
-	// digestKey is the SHA-256 of the module that was built, in hexadecimal;
-	// missing if it could not be fetched.
+	// digestKey is the SHA-256 of the built module, in hexadecimal; missing if it could not be
+	// fetched.
 	digestKey = attribute.Key("kubewasm.digest")
 	// outputKey is the output of the guest in a call that failed, in the event
 	// of the failure.
@@ -76,8 +76,8 @@ func (o *Observer) Built(ctx context.Context, b host.BuildEvent) {
 	end(span, b.Start.Add(b.Duration), b.Err)
 }
 
-// Refused implements [host.Observer]. It notes the error on the caller's span,
-// since there is no call that would have one.
+// Refused implements [host.Observer]. It records the error on the caller's span, since there is no
+// call to have one.
 func (o *Observer) Refused(ctx context.Context, plugin string, err error) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.RecordError(err, trace.WithAttributes(pluginKey.String(plugin)))
@@ -91,7 +91,7 @@ func (o *Observer) Restarted(string, bool) {}
 // CacheHits implements [host.Observer]: a call that does not run has no span.
 func (o *Observer) CacheHits(string, string, uint64) {}
 
-// end ends a span with what came of it.
+// end ends a span with its result.
 func end(span trace.Span, at time.Time, err error) {
 	if err != nil && span.IsRecording() {
 		var attributes []attribute.KeyValue

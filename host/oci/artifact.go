@@ -29,25 +29,25 @@ const (
 	mediaTypeDockerLayer    = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 )
 
-// wasmTypes are the media types that say that an artifact, its configuration or its layer is
-// a WebAssembly module.
+// wasmTypes are the media types by which an artifact, its configuration or its layer is a
+// WebAssembly module.
 var wasmTypes = map[string]bool{
 	mediaTypeWasm: true, mediaTypeWasmOld: true, mediaTypeConfig: true, "application/vnd.wasm.config.v1+json": true,
 }
 
-// Artifact is a module with what its manifest says. Every byte was compared with the digest
-// that leads to it.
+// Artifact is a module with the description from its manifest. Every byte was verified by the
+// digests that lead to it.
 type Artifact struct {
 	// Module is the module. It must not be changed.
 	Module []byte
-	// Digest is the digest of the manifest or the index that the reference leads to, which
-	// is what signatures are about; it begins with "sha256:".
+	// Digest is the digest of the manifest or index of the reference, to which signatures apply; it
+	// begins with "sha256:".
 	Digest string
 	// Annotations are those of the manifest. They are covered by its digest.
 	Annotations map[string]string
 	// SignedBy names the signers of the rule of [Trust] whose signatures were verified.
 	SignedBy []string
-	// Stale reports that the registry is away, and that the cache had this.
+	// Stale reports that the registry is away, and that the artifact comes from the cache.
 	Stale bool
 }
 
@@ -56,12 +56,12 @@ type fetched struct {
 	*Artifact
 	// sha256 is the digest of the module.
 	sha256 string
-	// kept makes the artifact the one that its reference leads to while the registry is away,
-	// and no older version acceptable after it. nil without a module.
+	// kept records the artifact as the one to load by its reference while the registry is away, and
+	// refuses older versions from then on. nil without a module.
 	kept func()
 }
 
-// module finds the module that a manifest or an index leads to. get reads what it leads to.
+// module finds the module of a manifest or an index. get reads the content of a descriptor.
 func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get func(context.Context, ocispec.Descriptor, int64) ([]byte, error)) error {
 	kind, err := kindOf(root)
 	if err != nil {
@@ -114,8 +114,8 @@ func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get f
 	return nil
 }
 
-// kindOf returns whether bytes are a manifest or an index, as the media types of OCI. What a
-// registry says of it is not asked: it is not covered by the digest.
+// kindOf returns the kind of bytes, manifest or index, as a media type of OCI. The registry's own
+// statement is ignored: the digest does not cover it.
 func kindOf(data []byte) (string, error) {
 	var either struct {
 		SchemaVersion int             `json:"schemaVersion"`
@@ -130,7 +130,7 @@ func kindOf(data []byte) (string, error) {
 		return "", fmt.Errorf("manifest: schemaVersion is %d, want 2", either.SchemaVersion)
 	}
 	if (either.Layers != nil) == (either.Manifests != nil) {
-		// A text that is both would be one to the signer and the other here.
+		// A text with both would be one kind to the signer and the other here.
 		return "", errors.New("manifest: want either layers or manifests")
 	}
 	isIndex := either.Manifests != nil
@@ -153,7 +153,7 @@ func kindOf(data []byte) (string, error) {
 	return ocispec.MediaTypeImageManifest, nil
 }
 
-// choose returns the manifest of an index that is for WebAssembly, or the only one.
+// choose returns the manifest for WebAssembly of an index, or its only one.
 func choose(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
 	var wasm, others []ocispec.Descriptor
 	var platforms []string
@@ -182,11 +182,11 @@ func choose(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
 		len(manifests), strings.Join(platforms[:min(len(platforms), 8)], ", "))
 }
 
-// imageLayers are the media types of layers that are read for a file.
+// imageLayers are the media types of layers that may hold the module as a file.
 var imageLayers = []string{ocispec.MediaTypeImageLayer, ocispec.MediaTypeImageLayerGzip, mediaTypeDockerLayer}
 
-// moduleLayer returns the layer of a manifest that is the module or, for an image, that has
-// it as a file.
+// moduleLayer returns the layer of a manifest that is the module or, for an image, that holds it as
+// a file.
 func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, err error) {
 	if m.Subject != nil {
 		return layer, false, fmt.Errorf("it belongs to %.80s, and is no artifact of its own", m.Subject.Digest)
@@ -207,10 +207,10 @@ func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, e
 	return layer, false, fmt.Errorf("the media type of its layer is %.100q, want %s or a layer of an image, uncompressed or gzip", layer.MediaType, mediaTypeWasm)
 }
 
-// errShort is the error of a download that ended early, which another attempt may heal.
+// errShort is the error of a download that ended early; another attempt may succeed.
 var errShort = errors.New("it ended early")
 
-// sizeError is the error of content with another size than its descriptor says.
+// sizeError is the error of content whose size differs from that of its descriptor.
 type sizeError struct{ want, got int64 }
 
 func (e *sizeError) Error() string {
@@ -230,7 +230,7 @@ func read(ctx context.Context, from store, desc ocispec.Descriptor, maxBytes int
 		return nil, err
 	}
 	defer body.Close()
-	// The place may be a mirror, whose name is the operator's.
+	// The place may be a mirror, whose name is for the operator only.
 	read := func(format string, args ...any) error {
 		why := fmt.Errorf(format, args...)
 		words := why.Error()
@@ -272,7 +272,7 @@ func (e *ContentError) Error() string {
 	return fmt.Sprintf("content has the digest %s, want %s", e.Got, e.Want)
 }
 
-// checkDescriptor refuses what is not to be fetched.
+// checkDescriptor returns an error for a descriptor that must not be fetched.
 func checkDescriptor(desc ocispec.Descriptor, maxBytes int64) error {
 	if !digestRE.MatchString(desc.Digest.String()) {
 		return fmt.Errorf("digest is %.80q, want sha256: and 64 lower-case hexadecimal digits", desc.Digest)

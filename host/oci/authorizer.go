@@ -32,7 +32,7 @@ func (a *authorizer) Do(req *http.Request) (*http.Response, error) {
 		if !got.denied() {
 			return got.resp, got.err
 		}
-		// What is not there for one credential may be there for another.
+		// Content that is missing for one credential may exist for another.
 		if best.status() != http.StatusNotFound || got.status() == http.StatusNotFound {
 			best, got = got, best
 		}
@@ -62,7 +62,7 @@ type repositoryCredentials struct {
 	list  []Credential
 }
 
-// send sends a request with a token that is kept, or else with one for credential i.
+// send sends a request with a token that is kept, or otherwise with one for credential i.
 func (c *repositoryCredentials) send(req *http.Request, i int) (answer, *tokenCache) {
 	cache := &tokenCache{tokens: c.client.tokens, repository: c.repository, attempt: strconv.Itoa(i)}
 	client := auth.Client{
@@ -85,13 +85,13 @@ func (c *repositoryCredentials) send(req *http.Request, i int) (answer, *tokenCa
 	return answer{resp, err}, cache
 }
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	resp *http.Response
 	err  error
 }
 
-// status returns the status of an answer, also of a server of tokens; 0 if there is none.
+// status returns the status of an answer, including one of a server of tokens; 0 if there is none.
 func (a answer) status() int {
 	if refused, ok := errors.AsType[*errcode.ErrorResponse](a.err); ok {
 		return refused.StatusCode
@@ -105,7 +105,7 @@ func (a answer) status() int {
 	return 0
 }
 
-// denied reports whether another credential may have another answer.
+// denied reports whether another credential may get a different answer.
 func (a answer) denied() bool {
 	switch a.status() {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:

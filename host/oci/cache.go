@@ -18,7 +18,7 @@ import (
 // cache keeps blobs by their digest, and the last answers of registries, in a directory that
 // several processes may share. A nil cache keeps nothing.
 //
-// What is read is compared with its digest, so a file that was changed is as good as missing.
+// Content that is read is compared with its digest, so a changed file counts as missing.
 type cache struct {
 	dir string
 	max int64
@@ -31,8 +31,8 @@ type cache struct {
 // maxAnswerBytes is the size of some 14,000 answers.
 const maxAnswerBytes = 4 << 20
 
-// The directories of a cache. What acceptedDir has is never removed: it is what security
-// remembers, and whoever can fill the others must not make it forgotten.
+// The directories of a cache. Files in acceptedDir are never removed: security depends on them, and
+// someone who can fill the other directories must not be able to erase them.
 const (
 	blobsDir    = "blobs"
 	answersDir  = "answers"
@@ -83,8 +83,7 @@ func (c *cache) get(digest string, size int64) []byte {
 	return data
 }
 
-// put keeps a blob whose digest was checked. An error is of no consequence but the time of
-// the next fetch.
+// put keeps a blob whose digest was checked. An error only costs time at the next fetch.
 func (c *cache) put(digest string, data []byte) error {
 	if c == nil || int64(len(data)) > c.max {
 		return nil
@@ -95,19 +94,18 @@ func (c *cache) put(digest string, data []byte) error {
 	return c.trim()
 }
 
-// trim removes the blobs that were not used for the longest time, until the others fit, and
-// such answers.
+// trim removes the least recently used blobs and answers, until the others fit.
 func (c *cache) trim() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, answersErr := diskcache.Trim(maxAnswerBytes, filepath.Join(c.dir, answersDir))
-	// It has unfinished files that a process left behind.
+	// It has unfinished files that a process left.
 	_, acceptedErr := diskcache.Trim(math.MaxInt64, filepath.Join(c.dir, acceptedDir))
 	c.bytes, err = diskcache.Trim(c.max, filepath.Join(c.dir, blobsDir))
 	return errors.Join(err, answersErr, acceptedErr)
 }
 
-// answer returns the file of what recall remembers under a key.
+// answer returns the name of the file in which remember and recall keep a key's answer.
 func (c *cache) answer(key string) string { return c.file(answersDir, key) }
 
 func (c *cache) file(dir, key string) string {
@@ -131,7 +129,7 @@ func write(name, key string, value any) error {
 	if err != nil {
 		return err
 	}
-	// What did not change is not written again.
+	// An unchanged file is not written again.
 	if old, err := os.ReadFile(name); err == nil && string(old) == string(data) {
 		return nil
 	}
@@ -172,8 +170,8 @@ func load(name, key string, value any) error {
 	return json.Unmarshal(kept.Value, value)
 }
 
-// accept keeps what was accepted of a reference. It forgets nothing for that: beyond limit
-// references it is an error.
+// accept records the accepted version of a reference. It drops no other record for that: more than
+// limit references are an error.
 func (c *cache) accept(key string, last accepted, limit int) error {
 	name := c.file(acceptedDir, key)
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +186,7 @@ func (c *cache) accept(key string, last accepted, limit int) error {
 	return write(name, key, last)
 }
 
-// accepted returns what was accepted of a reference, the zero value if nothing was.
+// accepted returns the accepted version of a reference, the zero value if there is none.
 func (c *cache) accepted(key string) (last accepted, err error) {
 	if c == nil {
 		return last, nil

@@ -19,7 +19,7 @@ type certificate struct {
 	log                  bool
 }
 
-// The limits of certificates, beyond which crypto/x509 takes long for them.
+// The limits of certificates, beyond which crypto/x509 takes long to verify them.
 const (
 	maxCertificateBytes = 32 << 10
 	maxChain            = 16
@@ -76,8 +76,8 @@ func parseCertificate(text string) (*x509.Certificate, *publicKey, error) {
 	return cert, key, err
 }
 
-// verify returns an error unless the certificate was valid when the signature was made. Whether
-// its key has made it is verified afterwards.
+// verify returns an error unless the certificate was valid when the signature was made. The
+// signature itself is verified by its key afterwards.
 func (c *certificate) verify(ctx context.Context, keyless Keyless, s *Signature) error {
 	at := time.Now()
 	if c.log {

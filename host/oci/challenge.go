@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// chooseChallenge leaves one of the challenges of an answer, of those that oras reads: Bearer
-// before Basic, as clients of containers do. oras looks at the first one only, whichever it is.
+// chooseChallenge leaves one of the challenges of an answer, among those that oras reads: Bearer
+// before Basic, as clients of containers do. oras reads only the first one.
 func chooseChallenge(header http.Header) {
 	var chosen string
 	for _, challenge := range challenges(header.Values("WWW-Authenticate")) {
@@ -51,7 +51,7 @@ func challenges(headers []string) (all []string) {
 	return all
 }
 
-// separator returns what comes before the next parameter of a challenge.
+// separator returns the text before the next parameter of a challenge.
 func separator(challenge string) string {
 	if strings.Contains(challenge, " ") {
 		return ","

@@ -33,33 +33,32 @@ type Client struct {
 	plain  *http.Client
 	tokens *tokens
 	cache  *cache
-	// questions is what answers to others may hold.
+	// questions bounds the memory held by answers to others.
 	questions *semaphore.Weighted
 
 	mu sync.Mutex
-	// sources are those that are in use, by their references: a server whose plugins change
-	// must not keep every reference that it ever had.
+	// sources are the sources in use, by their references: a server whose plugins change must not
+	// keep every reference that it ever had.
 	sources map[Reference]weak.Pointer[source]
 	// newest are the highest versions that were accepted, by references; for a client
 	// without a cache.
 	newest map[Reference]accepted
 }
 
-// maxNewest bounds the references whose versions are remembered. Nothing is forgotten for
-// another one.
+// maxNewest is the maximum number of references with a remembered version. None is dropped for a
+// new one.
 const maxNewest = 10_000
 
 // New returns a Client. The error has every mistake of the configuration.
 //
-// The files that the configuration names are read again before each fetch, and so is the file
-// of [ReadConfig]: keys and certificates that are exchanged count without a restart, as kubelet
-// exchanges those of a mounted Secret. While one of them cannot be read or is malformed, a fetch
-// is an error.
+// The files that the configuration names, and the file of [ReadConfig], are read again before each
+// fetch: exchanged keys and certificates count without a restart, as kubelet exchanges those of a
+// mounted Secret. While one of them cannot be read or is malformed, a fetch is an error.
 func New(cfg Config) (*Client, error) {
 	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Policies' questions can repeat it.
 	c := &Client{cfg: cfg, sources: map[Reference]weak.Pointer[source]{}, newest: map[Reference]accepted{}}
 	c.files.cfg, c.questions = &c.cfg, semaphore.NewWeighted(maxQuestionsBytes)
-	// The program may have changed what it has read.
+	// The program may have changed the configuration after reading it.
 	first, err := newSettings(&cfg, cfg.sum())
 	cache, cacheErr := openCache(cfg.CacheDir, cfg.CacheBytes)
 	if cacheErr != nil {
@@ -90,15 +89,15 @@ func userAgent() string {
 	return "kubewasm"
 }
 
-// Source returns the source of the module that a reference names, see [ParseReference]. Its
-// Check reports a reference that is malformed, and one that nothing vouches for: it needs a
-// digest, the sha256 of the configuration, or a rule of Config.Trust. Sources of the same
-// reference share what they know. The client forgets it when the last of them is garbage.
+// Source returns the source of the module that a reference names, see [ParseReference]. Its Check
+// reports a reference that is malformed, and one that nothing vouches for: it needs a digest, the
+// sha256 of the configuration, or a rule of Config.Trust. Sources of the same reference share their
+// state. The client forgets it when the last of them is garbage.
 //
 // The source is a [host.ConditionalSource]: following a tag costs a request for its digest, and
-// nothing more while it stays. That of a layout is a [host.Watcher], too. It is a
-// [host.Keeper]: while the registry is away, a tag leads to what was loaded from it the last
-// time, and not to a later version that was refused.
+// nothing more while it stays. That of a layout is a [host.Watcher], too. It is a [host.Keeper]:
+// while the registry is away, a tag leads to the module last loaded from it, and not to a later
+// version that was refused.
 func (c *Client) Source(reference string) host.Source {
 	ref, err := ParseReference(reference)
 	if err != nil {
@@ -118,7 +117,7 @@ func (c *Client) Source(reference string) host.Source {
 	return s
 }
 
-// forget drops a source that is garbage, unless there is another one of its reference by now.
+// forget drops a source that is garbage, unless its reference has a new source by now.
 func (c *Client) forget(ref Reference) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,10 +126,10 @@ func (c *Client) forget(ref Reference) {
 	}
 }
 
-// Fetch returns the artifact that a reference names, after its signatures were verified by
-// the rule of Config.Trust for it. One without a rule is not verified. While the registry is
-// away the artifact is from the cache, if that has it: the one that a tag led to the last time
-// that it was fetched so, or loaded from a [Client.Source].
+// Fetch returns the artifact of a reference, after verifying its signatures by the rule of
+// Config.Trust for it. An artifact without a rule is not verified. While the registry is away,
+// Fetch takes the artifact from the cache, if the cache has it: the one to which the tag led when
+// it was last fetched so, or loaded from a [Client.Source].
 func (c *Client) Fetch(ctx context.Context, ref Reference) (*Artifact, error) {
 	a, err := c.fetch(ctx, ref, "", true, false)
 	if err != nil {
@@ -142,8 +141,8 @@ func (c *Client) Fetch(ctx context.Context, ref Reference) (*Artifact, error) {
 	return a.Artifact, nil
 }
 
-// fetch returns an artifact, without its module if its digest is unless. stale says whether
-// it may be from the cache when the registry is away, ruled that it needs a rule.
+// fetch returns an artifact, without its module if its digest is unless. stale allows the cache
+// when the registry is away; ruled means that the artifact needs a rule.
 func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale, ruled bool) (*fetched, error) {
 	if ref.Digest != "" && ref.Digest == unless {
 		return &fetched{Artifact: &Artifact{Digest: unless}}, nil // A digest leads nowhere else.
@@ -169,7 +168,7 @@ func (c *Client) fetch(ctx context.Context, ref Reference, unless string, stale,
 	return nil, about("fetch", ref, err)
 }
 
-// about returns an error with what was attempted, in the words for users as well.
+// about returns an error that names the attempted action, in the words for users as well.
 func about(what string, ref Reference, err error) error {
 	return publicerr.Wrap(fmt.Sprintf("%s %s: %s", what, ref, publicerr.Words(err)), fmt.Errorf("%s %s: %w", what, ref, err))
 }
@@ -180,21 +179,21 @@ func (c *Client) withTimeout(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("not complete after %s: %w", d, context.DeadlineExceeded))
 }
 
-// reader reads what belongs to an artifact: from the cache, and else from the first store
-// that has it.
+// reader reads the content of an artifact: from the cache, and otherwise from the first store that
+// has it.
 type reader struct {
 	client   *Client
 	settings *settings
 	ref      Reference
 	stores   []store
-	// cache keeps what is read; nil keeps nothing.
+	// cache keeps the content that is read; nil keeps nothing.
 	cache *cache
-	// remembered answers by what the cache has, since the registry is away.
+	// remembered answers from the cache, since the registry is away.
 	remembered bool
-	// answers are what the registry answered, kept once the artifact was loaded: one that is
-	// refused must not take the place of the last good one.
+	// answers are those of the registry. They are kept once the artifact was loaded: a refused
+	// artifact must not replace the last good one.
 	answers map[string]any
-	// questions and reserved bound what answers hold, see reserve.
+	// questions and reserved bound the memory held by answers, see reserve.
 	questions *semaphore.Weighted
 	reserved  int64
 }
@@ -214,8 +213,7 @@ func (c *Client) reader(ref Reference) (*reader, error) {
 	return &reader{client: c, settings: settings, ref: ref, stores: stores, cache: c.cache, answers: map[string]any{}}, nil
 }
 
-// recall returns the artifact as the cache remembers it, since the registry is away for a
-// reason.
+// recall returns the artifact from the cache, since the registry is away for a reason.
 func (r *reader) recall(ctx context.Context, reason error) (*fetched, error) {
 	r.remembered = true
 	// The time may be over, which the cache does not need.
@@ -273,7 +271,7 @@ func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descr
 	key := r.resolveKey(wanted)
 	isDigest := digestRE.MatchString(wanted)
 	if r.remembered || isDigest {
-		// What has a digest does not change.
+		// Content with a digest does not change.
 		if r.cache.recall(key, &desc) && checkDescriptor(desc, maxManifestBytes) == nil && (!isDigest || desc.Digest.String() == wanted) {
 			return ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size, MediaType: desc.MediaType}, nil
 		}
@@ -298,9 +296,9 @@ func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descr
 	return desc, nil
 }
 
-// readResolved returns the bytes of the descriptor that resolve returned for a tag or a digest,
-// and corrects its size: the digest decides, and what a registry says of a manifest without
-// sending it may be wrong.
+// readResolved returns the bytes of the descriptor that resolve returned for a tag or a digest, and
+// corrects its size: the digest decides, since a registry's answer without the manifest may be
+// wrong.
 func (r *reader) readResolved(ctx context.Context, wanted string, desc *ocispec.Descriptor, maxBytes int64) ([]byte, error) {
 	data, err := r.read(ctx, *desc, maxBytes)
 	if other, ok := errors.AsType[*sizeError](err); ok && other.got <= maxBytes {
@@ -347,7 +345,7 @@ func (c *Client) stored(err error) {
 	}
 }
 
-// referrers returns what belongs to a manifest.
+// referrers returns the descriptors of manifests that refer to a manifest.
 func (r *reader) referrers(ctx context.Context, subject ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
 	key := "referrers " + r.ref.Name() + " " + subject.Digest.String()
 	if r.remembered {
@@ -373,8 +371,8 @@ func (r *reader) referrers(ctx context.Context, subject ocispec.Descriptor) (all
 	return all, nil
 }
 
-// compiled returns the content of a document of a type that refers to a manifest, and whose
-// SHA-256 is one of those.
+// compiled returns the content of a document of a type that refers to a manifest, and whose SHA-256
+// is in a list.
 func (r *reader) compiled(ctx context.Context, subject ocispec.Descriptor, mediaType string, sha256 []string) ([]byte, error) {
 	referrers, err := r.referrers(ctx, subject)
 	if err != nil {
@@ -382,7 +380,7 @@ func (r *reader) compiled(ctx context.Context, subject ocispec.Descriptor, media
 	}
 	for _, desc := range referrers {
 		if desc.ArtifactType != mediaType && desc.ArtifactType != "" && desc.ArtifactType != ocispec.MediaTypeEmptyJSON {
-			continue // Some registries say the type of the configuration, and the manifest decides.
+			continue // Some registries send the type of the configuration, and the manifest decides.
 		}
 		data, err := r.read(ctx, desc, maxManifestBytes)
 		if err != nil {

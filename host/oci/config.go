@@ -20,17 +20,17 @@ import (
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
-// Config says how artifacts are fetched, and which are trusted. It is a configuration file
-// in YAML or JSON as well; the program sets the fields that have no name there. The zero
-// value reaches public registries with the credentials of docker, keeps nothing on disk, and
-// takes what a digest names.
+// Config configures the fetching of artifacts and the trust in them. It is also a configuration
+// file in YAML or JSON; the program sets the fields without a name there. The zero value reaches
+// public registries with the credentials of docker, keeps nothing on disk, and accepts artifacts by
+// digest.
 type Config struct {
-	// CacheDir is a directory that keeps what was fetched, by its digest. Several processes
-	// may share it. With it, a component also starts while the registry is away, and versions
-	// that RefuseDowngrades has accepted are remembered over restarts, whatever else the cache
-	// has to drop. Empty keeps nothing.
+	// CacheDir is a directory that keeps fetched content, by its digest. Several processes may
+	// share it. With it, a component also starts while the registry is away. Versions that
+	// RefuseDowngrades has accepted are remembered over restarts, even if the cache has to drop
+	// other content. Empty keeps nothing.
 	CacheDir string `json:"cacheDir,omitempty"`
-	// CacheBytes is the size of the cache at most. Default 1 GiB.
+	// CacheBytes is the maximum size of the cache. Default 1 GiB.
 	CacheBytes int64 `json:"cacheBytes,omitempty"`
 	// DockerConfig is the path of docker's config.json, or of a mounted pull secret, for
 	// credentials and helpers. It is read anew when credentials are needed. The default is
@@ -38,18 +38,18 @@ type Config struct {
 	DockerConfig string `json:"dockerConfig,omitempty"`
 	// Registries are the registries that need more than their name.
 	Registries []Registry `json:"registries,omitempty"`
-	// Trust says which artifacts are trusted.
+	// Trust lists the rules for trusted artifacts.
 	Trust []Trust `json:"trust,omitempty"`
-	// Timeout is how long a fetch may take, with everything that it needs. Default 60 s.
+	// Timeout is the maximum duration of a fetch, including everything that it needs. Default 60 s.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// MaxBytes is the size of the largest layer and of the largest module. Default, and at
 	// most, [host.MaxModuleBytes].
 	MaxBytes int64 `json:"maxBytes,omitempty"`
 
-	// Reload returns the configuration anew before each fetch; [ReadConfig] sets it. Of what
-	// it returns, registries, trust, dockerConfig, timeout and maxBytes count. A
-	// program that changes those of a Config clears Reload. nil reads the files alone that
-	// the configuration names.
+	// Reload returns the configuration anew before each fetch; [ReadConfig] sets it. Only
+	// registries, trust, dockerConfig, timeout and maxBytes of its result count. A program that
+	// changes those of a Config clears Reload. nil reads only the files that the configuration
+	// names.
 	Reload func() (Config, error) `json:"-"`
 	// Credentials returns the credentials for a repository, HOST/PATH, in the order in which
 	// they are tried; those of DockerConfig come after them. [PullSecrets] makes one from
@@ -57,7 +57,7 @@ type Config struct {
 	Credentials func(ctx context.Context, repository string) ([]Credential, error) `json:"-"`
 	// Keyless verifies signatures by an identity; nil refuses rules that name one.
 	Keyless Keyless `json:"-"`
-	// Logger is told when the registry is away and the cache serves instead; nil drops it.
+	// Logger receives a line when the registry is away and the cache serves instead; nil drops it.
 	Logger *slog.Logger `json:"-"`
 }
 
@@ -67,7 +67,7 @@ type configFields Config
 // MarshalJSON writes durations as texts, such as "1m0s".
 func (c Config) MarshalJSON() ([]byte, error) { return configfile.Marshal(configFields(c)) }
 
-// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (c *Config) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*configFields)(c)) }
 
 // ReadConfig reads a configuration file in YAML or JSON, which the client follows. The error
@@ -104,14 +104,14 @@ func ReadConfig(file string) (Config, error) {
 	return first, nil
 }
 
-// Registry says how a registry is reached.
+// Registry configures the access to a registry.
 type Registry struct {
 	// Host is its name, with its port if there is one. Its spelling is of no consequence,
 	// see [ParseReference].
 	Host string `json:"host"`
-	// Mirrors are asked before the registry, in their order: HOST[:PORT][/PREFIX]. The
-	// prefix stands before the repository. How a mirror is reached is said by a Registry
-	// with its host.
+	// Mirrors are asked before the registry, in their order: HOST[:PORT][/PREFIX]. The prefix
+	// stands before the repository. A Registry with the host of a mirror configures the access to
+	// it.
 	Mirrors []string `json:"mirrors,omitempty"`
 	// CAFile is a PEM file of certificates that are trusted besides those of the system.
 	CAFile string `json:"caFile,omitempty"`
@@ -220,7 +220,7 @@ func (r *Registry) endpoint() (*endpoint, []error) {
 	return e, errs
 }
 
-// endpoints returns how registries are reached, by the one spelling of their hosts.
+// endpoints returns the access to registries, by the one spelling of their hosts.
 func endpoints(registries []Registry) (map[string]*endpoint, error) {
 	byHost := map[string]*endpoint{}
 	var errs []error

@@ -21,10 +21,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
-// Credential is what a registry is shown: user and password, or a token.
+// Credential is a proof of identity for a registry: user and password, or a token.
 type Credential struct {
 	Username, Password string
-	// RefreshToken is what docker calls an identity token, AccessToken a registry token.
+	// RefreshToken is docker's identity token, AccessToken its registry token.
 	RefreshToken, AccessToken string
 }
 
@@ -48,7 +48,8 @@ func (c *Client) credentials(ctx context.Context, repository string) (list []Cre
 	return unique, nil
 }
 
-// noCredentials returns an error whose reason, with names of Secrets and files, is the operator's.
+// noCredentials returns an error. Its reason, with names of Secrets and files, is for the operator
+// only.
 func noCredentials(repository string, err error) error {
 	return publicerr.Wrap("the credentials for the registry cannot be read", fmt.Errorf("get credentials for %s: %w", repository, err))
 }
@@ -97,11 +98,10 @@ func (c *Client) dockerCredentials(ctx context.Context, repository string) ([]Cr
 }
 
 // PullSecrets returns credentials from Secrets of the types kubernetes.io/dockerconfigjson and
-// kubernetes.io/dockercfg, for Config.Credentials. They are read when a registry asks for
-// credentials, and found as the kubelet does: of all Secrets together, by host and path, of
-// which the longest comes first, with patterns for the parts of a host. A Secret that cannot be
-// read is an error only if the others have nothing for the repository. Helpers that a Secret
-// names are not run.
+// kubernetes.io/dockercfg, for Config.Credentials. They are read when a registry requires
+// credentials, and matched as the kubelet does: over all Secrets together, by host and path, the
+// longest path first, with patterns for the parts of a host. A Secret that cannot be read is an
+// error only if the others have nothing for the repository. Helpers named in a Secret are not run.
 func PullSecrets(secrets host.ObjectGetter, namespace string, names ...string) func(ctx context.Context, repository string) ([]Credential, error) {
 	return func(ctx context.Context, repository string) ([]Credential, error) {
 		var entries []dockerAuths
@@ -143,7 +143,7 @@ func pullSecret(ctx context.Context, secrets host.ObjectGetter, namespace, name 
 	return nil, errors.New("keys .dockerconfigjson and .dockercfg are missing")
 }
 
-// dockerConfig is what is read of docker's config.json.
+// dockerConfig is the part of docker's config.json that is read.
 type dockerConfig struct {
 	Auths             dockerAuths       `json:"auths"`
 	CredentialStore   string            `json:"credsStore"`
@@ -153,7 +153,7 @@ type dockerConfig struct {
 // dockerAuths are credentials by HOST[/PATH], with or without a scheme.
 type dockerAuths map[string]json.RawMessage
 
-// parseDockerConfig reads docker's config.json. No error repeats what stands there.
+// parseDockerConfig reads docker's config.json. No error repeats its content.
 func parseDockerConfig(data []byte) (*dockerConfig, error) {
 	var config dockerConfig
 	if len(data) > maxFileBytes {
@@ -168,7 +168,7 @@ func parseDockerConfig(data []byte) (*dockerConfig, error) {
 	return &config, nil
 }
 
-// helper returns the helper that docker asks for a registry.
+// helper returns docker's helper for a registry.
 func (c *dockerConfig) helper(registry string) string {
 	for _, name := range slices.Sorted(maps.Keys(c.CredentialHelpers)) {
 		if key, err := parseAuthKey(name); err == nil && key.host == registry {
@@ -236,9 +236,8 @@ func (k *authKey) matches(repository string) bool {
 	return true
 }
 
-// lookUp returns the credentials for a repository: those with the longest path first, a host
-// before a pattern, and what is equal in the order of the Secrets. Entries for others may be
-// malformed.
+// lookUp returns the credentials for a repository: those with the longest path first, a host before
+// a pattern, and equal ones in the order of the Secrets. Entries for others may be malformed.
 func lookUp(all []dockerAuths, repository string) ([]Credential, error) {
 	type entry struct {
 		authKey
@@ -280,7 +279,7 @@ func lookUp(all []dockerAuths, repository string) ([]Credential, error) {
 	return nil, errors.Join(errs...)
 }
 
-// parseCredential reads an entry. No error repeats what stands there.
+// parseCredential reads an entry. No error repeats its content.
 func parseCredential(text json.RawMessage) (Credential, error) {
 	var entry struct {
 		Auth          string `json:"auth"`

@@ -18,19 +18,19 @@ import (
 	"regexp"
 )
 
-// minRSABits and maxRSABits are the sizes of RSA keys that are taken. To verify one signature
-// of a key of two million bits takes half a minute.
+// minRSABits and maxRSABits bound the sizes of accepted RSA keys. To verify one signature of a key
+// of two million bits takes half a minute.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
-// publicKey is a key that signatures are verified by.
+// publicKey is a key for verifying signatures.
 type publicKey struct {
 	key crypto.PublicKey
-	// hashes are those that tools sign with by such a key.
+	// hashes are the hashes with which tools sign by such a key.
 	hashes []crypto.Hash
-	// id tells the key from others, whatever it is written as.
+	// id tells the key from others, in whatever form it is written.
 	id string
 }
 
@@ -191,8 +191,8 @@ func (s *Signer) check(keyless bool) (signer, error) {
 	return checked, errors.Join(errs...)
 }
 
-// signed returns by whom a signature is, or an error unless it is the signer's. root is the
-// manifest that it is of.
+// signed returns the maker of a signature, or an error unless it is the signer's. root is the
+// signed manifest.
 func (s *signer) signed(ctx context.Context, keyless Keyless, signature *Signature, root []byte) (by string, err error) {
 	var claims map[string]any
 	if s.cert != nil {

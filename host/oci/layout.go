@@ -26,7 +26,7 @@ type layout struct {
 
 type tarEntry struct{ offset, size int64 }
 
-// maxTarEntries is how many files a tar of a layout may have.
+// maxTarEntries is the maximum number of files in a tar of a layout.
 const maxTarEntries = 10_000
 
 func openLayout(file string) (*layout, error) {
@@ -50,7 +50,7 @@ func openLayout(file string) (*layout, error) {
 	return l, l.decode(ocispec.ImageIndexFile, &l.index)
 }
 
-// readTar returns where the files of a tar are.
+// readTar returns the places of the files in a tar.
 func readTar(file string) (map[string]tarEntry, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -165,8 +165,8 @@ func (l *layout) resolve(_ context.Context, reference string) (ocispec.Descripto
 	return ocispec.Descriptor{}, fmt.Errorf("%s: %q: %w", l, reference, errdef.ErrNotFound)
 }
 
-// isArtifact reports whether an entry of an index is neither a signature nor anything else
-// that belongs to another.
+// isArtifact reports whether an entry of an index is an artifact, and neither a signature nor
+// anything else that belongs to an artifact.
 func isArtifact(desc ocispec.Descriptor) bool {
 	name := desc.Annotations[ocispec.AnnotationRefName]
 	return !signatureTagRE.MatchString(name) && desc.Annotations["kind"] != "dev.cosignproject.cosign/sigs" &&
@@ -193,7 +193,7 @@ func (l *layout) fetch(_ context.Context, desc ocispec.Descriptor) (io.ReadClose
 	return f, err
 }
 
-// referrers looks at the manifests that the index of the layout names.
+// referrers searches the manifests in the index of the layout.
 func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
 	looked := 0
 	for _, desc := range l.index.Manifests {
@@ -205,7 +205,7 @@ func (l *layout) referrers(ctx context.Context, subject ocispec.Descriptor) (all
 		}
 		data, err := read(ctx, l, desc, maxManifestBytes)
 		if err != nil {
-			continue // What belongs to another artifact may be missing or broken.
+			continue // Content of another artifact may be missing or broken.
 		}
 		var manifest ocispec.Manifest
 		if json.Unmarshal(data, &manifest) == nil && manifest.Subject != nil && manifest.Subject.Digest == subject.Digest {

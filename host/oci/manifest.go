@@ -10,10 +10,9 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Resolve returns the digest of the manifest or index that a reference leads to, as in
-// "sha256:0123…". Like Manifest, Image and Verify, it asks the registry each time, and keeps
-// nothing on disk: what others ask about takes no place of modules. The error is that of the
-// last place that was asked.
+// Resolve returns the digest of the manifest or index of a reference, as in "sha256:0123…". Like
+// Manifest, Image and Verify, it asks the registry each time, and keeps nothing on disk: answers to
+// others must not displace modules. The error is that of the last place that was asked.
 func (c *Client) Resolve(ctx context.Context, ref Reference) (digest string, err error) {
 	err = c.look(ctx, "resolve", ref, func(ctx context.Context, r *reader) error {
 		desc, err := r.resolve(ctx, ref.wanted())
@@ -53,9 +52,9 @@ func (c *Client) Image(ctx context.Context, ref Reference) (image *Image, err er
 	return image, err
 }
 
-// Verify returns the digest that a reference leads to, and the names of those who signed it, if
-// the signatures are those of trust, whose repositories and downgrades do not count. An artifact
-// that has other signatures or none is a [TrustError].
+// Verify returns the digest of a reference and the names of its signers, if the signatures satisfy
+// trust, whose repositories and downgrades do not count. An artifact with other signatures or none
+// is a [TrustError].
 func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest string, signedBy []string, err error) {
 	trust.Repositories, trust.RefuseDowngrades = []string{"*"}, false
 	rules, err := rulesOf([]Trust{trust}, c.cfg.Keyless != nil)
@@ -80,15 +79,16 @@ func (c *Client) Verify(ctx context.Context, ref Reference, trust Trust) (digest
 	return digest, signedBy, nil
 }
 
-// The bounds of what questions hold, in bytes, with what is parsed of it. Those who ask are many,
-// and choose what they ask about.
+// The bounds on the memory for questions, in bytes, including parsed content. Many users ask, and
+// they choose their questions.
 const (
 	// maxQuestionsBytes is for all questions of a client at a time. Others wait. The eight
 	// questions that one policy may have under way do not take all of it.
 	maxQuestionsBytes = 128 << 20
-	// resolveBytes is for a manifest whose digest a registry leaves to the client.
+	// resolveBytes is for a manifest whose digest the client has to compute, since a registry does
+	// not send it.
 	resolveBytes = maxManifestBytes
-	// signaturesBytes is for the signatures that a question looks at, one after the other.
+	// signaturesBytes is for the signatures that a question reads, one after the other.
 	signaturesBytes = max(resolveBytes, 2*maxSignatureManifestBytes) + 2*max(maxPayloadBytes, maxBundleBytes)
 	// configBytes is for the configuration of an image.
 	configBytes = 2 * maxManifestBytes
@@ -129,8 +129,8 @@ func (c *Client) look(ctx context.Context, what string, ref Reference, f func(co
 	return about(what, ref, err)
 }
 
-// root returns what the reference leads to, a manifest or an index. beside is what will be held
-// with it, in bytes.
+// root returns the manifest or index of the reference. beside is the number of bytes that will be
+// held in addition.
 func (r *reader) root(ctx context.Context, beside int64) (desc ocispec.Descriptor, data []byte, err error) {
 	if desc, err = r.resolve(ctx, r.ref.wanted()); err != nil {
 		return desc, nil, err
@@ -193,8 +193,7 @@ func (r *reader) image(ctx context.Context) (*Image, error) {
 	return &Image{Digest: desc.Digest.String(), Manifest: data, Config: config}, nil
 }
 
-// forPlatform returns the manifest of an index that is for Linux and this processor, or the
-// only one.
+// forPlatform returns the manifest of an index for Linux and this processor, or its only one.
 func forPlatform(manifests []ocispec.Descriptor) (ocispec.Descriptor, error) {
 	var others []ocispec.Descriptor
 	for _, desc := range manifests {

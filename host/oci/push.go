@@ -18,8 +18,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// PushOptions say what is pushed beside a module. The zero value is the default. The same
-// module and options have the same digest, everywhere and always.
+// PushOptions configure the manifest and the content beside a pushed module. The zero value is the
+// default. The same module and options have the same digest, everywhere and always.
 type PushOptions struct {
 	// Image pushes an image with the file plugin.wasm instead of an artifact: image volumes
 	// of containerd mount images only.
@@ -36,8 +36,8 @@ type PushOptions struct {
 	Attached []Attachment
 }
 
-// CompiledMediaType returns the type of the [Attachment] that is the compiled form of a module
-// for a platform, as [host.Precompile] returns it.
+// CompiledMediaType returns the type of the [Attachment] with the compiled form of a module for a
+// platform, as returned by [host.Precompile].
 func CompiledMediaType(platform string) string {
 	return "application/vnd.kubewasm.compiled." + strings.ReplaceAll(platform, "/", "-")
 }
@@ -52,8 +52,8 @@ type Attachment struct {
 // target is a store that can be written to.
 type target interface {
 	store
-	// put writes a blob, or a manifest with a tag unless that is empty. What is there
-	// already is not written again, but for the tag.
+	// put writes a blob, or a manifest with a tag unless that is empty. Existing content is not
+	// written again, except for the tag.
 	put(ctx context.Context, desc ocispec.Descriptor, data []byte, tag string) error
 }
 
@@ -77,7 +77,7 @@ func (l *layoutTarget) put(ctx context.Context, desc ocispec.Descriptor, data []
 	return nil
 }
 
-// target returns the store of a reference that is written to: the registry, never a mirror.
+// target returns the store for writing to a reference: the registry, never a mirror.
 func (c *Client) target(ref Reference) (target, error) {
 	if err := ref.check(); err != nil {
 		return nil, err
@@ -177,8 +177,8 @@ func artifactOf(module []byte, name string, created time.Time) (ocispec.Manifest
 	return m, blobs, err
 }
 
-// imageOf returns the manifest of an image with one file. The layer is not compressed: what
-// a compressor writes changes with its version.
+// imageOf returns the manifest of an image with one file. The layer is not compressed: the output
+// of a compressor changes with its version.
 func imageOf(module []byte, name string, created time.Time) (ocispec.Manifest, []blob, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -191,7 +191,7 @@ func imageOf(module []byte, name string, created time.Time) (ocispec.Manifest, [
 	}
 	layer := newBlob(ocispec.MediaTypeImageLayer, archive.Bytes())
 	image := ocispec.Image{Created: &created, RootFS: ocispec.RootFS{Type: "layers", DiffIDs: digests(layer)}}
-	// Runtimes of nodes refuse another operating system, and take any architecture of an
+	// Runtimes of nodes refuse a different operating system, and accept any architecture of an
 	// image without an index.
 	image.OS, image.Architecture = "linux", "wasm"
 	config, err := json.Marshal(image)
@@ -222,9 +222,9 @@ func attach(ctx context.Context, to target, subject ocispec.Descriptor, mediaTyp
 	return putManifest(ctx, to, m, blobs, "")
 }
 
-// Copy writes an artifact to another registry or layout, with its signatures and all that
-// refers to it, and returns its digest. Digests are compared and signatures are not verified:
-// whoever fetches the copy does that. to has a tag, and no digest.
+// Copy writes an artifact to another registry or layout, with its signatures and everything else
+// that refers to it, and returns its digest. Copy compares digests but does not verify signatures:
+// the one who fetches the copy does. to has a tag, and no digest.
 func (c *Client) Copy(ctx context.Context, from, to Reference) (digest string, err error) {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
@@ -274,7 +274,7 @@ func (c *Client) Copy(ctx context.Context, from, to Reference) (digest string, e
 	return desc.Digest.String(), nil
 }
 
-// maxIndexDepth is how deep indexes lie in one another at most.
+// maxIndexDepth is the maximum depth of nested indexes.
 const maxIndexDepth = 3
 
 // copy writes a manifest after everything that it leads to.

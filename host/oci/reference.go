@@ -29,7 +29,7 @@ type Reference struct {
 
 const layoutPrefix = "oci-layout:"
 
-// maxReferenceBytes is the length of a path, which is more than any registry takes.
+// maxReferenceBytes is the maximum length of a path, which is more than any registry accepts.
 const maxReferenceBytes = 4 << 10
 
 var digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
@@ -161,7 +161,7 @@ func (r Reference) check() error {
 	return nil
 }
 
-// wanted is what a store is asked for: the digest, if there is one.
+// wanted returns the name by which a store is asked: the digest, if there is one.
 func (r Reference) wanted() string {
 	if r.Digest != "" {
 		return r.Digest

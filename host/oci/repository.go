@@ -28,9 +28,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// repository is a store in a registry. Manifests, and lists of what refers to them, are read
-// and written here: a digest decides what they are, and none of the headers that registries and
-// proxies leave out or get wrong. Blobs are uploaded by oras.
+// repository is a store in a registry. Manifests, and lists of referrers, are read and written
+// here: a digest identifies them, without the headers that registries and proxies leave out or get
+// wrong. Blobs are uploaded by oras.
 type repository struct{ *remote.Repository }
 
 func (c *Client) repository(settings *settings, registryHost, name string) (*repository, error) {
@@ -46,8 +46,8 @@ func (c *Client) repository(settings *settings, registryHost, name string) (*rep
 
 func (r *repository) String() string { return r.Reference.Registry + "/" + r.Reference.Repository }
 
-// resolve asks by HEAD, which registries do not count. The size is what the registry says of
-// it, 0 if it says nothing.
+// resolve asks by HEAD, which registries do not count. The size is that reported by the registry, 0
+// if it reports none.
 func (r *repository) resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	resp, err := r.send(ctx, http.MethodHead, "manifests/"+reference, nil)
 	if err != nil {
@@ -61,14 +61,14 @@ func (r *repository) resolve(ctx context.Context, reference string) (ocispec.Des
 	if desc.Digest == "" && digestRE.MatchString(reference) {
 		desc.Digest = digestOf(reference)
 	}
-	// Another algorithm is refused later. What is none, or is misspelt, is computed.
+	// Another algorithm is refused later. A digest that is missing or misspelt is computed.
 	if desc.Digest.Validate() != nil {
 		return r.weigh(ctx, reference)
 	}
 	return desc, nil
 }
 
-// weigh computes what HEAD does not tell.
+// weigh computes the values that HEAD does not return.
 func (r *repository) weigh(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	body, _, mediaType, err := r.open(ctx, "manifests/"+reference)
 	if err != nil {
@@ -125,8 +125,8 @@ type readCloser struct {
 	io.Closer
 }
 
-// mediaTypeIn returns the media type of a manifest in an answer. Some registries send another
-// one, and the content decides.
+// mediaTypeIn returns the media type of a manifest in an answer. Some registries send a wrong one,
+// so the content decides.
 func mediaTypeIn(resp *http.Response) string {
 	mediaType, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	if mediaType = strings.TrimSpace(mediaType); slices.Contains(manifestTypes, mediaType) {
@@ -135,7 +135,7 @@ func mediaTypeIn(resp *http.Response) string {
 	return ocispec.MediaTypeImageManifest
 }
 
-// send sends a request about what is in the repository, with a manifest of a type unless it is
+// send sends a request about the content of the repository, with a manifest of a type unless it is
 // nil. The answer is a success, and the error is explained.
 func (r *repository) send(ctx context.Context, method, rest string, manifest *blob) (*http.Response, error) {
 	scheme := "https"
@@ -175,7 +175,7 @@ func (r *repository) sendTo(ctx context.Context, method, address string, wantsMa
 	var said struct {
 		Errors errcode.Errors `json:"errors"`
 	}
-	_ = json.NewDecoder(io.LimitReader(resp.Body, 8<<10)).Decode(&said) // What is no JSON is not shown.
+	_ = json.NewDecoder(io.LimitReader(resp.Body, 8<<10)).Decode(&said) // Text that is not JSON is not shown.
 	return nil, r.explain(&errcode.ErrorResponse{Method: method, URL: req.URL, StatusCode: resp.StatusCode, Errors: said.Errors})
 }
 
@@ -190,12 +190,11 @@ func status(err error) int {
 	return answer{err: err}.status()
 }
 
-// saysNo reports whether a registry has answered that it does not do what it was asked to, now
-// and later.
+// saysNo reports whether a registry has refused a request for good.
 func saysNo(err error) bool { return status(err) >= http.StatusBadRequest && !away(err) }
 
-// missing reports whether an error may mean that there is no such tag, in a repository of which
-// something else was read: some registries refuse access to what they do not have.
+// missing reports whether an error may mean that there is no such tag, in a repository from which
+// other content was read: some registries refuse access to missing content.
 func missing(err error) bool {
 	switch status(err) {
 	case http.StatusNotFound, http.StatusForbidden, http.StatusUnauthorized:
@@ -204,7 +203,7 @@ func missing(err error) bool {
 	return false
 }
 
-// unlistedError is the error of a registry that neither lists what refers to a manifest nor has
+// unlistedError is the error of a registry that neither lists the referrers of a manifest nor has
 // the tag that stands for the list.
 type unlistedError struct {
 	answer error
@@ -284,7 +283,7 @@ func (r *repository) listed(ctx context.Context, subject ocispec.Descriptor, add
 	}
 }
 
-// indexOf reads a list of referrers. What else is not an index is an errNoList.
+// indexOf reads a list of referrers. Anything but an index is an errNoList.
 func indexOf(data []byte) (*ocispec.Index, error) {
 	if len(data) > maxReferrersBytes {
 		return nil, fmt.Errorf("the list of what refers to a manifest has more than %d bytes", maxReferrersBytes)
@@ -369,7 +368,7 @@ func (r *repository) put(ctx context.Context, desc ocispec.Descriptor, data []by
 	return r.refer(ctx, *parts.Subject, desc)
 }
 
-// refer adds a manifest to the list under the tag of another, for a registry that keeps none.
+// refer adds a manifest to the list under the tag of another, for a registry that keeps no list.
 func (r *repository) refer(ctx context.Context, subject, desc ocispec.Descriptor) error {
 	tag := referrersTag(subject)
 	index, err := r.taggedIndex(ctx, tag, subject)
@@ -390,11 +389,11 @@ func (r *repository) refer(ctx context.Context, subject, desc ocispec.Descriptor
 	return r.put(ctx, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageIndex, Digest: digestOf(sum(data)), Size: int64(len(data))}, data, tag)
 }
 
-// maxTypeBytes is how long a media type is at most, by RFC 6838.
+// maxTypeBytes is the maximum length of a media type, by RFC 6838.
 const maxTypeBytes = 255
 
-// referrer returns of a descriptor what is kept: digest, size and types. The rest is of
-// somebody who may write to the repository, and as long as they like.
+// referrer returns the part of a descriptor that is kept: digest, size and types. The rest comes
+// from someone who may write to the repository, at any length.
 func referrer(desc ocispec.Descriptor) ocispec.Descriptor {
 	kept := ocispec.Descriptor{Digest: desc.Digest, Size: desc.Size}
 	if len(desc.MediaType) <= maxTypeBytes {
@@ -413,7 +412,7 @@ func referrer(desc ocispec.Descriptor) ocispec.Descriptor {
 type answerError struct {
 	store  string
 	status int
-	// text is what the registry wrote, for the log.
+	// text is the registry's text, for the log.
 	text string
 }
 
@@ -421,7 +420,7 @@ func (e *answerError) Error() string {
 	return fmt.Sprintf("%s answered %d %s%s", e.store, e.status, http.StatusText(e.status), publicerr.Redact(e.text))
 }
 
-// words returns the answer without what the registry wrote, and without the name of a mirror.
+// words returns the answer without the registry's text, and without the name of a mirror.
 func (e *answerError) words() string {
 	switch e.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -430,8 +429,8 @@ func (e *answerError) words() string {
 	return fmt.Sprintf("the registry answered %d %s", e.status, http.StatusText(e.status))
 }
 
-// explain returns an error of oras with little of what the registry wrote, and with words for
-// those who may not see addresses and URLs.
+// explain returns an error of oras with little of the registry's text, and with words for readers
+// who may not see addresses and URLs.
 func (r *repository) explain(err error) error {
 	if err == nil {
 		return nil
@@ -463,7 +462,7 @@ func (r *repository) explain(err error) error {
 	return publicerr.Wrap(words, fmt.Errorf("%s: %w", r, withoutURL(err)))
 }
 
-// withoutURL returns what a failed request was refused for.
+// withoutURL returns the reason why a request failed.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

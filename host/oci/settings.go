@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// settings are what a configuration and its files say: how registries are reached, and whose
-// signatures count. They do not change.
+// settings are the content of a configuration and its files: the access to registries, and the
+// signers that count. They do not change.
 type settings struct {
 	// sum is a digest of the configuration with its files, as they were read.
 	sum          [sha256.Size]byte
@@ -47,9 +47,8 @@ func newSettings(cfg *Config, sum [sha256.Size]byte) (*settings, error) {
 	return s, nil
 }
 
-// current returns what the files of the configuration say now. A key that is not there any more
-// does not count, and what cannot be read is an error: what stood there before may have been
-// withdrawn.
+// current returns the present settings of the configuration and its files. A removed key no longer
+// counts, and a file that cannot be read is an error: its former content may have been withdrawn.
 func (f *followed) current() (*settings, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()
@@ -80,7 +79,7 @@ func (f *followed) current() (*settings, error) {
 	return s, nil
 }
 
-// sum returns a digest of what is followed, and of the files that it names.
+// sum returns a digest of the followed settings, and of the files that they name.
 func (c *Config) sum() (sum [sha256.Size]byte) {
 	h := sha256.New()
 	_ = json.NewEncoder(h).Encode(c) // A hash takes everything, and the fields are texts and numbers.

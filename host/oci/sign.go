@@ -21,8 +21,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// SignOptions say what is signed with a digest, and how the signature is stored. The zero
-// value is the default.
+// SignOptions configure the signed text beside the digest, and the storage of the signature. The
+// zero value is the default.
 type SignOptions struct {
 	// Annotations are signed with the digest.
 	Annotations map[string]string
@@ -191,7 +191,7 @@ func signBundle(ctx context.Context, to target, desc ocispec.Descriptor, key cry
 	if err != nil {
 		return err
 	}
-	// The hint that cosign writes: it is not trusted by anybody.
+	// The hint that cosign writes: it is not trusted.
 	hint := sha256.Sum256(public)
 	e := &envelope{Payload: payload, PayloadType: payloadTypeInToto}
 	signature, err := signBytes(key, e.pae())

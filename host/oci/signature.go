@@ -25,7 +25,7 @@ type Signature struct {
 	// Bundle is a bundle of Sigstore in JSON, of version 0.3. It is nil for a signature
 	// under a tag, which has the fields below.
 	Bundle []byte
-	// Payload is what was signed, a "simple signing" text in JSON, Signature its signature.
+	// Payload is the signed text, a "simple signing" text in JSON, Signature its signature.
 	Payload, Signature []byte
 	// Certificate and Chain are PEM, LogEntry is the entry of Rekor in JSON; each may be
 	// empty.
@@ -45,9 +45,9 @@ const (
 	simpleSigningType      = "cosign container image signature"
 )
 
-// The limits of what is read of signatures, which anybody who may write to the repository
-// can make. What is signed under a tag has some 300 bytes and the annotations, a bundle some 10
-// KB. Of 64 signatures under a tag with certificates, the manifest has half a megabyte.
+// The limits for reading signatures, which anyone with write access to the repository can make. A
+// signed text under a tag has some 300 bytes and the annotations, a bundle some 10 KB. For 64
+// signatures under a tag with certificates, the manifest has half a megabyte.
 const (
 	maxSignatures             = 64
 	maxPayloadBytes           = 64 << 10
@@ -61,8 +61,8 @@ var signatureTagRE = regexp.MustCompile(`^sha256-[0-9a-f]{64}(\.(sig|att|sbom))?
 // signatureTag returns the tag of the signatures of a manifest.
 func signatureTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// tagged calls f with the signatures under the tag of a manifest, one after the other, and
-// returns what was wrong with others.
+// tagged calls f with the signatures under the tag of a manifest, one after the other, and returns
+// the errors of the others.
 func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor, f func(*Signature)) (problems []error) {
 	fail := func(err error) []error {
 		if errors.Is(err, errdef.ErrNotFound) {
@@ -109,15 +109,15 @@ func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor, f func(
 	return problems
 }
 
-// bundles calls f with the bundles that refer to a manifest, one after the other, and returns
-// what was wrong with others.
+// bundles calls f with the bundles that refer to a manifest, one after the other, and returns the
+// errors of the others.
 func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor, f func(*Signature)) (problems []error) {
 	referrers, err := r.referrers(ctx, subject)
 	if err != nil {
 		return []error{fmt.Errorf("signatures that refer to it: %w", err)}
 	}
 	for _, desc := range referrers {
-		// Some registries say the type of the configuration, and the manifest decides.
+		// Some registries send the type of the configuration, and the manifest decides.
 		if !slices.Contains([]string{"", mediaTypeBundle, ocispec.MediaTypeEmptyJSON}, desc.ArtifactType) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (r *reader) bundle(ctx context.Context, desc, subject ocispec.Descriptor) (
 	return r.read(ctx, manifest.Layers[0], maxBundleBytes)
 }
 
-// simpleSigning is the text that is signed for the signature under a tag.
+// simpleSigning is the signed text of the signature under a tag.
 type simpleSigning struct {
 	Critical struct {
 		Identity struct {
@@ -168,7 +168,7 @@ type simpleSigning struct {
 	Optional map[string]any `json:"optional"`
 }
 
-// bundle is what is read of a bundle, see
+// bundle is the part of a bundle that is read, see
 // https://github.com/sigstore/protobuf-specs/blob/main/protos/sigstore_bundle.proto.
 type bundle struct {
 	MediaType            string               `json:"mediaType"`
@@ -201,7 +201,7 @@ type messageSignature struct {
 	Signature []byte `json:"signature"`
 }
 
-// pae returns what is signed of an envelope, see
+// pae returns the signed bytes of an envelope, see
 // https://github.com/secure-systems-lab/dsse/blob/master/protocol.md.
 func (e *envelope) pae() []byte {
 	var b bytes.Buffer
@@ -228,7 +228,7 @@ type subject struct {
 	Annotations map[string]any    `json:"annotations,omitempty"`
 }
 
-// verify returns the annotations of a signature by a key, or the reason why it is none of
+// verify returns the annotations of a signature by a key, or the reason why it is no signature of
 // the artifact. root is the manifest.
 func (s *Signature) verify(k *publicKey, root []byte) (map[string]any, error) {
 	if s.Bundle == nil {

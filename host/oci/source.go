@@ -21,7 +21,7 @@ type source struct {
 	// busy has a value while the artifact is fetched: another fetch finds it in the cache.
 	busy chan struct{}
 
-	// ruled says that a rule alone vouches for what the tag leads to, as Check has found.
+	// ruled is set if Check has found that only a rule vouches for the target of the tag.
 	ruled atomic.Bool
 
 	mu    sync.Mutex
@@ -48,20 +48,21 @@ var (
 	_ host.Watcher           = layoutSource{}
 )
 
-// SourceState is what is known of a source.
+// SourceState is the state of a source.
 type SourceState struct {
 	// Reference is the reference of the source.
 	Reference string
 	// Digest is the digest of the manifest that was fetched last, empty if none was.
 	Digest string
-	// Checked is when the registry was last asked with success, Err the error since then.
+	// Checked is the time of the last successful request to the registry, Err the error since then.
 	Checked time.Time
 	Err     error
-	// Stale reports that the registry cannot be asked: what serves may be out of date.
+	// Stale reports that the registry cannot be asked: the serving module may be out of date.
 	Stale bool
-	// Fetched, Unchanged, FromCache, Refused and Failed count: modules that were fetched,
-	// looks that found the same tag, modules that came from the cache since the registry
-	// was away, artifacts that were refused for what they are, and all other errors.
+	// Fetched, Unchanged, FromCache, Refused and Failed count events. Fetched counts fetched
+	// modules, and Unchanged checks that found the same tag. FromCache counts modules from the
+	// cache since the registry was away. Refused counts artifacts refused for their content, and
+	// Failed all other errors.
 	Fetched, Unchanged, FromCache, Refused, Failed uint64
 }
 
@@ -129,7 +130,7 @@ func (s *source) Check(sha256 string) error {
 	return nil
 }
 
-// Fetch implements [host.Source]. While the registry is away it returns what the cache has.
+// Fetch implements [host.Source]. While the registry is away it returns the module from the cache.
 func (s *source) Fetch(ctx context.Context) ([]byte, error) {
 	a, err := s.fetch(ctx, "", true)
 	if err != nil {
@@ -165,8 +166,8 @@ func (s *source) FetchUnless(ctx context.Context, revision string) (module []byt
 	return a.Module, a.Digest, nil
 }
 
-// fetch returns the artifact, without its module if its digest is unless. stale says whether
-// it may be from the cache when the registry is away.
+// fetch returns the artifact, without its module if its digest is unless. stale allows the cache
+// when the registry is away.
 func (s *source) fetch(ctx context.Context, unless string, stale bool) (*fetched, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -201,7 +202,7 @@ func (s *source) fetch(ctx context.Context, unless string, stale bool) (*fetched
 	return a, nil
 }
 
-// handedOver has an artifact wait for whether its module is loaded. s.mu is held.
+// handedOver adds an artifact to those that wait until their module is loaded. s.mu is held.
 func (s *source) handedOver(a *fetched) {
 	// Several manifests may have one module. The tag leads to the last.
 	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool { return w.sha256 == a.sha256 })
@@ -240,7 +241,7 @@ func (s *source) failed(err error) {
 	}
 }
 
-// refused reports whether an error is about what an artifact is.
+// refused reports whether an error concerns the content of an artifact.
 func refused(err error) bool {
 	if _, ok := errors.AsType[*TrustError](err); ok {
 		return true
@@ -252,8 +253,8 @@ func refused(err error) bool {
 // layoutSource is the source of an artifact in a layout, which can be watched.
 type layoutSource struct{ *source }
 
-// Watch implements [host.Watcher]: what an index of a layout names may have changed when its
-// file has.
+// Watch implements [host.Watcher]: a change of a layout's index may change the artifacts that it
+// names.
 func (s layoutSource) Watch(ctx context.Context, changed func()) error {
 	path := s.ref.Layout
 	if l, err := openLayout(path); err == nil && l.entries == nil {

@@ -18,8 +18,8 @@ type store interface {
 	// resolve returns the descriptor of a tag or a digest, whose size may be wrong. The error is
 	// an errdef.ErrNotFound if there is none.
 	resolve(ctx context.Context, tagOrDigest string) (ocispec.Descriptor, error)
-	// fetch opens a blob or a manifest. What it returns is not checked yet. The error is a
-	// sizeError if the store knows that it has another size.
+	// fetch opens a blob or a manifest. Its content is not checked yet. The error is a sizeError if
+	// the store knows that it has a different size.
 	fetch(ctx context.Context, desc ocispec.Descriptor) (io.ReadCloser, error)
 	// referrers returns the manifests whose subject is desc, at most maxReferrers.
 	referrers(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error)
@@ -27,9 +27,9 @@ type store interface {
 	String() string
 }
 
-// The limits of what a registry or a layout may send before anything is trusted.
+// The limits on data from a registry or a layout before anything is trusted.
 const (
-	// maxManifestBytes is what the distribution specification wants registries to take.
+	// maxManifestBytes is the size that registries must accept by the distribution specification.
 	maxManifestBytes = 4 << 20
 	maxReferrers     = 64
 	// maxReferrersBytes is for one page of a list of referrers.
@@ -62,7 +62,7 @@ func away(err error) bool {
 	return errors.Is(err, errShort) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// comesBack reports whether a registry that answers with a status may answer another time.
+// comesBack reports whether a registry that answers with a status may succeed at a later time.
 func comesBack(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout
 }

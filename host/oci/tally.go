@@ -8,34 +8,33 @@ import (
 	"strings"
 )
 
-// tally counts the signatures of an artifact for a rule. It keeps nothing of them but who made
-// them.
+// tally counts the signatures of an artifact for a rule. It keeps only their signers.
 type tally struct {
 	rule    *rule
 	keyless Keyless
 	// root is the manifest that the signatures are of.
 	root []byte
 	n    int
-	// all and any say of each signer of the rule by whom its signatures are.
+	// all and any hold, for each signer of the rule, the makers of its signatures.
 	all, any []votes
 }
 
-// votes are the signatures that are taken for those of one signer of a rule.
+// votes are the signatures that count for one signer of a rule.
 type votes struct {
-	// by are those who made them, without repetition.
+	// by are the keys or identities that made them, without repetition.
 	by []string
 	// reasons are why others were not taken.
 	reasons []error
 }
 
-// maxReasons is how many different reasons a message has for one signer.
+// maxReasons is the maximum number of different reasons in a message for one signer.
 const maxReasons = 4
 
 func newTally(r *rule, keyless Keyless, root []byte) *tally {
 	return &tally{rule: r, keyless: keyless, root: root, all: make([]votes, len(r.all)), any: make([]votes, len(r.any))}
 }
 
-// add counts a signature for those who may have made it.
+// add counts a signature for the signers that may have made it.
 func (t *tally) add(ctx context.Context, s *Signature) {
 	t.n++
 	for _, list := range []struct {
@@ -62,8 +61,8 @@ func (v *votes) add(by string, err error) {
 	}
 }
 
-// names returns the names of the signers whose signatures the rule wants, or the reason why
-// they do not suffice.
+// names returns the names of the signers whose signatures the rule requires, or the reason why they
+// do not suffice.
 func (t *tally) names() (names []string, err error) {
 	if t.n == 0 {
 		return nil, errors.New("it has no signature")
@@ -92,7 +91,8 @@ func (t *tally) names() (names []string, err error) {
 	return names, nil
 }
 
-// wants returns who has not signed, without what signatures and libraries say.
+// wants returns an error that names the missing signers, without text from signatures and
+// libraries.
 func (t *tally) wants() error {
 	if t.n == 0 {
 		return errors.New("it has no signature")
@@ -113,8 +113,8 @@ func (t *tally) wants() error {
 	return fmt.Errorf("none of %d signatures is by %s", t.n, strings.Join(missing, ", "))
 }
 
-// matched returns how many of the signers count at most if each counts with a key or identity
-// of its own: the size of a maximum matching.
+// matched returns the maximum number of signers that count, if each counts with a different key or
+// identity: the size of a maximum matching.
 func matched(all []votes) int {
 	counts := map[string]int{} // Which signer counts with a key or identity.
 	n := 0
@@ -126,7 +126,8 @@ func matched(all []votes) int {
 	return n
 }
 
-// match finds a key or identity for a signer. Others give theirs up if they have another one.
+// match finds a key or identity for a signer. Another signer gives its own up if it has an
+// alternative.
 func (v *votes) match(all []votes, i int, counts map[string]int, tried map[string]bool) bool {
 	for _, by := range v.by {
 		if tried[by] {
@@ -141,7 +142,8 @@ func (v *votes) match(all []votes, i int, counts map[string]int, tried map[strin
 	return false
 }
 
-// distinct returns how many of the signers may count: a key counts once, however often it occurs.
+// distinct returns the number of signers that may count: a key counts once, however often it
+// occurs.
 func distinct(signers []signer) int {
 	keys := map[string]bool{}
 	n := 0

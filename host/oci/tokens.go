@@ -13,8 +13,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// tokens keeps what registries gave for credentials, within a size and for a time. Repositories,
-// and with them keys, are of those who ask; tokens are of those who serve them.
+// tokens keeps the tokens that registries gave for credentials, within a size and for a time.
+// Repositories, and so keys, are chosen by clients; tokens come from servers.
 type tokens struct {
 	now func() time.Time
 
@@ -31,10 +31,10 @@ const (
 	maxTokensBytes = 4 << 20
 	// maxTokenBytes is more than servers take of all headers.
 	maxTokenBytes = 16 << 10
-	// tokenBytes is what an entry takes beside its token.
+	// tokenBytes is the size of an entry beside its token.
 	tokenBytes = 320
-	// tokenTime is how long a token is used at most, and so a credential after it was
-	// withdrawn. A registry may want another one earlier.
+	// tokenTime is the maximum time that a token is used, and so a credential after it was
+	// withdrawn. A registry may require a new token earlier.
 	tokenTime = 5 * time.Minute
 )
 
@@ -109,7 +109,7 @@ func (t *tokens) forget(key tokenKey) {
 	}
 }
 
-// fetch returns what f does, once for those who want the same at the same time.
+// fetch returns the result of f, called once for concurrent callers with the same key.
 func (t *tokens) fetch(ctx context.Context, key tokenKey, f func(context.Context) (string, error)) (string, error) {
 	for {
 		t.mu.Lock()
@@ -142,8 +142,8 @@ func (t *tokens) fetch(ctx context.Context, key tokenKey, f func(context.Context
 	}
 }
 
-// tokenCache is the cache of one request: tokens are kept by the repository that they are for, since
-// each may have credentials of its own.
+// tokenCache is the cache of one request: tokens are kept by their repository, since each may have
+// separate credentials.
 type tokenCache struct {
 	*tokens
 	// repository is HOST/REPOSITORY, and attempt the number of the credential.

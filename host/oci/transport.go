@@ -15,10 +15,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
-// transport sends requests to registries. It refuses plain http to hosts that are not
-// configured for it, and repeats what is likely to succeed the next time.
+// transport sends requests to registries. It refuses plain http to hosts that are not configured
+// for it, and repeats requests that are likely to succeed the next time.
 type transport struct {
-	// hosts returns the configured ones; others is for all that are not.
+	// hosts returns the configured ones; others is for all other hosts.
 	hosts  func() map[string]*endpoint
 	others http.RoundTripper
 	// sleep waits for a time or until ctx ends.
@@ -26,18 +26,19 @@ type transport struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// pause is when a host that asked for it is spoken to again, for maxPauses hosts.
+	// pause is the time from which a host that asked for a pause is contacted again, for maxPauses
+	// hosts.
 	pause map[string]time.Time
 }
 
 const (
-	// attempts is how often a request is sent at most, and a download begun.
+	// attempts is the maximum number of times that a request is sent, and a download begun.
 	attempts = 4
 	// firstBackoff is the wait before the second attempt, which then doubles.
 	firstBackoff = 250 * time.Millisecond
-	// maxPause is how long a registry may ask to be left alone.
+	// maxPause is the maximum pause that a registry may ask for.
 	maxPause = 15 * time.Minute
-	// maxPauses bounds the hosts that are left alone: those who ask choose them.
+	// maxPauses bounds the hosts with a pause: clients choose them.
 	maxPauses = 1000
 )
 
@@ -53,7 +54,7 @@ func newTransport(config *tls.Config) http.RoundTripper {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
-		// Digests and limits are about what the registry stores.
+		// Digests and limits apply to the bytes that the registry stores.
 		DisableCompression: true,
 	}
 }
@@ -132,7 +133,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// paused returns until when a host is not spoken to.
+// paused returns the time until which a host is not contacted.
 func (t *transport) paused(host string) (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,8 +145,7 @@ func (t *transport) paused(host string) (time.Time, bool) {
 	return until, ok
 }
 
-// leave leaves a host alone for a time. If there are too many, the one goes whose time is over
-// first.
+// leave records a pause for a host. If there are too many, the pause that ends first is dropped.
 func (t *transport) leave(host string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,7 +161,7 @@ func (t *transport) leave(host string, until time.Time) {
 	t.pause[host] = until
 }
 
-// again reports whether a request is sent once more, and after which time.
+// again reports whether a request is repeated, and after which time.
 func (t *transport) again(req *http.Request, host string, resp *http.Response, err error, attempt int) (time.Duration, bool) {
 	ctx := req.Context()
 	if ctx.Err() != nil {

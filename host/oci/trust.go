@@ -16,8 +16,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
-// Trust says which signatures artifacts of some repositories need. Of several rules the one
-// with the longest pattern decides.
+// Trust configures the signatures required for artifacts of some repositories. Of several rules the
+// one with the longest pattern decides.
 type Trust struct {
 	// Repositories are the names that the rule is for: "ghcr.io/acme/zone" for one
 	// repository, "ghcr.io/acme/*" for all below, "*" for all. Registries are compared in
@@ -31,19 +31,19 @@ type Trust struct {
 	// signer, and so is an identity that two expressions match.
 	AnyOf   []Signer `json:"anyOf,omitempty"`
 	Minimum int      `json:"minimum,omitempty"`
-	// Unsigned takes artifacts without any signature: the registry decides what runs. It
-	// excludes signers.
+	// Unsigned accepts artifacts without any signature: the registry decides on the code that runs.
+	// It excludes signers.
 	Unsigned bool `json:"unsigned,omitempty"`
-	// RefuseDowngrades refuses an artifact that a tag leads to if its version is lower than
-	// one that was accepted by the same reference before, as an old artifact with its valid
-	// signature is. The last one that was loaded is taken also if a later one was accepted:
-	// the tag goes back to it if that does not load. The version is the annotation org.opencontainers.image.version of the
-	// manifest, by semver.org, and required. Config.CacheDir remembers it. A reference with
-	// a digest is not concerned.
+	// RefuseDowngrades refuses an artifact of a tag if its version is lower than one that was
+	// accepted by the same reference before: an old artifact still has its valid signature. The
+	// last one that was loaded is accepted even if a later one was accepted since: the tag goes
+	// back to it if the later one does not load. The version is the annotation
+	// org.opencontainers.image.version of the manifest, by semver.org, and required.
+	// Config.CacheDir remembers it. A reference with a digest is not affected.
 	RefuseDowngrades bool `json:"refuseDowngrades,omitempty"`
 }
 
-// Signer is somebody whose signature counts: the owner of a key, or an identity.
+// Signer is a signer whose signature counts: the owner of a key, or an identity.
 type Signer struct {
 	// Name stands in messages. Default: the key's file, or the subject.
 	Name string `json:"name,omitempty"`
@@ -55,38 +55,38 @@ type Signer struct {
 	Identity *Identity `json:"identity,omitempty"`
 	// Certificate is that of a key.
 	Certificate *Certificate `json:"certificate,omitempty"`
-	// Annotations are what must have been signed with the digest, see -a of cosign sign.
+	// Annotations must be part of the signed text, beside the digest, see -a of cosign sign.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Identity is what a certificate of Sigstore's Fulcio says of a signer. Each of the two is
-// given exactly or as a regular expression, which must match the whole text.
+// Identity describes a signer in a certificate of Sigstore's Fulcio. Each of the two is given
+// exactly or as a regular expression, which must match the whole text.
 type Identity struct {
 	Issuer        string `json:"issuer,omitempty"`
 	IssuerRegexp  string `json:"issuerRegexp,omitempty"`
 	Subject       string `json:"subject,omitempty"`
 	SubjectRegexp string `json:"subjectRegexp,omitempty"`
-	// SourceRepository and SourceOwner are the repository that a workflow ran for and its
-	// owner, such as "https://github.com/acme/zone" and "https://github.com/acme". The subject
-	// of a workflow that several repositories use is the workflow's own. One of them may
-	// stand instead of a subject.
+	// SourceRepository and SourceOwner are the repository for which a workflow ran and its owner,
+	// such as "https://github.com/acme/zone" and "https://github.com/acme". The subject of a
+	// workflow that several repositories use names only the workflow. One of them may stand instead
+	// of a subject.
 	SourceRepository string `json:"sourceRepository,omitempty"`
 	SourceOwner      string `json:"sourceOwner,omitempty"`
 }
 
-// Certificate is a certificate whose key signs, with what it is verified by.
+// Certificate is a certificate whose key signs, and the means to verify it.
 type Certificate struct {
 	// PEM is the certificate. Chain are the certificates that it is verified by, the
 	// intermediates first and the root last; without any it is trusted. All but the root are
 	// for signing code.
 	PEM   string   `json:"pem"`
 	Chain []string `json:"chain,omitempty"`
-	// Log wants each signature in a transparency log, whose time is that of the signature.
-	// The certificate must have been valid then; without Log it must be valid now.
+	// Log requires each signature in a transparency log, whose time is that of the signature. The
+	// certificate must have been valid then; without Log it must be valid now.
 	Log bool `json:"log,omitempty"`
 }
 
-// Log is what a [Keyless] implements that knows transparency logs.
+// Log is implemented by a [Keyless] with transparency logs.
 type Log interface {
 	// SignedAt returns the time at which a trusted log has taken a signature, as the entry
 	// that lies beside it proves.
@@ -96,12 +96,12 @@ type Log interface {
 // Keyless verifies signatures by the identity in a certificate, as package oci/sigstore
 // does.
 type Keyless interface {
-	// Verify returns who signed, or an error unless the signature is one of the artifact with
+	// Verify returns the signer, or an error unless the signature is one of the artifact with
 	// s.Digest by the identity.
 	Verify(ctx context.Context, s *Signature, identity Identity) (Verified, error)
 }
 
-// Verified is what a signature by an identity says, after it was verified.
+// Verified is the content of a verified signature by an identity.
 type Verified struct {
 	// Signer is the identity in the certificate: two signatures with one Signer are by one
 	// signer.
@@ -110,8 +110,8 @@ type Verified struct {
 	Annotations map[string]any
 }
 
-// TrustError is the error of an artifact whose signatures are not those that the rule for it
-// wants, or whose version is too low.
+// TrustError is the error of an artifact whose signatures do not satisfy its rule, or whose version
+// is too low.
 type TrustError struct {
 	Repository string
 	Digest     string // Of the manifest, as in "sha256:0123…".
@@ -199,7 +199,8 @@ func patternOf(text string) (string, error) {
 	return layoutPrefix + path, nil
 }
 
-// absolute returns the path of a layout from the root. Rules must not depend on where it begins.
+// absolute returns the path of a layout from the root. Rules must not depend on the working
+// directory.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -231,15 +232,15 @@ func (s *settings) vouch(ref Reference) error {
 	return nil
 }
 
-// verify checks the signatures of an artifact by the rule for it, and returns the names of
-// those who signed. root is the manifest or the index that desc describes.
+// verify checks the signatures of an artifact by its rule, and returns the names of the signers.
+// root is the manifest or the index that desc describes.
 func (r *reader) verify(ctx context.Context, desc ocispec.Descriptor, root []byte) ([]string, error) {
 	rule := r.settings.rule(r.ref)
 	if rule == nil || rule.Unsigned {
 		return nil, nil
 	}
 	if r.cache != nil && r.ref.Layout == "" && !r.remembered {
-		// A signature that was verified once is asked for no more.
+		// A verified signature is not requested again.
 		kept := *r
 		kept.remembered = true
 		if names, err := kept.verifyBy(ctx, rule, desc, root); err == nil {
@@ -254,7 +255,7 @@ var errUnread = errors.New("no signature of it can be read")
 func (r *reader) verifyBy(ctx context.Context, rule *rule, desc ocispec.Descriptor, root []byte) (names []string, err error) {
 	t := newTally(rule, r.client.cfg.Keyless, root)
 	var problems []error
-	// What a signature says is dropped before the next one is read.
+	// The content of a signature is dropped before the next one is read.
 	for _, look := range []func(context.Context, ocispec.Descriptor, func(*Signature)) []error{r.tagged, r.bundles} {
 		problems = append(problems, look(ctx, desc, func(s *Signature) { t.add(ctx, s) })...)
 		if err := ctx.Err(); err != nil {
@@ -330,7 +331,7 @@ func (c *Client) loaded(ref Reference, digest string) {
 
 func acceptedKey(ref Reference) string { return "accepted " + ref.String() }
 
-// last returns what was accepted of a reference; the zero value if versions do not count. c.mu
+// last returns the accepted version of a reference; the zero value if versions do not count. c.mu
 // is held.
 func (c *Client) last(ref Reference) (accepted, error) {
 	last := c.newest[ref]
@@ -342,8 +343,8 @@ func (c *Client) last(ref Reference) (accepted, error) {
 	return last, err
 }
 
-// remember keeps what was accepted of a reference. What cannot be kept is not accepted: others
-// must not make a version forgotten. c.mu is held.
+// remember records the accepted version of a reference. A version that cannot be recorded is not
+// accepted: others must not be able to erase a record. c.mu is held.
 func (c *Client) remember(ref Reference, last accepted) (err error) {
 	if c.cache != nil {
 		err = c.cache.accept(acceptedKey(ref), last, maxNewest)

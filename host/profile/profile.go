@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Profile is where calls of a guest spent their fuel.
+// Profile describes the fuel of a guest's calls.
 type Profile struct {
 	// Plugin is the name of the plugin, and Digest the SHA-256 of its module in hexadecimal.
 	Plugin, Digest string
@@ -20,13 +20,13 @@ type Profile struct {
 	Samples []Sample
 }
 
-// Sample is a call path, with what its last function used itself.
+// Sample is a call path, with the fuel and memory of its last function itself.
 type Sample struct {
 	// Stack are the functions, the innermost first.
 	Stack []*Function
-	// Fuel is what the innermost function used, without what it called.
+	// Fuel is the fuel of the innermost function, without that of its callees.
 	Fuel int64
-	// Bytes is by how much it let the memory grow.
+	// Bytes is the number of bytes by which it let the memory grow.
 	Bytes int64
 }
 
@@ -34,7 +34,7 @@ type Sample struct {
 type Function struct {
 	// Name is the name in the idiom of the language: a function of Rust is named by its path.
 	Name string
-	// File and Line are where it begins; empty and 0 if the module does not say that.
+	// File and Line are the place where it begins; empty and 0 if the module does not contain it.
 	File string
 	Line int
 }
@@ -47,7 +47,7 @@ func (p *Profile) Fuel() (n int64) {
 	return n
 }
 
-// Bytes returns by how much the memory has grown.
+// Bytes returns the growth of the memory.
 func (p *Profile) Bytes() (n int64) {
 	for i := range p.Samples {
 		n += p.Samples[i].Bytes
@@ -55,20 +55,20 @@ func (p *Profile) Bytes() (n int64) {
 	return n
 }
 
-// Cost is what a function cost in all its call paths.
+// Cost is the cost of a function in all its call paths.
 type Cost struct {
 	// Function is its name.
 	Function string `json:"function"`
-	// Flat is its own fuel. Cumulative is that with what it called, once for each path in
-	// which it is, also if it is there several times.
+	// Flat is the fuel of the function itself. Cumulative includes its callees, once for each path
+	// with the function, even if it is there several times.
 	Flat       int64 `json:"flat"`
 	Cumulative int64 `json:"cumulative"`
-	// Bytes is by how much it let the memory grow.
+	// Bytes is the number of bytes by which it let the memory grow.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 
-// Top returns the n functions with the most fuel of their own, the first of them by name if
-// several have as much; all if n is 0.
+// Top returns the n functions with the most flat fuel, sorted by name where it is equal; all if n
+// is 0.
 func (p *Profile) Top(n int) []Cost {
 	costs := p.costs()
 	list := slices.SortedFunc(maps.Values(costs), func(a, b *Cost) int {
@@ -84,7 +84,7 @@ func (p *Profile) Top(n int) []Cost {
 	return top
 }
 
-// costs returns what each function cost.
+// costs returns the cost of each function.
 func (p *Profile) costs() map[string]*Cost {
 	costs := map[string]*Cost{}
 	seen := map[string]int{}
@@ -109,15 +109,15 @@ func (p *Profile) costs() map[string]*Cost {
 	return costs
 }
 
-// Change is what a function cost in two profiles.
+// Change is the cost of a function in two profiles.
 type Change struct {
 	Function string `json:"function"`
 	Old      Cost   `json:"old"`
 	New      Cost   `json:"new"`
 }
 
-// Diff returns the functions whose fuel of their own, or growth of the memory, differs between
-// two profiles, those that differ most first. Functions are the same if their names are.
+// Diff returns the functions whose flat fuel, or growth of the memory, differs between two
+// profiles, those that differ most first. Functions are the same if their names are.
 func Diff(old, new *Profile) []Change {
 	before, after := old.costs(), new.costs()
 	var changes []Change

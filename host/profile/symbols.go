@@ -19,8 +19,8 @@ type Symbols struct{ functions []*Function }
 // unnamed begins the name of a function without one; its index follows.
 const unnamed = "function "
 
-// NewSymbols reads the names of a module's functions, and where they begin. What is malformed
-// counts as missing: a guest chooses it.
+// NewSymbols reads the names of a module's functions and the places where they begin. Malformed
+// data counts as missing: a guest chooses it.
 func NewSymbols(module []byte) *Symbols {
 	m, err := wasmbin.Decode(module)
 	if err != nil {
@@ -64,12 +64,12 @@ func (s *Symbols) Function(index uint32) *Function {
 	return &Function{Name: fmt.Sprint(unnamed, index)}
 }
 
-// maxNameBytes is how much of a name is kept.
+// maxNameBytes is the maximum number of bytes kept of a name.
 const maxNameBytes = 1 << 10
 
 func readable(name string) string { return cut.Text(name, maxNameBytes) }
 
-// contain runs f, of which packages of the standard library read what a guest chose.
+// contain runs f, which uses packages of the standard library on data chosen by a guest.
 func contain(f func()) {
 	defer func() { _ = recover() }()
 	f()
@@ -79,11 +79,12 @@ func contain(f func()) {
 // From Go 1.26 on, the table has it without the 16 bits, which are those of a block.
 const firstPC = 0x1000
 
-// maxImageBytes is the largest initial memory in which the table of a Go runtime is looked for.
+// maxImageBytes is the size of the largest initial memory in which the table of a Go runtime is
+// searched for.
 const maxImageBytes = 64 << 20
 
-// fromGo takes the names and lines of the table that Go's runtime has in its memory, and
-// reports whether there is one.
+// fromGo reads names and lines from the table of Go's runtime in the guest's memory, and reports
+// whether there is one.
 func fromGo(m *wasmbin.Module, own []*Function) bool {
 	image := m.Image(maxImageBytes)
 	for at := 0; ; at++ {
@@ -198,14 +199,14 @@ func within(starts []uint64, r [2]uint64) (index int, ok bool) {
 	return lo, lo < len(starts) && starts[lo] < r[1]
 }
 
-// description is what an entry, and those that it refers to, say of a function.
+// description is the data about a function in an entry and those that it refers to.
 type description struct {
 	name string
 	file int
 	line int
 }
 
-// described follows the references of an entry: to the declaration of a method, or to what was
+// described follows the references of an entry: to the declaration of a method, or to a function
 // inlined elsewhere.
 func described(data *dwarf.Data, e *dwarf.Entry) (d description) {
 	for range 4 {

@@ -11,38 +11,38 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// Call is a call of a guest: what crossed the boundary in it, in order.
+// Call is a call of a guest, with everything that crossed the boundary in it, in order.
 type Call struct {
 	// Version is the version of the plugin that was called.
 	Version *Version
 	// Sequence names the sequence of calls of one instance since it began or was reset, and
 	// Number is the call's place in it, from 0.
 	Sequence, Number uint64
-	// Kind is how the guest was called.
+	// Kind is the kind of the call.
 	Kind CallKind
 	// Function is the name of the export, or of a call of several.
 	Function string
 	// Args are the arguments of the export.
 	Args []uint64
-	// Events are what guest and host did in the call, in order.
+	// Events are the events of guest and host in the call, in order.
 	Events []Event
-	// Result is what the export returned.
+	// Result is the result of the export.
 	Result uint64
-	// Output is what the guest printed, as far as Limits.OutputBytes goes.
+	// Output is the output that the guest printed, up to Limits.OutputBytes.
 	Output []byte
-	// End is how the call ended, and Trap why, if the guest did not return.
+	// End is the kind of end of the call, and Trap the reason, if the guest did not return.
 	End  End
 	Trap string
 	// Fuel is the fuel that the call used.
 	Fuel int64
-	// Start and Duration are when the call began and what it took.
+	// Start and Duration are the time at which the call began and the time that it took.
 	Start    time.Time
 	Duration time.Duration
-	// Marks are what the recording cannot promise about the call.
+	// Marks are the limitations of the recording of the call.
 	Marks Marks
 }
 
-// CallKind is how a guest is called.
+// CallKind is a kind of call of a guest.
 type CallKind byte
 
 const (
@@ -50,8 +50,8 @@ const (
 	ByFunction CallKind = iota
 	// ByExport is a call of an export of an adapter or a dialect.
 	ByExport
-	// BySteps is a call in which the host calls exports and moves bytes in turn, as the
-	// events say.
+	// BySteps is a call in which the host calls exports and moves bytes in turn, as listed by the
+	// events.
 	BySteps
 	// AsProgram is the run of a program with the arguments and the input in the first two
 	// events.
@@ -60,30 +60,30 @@ const (
 	ByStart
 )
 
-// End is how a call ended.
+// End is a kind of end of a call.
 type End byte
 
 const (
-	// Returned says that the guest returned.
+	// Returned means that the guest returned.
 	Returned End = iota
-	// Trapped says that the guest trapped, broke a rule or used up its fuel.
+	// Trapped means that the guest trapped, broke a rule or used up its fuel.
 	Trapped
-	// Stopped says that the time of the call or of its caller ended.
+	// Stopped means that the time of the call or of its caller ended.
 	Stopped
 )
 
-// Marks are what a recording cannot promise about a call.
+// Marks are limitations of the recording of a call.
 type Marks byte
 
 const (
-	// Secret says that something confidential crossed in the sequence, up to this call or in
-	// it, see package confidential: it is masked, and so is what may repeat it.
+	// Secret means that confidential data crossed in the sequence, up to this call or in it, see
+	// package confidential. It is masked, and so is everything that may repeat it.
 	Secret Marks = 1 << iota
-	// Redacted says that the operator's redaction changed the call, or an earlier one of the
+	// Redacted means that the operator's redaction changed the call, or an earlier one of the
 	// sequence.
 	Redacted
-	// Refused says that the memory of the guest could not grow, in the sequence up to this
-	// call, since the process had no more.
+	// Refused means that the memory of the guest could not grow, in the sequence up to this call,
+	// since the process had no more.
 	Refused
 )
 
@@ -92,7 +92,7 @@ type Event struct {
 	Kind EventKind
 	// Index is that of an import in Version.Imports, or of an export in Version.Exports.
 	Index int
-	// Args are the numbers of the event, as its kind says.
+	// Args are the numbers of the event, depending on its kind.
 	Args []uint64
 	// Data are the bytes that moved.
 	Data []byte
@@ -107,37 +107,36 @@ const (
 	// HostReturned is its end; Args is its result, if it has one. A host function that ends
 	// the call has none.
 	HostReturned
-	// Read is that a host function took Data from the guest's memory. Args are the pointer
-	// and the length.
+	// Read is a read of Data from the guest's memory by a host function. Args are the pointer and
+	// the length.
 	Read
-	// Write is that a host function answered with Data by the buffer-limit rule. Args are
-	// the buffer, the limit, and the length of the answer, of which Data is empty if it did
-	// not fit.
+	// Write is the answer Data of a host function by the buffer-limit rule. Args are the buffer,
+	// the limit, and the length of the answer. Data is empty if the answer did not fit.
 	Write
-	// Put is that the host wrote Data to the guest's memory. Args is the pointer.
+	// Put is a write of Data to the guest's memory by the host. Args is the pointer.
 	Put
-	// Text is that the host read text at the pointer in Args, as far as a NUL.
+	// Text is a read of a text by the host, at the pointer in Args, up to a NUL.
 	Text
-	// Charge is that the guest paid fuel for Args[0] bytes, Spend that it paid Args[0] units.
+	// Charge is the guest's payment of fuel for Args[0] bytes, Spend that of Args[0] units.
 	Charge
 	Spend
-	// Input is that Data was appended to the standard input of a program.
+	// Input is Data appended to the standard input of a program.
 	Input
-	// Output is what a program wrote to its standard output.
+	// Output is Data that a program wrote to its standard output.
 	Output
 	// Argument is an argument of a program.
 	Argument
-	// Invoke is that the host called the export with the index within the call; Args are
-	// the arguments. Invoked is its end; Args is the result.
+	// Invoke is a call by the host, within the call, of the export with the index; Args are the
+	// arguments. Invoked is its end; Args is the result.
 	Invoke
 	Invoked
-	// Abort is that a host function ended the call; Data is the text of the error.
+	// Abort is the end of the call by a host function; Data is the text of the error.
 	Abort
 	// Value is a number that the guest got from outside, a time for example: Args[0].
 	Value
 	// Random are random numbers that the guest got.
 	Random
-	// Confidential says what the bytes are that the host function hands over: Args are a
+	// Confidential describes the bytes that the host function hands over. Args are a
 	// confidential.Shape, the part of such a message or 0, and 1 if they are a list of such
 	// messages.
 	Confidential
@@ -179,8 +178,7 @@ type Export struct {
 	Optional bool            `json:"optional,omitempty"`
 }
 
-// Version is a version of a plugin: a module, what it was configured with, and the host that
-// ran it.
+// Version is a version of a plugin: a module, its configuration, and the host that ran it.
 type Version struct {
 	// Run is a random name of the process, or of its part, that recorded.
 	Run    string `json:"run"`
@@ -189,13 +187,13 @@ type Version struct {
 	SHA256 string `json:"sha256"`
 	// Kind is that of the adapter.
 	Kind abi.Kind `json:"kind"`
-	// Config is what the guest reads as its configuration.
+	// Config is the configuration that the guest reads.
 	Config []byte   `json:"config,omitempty"`
 	Args   []string `json:"args,omitempty"`
 	Grants []string `json:"grants,omitempty"`
 	// Limits are those of package host, in JSON, with their defaults.
 	Limits []byte `json:"limits,omitempty"`
-	// Reset is when instances are reset.
+	// Reset is the policy for resetting instances.
 	Reset string `json:"reset,omitempty"`
 	// Dialect is the name of the ABI of the guest, empty for that of package abi. The rest
 	// describes it.
@@ -205,7 +203,7 @@ type Version struct {
 	DefineMemory bool     `json:"defineMemory,omitempty"`
 	Imports      []Import `json:"imports,omitempty"`
 	Exports      []Export `json:"exports,omitempty"`
-	// Confidential is the rule by which the recording masks what is confidential.
+	// Confidential is the rule by which the recording masks confidential data.
 	Confidential *confidential.Rule `json:"confidential,omitempty"`
 	// Engine is the version of the rewriting that counts fuel, and GoPass whether it
 	// optimised the code of Go's compiler.
@@ -219,14 +217,15 @@ type Version struct {
 	id uint64
 }
 
-// A call may have so many bytes, and so many events: a guest that calls the host in an endless
-// loop has more. What a reader allocates for a call is bounded by them, and by what is there.
+// A call may have so many bytes, and so many events: a guest that calls the host in an endless loop
+// has more. They, and the size of the data present, bound the memory that a reader allocates for a
+// call.
 const (
 	maxCallBytes = 64 << 20
 	maxEvents    = 1 << 20
 )
 
-// ErrMalformed is wrapped by the errors of calls that a recording has and that cannot be read.
+// ErrMalformed is wrapped by the errors of recorded calls that cannot be read.
 var ErrMalformed = errors.New("malformed call")
 
 // decoder reads numbers and bytes. After the first mistake it reads zeros.
@@ -301,7 +300,7 @@ func (d *decoder) data() []byte {
 	v := d.uvarint()
 	length := v >> 1
 	if d.total += min(length, maxCallBytes+1); d.total > maxCallBytes {
-		d.fail() // Bytes that are stored once may be there as often as they like.
+		d.fail() // Bytes that are stored once may be used any number of times.
 		return nil
 	}
 	if v&1 != 0 {

@@ -8,21 +8,21 @@ import (
 	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
-// Config says where a plugin's calls are recorded, and which of them. In a configuration
-// file it is the field record of a plugin.
+// Config configures the recording of a plugin's calls: its directory and the selection of calls. In
+// a configuration file it is the field record of a plugin.
 type Config struct {
-	// Path is the directory of the recording, which is made with mode 0700. Plugins may share it;
-	// those that differ in another field have files of their own in it, and the smallest
-	// MaxBytes and MaxAge of them hold for the whole directory.
+	// Path is the directory of the recording, which is made with mode 0700. Plugins may share it.
+	// Plugins that differ in another field write separate files, and the smallest MaxBytes and
+	// MaxAge of them apply to the whole directory.
 	Path string `json:"path"`
-	// MaxBytes is the most that the recording takes on disk: the oldest segment is removed
-	// for a new one. Default 1 GiB, at least 1 MiB.
+	// MaxBytes is the maximum size of the recording on disk: the oldest segment is removed for a
+	// new one. Default 1 GiB, at least 1 MiB.
 	MaxBytes int64 `json:"maxBytes,omitempty"`
-	// MaxAge is how long a segment is kept after its last call; 0 means until MaxBytes.
+	// MaxAge is the time that a segment is kept after its last call; 0 means until MaxBytes.
 	MaxAge time.Duration `json:"maxAge,omitempty"`
-	// Rate is the share of sequences that are recorded, more than 0 and at most 1, which is
-	// the default. A sequence is what one instance is asked from a reset to the next, so
-	// that each call of it can be replayed.
+	// Rate is the share of sequences that are recorded, more than 0 and at most 1, which is the
+	// default. A sequence is the calls of one instance from a reset to the next, so that each of
+	// them can be replayed.
 	Rate float64 `json:"rate,omitempty"`
 	// Only restricts the recording to sequences with a call that failed, or with one that
 	// failed or was denied. Empty records all.
@@ -30,19 +30,20 @@ type Config struct {
 	// SequenceCalls is the number of calls after which an instance is reset, and the next
 	// sequence begins. Default 4096, and 256 with Only.
 	SequenceCalls int `json:"sequenceCalls,omitempty"`
-	// QueueBytes is how much may wait to be written. A call that finds no room is dropped
-	// and counted. Default 64 MiB.
+	// QueueBytes is the maximum size of calls that wait to be written. A call that finds no room is
+	// dropped and counted. Default 64 MiB.
 	QueueBytes int64 `json:"queueBytes,omitempty"`
-	// Redact is called with each call before it is written, on the goroutine that writes,
-	// after the data of Secrets are masked. It may replace the Data of events and must not
-	// change their length: [Mask] does that. nil changes nothing.
+	// Redact is called with each call before it is written, on the goroutine that writes, after the
+	// data of Secrets are masked. It may replace the Data of events but must not change their
+	// length, as [Mask] does. nil changes nothing.
 	Redact func(v *Version, c *Call) `json:"-"`
-	// Report is called with why calls are not recorded any more, at most once a minute, and with
-	// nil when they are again. It is called on the goroutine that writes; nil drops it.
+	// Report is called with the reason when calls are no longer recorded, at most once a minute,
+	// and with nil when they are recorded again. It is called on the goroutine that writes; nil
+	// drops it.
 	Report func(err error) `json:"-"`
 }
 
-// Selection is which sequences are written.
+// Selection selects the sequences that are written.
 type Selection string
 
 const (
@@ -57,8 +58,8 @@ const (
 	defaultBytes      = 1 << 30
 	minBytes          = 1 << 20
 	defaultQueueBytes = 64 << 20
-	// maxSequenceBytes is how many bytes of calls a sequence may have before it ends, and how
-	// many wait in memory for a call that is to be kept.
+	// maxSequenceBytes is the maximum size of the calls of a sequence, at which it ends, and of the
+	// calls in memory that wait for a call that is to be kept.
 	maxSequenceBytes = 8 << 20
 )
 
@@ -95,10 +96,10 @@ type fields Config
 // MarshalJSON writes durations as texts, such as "24h0m0s".
 func (c Config) MarshalJSON() ([]byte, error) { return configfile.Marshal(fields(c)) }
 
-// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (c *Config) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*fields)(c)) }
 
-// withDefaults returns the configuration with defaults for what is not set.
+// withDefaults returns the configuration with defaults for fields that are not set.
 func (c Config) withDefaults() Config {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = defaultBytes

@@ -1,10 +1,9 @@
-// Package record writes what crosses the boundary of guests, and reads it again.
+// Package record writes and reads the data that crosses the boundary of guests.
 //
-// A guest depends on what crosses and on its own memory alone, so a call can be repeated
-// exactly if everything was written that its instance was asked before. Therefore a recording
-// is made of sequences: the calls of one instance, in order, from when it began or was reset.
-// An instance that is recorded is reset when a sequence ends, which the ABI allows between any
-// two calls.
+// A guest depends only on the data that crosses and on its own memory, so a call can be repeated
+// exactly if all earlier calls of its instance were written. Therefore a recording consists of
+// sequences: the calls of one instance, in order, from its begin or reset. A recorded instance is
+// reset when a sequence ends, which the ABI allows between any two calls.
 //
 // [Config] is the field record of a plugin's configuration; package host makes the [Recorder].
 // Package host/replay repeats the calls. docs/recording.md has the format.

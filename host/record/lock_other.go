@@ -4,7 +4,7 @@ package record
 
 import "os"
 
-// A file that is open cannot be removed there.
+// An open file cannot be removed there.
 
 func lock(*os.File) {}
 

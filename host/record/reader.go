@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Recording is a recording that is read: a directory of segments, or one of them. It is not
-// safe for use by several goroutines. Bytes that it returns must not be changed.
+// Recording is a recording for reading: a directory of segments, or one of them. It is not safe for
+// use by several goroutines. Bytes that it returns must not be changed.
 type Recording struct {
 	segments  []*reading
 	versions  []*Version
@@ -24,12 +24,12 @@ type Recording struct {
 	loaded    []*reading
 }
 
-// reading is a segment that is read.
+// reading is a segment that is being read.
 type reading struct {
 	name string
 	run  string
 	size int64
-	// end is the length of what is sound.
+	// end is the length of the sound part.
 	end int
 	// data is nil unless the segment is in memory.
 	data     []byte
@@ -53,7 +53,7 @@ type Problem struct {
 	Segment string `json:"segment"`
 	Offset  int64  `json:"offset"`
 	Bytes   int64  `json:"bytes"`
-	// Text says what was found there.
+	// Text describes the damage.
 	Text string `json:"text"`
 }
 
@@ -61,19 +61,20 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: %s at byte %d: %d bytes are lost", p.Segment, p.Text, p.Offset, p.Bytes)
 }
 
-// Sequence is what one instance was asked since it began, or was reset.
+// Sequence is the calls of one instance since it began, or was reset.
 type Sequence struct {
 	Version *Version
 	ID      uint64
-	// places are the calls as far as none is missing, and lost is how many follow.
+	// places are the calls up to the first missing one, and lost is the number of those that
+	// follow.
 	places []place
 	of     *Recording
 	lost   int
 }
 
-// Open opens a recording and reads through it. What is not sound, such as the end of a segment
-// whose process was killed or a frame that was changed, is reported by [Recording.Problems]; it is
-// no error, and what follows is read.
+// Open opens a recording and reads through it. Damaged parts, such as the end of a segment whose
+// process was killed or a changed frame, are reported by [Recording.Problems]. They are no error,
+// and later parts are read.
 func Open(path string) (*Recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -110,11 +111,12 @@ func Open(path string) (*Recording, error) {
 const (
 	// maxFileBytes is more than a segment has: it ends with the call that fills it.
 	maxFileBytes = maxSegmentBytes + 4*maxCallBytes
-	// maxObjects is more than a version has of objects in JSON, its imports and exports.
+	// maxObjects is the maximum number of objects of a version in JSON, its imports and exports.
 	maxObjects = 1 << 14
-	// maxProblems is how many problems are told apart.
+	// maxProblems is the maximum number of separate problems.
 	maxProblems = 1000
-	// maxTimesRead is how many times the bytes of a damaged segment are read to find frames.
+	// maxTimesRead is the number of times that the bytes of a damaged segment are read to find
+	// frames.
 	maxTimesRead = 16
 )
 
@@ -267,10 +269,10 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 	return nil
 }
 
-// maxLoaded is how many segments are in memory at a time.
+// maxLoaded is the maximum number of segments in memory at a time.
 const maxLoaded = 4
 
-// remember keeps a segment in memory, and forgets another.
+// remember keeps a segment in memory, and drops another.
 func (r *Recording) remember(s *reading) {
 	if len(r.loaded) >= maxLoaded {
 		r.loaded[0].data = nil
@@ -279,7 +281,7 @@ func (r *Recording) remember(s *reading) {
 	r.loaded = append(r.loaded, s)
 }
 
-// bytes returns what is sound of a segment.
+// bytes returns the sound part of a segment.
 func (r *Recording) bytes(s *reading) ([]byte, error) {
 	if s.data == nil {
 		data, err := os.ReadFile(s.name)
@@ -304,7 +306,7 @@ func (r *Recording) Sequences() []*Sequence { return r.sequences }
 // Calls returns the number of calls in all sequences.
 func (r *Recording) Calls() int { return r.calls }
 
-// Problems returns what is lost.
+// Problems returns the losses.
 func (r *Recording) Problems() []Problem { return r.problems }
 
 // Dropped returns the number of calls that were not recorded since the queue was full.
@@ -329,8 +331,8 @@ func (r *Recording) Start(v *Version) ([]*Call, error) {
 // missing. 0 if the first one is missing.
 func (s *Sequence) Len() int { return len(s.places) }
 
-// Lost returns the number of calls that the recording has behind one that is missing. They cannot
-// be repeated: what the instance had seen before is not known.
+// Lost returns the number of calls in the recording after a missing one. They cannot be repeated:
+// the data that the instance had seen before is not known.
 func (s *Sequence) Lost() int { return s.lost }
 
 // Calls returns the calls in order, without those that are lost. An error that wraps
@@ -369,7 +371,7 @@ func (r *Recording) call(v *Version, sequence uint64, p place) (*Call, error) {
 	return c, nil
 }
 
-// Summary returns what a recording has, in a few lines.
+// Summary returns the contents of a recording in a few lines.
 func (r *Recording) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d calls in %d sequences of %d versions", r.calls, len(r.sequences), len(r.versions))

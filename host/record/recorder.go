@@ -20,7 +20,7 @@ type Recorder struct {
 	cfg   Config
 	run   string
 	queue chan item
-	// queued is the number of bytes of calls that run, wait, or are kept for a later call which
+	// queued is the number of bytes of calls that run, wait, or are kept for a later call that
 	// decides whether they are written.
 	queued atomic.Int64
 	// congested is set from a call that was dropped until half of the queue is free.
@@ -45,12 +45,14 @@ type Recorder struct {
 	blobs   map[[sha256.Size]byte]uint64
 	known   map[uint64]bool
 	pending map[*Tape]*held
-	// told is how many dropped calls the batch and the disk tell of, toldWritten the disk alone.
+	// told is the number of dropped calls recorded in the batch and on the disk, toldWritten that
+	// on the disk alone.
 	told, toldWritten uint64
 	// calls is the number of those in the batch.
 	calls uint64
-	// failedAt is when writing has failed last, and retry how long no segment is begun from then
-	// on, 0 while calls are recorded. reportedAt is when Report was called with the error.
+	// failedAt is the time at which writing last failed. retry is the time from then on in which no
+	// segment is begun, 0 while calls are recorded. reportedAt is the time at which Report was
+	// called with the error.
 	failedAt, reportedAt time.Time
 	retry                time.Duration
 }
@@ -59,7 +61,7 @@ type Recorder struct {
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
-	// reportAgain is how often a failure that goes on is reported.
+	// reportAgain is the interval at which a continuing failure is reported.
 	reportAgain = time.Minute
 )
 
@@ -83,9 +85,9 @@ type item struct {
 
 const maxQueued = 8 << 10
 
-// NewRecorder makes a recorder that writes new segments to cfg.Path. The caller must close it.
-// The error has every mistake of the configuration. A directory that cannot be made is none: it is
-// tried again, and Stats.Err tells why it cannot. So is a disk that is full.
+// NewRecorder makes a recorder that writes new segments to cfg.Path. The caller must close it. The
+// error has every mistake of the configuration. A directory that cannot be made is no error: the
+// recorder tries again, and Stats.Err holds the reason. The same goes for a full disk.
 func NewRecorder(cfg Config) (*Recorder, error) {
 	if err := errors.Join(cfg.Check()...); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -148,7 +150,7 @@ func (r *Recorder) Stats() Stats {
 	return s
 }
 
-// Close writes what waits and closes the recording. Calls that end later are dropped.
+// Close writes the waiting calls and closes the recording. Calls that end later are dropped.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	if !r.closed {
@@ -160,9 +162,9 @@ func (r *Recorder) Close() error {
 	return r.Stats().Err
 }
 
-// Tapes is what calls are recorded to: a [Recorder], or a [Tap].
+// Tapes is a destination of recorded calls: a [Recorder], or a [Tap].
 type Tapes interface {
-	// Version returns what makes the tapes of a version. v must not change afterwards.
+	// Version returns the maker of tapes for a version. v must not change afterwards.
 	Version(v Version) *VersionTape
 }
 
@@ -184,16 +186,16 @@ type VersionTape struct {
 	start []*Call
 }
 
-// Version returns what makes the tapes of a version. v must not change afterwards.
+// Version returns the maker of tapes for a version. v must not change afterwards.
 func (r *Recorder) Version(v Version) *VersionTape {
 	v.Run = r.run
 	v.id = r.versions.Add(1)
 	return &VersionTape{recorder: r, version: &v, id: v.id}
 }
 
-// Tape returns the tape of an instance that has just begun or was reset, or nil if its calls
-// are not to be recorded. It may then be asked again after skip releases of the instance, when
-// that is to be reset; 0 means that the caller asks before each.
+// Tape returns the tape of an instance that has just begun or was reset, or nil if its calls are
+// not to be recorded. The caller may then ask again after skip releases of the instance, when that
+// is to be reset; 0 means that it asks before each.
 func (v *VersionTape) Tape() (tape *Tape, skip int) {
 	r := v.recorder
 	if r == nil {
@@ -230,7 +232,7 @@ func (r *Recorder) send(i item) bool {
 	}
 }
 
-// hold counts bytes as those of the queue, and reports whether there was room for them.
+// hold counts bytes as part of the queue, and reports whether there was room for them.
 func (r *Recorder) hold(n int64) bool {
 	if r.queued.Add(n) > r.cfg.QueueBytes {
 		r.queued.Add(-n)
@@ -321,7 +323,7 @@ func (r *Recorder) take(i item) {
 	}
 }
 
-// wanted reports whether a call makes its sequence one that is written.
+// wanted reports whether a call causes its sequence to be written.
 func (r *Recorder) wanted(i item) bool {
 	c, err := decodeCall(i.body, nil)
 	if err != nil {
@@ -350,8 +352,8 @@ func (r *Recorder) sweep() {
 	}
 }
 
-// evict makes room: sequences that have ended are forgotten and, if that is not enough, the calls
-// of others so far.
+// evict makes room: it drops sequences that have ended and, if that is not enough, the calls of
+// others so far.
 func (r *Recorder) evict() {
 	r.sweep()
 	for t, h := range r.pending {
@@ -424,10 +426,10 @@ func keep(c *Call) *Call {
 	return kept
 }
 
-// batchBytes is how much is written at once.
+// batchBytes is the size of a batch of bytes written at once.
 const batchBytes = 256 << 10
 
-// blobBytes is how long bytes are that are written once in a segment.
+// blobBytes is the minimum length of bytes that are written only once in a segment.
 const blobBytes = 96
 
 // frame adds the frame of a call, and those of its blobs before it.
@@ -486,8 +488,8 @@ func (r *Recorder) begin() bool {
 	return true
 }
 
-// flush writes the batch. The calls of one that cannot be written are dropped, and a segment of
-// which nothing was written before is removed: none is left behind for each attempt.
+// flush writes the batch. The calls of a batch that cannot be written are dropped. A segment
+// without earlier data is removed then, so that failed attempts leave no files.
 func (r *Recorder) flush() {
 	if len(r.batch) == 0 || r.ring.file == nil {
 		return
@@ -520,7 +522,7 @@ func (r *Recorder) flush() {
 }
 
 // finish closes a segment to which nothing is written any more: one that is so old that the next
-// call begins another, and one that was removed.
+// call begins a new one, and one that was removed.
 func (r *Recorder) finish(now time.Time) {
 	if r.ring.file == nil || !r.ring.old(now) && r.ring.named() {
 		return

@@ -11,8 +11,8 @@ import (
 // Mask overwrites data with the letter x.
 func Mask(data []byte) { confidential.Mask(data) }
 
-// redact masks what is confidential in a call, and what may repeat it: what the guest says, and
-// what the host answers to that. It calls the operator's Redact then.
+// redact masks confidential data in a call, and everything that may repeat it: the guest's data,
+// and the host's answers to that. Then it calls the operator's Redact.
 func (r *Recorder) redact(c *Call, t *Tape) {
 	stain := &t.stain
 	if maskGiven(c, stain) {
@@ -21,7 +21,7 @@ func (r *Recorder) redact(c *Call, t *Tape) {
 	if !stain.Clean() {
 		maskRepeated(c, stain)
 		if stain.Heavy() {
-			t.ended.Store(true) // An instance that is reset knows nothing any more.
+			t.ended.Store(true) // An instance that is reset has lost all knowledge.
 		}
 	}
 	c.Marks |= t.stained
@@ -50,9 +50,9 @@ func (r *Recorder) redact(c *Call, t *Tape) {
 	}
 }
 
-// given are the host functions of this project's own ABI and of others that hand over what the
-// host has, and repeat nothing of what the guest has said. All others may do so, also in a later
-// call than that in which they were told.
+// given are the host functions, of this project's own ABI and of others, that hand over data of the
+// host and repeat nothing from the guest. All others may repeat the guest's data, even in a later
+// call than the one in which they received it.
 var given = func() map[[2]string]bool {
 	list := map[[2]string]bool{
 		{abi.KindCommon.Module(), "config"}: true, {"wapc", "__guest_request"}: true, {"env", "read_input"}: true,
@@ -90,9 +90,9 @@ type frame struct {
 	host bool
 	// answer is set for the function that hands over the answer of a service of the host.
 	answer bool
-	// given is set if what the function hands over is the host's own.
+	// given is set if the function hands over the host's own data.
 	given bool
-	// message is what the function has said of its bytes, nil if nothing.
+	// message is the function's description of its bytes, nil if there is none.
 	message *Event
 }
 
@@ -126,8 +126,8 @@ func (n *numbers) add(e *Event) {
 	}
 }
 
-// plain reports whether a number says no more than a word does that is true or false, or than is
-// known of the bytes that moved: an address or a length, or two in one.
+// plain reports whether a number carries no confidential data: a truth value, or the known address
+// or length of bytes that moved, or two of these in one.
 func (n *numbers) plain(v uint64) bool {
 	half := func(v uint64) bool { return v <= 1 || v == math.MaxUint32 || n.moved[v] }
 	return v == math.MaxUint64 || half(v&math.MaxUint32) && half(v>>32)
@@ -184,7 +184,7 @@ func (f *frames) next(v *Version, e *Event) *frame {
 	return top
 }
 
-// maskGiven masks confidential values where they stand in what the host hands over, and reports
+// maskGiven masks confidential values in place in data that the host hands over, and reports
 // whether there are any.
 func maskGiven(c *Call, stain *confidential.Stain) (found bool) {
 	rule := c.Version.Confidential
@@ -209,7 +209,7 @@ func maskGiven(c *Call, stain *confidential.Stain) (found bool) {
 	return found
 }
 
-// maskRepeated masks what the guest says, and what the host may have from it.
+// maskRepeated masks data from the guest, and data that the host may have received from it.
 func maskRepeated(c *Call, stain *confidential.Stain) {
 	marked := maskNumbers(c, stain)
 	var f frames

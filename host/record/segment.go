@@ -42,7 +42,7 @@ const (
 	// frameCall is the numbers of the version, of the sequence and of the call, the marks in
 	// a byte, and the call.
 	frameCall byte = 'C'
-	// frameDropped is how many calls were dropped since the last such frame.
+	// frameDropped is the number of calls that were dropped since the last such frame.
 	frameDropped byte = 'D'
 
 	frameKinds = "HVBCD"
@@ -76,8 +76,8 @@ func nextFrame(b []byte) (kind byte, payload, rest []byte, ok bool) {
 	return body[0], body[1:], b[frameOverhead+int(n):], true
 }
 
-// nextSound returns how many bytes of b, which does not begin with a whole frame, are before the
-// next one. budget bounds what is read to find it.
+// nextSound returns the number of bytes of b, which does not begin with a whole frame, before the
+// next frame. budget bounds the number of bytes that are read to find it.
 func nextSound(b []byte, budget *int64) int {
 	sound := func(at int64) bool {
 		rest := b[at:]
@@ -92,7 +92,7 @@ func nextSound(b []byte, budget *int64) int {
 		_, _, _, ok := nextFrame(rest)
 		return ok
 	}
-	// The length may be right. What is within the frame, which may be a guest's, is not looked at
+	// The length may be right. The content of the frame, which may be a guest's, is not searched
 	// then.
 	if len(b) >= frameOverhead {
 		if at := frameOverhead + int64(binary.LittleEndian.Uint32(b)); at <= int64(len(b)) && (at == int64(len(b)) || sound(at)) {
@@ -184,7 +184,7 @@ func segments(dir string) ([]segment, error) {
 // age to hold.
 func (r *ring) old(now time.Time) bool { return r.maxAge > 0 && now.Sub(r.began) > r.maxAge/8 }
 
-// next closes the segment and begins the next one, after it has made room.
+// next closes the segment and begins the next one, after making room.
 func (r *ring) next(removed *atomic.Uint64) error {
 	if err := r.close(); err != nil {
 		return err
@@ -214,7 +214,7 @@ func (r *ring) next(removed *atomic.Uint64) error {
 	}
 }
 
-// named reports whether the segment that is written still has its name: it may have been removed.
+// named reports whether the segment being written still has its name: it may have been removed.
 func (r *ring) named() bool {
 	open, err := r.file.Stat()
 	if err != nil {
@@ -224,8 +224,8 @@ func (r *ring) named() bool {
 	return err == nil && os.SameFile(open, there)
 }
 
-// trim removes the oldest segments until there are at most limit bytes, and those that are
-// too old. It leaves those that a recorder writes, whichever one it is.
+// trim removes the oldest segments until there are at most limit bytes, and those that are too old.
+// It leaves segments that any recorder is writing.
 func (r *ring) trim(limit int64, now time.Time, removed *atomic.Uint64) error {
 	list, err := segments(r.dir)
 	if err != nil {
@@ -265,13 +265,13 @@ func (r *ring) write(b []byte) (int, error) {
 	return n, err
 }
 
-// remove removes the segment that is written.
+// remove removes the segment being written.
 func (r *ring) remove() error {
 	name := r.file.Name()
 	return errors.Join(r.close(), os.Remove(name))
 }
 
-// close closes the segment that is written.
+// close closes the segment being written.
 func (r *ring) close() error {
 	if r.file == nil {
 		return nil

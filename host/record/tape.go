@@ -10,10 +10,10 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// Tape takes the calls of one instance down, from when it began or was reset. Package host
-// calls it; it serves one goroutine at a time.
+// Tape records the calls of one instance, from its begin or reset. Package host calls it; it serves
+// one goroutine at a time.
 //
-// A tape copies what crosses once, into a buffer that goes to the goroutine that writes. It
+// A tape copies the crossing data once, into a buffer that goes to the goroutine that writes. It
 // neither waits nor writes itself.
 type Tape struct {
 	version  *VersionTape
@@ -22,22 +22,23 @@ type Tape struct {
 	bytes    int
 	epoch    uint32
 	buf      []byte
-	// events is how many the call that runs has, and held the bytes that the queue keeps for it.
+	// events is the number of events of the running call, and held the number of bytes that the
+	// queue keeps for it.
 	events, held int
 	start        time.Time
-	// over is set once no call of the sequence can be recorded any more, and ended by the
-	// goroutine that writes, which asks for the end of the sequence.
+	// over is set once no further call of the sequence can be recorded. ended is set by the
+	// goroutine that writes, to end the sequence.
 	over  bool
 	ended atomic.Bool
 	marks Marks
-	// closed is set after the last call. kept and stained belong to the goroutine that
-	// writes: whether the sequence is written, and its marks so far.
+	// closed is set after the last call. kept and stained belong to the goroutine that writes: they
+	// hold whether the sequence is written, and its marks so far.
 	closed  atomic.Bool
 	kept    bool
 	stained Marks
-	// sent is how many calls are handed over.
+	// sent is the number of calls that were handed over.
 	sent atomic.Int64
-	// stain is what the instance knows, for the goroutine that writes.
+	// stain holds the confidential values known to the instance, for the goroutine that writes.
 	stain confidential.Stain
 }
 
@@ -125,7 +126,7 @@ func (t *Tape) Data(kind EventKind, data []byte) {
 	t.buf = appendData(append(t.buf, byte(kind)), data)
 }
 
-// eventBytes is more than an event takes beside its numbers and its bytes.
+// eventBytes is the maximum size of an event beside its numbers and its bytes.
 const eventBytes = 32
 
 // room reports whether another event is recorded, of n numbers and so many bytes. If the call has
@@ -142,8 +143,8 @@ func (t *Tape) room(n, bytes int) bool {
 	return false
 }
 
-// hold has the queue keep room for so many bytes of the call that runs: what a call holds while it
-// runs counts as what waits to be written does.
+// hold has the queue keep room for so many bytes of the running call: data held by a running call
+// counts like calls that wait to be written.
 func (t *Tape) hold(size int) bool {
 	r := t.version.recorder
 	if r == nil || size <= t.held {
@@ -158,7 +159,7 @@ func (t *Tape) hold(size int) bool {
 	return false
 }
 
-// giveUp ends the sequence before the call that runs.
+// giveUp ends the sequence before the running call.
 func (t *Tape) giveUp() {
 	t.over, t.buf = true, nil
 	if r := t.version.recorder; r != nil {
@@ -168,7 +169,7 @@ func (t *Tape) giveUp() {
 	}
 }
 
-// Confidential records what it is that the host function hands over.
+// Confidential records the description of the bytes that the host function hands over.
 func (t *Tape) Confidential(shape confidential.Shape, part uint32, list bool) {
 	if !t.room(3, 0) {
 		return
@@ -243,7 +244,7 @@ func (t *Tape) Close() {
 // buffers keeps the buffers of calls.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// maxKeptBuffer is the largest buffer that is used again.
+// maxKeptBuffer is the size of the largest buffer that is used again.
 const maxKeptBuffer = 256 << 10
 
 func buffer() []byte { return (*buffers.Get().(*[]byte))[:0] }

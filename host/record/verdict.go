@@ -7,14 +7,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Verdict is what a call meant for the host.
+// Verdict is the meaning of a call's answer for the host.
 type Verdict byte
 
 const (
 	// Answered is any answer that neither refuses nor fails.
 	Answered Verdict = iota
-	// Denied is a refusal: of a Pod for a Node, of a request. So is the error of a method of a
-	// service with a code that is no failure, see [abi.ErrorCode.Failure].
+	// Denied is a refusal: of a Pod for a Node, of a request. The error of a method of a service is
+	// one too, if its code is no failure, see [abi.ErrorCode.Failure].
 	Denied
 	// Failed is an error, and a call that did not return.
 	Failed
@@ -30,7 +30,7 @@ func (v Verdict) String() string {
 	return "answered"
 }
 
-// VerdictOf returns the verdict of a call, as far as the recording says it.
+// VerdictOf returns the verdict of a call, as far as the recording contains it.
 func VerdictOf(c *Call) Verdict {
 	switch {
 	case c.End != Returned:

@@ -13,10 +13,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
-// names are those of objects that a recording passes by ref.
+// names are the names of objects that a recording passes by ref.
 type names struct{ byRef map[uint64]string }
 
-// maxNames is how many refs are known at a time. Refs that are not known have no names.
+// maxNames is the maximum number of refs known at a time. Refs that are not known have no names.
 const maxNames = 100_000
 
 // learn takes the names of the objects whose metadata the guest got in a call.
@@ -76,7 +76,7 @@ func nameIn(metadata []byte) string {
 	return qualified("", namespace, name)
 }
 
-// maxName is how long a name of an object is.
+// maxName is the maximum length of an object's name.
 const maxName = 253
 
 func qualified(kind, namespace, name string) string {
@@ -86,7 +86,7 @@ func qualified(kind, namespace, name string) string {
 	return strings.TrimSpace(kind + " " + name)
 }
 
-// of returns what a call is about, empty if it is not known.
+// of returns the object of a call, empty if it is not known.
 func (n *names) of(c *record.Call) string {
 	switch {
 	case c.Version.Kind == abi.KindScheduler && c.Version.Dialect == "":
@@ -191,7 +191,7 @@ func ofJSON(data []byte, depth int) string {
 	return qualified(kind, namespace, name)
 }
 
-// about returns texts of what a guest was given in a call, by which a person knows the request.
+// about returns texts given to the guest in a call, by which a person recognises the request.
 func about(c *record.Call) string {
 	var words []string
 	length := 0

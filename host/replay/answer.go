@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// answer is what a module made of a call.
+// answer is the answer of a module to a call.
 type answer struct {
 	dialect bool
 	kind    abi.Kind
@@ -24,9 +24,9 @@ type answer struct {
 	result  uint64
 	// returned is the result as a text.
 	returned string
-	// outputs are what the guest handed over last, by the function that took it.
+	// outputs are the last values handed over by the guest, by the function that took them.
 	outputs map[string]taken
-	// effects are what the guest did beside its answer, in order.
+	// effects are the guest's effects beside its answer, in order.
 	effects []taken
 	reason  []byte
 	logs    []byte
@@ -34,7 +34,7 @@ type answer struct {
 	time    time.Duration
 }
 
-// taken is what a host function took.
+// taken is a value that a host function took.
 type taken struct {
 	by string
 	// numbers are its parameters that are no addresses.
@@ -46,15 +46,15 @@ func (a taken) equal(b taken) bool {
 	return a.by == b.by && slices.Equal(a.numbers, b.numbers) && bytes.Equal(a.data, b.data)
 }
 
-// role is what a host function is for.
+// role is the role of a host function.
 type role int
 
 const (
-	// asks is a question: what it was asked is no part of an answer.
+	// asks is a question: its content is no part of an answer.
 	asks role = iota
 	// hands takes a part of the answer. The last one counts.
 	hands
-	// acts changes something, or shows something to somebody else.
+	// acts changes something, or shows something to others.
 	acts
 	// explains takes a reason, and prints takes lines for the log.
 	explains
@@ -79,8 +79,8 @@ var ours = []string{
 	"wasi_snapshot_preview1",
 }
 
-// roleOf returns what a host function is for. One of an embedder, such as a host service, may do
-// anything: it acts.
+// roleOf returns the role of a host function. A function of an embedder, such as a host service,
+// may do anything: it acts.
 func roleOf(im *record.Import, dialect bool) role {
 	if !dialect && !slices.Contains(ours, im.Module) {
 		return acts
@@ -252,7 +252,7 @@ func (a *answer) effectsDiffer(b *answer) *answersDiffer {
 	return d
 }
 
-// codes returns what two results have in the status code and the HTTP code, if that differs.
+// codes returns the status code and the HTTP code of two results, if they differ.
 func (a *answer) codes(b *answer) string {
 	if a.dialect {
 		return ""

@@ -13,14 +13,14 @@ import (
 	"github.com/kubewasm/kubewasm/host/record"
 )
 
-// Comparison is what two modules answered to the calls of a recording.
+// Comparison compares the answers of two modules to the calls of a recording.
 type Comparison struct {
 	Old Side `json:"old"`
 	New Side `json:"new"`
-	// Calls is the number of calls that both repeated, and Different of those that they
-	// answered differently, in whatever class. Skipped is the number of calls that cannot be
-	// repeated, since the recording does not have all calls of their sequence before them, and
-	// Withheld of those of which the recording has masked something.
+	// Calls is the number of calls that both repeated, and Different of those that they answered
+	// differently, in whatever class. Skipped is the number of calls that cannot be repeated, since
+	// the recording lacks earlier calls of their sequence. Withheld is the number of calls of which
+	// the recording has masked something.
 	Calls     int `json:"calls"`
 	Different int `json:"different"`
 	Skipped   int `json:"skipped,omitempty"`
@@ -31,7 +31,7 @@ type Comparison struct {
 	Damage
 	// Groups are the differences, the gravest first.
 	Groups []*Group `json:"groups"`
-	// Functions are what the functions used, by name.
+	// Functions are the resources used by the functions, by name.
 	Functions []*Usage `json:"functions"`
 }
 
@@ -42,7 +42,7 @@ type Side struct {
 	Time   time.Duration `json:"time"`
 }
 
-// Usage is what a function used in all calls.
+// Usage is the resources used by a function in all calls.
 type Usage struct {
 	Plugin   string        `json:"plugin"`
 	Function string        `json:"function"`
@@ -53,29 +53,28 @@ type Usage struct {
 	NewTime  time.Duration `json:"newTime"`
 }
 
-// Class is how grave a difference is.
+// Class is the severity of a difference.
 type Class string
 
 // The classes, the gravest first.
 const (
-	// Flipped is another verdict: what was answered is denied now, or fails.
+	// Flipped is a different verdict: a call that was answered is denied now, or fails.
 	Flipped Class = "verdict"
-	// Unrecorded is a question that the recording has no answer to. What the module would
-	// have decided is not known.
+	// Unrecorded is a question without an answer in the recording. The decision that the module
+	// would have made is not known.
 	Unrecorded Class = "unrecorded"
-	// Failure is another reason for which the guest did not return.
+	// Failure is a different reason for which the guest did not return.
 	Failure Class = "failure"
-	// Result is another number with the same verdict: a score, an HTTP status.
+	// Result is a different number with the same verdict: a score, an HTTP status.
 	Result Class = "result"
-	// Output is another decision, patch, or other bytes that the guest handed over as its
-	// answer.
+	// Output is a different answer handed over by the guest: a decision, a patch, or other bytes.
 	Output Class = "output"
-	// Effect is another sequence of what the guest did beside its answer: events, Pods that
-	// wait and that it allowed or rejected, calls of the functions of an embedder.
+	// Effect is a different sequence of effects beside the guest's answer: events, waiting Pods
+	// that it allowed or rejected, calls of the functions of an embedder.
 	Effect Class = "effect"
-	// Reason is another text for a denial or an error.
+	// Reason is a different text for a denial or an error.
 	Reason Class = "reason"
-	// Logs are other lines that the guest logged or printed.
+	// Logs are different lines that the guest logged or printed.
 	Logs Class = "logs"
 )
 
@@ -96,8 +95,8 @@ type Group struct {
 	Objects     []string `json:"objects,omitempty"`
 	MoreObjects bool     `json:"moreObjects,omitempty"`
 	listed      map[string]bool
-	// AfterFailure is the number of those whose sequence had a call before in which only one
-	// of the modules failed: the memory of its instance was reset then.
+	// AfterFailure is the number of calls after a call of the same sequence in which only one of
+	// the modules failed: the memory of its instance was reset then.
 	AfterFailure int `json:"afterFailure,omitempty"`
 }
 
@@ -105,8 +104,7 @@ type Group struct {
 type Example struct {
 	Sequence uint64 `json:"sequence"`
 	Number   uint64 `json:"number"`
-	// About names the object of the call or, if that is not known, quotes texts that the guest was
-	// given.
+	// About names the object of the call or, if that is not known, quotes texts given to the guest.
 	About string `json:"about,omitempty"`
 	Old   string `json:"old"`
 	New   string `json:"new"`
@@ -207,9 +205,9 @@ type comparer struct {
 }
 
 const (
-	// maxGroups is how many groups there are, beside one in each class for all others.
+	// maxGroups is the maximum number of groups, beside one in each class for all others.
 	maxGroups = 1000
-	// maxObjects is how many objects a group lists.
+	// maxObjects is the maximum number of objects listed by a group.
 	maxObjects = 10_000
 )
 
@@ -271,8 +269,8 @@ func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
 	return nil
 }
 
-// unmasked returns a call with the bytes that the old module has said this time in place of masked
-// ones: whether the new module asks the same cannot be told by these.
+// unmasked returns a call in which bytes from the old module's replay replace masked ones: masked
+// bytes cannot show whether the new module asks the same.
 func unmasked(c, played *record.Call) *record.Call {
 	if c.Marks&(record.Secret|record.Redacted) == 0 || played == nil {
 		return c
@@ -294,7 +292,7 @@ func unmasked(c, played *record.Call) *record.Call {
 // failed reports whether the guest did not return.
 func (p *Played) failed() bool { return p.Call == nil || p.Call.End != record.Returned }
 
-// add compares what the modules answered.
+// add compares the answers of the modules.
 func (x *comparer) add(c *record.Call, recorded bool, played [2]*Played, apart bool) {
 	x.result.Calls++
 	if c.Marks&(record.Secret|record.Redacted) != 0 {
@@ -340,7 +338,7 @@ func (x *comparer) add(c *record.Call, recorded bool, played [2]*Played, apart b
 	}
 }
 
-// count adds what a call used.
+// count adds the resources used by a call.
 func (x *comparer) count(c *record.Call, old, fresh *answer) {
 	key := c.Version.Plugin + "\x00" + c.Function
 	u := x.usage[key]

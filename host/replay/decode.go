@@ -17,7 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// message is a message of protobuf: what its fields are called.
+// message is a message of protobuf: the names of its fields.
 type message map[protowire.Number]member
 
 // member is a field of a message.
@@ -67,21 +67,21 @@ var handed = map[abi.Kind]map[string]message{
 	abi.KindHook:      {"decision": decision},
 }
 
-// value is something that can be shown.
+// value is a value that can be shown.
 type value struct {
 	text string
-	// tree is what json.Unmarshal makes of it, nil if it has no parts.
+	// tree is the result of json.Unmarshal, nil if it has no parts.
 	tree any
 }
 
 const (
-	// maxDecoded is how many bytes are decoded, and maxParts how many parts they have.
+	// maxDecoded is the maximum number of decoded bytes, and maxParts that of their parts.
 	maxDecoded = 1 << 20
 	maxParts   = 100_000
 	maxDepth   = 32
 )
 
-// shown returns what a host function took in a form that a person reads.
+// shown returns a value that a host function took, in a readable form.
 func (a *answer) shown(t taken) value {
 	var v value
 	switch data := t.data; {
@@ -104,8 +104,8 @@ func (a *answer) shown(t taken) value {
 	return v
 }
 
-// guessed shows bytes of which nothing is known: JSON, texts with a NUL after each, a text, a
-// message whose fields have numbers.
+// guessed shows bytes of unknown meaning: JSON, texts with a NUL after each, a text, a message
+// whose fields have numbers.
 func guessed(data []byte) value {
 	if tree, ok := fromJSON(data); ok {
 		return ofTree(tree)
@@ -185,7 +185,7 @@ func read(data []byte, of message, depth int, parts *int) (map[string]any, bool)
 	return tree, true
 }
 
-// content returns what bytes in a field are.
+// content returns the meaning of the bytes in a field.
 func content(b []byte, f member, known bool, depth int, parts *int) any {
 	if f.entries {
 		m, ok := read(b, message{1: {name: "key"}, 2: {name: "value"}}, depth+1, parts)
@@ -205,8 +205,8 @@ func content(b []byte, f member, known bool, depth int, parts *int) any {
 	return fmt.Sprintf("%q", b)
 }
 
-// put sets a field. Of one that is not repeated the last counts, as protobuf has it; what is not
-// known may be either.
+// put sets a field. Of one that is not repeated the last counts, as protobuf has it; an unknown
+// field may be either.
 func put(tree map[string]any, f member, known bool, v any) {
 	had, ok := tree[f.name]
 	switch {
@@ -233,7 +233,7 @@ func put(tree map[string]any, f member, known bool, v any) {
 	tree[f.name] = v
 }
 
-// ofTree shows what has parts.
+// ofTree shows a value with parts.
 func ofTree(tree any) value {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -244,7 +244,7 @@ func ofTree(tree any) value {
 	return value{text: strings.TrimSuffix(b.String(), "\n"), tree: tree}
 }
 
-// apart returns the difference of what two modules handed over.
+// apart returns the difference of the values that two modules handed over.
 func apart(class Class, name string, x, y value) *answersDiffer {
 	d := &answersDiffer{class: class, detail: name}
 	if path := strings.TrimPrefix(firstPath(x.tree, y.tree, 0), "."); path != "" {
@@ -254,7 +254,7 @@ func apart(class Class, name string, x, y value) *answersDiffer {
 	return d
 }
 
-// maxDetail is how long the detail of a group is.
+// maxDetail is the maximum length of the detail of a group.
 const maxDetail = 200
 
 // firstPath returns the path of the first part in which two values differ, with indexes left out,
@@ -304,8 +304,8 @@ func firstPath(x, y any, depth int) string {
 	return ""
 }
 
-// keyed returns the elements of a list by what names them: the path of a patch, the field of an
-// error. It is nil if they have no names, or not each its own.
+// keyed returns the elements of a list by their names: the path of a patch, the field of an error.
+// It is nil if they have no names, or if two share a name.
 func keyed(list []any) map[string]any {
 	byKey := map[string]any{}
 	for _, e := range list {
@@ -360,13 +360,13 @@ func withoutIndexes(path string) string {
 }
 
 const (
-	// maxExample is how long a text of an example is, and before how much of it is before the
-	// first difference.
+	// maxExample is the maximum length of a text in an example; before is the length of the part
+	// before the first difference.
 	maxExample = 300
 	before     = 100
 )
 
-// around returns the text, or what is around the first byte in which it differs from another.
+// around returns the text, or the part around the first byte in which it differs from another.
 func (v value) around(other string) string {
 	if len(v.text) <= maxExample {
 		return cut.Valid(v.text)

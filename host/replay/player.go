@@ -16,7 +16,7 @@ import (
 // Player repeats recorded calls on a module. It is not safe for use by several goroutines.
 type Player struct {
 	version *record.Version
-	// Plugin is the module, loaded with what the recording says of its configuration.
+	// plugin is the module, loaded with the recorded configuration.
 	plugin *host.Plugin
 	digest string
 	// inst is the instance of the sequence that is repeated; nil before the first.
@@ -31,22 +31,22 @@ type Player struct {
 	got []*record.Call
 }
 
-// Options change how a module is loaded.
+// Options change the loading of a module.
 type Options struct {
 	// Configure is called with the configuration before the module is loaded, to set an
 	// Observer or limits. nil changes nothing.
 	Configure func(cfg *host.Config)
-	// Closely has a host function answered only as the recording has it at this place. It
-	// is for the module that was recorded. Otherwise questions are matched by what they ask.
+	// Closely has a host function answered only as the recording has it at this place. It is for
+	// the recorded module. Otherwise questions are matched by their content.
 	Closely bool
 }
 
-// errUnrecorded is the error of a guest that asks what the recording has no answer to.
+// errUnrecorded is the error of a guest that asks a question without an answer in the recording.
 var errUnrecorded = errors.New("the recording has no answer")
 
-// Load loads a module as the recording says of a version of a plugin: with its
-// configuration, its grants and limits, and host functions that answer from the recording.
-// start are the calls of [record.Recording.Start]. Close the Player before the Runtime.
+// Load loads a module with the recorded data of a version of a plugin: with its configuration, its
+// grants and limits, and host functions that answer from the recording. start are the calls of
+// [record.Recording.Start]. Close the Player before the Runtime.
 func Load(ctx context.Context, rt *host.Runtime, v *record.Version, start []*record.Call, module []byte, opts Options) (*Player, error) {
 	p := &Player{version: v, imports: map[[2]string]int{}, functions: map[string]abi.Function{}}
 	p.script.closely = opts.Closely
@@ -118,7 +118,7 @@ func live(module, name string, dialect bool) bool {
 	return !dialect && module == abi.KindCommon.Module() && slices.Contains([]string{"config", "status_reason", "log"}, name)
 }
 
-// adapter returns what the recording says of the component.
+// adapter returns the component as described by the recording.
 func (p *Player) adapter(module []byte) (host.Adapter, error) {
 	v := p.version
 	imports, err := p.hostFunctions(module)
@@ -197,8 +197,8 @@ func (o outside) Random(_ *host.Instance, b []byte) {
 	clear(b[n:])
 }
 
-// Begin begins a sequence on an instance as it is before its first call. The first calls, if
-// they are those of the start, are what it returns.
+// Begin begins a sequence on an instance in the state before its first call. It returns the first
+// calls, if they are those of the start.
 func (p *Player) Begin(ctx context.Context, s *record.Sequence) (started []*record.Call, err error) {
 	var start []*record.Call
 	for c, err := range s.Calls() {
@@ -236,9 +236,9 @@ func (p *Player) begin(ctx context.Context, start []*record.Call) ([]*record.Cal
 	return started, nil
 }
 
-// Play repeats one call, after those before it in its sequence. It returns what crossed this
-// time, and how the host functions were answered. The error is one of the recording or of the
-// Player; what the guest does wrong is in the call.
+// Play repeats one call, after those before it in its sequence. It returns the data that crossed
+// this time, and the kinds of the host functions' answers. The error is one of the recording or of
+// the Player; faults of the guest are in the call.
 func (p *Player) Play(ctx context.Context, c *record.Call) (*Played, error) {
 	p.got = nil
 	p.script.begin(p, c.Events)
@@ -255,13 +255,13 @@ func (p *Player) Play(ctx context.Context, c *record.Call) (*Played, error) {
 
 // Played is a call that was repeated.
 type Played struct {
-	// Call is what crossed; nil if the guest was not called.
+	// Call is the repeated call with everything that crossed; nil if the guest was not called.
 	Call *record.Call
-	// Missing is what the guest asked for that the recording does not have, empty if it has
-	// everything. The call has failed for it.
+	// Missing is the guest's question that the recording cannot answer, empty if it answers all.
+	// The call fails because of it.
 	Missing string
-	// Elsewhere is the number of questions that the guest asked in another place of the
-	// call than it was recorded, or that another call answers.
+	// Elsewhere is the number of questions that the guest asked in a different place of the call
+	// than recorded, or that another call answers.
 	Elsewhere int
 }
 
@@ -311,8 +311,8 @@ func (p *Player) call(ctx context.Context, c *record.Call) error {
 	return nil
 }
 
-// stopping is a context that ends when a call has used as much fuel as the recorded one when
-// it was stopped. The host looks at it at the same instructions each time.
+// stopping is a context that ends when a call has used as much fuel as the recorded one when it was
+// stopped. The host checks it at the same instructions each time.
 type stopping struct {
 	context.Context
 	inst *host.Instance

@@ -64,10 +64,10 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	return p.err
 }
 
-// shownObjects is how many objects of a group are shown to a person.
+// shownObjects is the maximum number of objects of a group in a text.
 const shownObjects = 8
 
-// shownDamage is how many texts are shown of what is damaged.
+// shownDamage is the maximum number of texts about damage in a report.
 const shownDamage = 10
 
 func (d *Damage) write(p *printer) {
@@ -82,7 +82,7 @@ func (d *Damage) write(p *printer) {
 	}
 }
 
-// junit adds a case that fails for what is damaged.
+// junit adds a case that fails if the recording is damaged.
 func (d *Damage) junit(s *suite) {
 	if len(d.Damaged) != 0 {
 		s.Cases = append(s.Cases, testCase{"the recording is whole", "replay", &failure{
@@ -91,7 +91,7 @@ func (d *Damage) junit(s *suite) {
 	}
 }
 
-// change returns by how much b differs from a.
+// change returns the relative difference of b from a.
 func change(a, b int64) string {
 	if a == 0 {
 		return ""
@@ -128,7 +128,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// suite is a test suite as JUnit writes it.
+// suite is a test suite in the format of JUnit.
 type suite struct {
 	XMLName  xml.Name   `xml:"testsuite"`
 	Name     string     `xml:"name,attr"`

@@ -22,7 +22,7 @@ import (
 // maxTime is longer than any call of a replay.
 const maxTime = 1000 * time.Hour
 
-// script is what the recording has of a call.
+// script is the recorded data of a call.
 type script struct {
 	player  *Player
 	closely bool
@@ -31,7 +31,7 @@ type script struct {
 	top    *scope
 	// known are the answers of the sequence by the digests of their questions.
 	known map[questionKey]*node
-	// moved are addresses of the recording that are others in this module.
+	// moved are addresses of the recording that differ in this module.
 	moved map[uint64]uint64
 	last  uint64
 
@@ -56,7 +56,7 @@ type node struct {
 	returned bool
 }
 
-// scope is what happens while a function of the guest runs.
+// scope holds the events during one run of a guest's function.
 type scope struct {
 	// steps are the events at this level, hosts those of them that are calls of host
 	// functions which the recording answers.
@@ -67,7 +67,7 @@ type scope struct {
 	random []byte
 }
 
-// maxNodes is how deep calls may nest in a recording: more than in package host.
+// maxNodes is the maximum depth of nested calls in a recording: more than in package host.
 const maxNodes = 64
 
 // begin begins a call.
@@ -150,8 +150,9 @@ func answered(n *node) bool {
 	return n.returned
 }
 
-// question returns what a host function was asked: its index, the parameters that are no
-// addresses, and the bytes that it read. ok is false if it asked nothing: it took something.
+// question returns the question to a host function: its index, the parameters that are no
+// addresses, and the bytes that it read. ok is false if it was no question: the function took
+// something.
 func (s *script) question(n *node) (key questionKey, ok bool) {
 	q := newQuestion(s.scalars(nil, n.Index, n.Args))
 	for _, c := range n.children {
@@ -165,8 +166,8 @@ func (s *script) question(n *node) (key questionKey, ok bool) {
 	return q.key(), true
 }
 
-// questionKey is the digest of a question. Bytes that the recording has once may be in as many
-// questions as it likes.
+// questionKey is the digest of a question. Bytes stored once in a recording may be in any number of
+// questions.
 type questionKey [sha256.Size]byte
 
 type question struct{ hash hash.Hash }
@@ -248,8 +249,7 @@ func (s *script) host(inst *host.Instance, index int, stack []uint64) {
 	s.unknown(inst, s.describe(inst, index, params))
 }
 
-// asks reports whether the guest asks with the parameters that n was asked with. Effects are taken
-// with any.
+// asks reports whether the guest asks with the parameters of n. Effects are accepted with any.
 func (s *script) asks(n *node, params []uint64) bool {
 	if effect(n) {
 		return len(n.Args) == len(params)
@@ -262,8 +262,8 @@ func (s *script) asks(n *node, params []uint64) bool {
 	return len(n.Args) == len(params)
 }
 
-// reads reports whether the guest asks with the bytes that n was asked with. Effects, which
-// have no answer, are taken with any.
+// reads reports whether the guest asks with the bytes of n. Effects, which have no answer, are
+// accepted with any.
 func (s *script) reads(inst *host.Instance, n *node, params []uint64) bool {
 	if effect(n) {
 		return true
@@ -280,9 +280,9 @@ func (s *script) reads(inst *host.Instance, n *node, params []uint64) bool {
 	return true
 }
 
-// same reports whether bytes are those that were recorded, as far as these are not masked. A guest
-// says another thing about a masked text than it said about that: where the recorded module asks in
-// the same place, the length counts.
+// same reports whether bytes equal the recorded ones, as far as these are not masked. A guest
+// derives different data from a masked text than from the original: where the recorded module asks
+// in the same place, only the length counts.
 func (s *script) same(got, recorded []byte) bool {
 	if bytes.Equal(got, recorded) || !s.masked || len(got) != len(recorded) {
 		return bytes.Equal(got, recorded)
@@ -298,7 +298,7 @@ func (s *script) same(got, recorded []byte) bool {
 	return true
 }
 
-// effect reports whether a host function takes something and answers nothing.
+// effect reports whether a host function takes something without an answer.
 func effect(n *node) bool {
 	for _, c := range n.children {
 		switch c.Kind {
@@ -315,7 +315,7 @@ func (s *script) find(inst *host.Instance, index int, params []uint64) *node {
 	if n := s.known[newQuestion(scalars).key()]; n != nil {
 		return n
 	}
-	// With what the guest passes in its memory.
+	// With the bytes that the guest passes in its memory.
 	if data, ok := s.passed(inst, index, params); ok {
 		q := newQuestion(scalars)
 		q.add(data)
@@ -337,7 +337,7 @@ func (s *script) passed(inst *host.Instance, index int, params []uint64) ([]byte
 	return nil, false
 }
 
-// take takes what the guest hands over by a function that answers nothing.
+// take takes the data that the guest hands over by a function without an answer.
 func (s *script) take(inst *host.Instance, index int, params []uint64) bool {
 	im := &s.player.version.Imports[index]
 	switch {
@@ -350,7 +350,7 @@ func (s *script) take(inst *host.Instance, index int, params []uint64) bool {
 	return false
 }
 
-// perform does what the host function did.
+// perform repeats the actions of the host function.
 func (s *script) perform(inst *host.Instance, n *node, params, stack []uint64) {
 	for _, c := range n.children {
 		s.step(inst, n, params, c)
@@ -363,8 +363,8 @@ func (s *script) perform(inst *host.Instance, n *node, params, stack []uint64) {
 	}
 }
 
-// address returns the address or the length in c.Args[i] of an event within a host function:
-// that of the parameter which had it in the recording, or where it has moved to.
+// address returns the address or the length in c.Args[i] of an event within a host function: the
+// parameter that had it in the recording, or its new place.
 func (s *script) address(n *node, params, args []uint64, i int) uint32 {
 	if i >= len(args) {
 		return 0
@@ -399,7 +399,7 @@ func (s *script) pair(n *node, k int, args []uint64, i int) bool {
 	return uint32(n.Args[first]) == uint32(args[0]) && uint32(n.Args[first+1]) == uint32(args[1])
 }
 
-// move returns where an address has moved to.
+// move returns the new place of an address.
 func (s *script) move(v uint64) uint64 {
 	if to, ok := s.moved[v]; ok {
 		return to
@@ -407,7 +407,7 @@ func (s *script) move(v uint64) uint64 {
 	return v
 }
 
-// step does what the host did.
+// step repeats an action of the host.
 func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 	d := inst.Dialect()
 	arg := func(i int) uint64 {
@@ -467,7 +467,7 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 	}
 }
 
-// steps does what the host did in a call of several exports.
+// steps repeats the actions of the host in a call of several exports.
 func (s *script) steps(inst *host.Instance) {
 	for _, c := range s.top.steps {
 		s.step(inst, nil, nil, c)
@@ -482,7 +482,7 @@ func (s *script) unknown(inst *host.Instance, question string) {
 	inst.Abort(fmt.Errorf("%w to %s", errUnrecorded, question))
 }
 
-// describe returns what a guest asks, for messages.
+// describe returns the guest's question, for messages.
 func (s *script) describe(inst *host.Instance, index int, params []uint64) string {
 	im := &s.player.version.Imports[index]
 	text := im.String()
@@ -491,7 +491,7 @@ func (s *script) describe(inst *host.Instance, index int, params []uint64) strin
 			text += fmt.Sprintf(" %#x", v)
 		}
 	}
-	// Of two parameters the first is a buffer for the answer, except for one that acts.
+	// Of two parameters the first is a buffer for the answer, except for a function that acts.
 	if data, ok := s.passed(inst, index, params); ok && (len(params) > 2 || roleOf(im, s.player.version.Dialect != "") == acts) {
 		text += fmt.Sprintf(" %.100q", data)
 	}

@@ -12,33 +12,33 @@ import (
 	"github.com/kubewasm/kubewasm/host/record"
 )
 
-// Verification is the result of repeating a recording on the module that was recorded.
+// Verification is the result of repeating a recording on the recorded module.
 type Verification struct {
 	// Calls is the number of calls that were repeated, and Exact of those that crossed as
 	// recorded: results, reasons, logs, every byte, and fuel.
 	Calls int `json:"calls"`
 	Exact int `json:"exact"`
-	// Withheld is the number of calls that crossed as recorded as far as the recording has
-	// it: data of Secrets were masked, or the operator's redaction changed them.
+	// Withheld is the number of calls that crossed as recorded in their unmasked parts: data of
+	// Secrets were masked, or the operator's redaction changed them.
 	Withheld int `json:"withheld,omitempty"`
-	// Unpromised is the number of calls that differ, and may: they are redacted, or their
+	// Unpromised is the number of calls that differ although they may: they are redacted, or their
 	// guest met the end of the process's memory.
 	Unpromised int `json:"unpromised,omitempty"`
-	// FuelOnly is the number of calls that used other fuel and else crossed as recorded, on a
-	// host that counts fuel in another way than the recording one: see OtherEngine.
+	// FuelOnly is the number of calls that crossed as recorded except for their fuel, on a host
+	// that counts fuel differently from the recording one: see OtherEngine.
 	FuelOnly int `json:"fuelOnly,omitempty"`
-	// Skipped is the number of calls that cannot be repeated, since the recording does not have
-	// all calls of their sequence before them.
+	// Skipped is the number of calls that cannot be repeated, since the recording lacks earlier
+	// calls of their sequence.
 	Skipped int `json:"skipped,omitempty"`
 	Damage
-	// Other is the number of calls of other modules than the given one.
+	// Other is the number of calls of modules other than the given one.
 	Other int `json:"other,omitempty"`
 	// Differences are the calls that differ, the first ones of them.
 	Differences []Mismatch `json:"differences,omitempty"`
 	// Different is the number of all calls that differ.
 	Different int `json:"different"`
-	// OtherEngine is set if the recording host counted fuel in another way than this one, by
-	// another version of the metering or without the pass for Go's compiler.
+	// OtherEngine is set if the recording host counted fuel differently from this one, by another
+	// version of the metering or without the pass for Go's compiler.
 	OtherEngine bool `json:"otherEngine,omitempty"`
 	// Fuel is the fuel of all calls that were repeated.
 	Fuel int64 `json:"fuel"`
@@ -57,7 +57,7 @@ func (m Mismatch) String() string {
 	return fmt.Sprintf("plugin %q: %s, call %d of sequence %d: %s", m.Plugin, m.Function, m.Number, m.Sequence, m.What)
 }
 
-// maxMismatches is how many mismatches are kept.
+// maxMismatches is the maximum number of mismatches kept.
 const maxMismatches = 100
 
 // Damage lists the losses of a recording.
@@ -76,7 +76,7 @@ func damageOf(r *record.Recording) Damage {
 	return d
 }
 
-// maxDamaged is how many texts are kept of what is damaged.
+// maxDamaged is the maximum number of texts kept about damage.
 const maxDamaged = 1000
 
 func (d *Damage) add(text string) {
@@ -85,8 +85,8 @@ func (d *Damage) add(text string) {
 	}
 }
 
-// Verify repeats the calls of a recording on the module that was recorded, and compares what
-// crosses with what was recorded. Calls of other modules are left out.
+// Verify repeats the calls of a recording on the recorded module, and compares the data that
+// crosses with the recorded data. Calls of other modules are left out.
 //
 // The error is one of the recording or of loading the module.
 func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, module []byte, opts Options) (*Verification, error) {
@@ -194,8 +194,8 @@ func (v *Verification) add(c, got *record.Call) {
 	}
 }
 
-// Difference returns the first thing in which a repeated call differs from the recorded one,
-// empty if nothing does. Of masked bytes it compares the lengths, and of masked numbers nothing.
+// Difference returns the first difference of a repeated call from the recorded one, empty if there
+// is none. Of masked bytes it compares the lengths, and of masked numbers nothing.
 func Difference(want, got *record.Call) string {
 	if what := difference(want, got); what != "" || want.Fuel == got.Fuel {
 		return what
@@ -233,12 +233,12 @@ func difference(want, got *record.Call) string {
 	return ""
 }
 
-// equal reports whether numbers are those that were recorded, or masked by 0.
+// equal reports whether numbers equal the recorded ones, or are masked by 0.
 func equal(recorded, got []uint64, masked bool) bool {
 	return slices.EqualFunc(recorded, got, func(r, g uint64) bool { return r == g || masked && r == 0 })
 }
 
-// describeChange returns how two events differ.
+// describeChange describes the difference of two events.
 func describeChange(w, g *record.Event, masked bool) string {
 	if !equal(w.Args, g.Args, masked) {
 		return fmt.Sprintf("%#x, recorded %#x", g.Args, w.Args)

@@ -15,9 +15,9 @@ import (
 )
 
 // Call calls the method with an index in [Definition.Methods] with the request at req, and reads
-// the response into the empty struct at resp. It is for generated code, which is put into its
-// callers, so that a response that they do not keep is on their stack. It is no function of
-// type parameters, since the compiler does not know then what becomes of resp.
+// the response into the empty struct at resp. It is for generated code, which is inlined into its
+// callers, so that a response that they do not keep is on their stack. It has no type parameters,
+// since the compiler could not track resp through them.
 //
 // It returns resp, or nil if there is no response. Beside [ErrIgnored] the response is empty.
 //
@@ -53,9 +53,9 @@ type responseError struct{ error }
 
 func (e *responseError) Unwrap() error { return e.error }
 
-// onStack hides a pointer from the compiler, which else puts on the heap what it points to.
-// Reading a response keeps no pointer to it, but reads by reflection, where the compiler cannot
-// see that. A request is not hidden: the objects in it are kept.
+// onStack hides a pointer from the compiler, which otherwise puts its target on the heap. Reading a
+// response keeps no pointer to it, but reads by reflection, where the compiler cannot see that. A
+// request is not hidden: the objects in it are kept.
 func onStack(p unsafe.Pointer) unsafe.Pointer {
 	x := uintptr(p)
 	return *(*unsafe.Pointer)(unsafe.Pointer(&x))
@@ -127,10 +127,10 @@ func (p *Plugin) run(ctx context.Context, inst *host.Instance, method int) error
 	return nil
 }
 
-// CallBytes calls a method, by its name without that of the service, with an encoded request
-// and returns the encoded response. It is for programs that know messages by their schema
-// only: objects in the request are those of [Plugin.Ref], and refs in the response name them.
-// The failure policy does not count.
+// CallBytes calls a method, by its name without that of the service, with an encoded request and
+// returns the encoded response. It is for programs that know messages only by their schema: objects
+// in the request are those of [Plugin.Ref], and refs in the response name them. The failure policy
+// does not count.
 func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) ([]byte, error) {
 	i := slices.IndexFunc(p.definition.Methods, func(m Method) bool { return m.name == method })
 	if i < 0 {
@@ -150,7 +150,7 @@ func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) (
 	return slices.Clone(c.response), nil
 }
 
-// call is what an instance works on. It is used again for the next call.
+// call is the state of a call on an instance. It is used again for the next call.
 type call struct {
 	plugin *Plugin
 	inst   *host.Instance
@@ -159,7 +159,7 @@ type call struct {
 	request, response, answer, part []byte
 	// byBytes is set in a call by CallBytes.
 	byBytes bool
-	// objects are those of the request and of the answers of host services.
+	// objects are the objects of the request and of the answers of host services.
 	objects []passed
 	// places are the indexes in objects by ref, if there are many.
 	places map[abi.Ref]int
@@ -170,7 +170,7 @@ type call struct {
 	services []string
 }
 
-// passed is an object that a guest was given.
+// passed is an object that was passed to a guest.
 type passed struct {
 	*objects.Object
 	typ reflect.Type
@@ -182,10 +182,10 @@ type passed struct {
 // passedBytes is the size of an object's place in call.objects and in call.places.
 const passedBytes = 2 * int(unsafe.Sizeof(passed{})+unsafe.Sizeof(abi.Ref(0)))
 
-// fewObjects is how many objects are looked through one by one.
+// fewObjects is the maximum number of objects that are searched linearly.
 const fewObjects = 16
 
-// maxBuffer is how much memory a buffer keeps between two calls.
+// maxBuffer is the memory that a buffer keeps between two calls, in bytes.
 const maxBuffer = 256 << 10
 
 // begin begins a call on an instance.
@@ -196,7 +196,7 @@ func begin(inst *host.Instance) *call {
 	return c
 }
 
-// end forgets what the call was about, and releases the instance.
+// end forgets the content of the call, and releases the instance.
 func (c *call) end(inst *host.Instance) {
 	c.byBytes = false
 	if len(c.objects) != 0 {
@@ -241,7 +241,7 @@ func (c *call) Object(t reflect.Type, ref abi.Ref) (unsafe.Pointer, error) {
 	return nil, fmt.Errorf("ref %#x: %w", uint64(ref), errRef)
 }
 
-// find returns an object that the guest was given in this call, nil if ref names none.
+// find returns an object that was passed to the guest in this call, nil if ref names none.
 func (c *call) find(ref abi.Ref) *passed {
 	if len(c.objects) <= fewObjects {
 		i := slices.IndexFunc(c.objects, func(p passed) bool { return p.Ref == ref })
@@ -262,8 +262,8 @@ func (c *call) find(ref abi.Ref) *passed {
 	return nil
 }
 
-// object returns the object with a ref, which the guest was given in this call. The objects of a
-// call by bytes are those of [Plugin.Ref] that are current. ok is false if there is none.
+// object returns the object with a ref, which was passed to the guest in this call. The objects of
+// a call by bytes are those of [Plugin.Ref] that are current. ok is false if there is none.
 func (c *call) object(ref abi.Ref) (_ objects.Reading, ok bool) {
 	if o := c.find(ref); o != nil {
 		return o.At(o.of), true

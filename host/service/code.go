@@ -39,8 +39,8 @@ type Error struct {
 	Err  error
 }
 
-// NewError returns an *[Error], which errors.Is and errors.As find err in. A plugin that is answered
-// by it, or by an error that wraps it, gets the code beside the text.
+// NewError returns an *[Error], which errors.Is and errors.As find err in. A plugin that receives
+// it, or an error that wraps it, gets the code beside the text.
 func NewError(code Code, err error) error { return &Error{code, err} }
 
 // Errorf is [NewError] with the error of [fmt.Errorf].
@@ -57,11 +57,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // ErrorCode returns the code.
 func (e *Error) ErrorCode() Code { return e.Code }
 
-// CodeOf returns the code of an error of a method: [OK] for nil, the code that the plugin
-// returned, and [Unimplemented] for [ErrUnimplemented]. Of all others it is [Unknown]: of
-// an error without a code, and of a call that the host has ended, as for a trap or a timeout.
-// So [DeadlineExceeded] and [Internal] are the plugin's own words. Whether its time was over,
-// errors.Is says with context.DeadlineExceeded.
+// CodeOf returns the code of an error of a method: [OK] for nil, the code that the plugin returned,
+// and [Unimplemented] for [ErrUnimplemented]. Of all others it is [Unknown]: of an error without a
+// code, and of a call that the host has ended, as for a trap or a timeout. So [DeadlineExceeded]
+// and [Internal] come from the plugin itself. To find out whether its time was over, use errors.Is
+// with context.DeadlineExceeded.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -72,7 +72,7 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// coder is an error that has a code, or that hides those of the errors below it. It is implemented
+// coder is an error that has a code, or that hides the codes of wrapped errors. It is implemented
 // by *[Error], *[PanicError], *[host.StatusError] and *[host.TrapError].
 type coder interface {
 	error

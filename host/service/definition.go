@@ -47,8 +47,8 @@ type HostMethod struct {
 	name, grant       string
 	request, response *message.Type
 	// call calls the implementation with an encoded request and appends the response. err is an
-	// answer to the plugin, fault ends its call: the request is none, or the implementation panicked.
-	// limit is that of the memory of the request, as for message.Type.Parse.
+	// answer to the plugin. fault ends its call: the request is malformed, or the implementation
+	// panicked. limit bounds the memory of the request, as for message.Type.Parse.
 	call func(ctx context.Context, request []byte, refs message.Refs, limit int, b []byte) (response []byte, fault, err error)
 }
 
@@ -75,7 +75,7 @@ func NewHostMethod[Req, Resp any](name, grant string, f func(context.Context, *R
 	return m
 }
 
-// recovered makes a fault of a panic of a method.
+// recovered turns a panic of a method into a fault.
 func recovered(method string, fault *error) {
 	if r := recover(); r != nil {
 		*fault = &PanicError{Method: method, Value: r, Stack: debug.Stack()}
@@ -97,7 +97,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s of the host panicked: %v", e.Method, e.Value)
 }
 
-// ErrorCode returns abi.ErrorUncoded, also if the value is an error with a code.
+// ErrorCode returns abi.ErrorUncoded, even if the value is an error with a code.
 func (e *PanicError) ErrorCode() Code { return abi.ErrorUncoded }
 
 // Unwrap returns [host.ErrHostFault], and the value if it is an error.

@@ -10,34 +10,34 @@
 //	…
 //	response, err := picker.Pick(ctx, &llm.PickRequest{Model: "llama", Endpoints: endpoints})
 //
-// What a program uses of this package itself is [Config] and the methods of [Plugin], which
-// is embedded in the generated types. The rest is for generated code and for tools.
+// A program uses [Config] of this package directly, and the methods of [Plugin], which is embedded
+// in the generated types. The rest is for generated code and for tools.
 //
 // # Objects
 //
-// A message may have fields that are objects of Kubernetes: *corev1.Pod, or a custom
-// resource. A plugin does not get a copy of such an object with each request. It gets a
-// number, and asks for the fields that it reads; what it has read it keeps, until the object
-// has changed. The host knows an object by its pointer, its UID and its resource version. So a
-// program may read an object again into the same variable, as client.Get does in a loop. An
-// object without a resource version is compared with each call. What must not be done is to
-// change an object that was passed and leave its resource version as it is: pass another one,
-// made by DeepCopy. With [Config.DetectChanges] a call panics at such a change.
+// A message may have fields that are objects of Kubernetes: *corev1.Pod, or a custom resource. A
+// plugin does not get a copy of such an object with each request. It gets a number, and asks for
+// the fields that it reads; it keeps the fields that it has read until the object changes. The host
+// knows an object by its pointer, its UID and its resource version. So a program may read an object
+// again into the same variable, as client.Get does in a loop. An object without a resource version
+// is compared with each call. A program must not change an object that was passed and leave its
+// resource version as it is: it must pass a changed copy, made by DeepCopy. With
+// [Config.DetectChanges] a call panics at such a change.
 //
 // # Failures
 //
 // A method returns the errors of [host.Plugin.Acquire] and [host.Instance.Call]: above all
-// *[host.TrapError] for a guest that trapped or was stopped, and *[host.StatusError] with the
-// text of the error that the plugin returned and its code, see [CodeOf]. [ErrUnimplemented] is the error of a method that
-// the plugin's module does not have, since it was built from an older .proto file. With the
-// policy [host.Ignore] these come with an empty response and wrap [ErrIgnored]: a program that
-// goes on without the plugin asks for that with errors.Is, and does not take the empty response
-// for a decision of the plugin. An error with a code that is an answer about the request, such as
-// [NotFound], is no failure, and not ignored: see [abi.ErrorCode.Failure].
+// *[host.TrapError] for a guest that trapped or was stopped, and *[host.StatusError] with the text
+// of the error that the plugin returned and its code, see [CodeOf]. [ErrUnimplemented] is the error
+// of a method that the plugin's module lacks, since it was built from an older .proto file. With
+// the policy [host.Ignore] these come with an empty response and wrap [ErrIgnored]. A program that
+// goes on without the plugin checks that with errors.Is, and does not take the empty response for a
+// decision of the plugin. An error whose code answers the request, such as [NotFound], is no
+// failure, and not ignored: see [abi.ErrorCode.Failure].
 //
 // # Host services
 //
 // The context of a method of a host service ends with Limits.Timeout of the call that it serves.
-// Such a method may call the plugin again: that takes another instance, and fails when the time is
-// over if none is free. If it panics, the call ends with a *[PanicError], which has the stack.
+// Such a method may call the plugin again. The call takes another instance, and fails when the time
+// is over if none is free. If it panics, the call ends with a *[PanicError], which has the stack.
 package service

@@ -26,8 +26,8 @@ func Describe(schema []byte, name string) (*Definition, error) {
 	return d, nil
 }
 
-// NewRawMethod returns a method of a host service for programs that know messages by their
-// schema only: f gets the encoded request, which is lent, and returns the encoded response.
+// NewRawMethod returns a method of a host service for programs that know messages only by their
+// schema: f gets the encoded request, which is lent, and returns the encoded response.
 func NewRawMethod(name, grant string, f func(ctx context.Context, request []byte) ([]byte, error)) HostMethod {
 	return HostMethod{name: name, grant: grant, call: func(ctx context.Context, request []byte, _ message.Refs, _ int, b []byte) (_ []byte, fault, err error) {
 		defer recovered(name, &fault)

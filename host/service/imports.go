@@ -89,13 +89,13 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 	return list
 }
 
-// objectBytes returns an object that the guest may ask for, as a whole.
+// objectBytes returns an object that the guest may ask for, encoded as a whole.
 func objectBytes(inst *host.Instance, ref uint64) []byte {
 	object(inst, ref, 0)
 	return inst.State().(*call).bytes(abi.Ref(ref))
 }
 
-// object returns an object that the guest may ask for, which it gets as a whole or a part of.
+// object returns an object that the guest may ask for, as a whole or in part.
 func object(inst *host.Instance, ref uint64, part uint32) objects.Reading {
 	o := found(inst, ref)
 	inst.ConfidentialObject(o, part)
@@ -130,7 +130,7 @@ func (m *HostMethod) function(service string) host.Import {
 			c := inst.State().(*call)
 			request := inst.Read(uint32(stack[0]), uint32(stack[1])) // Lent, and parsed at once.
 			had := len(c.answer)
-			// It may wait, for another instance of this plugin above all, but no longer than the
+			// It may wait, above all for another instance of this plugin, but no longer than the
 			// guest may run.
 			ctx, cancel := context.WithDeadline(inst.Context(), inst.Deadline())
 			answer, fault, err := m.call(ctx, request, c, c.plugin.resultBytes, c.answer[:0])

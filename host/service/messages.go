@@ -19,9 +19,9 @@ func MessagesOf(schema string) *Messages {
 	return &Messages{sync.OnceValues(func() (*serviceschema.Schema, error) { return serviceschema.Parse([]byte(schema)) })}
 }
 
-// Read reads the message with a full name into to, a pointer to its struct. Fields have the names of
-// JSON or those of the .proto file; an unknown one is an error. Numbers of 64 bits may be texts, as
-// may NaN and Infinity. What to points to before is dropped; null leaves it alone.
+// Read reads the message with a full name into to, a pointer to its struct. Fields have the names
+// of JSON or those of the .proto file; an unknown one is an error. Numbers of 64 bits may be texts,
+// as may NaN and Infinity. The old value that to points to is dropped; null leaves it alone.
 func (m *Messages) Read(name string, text []byte, to any) error {
 	if string(text) == "null" {
 		return nil

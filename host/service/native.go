@@ -21,10 +21,10 @@ type native struct {
 	hosts  []HostService
 }
 
-// errNative is the error of what a plugin without a module cannot do.
+// errNative is the error of an operation that a plugin without a module cannot do.
 var errNative = errors.New("the plugin runs in this process, in a test, and has no module")
 
-// nativeModule describes the module of a plugin that has none: it has nothing.
+// nativeModule describes the module of a plugin that has none: it is empty.
 var nativeModule = sync.OnceValue(func() *host.Module {
 	m, err := host.Inspect([]byte("\x00asm\x01\x00\x00\x00"))
 	if err != nil {
@@ -33,8 +33,8 @@ var nativeModule = sync.OnceValue(func() *host.Module {
 	return m
 })
 
-// The methods of [host.Plugin] as a plugin without a module has them: each that package host adds
-// is to be here, see TestMethodsOfNativePlugins.
+// The methods of [host.Plugin] for a plugin without a module: each method of package host must be
+// here, see TestMethodsOfNativePlugins.
 
 // Acquire is that of [host.Plugin].
 func (p *Plugin) Acquire(ctx context.Context) (*host.Instance, error) {

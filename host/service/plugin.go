@@ -23,23 +23,24 @@ import (
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
-// Config is the module of a plugin, its limits and grants, and what its failures mean.
+// Config configures a plugin: its module, its limits and grants, and its failure policy.
 type Config struct {
 	// Config is the plugin's module, name and limits. The default of Limits.ResultBytes is
 	// 1 MiB. It bounds the memory of a response, too: 32 bytes for each, and 1 MiB.
 	host.Config `json:",inline"`
-	// FailurePolicy says what a method returns if the plugin fails to answer: with
-	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other
-	// errors, such as those of the request, of the caller's context and of a plugin that is
-	// closed, are returned in any case. So are answers: errors whose code is no failure, see
+	// FailurePolicy decides on the result of a method if the plugin fails to answer: with
+	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other errors,
+	// such as those of the request, of the caller's context and of a closed plugin, are returned in
+	// any case. The same goes for answers: errors whose code is no failure, see
 	// [abi.ErrorCode.Failure].
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
-	// Reads are the fields that the plugin gets of the objects in messages, beside their
-	// names, namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,
-	// pod.metadata.annotations[example.com/zone], tenant.spec.plan of a custom resource. All
-	// others read as empty. Of a kind that no path begins with it gets every field, but for custom
-	// resources without a Go type: once a path begins with one, it gets no more than the names,
-	// namespaces and UIDs of the others. Their kinds are the names of their messages, in lower case.
+	// Reads are the fields that the plugin gets of the objects in messages, beside their names,
+	// namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,
+	// pod.metadata.annotations[example.com/zone], tenant.spec.plan of a custom resource. All others
+	// read as empty. If no path begins with a kind, the plugin gets every field of it. Custom
+	// resources without a Go type are an exception: once a path begins with one, the plugin gets
+	// only the names, namespaces and UIDs of the others. Their kinds are the names of their
+	// messages, in lower case.
 	Reads []string `json:"reads,omitempty"`
 	// DetectChanges is for tests of programs: a call panics if an object in it was changed since it
 	// was passed before, and has the same UID and resource version. No plugin would see the change.
@@ -49,7 +50,7 @@ type Config struct {
 // defaultResultBytes is the default length of the longest response.
 const defaultResultBytes = 1 << 20
 
-// ErrUnimplemented is the error of a method that a plugin's module does not have.
+// ErrUnimplemented is the error of a method that a plugin's module lacks.
 var ErrUnimplemented error = &Error{Unimplemented, errors.New("the plugin does not have the method")}
 
 // Plugin is a plugin of an extension point. It is safe for use by several goroutines; the
@@ -76,8 +77,8 @@ type Plugin struct {
 
 // Load loads a plugin of the extension point d. hosts are the services that it may call.
 //
-// Errors are those of [host.Runtime.Load], and a *[SchemaError] for a module that does not
-// have the extension point, or has another one of that name.
+// Errors are those of [host.Runtime.Load], and a *[SchemaError] for a module that lacks the
+// extension point, or has a different one of that name.
 func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, hosts ...HostService) (*Plugin, error) {
 	p := &Plugin{
 		name: cfg.Name, definition: d, policy: cfg.FailurePolicy,
@@ -155,8 +156,8 @@ func (p *Plugin) Ref(o runtime.Object) (abi.Ref, error) {
 
 // SchemaError is the error of a module whose schema does not fit that of the host.
 type SchemaError struct {
-	// Service is the full name of the extension point, or of the host service, that the
-	// two disagree about.
+	// Service is the full name of the extension point, or of the host service, on which the two
+	// disagree.
 	Service string
 	Err     error
 }
@@ -196,7 +197,7 @@ func (p *Plugin) check(m *host.Module) error {
 	return errors.Join(errs...)
 }
 
-// probe asks the first instance of a version which services it implements.
+// probe asks the first instance of a version for the services that it implements.
 func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
 	c := inst.State().(*call)
 	c.services = nil

@@ -107,8 +107,8 @@ func (r reads) of(t reflect.Type) (fields *objects.Encoder[objects.Any], whole e
 }
 
 // ofUntyped narrows custom resources without a Go type by their kinds. If a path names one of them,
-// all others are left with what identifies them: of an object whose kind is not the one that was
-// meant, nothing else leaves the host.
+// all others are reduced to their identity: of an object of an unexpected kind, nothing else leaves
+// the host.
 func (r reads) ofUntyped() (encoding, error) {
 	cuts, errs := map[string]*objects.Cut{}, []error(nil)
 	for _, kind := range r.untyped {

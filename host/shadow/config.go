@@ -9,41 +9,41 @@ import (
 	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
-// Config says which module is the candidate, and what it may cost. It is the field shadow of a
+// Config names the module of the candidate and limits its cost. It is the field shadow of a
 // plugin's configuration. Zero fields are the defaults.
 type Config struct {
 	// Module names the module of the candidate. It is not followed.
 	Module host.ModuleConfig `json:"module,omitzero"`
-	// GuestConfig is the candidate's own configuration; empty means that of the serving
-	// version.
+	// GuestConfig is the configuration of the candidate; empty means that of the serving version.
 	GuestConfig host.GuestConfig `json:"guestConfig,omitempty"`
 	// Rate is the share of calls that are repeated, or of scheduling cycles. Default 0.1.
 	Rate float64 `json:"rate,omitempty"`
 	// CPU is the share of one processor that the candidate may take. Default 0.1.
 	CPU float64 `json:"cpu,omitempty"`
-	// MemoryBytes is the most memory of the candidate, its snapshot included. It does not
-	// count for RuntimeConfig.MemoryBytes. Default 128 MiB.
+	// MemoryBytes is the maximum memory of the candidate, its snapshot included. It does not count
+	// for RuntimeConfig.MemoryBytes. Default 128 MiB.
 	MemoryBytes uint64 `json:"memoryBytes,omitempty"`
-	// Queue is how many calls may wait. Further ones are dropped and counted. Default 16.
+	// Queue is the maximum number of calls that wait. Further ones are dropped and counted. Default
+	// 16.
 	Queue int `json:"queue,omitempty"`
-	// QueueBytes is how much memory the calls that wait may keep. Further ones are dropped and
+	// QueueBytes is the maximum memory kept by calls that wait. Further ones are dropped and
 	// counted. Default 32 MiB, the longest review of an API server. A webhook also keeps less than
 	// an eighth of its memory for reviews.
 	QueueBytes int64 `json:"queueBytes,omitempty"`
-	// Examples is how many differences of each group are logged and kept. Default 3.
+	// Examples is the number of differences of each group that are logged and kept. Default 3.
 	Examples int `json:"examples,omitempty"`
-	// Failures is how many calls in a row may fail on the candidate before it is stopped.
-	// Default 10.
+	// Failures is the number of consecutive failed calls on the candidate that stops it. Default
+	// 10.
 	Failures int `json:"failures,omitempty"`
-	// Promote says when the candidate takes over by itself. The zero value is never.
+	// Promote configures the automatic promotion of the candidate. The zero value never promotes.
 	Promote Promote `json:"promote,omitzero"`
 
 	// profile is the number of calls to profile, 0 for none.
 	profile int
 }
 
-// Promote says when a candidate takes over by itself: when Calls calls were compared in at least
-// the time After, and all agreed.
+// Promote configures automatic promotion: the candidate takes over when Calls calls were compared
+// in at least the time After, and all agreed.
 type Promote struct {
 	Calls int           `json:"calls,omitempty"`
 	After time.Duration `json:"after,omitempty"`
@@ -55,11 +55,11 @@ type promoteFields Promote
 // MarshalJSON writes durations as texts, such as "1h0m0s".
 func (p Promote) MarshalJSON() ([]byte, error) { return configfile.Marshal(promoteFields(p)) }
 
-// UnmarshalJSON reads what MarshalJSON writes, see package configfile.
+// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (p *Promote) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*promoteFields)(p)) }
 
-// Check returns every mistake of the configuration, also that rt has no access to where the module
-// comes from. The messages begin with what.
+// Check returns every mistake of the configuration, including a module origin to which rt has no
+// access. The messages begin with what.
 func (c *Config) Check(rt *host.Runtime, what string) (errs []error) {
 	fail := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -83,7 +83,7 @@ func (c *Config) Check(rt *host.Runtime, what string) (errs []error) {
 	return errs
 }
 
-// minMemory is the least memory of a candidate: a page, and one of its snapshot.
+// minMemory is the minimum memory of a candidate: a page, and one of its snapshot.
 const minMemory = 128 << 10
 
 func (c Config) withDefaults() Config {

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// Candidate is a plugin that is asked in the background.
+// Candidate is a plugin that is called in the background.
 type Candidate interface {
 	// Guest returns its module.
 	Guest() *host.Plugin
@@ -26,7 +26,7 @@ type Candidate interface {
 	Close(ctx context.Context) error
 }
 
-// Options are what an adapter adds to a [Config].
+// Options are the additions of an adapter to a [Config].
 type Options struct {
 	// Plugin is the name of the serving plugin, and Serving its module.
 	Plugin  string
@@ -37,8 +37,8 @@ type Options struct {
 	Load func(ctx context.Context, rt *host.Runtime, change func(cfg *host.Config)) (Candidate, error)
 	// Promote has the candidate serve; nil is a swap of Serving.
 	Promote func(ctx context.Context, p *Promotion) error
-	// NotRepeated are the functions of Serving whose calls cannot be repeated, sorted. A candidate
-	// of a plugin that has some is not promoted by itself.
+	// NotRepeated are the functions of Serving whose calls cannot be repeated, sorted. If there are
+	// any, the candidate is not promoted automatically.
 	NotRepeated []string
 	Logger      *slog.Logger
 	Observer    host.Observer
@@ -55,9 +55,9 @@ type Promotion struct {
 	GuestConfig host.GuestConfig
 }
 
-// Claim ends the shadow as promoted. Whoever has a candidate serve calls it when nothing else can
-// fail, in the step that does it: a shadow that has ended meanwhile is not promoted, and after
-// Claim it cannot be ended otherwise. The error says why it has ended.
+// Claim ends the shadow as promoted. The code that has a candidate serve calls it when nothing else
+// can fail, in the same step: a shadow that has ended meanwhile is not promoted, and after Claim it
+// cannot be ended otherwise. The error is the reason why it has ended.
 func (p *Promotion) Claim() error {
 	s := p.Shadow
 	s.mu.Lock()
@@ -69,7 +69,7 @@ func (p *Promotion) Claim() error {
 	return nil
 }
 
-// promotable returns why the candidate cannot be promoted, nil if it can. s.mu is held.
+// promotable returns the reason why the candidate cannot be promoted, nil if it can. s.mu is held.
 func (s *Shadow) promotable() error {
 	switch state := s.status.State; {
 	case s.profiler != nil:
@@ -82,30 +82,30 @@ func (s *Shadow) promotable() error {
 	return nil
 }
 
-// Outcome is what came of a call on the candidate. It is logged and kept, so that nothing in it may
-// be confidential but what Stain masks.
+// Outcome is the result of a call on the candidate. It is logged and kept, so nothing in it may be
+// confidential beyond the values that Stain masks.
 type Outcome struct {
-	// Serving and Candidate are the kinds of both answers, "allow" or "deny" for example.
-	// They, or Detail, tell how the answers differ; without a difference all are empty.
+	// Serving and Candidate are the kinds of both answers, "allow" or "deny" for example. They, or
+	// Detail, describe the difference of the answers; without a difference all are empty.
 	Serving, Candidate string
-	// Subject is what was asked: an operation on an object, by its name.
+	// Subject is the subject of the call: an operation on an object, by its name.
 	Subject string
 	// Detail is an example of the difference: both answers.
 	Detail string
-	// Asked is a question of the candidate that the serving version did not ask, so that there
-	// is no answer to it. What the candidate answers without does not count.
+	// Asked is a question of the candidate that the serving version did not ask, so that there is
+	// no answer to it. A question that the candidate can do without does not count.
 	Asked string
 	// Err is the failure of the candidate, unless the serving version failed as well.
 	Err error
-	// Uncompared is set if there was nothing to compare: both have failed, which two versions do
-	// with different words, or nothing of what was asked can be repeated.
+	// Uncompared is set if there was nothing to compare: both versions have failed, with different
+	// words as two versions do, or nothing of the call can be repeated.
 	Uncompared bool
 	// Stain holds the confidential values that the call has seen: Detail, Asked and Err may repeat
 	// them. nil holds none.
 	Stain *confidential.Stain
 }
 
-// text returns a text of the guests as it may outlive the call.
+// text returns a text of the guests in a form that may outlive the call.
 func (o *Outcome) text(text string) string {
 	if o.Stain == nil {
 		return text
@@ -113,16 +113,16 @@ func (o *Outcome) text(text string) string {
 	return o.Stain.Text(text)
 }
 
-// join returns what is there of the texts.
+// join joins the texts that are not empty.
 func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ": ")
 }
 
-// Call asks the candidate what the serving version was asked, and compares the answers. It is
+// Call repeats a call of the serving version on the candidate, and compares the answers. It is
 // called on the goroutine of the shadow.
 type Call func(ctx context.Context, c Candidate) Outcome
 
-// State is what a shadow does.
+// State is the state of a shadow.
 type State string
 
 // The states.
@@ -134,7 +134,7 @@ const (
 	Promoted State = "promoted"
 )
 
-// Status is what a shadow has found.
+// Status holds the results of a shadow.
 type Status struct {
 	State State `json:"state"`
 	// Reason is why it is stopped.
@@ -142,9 +142,9 @@ type Status struct {
 	// Digest is the SHA-256 of the candidate's module, in hexadecimal, once it is loaded.
 	Digest string    `json:"digest,omitempty"`
 	Since  time.Time `json:"since"`
-	// Compared is the number of calls with two answers, Same of those that agreed, Asked of
-	// those in which the candidate asked what the serving version did not, Failed of those on
-	// which the candidate alone failed, and Dropped of calls without room.
+	// Compared is the number of calls with two answers. Same is the number of those that agreed.
+	// Asked counts calls in which the candidate asked questions that the serving version did not
+	// ask. Failed counts calls on which the candidate alone failed, and Dropped those without room.
 	Compared uint64 `json:"compared"`
 	Same     uint64 `json:"same"`
 	Asked    uint64 `json:"asked"`
@@ -152,13 +152,13 @@ type Status struct {
 	Dropped  uint64 `json:"dropped"`
 	// Uncompared is the number of calls in which there was nothing to compare.
 	Uncompared uint64 `json:"uncompared,omitempty"`
-	// NotRepeated are the functions of the plugin whose calls cannot be repeated: nothing is known
-	// of what the candidate would do in them, and it is not promoted by itself.
+	// NotRepeated are the functions of the plugin whose calls cannot be repeated: the behavior of
+	// the candidate in them is not known, and it is not promoted automatically.
 	NotRepeated []string `json:"notRepeated,omitempty"`
 	// Serving is the digest of the serving version to which everything is compared. When it is
 	// swapped, the numbers begin anew.
 	Serving string `json:"serving,omitempty"`
-	// Held is how many bytes the calls keep that wait, or are repeated.
+	// Held is the number of bytes kept by calls that wait, or are being repeated.
 	Held int64 `json:"held,omitempty"`
 	// Groups are the differences, those with the most calls first.
 	Groups []Group `json:"groups,omitempty"`
@@ -172,14 +172,14 @@ type Group struct {
 	Examples []string `json:"examples,omitempty"`
 }
 
-// Shadow asks a candidate. It is safe for use by several goroutines. A nil Shadow samples
-// nothing.
+// Shadow repeats calls on a candidate. It is safe for use by several goroutines. A nil Shadow
+// samples nothing.
 type Shadow struct {
 	cfg   Config
 	opts  Options
 	queue chan offered
-	// held is how many bytes calls that wait or are made keep, and over is set once no more are
-	// taken from the queue.
+	// held is the number of bytes kept by calls that wait or are being made. over is set once no
+	// more are taken from the queue.
 	held     atomic.Int64
 	over     atomic.Bool
 	cancel   context.CancelFunc
@@ -196,7 +196,8 @@ type Shadow struct {
 	mu     sync.Mutex
 	status Status
 	groups map[string]*Group
-	// agreed is the number of calls in a row without a difference, and since when.
+	// agreed is the number of consecutive calls without a difference, and since the time of the
+	// first.
 	agreed  int
 	since   time.Time
 	failing int
@@ -204,10 +205,10 @@ type Shadow struct {
 	profile *profile.Profile
 }
 
-// maxGroups is the number of groups of differences; further ones are counted together.
+// maxGroups is the maximum number of groups of differences; further ones are counted together.
 const maxGroups = 64
 
-// maxExample is how many bytes of an example are kept.
+// maxExample is the maximum number of bytes kept of an example.
 const maxExample = 4 << 10
 
 // Begin begins a shadow. The candidate is loaded in the background; if that fails, the shadow is
@@ -262,7 +263,7 @@ func (s *Shadow) Sampled() bool {
 // Offer hands over a call that was sampled. It does not wait: a call for which there is no room
 // is dropped.
 //
-// bytes is the memory that the call keeps. free is called when it keeps no more, also if there is
+// bytes is the memory that the call keeps. free is called when it keeps no more, even if there is
 // no room; nil is not called.
 func (s *Shadow) Offer(c Call, bytes int64, free func()) {
 	o := offered{c, bytes, free}
@@ -289,7 +290,7 @@ type offered struct {
 	free  func()
 }
 
-// forget gives back what a call keeps.
+// forget frees the memory kept by a call.
 func (s *Shadow) forget(o offered) {
 	s.held.Add(-o.bytes)
 	if o.free != nil {
@@ -309,8 +310,8 @@ func (s *Shadow) drain() {
 	}
 }
 
-// Room reports whether the queue has room for a call that keeps so many bytes, for a caller to whom
-// the copy of a call is dear. If not, the call counts as dropped.
+// Room reports whether the queue has room for a call that keeps so many bytes, for callers that
+// want to avoid a needless copy. If not, the call counts as dropped.
 func (s *Shadow) Room(bytes int64) bool {
 	if len(s.queue) < cap(s.queue) && s.held.Load()+bytes <= s.cfg.QueueBytes {
 		return true
@@ -328,7 +329,7 @@ func (s *Shadow) Drop() {
 // Config returns the configuration with its defaults.
 func (s *Shadow) Config() Config { return s.cfg }
 
-// Status returns what was found so far.
+// Status returns the results so far.
 func (s *Shadow) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,7 +349,7 @@ func (s *Shadow) Status() Status {
 	return status
 }
 
-// Profile returns what was profiled, nil before all calls were made.
+// Profile returns the profile, nil until all calls were made.
 func (s *Shadow) Profile() *profile.Profile {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,7 +359,7 @@ func (s *Shadow) Profile() *profile.Profile {
 // Done is closed when the shadow is stopped.
 func (s *Shadow) Done() <-chan struct{} { return s.done }
 
-// Close stops the shadow, and waits until ctx ends for what it does.
+// Close stops the shadow, and waits until ctx ends for its running work.
 func (s *Shadow) Close(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -372,10 +373,10 @@ func (s *Shadow) Close(ctx context.Context) error {
 	}
 }
 
-// Promote has the candidate serve, as [host.Plugin.Swap] does, and ends the shadow. The error says
-// why a shadow that has ended, or has not begun to compare, is not promoted, or what has failed: the
-// shadow goes on then. If a step after that of serving has failed, the error is of it, and the state
-// is Promoted.
+// Promote makes the candidate the serving version, as [host.Plugin.Swap] does, and ends the shadow.
+// It returns an error if the shadow has ended, has not begun to compare, or the promotion fails; in
+// the last case the shadow goes on. If a step after the swap fails, the error is of that step, and
+// the state is Promoted.
 func (s *Shadow) Promote(ctx context.Context) error {
 	s.promoting.Lock()
 	defer s.promoting.Unlock()
@@ -440,8 +441,8 @@ func (s *Shadow) change(cfg *host.Config) {
 	if len(s.cfg.GuestConfig) != 0 {
 		cfg.GuestConfig = s.cfg.GuestConfig
 	}
-	// How long a module may take to compile is allowed for that one: the candidate has what is
-	// configured, and more only with a digest of its own.
+	// The time for compiling was allowed for the serving module: the candidate gets the configured
+	// limit, and more only with its own digest.
 	limits.Compile = cfg.Limits.Compile
 	cfg.Limits = limits
 	cfg.Limits.Instances = 1
@@ -523,12 +524,12 @@ func (s *Shadow) run(ctx context.Context) {
 	}
 }
 
-// pollTime is how long a shadow without calls sleeps. It waits for no caller to wake it, which
-// would cost that as much as the rest of handing over a call, and often its processor.
+// pollTime is the time that a shadow without calls sleeps. No caller wakes it, which would cost the
+// caller as much as the rest of handing over a call, and often its processor.
 const pollTime = 50 * time.Millisecond
 
-// renewed reports whether the serving version was swapped since it was asked last, by another than
-// the candidate. Then the calls that wait, and the numbers, are about a version that is gone.
+// renewed reports whether the serving version was swapped since the last check, for a version other
+// than the candidate. Then the calls that wait, and the numbers, concern a version that is gone.
 func (s *Shadow) renewed() bool {
 	serving := s.opts.Serving.Digest()
 	s.mu.Lock()
@@ -592,7 +593,7 @@ func sealed() *confidential.Stain {
 	return s
 }
 
-// observe tells the Observer the result of a call, if it is to know.
+// observe reports the result of a call to the Observer, if that implements the method.
 func (s *Shadow) observe(result string) {
 	if o, ok := s.opts.Observer.(host.ShadowObserver); ok {
 		o.Shadowed(s.opts.Plugin, result)
@@ -680,9 +681,9 @@ func (s *Shadow) finish() {
 }
 
 const (
-	// busyAfter is how long a sleep may be too long before the machine counts as busy.
+	// busyAfter is the delay of a sleep from which the machine counts as busy.
 	busyAfter = 20 * time.Millisecond
-	// restTime is how long a shadow rests then.
+	// restTime is the time that a shadow rests then.
 	restTime = 2 * time.Second
 )
 

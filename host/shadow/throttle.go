@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// burstTime is how long throttled calls work between two sleeps while processors are free.
-	// A goroutine that wakes or goes to sleep makes others move to another processor, where
-	// their data is not: it does so rarely.
+	// burstTime is the time that throttled calls work between two sleeps while processors are free.
+	// A goroutine that wakes or goes to sleep makes others move to another processor, away from
+	// their data, so it should do that rarely.
 	burstTime = 5 * time.Millisecond
-	// lateTime is how late a sleep may end while processors are free. Timers of Go are up to a
-	// millisecond late.
+	// lateTime is the maximum delay of the end of a sleep while processors are free. Timers of Go
+	// are up to a millisecond late.
 	lateTime = 2 * time.Millisecond
 )
 
@@ -24,7 +24,7 @@ const (
 // one instance.
 type throttle struct {
 	share float64
-	// began is the begin of work that worked, the time since the last sleep, lacks.
+	// began is the begin of work that is not yet in worked, the time since the last sleep.
 	began  time.Time
 	worked time.Duration
 	late   atomic.Int64
@@ -65,8 +65,8 @@ func (t *throttle) wanted() bool {
 	return v.Kind() == metrics.KindUint64 && v.Uint64() != 0
 }
 
-// Sleep ends the work. It sleeps for as long as the share wants it, at least for so long. The error
-// is that of ctx if it ends.
+// Sleep ends the work. It sleeps for as long as the share requires, but at least for least. The
+// error is that of ctx if it ends.
 func (t *throttle) Sleep(ctx context.Context, least time.Duration) error {
 	start, pause := time.Now(), max(least, time.Duration(float64(t.worked)*(1/t.share-1)))
 	timer := time.NewTimer(pause)
@@ -83,6 +83,6 @@ func (t *throttle) Sleep(ctx context.Context, least time.Duration) error {
 	return nil
 }
 
-// Late returns by how much the last sleep was too long: other work has the processors. It is 0
-// for a share of 1, which takes what it gets.
+// Late returns the delay of the last sleep: other work has the processors. It is 0 for a share of
+// 1, which is not limited.
 func (t *throttle) Late() time.Duration { return time.Duration(t.late.Load()) }

@@ -4,8 +4,8 @@ import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string. What RFC 8259, section 7 wants
-// escaped is escaped, and nothing else; invalid UTF-8 becomes U+FFFD.
+// AppendString appends s as a JSON string. Only the characters that RFC 8259, section 7 requires to
+// be escaped are escaped; invalid UTF-8 becomes U+FFFD.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	copied := 0

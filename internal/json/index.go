@@ -4,17 +4,17 @@ package json
 // more, in the order of their beginnings: the offset of its first byte in the lower half,
 // that of the byte after it in the upper half. It may have shorter ones that hold others.
 
-// indexedLength is how long an array or object must be to be in the index. Shorter
-// ones are passed over faster than they are looked up.
+// indexedLength is the minimum length of an array or object in the index. Shorter ones are passed
+// over faster than they are looked up.
 const indexedLength = 64
 
-// indexedDepth is how many arrays and objects in one another there is always room
-// for in an index of the usual size.
+// indexedDepth is the number of nested arrays and objects for which an index of the usual size
+// always has room.
 const indexedDepth = 16
 
-// IndexRoom returns how many numbers the index of a document of n bytes may have, an
-// even number: an eighth of it, as numbers have eight bytes. A document that needs
-// more, because it is nested deeply, has no index.
+// IndexRoom returns the maximum number of entries of the index of a document of n bytes, an even
+// number: an eighth of n, as an entry has eight bytes. A document that needs more, because it is
+// nested deeply, has no index.
 func IndexRoom(n int) int {
 	if n < 2*indexedLength || uint64(n) >= 1<<32 {
 		return 0
@@ -35,18 +35,18 @@ func firstFrom(index []uint64, start int) int {
 	return low
 }
 
-// nothing is what is around the outermost array or object.
+// nothing is the place around the outermost array or object.
 const nothing = 1<<32 - 1
 
-// nesting notes arrays and objects in an index as they are met. Those that are open are
-// at the end of what is noted, with the place of what they are in instead of an end.
+// nesting records arrays and objects in an index as they are met. Open ones are at the end of the
+// records, with the place of the surrounding one instead of an end.
 type nesting struct {
 	index []uint64 // nil as soon as there is no room: then nothing is noted.
 	count int
-	in    uint64 // The place of the innermost one that is open, or nothing.
+	in    uint64 // The place of the innermost open one, or nothing.
 }
 
-// begin notes what begins at i.
+// begin records an array or object that begins at i.
 func (n *nesting) begin(i int) {
 	if n.count == len(n.index) {
 		*n = nesting{in: nothing}
@@ -57,7 +57,7 @@ func (n *nesting) begin(i int) {
 	n.count++
 }
 
-// end notes that the innermost one ends before i.
+// end records that the innermost one ends before i.
 func (n *nesting) end(i int) {
 	if n.in == nothing {
 		return

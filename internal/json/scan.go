@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// class is what a byte means outside of a string.
+// class is the meaning of a byte outside of a string.
 type class uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	closes                    // ] }
 	quote                     // "
 	space                     // The four characters of RFC 8259.
-	numeric                   // What a number may begin with: - and digits.
+	numeric                   // The first character of a number: - and digits.
 	digit
 )
 
@@ -45,9 +45,8 @@ const (
 // mark is sure to be right, which is the one that counts.
 func zeroBytes(w uint64) uint64 { return (w - lows) &^ w & highs }
 
-// special marks the bytes of w that a plain string does not have, as zeroBytes
-// does: quotes, backslashes, control characters (below 0x20), and bytes above
-// 0x7f, whose UTF-8 is to be checked.
+// special marks the bytes of w that a plain string lacks, as zeroBytes does: quotes, backslashes,
+// control characters (below 0x20), and bytes above 0x7f, whose UTF-8 must be checked.
 func special(w uint64) uint64 {
 	return zeroBytes(w^'"'*lows) | zeroBytes(w^'\\'*lows) | (w-0x20*lows)&^w&highs | w&highs
 }
@@ -105,8 +104,8 @@ func skipString(b []byte, i int) int {
 // or -1 if it does not end. It tells strings from the rest and counts brackets:
 // depth costs no memory.
 //
-// Most of a Kubernetes object is strings, so eight of their bytes are looked at
-// in one step, and here rather than in skipString.
+// Most of a Kubernetes object is strings, so eight of their bytes are checked in one step, and here
+// rather than in skipString.
 func skipNested(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -150,7 +149,7 @@ func skipNested(b []byte, i int) int {
 	return -1
 }
 
-// skipScalar is skipValue for what is neither a string nor nested.
+// skipScalar is skipValue for a value that is neither a string nor nested.
 func skipScalar(b []byte, i int) int {
 	switch b[i] {
 	case 't':
@@ -232,7 +231,7 @@ func scanString(b []byte, i int) (s string, end int, ok bool) {
 
 // scanEscaped is scanString for a string that is not plain from b[i] on.
 func scanEscaped(b []byte, start, i int) (s string, end int, ok bool) {
-	// Text in another language than English is valid as it lies.
+	// Text in a language other than English is valid as it is.
 	var out []byte
 	copied := start // Everything before is in out, if there is an out.
 	for i < len(b) {

@@ -5,9 +5,9 @@ package json
 // next goes to the next member or element and reports whether there is one.
 func next(w *walk) bool { return nextOf(w) }
 
-// indexNested notes in nested where the arrays and objects lie that have
-// indexedLength or more, and returns how many they are; 0 if doc is neither an
-// array nor an object, does not end, or if there is no room.
+// indexNested records the places of the arrays and objects of indexedLength or more in nested, and
+// returns their number; 0 if doc is neither an array nor an object, does not end, or if there is no
+// room.
 func indexNested(doc []byte, nested []uint64) int {
 	noted := nesting{index: nested, in: nothing}
 	i := skipSpace(doc, 0)
@@ -35,9 +35,8 @@ func indexNested(doc []byte, nested []uint64) int {
 	return 0
 }
 
-// readFields reads members of an object that is walked over into fields, until one
-// has an unusual form. It returns where in names to look for the next one, -1 if there
-// is none.
+// readFields reads members of an object that is walked over into fields, until one has an unusual
+// form. It returns the index in names at which to search for the next one, -1 if there is none.
 func readFields(w *Walker, names []string, fields []Field, version uint32, from int) int {
 	return from
 }

@@ -1,11 +1,10 @@
 package json
 
-// MaxDepth is how deep arrays and objects may be nested for Valid, as in
-// encoding/json.
+// MaxDepth is the maximum depth of nested arrays and objects for Valid, as in encoding/json.
 const MaxDepth = 10000
 
-// Valid reports whether b is one JSON value by the grammar of RFC 8259, with
-// nothing but whitespace around it. It accepts what encoding/json accepts.
+// Valid reports whether b is one JSON value by the grammar of RFC 8259, with nothing but whitespace
+// around it. It accepts the same as encoding/json.
 func Valid(b []byte) bool {
 	var objects [MaxDepth/64 + 1]uint64 // One bit for each level: is it an object?
 	depth := 0

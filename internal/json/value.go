@@ -2,14 +2,14 @@ package json
 
 import "strconv"
 
-// Value is the bytes of one JSON value. Whitespace around it does no harm, and
-// an empty Value is no value at all: a member that is not there.
+// Value is the bytes of one JSON value. Whitespace around it does no harm, and an empty Value is no
+// value at all: a missing member.
 //
-// The methods that read a value of one kind say with ok whether it is of that
-// kind; those without ok read a value of any other kind as the zero value.
+// The methods that read a value of one kind report with ok whether it is of that kind; those
+// without ok read a value of any other kind as the zero value.
 type Value []byte
 
-// Kind is what a value is, by its first character.
+// Kind is the kind of a value, by its first character.
 type Kind uint8
 
 // The kinds of values.
@@ -26,7 +26,7 @@ const (
 
 var kindNames = [...]string{"nothing", "null", "bool", "number", "string", "array", "object"}
 
-// String returns the name of the kind as messages show it.
+// String returns the name of the kind for messages.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -34,7 +34,7 @@ func (k Kind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Kind returns what v begins like. The rest of it may still be malformed.
+// Kind returns the kind of v by its first character. The rest of it may still be malformed.
 func (v Value) Kind() Kind {
 	i := skipSpace(v, 0)
 	if i == len(v) {
@@ -87,7 +87,7 @@ func (v Value) Text() (s string, ok bool) {
 	return s, true
 }
 
-// Bool returns the truth value that v is.
+// Bool returns the truth value of v.
 func (v Value) Bool() (value, ok bool) {
 	switch string(v.trim()) {
 	case "true":
@@ -98,8 +98,7 @@ func (v Value) Bool() (value, ok bool) {
 	return false, false
 }
 
-// Int64 returns the number that v is. It is not ok if v has a fraction or an
-// exponent, or does not fit.
+// Int64 returns the number of v. It is not ok if v has a fraction or an exponent, or does not fit.
 func (v Value) Int64() (n int64, ok bool) {
 	v = v.trim()
 	negative := len(v) > 0 && v[0] == '-'
@@ -117,8 +116,8 @@ func (v Value) Int64() (n int64, ok bool) {
 	return int64(u), u < 1<<63
 }
 
-// Uint64 returns the number that v is. It is not ok if v is negative, has a
-// fraction or an exponent, or does not fit.
+// Uint64 returns the number of v. It is not ok if v is negative, has a fraction or an exponent, or
+// does not fit.
 func (v Value) Uint64() (n uint64, ok bool) { return v.trim().digits() }
 
 // digits reads a JSON integer without a sign.
@@ -137,8 +136,8 @@ func (v Value) digits() (uint64, bool) {
 	return n, true
 }
 
-// Float64 returns the number that v is, rounded to the nearest that a float64
-// holds. It is not ok if v is too large for one.
+// Float64 returns the number of v, rounded to the nearest float64. It is not ok if v is too large
+// for one.
 func (v Value) Float64() (f float64, ok bool) {
 	v = v.trim()
 	// strconv reads more than JSON allows: hexadecimal, underscores, "Inf".

@@ -26,17 +26,17 @@ func Array(b []byte) (e Elements) {
 	return e
 }
 
-// walk is what objects and arrays have in common.
+// walk is the common part of walks over objects and arrays.
 type walk struct {
 	doc []byte
 	// The name of a member lies in doc[keyStart:keyEnd], or in decoded if it had
 	// to be decoded: then keyStart is -1.
 	keyStart, keyEnd int
 	decoded          string
-	// The value that was found last is doc[start:end]. The walk goes on at end.
+	// The last value is doc[start:end]. The walk goes on at end.
 	start, end int
 	state      state
-	closing    byte // What ends the array or object.
+	closing    byte // The character that ends the array or object.
 	// nested is the index of a Walker. Values before nested[passed] have been passed.
 	nested []uint64
 	passed int
@@ -113,7 +113,7 @@ func (w *walk) advance() int {
 	return -1
 }
 
-// key returns the name of the member that was found last.
+// key returns the name of the last member.
 func (w *walk) key() string {
 	if w.keyStart < 0 {
 		return w.decoded
@@ -200,10 +200,9 @@ func (w *walk) Value() Value {
 	return w.doc[w.start:w.end:w.end]
 }
 
-// Span returns where in the document the value lies that Next found: from start up
-// to end.
+// Span returns the place of the value that Next found in the document: from start up to end.
 func (w *walk) Span() (start, end int) { return w.start, w.end }
 
-// Malformed reports whether the walk ended because the bytes are not JSON, or
-// not of the kind that was to be walked over.
+// Malformed reports whether the walk ended because the bytes are not JSON, or not of the expected
+// kind.
 func (w *walk) Malformed() bool { return w.state == malformed }

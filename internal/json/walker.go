@@ -1,20 +1,20 @@
 package json
 
-// Walker walks over the arrays and objects of one document, one at a time. It is for
-// reading several that lie within one another: it knows where the longer ones end and
-// passes over them without reading them again.
+// Walker walks over the arrays and objects of one document, one at a time. It is for reading
+// several nested ones: it knows the ends of the longer ones and passes over them without reading
+// them again.
 type Walker struct {
 	walk
 	whole []byte
-	// What Lookup reads the object into.
+	// The fields into which Lookup reads the object.
 	names  [2]string
 	fields [2]Field
 }
 
-// Read makes doc the document of w, and notes in index where its longer values lie.
-// Neither may be written to as long as w is in use. There is usually enough room in
-// IndexRoom(len(doc)) numbers; a document for which there is not, because it is
-// nested deeply, or that does not end, is read without index.
+// Read makes doc the document of w, and records the places of its longer values in index. Neither
+// may be written to as long as w is in use. IndexRoom(len(doc)) numbers are usually enough. A
+// document that needs more, because it is nested deeply, or that does not end, is read without
+// index.
 func (w *Walker) Read(doc []byte, index []uint64) {
 	n := 0
 	if len(index) != 0 {
@@ -39,22 +39,21 @@ func (w *Walker) seek(start, end int, opening byte) {
 // Key is [Members.Key], in an object.
 func (w *Walker) Key() string { return w.key() }
 
-// Field is where the value of a member lies.
+// Field is the place of a member's value.
 type Field struct {
 	// Value has the end of the value in its upper half and its beginning in the
 	// lower one.
 	Value uint64
 	// First is 0.
 	First uint32
-	// Version is that which ReadObject was told.
+	// Version is the version passed to ReadObject.
 	Version uint32
 }
 
-// ReadObject reads the object that lies from start up to end in the document: the
-// member that is called names[i] becomes fields[i], and the zero Field if its value
-// is null. Of several with the same name the last counts; names[0] is no name's. It is
-// fastest where members come in the order of names. Of an object that is malformed it
-// reads what comes before.
+// ReadObject reads the object that lies from start up to end in the document: the member with the
+// name names[i] becomes fields[i], and the zero Field if its value is null. Of several with the
+// same name the last counts; names[0] is unused. It is fastest if members come in the order of
+// names. Of a malformed object it reads the part before the mistake.
 func (w *Walker) ReadObject(start, end int, names []string, fields []Field, version uint32) {
 	fields = fields[:len(names)]
 	w.Object(start, end)
@@ -72,8 +71,8 @@ func (w *Walker) ReadObject(start, end int, names []string, fields []Field, vers
 	}
 }
 
-// find returns the index of name in names[1:] and 0 if it is not there. It begins
-// to look at names[from].
+// find returns the index of name in names[1:] and 0 if it is missing. It begins the search at
+// names[from].
 func find(names []string, name string, from int) int {
 	for i := from; i < len(names); i++ {
 		if names[i] == name {
@@ -106,8 +105,7 @@ func (w *Walker) Lookup(start, end int, name string) (v Value, ok bool) {
 
 var null = Value("null")
 
-// nestedEnd returns where the array or object ends that begins at i, -1 if that is
-// not known.
+// nestedEnd returns the end of the array or object that begins at i, -1 if that is not known.
 func (w *walk) nestedEnd(i int) int {
 	for ; w.passed < len(w.nested); w.passed++ {
 		if start := int(uint32(w.nested[w.passed])); start >= i {

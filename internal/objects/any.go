@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Any stands for the type of objects that is known only when the program runs. There is no
-// value of it: a pointer to an object of the type that [EncoderOf] was given is converted
-// to an *Any by package unsafe.
+// Any stands for a type of objects that is known only when the program runs. There is no value of
+// it: a pointer to an object of the type that [EncoderOf] was given is converted to an *Any by
+// package unsafe.
 type Any struct{ _ byte }
 
-// EncoderOf returns the Encoder of all fields of objects of a type, without managedFields.
-// ok is false if the type is no struct of k8s.io/api that consists of metadata, spec and
-// status: then there is nothing for guests to read by parts, see [Encode].
+// EncoderOf returns the Encoder of all fields of objects of a type, without managedFields. ok is
+// false if the type is no struct of k8s.io/api that consists of metadata, spec and status: then
+// guests cannot read it by parts, see [Encode].
 func EncoderOf(t reflect.Type) (e *Encoder[Any], ok bool) {
 	if t.Kind() != reflect.Struct || !reflect.PointerTo(t).Implements(reflect.TypeFor[message]()) {
 		return nil, false
@@ -36,8 +36,8 @@ func EncoderOf(t reflect.Type) (e *Encoder[Any], ok bool) {
 	if !hasMetadata {
 		return nil, false
 	}
-	// A few types have fields that no part of an object in the scheduler has, such as bytes
-	// in a map. They are encoded whole.
+	// A few types have fields of kinds that no object in the scheduler has, such as bytes in a map.
+	// They are encoded whole.
 	defer func() {
 		if recover() != nil {
 			e, ok = nil, false
@@ -52,8 +52,8 @@ func KindOf(t reflect.Type) string { return strings.ToLower(t.Name()) }
 
 // FieldsOf returns the Encoder of the fields of objects of a type that paths name, as in
 // [ParseFieldSet], beside the object's name, namespace and UID. The paths of other kinds do not
-// count. If there is none, all fields travel, and the Encoder is nil for a type that is no type
-// of [EncoderOf]: see [PickOf] and [CutOf]. The error names every path that does not exist.
+// count. If there is none, all fields travel, and the Encoder is nil for a type that [EncoderOf]
+// does not support: see [PickOf] and [CutOf]. The error names every path that does not exist.
 func FieldsOf(t reflect.Type, paths []string) (*Encoder[Any], error) {
 	whole, byParts := EncoderOf(t)
 	tr, err := treeOf(t, paths)
@@ -96,7 +96,7 @@ func treeOf(t reflect.Type, paths []string) (*tree, error) {
 	return tr, nil
 }
 
-// Pick is the fields that guests get of objects of k8s.io/api that are read whole, such as
+// Pick is the set of fields that guests get of objects of k8s.io/api that are read whole, such as
 // ConfigMaps and Secrets.
 type Pick struct {
 	typ  reflect.Type

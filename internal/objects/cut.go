@@ -15,7 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// Bounds of the paths of a configuration, which other people may write than those who run the host.
+// Bounds of the paths of a configuration, which may be written by people other than the host's
+// operators.
 const (
 	maxPaths     = 1000
 	maxPathBytes = 1024
@@ -38,13 +39,13 @@ func CheckPaths(paths []string) error {
 	return nil
 }
 
-// Cut is the fields that guests get of objects that are read whole in JSON: custom resources. Its
-// objects have apiVersion, kind and the fields that identify them in any case.
+// Cut is the set of fields that guests get of objects that are read whole in JSON: custom
+// resources. Its objects have apiVersion, kind and the fields that identify them in any case.
 type Cut struct{ members }
 
 // members are the members of a JSON object that travel, or those of the elements of a list.
 type members struct {
-	// whole is set if all of them do, whatever names has.
+	// whole is set if all members travel, whatever names has.
 	whole bool
 	names map[string]*members
 }
@@ -93,7 +94,7 @@ func CutOf(t reflect.Type, kind string, paths []string) (*Cut, error) {
 	return c.identified(), nil
 }
 
-// Identity returns the Cut that leaves only what identifies an object.
+// Identity returns the Cut that leaves only the identity of an object.
 func Identity() *Cut { return new(Cut).identified() }
 
 func (c *Cut) identified() *Cut {
@@ -118,11 +119,11 @@ func (m *members) add(names []string) {
 	m.whole = true
 }
 
-// Append appends what the Cut leaves of an object, which must be JSON.
+// Append appends the part of an object that the Cut leaves. The object must be JSON.
 func (c *Cut) Append(dst, object []byte) []byte { return c.append(dst, bytes.TrimSpace(object)) }
 
-// append appends what is left of a value. Of a number, a text and null nothing is left, since no
-// path goes on there: dst is returned as it is.
+// append appends the rest of a value. Of a number, a text and null nothing is left, since no path
+// goes on there: dst is returned as it is.
 func (m *members) append(dst []byte, value walk.Value) []byte {
 	if m.whole {
 		return append(dst, value...)

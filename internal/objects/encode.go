@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// message is what the generated code of k8s.io/api gives every object. It
-// writes map entries in the order of their keys, so that equal objects have
-// equal bytes.
+// message is the interface that the generated code of k8s.io/api gives every object. It writes map
+// entries in the order of their keys, so that equal objects have equal bytes.
 type message interface {
 	Size() int
 	MarshalToSizedBuffer(b []byte) (int, error)
@@ -33,8 +32,8 @@ func Encode(object metav1.Object) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("encode %T %q: it cannot be copied", object, object.GetName())
 	}
-	// The few objects that come this way may be copied. The generated code changes
-	// what it encodes: it keeps the texts of quantities in them.
+	// The few objects encoded here may be copied. The generated code changes the object that it
+	// encodes: it keeps the texts of quantities in them.
 	clone := original.DeepCopyObject()
 	clone.(metav1.Object).SetManagedFields(nil)
 	m := clone.(message)

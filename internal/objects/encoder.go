@@ -24,7 +24,7 @@ import (
 // not change, and is safe for use by several goroutines. No object is changed.
 type Encoder[T any] struct {
 	fields encoder
-	// labels and annotations are where they lie in an object, and what encodes them.
+	// labels and annotations are their places in an object, with their encoders.
 	labels, annotations *mapAt
 }
 
@@ -64,9 +64,9 @@ func newEncoder[T any](fields encoder) *Encoder[T] {
 // Append appends the fields of an object.
 func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, unsafe.Pointer(of)) }
 
-// Touch reads a little of what Append reads of objects. Append waits for the memory of one field
-// after the other; where many objects have left the processor's caches, Touch waits for that of
-// all of them at once.
+// Touch reads some of the memory that Append reads of objects. Append waits for the memory of one
+// field after the other. If many objects have left the processor's caches, Touch waits for all of
+// them at once.
 func (e *Encoder[T]) Touch(objects []*T) {
 	e.fields.touch(unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(objects))), len(objects)), 0)
 }
@@ -152,11 +152,10 @@ func (e *Encoder[T]) Only(masks []uint64, entries []EntryKey) *Encoder[T] {
 // encoder appends the fields of a struct that travel, in protobuf and in the order
 // of their numbers.
 //
-// It is a list that one loop reads, made once of the struct's tags, and it finds
-// the fields by their offsets. Package reflect, which finds them too, takes longer
-// for the way to a field than writing it takes; the code that is generated for
-// k8s.io/api asks for the size of each message first, and then again for that of
-// those within.
+// It is a list that one loop reads, made once from the struct's tags, and it finds the fields by
+// their offsets. Package reflect, which finds them too, takes longer for the way to a field than
+// writing it takes; the code that is generated for k8s.io/api asks for the size of each message
+// first, and then again for that of those within.
 type encoder []fieldEncoder
 
 // fieldEncoder appends a field.
@@ -170,14 +169,14 @@ type fieldEncoder struct {
 	empty bool
 	// size is that of an element of a list.
 	size uintptr
-	// message encodes what is a struct.
+	// message encodes a struct.
 	message encoder
-	// strings encodes a map of strings, and by what is anything else.
+	// strings encodes a map of strings, and by anything else.
 	strings *stringMap
 	by      func(b []byte, p unsafe.Pointer) []byte
 }
 
-// holding is what a field has of values.
+// holding is the arrangement of a field's values.
 type holding uint8
 
 const (
@@ -188,7 +187,7 @@ const (
 	list
 )
 
-// valueKind is how a value is encoded.
+// valueKind is the encoding of a value.
 type valueKind uint8
 
 const (
@@ -259,7 +258,7 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) []byte {
 	return wire.AppendVarint(wire.AppendTag(b, f.number, protowire.VarintType), n)
 }
 
-// maxTouched is how many elements of a list in several objects are touched.
+// maxTouched is the maximum number of elements of a list in several objects that are touched.
 const maxTouched = 64
 
 // touch reads the beginning of each string that append reads of structs that lie at an offset
@@ -321,11 +320,11 @@ func (tr *tree) encoder(t reflect.Type) encoder {
 	return e.sorted()
 }
 
-// wholeEncoders holds what wholeEncoder made.
+// wholeEncoders holds the results of wholeEncoder.
 var wholeEncoders sync.Map
 
-// wholeEncoder returns the encoder of a struct that makes the bytes that the
-// generated code makes: TestEverythingIsWhatKubernetesWrites.
+// wholeEncoder returns the encoder of a struct whose output equals that of the generated code:
+// TestEverythingIsWhatKubernetesWrites.
 func wholeEncoder(t reflect.Type) encoder {
 	if e, ok := wholeEncoders.Load(t); ok {
 		return e.(encoder)
@@ -346,9 +345,9 @@ func (e encoder) sorted() encoder {
 	return e
 }
 
-// byStructField returns what the tree has of each field of the struct. In Go some
-// structs are embedded whose fields are among the others in JSON; in protobuf
-// they are messages like any others.
+// byStructField returns the part of the tree for each field of the struct. Some structs are
+// embedded in Go, with their fields among the others in JSON; in protobuf they are messages like
+// any others.
 func (tr *tree) byStructField() map[int]*tree {
 	fields := map[int]*tree{}
 	for _, f := range tr.fields {
@@ -382,8 +381,7 @@ func (tr *tree) ofObject(object reflect.Type) *tree {
 	return &tree{fields: fields}
 }
 
-// everythingOf returns the tree of all fields that travel, in the bytes that the
-// generated code makes.
+// everythingOf returns the tree of all fields that travel, encoded as by the generated code.
 func everythingOf(t reflect.Type) *tree {
 	tr := &tree{}
 	each(t, func(name string, index []int, _ reflect.Type) {
@@ -394,8 +392,8 @@ func everythingOf(t reflect.Type) *tree {
 	return tr
 }
 
-// fieldNumber returns the number of a field in protobuf, which its tag tells. The
-// wire type there is not always right.
+// fieldNumber returns the number of a field in protobuf, from its tag. The wire type there is not
+// always right.
 func fieldNumber(f reflect.StructField) protowire.Number {
 	text := strings.Split(f.Tag.Get("protobuf"), ",")
 	number, err := strconv.ParseUint(text[min(1, len(text)-1)], 10, 29)
@@ -613,7 +611,7 @@ func appendQuantity(b []byte, number protowire.Number, q resource.Quantity) []by
 	return wire.EndMessage(wire.AppendItem(b, 1, q.String()), start)
 }
 
-// appendGenerated appends a message that has code of its own. It panics with the error
+// appendGenerated appends a message with generated code. It panics with the error
 // of that code; none is known that fails.
 func appendGenerated(b []byte, number protowire.Number, m message) []byte {
 	size := m.Size()

@@ -20,14 +20,14 @@ import (
 // FieldSet is a set of fields of Pods and Nodes: those that a guest declares to read. Only
 // these are encoded for it.
 //
-// A nil FieldSet is all fields, and so is a kind of which none is named. A field that is
-// named has everything below it. Of a map of which entries are named it has these. The
-// fields that identify an object, metadata.name, metadata.namespace and metadata.uid, are
-// in every FieldSet unless it is made without them, and metadata.managedFields is in none. A
+// A nil FieldSet contains all fields. If no field of a kind is named, all its fields are in the
+// set. A named field includes everything below it. If entries of a map are named, only these are in
+// the set. The fields that identify an object, metadata.name, metadata.namespace and metadata.uid,
+// are in every FieldSet unless it is made without them, and metadata.managedFields is in none. A
 // FieldSet does not change.
 type FieldSet struct {
 	paths []string
-	// kinds has a tree for each kind of which fields are named.
+	// kinds has a tree for each kind with named fields.
 	kinds map[string]*tree
 	pod   *Encoder[corev1.Pod]
 	node  *Encoder[corev1.Node]
@@ -39,7 +39,7 @@ var kinds = map[string]reflect.Type{
 	"pod":  reflect.TypeFor[corev1.Pod](),
 }
 
-// managedFields is what never travels.
+// managedFields is the field that never travels.
 const managedFields = "managedFields"
 
 // without is the first character of a path that is left out.
@@ -57,7 +57,7 @@ var identifying = [][]string{{"metadata", "name"}, {"metadata", "namespace"}, {"
 // A path with a minus in front, such as "-pod.metadata.name", leaves out one of the fields that
 // identify an object, and no other path may name that field.
 //
-// The error names every path that does not exist, with the nearest that does.
+// The error names every path that does not exist, with the nearest existing one.
 func ParseFieldSet(paths []string) (*FieldSet, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -160,8 +160,7 @@ func cutEntry(path string) (before, entry string, err error) {
 	return before, entry, nil
 }
 
-// Paths returns the paths that the FieldSet was made of, sorted; nil for
-// everything.
+// Paths returns the paths from which the FieldSet was made, sorted; nil for everything.
 func (s *FieldSet) Paths() []string {
 	if s == nil {
 		return nil
@@ -174,7 +173,7 @@ func (s *FieldSet) Without(path string) bool {
 	return s != nil && slices.Contains(s.paths, without+path)
 }
 
-// OfKind returns the paths of a kind that the FieldSet was made of, sorted; none for everything.
+// OfKind returns the paths of a kind from which the FieldSet was made, sorted; none for everything.
 func (s *FieldSet) OfKind(kind string) (paths []string) {
 	for _, path := range s.Paths() {
 		if kindOf(path) == kind {
@@ -190,7 +189,7 @@ func kindOf(path string) string {
 	return kind
 }
 
-// Union returns the FieldSet that has the fields of both.
+// Union returns a FieldSet with the fields of both.
 func (s *FieldSet) Union(t *FieldSet) *FieldSet {
 	if s == nil || t == nil {
 		return nil
@@ -225,7 +224,7 @@ func (s *FieldSet) String() string {
 
 // tree is the fields of a struct that travel.
 type tree struct {
-	// whole is set if all of them do, whatever fields has.
+	// whole is set if all fields travel, whatever fields has.
 	whole  bool
 	fields []field
 	// generated is set if empty values are written as the generated code does.
@@ -240,8 +239,8 @@ type field struct {
 	tree  *tree
 }
 
-// add adds the field that path leads to from a value of the type t, or the entry
-// of the map there, unless that is "".
+// add adds the field at path from a value of the type t, or the entry of the map there, unless that
+// is "".
 func (tr *tree) add(t reflect.Type, path []string, entry string) error {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -284,8 +283,8 @@ func (tr *tree) add(t reflect.Type, path []string, entry string) error {
 	return nil
 }
 
-// has reports whether the field that path leads to from a value of the type t is in the tree, or
-// anything below it.
+// has reports whether the field at path from a value of the type t is in the tree, or anything
+// below it.
 func (tr *tree) has(t reflect.Type, path []string) bool {
 	if tr.whole || len(path) == 0 {
 		return true
@@ -297,8 +296,8 @@ func (tr *tree) has(t reflect.Type, path []string) bool {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// nested reports whether a type has fields of its own in the API: Time and
-// Quantity are structs in Go and strings in the API.
+// nested reports whether a type has fields in the API: Time and Quantity are structs in Go and
+// strings in the API.
 func nested(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !t.Implements(marshaler) && !reflect.PointerTo(t).Implements(marshaler)
 }

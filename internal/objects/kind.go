@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is the objects of one Go type in a [Store], whichever it is: those that a guest reads by
-// parts, with a read set as Pods and Nodes have, and those that are read whole. The latter are
-// all others of k8s.io/api, in protobuf, and custom resources, in JSON.
+// Kind is the objects of one Go type in a [Store]. Objects are either read by parts, with a read
+// set like Pods and Nodes, or read whole. The latter are all other objects of k8s.io/api, in
+// protobuf, and custom resources, in JSON.
 //
 // Its objects are those of a program that may read another one into the same variable. So a pointer
 // stands for the same content only with the same UID and resource version. An object without a
@@ -28,13 +28,15 @@ type Kind struct {
 	// parts is for objects that are read by parts.
 	byParts bool
 	parts   kind[podKey, Any]
-	// meta is where the metadata lie in an object, noMeta if they are no metav1.ObjectMeta in it.
+	// meta is the offset of the metadata in an object, noMeta if they are no metav1.ObjectMeta in
+	// it.
 	meta uintptr
-	// detects is set if Object panics at an object that was changed under its resource version.
+	// detects is set if Object panics for an object that was changed under its resource version.
 	detects bool
-	// encode encodes those that are read whole: all of them, unless Narrow has set another function.
+	// encode encodes objects that are read whole: all of their fields, unless Narrow has set
+	// another function.
 	encode func(o metav1.Object) ([]byte, error)
-	// known and named are for those that are read whole.
+	// known and named are for objects that are read whole.
 	known pointers[Any]
 	named map[podKey]*whole
 }
@@ -46,11 +48,12 @@ type whole struct {
 	of      *Any
 	bytes   []byte
 	current *Object
-	// used is the epoch in which it came last.
+	// used is the epoch in which it was last passed.
 	used uint32
 }
 
-// object is what has metadata and can be copied: everything that Kubernetes stores.
+// object is the interface of values with metadata that can be copied: everything that Kubernetes
+// stores.
 type object interface {
 	metav1.Object
 	runtime.Object
@@ -78,8 +81,8 @@ func (s *Store) Kind(t reflect.Type, fields *Encoder[Any]) *Kind {
 	return k
 }
 
-// Narrow has guests get what encode returns of objects that are read whole, in place of
-// [EncodeWhole]. It is called before the first object is passed.
+// Narrow replaces [EncodeWhole] by encode for objects that are read whole. It is called before the
+// first object is passed.
 func (k *Kind) Narrow(encode func(o metav1.Object) ([]byte, error)) { k.encode = encode }
 
 // Object returns the version of the object at of, a pointer to the type of the Kind. The error
@@ -125,10 +128,10 @@ func (k *Kind) Object(of unsafe.Pointer) (*Object, error) {
 	return o, nil
 }
 
-// noMeta is the place of metadata that are not found by their offset.
+// noMeta is the offset of metadata that are not found by their offset.
 const noMeta = ^uintptr(0)
 
-// stamp is what an object was when it was passed.
+// stamp is the identity of an object when it was passed.
 type stamp struct {
 	uid     types.UID
 	version string
@@ -158,7 +161,7 @@ func (k *Kind) digest(of unsafe.Pointer) uint64 {
 	return maphash.Bytes(seed, b)
 }
 
-// detect panics if an object was changed since it was passed, which no plugin would see.
+// detect panics if an object was changed since it was passed: no plugin would see the change.
 func (k *Kind) detect(of unsafe.Pointer, was *stamp) {
 	if k.digest(of) != was.digest {
 		held := k.held(of)
@@ -167,8 +170,8 @@ func (k *Kind) detect(of unsafe.Pointer, was *stamp) {
 	}
 }
 
-// Reading is an Object as a call reads it that passed the object at a pointer. Another call may have
-// passed an equal one since, and its program may be about to change that.
+// Reading is an Object for a call that passed the object at a pointer. Another call may have passed
+// an equal one since, and its program may be about to change that.
 type Reading struct {
 	*Object
 	// version is nil for an Object that is read whole.
@@ -176,7 +179,7 @@ type Reading struct {
 	of      *Any
 }
 
-// At returns the Object as it is read by the call that passed the object at of.
+// At returns the Object for reading by the call that passed the object at of.
 func (o *Object) At(of unsafe.Pointer) Reading {
 	v, _ := o.source.(*version[Any])
 	return Reading{o, v, (*Any)(of)}
@@ -206,8 +209,8 @@ func (r Reading) Entry(field uint32, key string) (value string, ok bool) {
 	return r.version.entry(r.of, field, key)
 }
 
-// EncodeWhole returns the bytes of an object: in protobuf if it has any, else in JSON. The object is
-// one of a type for which [IsObject] holds.
+// EncodeWhole returns the bytes of an object: in protobuf if the type supports it, otherwise in
+// JSON. The object is one of a type for which [IsObject] holds.
 func EncodeWhole(o metav1.Object) ([]byte, error) {
 	if _, ok := o.(interface {
 		MarshalToSizedBuffer(b []byte) (int, error)
@@ -251,7 +254,7 @@ func (k *Kind) arrive(name podKey, of *Any, encoded []byte) *Object {
 
 func (k *Kind) size() int { return len(k.parts.named) + len(k.named) }
 
-// sweep forgets the objects that were not used for epochsKept epochs.
+// sweep drops the objects that were not used for epochsKept epochs.
 func (k *Kind) sweep() {
 	s := k.store
 	sweep(s, &k.parts)

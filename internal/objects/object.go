@@ -12,13 +12,13 @@ import (
 )
 
 // Object is a version of an object. Guests read it by its methods, which are safe for use by
-// several goroutines and note in the read set what was asked for.
+// several goroutines and record the requested fields in the read set.
 type Object struct {
-	// Ref is what guests know this version by.
+	// Ref is the ref by which guests know this version.
 	Ref abi.Ref
-	// Class is room for the class of equal objects that the holder of the [Store] finds.
+	// Class is room for the class of equal objects, for the holder of the [Store].
 	Class atomic.Value
-	// identified is set when a field was read by which no two Nodes are equal.
+	// identified is set when a field was read in which no two Nodes are equal.
 	identified atomic.Bool
 	// kind is the name of the type, if it is neither Pod nor Node; nil if that is not known.
 	kind atomic.Pointer[string]
@@ -27,7 +27,7 @@ type Object struct {
 	source
 }
 
-// source is what an Object is encoded from.
+// source provides the encoding of an Object.
 type source interface {
 	// Bytes returns the encoded object, which must not be changed.
 	Bytes() []byte
@@ -38,8 +38,8 @@ type source interface {
 	Entry(field uint32, key string) (value string, ok bool)
 }
 
-// Identified reports whether a guest has read the name, the UID or the resource version of
-// this object, which is one that is encoded when a guest asks.
+// Identified reports whether a guest has read the name, the UID or the resource version of this
+// object. The object must be one that is encoded on request.
 func (o *Object) Identified() bool { return o.identified.Load() }
 
 // Kind returns the kind of the object without its group, empty if it is not known.
@@ -56,7 +56,7 @@ func (o *Object) Kind() string {
 	return ""
 }
 
-// version is an Object that is encoded when a guest asks.
+// version is an Object that is encoded on request.
 type version[T any] struct {
 	Object
 	kind *reads[T]
@@ -66,11 +66,11 @@ type version[T any] struct {
 	// set.classes.
 	set   *ReadSet[T]
 	class uint64
-	// fields are what set.classes encodes, for an object that arrived together with others: the
+	// fields is the encoding by set.classes, for an object that arrived together with others: the
 	// guest is about to read them, and by then the object has left the processor's caches again.
-	// nil if they are long, or if the object arrived alone.
+	// nil if the encoding is long, or if the object arrived alone.
 	fields encoded
-	// whole is the encoded object after the first time that it was asked for.
+	// whole is the encoded object after the first request for it.
 	whole atomic.Pointer[[]byte]
 }
 
@@ -121,11 +121,11 @@ func (v *version[T]) entry(of *T, field uint32, key string) (value string, ok bo
 	return v.set.all.Entry(of, field, key)
 }
 
-// unversioned is the source of an object that belongs to no read set and is encoded when a guest asks.
+// unversioned is the source of an object that belongs to no read set and is encoded on request.
 type unversioned[T any] struct {
 	of  *T
 	all *Encoder[T]
-	// whole is the encoded object after the first time that it was asked for.
+	// whole is the encoded object after the first request for it.
 	whole atomic.Pointer[[]byte]
 }
 

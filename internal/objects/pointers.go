@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// pointers finds Objects by the pointers of what they are of: a map with open addressing.
-// Reading takes no lock. Writers exclude one another.
+// pointers finds Objects by the pointers to their originals: a map with open addressing. Reading
+// takes no lock. Writers exclude one another.
 //
-// A reader that meets a writer may miss an Object, and never finds that of another pointer.
+// A reader concurrent with a writer may miss an Object, and never finds that of another pointer.
 type pointers[T any] struct {
 	table atomic.Pointer[table[T]]
-	// live is how many pointers are known, and taken how many places of the table were
+	// live is the number of known pointers, and taken the number of places of the table that were
 	// ever written.
 	live, taken int
 }
@@ -25,24 +25,23 @@ type table[T any] struct {
 	removed T
 }
 
-// place is what is known of a pointer.
+// place is the entry of a pointer.
 type place[T any] struct {
 	of     atomic.Pointer[T] // nil if the place was never taken.
 	object atomic.Pointer[Object]
-	// used is the epoch in which the pointer was asked for, or one of the few
-	// before it.
+	// used is the epoch in which the pointer was last looked up, or one of the few before it.
 	used atomic.Uint32
 }
 
-// minPlaces is how many places a table has at least.
+// minPlaces is the minimum number of places of a table.
 const minPlaces = 64
 
 func newTable[T any](places int) *table[T] {
 	return &table[T]{places: make([]place[T], places), shift: uint8(64 - bits.Len(uint(places-1)))}
 }
 
-// place returns the place of a pointer, or else the one that is free for it. The pointer
-// is one into the heap, where nothing moves.
+// place returns the place of a pointer, or otherwise the free one for it. The pointer is one into
+// the heap, where nothing moves.
 func (t *table[T]) place(of *T) *place[T] {
 	const golden = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio.
 	for i := uint64(uintptr(unsafe.Pointer(of))) * golden >> t.shift; ; i++ {
@@ -53,8 +52,7 @@ func (t *table[T]) place(of *T) *place[T] {
 	}
 }
 
-// get returns the Object of a pointer, nil if it is not known, and notes that it was
-// asked for.
+// get returns the Object of a pointer, nil if it is not known, and records the look-up.
 func (p *pointers[T]) get(of *T, epoch uint32) *Object {
 	t := p.table.Load()
 	if t == nil {
@@ -63,7 +61,7 @@ func (p *pointers[T]) get(of *T, epoch uint32) *Object {
 	at := t.place(of)
 	o := at.object.Load()
 	if at.of.Load() != of {
-		return nil // It was not there, or o may be that of another pointer.
+		return nil // It was missing, or o may be that of another pointer.
 	}
 	if epoch-at.used.Load() >= epochsMissed {
 		at.used.Store(epoch)
@@ -71,7 +69,8 @@ func (p *pointers[T]) get(of *T, epoch uint32) *Object {
 	return o
 }
 
-// lastUsed returns when a pointer was last asked for, and whether it is known as that of an Object.
+// lastUsed returns the epoch in which a pointer was last looked up, and reports whether it is known
+// as that of an Object.
 func (p *pointers[T]) lastUsed(of *T, object *Object) (epoch uint32, ok bool) {
 	t := p.table.Load()
 	if t == nil {
@@ -102,7 +101,7 @@ func (p *pointers[T]) set(of *T, o *Object, epoch uint32) {
 	p.taken++
 }
 
-// renew copies what is known into a table with room for as much again.
+// renew copies the known pointers into a table with room for as many again.
 func (p *pointers[T]) renew(old *table[T]) *table[T] {
 	size := minPlaces
 	for size < 4*(p.live+1) {

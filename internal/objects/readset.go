@@ -23,9 +23,9 @@ type ReadSet[T any] struct {
 const (
 	// parts is the number of the last part of an object: metadata, spec, status.
 	parts = 3
-	// maxEntries is how many labels and annotations are told apart, and maxKey how long
-	// the key of one may be: longer than any that is valid. Beyond that all of the map
-	// is in the read set.
+	// maxEntries is the maximum number of separate labels and annotations, and maxKey the maximum
+	// length of the key of one: longer than any valid one. Beyond that the whole map is in the read
+	// set.
 	maxEntries, maxKey = 16, 512
 )
 
@@ -33,12 +33,12 @@ const (
 const (
 	nameField, namespaceField, uidField, versionField = 1 << 1, 1 << 3, 1 << 5, 1 << 6
 
-	// identity are those that no other Node has. The name is that of each version of an object.
+	// identity are the fields that no two Nodes share. All versions of an object share its name.
 	identity = nameField | uidField | versionField
 )
 
-// newReadSet returns the ReadSet of a guest that has read nothing of what e encodes. What
-// identifies an object is in it from the beginning.
+// newReadSet returns the ReadSet of a guest that has read none of the fields that e encodes. The
+// fields that identify an object are in it from the beginning.
 func newReadSet[T any](e *Encoder[T]) *ReadSet[T] {
 	r := &ReadSet[T]{all: e, masks: [parts + 1]uint64{MetadataPart: nameField | namespaceField | uidField}}
 	r.classes, r.identity = r.onlyClasses(), r.onlyIdentity()
@@ -89,14 +89,14 @@ func (r *ReadSet[T]) withEntry(field uint32, key string) *ReadSet[T] {
 // Paths returns the fields as paths of a [FieldSet].
 func (r *ReadSet[T]) Paths() []string { return Paths[T](r.masks[:], r.entries) }
 
-// reads is what guests read of a kind.
+// reads is the read set of a kind.
 type reads[T any] struct {
-	// store guards what follows.
+	// store guards the following fields.
 	store *Store
 	set   atomic.Pointer[ReadSet[T]]
 }
 
-// add notes that a guest reads fields of a part.
+// add records that a guest reads fields of a part.
 func (r *reads[T]) add(part uint32, fields uint64) {
 	if part > parts || r.set.Load().masks[part]&fields == fields {
 		return
@@ -108,8 +108,8 @@ func (r *reads[T]) add(part uint32, fields uint64) {
 	}
 }
 
-// addEntry notes that a guest reads an entry of the labels or the annotations that the read set
-// does not have.
+// addEntry records that a guest reads an entry of the labels or the annotations that is not in the
+// read set.
 func (r *reads[T]) addEntry(field uint32, key string) {
 	if field != LabelsField && field != AnnotationsField {
 		return

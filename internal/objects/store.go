@@ -14,19 +14,17 @@ import (
 
 // Store gives the versions of objects their refs, for one plugin.
 //
-// An object that was seen before is found by its pointer: objects that come from informers
-// are never changed in place, so an equal pointer means equal content. An object with another
-// pointer keeps its version if it is equal in all fields of the read set. What no instance
-// has read yet may differ: no instance can tell.
+// An object that was seen before is found by its pointer: objects from informers are never changed
+// in place, so an equal pointer means equal content. An object with a new pointer keeps its version
+// if it is equal in all fields of the read set. Fields that no instance has read yet may differ: no
+// instance can tell.
 //
-// A Store forgets objects that were not asked for during the last epochs (see Advance) and
-// uses their slots again. So its memory, and that of guests, follows the number of objects
-// in use.
+// A Store drops objects that were not requested during the last epochs (see Advance) and uses their
+// slots again. So its memory, and that of guests, follows the number of objects in use.
 //
 // A Store is safe for use by several goroutines.
 type Store struct {
-	// Reading what is known takes no lock: many goroutines filter nodes at the same
-	// time.
+	// Reading known objects takes no lock: many goroutines filter nodes at the same time.
 	nodes kind[string, corev1.Node]
 	pods  kind[podKey, corev1.Pod]
 	// kinds are those of other types.
@@ -44,10 +42,9 @@ type Store struct {
 	// transient are the slots of objects of events, and shown the last of them.
 	transient [NewEventObject + 1]*slot
 	shown     [NewEventObject + 1]atomic.Pointer[shown]
-	// sweepAt is how many objects there may be before the Store looks for some to
-	// forget.
+	// sweepAt is the number of objects from which the Store searches for some to drop.
 	sweepAt int
-	// room is for the bytes of which there is a digest.
+	// room is for the bytes to digest.
 	room []byte
 }
 
@@ -56,27 +53,27 @@ type kind[K comparable, T any] struct {
 	reads reads[T]
 	known pointers[T]
 	named map[K]*named[T]
-	// lent is set if a program may change an object after the call that it passed it to.
+	// lent is set if a program may change an object after the call to which it passed it.
 	lent bool
 }
 
 // named is the object that has a name.
 type named[T any] struct {
 	slot *slot
-	// version is the last one, nil if there is none with the fields that are declared.
+	// version is the last one, nil if there is none with the declared fields.
 	version *version[T]
 	// digest is that of the version by a read set.
 	digest digest
 	set    *ReadSet[T]
-	// used is the epoch in which the object came last.
+	// used is the epoch in which the object was last passed.
 	used uint32
 }
 
-// digest is what an object is in a read set: equal objects have equal digests. Others have too
-// in one case of 2^64, and nobody can tell in which.
+// digest identifies the content of an object in a read set: equal objects have equal digests.
+// Different ones do too in one case of 2^64, which cannot be predicted.
 type digest struct {
-	// class is of what a guest can tell two objects apart by, and identity of that and what
-	// no other object has.
+	// class covers the fields by which a guest can tell two objects apart, and identity also the
+	// fields that no other object shares.
 	class, identity uint64
 }
 
@@ -91,28 +88,28 @@ type slot struct {
 }
 
 const (
-	// epochsKept is for how many epochs an unused object is kept. A scheduler that
-	// looks at a twentieth of its nodes in each cycle comes round to each of them long
-	// before.
+	// epochsKept is the number of epochs for which an unused object is kept. A scheduler that
+	// examines a twentieth of its nodes in each cycle comes round to each of them long before.
 	epochsKept = 128
-	// epochsMissed is how many epochs may pass before it is noted that an object
-	// is still used. To write it in each would take the object's cache line from
-	// the other processors each time.
+	// epochsMissed is the number of epochs that may pass before the use of an object is recorded
+	// again. To write it in each would take the object's cache line from the other processors each
+	// time.
 	epochsMissed = 16
-	// sweepMin is how many objects a Store has before it looks for any to forget.
+	// sweepMin is the number of objects that a Store has before it searches for any to drop.
 	sweepMin = 256
-	// maxRoom is how many bytes a Store keeps for digests.
+	// maxRoom is the number of bytes that a Store keeps for digests.
 	maxRoom = 64 << 10
-	// maxKept is how many bytes AddNodes keeps of a Node, and usuallyKept how many it has room
-	// for from the beginning.
+	// maxKept is the maximum number of bytes that AddNodes keeps of a Node, and usuallyKept the
+	// number for which it has room from the beginning.
 	maxKept, usuallyKept = 1 << 10, 128
 )
 
-// Together is the maximum number of Nodes that AddNodes looks at side by side, and adds under one lock.
+// Together is the maximum number of Nodes that AddNodes processes in parallel, and adds under one
+// lock.
 const Together = 16
 
-// NewDetectingStore is NewStore for a Store whose kinds panic at an object that was changed under its
-// resource version.
+// NewDetectingStore is NewStore for a Store whose kinds panic for an object that was changed under
+// its resource version.
 func NewDetectingStore() *Store {
 	s := NewStore()
 	s.detects = true
@@ -127,8 +124,8 @@ func NewStore() *Store {
 	return s
 }
 
-// Declare makes fields those that the guest gets, from now on. The read set is empty then, and
-// each object has another version.
+// Declare sets the fields that the guest gets, from now on. The read set is empty then, and each
+// object has a new version.
 func (s *Store) Declare(fields *FieldSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,15 +213,15 @@ func (s *Store) AddNodes(nodes []*corev1.Node) {
 	}
 }
 
-// NodeClasses returns what encodes the fields of Nodes by which the guest can tell two of them
-// apart: those of the read set, without name, UID and resource version. It is another one
-// after the read set has grown.
+// NodeClasses returns the encoder of the fields of Nodes by which the guest can tell two of them
+// apart: those of the read set, without name, UID and resource version. It is a new encoder after
+// the read set has grown.
 func (s *Store) NodeClasses() *Encoder[corev1.Node] { return s.nodes.reads.set.Load().classes }
 
 // PodClasses is NodeClasses for Pods.
 func (s *Store) PodClasses() *Encoder[corev1.Pod] { return s.pods.reads.set.Load().classes }
 
-// ClassOf returns a number that two Nodes, or two Pods, have in common if e, which NodeClasses or
+// ClassOf returns a number that is equal for two Nodes, or two Pods, if e, which NodeClasses or
 // PodClasses returned, encodes them to the same bytes.
 func ClassOf[T any](o *Object, e *Encoder[T]) uint64 {
 	v := o.source.(*version[T])
@@ -244,19 +241,19 @@ func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object
 // arrival is an object whose pointer is new.
 type arrival[T any] struct {
 	of *T
-	// digest is by the read set, if that is not nil, and then a new version keeps the fields,
-	// which are what set.classes encodes.
+	// digest is by the read set, if that is not nil, and then a new version keeps the fields, which
+	// are encoded by set.classes.
 	set    *ReadSet[T]
 	digest digest
 	fields encoded
 }
 
 // add is arrive under the lock: the version is the last one if the object is equal to it in the
-// read set, else another.
+// read set, otherwise a new one.
 //
-// Two pointers are compared by digests of what the read set encodes of them: what the pointer
-// before points to has left the processor's caches. That is by the read set under the lock, under
-// which it grows, so that a field is compared that a guest read of the pointer before.
+// Two pointers are compared by digests of their encodings by the read set: the object at the
+// previous pointer has left the processor's caches. The read set is the one under the lock, under
+// which it grows, so that a field that a guest has read of the previous pointer is compared.
 func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Object {
 	n := k.named[name]
 	if n == nil {
@@ -282,7 +279,7 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Ob
 		switch {
 		case n.set == set:
 		case k.lent:
-			same = false // What before points to may be another object by now.
+			same = false // The previous pointer may point to a different object by now.
 		default:
 			n.digest = lockedDigest(s, set, before)
 		}
@@ -310,7 +307,7 @@ func lockedDigest[T any](s *Store, set *ReadSet[T], of *T) (d digest) {
 	return d
 }
 
-// digestOf returns the digest of an object, and appends to b what set.classes encodes of it.
+// digestOf returns the digest of an object, and appends its encoding by set.classes to b.
 func digestOf[T any](b []byte, set *ReadSet[T], of *T) (d digest, _ []byte) {
 	start := len(b)
 	b = set.classes.Append(b, of)
@@ -323,7 +320,7 @@ func digestOf[T any](b []byte, set *ReadSet[T], of *T) (d digest, _ []byte) {
 
 var seed = maphash.MakeSeed()
 
-// EventSide is where the object of a cluster event comes from.
+// EventSide is the side of a cluster event to which an object belongs.
 type EventSide byte
 
 const (
@@ -344,9 +341,9 @@ type shown struct {
 // the same side, and Lookup does not find it. The error is for an object that has no protobuf
 // encoding.
 //
-// A scheduler asks about each pending Pod with the same object, so the last one is returned again if
-// the pointer, the UID and the resource version are the same. One without a resource version may
-// have changed in place.
+// A scheduler asks about each pending Pod with the same object, so the last one is returned again
+// if the pointer, the UID and the resource version are the same. An object without a resource
+// version may have changed in place.
 //
 // 0 allocs for the last object: TestStoreDoesNotAllocate.
 func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error) {
@@ -373,7 +370,8 @@ func (s *Store) Transient(side EventSide, object metav1.Object) (*Object, error)
 // everything selects all fields.
 var everything *FieldSet
 
-// newTransient returns an Object without a Ref. Pods and Nodes are encoded as far as a guest asks.
+// newTransient returns an Object without a Ref. Only the requested parts of Pods and Nodes are
+// encoded.
 func newTransient(object metav1.Object) (*Object, error) {
 	switch of := object.(type) {
 	case *corev1.Pod:
@@ -392,8 +390,7 @@ func newTransient(object metav1.Object) (*Object, error) {
 	return o, nil
 }
 
-// Lookup returns the object that ref names, if it is the current version of its
-// slot.
+// Lookup returns the object with a ref, if it is the current version of its slot.
 func (s *Store) Lookup(ref abi.Ref) (*Object, bool) {
 	slots := s.slots.Load()
 	if slots == nil || uint64(ref.Slot()) >= uint64(len(*slots)) {
@@ -406,7 +403,7 @@ func (s *Store) Lookup(ref abi.Ref) (*Object, bool) {
 	return o, true
 }
 
-// next returns the ref of the next version of what is in the slot.
+// next returns the ref of the next version of the object in the slot.
 func (s *slot) next() abi.Ref {
 	if s.version++; s.version == 0 {
 		s.version = 1 // A version that wraps round does not become "no object".
@@ -414,7 +411,7 @@ func (s *slot) next() abi.Ref {
 	return abi.MakeRef(s.version, s.number)
 }
 
-// allocate returns an empty slot for an object. If there are many, it forgets some first.
+// allocate returns an empty slot for an object. If there are many, it drops some first.
 func (s *Store) allocate() *slot {
 	if s.size() >= max(s.sweepAt, sweepMin) {
 		sweep(s, &s.nodes)
@@ -434,14 +431,13 @@ func (s *Store) allocate() *slot {
 		old = *p
 	}
 	fresh := &slot{number: uint32(len(old))}
-	// append may write beyond the end of the slice that readers have, which
-	// they do not look at.
+	// append may write beyond the end of the slice that readers have, which they do not read.
 	grown := append(old, fresh)
 	s.slots.Store(&grown)
 	return fresh
 }
 
-// size returns how many objects there are.
+// size returns the number of objects.
 func (s *Store) size() int {
 	n := len(s.nodes.named) + len(s.pods.named)
 	for _, k := range s.kinds {
@@ -450,13 +446,13 @@ func (s *Store) size() int {
 	return n
 }
 
-// inUse reports whether an Object came, or its pointer was asked for, in one of the last epochs.
+// inUse reports whether an Object was passed, or its pointer looked up, in one of the last epochs.
 func inUse[T any](known *pointers[T], of *T, object *Object, came, epoch uint32) bool {
 	used, ok := known.lastUsed(of, object)
 	return epoch-came < epochsKept+epochsMissed || ok && epoch-used < epochsKept+epochsMissed
 }
 
-// sweep forgets the objects of a kind that were not used for epochsKept epochs.
+// sweep drops the objects of a kind that were not used for epochsKept epochs.
 func sweep[K comparable, T any](s *Store, k *kind[K, T]) {
 	epoch := s.epoch.Load()
 	for name, n := range k.named {

@@ -2,12 +2,12 @@ package wasmbin
 
 import "slices"
 
-// pieceBytes is how many bytes a bulk operation moves at a time. wazero does each
-// with one call of native code, which Go's garbage collector waits for, and with it
-// every other goroutine: to fill 256 MiB at once kept them waiting for 290 ms. So a
-// longer operation, whose length is known only when it runs, goes through a function
-// that the rewriter adds, which calls yield between the pieces. Tables are small
-// enough ([Options.MaxTableElements]), and growing a memory moves nothing.
+// pieceBytes is the number of bytes that a bulk operation moves at a time. wazero does each with
+// one call of native code, which Go's garbage collector waits for, and so does every other
+// goroutine: to fill 256 MiB at once kept them waiting for 290 ms. So a longer operation, whose
+// length is known only when it runs, goes through a function that the rewriter adds, which calls
+// yield between the pieces. Tables are small enough ([Options.MaxTableElements]), and growing a
+// memory moves nothing.
 const pieceBytes = 1 << 20
 
 // pieceFunction is an added function with the parameters of a bulk operation, which
@@ -21,9 +21,9 @@ type pieceFunction struct {
 // pieceType is the type of all these functions.
 var pieceType = FuncType{Params: []ValType{I32, I32, I32}}
 
-// pieceFunction returns the index of the function for a bulk operation, which is
-// added if there is none yet, and the encoded type of a block with its parameters.
-// It has none for a segment that is a piece or shorter: there what is longer traps.
+// pieceFunction returns the index of the function for a bulk operation, which is added if there is
+// none yet, and the encoded type of a block with its parameters. There is none for a segment no
+// longer than a piece: a longer operation on it traps.
 func (rw *rewriter) pieceFunction(op int, segment uint32) (index uint32, blockType []byte, ok bool) {
 	if op != OpMemoryInit {
 		segment = 0
@@ -64,7 +64,7 @@ func (f pieceFunction) body(yield uint32) (out []byte) {
 		piece()
 		code(op, OpLocalSet, local)
 	}
-	bulk := func() { // The operation, with what is on the stack.
+	bulk := func() { // The operation, with the operands on the stack.
 		code(prefixMisc, byte(f.op))
 		switch f.op {
 		case OpMemoryInit:
@@ -82,8 +82,8 @@ func (f pieceFunction) body(yield uint32) (out []byte) {
 		get(pieceLength)
 		bulk()
 	}
-	// trapBeyond does all at once if the bytes from what is on the stack end beyond
-	// the number that limit leaves there: it traps, and writes nothing.
+	// trapBeyond runs the whole operation if the range from the value on the stack ends beyond the
+	// number that limit leaves there: it traps, and writes nothing.
 	trapBeyond := func(limit func()) {
 		code(OpI64ExtendI32U)
 		get(pieceLength)
@@ -129,7 +129,7 @@ func (f pieceFunction) body(yield uint32) (out []byte) {
 		trapBeyond(memory)
 		get(pieceFrom)
 		trapBeyond(func() { out = appendVarint(append(out, OpI64Const), 1<<32-1) })
-		// Nothing from the end of what is wanted: it traps if the segment ends before.
+		// Zero bytes from the end of the range: it traps if the segment ends before.
 		code(OpI32Const, 0)
 		get(pieceFrom)
 		get(pieceLength)
@@ -142,7 +142,7 @@ func (f pieceFunction) body(yield uint32) (out []byte) {
 		get(pieceFrom)
 		code(OpI32GtU, OpSelect)
 		trapBeyond(memory)
-		// The two may overlap: what is read must not have been written.
+		// The ranges may overlap: bytes must be read before they are overwritten.
 		get(pieceTo)
 		get(pieceFrom)
 		code(OpI32LeU, OpIf, BlockTypeEmpty)

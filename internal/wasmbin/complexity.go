@@ -7,34 +7,32 @@ import (
 	"slices"
 )
 
-// wazero's compiler takes time that grows faster than the code: for each branch
-// it goes the way back to the function's entry, for each value the way back to
-// where it was set. Some kilobytes can keep it busy for a minute, and nothing can
-// stop it. So the rewriter estimates the time before, in units of about a
-// nanosecond, from what was measured: BenchmarkComplexity compiles what is just
+// wazero's compiler takes time that grows faster than the code: for each branch it walks back to
+// the function's entry, for each value back to the place where it was set. Some kilobytes can keep
+// it busy for a minute, and nothing can stop it. So the rewriter estimates the time first, in units
+// of about a nanosecond, from measurements: BenchmarkComplexity compiles modules that are just
 // accepted.
 const (
-	// baseComplexity and complexityPerByte are what a module may take, by the size
-	// of its bodies, beyond the time that any code takes, unless
-	// [Options.CompileTime] says otherwise. A Go guest of 3 MB takes a tenth of it,
-	// a TinyGo policy whose decoders consist of branches three quarters.
+	// baseComplexity and complexityPerByte bound the complexity of a module, by the size of its
+	// bodies, beyond the time for any code, unless [Options.CompileTime] overrides it. A Go guest
+	// of 3 MB takes a tenth of it, a TinyGo policy whose decoders consist of branches three
+	// quarters.
 	baseComplexity    = 800_000_000
 	complexityPerByte = 2_000
-	// maxFunctionComplexity is what one function may take, which is how long a
-	// compilation goes on after its context has ended.
+	// maxFunctionComplexity is the maximum complexity of one function, and so the time for which a
+	// compilation continues after its context has ended.
 	maxFunctionComplexity = 5_000_000_000
-	// maxFunctionMemory is how many bytes the compiler may need for one function,
-	// by another estimate. It keeps all that it knows of a function until that is
-	// compiled. The worst of a Go guest of 18 MB takes a quarter.
+	// maxFunctionMemory is the maximum number of bytes that the compiler may need for one function,
+	// by another estimate. It keeps all its data about a function until that is compiled. The worst
+	// of a Go guest of 18 MB takes a quarter.
 	maxFunctionMemory = 400 << 20
-	// littleHeld is how many bytes a function may leave behind that do not count: the
-	// compiler keeps the lists of a function for the next one, and makes them longer, so all
-	// that count have maxFunctionMemory together.
+	// littleHeld is the number of bytes that a function may leave to the next one without being
+	// counted. The compiler keeps the lists of a function for the next one, and makes them longer,
+	// so all counted functions share maxFunctionMemory.
 	littleHeld = 2 << 20
 
-	// What a value costs that is one of several where ways meet, what it costs
-	// for each other such value, and what it costs to be carried by a br_table,
-	// which has a block for each target then.
+	// The cost of a value that is one of several where paths meet, its cost for each other such
+	// value, and its cost for being carried by a br_table, which has a block for each target then.
 	costMeeting   = 500
 	costMeetings  = 2
 	costCheck     = 100 // The same where a check of the rewriter ends.
@@ -48,9 +46,9 @@ const (
 	maxComplexity = 1 << 60
 )
 
-// weight is how many blocks the compiler makes of an instruction that branches, with the
-// checks that the rewriter adds to it: for the estimate of the time, and for that of the
-// memory, where as many values as are live are kept for each.
+// weight is the number of compiler blocks of an instruction that branches, with the checks that the
+// rewriter adds to it: for the estimate of the time, and for that of the memory, where each block
+// keeps all live values.
 type weight struct{ steps, blocks uint64 }
 
 var (
@@ -58,11 +56,11 @@ var (
 	weightTurn   = weight{0, 7} // The check of the fuel at the head of a loop that something branches to.
 	weightIf     = weight{4, 3}
 	weightElse   = weight{2, 1}
-	weightTrap   = weight{6, 1}   // unreachable: a way out of its own
+	weightTrap   = weight{6, 1}   // unreachable: a separate exit
 	weightBulk   = weight{16, 9}  // With the check of the fuel after it.
 	weightPieces = weight{26, 15} // The same, and the choice whether to do it in pieces.
 	weightCall   = weight{12, 4}  // One that is charged for the stack.
-	weightBranch = weight{4, 2}   // A conditional one; its other way goes on in a block of its own.
+	weightBranch = weight{4, 2}   // A conditional one; its other path continues in a separate block.
 	weightLeave  = weight{2, 1}   // br, return
 	weightBlock  = weight{2, 1}
 	weightTarget = weight{1, 1} // of br_table
@@ -77,13 +75,13 @@ func (w weight) and(other weight) weight {
 	return weight{w.steps + other.steps, w.blocks + other.blocks}
 }
 
-// What the compiler allocates in bytes, which is more than it has at a time: no estimate says
-// when Go's garbage collector runs. TestComplexityOfFamilies compares their sum.
+// The compiler's allocations in bytes, which exceed its memory at any one time: no estimate
+// predicts when Go's garbage collector runs. TestComplexityOfFamilies compares their sum.
 const (
 	bytesBlock    = 3_200
 	bytesLive     = 30  // A value that is live in a block.
-	bytesKnown    = 48  // An address in a block whose accesses before have made sure that it lies in the memory.
-	bytesMeeting  = 250 // A local that is read after ways met, for each such place.
+	bytesKnown    = 48  // An address in a block whose earlier accesses have proved that it lies in the memory.
+	bytesMeeting  = 250 // A local that is read after paths met, for each such place.
 	bytesEdge     = 400 // The same, for each of these ways.
 	bytesCheck    = 150 // The same, if none of these ways sets it.
 	bytesReload   = 290 // A global that can change, for each call.
@@ -91,7 +89,7 @@ const (
 	bytesArgument = 600 // A parameter or a result of a call.
 )
 
-// complexity collects what one function takes.
+// complexity collects the costs of one function.
 type complexity struct {
 	steps    uint64 // from each block up to the entry, along the blocks that dominate it
 	looks    uint64 // from each use of a value back along the chain
@@ -114,9 +112,9 @@ type complexity struct {
 	reloads  uint64 // globals that are read again after calls
 	trapping uint64 // rare instructions that are slow to compile since they can trap
 
-	// Of the place that is looked at: depth is the weight of the blocks that
-	// dominate it, at most; chain is how many blocks with one way in lead to it from
-	// the last one that has several; dead is set if no way leads there.
+	// About the current place: depth is the maximum weight of the blocks that dominate it; chain is
+	// the number of blocks with one predecessor that lead to it from the last one with several;
+	// dead is set if it cannot be reached.
 	depth, chain uint64
 	dead         bool
 
@@ -125,7 +123,7 @@ type complexity struct {
 	locals   []localState
 }
 
-// localState says when a local was last set, and whether it was counted already.
+// localState records when a local was last set, and whether it was counted already.
 type localState struct {
 	epoch             uint32
 	calls             uint64
@@ -144,8 +142,7 @@ func (c *complexity) begin(locals int) {
 	*c = complexity{locals: state, straight: 1}
 }
 
-// label is where the branches to a block lead: to its end, or to the head of a
-// loop.
+// label is the target of branches to a block: its end, or the head of a loop.
 type label struct {
 	loop  bool
 	dead  bool   // No way leads to the block.
@@ -157,7 +154,7 @@ type label struct {
 	branches uint64 // How many lead here,
 	ways     uint64 // how long their chains are together,
 	least    uint64 // and the least depth of them,
-	knows    uint64 // and the fewest addresses that are known.
+	knows    uint64 // and the minimum number of known addresses.
 }
 
 // open begins a block, after the branch that an `if` itself is.
@@ -172,7 +169,7 @@ func (c *complexity) open(loop, conditional bool) label {
 	return l
 }
 
-// block notes blocks of the compiler that go on where the last one ended, with so many
+// block records blocks of the compiler that continue where the last one ended, with so many
 // operands.
 func (c *complexity) block(w weight, operands int) {
 	operands = max(operands, 0) // Dead code, whose height means nothing.
@@ -183,7 +180,7 @@ func (c *complexity) block(w weight, operands int) {
 	c.knowns += w.blocks * c.known
 }
 
-// again notes the blocks at the head of a loop that something branches to, with so many
+// again records the blocks at the head of a loop that is the target of a branch, with so many
 // operands there.
 func (c *complexity) again(l *label, operands int) {
 	operands = max(operands, 0)
@@ -193,8 +190,8 @@ func (c *complexity) again(l *label, operands int) {
 	c.blocks += weightTurn.blocks
 }
 
-// address notes an access of the memory. The compiler notes the address if it is not that of
-// an access before: as far as is seen here, that of the same local in straight code.
+// address records an access of the memory. The compiler records the address unless an earlier
+// access had the same: as far as this code sees, the same local in straight code.
 func (c *complexity) address(local int64) {
 	if local >= 0 && local < int64(len(c.locals)) {
 		l := &c.locals[local]
@@ -207,7 +204,7 @@ func (c *complexity) address(local int64) {
 	c.known++
 }
 
-// branch notes a way from here to a label.
+// branch records a path from here to a label.
 func (c *complexity) branch(l *label) {
 	if !c.dead {
 		l.from(c.depth, c.chain, c.known)
@@ -228,8 +225,8 @@ func (c *complexity) otherwise(l *label) {
 	c.straight++
 }
 
-// close ends a block. What dominates its end dominates each way that leads there,
-// so it is not deeper than the shallowest.
+// close ends a block. A dominator of its end dominates each path to it, so the end is not deeper
+// than the shallowest.
 func (c *complexity) close(l *label) {
 	if l.loop {
 		c.ways += l.ways
@@ -238,7 +235,7 @@ func (c *complexity) close(l *label) {
 	}
 	c.branch(l)
 	if l.bare && !l.dead {
-		l.from(l.depth, l.chain, 0) // The compiler takes nothing for known in an arm that is not there.
+		l.from(l.depth, l.chain, 0) // The compiler knows no addresses in a missing arm.
 	}
 	c.known = l.knows
 	switch c.dead = l.branches == 0; {
@@ -255,16 +252,16 @@ func (c *complexity) close(l *label) {
 	c.straight++
 }
 
-// merge notes a place where ways meet.
+// merge records a place where paths meet.
 func (c *complexity) merge() {
 	c.merges++
 	c.epoch++
 	c.straight++
 }
 
-// check notes the blocks of an instruction to which the rewriter adds so many checks. Ways meet
-// after each, none of which sets a local. The check is an if with one arm, so no address is
-// known after it.
+// check records the blocks of an instruction to which the rewriter adds so many checks. Paths meet
+// after each, none of which sets a local. The check is an if with one arm, so no address is known
+// after it.
 func (c *complexity) check(w weight, operands int, checks uint64) {
 	c.block(weight{w.steps, 1}, operands)
 	c.known = 0
@@ -274,22 +271,21 @@ func (c *complexity) check(w weight, operands int, checks uint64) {
 	c.straight++
 }
 
-// reference notes that what is called goes through a table, see appendCall.
+// reference records that a call by reference goes through a table, see appendCall.
 func (c *complexity) reference() {
 	c.memory += memoryTable
 	c.trapping++
 	c.looks = min(c.looks+c.chain, maxComplexity)
 }
 
-// call notes a call with so many operands below its own.
+// call records a call with so many operands below its own.
 func (c *complexity) call(below int) {
 	c.calls++
 	c.below += uint64(below)
 }
 
-// get notes that a local is read. One that was set since ways met last is no
-// value of several, and one that was set since the last call need not outlive
-// it.
+// get records that a local is read. A local that was set since paths last met is no value of
+// several, and one that was set since the last call need not outlive it.
 func (c *complexity) get(local uint32) {
 	if uint64(local) >= uint64(len(c.locals)) {
 		return
@@ -349,10 +345,11 @@ func (c *complexity) held() uint64 {
 	})
 }
 
-// heldTogether is the estimate of what the compiler keeps of all functions. The nth block, and the
-// nth list of values that ways carry, have the memory of the nth of the function before, and a list
-// is never longer than a function has values: so the lists of all functions take what the
-// rectangles of lists and values of each cover together. What may lie anywhere is added up.
+// heldTogether is the estimate of the memory that the compiler keeps of all functions. The nth
+// block, and the nth list of values that paths carry, have the memory of the nth of the previous
+// function, and a list is never longer than the number of values of its function. So the lists of
+// all functions take the union of the rectangles of lists and values of each. Memory whose place is
+// not known is added up.
 func heldTogether(of []complexity) uint64 {
 	var blocks, carried []rectangle
 	var sum, carriedSum uint64
@@ -376,7 +373,7 @@ func heldTogether(of []complexity) uint64 {
 // rectangle is so many lists of so many values.
 type rectangle struct{ lists, values uint64 }
 
-// covered returns what rectangles cover that have one corner in common.
+// covered returns the area of the union of rectangles with a common corner.
 func covered(of []rectangle) (sum uint64) {
 	slices.SortFunc(of, func(a, b rectangle) int { return cmp.Compare(b.lists, a.lists) })
 	values := uint64(0)
@@ -411,8 +408,8 @@ func sumOf(products [][3]uint64) (sum uint64) {
 	return min(sum, maxComplexity)
 }
 
-// checkComplexity refuses a module whose functions take too much memory or too long together;
-// it names the one that takes most.
+// checkComplexity refuses a module whose functions take too much memory or too long together; it
+// names the most expensive one.
 func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 	if rw.tooComplex(of) == nil {
 		return nil
@@ -424,7 +421,7 @@ func (rw *rewriter) checkComplexity(plan *stackPlan, of []complexity) error {
 	return rw.tooComplex(of)
 }
 
-// tooComplex returns the error of a module whose functions take too much.
+// tooComplex returns the error of a module whose functions are too expensive.
 func (rw *rewriter) tooComplex(of []complexity) error {
 	for i := range of {
 		if n := of[i].bytes(); n > maxFunctionMemory {
@@ -475,7 +472,7 @@ func (rw *rewriter) countCharges(plan *stackPlan, of []complexity) error {
 	return nil
 }
 
-// surveyor returns what measures the bodies.
+// surveyor returns a surveyor for the bodies.
 func (rw *rewriter) surveyor() *surveyor {
 	return &surveyor{
 		types: rw.types, functions: rw.functions, imports: rw.yield, mutable: rw.mutableGlobals(),
@@ -483,7 +480,7 @@ func (rw *rewriter) surveyor() *surveyor {
 	}
 }
 
-// mutableGlobals returns how many globals can change, with the fuel and the stack.
+// mutableGlobals returns the number of globals that can change, with the fuel and the stack.
 func (rw *rewriter) mutableGlobals() uint64 {
 	n := uint64(2)
 	for i := range rw.spaces[ExternGlobal] {
@@ -494,8 +491,8 @@ func (rw *rewriter) mutableGlobals() uint64 {
 	return n
 }
 
-// memoryOf estimates the bytes that the compiler allocates for an instruction, beyond those
-// for blocks and values: what was measured is between half of it and all.
+// memoryOf estimates the bytes that the compiler allocates for an instruction, beyond those for
+// blocks and values: measurements lie between half of it and all.
 func memoryOf(op int) uint64 {
 	if op < len(memories) {
 		return uint64(memories[op])
@@ -506,8 +503,8 @@ func memoryOf(op int) uint64 {
 	return memoryOther
 }
 
-// traps reports whether an instruction counts as complexity.trapping. Loads and
-// stores, which every guest is full of, are what any code takes.
+// traps reports whether an instruction counts as complexity.trapping. Loads and stores, which every
+// guest is full of, are part of the costs of any code.
 func traps(op int) bool {
 	switch {
 	case op >= len(memories):
@@ -518,14 +515,14 @@ func traps(op int) bool {
 	return memories[op] >= memoryDivide
 }
 
-// looksUp reports whether the compiler looks for a value in the blocks before: for
-// locals and globals, and for where the memory lies and how large it is.
+// looksUp reports whether the compiler searches earlier blocks for a value: for locals and globals,
+// and for the place and size of the memory.
 func looksUp(op int) bool {
 	return op == OpLocalGet || op == OpGlobalGet || memoryOf(op) == memoryAccess
 }
 
 const (
-	memoryNone   = 50 // Locals, drop, nop, end: what only moves values of the compiler.
+	memoryNone   = 50 // Locals, drop, nop, end: instructions that only move values of the compiler.
 	memoryOther  = 850
 	memoryKnown  = 1_300 // Loads and stores whose address is known to lie in the memory.
 	memoryCall   = 2_000 // Calls, ref.func.
@@ -533,7 +530,7 @@ const (
 	memoryDivide = 5_500
 	memoryTrunc  = 7_500  // A float to an integer.
 	memoryCheck  = 1_600  // ref.as_non_null
-	memoryTable  = 19_000 // What a call by reference is more than one by table.
+	memoryTable  = 19_000 // The additional cost of a call by reference over one by table.
 )
 
 // memories is memoryOf for the plain instructions.
@@ -559,8 +556,7 @@ var memories = func() (t [256]uint16) {
 	return t
 }()
 
-// complexityOf adds up what all functions take, and finds the one that takes
-// most.
+// complexityOf adds up the costs of all functions, and finds the most expensive one.
 func complexityOf(of []complexity) (sum, worst uint64, at int) {
 	for i := range of {
 		total := of[i].total()

@@ -11,13 +11,12 @@ var (
 	componentPreamble = []byte{0x00, 'a', 's', 'm', 0x0d, 0x00, 0x01, 0x00}
 )
 
-// Decode decodes a binary down to the bodies of functions, which stay bytes:
-// [Rewrite] steps through them. It refuses what is malformed with a
-// [DecodeError], but does not validate: types, indexes and constant expressions
-// are left to wazero. The module shares its bytes with bin.
+// Decode decodes a binary down to the bodies of functions, which stay bytes: [Rewrite] steps
+// through them. It refuses a malformed binary with a [DecodeError], but does not validate: types,
+// indexes and constant expressions are left to wazero. The module shares its bytes with bin.
 //
-// It never allocates more than a small multiple of len(bin), whatever the
-// counts in it claim, and refuses what has more of anything than limits.go says.
+// It never allocates more than a small multiple of len(bin), whatever the counts in it claim, and
+// enforces the limits of limits.go.
 func Decode(bin []byte) (*Module, error) {
 	m, err := decode(bin, func(SectionID) bool { return true })
 	if err != nil {
@@ -44,7 +43,7 @@ func withoutCustoms(bin []byte) []byte {
 	return out
 }
 
-// decode decodes the sections that are wanted, and steps over the others.
+// decode decodes the sections that wanted selects, and skips the others.
 func decode(bin []byte, wanted func(SectionID) bool) (*Module, error) {
 	if !bytes.HasPrefix(bin, preamble) {
 		head := bin[:min(len(bin), len(preamble))]
@@ -193,7 +192,7 @@ func (r *reader) valType(what string) ValType {
 	return t
 }
 
-// refuseType fails if a form or a type is that of a feature which wazero does not have.
+// refuseType fails if a form or a type belongs to a feature that wazero lacks.
 func (r *reader) refuseType(at int, form byte) {
 	if f, ok := typeFeature(form); ok && r.err == nil {
 		r.fail(at, "%w", f.refuse())

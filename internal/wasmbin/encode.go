@@ -2,11 +2,10 @@ package wasmbin
 
 import "slices"
 
-// Encode returns the binary of the module, with every integer that it writes in
-// its shortest form. What Decode keeps as bytes (bodies, constant expressions,
-// custom sections) is written as it is. So a binary in canonical form, as
-// toolchains other than linkers with padded relocations emit it, comes out of
-// Decode and Encode byte for byte.
+// Encode returns the binary of the module, with every integer that it writes in its shortest form.
+// The parts that Decode keeps as bytes (bodies, constant expressions, custom sections) are written
+// as they are. So a binary in canonical form, as toolchains other than linkers with padded
+// relocations emit it, comes out of Decode and Encode byte for byte.
 func (m *Module) Encode() []byte {
 	size := 1 << 10
 	for i := range m.Codes {
@@ -31,10 +30,10 @@ func (m *Module) Encode() []byte {
 	return out
 }
 
-// maxSizeLen is how many bytes the size of a section can take.
+// maxSizeLen is the maximum number of bytes of the size of a section.
 const maxSizeLen = 5
 
-// appendSized appends what body appends, preceded by its size.
+// appendSized appends the output of body, preceded by its size.
 func appendSized(b []byte, body func([]byte) []byte) []byte {
 	start := len(b)
 	b = body(append(b, make([]byte, maxSizeLen)...))

@@ -34,8 +34,7 @@ var (
 	// ErrInternal is a guest that shows a mistake of this package: it panicked, or would
 	// have written other code than the guest's.
 	ErrInternal = errors.New("internal error of the rewriter")
-	// ErrUnsupported is a guest that needs a feature which wazero does not
-	// have, such as a second memory.
+	// ErrUnsupported is a guest that needs a feature which wazero lacks, such as a second memory.
 	ErrUnsupported = errors.New("unsupported feature")
 )
 
@@ -48,11 +47,11 @@ func contain(err *error) {
 
 // DecodeError is a binary that is not a well-formed module.
 type DecodeError struct {
-	// Section is where the error is.
+	// Section is the section with the error.
 	Section SectionID
 	// Offset counts bytes from the start of the binary.
 	Offset int
-	// Err says what was expected and what was found.
+	// Err describes the expected and the found content.
 	Err error
 }
 

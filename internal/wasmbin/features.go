@@ -2,7 +2,7 @@ package wasmbin
 
 import "fmt"
 
-// feature is a part of WebAssembly that guests cannot use, and how to build without it.
+// feature is a part of WebAssembly that guests cannot use, with advice for building without it.
 type feature struct{ name, without string }
 
 var (
@@ -26,7 +26,7 @@ func (f feature) refuse() error {
 	return fmt.Errorf("%w: %s; build without: %s", ErrUnsupported, f.name, f.without)
 }
 
-// featureOf returns the feature to which an instruction belongs that no layout is known of.
+// featureOf returns the feature of an instruction without a known layout.
 func featureOf(op int) (feature, bool) {
 	switch {
 	case op == 0x06, op == 0x07, op == 0x09, op == 0x18, op == 0x19: // The older form.
@@ -41,8 +41,8 @@ func featureOf(op int) (feature, bool) {
 	return feature{}, false
 }
 
-// typeFeature returns the feature to which a type belongs that wazero does not have: the form of
-// an entry of the type section, or a value type or heap type of one byte.
+// typeFeature returns the feature of a type that wazero lacks: the form of an entry of the type
+// section, or a value type or heap type of one byte.
 func typeFeature(form byte) (feature, bool) {
 	switch {
 	case form >= 0x6a && form <= 0x6e, form >= 0x71 && form <= 0x73, // i31ref to anyref, the bottom types
@@ -56,7 +56,7 @@ func typeFeature(form byte) (feature, bool) {
 	return feature{}, false
 }
 
-// limitsFeature is that of limits with flags that wazero does not have.
+// limitsFeature is that of limits with flags that wazero lacks.
 func limitsFeature(flags byte) feature {
 	if flags&8 != 0 {
 		return pageSizes
@@ -64,8 +64,8 @@ func limitsFeature(flags byte) feature {
 	return memory64
 }
 
-// unused refuses the features that the rewriter covers and [Options.RefuseUnsafe] turns off, as
-// far as the sections show. Those that instructions show are refused by the surveyor.
+// unused refuses the features that the rewriter covers and [Options.RefuseUnsafe] turns off, as far
+// as the sections show them. The surveyor refuses those shown by instructions.
 func (rw *rewriter) unused() error {
 	if !rw.opts.RefuseUnsafe {
 		return nil

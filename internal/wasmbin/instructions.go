@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// instruction is what scanner found.
+// instruction is the instruction that scanner has read.
 type instruction struct {
 	op    int      // the opcode, or prefix<<8 | opcode
 	at    int      // where it begins in the body
@@ -110,11 +110,10 @@ func (s *scanner) constant() uint32 {
 	return uint32(v)
 }
 
-// prefixed reads the opcode after a prefix, in the way that wazero does it: a
-// guest whose bytes we read as other instructions than wazero could hide a loop
-// from the meter. wazero reads vector and atomic opcodes as one byte. The
-// second byte that LEB128 demands of a vector opcode from 0x80 is always 0x01,
-// which wazero takes for a nop.
+// prefixed reads the opcode after a prefix, exactly as wazero does: if we read other instructions
+// than wazero from the same bytes, a guest could hide a loop from the meter. wazero reads vector
+// and atomic opcodes as one byte. The second byte that LEB128 demands of a vector opcode from 0x80
+// is always 0x01, which wazero takes for a nop.
 func (s *scanner) prefixed(prefix byte) imm {
 	var op byte
 	var table *[256]imm
@@ -186,7 +185,7 @@ func (s *scanner) tryTable() {
 	s.to = s.labels
 }
 
-// Instruction is an instruction of a body, as a [Pass] sees it.
+// Instruction is an instruction of a body, for a [Pass].
 type Instruction struct {
 	Op      int      // the opcode, or prefix<<8 | opcode
 	At, End int      // where it begins and ends in the body
@@ -196,8 +195,8 @@ type Instruction struct {
 	Labels  []uint32 // of br_table, the default last
 }
 
-// Instructions returns the instructions of a body in their order, each of which is valid until
-// the next one. It ends before the end of the body at what is malformed.
+// Instructions returns the instructions of a body in their order, each of which is valid until the
+// next one. It ends before the end of the body at malformed code.
 func Instructions(body []byte) iter.Seq[*Instruction] {
 	return func(yield func(*Instruction) bool) {
 		var i Instruction
@@ -210,8 +209,8 @@ func Instructions(body []byte) iter.Seq[*Instruction] {
 	}
 }
 
-// Operands returns how many operands a plain instruction takes and leaves; some that leave
-// as many as they take count as taking one. ok is false for an instruction that branches,
+// Operands returns the number of operands that a plain instruction takes and leaves; some that
+// leave as many as they take count as taking one. ok is false for an instruction that branches,
 // calls, opens or closes a block or has a prefix.
 func Operands(op int) (takes, leaves int, ok bool) {
 	if op >= len(takenOperands) || takenOperands[op] < 0 {

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// leafCost is the cost up to which a function that calls nothing is not checked on
-// entry, only charged. So is a bulk operation whose length is a constant in the
-// code. What a guest can do between two checks is bounded by it: calls to such
-// functions, one after the other, half a million of which fit into a megabyte.
+// leafCost is the cost up to which a function that calls nothing is not checked on entry, only
+// charged. So is a bulk operation whose length is a constant in the code. It bounds the work of a
+// guest between two checks: calls to such functions, one after the other, half a million of which
+// fit into a megabyte.
 const leafCost = 128
 
-// bodyRewriter rewrites the bodies of functions, one after the other, in two
-// steps. scan goes through the instructions and notes what is to be changed, in
-// the order of the body; emit copies the body around these changes.
+// bodyRewriter rewrites the bodies of functions, one after the other, in two steps. scan goes
+// through the instructions and records the changes, in the order of the body; emit copies the body
+// with these changes.
 type bodyRewriter struct {
 	types     []FuncType
 	functions []uint32 // the type of each function, imports included
@@ -30,8 +30,8 @@ type bodyRewriter struct {
 	plainTail bool   // indirect tail calls become calls
 	table     uint32 // the index of the table for call_ref
 	info      *Info
-	// plan says which calls are charged for the stack, nil if none are; marks are
-	// those of the function that is being rewritten.
+	// plan holds the calls that are charged for the stack, nil if none are; marks are those of the
+	// function that is being rewritten.
 	plan  *stackPlan
 	marks []uint32
 	// blockType is the encoded type of a block with these results.
@@ -55,8 +55,8 @@ type bodyRewriter struct {
 	reference uint64
 	// segments is set if an instruction of any function names a data segment.
 	segments bool
-	// remainders says whether the function has remainders of 32 and of 64 bits that are
-	// worked out, and dividends are the first of two locals for what they are of.
+	// remainders reports whether the function has remainders of 32 and of 64 bits that are
+	// expanded. dividends are the first of two locals for the operands of each.
 	remainders [2]bool
 	dividends  [2]uint64
 	checked    bool // a loop checks the fuel for the entry, too
@@ -67,21 +67,21 @@ type bodyRewriter struct {
 
 // frame is a block that is open.
 type frame struct {
-	// entry is the charge that was current in front of the block, or none.
+	// entry is the charge that was current before the block, or none.
 	entry int
-	// outermost is the outermost frame that something inside branches to: all
-	// frames above it are left early.
+	// outermost is the outermost frame that is the target of a branch inside: all frames above it
+	// are left early.
 	outermost int
 	// caught is set if a caught exception continues at the label of the frame. loop is
 	// the edit at the head of a loop, none for any other block.
 	caught bool
 	loop   int
-	// looped is set if something branches to the head of the loop. checks is set if the
-	// check of the fuel there serves the function's entry as well.
+	// looped is set if there is a branch to the head of the loop. checks is set if the check of the
+	// fuel there serves the function's entry as well.
 	looped, checks bool
 }
 
-// constant is an i32.const: where it ends in the body, and its value.
+// constant is an i32.const: its end in the body, and its value.
 type constant struct {
 	end   int
 	value uint32
@@ -91,19 +91,18 @@ type constant struct {
 // nothing.
 const none = -1
 
-// edit is a change of a body: the bytes from at to end give way to what kind
-// says.
+// edit is a change of a body: it replaces the bytes from at to end depending on its kind.
 type edit struct {
 	at, end int
 	kind    editKind
 	cost    uint64 // of a charge
 	value   uint32 // the new index of a function, the saturation of a bulk operation, or bytes of stack
 	restore bool   // of a loop: an exception that was caught continues here
-	op      byte   // the instruction that is written instead
+	op      byte   // the instruction that is written in its place
 	piece   uint32 // the function that does a bulk operation in pieces, or 0
 	typ     []byte // the block type of its parameters
-	// Of a call that is written anew: whether the operand on top is a reference, whether the
-	// function returns after it, and for that the stack to give back and the label of the body.
+	// Of a rewritten call: whether the operand on top is a reference, whether the function returns
+	// after it, and for that the stack to give back and the label of the body.
 	byReference, returns bool
 	stack, depth         uint32
 }
@@ -123,7 +122,7 @@ const (
 	editRemainder                 // the remainder op, worked out from the quotient
 	editEnter                     // take bytes from the stack in front of a call
 	editLeave                     // give them back after it
-	editRestore                   // bring the stack back to what it was at the function's entry
+	editRestore                   // restore the stack to its value at the function's entry
 	editReturn                    // branch to the end of the body instead of returning
 	editTail                      // tell the profiler that the function is left
 	editGrew                      // tell the profiler of a memory.grow
@@ -132,8 +131,8 @@ const (
 	editLoad                      // take it from there
 )
 
-// rewrite changes the body of a function of the given type, which is the one with
-// that number of those that the module defines.
+// rewrite changes the body of a function of the given type. function is its number among those that
+// the module defines.
 func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	if b.plan != nil {
 		b.plan.charges(function, b.marks)
@@ -176,10 +175,9 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 		c.Body = b.emit(make([]byte, 0, size), c.Body, length, entry)
 		return nil
 	}
-	// An exception leaves functions without giving their stack back. So the
-	// function notes what there was when it began, for the places where what it
-	// catches continues. One of them may be its own end, around which another
-	// block makes a place: the label is the same as before.
+	// An exception leaves functions without giving their stack back. So the function saves the
+	// stack counter when it begins, for the places where its handlers continue. One of them may be
+	// its own end, around which another block makes a place: the label is the same as before.
 	entry = extra(1, I32)
 	out := make([]byte, 0, size+64)
 	out = append(appendUvarint(append(out, OpGlobalGet), uint64(b.stack)), OpLocalSet)
@@ -190,15 +188,15 @@ func (b *bodyRewriter) rewrite(function int, c *Code, typ uint32) error {
 	return nil
 }
 
-// savings is how many charges more than loads of the count it takes for a function to count
-// its fuel itself.
+// savings is the number of charges in excess of loads of the count from which a function counts its
+// fuel itself.
 const savings = 3
 
-// countsItself reports whether the function counts its fuel in a local. A global lies in
-// memory for wazero, where each charge waits for the one before. A local has to be saved in
-// front of all that reads or changes the fuel, which is mostly a call, and loaded after it.
-// A trap in between loses what the function has counted since, less than the host gives at a
-// time. A handler of exceptions, and a profile, find the fuel in the global.
+// countsItself reports whether the function counts its fuel in a local. A global lies in memory for
+// wazero, where each charge waits for the previous one. A local has to be saved before everything
+// that reads or changes the fuel, mostly a call, and loaded after it. A trap in between loses the
+// function's count since then, less than the host gives at a time. A handler of exceptions, and a
+// profile, find the fuel in the global.
 func (b *bodyRewriter) countsItself() bool {
 	if b.catches || b.profile != nil {
 		return false
@@ -215,11 +213,11 @@ func (b *bodyRewriter) countsItself() bool {
 	return n >= savings
 }
 
-// restores reports whether there is something to bring back where an exception was caught.
+// restores reports whether there is state to restore where an exception was caught.
 func (b *bodyRewriter) restores() bool { return b.plan != nil || b.profile != nil }
 
-// appendRestore brings the stack back to what it was at the function's entry, and the
-// profiler to the function.
+// appendRestore restores the stack to its value at the function's entry, and the profiler to the
+// function.
 func (b *bodyRewriter) appendRestore(out []byte, entry uint64) []byte {
 	if b.profile != nil {
 		out = b.appendLeave(out, b.self)
@@ -231,21 +229,17 @@ func (b *bodyRewriter) appendRestore(out []byte, entry uint64) []byte {
 	return appendUvarint(out, uint64(b.stack))
 }
 
-// scan fills edits. It reports whether there are bulk operations, which need a
-// local of their own.
+// scan fills edits. It reports whether there are bulk operations, which need an extra local.
 //
-// Charging follows the structure of the code. A charge is placed where code
-// begins that may run or not run, or run again: at the function's entry, the
-// head of a loop, the arms of an if, after a conditional branch, and after a
-// block that is left early. Every other instruction is added to the charge with
-// which it is certain to run: after a block that no branch leaves for an outer
-// one, that is the charge which was current before the block. So what is
-// charged is what runs, instruction by instruction, unless a trap or an
-// exception cuts it short.
+// Charging follows the structure of the code. A charge is placed where code begins that may run or
+// not run, or run again: at the function's entry, the head of a loop, the arms of an if, after a
+// conditional branch, and after a block that is left early. Every other instruction is added to the
+// charge with which it is certain to run: after a block that no branch leaves for an outer one,
+// that is the charge which was current before the block. So exactly the instructions that run are
+// charged, unless a trap or an exception cuts the code short.
 //
-// It also checks the indexes of functions, globals, types and locals: each of
-// these spaces gets one more entry, and what was out of range must not come to
-// name that.
+// It also checks the indexes of functions, globals, types and locals: each of these spaces gets one
+// more entry, and an index that was out of range must not come to name that.
 func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, err error) {
 	s := &b.scanner
 	*s = scanner{reader: reader{buf: c.Body, base: c.Offset, section: SectionCode}, labels: s.labels}
@@ -272,8 +266,8 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 		case OpElse:
 			b.charge(editCharge, b.frames[len(b.frames)-1].entry)
 		case OpLoop:
-			// A loop that the function is certain to run before it calls
-			// anything checks the fuel for the entry, too.
+			// A loop that the function is certain to run before any call checks the fuel for the
+			// entry, too.
 			checks := b.current == 0 && !calls
 			b.open()
 			if b.current != none {
@@ -291,7 +285,7 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 				b.catch(label)
 			}
 			b.open()
-			if len(s.to) > 0 { // what is caught leaves the block early, for one of these labels
+			if len(s.to) > 0 { // a caught exception leaves the block early, for one of these labels
 				b.frames[len(b.frames)-1].outermost = len(b.frames) - 2
 			}
 		case OpEnd:
@@ -397,8 +391,8 @@ func (b *bodyRewriter) scan(function int, c *Code, locals uint64) (bulk bool, er
 	return bulk, s.err
 }
 
-// inOrder returns an error if the edits overlap or are not in the order of the body: what
-// emit would write then is not the guest's code.
+// inOrder returns an error if the edits overlap or are not in the order of the body: the output of
+// emit would not be the guest's code.
 func (b *bodyRewriter) inOrder() error {
 	at := 0
 	for i := range b.edits {
@@ -445,8 +439,7 @@ func (b *bodyRewriter) add(cost uint64) {
 	}
 }
 
-// bulk charges in front of the instruction for the number on the stack, but at
-// most for limit.
+// bulk charges before the instruction for the number on the stack, but at most for limit.
 func (b *bodyRewriter) bulk(kind editKind, limit uint32) {
 	if b.current != none {
 		b.edits = append(b.edits, edit{at: b.scanner.at, end: b.scanner.at, kind: kind, value: limit})
@@ -464,7 +457,7 @@ func (b *bodyRewriter) exit(function int) {
 	b.edits = append(b.edits, edit{at: s.pos, end: s.pos, kind: editLeave, value: b.plan.taken[function]})
 }
 
-// call notes a call of any kind, which is charged for the stack or not.
+// call records a call of any kind, which is charged for the stack or not.
 func (b *bodyRewriter) call(function int, charged bool) {
 	s := &b.scanner
 	tails, stays := isTailCall(s.op), false
@@ -521,8 +514,8 @@ func (b *bodyRewriter) callee() FuncType {
 	return b.types[b.scanner.imm]
 }
 
-// save brings the count to the fuel global in front of the instruction, and load takes it
-// from there after it, if the function counts itself.
+// save writes the count to the fuel global before the instruction, and load reads it from there
+// after it, if the function counts itself.
 func (b *bodyRewriter) save() {
 	if s := &b.scanner; b.current != none && b.profile == nil {
 		b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editSave})
@@ -542,7 +535,7 @@ func (b *bodyRewriter) saveFor(labels ...uint32) {
 	}
 }
 
-// catch notes that an exception which is caught continues at a label.
+// catch records that a caught exception continues at a label.
 func (b *bodyRewriter) catch(label uint32) {
 	b.catches = true
 	if top := len(b.frames) - 1; int64(label) <= int64(top) {
@@ -554,8 +547,8 @@ func (b *bodyRewriter) catch(label uint32) {
 	}
 }
 
-// constantLength returns the length of a bulk operation if an i32.const in front of it
-// has it, 0 otherwise.
+// constantLength returns the length of a bulk operation if it is given by an i32.const before it, 0
+// otherwise.
 func (b *bodyRewriter) constantLength() uint32 {
 	if b.constant.end == b.scanner.at {
 		return b.constant.value
@@ -568,8 +561,8 @@ func (b *bodyRewriter) open() {
 	b.frames = append(b.frames, frame{entry: b.current, outermost: math.MaxInt, loop: none})
 }
 
-// close closes a block. Behind it, what ran in front of it runs on, or not,
-// depending on how it was left.
+// close closes a block. The code after it continues the code before it, or not, depending on how
+// the block was left.
 func (b *bodyRewriter) close() {
 	depth := len(b.frames) - 1
 	f := b.frames[depth]
@@ -579,7 +572,7 @@ func (b *bodyRewriter) close() {
 	case f.looped:
 		b.checked = b.checked || f.checks
 	case f.entry != none:
-		// A loop that nothing repeats is part of what is in front of it.
+		// A loop that is never repeated is part of the code before it.
 		head := &b.edits[f.loop]
 		b.edits[f.entry].cost += head.cost
 		head.kind, head.cost = editCharge, 0
@@ -598,7 +591,7 @@ func (b *bodyRewriter) close() {
 	}
 }
 
-// branch notes a branch to a label.
+// branch records a branch to a label.
 func (b *bodyRewriter) branch(label uint32) {
 	top := len(b.frames) - 1
 	if int64(label) > int64(top) {
@@ -610,13 +603,13 @@ func (b *bodyRewriter) branch(label uint32) {
 	b.frames[top-int(label)].looped = true
 }
 
-// leave notes that the function is left.
+// leave records that the function is left.
 func (b *bodyRewriter) leave() {
 	b.branch(uint32(len(b.frames) - 1))
 	b.current = none
 }
 
-// within fails unless the index is within the number of things there are.
+// within fails unless the index is less than n.
 func (s *scanner) within(what string, index uint32, n int) {
 	if int64(index) >= int64(n) {
 		s.fail(s.at, "%w: %s %d, there are %d", ErrIndex, what, index, n)
@@ -635,9 +628,8 @@ func (e *edit) size() int {
 	}
 }
 
-// emit appends the body with its edits to out. local is the index of the local that
-// keeps the length of a bulk operation, entry of that for the stack at the function's
-// entry.
+// emit appends the body with its edits to out. local is the index of the local that keeps the
+// length of a bulk operation, entry that of the local for the stack at the function's entry.
 func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 	out = b.appendLoad(out)
 	at := 0
@@ -659,10 +651,9 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 		case editEntry:
 			out = b.appendCharge(b.appendYield(out), e.cost)
 		case editLoop:
-			// After the yield the loop begins anew, so that the way past it
-			// has one predecessor. wazero's compiler keeps values in registers
-			// along such a way, and would reload all of them after a point
-			// where two ways meet.
+			// After the yield the loop begins anew, so that the path past it has one predecessor.
+			// wazero's compiler keeps values in registers along such a path, and would reload all
+			// of them after a point where two paths meet.
 			out = append(b.appendCheck(out), OpBr, 1, OpEnd)
 			out = b.appendCharge(out, e.cost)
 		case editLoopParam:
@@ -676,8 +667,8 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 		case editRemainder:
 			out = b.appendRemainder(out, e.op)
 		case editEnter:
-			// Nothing follows the yield, so that the way past it has one
-			// predecessor, see editLoop.
+			// Nothing follows the yield, so that the path past it has one predecessor, see
+			// editLoop.
 			out = b.appendStack(out, OpI32Sub, e.value)
 			out = appendUvarint(append(out, OpGlobalGet), uint64(b.stack))
 			out = append(out, OpI32Const, 0, OpI32LtS, OpIf, BlockTypeEmpty, OpCall)
@@ -702,7 +693,7 @@ func (b *bodyRewriter) emit(out, body []byte, local, entry uint64) []byte {
 		default:
 			out = b.appendBulk(out, e, local)
 			if e.piece != 0 {
-				// It yields between two pieces, when nothing is missing.
+				// It yields between two pieces, when there is no deficit.
 				out = b.appendSave(out)
 				out = appendUvarint(append(out, OpLocalGet), local)
 				out = appendVarint(append(out, OpI32Const), pieceBytes)
@@ -734,7 +725,7 @@ func (b *bodyRewriter) appendFuel(out []byte, op byte) []byte {
 	return appendUvarint(append(out, op-OpLocalGet+OpGlobalGet), uint64(b.fuel))
 }
 
-// appendSave brings the count to the fuel global.
+// appendSave writes the count to the fuel global.
 func (b *bodyRewriter) appendSave(out []byte) []byte {
 	if !b.counts {
 		return out
@@ -743,7 +734,7 @@ func (b *bodyRewriter) appendSave(out []byte) []byte {
 	return appendUvarint(append(out, OpGlobalSet), uint64(b.fuel))
 }
 
-// appendLoad takes the count from the fuel global.
+// appendLoad reads the count from the fuel global.
 func (b *bodyRewriter) appendLoad(out []byte) []byte {
 	if !b.counts {
 		return out
@@ -752,7 +743,7 @@ func (b *bodyRewriter) appendLoad(out []byte) []byte {
 	return appendUvarint(append(out, OpLocalSet), b.count)
 }
 
-// appendStack adds to the stack that is left, or takes from it.
+// appendStack adds to the remaining stack, or subtracts from it.
 func (b *bodyRewriter) appendStack(out []byte, op byte, bytes uint32) []byte {
 	out = appendUvarint(append(out, OpGlobalGet), uint64(b.stack))
 	out = appendVarint(append(out, OpI32Const), int64(bytes))

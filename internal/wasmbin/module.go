@@ -55,7 +55,7 @@ func (id SectionID) String() string {
 	return fmt.Sprintf("unknown(%d)", byte(id))
 }
 
-// ExternKind says what an import or an export is.
+// ExternKind is the kind of an import or an export.
 type ExternKind byte
 
 // The kinds of imports and exports.
@@ -178,8 +178,7 @@ type Limits struct {
 	Shared bool
 }
 
-// Import is one entry of the import section; Kind says which of the other
-// fields holds its type.
+// Import is one entry of the import section; Kind selects the other field that holds its type.
 type Import struct {
 	Module, Name string
 	Kind         ExternKind
@@ -242,20 +241,19 @@ type Data struct {
 
 // Code is the body of a function.
 type Code struct {
-	// LocalGroups and Locals are the declarations of locals, still encoded;
-	// NumLocals is how many they declare.
+	// LocalGroups and Locals are the declarations of locals, still encoded; NumLocals is the number
+	// of locals that they declare.
 	LocalGroups uint32
 	Locals      []byte
 	NumLocals   uint64
 	// Body holds the instructions, with the closing end.
 	Body []byte
-	// Offset is where Body begins in the binary that was decoded, for error
-	// messages.
+	// Offset is the beginning of Body in the decoded binary, for error messages.
 	Offset int
 }
 
-// Custom is a custom section. After is the section that it follows,
-// [SectionCustom] if it comes before all.
+// Custom is a custom section. After is the section before it, [SectionCustom] if it comes before
+// all.
 type Custom struct {
 	Name  string
 	Data  []byte
@@ -282,8 +280,8 @@ type Module struct {
 	Customs   []Custom
 }
 
-// imported returns how many imports are of the kind, which is the index of the
-// first definition of that kind.
+// imported returns the number of imports of the kind, which is the index of the first definition of
+// that kind.
 func (m *Module) imported(kind ExternKind) (n uint32) {
 	for i := range m.Imports {
 		if m.Imports[i].Kind == kind {

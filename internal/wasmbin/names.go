@@ -12,9 +12,9 @@ const (
 	namesFunctions = 1
 )
 
-// remapNames returns the name section with the indexes of functions passed
-// through remap, and without the subsections that nothing reads. It fails for what is
-// malformed or has more than maxNames: wazero allocates for each.
+// remapNames returns the name section with the indexes of functions passed through remap, and
+// without the subsections that are never read. It fails for a malformed section and for more than
+// maxNames: wazero allocates for each.
 func remapNames(data []byte, remap func(uint32) uint32) ([]byte, error) {
 	r := &reader{buf: data}
 	out := make([]byte, 0, len(data)+len(data)/16)

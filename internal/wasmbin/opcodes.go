@@ -105,11 +105,11 @@ const (
 	BlockEmpty     = -64 // The same, read as a block type is.
 )
 
-// imm is the layout of what follows an opcode.
+// imm is the layout of the bytes after an opcode.
 type imm byte
 
 const (
-	immInvalid imm = iota // no such instruction in what wazero accepts
+	immInvalid imm = iota // no such instruction in code that wazero accepts
 	immNone
 	immBlock     // block type
 	immIndex     // one index or label
@@ -129,7 +129,7 @@ const (
 	imm4
 	imm8
 	imm16
-	immPrefix // an opcode of its own
+	immPrefix // a separate opcode
 )
 
 // immRange gives the opcodes from first to last the layout.

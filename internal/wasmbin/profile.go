@@ -12,35 +12,35 @@ import _ "embed" // For Profiler.
 //go:embed profiler.wasm
 var Profiler []byte
 
-// Coroutines describes the functions of a compiler that leaves functions in their middle,
-// with a stack in memory that says where they go on. A profile has such a function in the
-// call path in which it was called, not in that in which it was resumed.
+// Coroutines describes the functions of a compiler that leaves functions in the middle, with a
+// stack in memory that holds the places where they resume. A profile puts such a function into the
+// call path of its call, not into that of its resumption.
 type Coroutines struct {
-	// Globals are the types of the first globals of a module of the compiler, in which all
-	// globals are its own. Functions of other modules are not looked at.
+	// Globals are the types of the first globals of a module of the compiler, in which all globals
+	// are its own. Functions of other modules are not examined.
 	Globals []GlobalType
-	// Form returns what a function is.
+	// Form returns the form of a function.
 	Form func(t FuncType, c *Code) Form
-	// Place appends code to a function () -> (i32, i32). It leaves the stack that is in use
-	// and how deep it is: how many bytes above the return address of the function that
-	// begins, or has gone on, if that has called nothing. It must not trap.
+	// Place appends code to a function () -> (i32, i32). It leaves the stack in use and its depth:
+	// the number of bytes above the return address of the function that begins, or has been
+	// resumed, if that has called nothing. It must not trap.
 	Place func(code []byte) []byte
 }
 
-// Form says how a function takes part in coroutines.
+// Form is the role of a function in coroutines.
 type Form byte
 
 const (
 	// Plain is a function that takes no part.
 	Plain Form = iota
-	// Resumed is a function (i32, ...) that goes on at the place which its first parameter
-	// names, and begins if that is 0.
+	// Resumed is a function (i32, ...) that resumes at the place given by its first parameter, and
+	// begins if that is 0.
 	Resumed
-	// Resumes is a function that calls the functions that go on.
+	// Resumes is a function that calls resumed functions.
 	Resumes
 )
 
-// profileImports are what a guest imports from [ProfilerModule]. Indexes are the new ones.
+// profileImports are the guest's imports from [ProfilerModule]. Indexes are the new ones.
 type profileImports struct {
 	imports                                                []Import
 	enter, leave, grew, current, enterLoop, enterGo, place uint32
@@ -50,7 +50,7 @@ type profileImports struct {
 
 const profileImportCount = 6
 
-// planProfile adds the imports of a profile, and finds coroutines in the code as it came.
+// planProfile adds the imports of a profile, and finds coroutines in the original code.
 func (rw *rewriter) planProfile() error {
 	if !rw.opts.Profile || !rw.opts.Meter {
 		return nil
@@ -122,16 +122,15 @@ func (rw *rewriter) addProfile() {
 	rw.Codes = append(rw.Codes, Code{Body: append(code, OpEnd)})
 }
 
-// tail notes that the function is left by a tail call, for a profile.
+// tail records that the function is left by a tail call, for a profile.
 func (b *bodyRewriter) tail() {
 	if s := &b.scanner; b.profile != nil {
 		b.edits = append(b.edits, edit{at: s.at, end: s.at, kind: editTail})
 	}
 }
 
-// profiled writes the body of a function that tells the profiler when it begins and ends.
-// Its own body becomes a block, whose label is the same as that of the function before, so
-// that there is one end.
+// profiled writes the body of a function that tells the profiler when it begins and ends. Its own
+// body becomes a block, with the same label as the function before, so that there is one end.
 func (b *bodyRewriter) profiled(function int, c *Code, typ uint32, extra func(uint64, ValType) uint64, length uint64, size int) error {
 	p, entry := b.profile, uint64(0)
 	b.prev = extra(1, I32)
@@ -170,7 +169,7 @@ func (b *bodyRewriter) profiled(function int, c *Code, typ uint32, extra func(ui
 	return nil
 }
 
-// appendLeave tells the profiler to go on with the node in a local.
+// appendLeave tells the profiler to continue with the node in a local.
 func (b *bodyRewriter) appendLeave(out []byte, to uint64) []byte {
 	out = appendUvarint(append(out, OpLocalGet), to)
 	out = appendUvarint(append(out, OpGlobalGet), uint64(b.fuel))

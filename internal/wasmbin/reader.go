@@ -8,9 +8,9 @@ import (
 
 var errEnd = errors.New("unexpected end")
 
-// reader reads the primitives of the binary format. The first error sticks:
-// after it every read returns zero and nothing advances, so a caller checks err
-// once, at the end of what it reads, or in each round of a loop.
+// reader reads the primitives of the binary format. The first error sticks: after it every read
+// returns zero and nothing advances, so a caller checks err once, after its last read, or in each
+// round of a loop.
 type reader struct {
 	buf     []byte
 	pos     int
@@ -61,8 +61,8 @@ func (r *reader) u32(what string) uint32 {
 	return v
 }
 
-// s33 reads a heap type or a block type: negative for what needs no index, or
-// else the index of a type.
+// s33 reads a heap type or a block type: negative for a type without an index, otherwise the index
+// of a type.
 func (r *reader) s33(what string) int64 {
 	v, n := varint(r.buf[r.pos:], 5)
 	if n == 0 || v < -1<<32 || v >= 1<<32 {
@@ -84,9 +84,9 @@ func (r *reader) sized(what string) reader {
 	return reader{buf: r.bytes(size, what), base: base, section: r.section}
 }
 
-// count reads the length of a vector whose entries take at least min bytes
-// each. What cannot fit into the bytes that are left, or is more than most, is
-// refused here, before anything is allocated for it.
+// count reads the length of a vector whose entries take at least min bytes each. A length that
+// cannot fit into the remaining bytes, or exceeds most, is refused before anything is allocated for
+// it.
 func (r *reader) count(what string, min, most int) int {
 	at := r.pos
 	n := r.u32("the number of " + what)

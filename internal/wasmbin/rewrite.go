@@ -11,80 +11,72 @@ import (
 // MaxPages is the greatest size of a memory, 4 GiB.
 const MaxPages = 1 << 16
 
-// Options says how [Rewrite] changes a guest. The zero value only exports the
-// mutable globals.
+// Options configure [Rewrite]. The zero value only exports the mutable globals.
 type Options struct {
 	// Meter adds the fuel counter and the calls of yield.
 	Meter bool
-	// Fuel is what the counter begins with. A start function runs on it, before
-	// the host can set the counter. With 0 the host is asked as soon as
-	// something has been spent.
+	// Fuel is the initial value of the counter. A start function runs on it, before the host can
+	// set the counter. With 0 the host is called as soon as fuel has been spent.
 	Fuel int64
-	// StackBytes is how much stack functions that call one another may take, as
-	// [StackGlobal] counts it; 0 leaves that to wazero. It needs Meter.
+	// StackBytes is the maximum stack of nested functions, as [StackGlobal] counts it; 0 leaves
+	// that to wazero. It needs Meter.
 	StackBytes int32
 	// MaxMemoryPages caps the maximum of the memory, in pages of 64 KiB; 0
 	// leaves it. A guest that declares no maximum gets one.
 	MaxMemoryPages uint32
-	// MaxTableElements caps what the tables of a guest, imported ones aside,
-	// can hold together; 0 leaves them. An element takes eight bytes of the
-	// host's memory, which no limit of the guest's memory covers.
+	// MaxTableElements caps the number of elements that the tables of a guest, imported ones aside,
+	// can hold together; 0 leaves them. An element takes eight bytes of the host's memory, which no
+	// limit of the guest's memory covers.
 	MaxTableElements uint32
-	// CheckElements refuses guests with an active element segment that lies
-	// beyond its table, as far as the binary tells: the offset is a constant and
-	// the table the guest's own. By the specification their instantiation traps;
-	// wazero leaves the segment out.
+	// CheckElements refuses guests with an active element segment that lies beyond its table, as
+	// far as the binary shows: the offset is a constant and the table the guest's own. By the
+	// specification their instantiation traps; wazero leaves the segment out.
 	CheckElements bool
 	// LimitComplexity refuses guests that are made to be slow to compile.
 	LimitComplexity bool
-	// CompileTime is how long the compiler may take, by an estimate, for the guest and
-	// for one function of it, beyond what any code of that size takes. 0 is 0.8 s and
-	// 2 us for each byte of the bodies, and 5 s for a function. It needs
-	// LimitComplexity.
+	// CompileTime is the time that the compiler may take, by an estimate, for the guest and for one
+	// function of it, beyond the time for any code of that size. 0 is 0.8 s and 2 us for each byte
+	// of the bodies, and 5 s for a function. It needs LimitComplexity.
 	CompileTime time.Duration
-	// DefineMemory gives a guest that imports its memory one of its own, with
-	// the limits that it asks for, and exports it as "memory" unless the guest
-	// has an export of that name.
+	// DefineMemory replaces an imported memory of a guest by a defined one, with the limits of the
+	// import, and exports it as "memory" unless the guest has an export of that name.
 	DefineMemory bool
-	// ExpandRemainders works remainders out from quotients, as wazero must be told to on
-	// arm64. It needs Meter.
+	// ExpandRemainders computes remainders from quotients, which wazero needs on arm64. It needs
+	// Meter.
 	ExpandRemainders bool
-	// ExpandTailCalls makes a call and a return of each tail call that is not direct, as
-	// wazero must be told to on arm64. It needs Meter.
+	// ExpandTailCalls replaces each indirect tail call by a call and a return, which wazero needs
+	// on arm64. It needs Meter.
 	ExpandTailCalls bool
-	// RefuseUnsafe refuses guests with exceptions, as wazero 1.12 loses what a function has
-	// written to its locals when it catches one, and with threads, as a wait spends no fuel.
-	// It needs LimitComplexity or StackBytes.
+	// RefuseUnsafe refuses guests with exceptions, as a function of wazero 1.12 that catches one
+	// loses its writes to its locals, and with threads, as a wait spends no fuel. It needs
+	// LimitComplexity or StackBytes.
 	RefuseUnsafe bool
 	// Validate, unless it is nil, is called with the guest's own binary, without its custom
-	// sections, and returns an error if it is not valid. It is called when the binary was
-	// found to be well-formed and within the limits above, and before anything is changed:
-	// what is not valid must not become so, and what the changes rest on must be.
+	// sections, and returns an error if it is not valid. It is called when the binary was found to
+	// be well-formed and within the limits above, and before anything is changed: an invalid guest
+	// must not become valid, and the changes rely on a valid one.
 	Validate func(bin []byte) error
 
 	// Pass, unless it is nil, changes the code before it is measured and metered, so that
 	// fuel counts the instructions that it leaves.
 	Pass Pass
 
-	// Profile has the guest tell an instance of [Profiler] where its fuel goes. What is
-	// charged stays the same. It needs Meter.
+	// Profile has the guest report its use of fuel to an instance of [Profiler]. The charges stay
+	// the same. It needs Meter.
 	Profile bool
 	// Coroutines, unless it is nil, describes functions that are left and resumed, so that
 	// their call paths are those of the source.
 	Coroutines *Coroutines
 }
 
-// A Pass changes the body of a function, of which c says how it is declared: the new one
-// has the same type, the same locals and the same calls, and does the same. The pass must
-// not change what c.Body holds, and may see bodies that are not valid, before the module is
-// refused for it.
+// A Pass changes the body of a function. c describes its declaration: the new body has the same
+// type, the same locals and the same calls, and behaves the same. The pass must not change c.Body,
+// and may get bodies that are not valid, before the module is refused for it.
 type Pass func(t FuncType, c *Code) (body []byte)
 
-// Info tells the host about the guest that was rewritten. Indexes are those of
-// the guest's own binary.
+// Info describes the rewritten guest to the host. Indexes are those of the guest's own binary.
 type Info struct {
-	// Imports and Exports are the guest's own, in their order, without what the
-	// rewriting added.
+	// Imports and Exports are the guest's own, in their order, without additions of the rewriting.
 	Imports, Exports []Extern
 	// Memory is the guest's memory, with the maximum capped; nil if it has
 	// none.
@@ -109,14 +101,13 @@ type Info struct {
 	// DropsSegments if it has instructions which drop data or element
 	// segments. A snapshot of memory and globals does not capture either.
 	MutatesTables, DropsSegments bool
-	// Customs are the names of the custom sections that were kept, Dropped of those
-	// that were left out: a malformed name section, and what describes offsets or
-	// function indexes of the old binary, DWARF above all.
+	// Customs are the names of the custom sections that were kept, Dropped of those that were left
+	// out: a malformed name section, and sections about offsets or function indexes of the old
+	// binary, above all DWARF.
 	Customs, Dropped []string
 }
 
-// Extern is an import or an export. Kind says which of the other fields
-// describes it.
+// Extern is an import or an export. Kind selects the other field that describes it.
 type Extern struct {
 	Module string // of an import
 	Name   string
@@ -150,9 +141,8 @@ func (e Extern) String() string {
 // it (memory.atomic.wait) for as long as it likes without spending fuel.
 type Memory struct {
 	Limits
-	// Imported is set if the guest gets its memory from another module. Then
-	// the maximum is only what it asks for, and the module that defines the
-	// memory sets the real one.
+	// Imported is set if the guest gets its memory from another module. Then the maximum is only
+	// the one that it requests, and the module that defines the memory sets the real one.
 	Imported bool
 }
 
@@ -163,13 +153,13 @@ type GlobalExport struct {
 	Type  ValType
 }
 
-// Rewrite returns the binary with metering, capped memory and exported globals,
-// as opts says, and what the host needs to know about it. The function is
-// deterministic, and keeps neither bin nor parts of it.
+// Rewrite returns the binary with metering, capped memory and exported globals, according to opts,
+// and the description of it for the host. The function is deterministic, and keeps neither bin nor
+// parts of it.
 //
-// Errors are a [DecodeError] for what is malformed, that of [Options.Validate], and [ErrReserved],
-// [ErrMemoryLimit], [ErrTableLimit], [ErrElements], [ErrTooManyLocals], [ErrTooComplex],
-// [ErrIndex] or [ErrUnsupported] for what is refused, and [ErrInternal].
+// Errors are a [DecodeError] for a malformed binary, that of [Options.Validate], and [ErrReserved],
+// [ErrMemoryLimit], [ErrTableLimit], [ErrElements], [ErrTooManyLocals], [ErrTooComplex], [ErrIndex]
+// or [ErrUnsupported] for a refused one, and [ErrInternal].
 func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	defer contain(&err)
 	m, err := Decode(bin)
@@ -188,9 +178,9 @@ func Rewrite(bin []byte, opts Options) (out []byte, info *Info, err error) {
 	return m.Encode(), rw.info, nil
 }
 
-// Describe returns the imports and exports of a module, as in [Info], and its
-// custom sections, which share their bytes with bin. It does not look at code,
-// elements and data, so it takes microseconds. Errors are as for [Rewrite].
+// Describe returns the imports and exports of a module, as in [Info], and its custom sections,
+// which share their bytes with bin. It does not read code, elements and data, so it takes
+// microseconds. Errors are as for [Rewrite].
 func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err error) {
 	defer contain(&err)
 	m, err := decode(bin, func(id SectionID) bool {
@@ -206,8 +196,8 @@ func Describe(bin []byte) (imports, exports []Extern, customs []Custom, err erro
 	return rw.info.Imports, rw.info.Exports, m.Customs, nil
 }
 
-// rewriter holds what the steps of Rewrite share. They run in the order in
-// which Rewrite lists them.
+// rewriter holds the shared state of the steps of Rewrite. They run in the order in which Rewrite
+// lists them.
 type rewriter struct {
 	*Module
 	bin       []byte
@@ -219,14 +209,14 @@ type rewriter struct {
 	yield     uint32                     // the index that the yield function gets
 	added     []FuncType                 // types after that of the yield function
 	plan      *stackPlan                 // nil if the stack is not limited
-	indexOf   map[string]int             // what typeIndex found, by the type's text
+	indexOf   map[string]int             // results of typeIndex, by the type's text
 	pieces    []pieceFunction            // functions after the guest's
 	refers    bool                       // the guest calls references
 	profile   *profileImports            // nil without a profile
 }
 
-// resultsType returns the block type, encoded, of a block that takes nothing and
-// leaves results, with a type of its own if there must be one.
+// resultsType returns the block type, encoded, of a block that takes nothing and leaves results. It
+// adds a type if necessary.
 func (rw *rewriter) resultsType(results []ValType) []byte {
 	switch len(results) {
 	case 0:
@@ -262,8 +252,7 @@ func (rw *rewriter) addType(t FuncType) int {
 	return len(rw.types) + len(rw.added)
 }
 
-// reserved refuses what would collide with our own names, and what would let
-// the guest reach them.
+// reserved refuses names that would collide with our own, or let the guest reach them.
 func (rw *rewriter) reserved() error {
 	for _, i := range rw.Imports {
 		if strings.HasPrefix(i.Module, ReservedPrefix) || strings.HasPrefix(i.Name, ReservedPrefix) {
@@ -278,8 +267,8 @@ func (rw *rewriter) reserved() error {
 	return nil
 }
 
-// defineMemory makes the import of a memory a definition. It stays memory 0, so
-// nothing else changes.
+// defineMemory turns the import of a memory into a definition. It stays memory 0, so nothing else
+// changes.
 func (rw *rewriter) defineMemory() error {
 	const name = "memory"
 	at := slices.IndexFunc(rw.Imports, func(i Import) bool { return i.Kind == ExternMemory })
@@ -443,7 +432,7 @@ func (rw *rewriter) describe() (err error) {
 // globals is the number of globals, imports included.
 func (rw *rewriter) globals() uint32 { return uint32(len(rw.spaces[ExternGlobal])) }
 
-// bodies returns what rewrites the bodies.
+// bodies returns a bodyRewriter for the bodies.
 func (rw *rewriter) bodies() *bodyRewriter {
 	b := &bodyRewriter{
 		types: rw.types, functions: rw.functions, globals: rw.globals(), memoryMax: MaxPages,
@@ -474,8 +463,7 @@ func (rw *rewriter) pass() error {
 	return nil
 }
 
-// survey reads all bodies: it refuses what is too complex, and plans the charges for the
-// stack.
+// survey reads all bodies: it refuses too complex ones, and plans the charges for the stack.
 func (rw *rewriter) survey() error {
 	limitsStack := rw.opts.Meter && rw.opts.StackBytes > 0
 	if !limitsStack && !rw.opts.LimitComplexity {
@@ -524,7 +512,7 @@ func (rw *rewriter) code() error {
 	return nil
 }
 
-// most is the maximum, or what 32 bits can hold.
+// most is the maximum, or the greatest value of 32 bits.
 func (l Limits) most() uint32 {
 	if l.HasMax {
 		return l.Max
@@ -532,7 +520,7 @@ func (l Limits) most() uint32 {
 	return math.MaxUint32
 }
 
-// shift is how many imports are added. They come after the guest's own.
+// shift is the number of added imports. They come after the guest's own.
 func (rw *rewriter) shift() uint32 {
 	switch {
 	case rw.profile != nil:
@@ -654,7 +642,7 @@ func stale(name string) bool {
 // Debug reports whether the section describes the code to a debugger.
 func (c *Custom) Debug() bool { return c.Name == nameSection || stale(c.Name) }
 
-// customs remaps the name section and drops what metering makes stale.
+// customs remaps the name section and drops the sections that metering makes stale.
 func (rw *rewriter) customs() error {
 	kept := rw.Customs[:0]
 	for _, c := range rw.Customs {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// The frame of a function in wazero's machine code, as far as the binary tells:
-// what is live across a call lies in the frame, and no more can be live than the
-// locals and the operands. What is passed lies there, too.
+// The frame of a function in wazero's machine code, as far as the binary shows: values that are
+// live across a call lie in the frame, and no more can be live than the locals and the operands.
+// Passed values lie there, too.
 const (
-	frameBytes = 96 // The return address, saved registers, what the compiler keeps for itself.
+	frameBytes = 96 // The return address, saved registers, space for the compiler itself.
 	slotBytes  = 8
-	// localSlots is for a local that several ways through the function set: the
-	// compiler has a value for each way, and one for where they meet.
+	// localSlots is for a local that is set on several paths: the compiler has a value for each
+	// path, and one for the place where they meet.
 	localSlots = 3
 
-	// maxUncharged is how much stack functions may take that call one another
-	// without a charge. The less, the better the estimate, and the more calls
-	// are charged: of a Go guest's direct calls, 2 KiB leave nine in ten alone.
+	// maxUncharged is the maximum stack of functions that call one another without a charge. The
+	// less, the better the estimate, and the more calls are charged: of a Go guest's direct calls,
+	// 2 KiB leave nine in ten alone.
 	maxUncharged = 2 << 10
 
 	maxFrameBytes = 1 << 24 // Beyond any limit, and far from wrapping a sum.
@@ -26,18 +26,17 @@ const (
 // stackPlan is the set of a module's calls that are charged for the stack that they
 // take.
 //
-// Functions take stack without end only if they call one another in a circle. So
-// it is enough to charge one call of each circle of direct calls, and each
-// indirect one, whose target is not known. A charge covers everything since the
-// last one: the frame of the caller and, of the ways that lead to it without a
-// charge, the largest.
+// Functions take stack without end only if they call one another in a circle. So it is enough to
+// charge one call of each circle of direct calls, and each indirect one, whose target is not known.
+// A charge covers everything since the last one: the frame of the caller and, of the paths that
+// lead to it without a charge, the largest.
 type stackPlan struct {
 	imports uint32
-	// taken is, for each function that the module defines, how much stack there
-	// is at most since the last charge, its own frame included.
+	// taken is, for each function that the module defines, the maximum stack since the last charge,
+	// its own frame included.
 	taken []uint32
-	// callees[starts[i]:starts[i+1]] are the functions that function i calls directly;
-	// times is how often it does so, and charged whether these calls are charged.
+	// callees[starts[i]:starts[i+1]] are the functions that function i calls directly; times is the
+	// number of these calls, and charged whether they are charged.
 	starts  []uint32
 	callees []uint32
 	times   []uint32
@@ -48,9 +47,8 @@ type stackPlan struct {
 	tails  []bool
 }
 
-// measure reads all bodies, to plan the charges for the stack and to estimate what
-// compiling each function takes. It checks nothing: what is out of range is found
-// when the bodies are rewritten.
+// measure reads all bodies, to plan the charges for the stack and to estimate the cost of compiling
+// each function. It checks nothing: indexes out of range are found when the bodies are rewritten.
 func (rw *rewriter) measure() (*stackPlan, []complexity, error) {
 	n := len(rw.Codes)
 	p := &stackPlan{
@@ -87,8 +85,8 @@ func (rw *rewriter) measure() (*stackPlan, []complexity, error) {
 	return p, complexities, nil
 }
 
-// order charges a call in each circle, and returns the functions in an order in
-// which callers stand before those whom they call without a charge.
+// order charges a call in each circle, and returns the functions in an order in which callers come
+// before the functions that they call without a charge.
 func (p *stackPlan) order() []uint32 {
 	const (
 		unknown = iota
@@ -118,8 +116,8 @@ func (p *stackPlan) order() []uint32 {
 			next[f]++
 			switch callee := p.callees[call]; {
 			case state[callee] == open || p.tails[callee]:
-				// A function that ends in a tail call gives way to another one,
-				// which may call this one: a circle that is none of calls alone.
+				// A function that ends in a tail call is replaced by another one, which may call
+				// this one: a circle that does not consist of calls alone.
 				p.charged[call] = true
 				if state[callee] == unknown {
 					state[callee] = open
@@ -135,7 +133,7 @@ func (p *stackPlan) order() []uint32 {
 	return order
 }
 
-// charge finds out how much stack there is in front of each call.
+// charge computes the stack before each call.
 func (p *stackPlan) charge(order []uint32) {
 	for _, f := range order {
 		p.taken[f] = max(p.taken[f], p.frames[f]) // A charged call may reach it as well.
@@ -150,8 +148,8 @@ func (p *stackPlan) charge(order []uint32) {
 	}
 }
 
-// charges reports, by callee, which direct calls of a function are charged. The
-// marks are those of the function if they equal its number, from 1.
+// charges marks, by callee, the direct calls of a function that are charged. The marks are those of
+// the function if they equal its number, from 1.
 func (p *stackPlan) charges(function int, marks []uint32) {
 	for call := p.starts[function]; call < p.starts[function+1]; call++ {
 		if p.charged[call] {
@@ -160,23 +158,23 @@ func (p *stackPlan) charges(function int, marks []uint32) {
 	}
 }
 
-// surveyor looks at bodies.
+// surveyor measures bodies.
 type surveyor struct {
 	types     []FuncType
 	functions []uint32
 	scanner   scanner
 	blocks    []blockHeight
 	callees   []uint32
-	// mutable is how many globals can change, with those that the rewriter adds.
+	// mutable is the number of globals that can change, with those that the rewriter adds.
 	mutable uint64
 	// plainTail is set if indirect tail calls become calls, refuseUnsafe for
 	// [Options.RefuseUnsafe].
 	plainTail, refuseUnsafe bool
 
-	// imports is how many functions are imported, to which calls are never charged.
+	// imports is the number of imported functions, to which calls are never charged.
 	imports uint32
-	// charged says, by callee, which direct calls are charged for the stack: those
-	// that hold the number of the function. nil stands for all.
+	// charged marks, by callee, the direct calls that are charged for the stack: those that hold
+	// the number of the function. nil stands for all.
 	charged  []uint32
 	function uint32
 
@@ -192,14 +190,14 @@ func (m *surveyor) isCharged(callee uint32) bool {
 	return m.charged == nil || at < uint64(len(m.charged)) && m.charged[at] == m.function
 }
 
-// blockHeight is how many operands there are below a block that is open, and how
-// many it takes and leaves.
+// blockHeight is the number of operands below an open block, and the numbers that it takes and
+// leaves.
 type blockHeight struct {
 	below, params, results int
 	label
 }
 
-// arity is how many values a branch to the block carries.
+// arity is the number of values that a branch to the block carries.
 func (b *blockHeight) arity() uint64 {
 	if b.loop {
 		return uint64(b.params)
@@ -207,8 +205,8 @@ func (b *blockHeight) arity() uint64 {
 	return uint64(b.results)
 }
 
-// measure returns a bound for the frame of a function, and whether it calls in
-// tail position; callees gets whom it calls otherwise.
+// measure returns a bound for the frame of a function, and whether it calls in tail position;
+// callees gets the functions that it calls otherwise.
 func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err error) {
 	own := m.types[typ]
 	vectors := slices.Contains(own.Params, V128) || slices.Contains(own.Results, V128) || slices.Contains(c.Locals, byte(V128))
@@ -238,7 +236,7 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 		x.passed += uint64(len(t.Params) + len(t.Results))
 		x.memory += bytesArgument * uint64(len(t.Params)+len(t.Results))
 		x.call(max(height-len(t.Params), 0))
-		most = max(most, height+len(t.Results)) // What is passed still lies on top.
+		most = max(most, height+len(t.Results)) // The passed values still lie on top.
 		height += len(t.Results) - len(t.Params)
 		vectors = vectors || slices.Contains(t.Params, V128) || slices.Contains(t.Results, V128)
 	}
@@ -322,7 +320,7 @@ func (m *surveyor) measure(c *Code, typ uint32) (bytes uint32, tail bool, err er
 				x.reference()
 			}
 			if isTailCall(s.op) && staysTailCall(s.op, t, s.imm < m.imports, m.plainTail) {
-				// The compiler writes a return as well, and takes it away in the end.
+				// The compiler writes a return as well, and removes it in the end.
 				reload(1)
 				tail, x.dead = true, true
 				break
@@ -407,14 +405,14 @@ type operation struct {
 	imm uint32
 }
 
-// addressOf returns the local that has the address of an access of the memory, after the
-// instructions before it, or -1 if that cannot be seen from them.
+// addressOf returns the local with the address of an access of the memory, from the instructions
+// before it, or -1 if they do not show that.
 func addressOf(op int, before [2]operation) int64 {
 	at := before[0]
 	if op >= OpI32Store && op <= OpI64Store32 {
 		switch {
 		case at.op == OpLocalGet, at.op == OpGlobalGet, at.op == OpI32Const, at.op == OpI64Const:
-			at = before[1] // What is stored is on top.
+			at = before[1] // The stored value is on top.
 		default:
 			return -1
 		}
@@ -425,8 +423,8 @@ func addressOf(op int, before [2]operation) int64 {
 	return -1
 }
 
-// heightOf returns how many operands an instruction leaves more than it takes.
-// Where that is not worth a line of a table, it returns more.
+// heightOf returns the number of operands that an instruction leaves in excess of those it takes.
+// For instructions that are not worth a line of a table, it returns more.
 func heightOf(op int) int {
 	if op < len(heights) {
 		return int(heights[op])

@@ -27,8 +27,8 @@ func (m *Module) FunctionNames() map[uint32]string {
 	return names
 }
 
-// Image returns the memory with which an instance begins, as far as its data segments fill it
-// and up to a number of bytes. It leaves out segments whose offset is no constant.
+// Image returns the initial memory of an instance, as far as its data segments fill it and up to a
+// number of bytes. It leaves out segments whose offset is no constant.
 func (m *Module) Image(most int) []byte {
 	var image []byte
 	for i := range m.Datas {
@@ -53,8 +53,8 @@ func (m *Module) Image(most int) []byte {
 	return image
 }
 
-// CodeStart returns where the content of the code section begins in a well-formed binary, 0
-// if there is none. Debuggers count the addresses of code from there.
+// CodeStart returns the beginning of the content of the code section in a well-formed binary, 0 if
+// there is none. Debuggers count the addresses of code from there.
 func CodeStart(bin []byte) int {
 	for r := (reader{buf: bin, pos: len(preamble)}); r.left() > 0 && r.err == nil; {
 		id := SectionID(r.byte("a section id"))

@@ -1,28 +1,28 @@
 package wasmbin
 
-// wazero's compiler makes one instruction of an `and`, a comparison of its result with 0 and
-// a branch, also where the 0 stands first, and does not turn the comparison round then: of
-// `0 < (a & b)` it makes `(a & b) < 0`. And on arm64 that instruction leaves another carry
-// than a comparison with 0 does, so unsigned comparisons are wrong in either order.
+// wazero's compiler fuses an `and`, a comparison of its result with 0 and a branch into one
+// instruction, even if the 0 is the first operand, and does not reverse the comparison then: of `0
+// < (a & b)` it makes `(a & b) < 0`. Also, on arm64 that instruction sets the carry differently
+// from a comparison with 0, so unsigned comparisons are wrong in either order.
 //
-// The compiler sees through locals, globals and blocks, so the operands of a comparison do
-// not stand where it can be read what they are. But it fuses only what lies between two of
-// its basic blocks: an ordered comparison (less or more) without an `and` in front of it in
-// the same straight code stays what it is. One with an `and` becomes the opposite comparison
-// and an i32.eqz, which the compiler fuses with a branch as a comparison for equality only.
+// The compiler sees through locals, globals and blocks, so the code before a comparison does not
+// show its operands. But it fuses only within one of its basic blocks: an ordered comparison (less
+// or more) without an `and` before it in the same straight code stays as it is. One with an `and`
+// becomes the opposite comparison and an i32.eqz, which the compiler fuses with a branch only as a
+// comparison for equality.
 
 // ordered follows the straight code since the last label or conditional branch.
 type ordered struct {
 	// and is set after an `and`.
 	and bool
-	// op is the instruction before, but for a nop, and at where it begins.
+	// op is the instruction before, except for a nop, and at its beginning.
 	op, at int
 }
 
-// straight notes that straight code begins.
+// straight records that straight code begins.
 func (o *ordered) straight() { *o = ordered{} }
 
-// compare notes an instruction, and changes it if it is a comparison that a branch could get
+// compare records an instruction, and changes it if it is a comparison that a branch could get
 // wrong.
 func (b *bodyRewriter) compare() {
 	s := &b.scanner
@@ -42,8 +42,8 @@ func (b *bodyRewriter) compare() {
 	o.op, o.at = s.op, s.at
 }
 
-// unfuse separates a comparison from a branch after it, unless a constant as its second
-// operand rules out that it is one that the compiler gets wrong.
+// unfuse separates a comparison from a branch after it, unless a constant as its second operand
+// shows that the compiler gets it right.
 func (b *bodyRewriter) unfuse(unsigned bool) {
 	s := &b.scanner
 	o := &b.ordered

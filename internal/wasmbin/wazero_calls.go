@@ -3,19 +3,20 @@ package wasmbin
 // wazero 1.12 has three mistakes in calls that newer features of WebAssembly brought.
 //
 // It takes a reference to a function of one type for one of any other if neither can be null:
-// isRefSubtypeOf compares the kinds, which are the same. call_ref looks at no type when it runs,
-// so a guest could have a number called as an address, or read one. So a call_ref becomes a
-// table.set and a call_indirect, which does look. Then it does not matter which type a reference
-// is taken for, or whether it may be null: guests cannot make references of numbers.
+// isRefSubtypeOf compares the kinds, which are the same. call_ref checks no type when it runs, so a
+// guest could have a number called as an address, or read one. So a call_ref becomes a table.set
+// and a call_indirect, which checks the type. Then the assumed type of a reference, and whether it
+// may be null, does not matter: guests cannot make references of numbers.
 //
 // On amd64 an indirect tail call with seven integers overwrites the last one with the address of
-// the callee. On arm64 the address of the callee may lie in a register that is restored before
-// the jump. And wherever parameters or results are passed on the stack a tail call is a call on
-// both, so that a loop of them takes stack without end. So a tail call that is none for the
-// compiler, or a wrong one, becomes a call, which is charged for the stack, and a return.
+// the callee. On arm64 the address of the callee may lie in a register that is restored before the
+// jump. And wherever parameters or results are passed on the stack a tail call is an ordinary call
+// on both, so that a loop of them takes stack without end. So a tail call that the compiler does
+// not compile as one, or compiles wrongly, becomes a call, which is charged for the stack, and a
+// return.
 
-// How many parameters and results wazero passes in registers, the lesser number of amd64 and
-// arm64. It passes two integers of its own in front of the parameters.
+// The number of parameters and results that wazero passes in registers, the lesser number of amd64
+// and arm64. It passes two internal integers before the parameters.
 const (
 	registerIntegers = 8
 	registerFloats   = 8
@@ -41,8 +42,8 @@ func isTailCall(op int) bool {
 	return op == OpReturnCall || op == OpReturnCallIndirect || op == OpReturnCallRef
 }
 
-// staysTailCall reports whether a tail call remains one. Calls of imports need no stack that
-// anything has to bound.
+// staysTailCall reports whether a tail call remains one. Calls of imports need no stack that has to
+// be bounded.
 func staysTailCall(op int, t FuncType, imported, plainIndirect bool) bool {
 	if op == OpReturnCall && imported || op != OpReturnCall && plainIndirect {
 		return false
@@ -69,8 +70,8 @@ func indirectCall(op byte) byte {
 	return OpReturnCallIndirect
 }
 
-// appendCall appends what takes the place of a call of body: one by reference, whose operand is
-// on top, goes through the table, and one that was in tail position is followed by a return.
+// appendCall appends the replacement of a call of body: a call by reference, whose operand is on
+// top, goes through the table, and one that was in tail position is followed by a return.
 func (b *bodyRewriter) appendCall(out []byte, e *edit, body []byte) []byte {
 	switch {
 	case e.byReference:

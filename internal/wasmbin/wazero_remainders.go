@@ -5,7 +5,7 @@ package wasmbin
 // result until it is multiplied, and may be overwritten in between if registers are scarce.
 // So a rem b becomes a - a / b * b there.
 
-// remainder notes a remainder that is to be worked out.
+// remainder records a remainder to expand.
 func (b *bodyRewriter) remainder() {
 	s := &b.scanner
 	if !b.divide || b.current == none {
@@ -23,7 +23,7 @@ func wide(op byte) int {
 	return 0
 }
 
-// appendRemainder appends what takes the place of a remainder, whose operands are on the stack.
+// appendRemainder appends the replacement of a remainder, whose operands are on the stack.
 func (b *bodyRewriter) appendRemainder(out []byte, op byte) []byte {
 	i := wide(op)
 	dividend, divisor := b.dividends[i], b.dividends[i]+1

@@ -58,7 +58,7 @@ func imagesOf(n sched.NodeInfo) (images []schedmsg.Image) {
 	return images
 }
 
-// handle is the scheduler as the engine takes it.
+// handle is the scheduler for the engine.
 type handle struct{ fwk.Handle }
 
 func (h handle) Nodes() (sched.Nodes, error) {

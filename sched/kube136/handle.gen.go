@@ -58,7 +58,7 @@ func imagesOf(n sched.NodeInfo) (images []schedmsg.Image) {
 	return images
 }
 
-// handle is the scheduler as the engine takes it.
+// handle is the scheduler for the engine.
 type handle struct{ fwk.Handle }
 
 func (h handle) Nodes() (sched.Nodes, error) {
@@ -92,7 +92,7 @@ func (h handle) WaitingPod(uid types.UID) sched.WaitingPod {
 	return nil
 }
 
-// waitingPod returns a Pod that waits as the engine takes it.
+// waitingPod returns a waiting Pod for the engine.
 func waitingPod(w fwk.WaitingPod) sched.WaitingPod { return w }
 
 func (h handle) Eventf(regarding, related runtime.Object, eventType, reason, action, note string) {

@@ -1,8 +1,7 @@
-// Package kube137 runs guests as plugins of the kube-scheduler of Kubernetes 1.37. It maps the
-// Go interface of k8s.io/kube-scheduler/framework v0.37 onto package
-// [github.com/kubewasm/kubewasm/sched], which has the configuration of plugins and says what
-// they do. The same guests run on the other minors that are supported, see the packages
-// beside this one.
+// Package kube137 runs guests as plugins of the kube-scheduler of Kubernetes 1.37. It maps the Go
+// interface of k8s.io/kube-scheduler/framework v0.37 onto package
+// [github.com/kubewasm/kubewasm/sched], which documents the configuration and the behavior of
+// plugins. The same guests run on the other supported minors, see the packages beside this one.
 //
 // [New] makes a factory for app.WithPlugin: the scheduler's configuration then names the module
 // in the plugin's arguments, see [sched.PluginConfig]. [Load] makes a plugin of a module

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-// clusterEvents returns the events that a guest registers for, without those that this minor
-// has not: they never happen.
+// clusterEvents returns the events that a guest registers for, without those that this minor lacks:
+// they never happen.
 func clusterEvents(events []sched.Event) []fwk.ClusterEventWithHint {
 	var list []fwk.ClusterEventWithHint
 	for _, e := range events {
@@ -39,7 +39,7 @@ func clusterEvent(e sched.Event, event fwk.ClusterEvent, about about) fwk.Cluste
 	return with
 }
 
-// about reports whether an event about a Pod, changed, is one that may help another, of.
+// about reports whether an event about a Pod, changed, may help another, of.
 type about func(of, changed *corev1.Pod) bool
 
 // queueingHint returns the function that decides about an event; nil if each may help.
@@ -62,8 +62,8 @@ func queueingHint(e sched.Event, about about) fwk.QueueingHintFn {
 	}
 }
 
-// podOf returns the Pod of an event as it is now, or was before it was deleted; nil if that is
-// not known.
+// podOf returns the Pod of an event in its present state, or the last one before it was deleted;
+// nil if that is not known.
 func podOf(oldObj, newObj any) *corev1.Pod {
 	for _, obj := range []any{newObj, oldObj} {
 		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -76,8 +76,8 @@ func podOf(oldObj, newObj any) *corev1.Pod {
 	return nil
 }
 
-// resourceOf returns the name of a resource of events, empty if this minor has not got it, and
-// which of its events are meant; nil for all.
+// resourceOf returns the name of a resource of events, empty if this minor lacks it, and a filter
+// for its events; nil for all.
 func resourceOf(r abi.EventResource) (fwk.EventResource, about) {
 	if !slices.Contains(sched.MinorOf(minor).Resources, r) {
 		return "", nil
@@ -85,7 +85,8 @@ func resourceOf(r abi.EventResource) (fwk.EventResource, about) {
 	return fwk.EventResource(r.String()), nil
 }
 
-// actionsOf returns the bits of actions in this minor. The same bit is another action in others.
+// actionsOf returns the bits of actions in this minor. The same bit is a different action in
+// others.
 func actionsOf(set abi.ActionType) (actions fwk.ActionType) {
 	for _, a := range actionNames {
 		if set&a.of != 0 {

@@ -31,7 +31,7 @@ func status(s *sched.Status) *fwk.Status {
 	return failed
 }
 
-// nodes is a list of nodes as the engine takes it.
+// nodes is a list of nodes for the engine.
 type nodes []fwk.NodeInfo
 
 func (n nodes) Len() int                { return len(n) }
@@ -45,7 +45,7 @@ func nodesOf(infos []fwk.NodeInfo) sched.Nodes {
 	return nodes(infos)
 }
 
-// scores is a list of scores as the engine takes it.
+// scores is a list of scores for the engine.
 type scores fwk.NodeScoreList
 
 func (s scores) Len() int                    { return len(s) }
@@ -70,8 +70,8 @@ func (s placementScores) Score(i int) int64 { return s[i].Score }
 //minor:since 1.36
 func (s placementScores) SetScore(i int, score int64) { s[i].Score = score }
 
-// nodeStatuses returns the statuses of the nodes that have one of their own. The interface has
-// no method for them, but its implementation has.
+// nodeStatuses returns the explicit statuses of nodes. The interface has no method for them, but
+// its implementation has.
 func nodeStatuses(r fwk.NodeToStatusReader) func() []schedmsg.NodeStatus {
 	return func() (list []schedmsg.NodeStatus) {
 		if each, ok := r.(interface {

@@ -18,26 +18,26 @@ import (
 	"github.com/kubewasm/kubewasm/sched"
 )
 
-// Plugin is a guest in the scheduler. Its dynamic type implements the
-// interfaces of the framework that the guest does, and no others.
+// Plugin is a guest in the scheduler. Its dynamic type implements those interfaces of the framework
+// that the guest implements, and no others.
 type Plugin interface {
 	fwk.Plugin
-	// Functions returns what the guest implements.
+	// Functions returns the functions that the guest implements.
 	Functions() abi.Mask
 	// Swap replaces the guest's module, as [sched.Plugin.Swap] does.
 	Swap(ctx context.Context, source host.Source, sha256 string) error
-	// Follow swaps the module whenever its source holds another, until ctx ends,
-	// as [host.Plugin.Follow] does.
+	// Follow swaps the module whenever its source holds a different one, until ctx ends, as
+	// [host.Plugin.Follow] does.
 	Follow(ctx context.Context, opts host.FollowOptions) error
-	// BeginShadow begins to ask a candidate beside the guest, as [sched.Plugin.BeginShadow]
-	// does, and Shadow returns it, nil if there is none.
+	// BeginShadow begins to call a candidate beside the guest, as [sched.Plugin.BeginShadow] does,
+	// and Shadow returns it, nil if there is none.
 	BeginShadow(ctx context.Context, cfg shadow.Config) error
 	Shadow() *shadow.Shadow
 	// BeginProfile begins to profile a copy of the guest on the next scheduling cycles, and
 	// Profile returns it, nil if there is none.
 	BeginProfile(ctx context.Context, cycles int) error
 	Profile() *shadow.Shadow
-	// Close waits until ctx ends for the calls that run, and frees the guest.
+	// Close waits until ctx ends for the running calls, and frees the guest.
 	Close(ctx context.Context) error
 }
 
@@ -51,7 +51,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg sched.PluginConfig, handle 
 	return adapt(p), nil
 }
 
-// Factory is what app.WithPlugin takes: the PluginFactory of
+// Factory is the parameter of app.WithPlugin: the PluginFactory of
 // k8s.io/kubernetes/pkg/scheduler/framework/runtime.
 type Factory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
@@ -73,13 +73,13 @@ func New(name string, rt *host.Runtime, opts ...sched.Option) Factory {
 	}
 }
 
-// adapt returns a value that does in a profile what a plugin with exactly the extension points
-// of the guest does.
+// adapt returns a value that acts in a profile like a plugin with exactly the extension points of
+// the guest.
 func adapt(p *sched.Plugin) Plugin {
 	return composed(base{&plugin{Plugin: p, key: fwk.StateKey("kubewasm/" + p.Name())}}, p.Points())
 }
 
-// plugin is the guest, and where its cycles are.
+// plugin is the guest, and the key of its cycles.
 type plugin struct {
 	*sched.Plugin
 	key fwk.StateKey
@@ -87,13 +87,13 @@ type plugin struct {
 	beginning sync.Mutex
 }
 
-// cycle is a cycle as the framework keeps it.
+// cycle is the form of a cycle that the framework keeps.
 type cycle struct{ *sched.Cycle }
 
 // Clone implements fwk.StateData.
 func (c cycle) Clone() fwk.StateData { return cycle{c.Cycle.Clone()} }
 
-// states is what the framework's kinds of cycle state have in common.
+// states are the methods that the framework's kinds of cycle state share.
 type states interface {
 	Read(fwk.StateKey) (fwk.StateData, error)
 	Write(fwk.StateKey, fwk.StateData)
@@ -127,8 +127,8 @@ func (p *plugin) cycle(state states, pod *corev1.Pod) *sched.Cycle {
 	return c
 }
 
-// cycleOf is cycle for the calls that there are the most of: it makes no other interface of
-// state unless the cycle has to begin.
+// cycleOf is cycle for the most frequent calls: it makes no other interface of state unless the
+// cycle has to begin.
 func (p *plugin) cycleOf(state fwk.CycleState, pod *corev1.Pod) *sched.Cycle {
 	if state != nil {
 		if data, err := state.Read(p.key); err == nil {
@@ -289,7 +289,7 @@ func (e placementScoreExtensions) NormalizePlacementScore(_ context.Context, sta
 	return status(e.plugin.NormalizePlacementScore(e.plugin.cycle(state, nil), groupOf(group), placementScores(scores)))
 }
 
-// The extension points of which a plugin has the methods only if [sched.Points] says so.
+// The extension points whose methods a plugin has only if [sched.Points] contains them.
 type (
 	queueSort struct{ base base }
 	//minor:since 1.36

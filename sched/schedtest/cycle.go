@@ -29,23 +29,23 @@ func (s *Plugin) PreEnqueue(t testing.TB, manifest string) *sched.Status {
 	return statusOf(t, r.having(t, "PreEnqueue", abi.PreEnqueue).PreEnqueue(harness.ReadPod(t, manifest)))
 }
 
-// AddPod tells the plugin what would be if a Pod came to a node. Both are a manifest, or the
-// name of an object of [Plugin.In]: "shop/web" for a Pod, "web" for one in the namespace
-// default. The cycle goes on in that state.
+// AddPod asks the plugin to evaluate a node with another Pod (preemption dry run). Both are a
+// manifest, or the name of an object of [Plugin.In]: "shop/web" for a Pod, "web" for one in the
+// namespace default. The cycle goes on in that state.
 func (c *Cycle) AddPod(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
 	return c.change(t, "AddPod", pod, node, sched.PreFilterExtensions.AddPod, (*adapter.Plugin).AddPod)
 }
 
-// RemovePod is AddPod for a Pod that would go away from a node.
+// RemovePod is AddPod for the removal of a Pod from a node.
 func (c *Cycle) RemovePod(t testing.TB, pod, node string) *sched.Status {
 	t.Helper()
 	return c.change(t, "RemovePod", pod, node, sched.PreFilterExtensions.RemovePod, (*adapter.Plugin).RemovePod)
 }
 
-// Clone returns a copy of the cycle, as the scheduler makes it to try something out: what
-// AddPod and RemovePod do to the one is not seen by the other. In a native test the state
-// of the cycle must be one that can be cloned, see [sched.StateData].
+// Clone returns a copy of the cycle, as the scheduler makes it for a dry run: changes of the one by
+// AddPod and RemovePod are not seen by the other. In a native test the state of the cycle must be
+// one that can be cloned, see [sched.StateData].
 func (c *Cycle) Clone(t testing.TB) *Cycle {
 	t.Helper()
 	clone := *c
@@ -74,8 +74,8 @@ func (c *Cycle) change(t testing.TB, name, pod, node string,
 	return statusOf(t, hosted(c.r.having(t, name, abi.AddPod, abi.RemovePod), c.hosted, other, c.r.hostedNode(t, node)))
 }
 
-// PostFilter tells the plugin that the Pod fits on no node, and why on which; a node
-// that is not among statuses was not looked at.
+// PostFilter tells the plugin that the Pod fits on no node, with the status of each node; a node
+// that is not among statuses was not examined.
 func (c *Cycle) PostFilter(t testing.TB, statuses ...sched.NodeStatus) (*sched.PostFilterResult, *sched.Status) {
 	t.Helper()
 	defer c.r.enter(false)()
@@ -111,7 +111,7 @@ func (c *Cycle) PreScore(t testing.TB, nodes ...string) *sched.Status {
 	return statusOf(t, c.r.having(t, "PreScore", abi.PreScore).PreScore(c.hosted, infos))
 }
 
-// nativeNodes returns what a native plugin gets of nodes, and their names.
+// nativeNodes returns nodes for a native plugin, and their names.
 func (r *running) nativeNodes(t testing.TB, nodes []string) (infos []sched.NodeInfo, names []string) {
 	t.Helper()
 	defer r.enter(false)()
@@ -122,7 +122,7 @@ func (r *running) nativeNodes(t testing.TB, nodes []string) (infos []sched.NodeI
 	return infos, names
 }
 
-// Reserve asks the plugin to reserve what it manages for the Pod on a node.
+// Reserve asks the plugin to reserve its resources for the Pod on a node.
 func (c *Cycle) Reserve(t testing.TB, nodeName string) *sched.Status {
 	t.Helper()
 	defer c.r.enter(false)()
@@ -143,9 +143,8 @@ func (c *Cycle) Unreserve(t testing.TB, nodeName string) {
 	c.r.having(t, "Reserve", abi.Reserve, abi.Unreserve).Unreserve(c.hosted, c.of, nodeName)
 }
 
-// Permit asks whether the Pod may be bound to the node; the duration is how long
-// it waits at most, if it is to wait. From then on it is among the Pods that wait,
-// until a later call allows or rejects it.
+// Permit asks whether the Pod may be bound to the node; the duration is the maximum wait, if it is
+// to wait. From then on it is among the waiting Pods, until a later call allows or rejects it.
 func (c *Cycle) Permit(t testing.TB, nodeName string) (*sched.Status, time.Duration) {
 	t.Helper()
 	status, wait := c.permit(t, nodeName)
@@ -160,8 +159,8 @@ func (c *Cycle) Permit(t testing.TB, nodeName string) (*sched.Status, time.Durat
 	return status, wait
 }
 
-// Outcome is what became of a Pod that Permit made wait: "allowed", "rejected: "
-// with the reason, or nothing while it waits.
+// Outcome is the result for a Pod that Permit made wait: "allowed", "rejected: " with the reason,
+// or nothing while it waits.
 func (c *Cycle) Outcome() string {
 	if c.waiting == nil {
 		return ""

@@ -17,14 +17,13 @@
 //	}
 //
 // A panic in WebAssembly fails the test with the Go stack. [Pod] and [Node] make the arguments of a
-// plugin's methods, for tests that call them directly; the views that they make read the same bytes
-// as in WebAssembly. A kit imports Kubernetes and the host, so it is for test files only: a guest
-// cannot import it.
+// plugin's methods, for tests that call them directly; these views read the same bytes as in
+// WebAssembly. A kit imports Kubernetes and the host, so it is for test files only: a guest cannot
+// import it.
 //
-// A plugin that looks at more than its arguments gets a scheduler by [Plugin.In]:
-// nodes with Pods, and objects of the Kubernetes API. Pods that it makes wait do
-// wait, [Cycle.Outcome] tells what becomes of them, and [Plugin.Events] what it has
-// reported:
+// A plugin that uses more than its arguments gets a scheduler by [Plugin.In]: nodes with Pods, and
+// objects of the Kubernetes API. A Pod that it makes wait does wait. [Cycle.Outcome] returns the
+// result for the Pod, and [Plugin.Events] the events that the plugin has reported:
 //
 //	p = p.Configure(t, `timeout: 5s`).In(t, cluster)
 //	first, second := p.Begin(t, `metadata: {name: a}`), p.Begin(t, `metadata: {name: b}`)
@@ -32,7 +31,7 @@
 //	second.Permit(t, "n1") // Success
 //	first.Outcome()        // allowed
 //
-// [Cycle.Clone], [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are what
-// preemption calls, [Plugin.Less] and [Plugin.QueueingHint] what the queue does. The
-// extension points of Pod groups are tested natively, by calling them.
+// [Cycle.Clone], [Cycle.AddPod], [Cycle.RemovePod] and [Cycle.PostFilter] are the calls of
+// preemption, [Plugin.Less] and [Plugin.QueueingHint] those of the queue. The extension points of
+// Pod groups are tested natively, by calling them.
 package schedtest

@@ -31,7 +31,7 @@ func (s *Plugin) Less(t testing.TB, first, second string) bool {
 	return p.Less(x, y) || !p.Less(y, x)
 }
 
-// queuedView is a Pod in the queue as a native plugin gets it.
+// queuedView is a Pod in the queue for a native plugin.
 func queuedView(t testing.TB, q adapter.Queued) sched.QueuedPodInfo {
 	t.Helper()
 	return sched.QueuedPodInfo{Pod: harness.PodView(t, q.Pod), Timestamp: q.Timestamp.UnixNano()}
@@ -156,7 +156,7 @@ func (s *Plugin) PreQueueingHint(t testing.TB, event sched.ClusterEvent, before,
 	return result, nil
 }
 
-// eventObject returns the object of an event as a native plugin gets it.
+// eventObject returns the object of an event for a native plugin.
 func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.EventObject {
 	t.Helper()
 	switch {
@@ -168,7 +168,7 @@ func eventObject(t testing.TB, event sched.ClusterEvent, manifest string) sched.
 	return sched.NewEventObject(Pod(t, manifest))
 }
 
-// hostedObject returns the object of an event as the scheduler has it.
+// hostedObject returns the object of an event for the scheduler.
 func hostedObject(t testing.TB, event sched.ClusterEvent, manifest string) any {
 	t.Helper()
 	switch {

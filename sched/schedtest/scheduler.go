@@ -18,16 +18,14 @@ import (
 	adapter "github.com/kubewasm/kubewasm/sched"
 )
 
-// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
-// guest that is compiled from the package of the test, in the host that a
-// component embeds. What the two see and answer is the same, so a test is written
-// once.
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the guest that is
+// compiled from the package of the test, in the host that a component embeds. Both see and answer
+// the same, so a test is written once.
 //
-// The guest runs with what the package's directives declare: a plugin that reads
-// a field without declaring it passes natively and fails here. It is compiled in
-// the directory in which the test runs, which go test makes that of the package,
-// and must register a plugin like the one given. With -short only the native test
-// runs.
+// The guest runs with the declarations of the package's directives: a plugin that reads a field
+// without declaring it passes natively and fails here. It is compiled in the directory of the
+// running test, which go test sets to that of the package, and must register a plugin like the one
+// given. With -short only the native test runs.
 func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	t.Helper()
 	harness.Each(t, plugin, func(t testing.TB, n *harness.Native, m *harness.Module) *Plugin {
@@ -65,14 +63,13 @@ type running struct {
 	world  *world
 }
 
-// nativeName is what a native plugin is called.
+// nativeName is the name of a native plugin.
 const nativeName = "plugin"
 
-// In returns the plugin in a scheduler that has the objects of manifests, one or
-// more documents of YAML or JSON with apiVersion, kind and name each. The Nodes are
-// its snapshot, with the Pods that have a spec.nodeName on them and what these use;
-// all objects are what a plugin gets and lists. Without In the scheduler has
-// nothing.
+// In returns the plugin in a scheduler that has the objects of manifests, one or more documents of
+// YAML or JSON with apiVersion, kind and name each. The Nodes are its snapshot, with the Pods that
+// have a spec.nodeName on them and their resources. A plugin gets and lists all objects. Without In
+// the scheduler is empty.
 func (s *Plugin) In(t testing.TB, manifests string) *Plugin {
 	t.Helper()
 	newWorld(t, manifests) // A mistake in them is one here.
@@ -90,8 +87,8 @@ func (s *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 	return p
 }
 
-// TryConfigure is Configure for a plugin that may refuse its configuration: the
-// error is what it says.
+// TryConfigure is Configure for a plugin that may refuse its configuration: the error is the
+// plugin's.
 func (s *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
 	fresh := &Plugin{native: s.native, module: s.module, objects: s.objects, config: harness.JSON(t, configuration), owner: t}
@@ -144,9 +141,9 @@ func (s *Plugin) run(t testing.TB) *running {
 	return s.started
 }
 
-// enter begins a call of the plugin. binding is set for calls during which other Pods may
-// be scheduled, so that the snapshot may not be read. names are the nodes that the call is
-// about; none means all of the snapshot.
+// enter begins a call of the plugin. binding is set for calls during which other Pods may be
+// scheduled, so that the snapshot may not be read. names are the nodes of the call; none means all
+// of the snapshot.
 func (r *running) enter(binding bool, names ...string) (leave func()) {
 	return r.world.enter(r.native != nil, binding, names...)
 }
@@ -205,8 +202,8 @@ func (s *Plugin) Begin(t testing.TB, manifest string) *Cycle {
 	return c
 }
 
-// having returns the plugin that was loaded. The test fails if the guest has none of the
-// functions: the plugin answers then, too, and changes nothing.
+// having returns the loaded plugin. The test fails if the guest has none of the functions, since
+// the plugin would answer neutrally.
 func (r *running) having(t testing.TB, name string, functions ...abi.Function) *adapter.Plugin {
 	t.Helper()
 	if r.loaded.Functions()&abi.MaskOf(functions...) == 0 {
@@ -227,7 +224,7 @@ func statusOf(t testing.TB, s *adapter.Status) *sched.Status {
 	return sched.NewStatus(s.Code(), s.Message())
 }
 
-// nativeNodes returns what a native plugin gets as all nodes, in a call.
+// nativeNodes returns all nodes for a native plugin, in a call.
 func nativeNodes() sched.NodeInfos {
 	var infos []sched.NodeInfo
 	for _, name := range sched.SnapshotNodeNames() {
@@ -238,7 +235,7 @@ func nativeNodes() sched.NodeInfos {
 	return sched.NewNodeInfos(infos...)
 }
 
-// isName reports whether what says which node is meant is a name, and no manifest.
+// isName reports whether a node is given by its name, and not by a manifest.
 func isName(node string) bool { return node != "" && !strings.ContainsAny(node, ":{\n") }
 
 // podOf returns the Pod of a manifest, or the one with a name among those on nodes.
@@ -266,7 +263,7 @@ func (r *running) podOf(t testing.TB, text string) *corev1.Pod {
 	return nil
 }
 
-// hostedNode returns what a guest gets of a node.
+// hostedNode returns a node for a guest.
 func (r *running) hostedNode(t testing.TB, text string) *framework.NodeInfo {
 	t.Helper()
 	if isName(text) {
@@ -283,7 +280,7 @@ func (r *running) hostedNode(t testing.TB, text string) *framework.NodeInfo {
 	return framework.NewNodeInfo(node)
 }
 
-// nativeNode returns what a native plugin gets of a node, in a call.
+// nativeNode returns a node for a native plugin, in a call.
 func (r *running) nativeNode(t testing.TB, text string) sched.NodeInfo {
 	t.Helper()
 	if !isName(text) {

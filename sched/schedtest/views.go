@@ -11,15 +11,15 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/core"
 )
 
-// Pod returns a view of the Pod in manifest, YAML or JSON. The test fails if
-// manifest is no Pod or has a field that Pods do not have.
+// Pod returns a view of the Pod in manifest, YAML or JSON. The test fails if manifest is no Pod or
+// has a field that Pods lack.
 func Pod(t testing.TB, manifest string) core.Pod {
 	t.Helper()
 	return harness.PodView(t, harness.ReadPod(t, manifest))
 }
 
-// Node returns a view of the Node in manifest, YAML or JSON. The test fails if
-// manifest is no Node or has a field that Nodes do not have.
+// Node returns a view of the Node in manifest, YAML or JSON. The test fails if manifest is no Node
+// or has a field that Nodes lack.
 func Node(t testing.TB, manifest string) core.Node {
 	t.Helper()
 	var node corev1.Node

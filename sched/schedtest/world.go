@@ -30,8 +30,8 @@ import (
 // Event is an event that a plugin has reported.
 type Event struct{ Type, Reason, Action, Note string }
 
-// world is a scheduler around a plugin. A guest asks its handle, by the host; a
-// native plugin asks it as a nativehost.Scheduler.
+// world is a scheduler for a plugin. A guest calls its handle, through the host; a native plugin
+// calls it as a nativehost.Scheduler.
 type world struct {
 	*framework.Cluster
 
@@ -75,7 +75,7 @@ func newWorld(t testing.TB, manifests string) *world {
 	return w
 }
 
-// enter begins a call. Pods that were allowed or rejected do not wait any more.
+// enter begins a call. Pods that were allowed or rejected no longer wait.
 func (w *world) enter(native, binding bool, names ...string) (leave func()) {
 	w.Waiting = slices.DeleteFunc(w.Waiting, func(p *framework.WaitingPod) bool { return p.Result() != "" })
 	if !native {
@@ -200,7 +200,7 @@ func (w *world) RejectWaitingPod(request string) bool {
 	return p != nil && p.Reject(nativeName, reason)
 }
 
-// lister returns where the objects of a resource are.
+// lister returns the lister of the objects of a resource.
 func (w *world) lister(resource string) cache.GenericLister {
 	if !slices.Contains(w.Resources, resource) {
 		panic(fmt.Sprintf("there is no resource %q that a scheduler knows", resource))

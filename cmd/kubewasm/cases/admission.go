@@ -19,7 +19,7 @@ func (q *question) policy() *admissiontest.Plugin {
 	return q.suite.kits.admission(q).In(q, q.objects).Configure(q, q.config)
 }
 
-// review asks an admission plugin.
+// review sends a review to an admission plugin.
 func (q *question) review() {
 	p := q.policy()
 	review := q.makeReview()
@@ -102,7 +102,7 @@ func (q *question) object(d Document) *manifest.Object {
 	return &objects.All[0]
 }
 
-// convert asks a plugin that converts.
+// convert sends objects to a plugin that converts.
 func (q *question) convert() {
 	p, object := q.policy(), q.suite.read(q, q.of.Convert)
 	got, err := p.Convert(q, object, q.of.To)

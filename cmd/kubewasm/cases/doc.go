@@ -1,7 +1,7 @@
 // Package cases tests guests by tables in YAML: any WebAssembly module, written in any
 // language, in the hosts that components embed. kubewasm test is this package as a command.
 //
-// A file has cases, and what they have in common:
+// A file has cases, and defaults for them:
 //
 //	config: {zone: a}        # The configuration of cases that have none.
 //	objects: cluster.yaml    # The objects of cases that have none: those of the component.
@@ -11,13 +11,13 @@
 //	  node: {metadata: {name: n1, labels: {topology.kubernetes.io/zone: b}}}
 //	  want: 'Unschedulable: node is in zone b, not in a'
 //
-// An object stands in the file, or is the name of a file beside it. A Node may also be the
-// name of one among the objects. A Pod and a Node need no apiVersion and no kind. A case that
-// says nothing of what it wants asks for success without anything else.
+// An object stands in the file, or is the name of a file beside it. A Node may also be the name of
+// one among the objects. A Pod and a Node need no apiVersion and no kind. A case without an
+// expectation requires success and nothing else.
 //
 // # The scheduler
 //
-// A case with a pod and a node begins a cycle, and asks Filter. A case with steps makes these
+// A case with a pod and a node begins a cycle, and calls Filter. A case with steps makes these
 // calls in order; prefilter begins a cycle. A status is a code, with a reason after a colon:
 //
 //   - name: images count
@@ -31,9 +31,9 @@
 //
 // # Admission
 //
-// A case has a request: create, update with old, delete, or a whole review. With mutate it
-// asks the plugin to change the object, and object in want is what must come of it, if it
-// changes. A conversion has convert and to.
+// A case has a request: create, update with old, delete, or a whole review. With mutate the plugin
+// is asked to change the object, and object in want is the expected result, if it changes. A
+// conversion has convert and to.
 //
 //   - name: a missing label is named
 //     create: {apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}
@@ -41,8 +41,8 @@
 //
 // # Hooks
 //
-// A case has a pod, and the name of a container of it, or none for the Pod itself, and may
-// have the node, a Node. It wants fields of the decision by their names in hook.proto:
+// A case has a pod, and the name of a container of it, or none for the Pod itself, and may have the
+// node, a Node. want holds fields of the decision by their names in hook.proto:
 //
 //   - name: a container of the batch tier
 //     pod: batch.yaml

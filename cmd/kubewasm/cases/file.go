@@ -15,22 +15,22 @@ import (
 
 // File is a file of cases.
 type File struct {
-	// Config and Objects are for cases that have none of their own.
+	// Config and Objects are for cases without their own.
 	Config  json.RawMessage `json:"config,omitempty"`
 	Objects Document        `json:"objects,omitempty"`
 	Cases   []Case          `json:"cases"`
 }
 
-// Case is what a plugin is asked, and what it must answer. The package comment describes the
-// kinds of cases.
+// Case is a call of a plugin, and the expected answer. The package comment describes the kinds of
+// cases.
 type Case struct {
 	Name    string          `json:"name"`
 	Config  json.RawMessage `json:"config,omitempty"`
 	Objects Document        `json:"objects,omitempty"`
 
-	// Of a scheduler plugin: Steps, or a Pod and a Node. Of a hook: the Pod, the Node if it
-	// reads one, the name of a container, and what differs from the request before the container is created:
-	// the level (qos, pod or container).
+	// Of a scheduler plugin: Steps, or a Pod and a Node. Of a hook: the Pod, the Node if it reads
+	// one, the name of a container, and differences from the request before the container is
+	// created: the level (qos, pod or container).
 	Steps     []Step   `json:"steps,omitempty"`
 	Pod       Document `json:"pod,omitempty"`
 	Node      Document `json:"node,omitempty"`
@@ -84,24 +84,24 @@ type Step struct {
 	Bind           *NodeStep      `json:"bind,omitempty"`
 }
 
-// PodStep is a call about a Pod.
+// PodStep is a call for a Pod.
 type PodStep struct {
 	Pod  Document `json:"pod"`
 	Want string   `json:"want,omitempty"`
-	// Nodes are those that PreFilter must narrow the cycle down to.
+	// Nodes are those to which PreFilter must narrow the cycle.
 	Nodes []string `json:"nodes,omitempty"`
 	// Fragments are the values, in JSON, of the signature of the Pod by their keys.
 	Fragments map[string]string `json:"fragments,omitempty"`
 }
 
-// NodeStep is a call about a Node in the cycle of a Pod.
+// NodeStep is a call for a Node in the cycle of a Pod.
 type NodeStep struct {
 	Node Document `json:"node"`
 	// Pod is the one that is added or removed.
 	Pod  Document `json:"pod,omitempty"`
 	Want string   `json:"want,omitempty"`
-	// Score is the result of Score, Nominated the Node that PostFilter must nominate, and Wait
-	// what Permit must return, such as 10s.
+	// Score is the result of Score, Nominated the Node that PostFilter must nominate, and Wait the
+	// duration that Permit must return, such as 10s.
 	Score     int64  `json:"score,omitempty"`
 	Nominated string `json:"nominated,omitempty"`
 	Wait      string `json:"wait,omitempty"`
@@ -109,7 +109,7 @@ type NodeStep struct {
 	Traps string `json:"traps,omitempty"`
 }
 
-// NodesStep is a call about several Nodes.
+// NodesStep is a call for several Nodes.
 type NodesStep struct {
 	Nodes []Document `json:"nodes"`
 	Want  string     `json:"want,omitempty"`
@@ -127,17 +127,16 @@ type Score struct {
 	Score int64  `json:"score,omitempty"`
 }
 
-// QueueSortStep sorts Pods, which came in the order of the list. Want is the order of their
+// QueueSortStep sorts Pods, in the order of the list in which they came. Want is the order of their
 // names.
 type QueueSortStep struct {
 	Pods []Document `json:"pods"`
 	Want []string   `json:"want"`
 }
 
-// Verdict is what an admission plugin must answer. An empty one allows.
+// Verdict is the expected answer of an admission plugin. An empty one allows.
 type Verdict struct {
-	// Code is that of a denial, 0 for any. Denied is for a denial of which nothing else is
-	// wanted.
+	// Code is that of a denial, 0 for any. Denied is for a denial without further expectations.
 	Denied bool `json:"denied,omitempty"`
 	Code   int  `json:"code,omitempty"`
 	// Message is the plugin's own, without its field errors, which are Errors.

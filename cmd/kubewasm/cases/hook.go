@@ -12,7 +12,7 @@ import (
 // levels are those of a request, by their names.
 var levels = map[string]hookmsg.Level{"qos": hookmsg.LevelQOS, "pod": hookmsg.LevelPod, "container": hookmsg.LevelContainer}
 
-// decide asks a hook about a Pod or one of its containers.
+// decide asks a hook for a decision on a Pod or one of its containers.
 func (q *question) decide() {
 	var pod corev1.Pod
 	if err := manifest.Decode([]byte(q.suite.read(q, q.of.Pod)), &pod); err != nil {

@@ -58,7 +58,7 @@ func (k kits) configure(q *question, config string) error {
 	return err
 }
 
-// service returns the plugin of the service of the case, or else of the first of the module,
+// service returns the plugin of the service of the case, or otherwise of the first of the module,
 // and the schema.
 func (k kits) service(q *question) (*servicetest.Plugin[*methodcall.Call], *serviceschema.Schema) {
 	module, err := os.ReadFile(k.module.File)

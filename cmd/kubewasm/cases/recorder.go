@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// recorder is a test that is no test of package testing: the kits report to it.
+// recorder is a testing.TB outside of package testing: the kits report to it.
 type recorder struct {
-	testing.TB // For what the kits do not use.
+	testing.TB // For methods that the kits do not use.
 
 	ctx      context.Context
 	name     string
@@ -21,8 +21,8 @@ type recorder struct {
 	cleanups []func()
 }
 
-// try runs f to its end, or to its first fatal failure. The recorder has what f reported.
-// What f left for the end is done by close.
+// try runs f to its end, or to its first fatal failure. The recorder has the reports of f. close
+// runs the cleanups of f.
 func try(ctx context.Context, name string, f func(t *recorder)) *recorder {
 	r := &recorder{ctx: ctx, name: name}
 	done := make(chan struct{})
@@ -34,7 +34,7 @@ func try(ctx context.Context, name string, f func(t *recorder)) *recorder {
 	return r
 }
 
-// close runs what was left for the end, the last first.
+// close runs the registered cleanups, the last first.
 func (r *recorder) close() {
 	for _, f := range slices.Backward(r.cleanups) {
 		f()

@@ -15,18 +15,18 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 )
 
-// Result is what came of a case.
+// Result is the result of a case.
 type Result struct {
 	Name string
-	// Failures are what was not as the case wants it, none if all was. Each may have several
-	// lines.
+	// Failures are the deviations from the expectations, none if there are none. Each may have
+	// several lines.
 	Failures []string
 	Took     time.Duration
 }
 
-// Run asks the module in a file, or the one that is compiled from a directory, each case that
-// only holds for; nil holds for all. The error is for cases that cannot be asked: the plugin
-// is not loaded then.
+// Run runs each case for which only holds on the module in a file, or the one that is compiled from
+// a directory; nil holds for all. The error is for cases that cannot be run: the plugin is not
+// loaded then.
 func Run(ctx context.Context, f *File, dir, module string, only func(name string) bool, each func(Result)) error {
 	var opened *suite
 	loading := try(ctx, module, func(t *recorder) { opened = open(t, f, dir, module) })
@@ -51,8 +51,8 @@ func Run(ctx context.Context, f *File, dir, module string, only func(name string
 }
 
 // Test runs the cases of a file against modules, in a subtest for each of them: files, or
-// directories that kubewasm build compiles. Where the toolchain of a language is missing, the
-// subtest is skipped, or fails if the environment has CI.
+// directories that kubewasm build compiles. If the toolchain of a language is missing, the subtest
+// is skipped, or fails if the environment has CI.
 func Test(t *testing.T, file string, modules ...string) {
 	t.Helper()
 	f, err := Read(file)
@@ -76,14 +76,14 @@ func Test(t *testing.T, file string, modules ...string) {
 	}
 }
 
-// suite is a module with the cases that it is asked.
+// suite is a module with its cases.
 type suite struct {
 	file *File
 	dir  string
 	kits kits
 }
 
-// ask asks the plugin a case.
+// ask runs a case on the plugin.
 func (s *suite) ask(t *recorder, c *Case) {
 	config, objects := c.Config, c.Objects
 	if config == nil {
@@ -109,7 +109,7 @@ func (s *suite) read(t testing.TB, d Document) string {
 	return text
 }
 
-// question is a case that is asked.
+// question is a case that is being run.
 type question struct {
 	*recorder
 	of      *Case
@@ -118,7 +118,7 @@ type question struct {
 	objects string
 }
 
-// ask asks the kit of the kind that the case is for.
+// ask runs the case in the kit of its kind.
 func (q *question) ask() {
 	kinds := map[string]func(){}
 	add := func(what string, there bool, ask func()) {
@@ -158,8 +158,8 @@ func (q *question) configure() {
 	q.has("refused the configuration", err.Error(), q.of.Refused)
 }
 
-// wantsError reports whether the case wants an error, and compares err with it. An error that
-// it does not want is fatal.
+// wantsError reports whether the case expects an error, and compares err with it. An unexpected
+// error is fatal.
 func (q *question) wantsError(err error) bool {
 	switch {
 	case err == nil && q.of.Error == "":
@@ -173,7 +173,7 @@ func (q *question) wantsError(err error) bool {
 	return true
 }
 
-// has holds that a text has the part that is wanted.
+// has checks that a text contains the expected part.
 func (q *question) has(what, got, want string) {
 	if !strings.Contains(got, want) {
 		q.Errorf("%s: got  %s\nwant in it %s", what, got, want)
@@ -200,14 +200,14 @@ func (q *question) trapping(want string, f func()) {
 	}
 }
 
-// same holds that what was answered is what was wanted.
+// same checks that the answer is the expected one.
 func (q *question) same(what string, want, got any) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		q.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-// wanted decodes what the case wants.
+// wanted decodes the expectation of the case.
 func (q *question) wanted(to any) {
 	if q.of.Want.IsZero() {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/sched/schedtest"
 )
 
-// success is the status that a call wants that says nothing else.
+// success is the expected status of a call without another expectation.
 const success = "Success"
 
 // scheduling is the calls of a case.
@@ -16,7 +16,7 @@ type scheduling struct {
 	*question
 	plugin *schedtest.Plugin
 	cycle  *schedtest.Cycle
-	// refused are what Filter returned, for PostFilter.
+	// refused are the results of Filter, for PostFilter.
 	refused []sched.NodeStatus
 }
 
@@ -24,7 +24,7 @@ func (q *question) scheduler() *scheduling {
 	return &scheduling{question: q, plugin: q.suite.kits.scheduler(q).In(q, q.objects).Configure(q, q.config)}
 }
 
-// filter asks the plugin about a Pod and a Node.
+// filter calls the plugin's Filter for a Pod and a Node.
 func (q *question) filter() {
 	s := q.scheduler()
 	want, ok := q.of.Want.text()
@@ -50,7 +50,7 @@ func (s *scheduling) node(d Document) string {
 	return s.pod(d)
 }
 
-// status holds that a status is as wanted.
+// status checks that a status is the expected one.
 func (s *scheduling) status(what string, got *sched.Status, want string) {
 	if want == "" {
 		want = success
@@ -156,7 +156,7 @@ func (s *scheduling) step(number int, step *Step) {
 	call(fmt.Sprintf("step %d, %s", number, name))
 }
 
-// begun holds that a cycle was begun.
+// begun checks that a cycle was begun.
 func (s *scheduling) begun(what string) {
 	if s.cycle == nil {
 		s.Fatalf("%s: there is no cycle, which a step prefilter begins", what)

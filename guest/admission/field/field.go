@@ -45,8 +45,8 @@ func (p *Path) Parent() *Path {
 	return p.parent
 }
 
-// Token returns the last step of the path, as a JSON Pointer has it but not
-// escaped, and whether it is the index of a list.
+// Token returns the last step of the path, in the form of a JSON Pointer but not escaped, and
+// whether it is the index of a list.
 func (p *Path) Token() (token string, index bool) {
 	switch {
 	case p == nil:
@@ -128,7 +128,7 @@ func (e *Error) ErrorBody() string {
 	return s
 }
 
-// title returns what messages begin with for mistakes of a type.
+// title returns the beginning of messages for mistakes of a type.
 func title(errorType string) string {
 	switch errorType {
 	case typeNotFound:

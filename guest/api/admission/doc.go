@@ -1,4 +1,4 @@
-// Package admission has views of k8s.io/api/admission/v1, for guests: an
-// AdmissionReview with its request and response. How views work, and for how long
-// they are good, says package core.
+// Package admission has views of k8s.io/api/admission/v1, for guests: an AdmissionReview with its
+// request and response. Package core describes the use of views and the time for which they are
+// valid.
 package admission

@@ -1,4 +1,3 @@
-// Package authentication has views of k8s.io/api/authentication/v1, for guests:
-// users and reviews of tokens. How views work, and for how long they are good,
-// says package core.
+// Package authentication has views of k8s.io/api/authentication/v1, for guests: users and reviews
+// of tokens. Package core describes the use of views and the time for which they are valid.
 package authentication

@@ -1,4 +1,3 @@
-// Package autoscaling has views of k8s.io/api/autoscaling/v2, for guests:
-// HorizontalPodAutoscalers. How views work, and for how long they are good, says
-// package core.
+// Package autoscaling has views of k8s.io/api/autoscaling/v2, for guests: HorizontalPodAutoscalers.
+// Package core describes the use of views and the time for which they are valid.
 package autoscaling

@@ -1,3 +1,3 @@
-// Package batch has views of k8s.io/api/batch/v1, for guests: Jobs and CronJobs.
-// How views work, and for how long they are good, says package core.
+// Package batch has views of k8s.io/api/batch/v1, for guests: Jobs and CronJobs. Package core
+// describes the use of views and the time for which they are valid.
 package batch

@@ -6,16 +6,16 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/meta"
 )
 
-// RequiredNodeAffinity is what a Pod's spec.nodeSelector and its required node affinity say
-// about nodes, read and checked once: for a plugin that compares a Pod with many of them.
-// The rules are those of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+// RequiredNodeAffinity is a Pod's spec.nodeSelector and its required node affinity, read and
+// checked once: for a plugin that compares a Pod with many nodes. The rules are those of
+// k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 type RequiredNodeAffinity struct {
 	labels   []meta.Requirement // Of the nodeSelector, which is not checked.
 	required bool
 	terms    ParsedNodeSelector
 }
 
-// RequiredNodeAffinity reads what the Pod says about nodes.
+// RequiredNodeAffinity reads the Pod's requirements for nodes.
 func (p Pod) RequiredNodeAffinity() (r RequiredNodeAffinity) {
 	spec := p.Spec()
 	for key, want := range spec.NodeSelector().All {
@@ -54,16 +54,16 @@ func (p Pod) MatchesNode(node Node) (bool, error) {
 // node.
 type ParsedNodeSelector struct{ terms []parsedTerm }
 
-// parsedTerm is a term with its requirements, of which there is one at least, or what is
-// wrong with it.
+// parsedTerm is a term with its requirements, of which there is at least one, or the error of the
+// term.
 type parsedTerm struct {
 	expressions []meta.Requirement
 	fields      []meta.Requirement
 	err         error
 }
 
-// Parse reads the selector. A term that makes no sense is an error of Matches, as in the
-// scheduler, which takes a Pod with such a term if another one matches.
+// Parse reads the selector. A term that makes no sense is an error of Matches, as in the scheduler,
+// which accepts a Pod with such a term if another one matches.
 func (n NodeSelector) Parse() (s ParsedNodeSelector) {
 	for _, term := range n.NodeSelectorTerms() {
 		if t, ok := term.parse(); ok {
@@ -99,7 +99,7 @@ func (n NodeSelector) Matches(node Node) (bool, error) {
 	return s.Matches(node)
 }
 
-// nodeNameField is the only field of a Node that may be selected by.
+// nodeNameField is the only field of a Node that terms may select by.
 const nodeNameField = "metadata.name"
 
 // parse reads a term, and reports whether it has requirements.
@@ -141,7 +141,7 @@ func (t *parsedTerm) matches(node Node) bool {
 	}
 	name := node.Metadata().Name()
 	if name == "" {
-		return true // A node without a name has no fields, and meets what is said of them.
+		return true // A node without a name has no fields, and meets the requirements for them.
 	}
 	for _, f := range t.fields {
 		have := ""

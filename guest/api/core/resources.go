@@ -37,12 +37,11 @@ func (l ResourceList) max(other ResourceList) {
 	}
 }
 
-// Requests returns what the Pod asks a node for, as the scheduler reckons for a
-// Pod that it has to place
-// (k8s.io/component-helpers/resource.PodRequests): the containers together or, if
-// that is more, an init container with the sidecars before it; in place of that
-// what the Pod asks for as a whole; and its overhead. What the status says of a
-// Pod that runs already does not count.
+// Requests returns the resources that the Pod requests of a node, as the scheduler computes them
+// for a Pod that it has to place (k8s.io/component-helpers/resource.PodRequests). They are the sum
+// of the containers or, if that is more, an init container with the sidecars before it; the
+// requests of the Pod as a whole, if set, replace these; and its overhead is added. The status of a
+// running Pod does not count.
 func (p Pod) Requests() ResourceList {
 	spec := p.Spec()
 	sum := ResourceList{}
@@ -100,9 +99,8 @@ func (p Pod) HostPorts() []ContainerPort {
 	return ports
 }
 
-// ConflictsOnHost reports whether two ports cannot both be taken on one node: the
-// number and the protocol are the same, and so is the address, if not one of them
-// is for all addresses.
+// ConflictsOnHost reports whether two ports cannot both be taken on one node: the number and the
+// protocol are the same, and so is the address, unless one of them is for all addresses.
 func (c ContainerPort) ConflictsOnHost(other ContainerPort) bool {
 	const all = "0.0.0.0"
 	protocol := func(p ContainerPort) string {

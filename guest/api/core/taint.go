@@ -73,8 +73,8 @@ func compares(operator, have, want string) bool {
 	return false
 }
 
-// decimals reads both texts as decimal integers without leading zeros or plus
-// sign, which is what the API accepts.
+// decimals reads both texts as decimal integers without leading zeros or plus sign, the form that
+// the API accepts.
 func decimals(a, b string) (x, y int64, ok bool) {
 	x, okX := decimal(a)
 	y, okY := decimal(b)
@@ -126,16 +126,16 @@ var (
 	verdictsMutex sync.Mutex
 )
 
-// verdictsOf says which taints keep a Pod with some tolerations out. The scheduler asks about the
-// same Nodes for one Pod after the other, most of which have the same tolerations: so the mark of
-// a taint is twice the number of the list that it was compared with, and 1 more if it keeps Pods
+// verdictsOf reports the taints that keep a Pod with some tolerations out. The scheduler asks about
+// the same Nodes for one Pod after the other, most of which have the same tolerations. So the mark
+// of a taint is twice the number of the list that it was compared with, and 1 more if it keeps Pods
 // out.
 type verdictsOf struct {
-	// tolerations are those of the last Pod, and terms what they say.
+	// tolerations are those of the last Pod, and terms their strings.
 	tolerations []Toleration
 	terms       []terms
-	// lists is how many lists of tolerations came so far, without those that say the same
-	// as the one before.
+	// lists is the number of lists of tolerations so far, without those that equal the previous
+	// one.
 	lists uint64
 }
 
@@ -152,7 +152,7 @@ func (v *verdictsOf) areOf(tolerations []Toleration) bool {
 	return true
 }
 
-// reset makes the verdicts those about other tolerations.
+// reset changes the verdicts to those about other tolerations.
 func (v *verdictsOf) reset(tolerations []Toleration) {
 	list := make([]terms, len(tolerations))
 	for i, toleration := range tolerations {
@@ -204,8 +204,8 @@ func read(taint Taint) (key, value, effect string) {
 	return key, value, effect
 }
 
-// short returns the bytes of the field at s[i] and where it ends, if it has the number and fewer
-// than 128 bytes.
+// short returns the bytes of the field at s[i] and its end, if it has the number and fewer than 128
+// bytes.
 func short(s string, i int, number byte) (text string, end int) {
 	if i+1 >= len(s) || s[i] != number<<3|byte(wire.Bytes) || s[i+1] >= 0x80 || int(s[i+1]) > len(s)-i-2 {
 		return "", i

@@ -2,10 +2,10 @@ package core
 
 import "github.com/kubewasm/kubewasm/guest/api/meta"
 
-// ParseSelector reads which Pods the constraint of a Pod counts, for a plugin that compares
-// it with many: those that its labelSelector selects and that have the same values as the
-// Pod under matchLabelKeys. A key that the Pod does not have is left out. The error is that
-// of [meta.LabelSelector.Parse].
+// ParseSelector returns a selector for the Pods that the constraint of a Pod counts, for a plugin
+// that compares it with many: those that its labelSelector selects and that have the same values as
+// the Pod under matchLabelKeys. A key that the Pod lacks is left out. The error is that of
+// [meta.LabelSelector.Parse].
 func (t TopologySpreadConstraint) ParseSelector(pod Pod) (meta.Selector, error) {
 	s, err := t.LabelSelector().Parse()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Type says what an IntOrString is.
+// Type is the type of an IntOrString.
 type Type int32
 
 // The types.
@@ -33,7 +33,7 @@ func (i IntOrString) String() string {
 	return strconv.Itoa(int(i.IntVal))
 }
 
-// IntValue returns the number, or the one that the string is: 0 if it is none.
+// IntValue returns the number, or the number in the string: 0 if the string is none.
 func (i IntOrString) IntValue() int {
 	if i.Type == String {
 		n, _ := strconv.Atoi(i.StrVal)

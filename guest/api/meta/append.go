@@ -5,8 +5,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/view"
 )
 
-// The functions of this file read messages of google.protobuf, and write those messages that the
-// types of this package are read from. They are for generated code.
+// The functions of this file read messages of google.protobuf, and write the messages from which
+// the types of this package are read. They are for generated code.
 
 // ReadTimestamp reads a google.protobuf.Timestamp.
 func ReadTimestamp(v view.Value) Time {

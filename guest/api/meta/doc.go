@@ -1,5 +1,5 @@
 // Package meta has views of k8s.io/apimachinery/pkg/apis/meta/v1, for guests.
 //
-// A view reads a field where it lies in the bytes of its object and remembers
-// it. Strings may be kept; for how long a view is good says package core.
+// A view reads a field in place, from the bytes of its object, and remembers it. Strings may be
+// kept; package core describes the time for which a view is valid.
 package meta

@@ -9,8 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Duration is a span of time in nanoseconds, as time.Duration is: they are
-// converted into one another.
+// Duration is a span of time in nanoseconds, like time.Duration: each converts to the other.
 type Duration int64
 
 // Spans of time.
@@ -84,7 +83,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// unit returns the nanoseconds of a unit, 0 if there is no such one.
+// unit returns the nanoseconds of a unit, 0 if it does not exist.
 func unit(name string) uint64 {
 	switch name {
 	case "ns":

@@ -14,7 +14,7 @@ const (
 	selectorOpLt = "Lt"
 )
 
-// Requirement is what a selector says of one label.
+// Requirement is a selector's requirement for one label.
 type Requirement struct {
 	Key string
 	// Operator is In, NotIn, Exists, DoesNotExist, or Gt and Lt, which compare
@@ -23,7 +23,7 @@ type Requirement struct {
 	Values   []string
 }
 
-// RequirementError says what is wrong with a requirement.
+// RequirementError is a mistake in a requirement.
 type RequirementError struct {
 	Requirement Requirement
 	Problem     string
@@ -33,8 +33,8 @@ func (e *RequirementError) Error() string {
 	return "selector: key " + strconv.Quote(e.Requirement.Key) + ", operator " + strconv.Quote(e.Requirement.Operator) + ": " + e.Problem
 }
 
-// Validate returns a [*RequirementError] for an operator that there is not, for values
-// that do not fit the operator, and for a key or values that no label has, as
+// Validate returns a [*RequirementError] for an unknown operator, for values that do not fit the
+// operator, and for a key or values that no label can have, as
 // k8s.io/apimachinery/pkg/labels.NewRequirement does.
 func (r Requirement) Validate() error {
 	problem := ""
@@ -94,7 +94,7 @@ func isLabelKey(key string) bool {
 	return isLabelName(name)
 }
 
-// isLabelName reports whether s is a name as keys and values of labels are: up to 63
+// isLabelName reports whether s is a name in the form of keys and values of labels: up to 63
 // letters, digits, '-', '_' and '.', with a letter or a digit at both ends.
 func isLabelName(s string) bool {
 	if len(s) == 0 || len(s) > 63 {
@@ -179,7 +179,7 @@ type Selector struct {
 	selects      bool
 }
 
-// NewSelector returns a selector that selects what meets all requirements. It returns a
+// NewSelector returns a selector for objects that meet all requirements. It returns a
 // [*RequirementError] if one of them makes no sense; the Selector then selects nothing.
 func NewSelector(requirements ...Requirement) (Selector, error) {
 	for _, r := range requirements {
@@ -190,9 +190,9 @@ func NewSelector(requirements ...Requirement) (Selector, error) {
 	return Selector{requirements: requirements, selects: true}, nil
 }
 
-// Parse reads the selector. As in Kubernetes, an empty selector selects everything, and one
-// that is not there nothing. It returns a [*RequirementError] if the selector makes no sense;
-// the Selector then selects nothing.
+// Parse reads the selector. As in Kubernetes, an empty selector selects everything, and a missing
+// one nothing. It returns a [*RequirementError] if the selector makes no sense; the Selector then
+// selects nothing.
 func (l LabelSelector) Parse() (Selector, error) {
 	if view.View(l) == (view.View{}) {
 		return Selector{}, nil
@@ -211,8 +211,8 @@ func (l LabelSelector) Parse() (Selector, error) {
 	return NewSelector(requirements...)
 }
 
-// Add returns a selector that wants more: valid requirements beside those of s. One that
-// selects nothing stays so.
+// Add returns a selector with more requirements: valid ones beside those of s. One that selects
+// nothing stays so.
 func (s Selector) Add(requirements ...Requirement) Selector {
 	s.requirements = append(s.requirements[:len(s.requirements):len(s.requirements)], requirements...)
 	return s

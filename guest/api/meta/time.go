@@ -41,13 +41,12 @@ func (t Time) Before(u Time) bool {
 	return t.seconds < u.seconds || t.seconds == u.seconds && t.nanos < u.nanos
 }
 
-// Sub returns how much later than u t is. It is right for differences of less
-// than 292 years.
+// Sub returns the duration t-u. It is right for differences of less than 292 years.
 func (t Time) Sub(u Time) Duration {
 	return Duration((t.seconds-u.seconds)*1e9 + int64(t.nanos-u.nanos))
 }
 
-// String returns the time in UTC as RFC 3339 has it, empty if there is none.
+// String returns the time in UTC in the format of RFC 3339, empty if there is none.
 func (t Time) String() string {
 	if t.IsZero() {
 		return ""
@@ -118,7 +117,7 @@ func date(days int64) (year, month, day int) {
 	return year, month, day
 }
 
-// ParseTime reads a time as RFC 3339 has it, with any fraction and zone.
+// ParseTime reads a time in the format of RFC 3339, with any fraction and zone.
 func ParseTime(s string) (t Time, ok bool) {
 	if len(s) < len("2006-01-02T15:04:05Z") || s[4] != '-' || s[7] != '-' || s[10] != 'T' || s[13] != ':' || s[16] != ':' {
 		return Time{}, false

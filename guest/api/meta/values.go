@@ -10,8 +10,8 @@ import (
 // StringMap is a view of a map of strings to strings, such as labels.
 type StringMap = view.StringMap
 
-// ReadRaw reads a RawExtension or a FieldsV1: an object in an encoding that
-// Kubernetes does not look at, JSON for the most part. It is for generated code.
+// ReadRaw reads a RawExtension or a FieldsV1: an object in an encoding that Kubernetes does not
+// interpret, mostly JSON. It is for generated code.
 func ReadRaw(v view.Value) []byte {
 	raw := v.Raw
 	if !v.JSON {

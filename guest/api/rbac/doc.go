@@ -1,3 +1,3 @@
-// Package rbac has views of k8s.io/api/rbac/v1, for guests: roles and their
-// bindings. How views work, and for how long they are good, says package core.
+// Package rbac has views of k8s.io/api/rbac/v1, for guests: roles and their bindings. Package core
+// describes the use of views and the time for which they are valid.
 package rbac

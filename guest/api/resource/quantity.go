@@ -18,13 +18,13 @@ type Quantity struct {
 	// The amount is value * 10^scale, unless it is large. scale is -9 at least.
 	value int64
 	scale int32
-	// Format is how String writes it.
+	// Format is the format of String.
 	Format Format
 	// large is the amount if it is not nil. It never changes.
 	large *decimal
 }
 
-// Format is how a Quantity is written.
+// Format is the format of a Quantity as text.
 type Format uint8
 
 // The formats.
@@ -40,8 +40,8 @@ const (
 	exa  = 18
 )
 
-// maxScale is the largest exponent that Parse takes. A quantity of so many digits
-// is none of Kubernetes, but costs time and memory.
+// maxScale is the largest exponent that Parse accepts. A quantity of so many digits is none of
+// Kubernetes, but costs time and memory.
 const maxScale = 10_000
 
 // The mistakes that Parse finds, with the texts of apimachinery.
@@ -68,10 +68,9 @@ func MustParse(s string) Quantity {
 	return q
 }
 
-// Parse reads a quantity as the API server does: what is less than a nano becomes
-// a nano, and a quantity with a binary suffix is 1<<63-1 at most. It refuses two
-// things that the API server takes: a suffix without digits, and an exponent
-// above 10,000.
+// Parse reads a quantity as the API server does: less than a nano becomes a nano, and a quantity
+// with a binary suffix is at most 1<<63-1. It refuses two forms that the API server accepts: a
+// suffix without digits, and an exponent above 10,000.
 func Parse(s string) (Quantity, error) {
 	if s == "" {
 		return Quantity{}, errFormatWrong
@@ -124,7 +123,7 @@ func span(s string) (digits, rest string) {
 	return s[:i], s[i:]
 }
 
-// suffix reads what follows a number: it is base^exponent. The exponent of base 2
+// suffix reads the suffix of a number: it is base^exponent. The exponent of base 2
 // is not negative.
 func suffix(s string) (base int, exponent int64, format Format, err error) {
 	switch len(s) {
@@ -259,7 +258,7 @@ func (q Quantity) Cmp(r Quantity) int {
 // CmpInt64 is Cmp for a whole number.
 func (q Quantity) CmpInt64(n int64) int { return q.Cmp(Quantity{value: n}) }
 
-// Equal reports whether q and r are the same amount, in whatever format.
+// Equal reports whether q and r are the same amount, regardless of the format.
 func (q Quantity) Equal(r Quantity) bool { return q.Cmp(r) == 0 }
 
 // Add adds r to q. A q of 0 takes the format of r.
@@ -320,8 +319,8 @@ func (q *Quantity) Mul(n int64) {
 	q.set(d)
 }
 
-// Value returns q as a whole number, rounded away from 0: one that does not fit
-// becomes the largest or the smallest there is.
+// Value returns q as a whole number, rounded away from 0: one that does not fit becomes the largest
+// or the smallest int64.
 func (q Quantity) Value() int64 { return q.scaled(0) }
 
 // MilliValue returns q*1000 as Value returns q.
@@ -359,7 +358,7 @@ func (q Quantity) AsInt64() (int64, bool) {
 	return v, q.CmpInt64(v) == 0
 }
 
-// AsApproximateFloat64 returns about q.
+// AsApproximateFloat64 returns approximately q.
 func (q Quantity) AsApproximateFloat64() float64 {
 	f, _ := strconv.ParseFloat(string(q.decimal().append(nil)), 64)
 	return f

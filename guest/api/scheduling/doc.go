@@ -1,4 +1,3 @@
-// Package scheduling has views of k8s.io/api/scheduling/v1, for guests:
-// PriorityClasses. How views work, and for how long they are good, says package
-// core.
+// Package scheduling has views of k8s.io/api/scheduling/v1, for guests: PriorityClasses. Package
+// core describes the use of views and the time for which they are valid.
 package scheduling

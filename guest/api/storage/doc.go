@@ -1,4 +1,4 @@
-// Package storage has views of k8s.io/api/storage/v1, for guests: StorageClasses,
-// VolumeAttachments and what CSI drivers say of themselves. How views work, and
-// for how long they are good, says package core.
+// Package storage has views of k8s.io/api/storage/v1, for guests: StorageClasses, VolumeAttachments
+// and the objects in which CSI drivers describe themselves. Package core describes the use of views
+// and the time for which they are valid.
 package storage

@@ -32,14 +32,14 @@ var ErrNone = errors.New("the plugin takes no configuration, but has been given 
 // unexported or tagged "-" are no part of the configuration. Strings, bools,
 // numbers, structs, embedded structs, slices, maps with string keys, pointers,
 // any, []byte as base64, and types with UnmarshalJSON or UnmarshalText are
-// filled; null leaves what is there.
+// filled; null leaves the present value.
 //
 // The error names every mistake with its path, joined by "; ":
 //
 //	registries[2]: want string, got number; lables: unknown field, did you mean "labels"?
 //
-// What has no mistake is filled even so. An out that is not a pointer to a
-// struct takes no configuration: then any is [ErrNone].
+// Values without a mistake are filled even then. An out that is not a pointer to a struct takes no
+// configuration: then any is [ErrNone].
 func Decode(data []byte, out any) error {
 	//nolint:errorlint // errors.Is is 30 KB in a guest, and decode wraps neither.
 	switch err := decode(data, out, &decoder{}); err {
@@ -52,9 +52,9 @@ func Decode(data []byte, out any) error {
 	}
 }
 
-// Unmarshal is Decode for JSON that is no configuration: it ignores fields that the
-// struct does not have, and out may point to anything else that a field may be, such as a
-// map. null makes a map, a slice, a pointer or an any nil, as encoding/json does.
+// Unmarshal is Decode for JSON that is no configuration: it ignores fields that the struct lacks,
+// and out may point to any other type of a field, such as a map. null makes a map, a slice, a
+// pointer or an any nil, as encoding/json does.
 func Unmarshal(data []byte, out any) error { return decode(data, out, &decoder{lenient: true}) }
 
 var (
@@ -372,10 +372,9 @@ func member(path, name string) string {
 	return path + "." + name
 }
 
-// field returns the index path of the field of t that has the given JSON name,
-// or nil. The fields of embedded structs count as those of t by the rules of
-// encoding/json: the least nested one wins, then the one with a tag; what is
-// still ambiguous does not exist.
+// field returns the index path of the field of t that has the given JSON name, or nil. The fields
+// of embedded structs count as those of t by the rules of encoding/json: the least nested one wins,
+// then the one with a tag; a name that is still ambiguous does not exist.
 func field(t reflect.Type, name string) []int {
 	type level struct {
 		t     reflect.Type

@@ -7,9 +7,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// jsonTag returns the value of the key json in a struct tag, "" if there is none.
-// It is reflect.StructTag.Get, which unquotes by all rules of Go; what may be in a
-// name is quoted as in JSON.
+// jsonTag returns the value of the key json in a struct tag, "" if there is none. It is
+// reflect.StructTag.Get, which unquotes by all rules of Go; the characters allowed in a name are
+// quoted as in JSON.
 func jsonTag(tag reflect.StructTag) string {
 	for rest := string(tag); ; {
 		rest = strings.TrimLeft(rest, " ")

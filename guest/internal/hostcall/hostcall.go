@@ -6,11 +6,10 @@ package hostcall
 
 import "github.com/kubewasm/kubewasm/abi"
 
-// Config returns the plugin's configuration, valid until the guest asks the
-// host for anything else.
+// Config returns the plugin's configuration, valid until the guest's next request to the host.
 func Config() []byte { return scratch.Fill(config) }
 
-// StatusReason tells the host why the function that runs does not succeed.
+// StatusReason tells the host the reason why the running function does not succeed.
 func StatusReason(reason string) { statusReason(reason) }
 
 // Log writes a message to the host's log. The levels are those of log/slog.

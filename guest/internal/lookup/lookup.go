@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/internal/wire"
 )
 
-// Get returns an object as the host has it, nil if there is none. The bytes may be kept.
+// Get returns an object in the host's encoding, nil if there is none. The bytes may be kept.
 func Get(resource, namespace, name string) []byte {
 	b := hostGet(resource + "\x00" + namespace + "\x00" + name)
 	if len(b) == 0 {

@@ -37,9 +37,9 @@ func hostList(question string) []byte {
 // fetched is the number of bytes allocated since the last garbage collection.
 var fetched int
 
-// collectAfter is how many bytes of objects may be garbage. Go starts a collection by
-// itself when the heap has doubled, but the collector needs several calls to finish, and
-// a long list would fill the guest's memory before.
+// collectAfter is the maximum number of bytes of objects that may be garbage. Go starts a
+// collection by itself when the heap has doubled, but the collector needs several calls to finish,
+// and a long list would fill the guest's memory before.
 const collectAfter = 4 << 20
 
 // fresh returns a copy of an answer.

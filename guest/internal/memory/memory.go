@@ -54,7 +54,7 @@ func Held(t reflect.Type, p unsafe.Pointer) any {
 	if t.NumMethod() == 0 {
 		return *(*any)(p)
 	}
-	return *(*interface{ M() })(p) // One with methods, whichever, is laid out in another way.
+	return *(*interface{ M() })(p) // A type with methods, whichever, has a different layout.
 }
 
 // Slice is a slice of any type as it lies in memory.
@@ -94,8 +94,8 @@ func Keys(t reflect.Type, m unsafe.Pointer) []string {
 	return keys
 }
 
-// The runtime keeps the names and the types of these functions for the packages
-// that use them as this one does: https://go.dev/issue/67401.
+// The runtime keeps the names and the types of these functions for packages that use them in this
+// way: https://go.dev/issue/67401.
 
 //go:linkname unsafeNew reflect.unsafe_New
 func unsafeNew(t unsafe.Pointer) unsafe.Pointer

@@ -20,10 +20,9 @@ var (
 	configurers []Configurer
 )
 
-// Configurer is implemented by plugins that check their configuration or prepare
-// from it. Configure is called after the configuration was decoded, also if there
-// is none, and before any other method. An error makes the plugin fail to load,
-// with the error's text.
+// Configurer is implemented by plugins that check their configuration or prepare from it. Configure
+// is called after the configuration was decoded, even if there is none, and before any other
+// method. An error makes the plugin fail to load, with the error's text.
 type Configurer interface{ Configure() error }
 
 // Register adds a plugin that implements the functions of m. The configuration
@@ -88,9 +87,9 @@ func decode(data []byte) error {
 // calls counts the calls since the Go scheduler last ran.
 var calls uint32
 
-// yieldEvery is how many calls pass between two turns of the Go scheduler. A
-// turn costs a microsecond; 128 calls that allocate 32 KiB each make 4 MiB of
-// garbage, and the garbage collector starts only then anyway.
+// yieldEvery is the number of calls between two turns of the Go scheduler. A turn costs a
+// microsecond; 128 calls that allocate 32 KiB each make 4 MiB of garbage, and the garbage collector
+// starts only then anyway.
 const yieldEvery = 128
 
 // Yield is called at the end of every exported function. A guest runs only

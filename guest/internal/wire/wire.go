@@ -1,5 +1,5 @@
-// Package wire reads and writes the protobuf wire format where it lies: no
-// reflection, no descriptors, no copies.
+// Package wire reads and writes the protobuf wire format in place: no reflection, no descriptors,
+// no copies.
 //
 // The format is that of https://protobuf.dev/programming-guides/encoding.
 package wire
@@ -105,7 +105,7 @@ func (r *Reader) Next() bool {
 // Malformed reports whether the walk ended before the bytes did.
 func (r *Reader) Malformed() bool { return r.malformed }
 
-// Span returns where in the message the field lies, its key included.
+// Span returns the place of the field in the message, its key included.
 func (r *Reader) Span() (start, end int) { return r.start, r.end }
 
 // Message returns the bytes that the Reader walks over.
@@ -192,10 +192,10 @@ func Find(b []byte, i int, key uint64) (start, end int) {
 	return -1, -1
 }
 
-// Field returns the key of the field at b[i], where its contents begin and where it ends: those
-// of type Bytes without their length, and a number as it is encoded. The key of a malformed
-// field is 0, and its end that of b. It is for loops that need no more of a field: a step of
-// a Reader takes three times as long.
+// Field returns the key of the field at b[i], and the beginning and the end of its contents: those
+// of type Bytes without their length, and a number in its encoded form. The key of a malformed
+// field is 0, and its end that of b. It is for loops that need no more of a field: a step of a
+// Reader takes three times as long.
 func Field(b []byte, i int) (key uint64, start, end int) {
 	if uint(i) < uint(len(b)) && uint(i+1) < uint(len(b)) {
 		key, n, at := b[i], int(b[i+1]), i+2

@@ -1,4 +1,4 @@
-// Package ocimetrics exports what the sources of an [oci.Client] do as metrics for
+// Package ocimetrics exports the activity of the sources of an [oci.Client] as metrics for
 // Prometheus:
 //
 //	prometheus.MustRegister(ocimetrics.New(client))

@@ -15,5 +15,5 @@
 //		}},
 //	})
 //
-// The package is a module of its own, since sigstore-go brings dozens of others.
+// The package is a separate module, since sigstore-go brings dozens of others.
 package sigstore

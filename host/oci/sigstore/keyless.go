@@ -38,8 +38,8 @@ var (
 	_ oci.Log     = (*Keyless)(nil)
 )
 
-// New returns a Keyless with the trusted root in a file, as cosign trusted-root create
-// writes it: that of the public Sigstore or of a private one.
+// New returns a Keyless with the trusted root in a file, as written by cosign trusted-root create:
+// that of the public Sigstore or of a private one.
 func New(trustedRootFile string) (*Keyless, error) {
 	trusted, err := root.NewTrustedRootFromPath(trustedRootFile)
 	if err != nil {
@@ -48,10 +48,10 @@ func New(trustedRootFile string) (*Keyless, error) {
 	return NewFromMaterial(trusted)
 }
 
-// NewFromMaterial returns a Keyless with what is trusted. If that has logs of certificates,
-// the certificate must be in one. If it has transparency logs, the signature must be in one.
-// The time of the signature, at which the certificate must be valid, is that of such a log or
-// of a timestamp authority.
+// NewFromMaterial returns a Keyless with trusted material. If that has logs of certificates, the
+// certificate must be in one. If it has transparency logs, the signature must be in one. The time
+// of the signature, at which the certificate must be valid, is that of such a log or of a timestamp
+// authority.
 func NewFromMaterial(trusted root.TrustedMaterial) (*Keyless, error) {
 	options := []verify.VerifierOption{verify.WithObserverTimestamps(1)}
 	if len(trusted.CTLogs()) != 0 {
@@ -88,7 +88,7 @@ func (k *Keyless) Verify(_ context.Context, s *oci.Signature, id oci.Identity) (
 		}
 		artifact = verify.WithArtifactDigest("sha256", digest)
 	} else {
-		// What was signed is the text, whose digest the caller compares.
+		// The signed bytes are the text, whose digest the caller compares.
 		artifact = verify.WithArtifact(bytes.NewReader(s.Payload))
 	}
 	result, err := k.verifier.Verify(b, verify.NewPolicy(artifact, verify.WithCertificateIdentity(identity)))
@@ -150,7 +150,7 @@ func asBundle(s *oci.Signature) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// identityOf returns what a certificate must say.
+// identityOf returns the required content of a certificate.
 func identityOf(id oci.Identity) (verify.CertificateIdentity, error) {
 	subject := whole(id.SubjectRegexp)
 	if id.Subject == "" && subject == "" && id.SourceRepository+id.SourceOwner != "" {
@@ -167,8 +167,9 @@ func identityOf(id oci.Identity) (verify.CertificateIdentity, error) {
 	return verify.NewCertificateIdentity(names, issuer, certificate.Extensions{SourceRepositoryURI: id.SourceRepository, SourceRepositoryOwnerURI: id.SourceOwner})
 }
 
-// whole returns an expression that matches what expression matches as a whole: a part would
-// let https://github.com/acme/zone match https://evil.example/?https://github.com/acme/zone.
+// whole returns an expression that matches the same texts as expression, but only as a whole: a
+// part would let https://github.com/acme/zone match
+// https://evil.example/?https://github.com/acme/zone.
 func whole(expression string) string {
 	if expression == "" {
 		return ""

@@ -14,15 +14,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 
-// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
-// guest that is compiled from the package of the test, in the host that a
-// component embeds. What the two see and answer is the same, so a test is written
-// once.
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the guest that is
+// compiled from the package of the test, in the host that a component embeds. Both see and answer
+// the same, so a test is written once.
 //
 // load is the function Load… of the generated host side, or a function that calls it with
-// implementations of host services. plugin is the one that the package registers. The guest
-// has every grant. It is compiled in the directory in which the test runs, which go test makes
-// that of the package. With -short only the native test runs.
+// implementations of host services. plugin is the one that the package registers. The guest has
+// every grant. It is compiled in the directory of the running test, which go test sets to that of
+// the package. With -short only the native test runs.
 func Each[S any](t *testing.T, plugin any, load func(ctx context.Context, rt *host.Runtime, cfg service.Config) (S, error), test func(t *testing.T, p *Plugin[S])) {
 	t.Helper()
 	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin[S] {
@@ -56,8 +55,8 @@ func (p *Plugin[S]) Configure(t testing.TB, configuration string) S {
 	return s
 }
 
-// TryConfigure is Configure for a plugin that may refuse its configuration: the
-// error is what it says.
+// TryConfigure is Configure for a plugin that may refuse its configuration: the error is the
+// plugin's.
 func (p *Plugin[S]) TryConfigure(t testing.TB, configuration string) (S, error) {
 	t.Helper()
 	data := harness.JSON(t, configuration)
@@ -107,9 +106,8 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 	return s, nil
 }
 
-// Read returns the message in YAML or JSON, whose fields have the names that they have in
-// JSON. The test fails if it has a field that the message does not have. M is a struct of the
-// generated host side.
+// Read returns the message in YAML or JSON, whose fields have their names in JSON. The test fails
+// if it has a field that the message lacks. M is a struct of the generated host side.
 func Read[M any](t testing.TB, text string) *M {
 	t.Helper()
 	m := new(M)

@@ -11,10 +11,10 @@ import (
 
 // The limits of a patch. A Kubernetes object has at most 3 MiB.
 const (
-	// MaxOperations is how many operations a patch may have, as for a client of
-	// the API server.
+	// MaxOperations is the maximum number of operations of a patch, as for a client of the API
+	// server.
 	MaxOperations = 10000
-	// MaxBytes is how long a document may become.
+	// MaxBytes is the maximum length that a document may reach.
 	MaxBytes = 8 << 20
 	// MaxCopied is the number of bytes that a patch may copy, as in an API server.
 	MaxCopied = 3 << 20
@@ -23,24 +23,24 @@ const (
 	applyWork = 1_000_000_000
 )
 
-// ErrTest says that an operation "test" of a patch does not hold.
+// ErrTest is the error of an operation "test" of a patch that does not hold.
 var ErrTest = errors.New("value is another one")
 
 // Apply returns document with the patch applied. The document must be valid JSON, as
 // in an AdmissionReview; a patch is checked.
 //
-// Within the limits above, Apply takes the patches that k8s.io/apiserver takes from
-// webhooks, with the same result, and refuses the others. The API server uses
-// gopkg.in/evanphx/json-patch.v4, which is not RFC 6902 to the letter:
+// Within the limits above, Apply accepts the patches that k8s.io/apiserver accepts from webhooks,
+// with the same result, and refuses the others. The API server uses gopkg.in/evanphx/json-patch.v4,
+// which is not RFC 6902 to the letter:
 //
 //   - "replace" adds a missing member, "copy" of a missing member adds null, and so
 //     does "add" without a value.
 //   - "test" compares numbers and strings by their bytes: 1 is not 1.0. An array with
 //     null equals nothing. A missing member equals null, unless its parent is missing.
-//   - An index may be negative, -1 being the last element (behind it for "add"), and
-//     have a sign or leading zeros.
-//   - The empty path is for "test" and "replace" alone. The text of a path in front
-//     of its first slash is ignored.
+//   - An index may be negative, -1 being the last element (after it for "add"), and have a sign
+//     or leading zeros.
+//   - The empty path is for "test" and "replace" alone. The text of a path before its first slash
+//     is ignored.
 //   - Nothing can be put into a null.
 //
 // Errors name the operation: "operations[2]: add /spec/x/y: no such object or array".
@@ -94,7 +94,7 @@ func (pay Pay) Apply(document, patch []byte) ([]byte, error) {
 	return out, nil
 }
 
-// OperationError says which operation of a patch cannot be carried out.
+// OperationError is the error of an operation of a patch that cannot be carried out.
 type OperationError struct {
 	Index    int
 	Op, Path string
@@ -114,7 +114,7 @@ func short(text string) string { return cut.Marked(text, 200) }
 
 func (e *OperationError) Unwrap() error { return e.Err }
 
-// operation is one of a patch.
+// operation is an operation of a patch.
 type operation struct {
 	name, path, from string
 	// value is nil if it is missing.
@@ -173,16 +173,16 @@ var (
 // patched is a document that a patch edits. The library of the API server tells
 // three kinds of null apart, and so does patched:
 //
-//   - One that a document or a value holds, or that stands for a missing value, is a
-//     node of the bytes "null".
+//   - One that a document or a value holds, or that stands for a missing value, is a node of the
+//     bytes "null".
 //   - The value of an operation is a node without bytes and parts.
-//   - A copy of that is sealed: it can be looked into, has no members, and takes none.
+//   - A copy of that is sealed: it can be expanded, has no members, and accepts none.
 type patched struct {
 	*Document
 	copied int
 }
 
-// sealed returns a null that can be looked into.
+// sealed returns a null that can be expanded.
 func sealed() *node { return &node{parts: &parts{kind: json.KindNull}} }
 
 // absent reports whether a node is nil or a null of the first kind.
@@ -273,7 +273,7 @@ func (d *patched) apply(op *operation) error {
 	return nil
 }
 
-// find returns the object or array that a path leads to, and the last token of the path.
+// find returns the object or array at a path without its last token, and that token.
 func (d *patched) find(path string) (parent *node, token string, err error) {
 	slash := strings.IndexByte(path, '/')
 	if slash < 0 {
@@ -295,8 +295,8 @@ func (d *patched) find(path string) (parent *node, token string, err error) {
 	return parent, tokens[last], nil
 }
 
-// get returns the value that token names in an object or array: nil and true for a
-// missing member, false for an index that is none.
+// get returns the value that token names in an object or array: nil and true for a missing member,
+// false for an invalid index.
 func (d *patched) get(parent *node, token string) (*node, bool) {
 	if !d.expand(parent) {
 		return nil, false
@@ -317,7 +317,7 @@ func (d *patched) get(parent *node, token string) (*node, bool) {
 	return parent.elements[i], true
 }
 
-// set gives an object a member, or an array another element in place of one.
+// set gives an object a member, or replaces an element of an array.
 func (d *patched) set(parent *node, token string, value *node) bool {
 	switch parent.kind {
 	case json.KindObject:
@@ -371,7 +371,7 @@ func signedIndex(token string, n int) (int, bool) {
 	return i, err == nil && 0 <= i && i < n
 }
 
-// copy returns a copy of a value, as the library writes it.
+// copy returns a copy of a value, in the library's encoding.
 func (d *patched) copy(n *node) (*node, error) {
 	switch {
 	case n.absent():
@@ -390,7 +390,7 @@ func (d *patched) copy(n *node) (*node, error) {
 	return n, nil
 }
 
-// Tokens takes a JSON Pointer (RFC 6901) apart.
+// Tokens splits a JSON Pointer (RFC 6901).
 func Tokens(pointer string) ([]string, error) {
 	if pointer == "" {
 		return nil, nil

@@ -8,16 +8,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Diff returns a patch that makes to of from, nil if they are equal. Both must be
-// valid JSON.
+// Diff returns a patch that turns from into to, nil if they are equal. Both must be valid JSON.
 //
-// Members and elements that are equal are left alone; of an array what differs
-// lies between a common beginning and a common end, and is compared element by
-// element.
+// Equal members and elements are left alone. In an array, the part between a common beginning and a
+// common end is compared element by element.
 //
-// The patch has at most [MaxOperations] and len(to) + [MaxExcess] bytes. Where that
-// does not suffice, or where it would take too long to find out, it replaces the
-// members of the root as wholes, and at last the root.
+// The patch has at most [MaxOperations] and len(to) + [MaxExcess] bytes. If that does not suffice,
+// or if comparing would take too long, it replaces the members of the root as wholes, and at last
+// the root.
 func Diff(from, to []byte) []byte {
 	patch, _ := Pay(nil).Diff(from, to)
 	return patch
@@ -42,24 +40,23 @@ func (pay Pay) Diff(from, to []byte) ([]byte, error) {
 	return append(d.patch, ']'), nil
 }
 
-// MaxExcess is how much longer a patch of Diff may be than the document that comes
-// of it.
+// MaxExcess is the maximum length of a patch of Diff beyond that of the resulting document.
 const MaxExcess = 64 << 10
 
-// compareWork is what it may take to compare two documents: that of ordinary ones
-// is some ten times their size, as every level of a document is read once more.
+// compareWork is the maximum work to compare two documents: ordinary ones need some ten times their
+// size, as every level of a document is read once more.
 func compareWork(a, b []byte) int { return 32*(len(a)+len(b)) + 1<<20 }
 
-// errLong says that a patch is longer than it may be.
+// errLong is the error of a patch that is too long.
 var errLong = errors.New("the patch is too long")
 
 type differ struct {
 	work
 	patch []byte
 	path  []string
-	// limit is how long the patch may become, and operations how many it has.
+	// limit is the maximum length of the patch, and operations the number of its operations.
 	limit, operations int
-	// wholes says that members of the root are not taken apart.
+	// wholes is set if members of the root are not expanded.
 	wholes bool
 }
 
@@ -83,7 +80,7 @@ func AppendOperation(patch []byte, op string, value []byte, path ...string) []by
 	return append(patch, '}')
 }
 
-// operationBytes is more than an operation has beside its path and its value.
+// operationBytes is the maximum size of an operation beside its path and its value.
 const operationBytes = 40
 
 func (d *differ) add(op string, value []byte, path ...string) {
@@ -91,7 +88,7 @@ func (d *differ) add(op string, value []byte, path ...string) {
 	for _, token := range path {
 		n += len(token) + 1
 	}
-	// Escaped, a path is longer, so that the patch is looked at once more.
+	// Escaped, a path is longer, so the patch is checked once more.
 	if d.operations++; d.operations > MaxOperations || len(d.patch)+n > d.limit || !d.do(n) {
 		d.fail(errLong)
 		return
@@ -179,7 +176,7 @@ func (d *differ) arrays(from, to json.Value) {
 	}
 }
 
-// object is an object that was taken apart.
+// object is an expanded object.
 type object struct {
 	list  []keyed
 	index map[string]int
@@ -190,7 +187,7 @@ type keyed struct {
 	value json.Value
 }
 
-// members takes an object apart. It has no members if that is too much work.
+// members expands an object. It has no members if that is too much work.
 func (w *work) members(raw json.Value) object {
 	var o object
 	if !w.do(len(raw)) {
@@ -237,8 +234,7 @@ func (o *object) get(key string) json.Value {
 	return nil
 }
 
-// array is an array that was taken apart. An element may be as short as two bytes,
-// so that what is kept of it is short, too.
+// array is an expanded array. An element may be as short as two bytes, so its record is short, too.
 type array struct {
 	raw   json.Value
 	spans [][2]uint32 // From where up to where an element lies in raw.
@@ -251,7 +247,7 @@ func (a *array) at(i int) json.Value {
 	return a.raw[start:end:end]
 }
 
-// elements takes an array apart. It has no elements if that is too much work.
+// elements expands an array. It has no elements if that is too much work.
 func (w *work) elements(raw json.Value) array {
 	if !w.do(len(raw)) {
 		return array{}
@@ -264,9 +260,8 @@ func (w *work) elements(raw json.Value) array {
 	return a
 }
 
-// Equal reports whether two valid JSON values are the same by RFC 6902, section
-// 4.6: strings by their characters, numbers by their value, objects whatever the
-// order of their members.
+// Equal reports whether two valid JSON values are the same by RFC 6902, section 4.6: strings by
+// their characters, numbers by their value, objects regardless of the order of their members.
 func Equal(a, b json.Value) bool {
 	w := work{left: unlimited}
 	return w.equal(a, b)

@@ -7,25 +7,23 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Document is a JSON value that is edited.
+// Document is a JSON value for editing.
 type Document struct {
 	root *node
-	// work counts what the length of the document decides.
+	// work counts work that depends on the length of the document.
 	work work
 }
 
-// node is a value of a document. As long as nothing below it was asked for, it is
-// the bytes that it came as. A large array has a node for every few bytes of it, so
-// that nodes are small.
+// node is a value of a document. Until something below it is requested, it consists of its original
+// bytes. A large array has a node for every few bytes of it, so nodes are small.
 type node struct {
 	raw json.Value
-	// parts are those of an object or an array that was taken apart, nil for any
-	// other value.
+	// parts are those of an expanded object or array, nil for any other value.
 	*parts
 }
 
 type parts struct {
-	// kind is KindObject, KindArray, or KindNull for a null that can be looked into.
+	// kind is KindObject, KindArray, or KindNull for a null that can be expanded.
 	kind json.Kind
 	// members are those of an object, in order; one without a node was removed.
 	members []member
@@ -40,11 +38,11 @@ type member struct {
 	node *node
 }
 
-// indexFrom is the number of members from which on an index is worth it.
+// indexFrom is the number of members from which an index pays off.
 const indexFrom = 16
 
-// Parse returns the document that raw holds, which must be valid (json.Valid) and
-// not be written to afterwards.
+// Parse returns the document in raw, which must be valid (json.Valid) and not be written to
+// afterwards.
 func Parse(raw []byte) *Document {
 	return &Document{root: &node{raw: raw}, work: work{left: unlimited}}
 }
@@ -93,11 +91,11 @@ func (n *node) bytes() json.Value {
 	return n.append(nil)
 }
 
-// nodeWork is what it takes to make a node: its time and its memory, of which a
-// document of zeros would take fifty times its own.
+// nodeWork is the work of making a node: its time and its memory, of which a document of zeros
+// would take fifty times its own.
 const nodeWork = 500
 
-// expand takes a value apart, once, and reports whether it has parts now.
+// expand splits a value into parts, once, and reports whether it has parts now.
 func (d *Document) expand(n *node) bool {
 	if n.parts != nil {
 		return true
@@ -106,7 +104,7 @@ func (d *Document) expand(n *node) bool {
 	if p.kind != json.KindObject && p.kind != json.KindArray || !d.work.do(len(n.raw)) {
 		return false
 	}
-	// fresh returns a node of a block: a node for itself would be twice as dear.
+	// fresh returns a node of a block: a separate node would cost twice as much.
 	fresh := func(raw json.Value) *node {
 		if len(spare) == 0 {
 			room = min(2*room, 1024)
@@ -140,7 +138,7 @@ func (d *Document) expand(n *node) bool {
 	return true
 }
 
-// find returns where the member key is, -1 if there is none.
+// find returns the index of the member with a key, -1 if there is none.
 func (n *parts) find(key string) int {
 	if n.index != nil {
 		i, ok := n.index[key]
@@ -223,7 +221,7 @@ func index(token string) (int, bool) {
 	return n, err == nil
 }
 
-// Kind returns what is at the end of path, KindNone if nothing is.
+// Kind returns the kind of the value at the end of path, KindNone if there is none.
 func (d *Document) Kind(path ...string) json.Kind {
 	n := d.walk(path)
 	switch {
@@ -235,8 +233,7 @@ func (d *Document) Kind(path ...string) json.Kind {
 	return n.raw.Kind()
 }
 
-// Len returns how many elements the array at the end of path has, 0 if there is
-// no array.
+// Len returns the number of elements of the array at the end of path, 0 if there is no array.
 func (d *Document) Len(path ...string) int {
 	n := d.walk(path)
 	if n == nil || !d.expand(n) {
@@ -254,9 +251,9 @@ func (d *Document) Get(path ...string) json.Value {
 	return n.bytes()
 }
 
-// Add does what the operation "add" does: it gives an object a member or puts an
-// element into an array, at its end if the last token is "-". It reports whether
-// there is something that can take the value.
+// Add carries out the operation "add": it gives an object a member or puts an element into an
+// array, at its end if the last token is "-". It reports whether there is an object or array for
+// the value.
 func (d *Document) Add(value []byte, path ...string) bool { return d.add(&node{raw: value}, path) }
 
 func (d *Document) add(value *node, path []string) bool {
@@ -295,8 +292,7 @@ func (d *Document) delete(array *node, i int) bool {
 	return ok
 }
 
-// Replace does what the operation "replace" does. It reports whether there is a
-// value to be replaced.
+// Replace carries out the operation "replace". It reports whether there is a value to replace.
 func (d *Document) Replace(value []byte, path ...string) bool {
 	n := d.walk(path)
 	if n == nil {
@@ -306,8 +302,8 @@ func (d *Document) Replace(value []byte, path ...string) bool {
 	return true
 }
 
-// Remove does what the operation "remove" does. It reports whether there was a
-// value; the root cannot be removed.
+// Remove carries out the operation "remove". It reports whether there was a value; the root cannot
+// be removed.
 func (d *Document) Remove(path ...string) bool { return d.remove(path) != nil }
 
 func (d *Document) remove(path []string) *node {

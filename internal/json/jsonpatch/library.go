@@ -6,9 +6,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// same reports whether a value that is there passes a "test" for v, by the rules of
-// the API server's library: scalars are compared by their bytes, and an array with null
-// equals nothing. A value for which there is not enough work left does not pass.
+// same reports whether a value of the document passes a "test" for v, by the rules of the API
+// server's library: scalars are compared by their bytes, and an array with null equals nothing. A
+// value for which there is not enough work left does not pass.
 func (d *patched) same(n *node, v json.Value) bool {
 	switch {
 	case n.parts == nil && n.raw == nil:
@@ -50,7 +50,7 @@ func (d *patched) same(n *node, v json.Value) bool {
 	return d.work.err == nil && count == len(members.list)
 }
 
-// same is same of a patched document, for a value that was not taken apart.
+// same is same of a patched document, for a value that was not expanded.
 func (w *work) same(a, b json.Value) bool {
 	kind := a.Kind()
 	if !w.do(min(len(a), len(b))) || kind != b.Kind() {

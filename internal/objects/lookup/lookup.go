@@ -40,7 +40,7 @@ type Source[O Object] interface {
 	List(inst *host.Instance, resource, namespace string) ([]O, error)
 	// Encode returns an object in the form in which guests get objects.
 	Encode(O) ([]byte, error)
-	// Last is the memory for the last answer of List in the call that runs.
+	// Last is the memory for the last answer of List in the running call.
 	Last(inst *host.Instance) *Last
 }
 
@@ -49,7 +49,7 @@ type Source[O Object] interface {
 type Last struct {
 	question string
 	answer   []byte
-	kept     int // What the call has paid for the answer.
+	kept     int // The kept bytes that the call was charged for the answer.
 }
 
 // The limits of questions and answers. A page has about this size, or one object.
@@ -135,7 +135,7 @@ func ReadQuestion(inst *host.Instance, ptr, length uint64) []byte {
 type List struct {
 	Resource, Namespace string
 	Selector            Selector
-	// Paged is set if a page is wanted: the objects after After, which is the namespace
+	// Paged is set if the question asks for a page: the objects after After, which is the namespace
 	// and the name of an object, with a slash between them.
 	Paged bool
 	After string
@@ -193,7 +193,7 @@ func ParseList(question string, spend func(int64)) (*List, error) {
 	return q, nil
 }
 
-// key is the key that sorts lists.
+// key is the sort key of lists.
 type key struct{ namespace, name string }
 
 func keyOf(o Object) key { return key{o.GetNamespace(), o.GetName()} }
@@ -205,7 +205,7 @@ func compare(a, b key) int {
 // Compare compares objects by namespace and then by name.
 func Compare[O Object](a, b O) int { return compare(keyOf(a), keyOf(b)) }
 
-// Find returns where in a sorted list an object is, or would be.
+// Find returns the position of an object in a sorted list, or the position where it would be.
 func Find[O Object](list []O, namespace, name string) (int, bool) {
 	return slices.BinarySearchFunc(list, key{namespace, name}, func(o O, k key) int { return compare(keyOf(o), k) })
 }
@@ -298,7 +298,7 @@ func Grants(resources ...string) (grants []host.ObjectGrant) {
 	return grants
 }
 
-// CheckGrants returns everything that is wrong with grants.
+// CheckGrants returns every mistake of grants.
 func CheckGrants(grants []host.ObjectGrant) (errs []error) {
 	seen := map[string]bool{}
 	for i, g := range grants {

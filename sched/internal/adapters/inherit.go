@@ -52,7 +52,7 @@ type part struct {
 	from, to token.Pos
 }
 
-// parts returns what a declaration declares, one for all if it is not a group.
+// parts returns the parts of a declaration, one for all if it is not a group.
 func parts(d ast.Decl) []part {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -94,8 +94,8 @@ func start(doc *ast.CommentGroup, pos token.Pos) token.Pos {
 	return pos
 }
 
-// missing reports whether a declaration is none of the minor of the package to: it lacks it,
-// or has its own. Declarations of the blank name are about the package that they are in.
+// missing reports whether a declaration does not exist in the minor of the package to, or to has
+// its own. Declarations of the blank name concern their package.
 func missing(p part, to string, own map[string]bool) bool {
 	if p.doc != nil {
 		for _, c := range p.doc.List {
@@ -110,8 +110,8 @@ func missing(p part, to string, own map[string]bool) bool {
 // generated are the first lines of a generated file.
 var generated = regexp.MustCompile(`(?m)^// Code generated .*\n\n`)
 
-// take returns what the adapter to inherits of a file of the adapter from, nil if that is
-// nothing.
+// take returns the part of a file of the adapter from that the adapter to inherits, nil if there is
+// none.
 func take(name string, text []byte, from, to string, own map[string]bool) ([]byte, error) {
 	text = generated.ReplaceAll(text, nil)
 	set := token.NewFileSet()
@@ -121,7 +121,7 @@ func take(name string, text []byte, from, to string, own map[string]bool) ([]byt
 	}
 	type span struct{ from, to int }
 	var cut []span
-	// A file may have nothing but its comment, or be there for what it imports.
+	// A file may have nothing but its comment, or exist for its imports.
 	left := file.Doc != nil && len(file.Decls) == 0 || slices.ContainsFunc(file.Imports, func(s *ast.ImportSpec) bool {
 		return s.Name != nil && s.Name.Name == "_"
 	})

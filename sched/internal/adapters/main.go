@@ -1,16 +1,16 @@
-// Command adapters writes what the adapters of the minors of Kubernetes have in common, so
-// that they cannot drift apart:
+// Command adapters writes the common files of the adapters of the minors of Kubernetes, so that
+// they cannot drift apart:
 //
 //	go generate ./sched
 //
-// sched/kube137 is written by hand. kube136 and kube138 inherit each of its declarations that
-// they do not make themselves, in files that end in .gen.go, and kube135 those of kube136. A
-// declaration that older minors lack says so in its comment:
+// sched/kube137 is written by hand. kube136 and kube138 inherit each of its declarations that they
+// do not make themselves, in files that end in .gen.go, and kube135 those of kube136. A declaration
+// that older minors lack is marked in its comment:
 //
 //	//minor:since 1.37
 //
-// All of them get a composed.gen.go: a struct for each set of the extension points that a
-// plugin must not have unless its guest has them.
+// All of them get a composed.gen.go: a struct for each set of the extension points that a plugin
+// must not have unless its guest does.
 package main
 
 import (
@@ -42,8 +42,8 @@ var points = []struct {
 	{"filter", "kube135"}, {"postFilter", "kube135"}, {"score", "kube135"},
 }
 
-// inheritedTests are the tests that run in every adapter. The other tests of kube137 are about
-// the engine, which is the same for all.
+// inheritedTests are the tests that run in every adapter. The other tests of kube137 test the
+// engine, which is the same for all.
 var inheritedTests = []string{"adapter_test.go", "guarded_test.go"}
 
 func main() {
@@ -73,7 +73,7 @@ func main() {
 	}
 }
 
-// inherit returns what an adapter inherits, by the names of its files.
+// inherit returns the files that an adapter inherits, by their names.
 func inherit(from, to string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	own, err := declaredIn(to)
@@ -104,8 +104,8 @@ func inherit(from, to string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// generatedName is the name of a generated file. What the source's adapter makes itself, in
-// minor.go, is named after it.
+// generatedName is the name of a generated file. It is derived from the name of the source's
+// adapter for declarations in its minor.go.
 func generatedName(base, from string) string {
 	test := strings.HasSuffix(base, "_test.go")
 	base = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(base, ".go"), "_test"), ".gen")

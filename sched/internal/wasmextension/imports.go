@@ -123,8 +123,8 @@ func (e *environment) imports(first bool) []host.Import {
 	})
 }
 
-// imageState is what a guest gets of an image. Nodes is one of their host's fields, which a
-// scheduler leaves empty.
+// imageState is the description of an image for a guest. Nodes is one of their host's fields, which
+// a scheduler leaves empty.
 type imageState struct {
 	Size     int64
 	NumNodes int
@@ -148,7 +148,7 @@ func (e *environment) log(values bool) func(*host.Instance, []uint64) {
 		if values {
 			kvs = inst.Read(uint32(stack[3]), uint32(stack[4]))
 		}
-		// What a guest logs in a call is bounded, as in our own ABI.
+		// A guest's log lines in a call are bounded, as in our own ABI.
 		if e.Logs(severity) && inst.Dialect().MayLog(len(msg)+len(kvs)) {
 			e.Log(inst, severity, strings.TrimSuffix(string(msg), "\n"), texts(inst, kvs))
 		}
@@ -180,7 +180,7 @@ func marshal(inst *host.Instance, v any) []byte {
 	return b
 }
 
-// texts takes texts apart that have a NUL after each. They are copies.
+// texts splits texts with a NUL after each. They are copies.
 func texts(inst *host.Instance, data []byte) []string {
 	if len(data) == 0 {
 		return nil
@@ -199,12 +199,12 @@ func (e *environment) nodeList(inst *host.Instance) []byte {
 	return b
 }
 
-// scoreBytes is how much of a map a byte of its JSON takes at most: an entry takes some 60 bytes,
-// and "a":1, has six.
+// scoreBytes is the maximum number of bytes of a map for each byte of its JSON: an entry takes some
+// 60 bytes, and "a":1, has six.
 const scoreBytes = 10
 
-// normalized takes the scores by the names of their nodes, and brings them into
-// the order that they had: a map has none.
+// normalized takes the scores by the names of their nodes, and restores their order, which a map
+// lacks.
 func normalized(inst *host.Instance, c *Call, data []byte) {
 	if len(data) == 0 {
 		return
@@ -242,8 +242,7 @@ const (
 	actionAll     = 1 | 2 | actionUpdates
 )
 
-// parseEvents reads events, u32 resource and u32 action each, and says what they
-// mean today.
+// parseEvents reads events, u32 resource and u32 action each, and returns their present meaning.
 func parseEvents(data []byte) ([]Event, error) {
 	if len(data)%8 != 0 {
 		return nil, fmt.Errorf("%d bytes are not a number of events of 8 bytes", len(data))
@@ -265,8 +264,8 @@ func parseEvents(data []byte) ([]Event, error) {
 	return events, nil
 }
 
-// meaning maps the action of an event. The updates that 1.27 tells apart are
-// those of Nodes, at the same bits as today; all of them are any update.
+// meaning maps the action of an event. The kinds of updates in 1.27 are those of Nodes, at the same
+// bits as today; all of them are any update.
 func meaning(resource abi.EventResource, action uint32) abi.ActionType {
 	var a abi.ActionType
 	if action&1 != 0 {
@@ -291,7 +290,7 @@ var Defaults = []Event{
 	{abi.EventPersistentVolume, abi.ActionAll}, {abi.EventPersistentVolumeClaim, abi.ActionAll}, {abi.EventStorageClass, abi.ActionAll},
 }
 
-// maxEventBytes is the length of the longest event. An API server takes notes of 1 KiB.
+// maxEventBytes is the length of the longest event. An API server accepts notes of 1 KiB.
 const maxEventBytes = 16 << 10
 
 // eventf reports an event.

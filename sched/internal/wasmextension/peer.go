@@ -1,11 +1,10 @@
 // Package wasmextension lets guests of kube-scheduler-wasm-extension
 // (sigs.k8s.io/kube-scheduler-wasm-extension) run unmodified.
 //
-// Their functions take no parameters: a guest asks for what it is called with by
-// host functions, in protobuf and JSON, and is about one Pod at a time. There are
-// two forms of the ABI, which the signatures of a guest's imports tell apart: the
-// present one, and that of the first design, in which k8s.io/api.pod and
-// k8s.io/api.node answer about the call that runs.
+// Their functions take no parameters: a guest requests the arguments of a call by host functions,
+// in protobuf and JSON, and handles one Pod at a time. There are two forms of the ABI, which the
+// signatures of a guest's imports tell apart: the present one, and that of the first design, in
+// which k8s.io/api.pod and k8s.io/api.node answer about the running call.
 package wasmextension
 
 import (
@@ -26,8 +25,7 @@ const (
 	FirstName = "kube-scheduler-wasm-extension, first design"
 )
 
-// exports are the functions that such guests may have, and what they are called
-// here.
+// exports are the functions that such guests may have, and their names here.
 var exports = []struct {
 	name     string
 	function abi.Function
@@ -50,7 +48,7 @@ var exports = []struct {
 	{"postbind", abi.PostBind, nil},
 }
 
-// Functions returns the functions of a guest, by whether it has the export.
+// Functions returns the functions of a guest, given a function that reports its exports.
 func Functions(has func(export host.ExportIndex) bool) (mask abi.Mask) {
 	for n, e := range exports {
 		if has(host.ExportIndex(n)) {
@@ -60,7 +58,7 @@ func Functions(has func(export host.ExportIndex) bool) (mask abi.Mask) {
 	return mask
 }
 
-// Alone are the functions of which its own host asks one at least.
+// Alone are the functions of which its own host requires at least one.
 var Alone = abi.MaskOf(abi.PreFilter, abi.Filter, abi.Score, abi.Reserve, abi.Unreserve, abi.Permit, abi.Bind)
 
 // companions are the functions that its own host calls only if the guest has another.
@@ -70,8 +68,8 @@ var companions = []struct{ functions, needed abi.Mask }{
 	{abi.MaskOf(abi.PreBind, abi.PostBind), abi.MaskOf(abi.Bind)},
 }
 
-// Called returns those of a guest's functions that its own host calls, and what is
-// missing for the others.
+// Called returns those of a guest's functions that its own host calls, and the functions that the
+// others lack.
 func Called(has abi.Mask) (called, missing abi.Mask) {
 	called = has
 	for _, c := range companions {
@@ -93,7 +91,7 @@ func Export(f abi.Function) host.ExportIndex {
 	return -1
 }
 
-// Result turns what a function returned into what it returns in package abi.
+// Result converts the result of a function to that of package abi.
 func Result(f abi.Function, result uint64) uint64 {
 	if f == abi.Permit {
 		timeout, code := uint32(result), abi.Code(int32(result>>32))
@@ -102,8 +100,8 @@ func Result(f abi.Function, result uint64) uint64 {
 	return result
 }
 
-// Call is what a guest may ask about the call that runs, and what it answered by
-// host calls, in copies.
+// Call is the data that a guest may ask about in the running call, and its answers by host calls,
+// in copies.
 type Call struct {
 	// Pod is the Pod that is scheduled, Target the one that is added or removed,
 	// Node the node of the call; nil if there is none.
@@ -133,13 +131,13 @@ type Event struct {
 	Action   abi.ActionType
 }
 
-// Scheduler is what guests are offered beyond their call.
+// Scheduler is the interface for guests beyond their call.
 type Scheduler interface {
 	// Config is the plugin's configuration.
 	Config() []byte
 	// Call returns the call that an instance runs.
 	Call(inst *host.Instance) *Call
-	// Passed returns the nodes that the call was given.
+	// Passed returns the nodes that were passed to the call.
 	Passed(inst *host.Instance) []*corev1.Node
 	// Node returns a node by its name, nil if there is none.
 	Node(inst *host.Instance, name string) *corev1.Node
@@ -151,20 +149,19 @@ type Scheduler interface {
 	EncodedNode(node *corev1.Node) []byte
 	// EncodedPod returns a Pod as protobuf.
 	EncodedPod(pod *corev1.Pod) []byte
-	// Severity is what guests log at least: 0 for information, 1 for warnings, 2 for
+	// Severity is the minimum severity that guests log: 0 for information, 1 for warnings, 2 for
 	// errors, 3 for nothing.
 	Severity() int32
-	// Logs reports whether anything is done with a message of a severity, which may be any
-	// number.
+	// Logs reports whether a message of a severity, which may be any number, is logged.
 	Logs(severity int32) bool
 	// Log logs a message of a severity for which Logs is true, with texts, keys and
 	// values in turn.
 	Log(inst *host.Instance, severity int32, msg string, texts []string)
 	// Report reports an event.
 	Report(inst *host.Instance, e *schedmsg.Event)
-	// WaitingPod returns a Pod that waits as protobuf, nil if none waits under the UID, and
-	// RejectWaitingPod rejects it and reports whether it waited. They end the call if there is
-	// no scheduler.
+	// WaitingPod returns a waiting Pod as protobuf, nil if none waits under the UID, and
+	// RejectWaitingPod rejects it and reports whether it waited. They end the call if there is no
+	// scheduler.
 	WaitingPod(inst *host.Instance, uid types.UID) []byte
 	RejectWaitingPod(inst *host.Instance, uid types.UID, reason string) bool
 }

@@ -16,8 +16,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// CycleState is a fwk.CycleState that keeps what plugins write. Its other
-// methods, which only the framework itself calls, panic.
+// CycleState is a fwk.CycleState that keeps the data written by plugins. Its other methods, which
+// only the framework itself calls, panic.
 type CycleState struct {
 	fwk.CycleState
 	data sync.Map
@@ -178,7 +178,7 @@ type QueuedPod struct {
 	Came time.Time
 }
 
-// GetPodInfo is what fwk.QueuedPodInfo has beside a fwk.QueuedEntityInfo.
+// GetPodInfo is the method of fwk.QueuedPodInfo beyond those of fwk.QueuedEntityInfo.
 func (q QueuedPod) GetPodInfo() fwk.PodInfo { return PodInfo{Pod: q.Pod} }
 
 // GetTimestamp implements fwk.QueuedEntityInfo.
@@ -194,8 +194,8 @@ func (q QueuedPod) GetPriority() int32 {
 	return *q.Pod.Spec.Priority
 }
 
-// NodeStatuses is a fwk.NodeToStatusReader that has the statuses of nodes by their
-// names, as the framework's own type has them. Its methods of the interface panic.
+// NodeStatuses is a fwk.NodeToStatusReader that holds the statuses of nodes by their names, like
+// the framework's own type. Its methods of the interface panic.
 type NodeStatuses struct {
 	fwk.NodeToStatusReader
 	ByName map[string]*fwk.Status
@@ -208,8 +208,8 @@ func (s NodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
 	}
 }
 
-// Handle is a fwk.Handle with a snapshot of nodes, Pods that wait and a recorder.
-// Its other methods panic.
+// Handle is a fwk.Handle with a snapshot of nodes, waiting Pods and a recorder. Its other methods
+// panic.
 type Handle struct {
 	fwk.Handle
 	Nodes     []*NodeInfo

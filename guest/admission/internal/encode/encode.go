@@ -19,8 +19,8 @@ func Append(dst []byte, v any) []byte {
 	return e.append(dst, v)
 }
 
-// Value returns a value in JSON, and what of it has no form there: the kind of a type that
-// Append does not know, such as chan, "NaN" or "infinity". That is empty if all of it has one.
+// Value returns a value in JSON, and the part of it that has no form there: the kind of a type that
+// Append does not know, such as chan, "NaN" or "infinity". That is empty if all of it has a form.
 func Value(v any) (raw []byte, formless string) {
 	var e encoder
 	raw = e.append(nil, v)
@@ -30,7 +30,7 @@ func Value(v any) (raw []byte, formless string) {
 // encoder writes one value.
 type encoder struct{ formless string }
 
-// refuse writes null for what has no form in JSON.
+// refuse writes null for a value without a form in JSON.
 func (e *encoder) refuse(b []byte, what string) []byte {
 	e.formless = what
 	return append(b, "null"...)

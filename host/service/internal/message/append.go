@@ -25,9 +25,8 @@ type Refs interface {
 	Object(t reflect.Type, ref abi.Ref) (unsafe.Pointer, error)
 }
 
-// Append appends the message at p, a pointer to the struct. Errors are those of refs, and
-// those of a message of which a decoder would make another one: text that is not UTF-8, two
-// fields of a oneof.
+// Append appends the message at p, a pointer to the struct. Errors are those of refs, and those of
+// a message that a decoder would read differently: text that is not UTF-8, two fields of a oneof.
 func (m *Type) Append(b []byte, p unsafe.Pointer, refs Refs) ([]byte, error) {
 	e := encoder{refs: refs}
 	b = e.message(b, m, p)
@@ -246,14 +245,14 @@ func (e *encoder) others(b []byte, f *field, at unsafe.Pointer) []byte {
 	return b
 }
 
-// walk is what others needs of memory.
+// walk is the memory that others needs.
 type walk struct {
 	entries    reflect.MapIter
 	key, value reflect.Value
 	places     []place
 }
 
-// place is where an entry of a map was written.
+// place is the position at which an entry of a map was written.
 type place struct {
 	key        string
 	start, end int
@@ -329,8 +328,8 @@ func (e *encoder) object(b []byte, f *field, tag uint64, p unsafe.Pointer, keep 
 	return protowire.AppendFixed64(appendTag(b, tag), uint64(ref))
 }
 
-// kubernetes appends a message of Kubernetes that is no object. Its code may change what it
-// encodes: a quantity keeps its text. So it encodes a copy.
+// kubernetes appends a message of Kubernetes that is no object. It encodes a copy, since the code
+// of Kubernetes may change the message: a quantity keeps its text.
 func (e *encoder) kubernetes(b []byte, f *field, tag uint64, p unsafe.Pointer) []byte {
 	v := reflect.NewAt(f.of, p)
 	if deep := v.MethodByName("DeepCopy"); deep.IsValid() {
@@ -388,7 +387,7 @@ func appendLongTag(b []byte, tag uint64) []byte {
 	return wire.AppendVarint(b, tag)
 }
 
-// bits returns the number at p, as a varint has it.
+// bits returns the number at p in the form of a varint.
 func (f *field) bits(p unsafe.Pointer) uint64 {
 	switch f.kind {
 	case flag:

@@ -24,17 +24,18 @@ var (
 )
 
 const (
-	// maxDepth is how deep messages may nest.
+	// maxDepth is the maximum depth of nested messages.
 	maxDepth = 100
 	// minMemory and memoryPerByte bound the memory of a decoded message by the length that its
-	// encoding may have: an empty element of a list takes two bytes there, and a whole struct here.
+	// encoding may have: an empty element of a list takes two bytes in the encoding, and a whole
+	// struct in memory.
 	minMemory, memoryPerByte = 1 << 20, 32
 )
 
 // Parse reads a message into the struct at p, which is empty. Fields that it does not know are
-// skipped. Nothing of b is kept. Bytes from a guest may be anything: the error names the field
-// where they are no message. The message may take as much memory as one of limit bytes, or of its
-// own if it has more.
+// skipped. Nothing of b is kept. Bytes from a guest may be malformed: the error names the field.
+// The message may take as much memory as one of limit bytes, or as one of its own length if that is
+// more.
 func (m *Type) Parse(b []byte, p unsafe.Pointer, refs Refs, limit int) error {
 	d := decoder{refs: refs, memory: minMemory + memoryPerByte*max(len(b), limit)}
 	return d.message(b, m, p, 0)
@@ -43,7 +44,7 @@ func (m *Type) Parse(b []byte, p unsafe.Pointer, refs Refs, limit int) error {
 // decoder is the state of one Parse.
 type decoder struct {
 	refs Refs
-	// memory is how many bytes of memory are left.
+	// memory is the number of bytes of memory that are left.
 	memory int
 }
 
@@ -271,7 +272,7 @@ func (d *decoder) bytes(raw []byte, f *field, p unsafe.Pointer, depth int) error
 	case messages:
 		return d.message(raw, f.message, p, depth+1)
 	case values:
-		// The generated code allocates what it reads: an element of a list for two bytes.
+		// The generated code allocates during decoding: an element of a list for two bytes.
 		const perByte = 64
 		if err := d.take(uintptr(len(raw)) * perByte); err != nil {
 			return err

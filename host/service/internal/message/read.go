@@ -13,8 +13,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
-// Read reads a message in JSON into the struct at p, by the descriptor of the message. What the
-// struct holds is dropped. The errors are those of [serviceschema.Encode].
+// Read reads a message in JSON into the struct at p, by the descriptor of the message. The old
+// content of the struct is dropped. The errors are those of [serviceschema.Encode].
 func (m *Type) Read(d protoreflect.MessageDescriptor, text []byte, p unsafe.Pointer) error {
 	r := &documents{types: map[protoreflect.FullName]reflect.Type{}}
 	m.foreign(d, r.types, map[*Type]bool{})

@@ -1,5 +1,5 @@
 // Package message encodes and decodes the messages of services: Go structs that kubewasm gen
-// writes, whose tags say how their fields travel.
+// writes, whose tags define the encoding of their fields.
 //
 // The tag protobuf has the wire type and the number of a field: "varint,1", "zigzag,2",
 // "fixed32,3", "fixed64,4", "bytes,5"; "object,6" for an object of Kubernetes; "timestamp,7" and
@@ -34,28 +34,28 @@ type Type struct {
 // Clear empties the struct at p.
 func (m *Type) Clear(p unsafe.Pointer) { reflect.NewAt(m.of, p).Elem().SetZero() }
 
-// field is a field of a message. What an encoder needs of each field, set or not, comes first.
+// field is a field of a message. The members that an encoder needs for each field, set or not, come
+// first.
 type field struct {
 	// frequent is set for the fields that nearly all messages have and Append encodes by
 	// itself.
 	frequent frequent
-	// tag is that of a value of its own or of an entry, offset where the field lies in the struct.
+	// tag is the tag of a single value or of an entry, offset the place of the field in the struct.
 	tag    uint64
 	offset uintptr
-	// emptiness is where a sparse field has the word that is 0 if it is empty.
+	// emptiness is the place in a sparse field of the word that is 0 if the field is empty.
 	emptiness uintptr
 	name      string
 	number    uint32
-	// wire is the wire type of a value, onWire what protobuf has for it, kind how it lies in
-	// memory.
+	// wire is the wire type of a value, onWire protobuf's type for it, kind its form in memory.
 	wire   wireType
 	onWire protowire.Type
 	kind   kind
 	// optional is set for bytes that are there if the slice is not nil.
 	optional bool
-	// holds is what the field has of values.
+	// holds is the arrangement of the field's values.
 	holds holding
-	// of is the type of a value, whatever the field holds of it, of size bytes, and goes the
+	// of is the type of a value, of size bytes, whether the field holds one or many. goes is the
 	// type of the field.
 	of, goes reflect.Type
 	size     uintptr
@@ -67,8 +67,8 @@ type field struct {
 	walks *sync.Pool
 }
 
-// frequent is a field that an encoder need not call a function for, or seldom. All but sparse
-// ones have one value, and a tag of one byte.
+// frequent marks a field for which an encoder seldom or never calls a function. All but sparse ones
+// have one value, and a tag of one byte.
 type frequent uint8
 
 const (
@@ -109,8 +109,7 @@ const (
 
 var wires = map[string]wireType{"varint": varint, "zigzag": zigzag, "fixed32": fixed32, "fixed64": fixed64, "bytes": lengthDelimited, "object": object, "timestamp": timestamp, "duration": duration}
 
-// kind is how a value lies in memory. A number of 32 bits is extended by its sign if it has
-// one.
+// kind is the form of a value in memory. A number of 32 bits is extended by its sign if it has one.
 type kind uint8
 
 const (
@@ -158,7 +157,7 @@ func (w wireType) delimited() bool {
 	return w == lengthDelimited || w == timestamp || w == duration
 }
 
-// value is what the generated code of Kubernetes gives its messages.
+// value is the interface that the generated code of Kubernetes gives its messages.
 type value interface {
 	Size() int
 	Marshal() ([]byte, error)
@@ -289,7 +288,7 @@ func fieldOf(f reflect.StructField, tag string) (field, string) {
 	return made, group
 }
 
-// setKind sets how values lie in memory.
+// setKind sets the form of values in memory.
 func (f *field) setKind() {
 	t := f.of
 	switch {

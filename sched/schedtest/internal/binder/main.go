@@ -1,5 +1,5 @@
-// The binder guest is what the tests of the harness run, both ways: it implements
-// what comes before and after filtering.
+// The binder guest is run by the tests of the harness, both ways: it implements the extension
+// points before and after filtering.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The neighbour guest is what the tests of the harness run, both ways: it asks the
-// scheduler for all that there is beyond its arguments.
+// The neighbour guest is run by the tests of the harness, both ways: it uses everything of the
+// scheduler beyond its arguments.
 package main
 
 import (
@@ -15,11 +15,11 @@ import (
 //kubewasm:name neighbour
 
 type neighbour struct {
-	// Size is how many Pods must have a node before any is bound.
+	// Size is the number of Pods that must have a node before any is bound.
 	Size int `json:"size"`
 }
 
-// Filter says what it knows about the node.
+// Filter reports its data about the node.
 func (n *neighbour) Filter(_ sched.CycleState, pod core.Pod, node sched.NodeInfo) *sched.Status {
 	if pod.Metadata().Labels().Has("loud") {
 		sched.Eventf("Normal", "Asked", "Filter", "about ", node.Node().Metadata().Name())
@@ -52,7 +52,7 @@ func describe(node sched.NodeInfo) string {
 	return strings.Join(words, " ")
 }
 
-// PreScore looks at all nodes but one.
+// PreScore reads all nodes but one.
 func (n *neighbour) PreScore(_ sched.CycleState, _ core.Pod, nodes sched.NodeInfos) *sched.Status {
 	var names []string
 	for i := range nodes.Len() {
@@ -96,7 +96,7 @@ func (n *neighbour) PreBindPreFlight(sched.CycleState, core.Pod, string) (*sched
 	return nil, nil
 }
 
-// PreBind looks at the claims, and at the snapshot, which is not there any more.
+// PreBind reads the claims, and the snapshot, which no longer exists.
 func (n *neighbour) PreBind(_ sched.CycleState, pod core.Pod, nodeName string) *sched.Status {
 	const claims = "v1/persistentvolumeclaims"
 	b := sched.GetObject(claims, pod.Metadata().Namespace(), "data")

@@ -1,5 +1,5 @@
-// The preemptor guest is what the tests of the harness run, both ways: it implements
-// the extension points of the queue and those of preemption.
+// The preemptor guest is run by the tests of the harness, both ways: it implements the extension
+// points of the queue and those of preemption.
 package main
 
 import (
@@ -61,7 +61,7 @@ func (preemptor) PreFilter(state sched.CycleState, pod core.Pod, _ sched.NodeInf
 	return nil, nil
 }
 
-// count changes how many Pods of the team a node has.
+// count changes the number of Pods of the team on a node.
 func count(state sched.CycleState, pod, other core.Pod, node sched.NodeInfo, by int) *sched.Status {
 	if team(other) == "" {
 		return sched.NewStatus(abi.Error, "a Pod without a team")

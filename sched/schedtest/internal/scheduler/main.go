@@ -1,4 +1,4 @@
-// The scheduler guest is what the tests of the harness run, both ways.
+// The scheduler guest is run by the tests of the harness, both ways.
 package main
 
 import (
@@ -17,7 +17,7 @@ type zone struct {
 	Only  []string `json:"only"`
 }
 
-// Configure refuses what cannot work.
+// Configure refuses a configuration that cannot work.
 func (z *zone) Configure() error {
 	if z.Label == "" {
 		return errors.New("label: Required value")
@@ -44,7 +44,7 @@ func (z *zone) Filter(state sched.CycleState, _ core.Pod, node sched.NodeInfo) *
 	if got := node.Node().Metadata().Labels().Get(z.Label); got != want {
 		return sched.Unschedulable("node is in zone ", got)
 	}
-	// It is not declared that this is read.
+	// The guest does not declare this field.
 	if node.Node().Spec().Unschedulable() {
 		return sched.Unschedulable("node is cordoned")
 	}

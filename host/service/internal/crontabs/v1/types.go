@@ -1,4 +1,4 @@
-// Package v1 has a custom resource as a controller has it.
+// Package v1 defines a custom resource in the way of a controller.
 package v1
 
 import (
@@ -14,7 +14,7 @@ type CronTab struct {
 	Spec              CronTabSpec `json:"spec"`
 }
 
-// CronTabSpec is what is wanted.
+// CronTabSpec is the desired state of a CronTab.
 type CronTabSpec struct {
 	Schedule   string              `json:"schedule"`
 	Replicas   int32               `json:"replicas"`
