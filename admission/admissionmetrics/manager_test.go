@@ -15,6 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // TestManager applies files, of which one declares a module that is gone and one is refused.
