@@ -1,5 +1,4 @@
-// Package admissionmetrics counts what the policies of an admission engine decide,
-// for Prometheus.
+// Package admissionmetrics counts the decisions of an admission engine's policies, for Prometheus.
 //
 // A [Metrics] is the Observer of policies, a wrapper for the handlers of a server,
 // and a collector of a registry:
@@ -10,7 +9,7 @@
 //		PolicyRules: admission.PolicyRules{Observer: metrics}, …
 //	})
 //
-// What it has:
+// The metrics are:
 //
 //	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  verdicts of policies
 //	kubewasm_admission_late_verdicts_total       policy, webhook, verdict        those that came after the answer
@@ -21,7 +20,7 @@
 //	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
-// [NewCapabilities] collects what Kubewarden policies ask their host for:
+// [NewCapabilities] collects the calls of host capabilities by Kubewarden policies:
 //
 //	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by what came of them
 //	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and misses that were shared
@@ -29,12 +28,12 @@
 //	kubewasm_admission_capability_cache_entries                                     answers that the cache holds
 //	kubewasm_admission_capability_cache_bytes                                       their memory
 //
-// [NewCluster] tells of the objects that policies look up in a cluster:
+// [NewCluster] collects the age of objects that policies look up in a cluster:
 //
 //	kubewasm_admission_objects_age_seconds  resource, namespace  how long they were not watched, 0 while they are
 //
-// webhook is validate, mutate or convert, verdict allow, deny or error. No label holds what
-// a guest or a client says. Calls of guests are counted by package hostmetrics.
+// webhook is validate, mutate or convert, verdict allow, deny or error. No label holds text of a
+// guest or a client. Package hostmetrics counts calls of guests.
 package admissionmetrics
 
 import (
@@ -61,11 +60,10 @@ type Metrics struct {
 	bodies                            atomic.Pointer[admission.Bodies]
 }
 
-// buckets reach from the verdict of a small guest to the longest timeout of a
-// webhook, in seconds.
+// buckets range from the verdict of a small guest to the longest timeout of a webhook, in seconds.
 var buckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// New returns metrics that have counted nothing.
+// New returns metrics whose counters are zero.
 func New() *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubewasm_admission_" + name, Help: help}, labels)
@@ -91,7 +89,7 @@ func New() *Metrics {
 	return m
 }
 
-// ShowBodies makes the metrics show the memory of bodies.
+// ShowBodies adds the memory of bodies to the metrics.
 func (m *Metrics) ShowBodies(b *admission.Bodies) { m.bodies.Store(b) }
 
 func (m *Metrics) collectors() []prometheus.Collector {
@@ -135,7 +133,7 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 	}
 }
 
-// Forget drops the series of a policy that is gone.
+// Forget drops the series of a removed policy.
 func (m *Metrics) Forget(policy string) {
 	labels := prometheus.Labels{"policy": cut.Valid(policy)}
 	m.verdicts.DeletePartialMatch(labels)
