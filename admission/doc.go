@@ -39,9 +39,9 @@
 // The following guests run unmodified, and are recognized by their imports and exports:
 //
 //	stellar          plugins of the Stellar operator's webhook, within its limits
-//	kubewarden-wapc  policies of Kubewarden that speak waPC
-//	kubewarden-wasi  policies of Kubewarden that are programs
-//	opa              Rego that OPA has compiled, for OPA or for Gatekeeper
+//	kubewarden-wapc  waPC policies of Kubewarden
+//	kubewarden-wasi  WASI programs of Kubewarden
+//	opa              Rego compiled by OPA, for OPA or for Gatekeeper
 //
 // Kubewarden's policies may use the host capabilities granted by PluginConfig.Scope: objects of the
 // cluster and the rights of users, artifacts in registries and their signatures, addresses of host

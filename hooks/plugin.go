@@ -362,7 +362,7 @@ func (s set[E]) has(e E) bool { return s == 0 || e >= 0 && s&(1<<e) != 0 }
 
 func (s set[E]) overlaps(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
 
-// and returns what both hold; the sets must overlap.
+// and returns the intersection of two sets, which must overlap.
 func (s set[E]) and(t set[E]) set[E] {
 	if s == 0 || t == 0 {
 		return s | t

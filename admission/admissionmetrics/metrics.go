@@ -12,25 +12,25 @@
 // The metrics are:
 //
 //	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  verdicts of policies
-//	kubewasm_admission_late_verdicts_total       policy, webhook, verdict        those that came after the answer
+//	kubewasm_admission_late_verdicts_total       policy, webhook, verdict        verdicts after the answer
 //	kubewasm_admission_patches_total             policy                          changes of objects
-//	kubewasm_admission_verdict_duration_seconds  policy, webhook                 how long they took
+//	kubewasm_admission_verdict_duration_seconds  policy, webhook                 duration of verdicts
 //	kubewasm_admission_requests_total            webhook, code                   requests to a handler
-//	kubewasm_admission_request_duration_seconds  webhook                         how long they took
+//	kubewasm_admission_request_duration_seconds  webhook                         duration of requests
 //	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
 // [NewCapabilities] collects the calls of host capabilities by Kubewarden policies:
 //
-//	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by what came of them
-//	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and misses that were shared
-//	kubewasm_admission_capability_cache_evictions_total                             answers that gave way to others
-//	kubewasm_admission_capability_cache_entries                                     answers that the cache holds
-//	kubewasm_admission_capability_cache_bytes                                       their memory
+//	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by result
+//	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and shared misses
+//	kubewasm_admission_capability_cache_evictions_total                             evicted answers
+//	kubewasm_admission_capability_cache_entries                                     answers in the cache
+//	kubewasm_admission_capability_cache_bytes                                       memory of the cache
 //
 // [NewCluster] collects the age of objects that policies look up in a cluster:
 //
-//	kubewasm_admission_objects_age_seconds  resource, namespace  how long they were not watched, 0 while they are
+//	kubewasm_admission_objects_age_seconds  resource, namespace  time without a watch, 0 while watched
 //
 // webhook is validate, mutate or convert, verdict allow, deny or error. No label holds text of a
 // guest or a client. Package hostmetrics counts calls of guests.

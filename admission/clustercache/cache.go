@@ -54,7 +54,7 @@ type Cluster struct {
 	kept  map[scope]*resource
 }
 
-// scope is what an informer watches: a resource in a namespace, or in all namespaces if the
+// scope is the subject of an informer: a resource in a namespace, or in all namespaces if the
 // namespace is empty.
 type scope struct {
 	resource  schema.GroupVersionResource

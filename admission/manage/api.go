@@ -65,16 +65,16 @@ const (
 // API returns the management API, for the paths /plugins and below:
 //
 //	GET    /plugins                    the policies
-//	POST   /plugins                    load a plugin, in place of one of its name
+//	POST   /plugins                    load a plugin, replacing one of the same name
 //	DELETE /plugins/{name}             remove a plugin
 //	POST   /plugins/{name}/enable      ask a policy again
-//	POST   /plugins/{name}/disable     ask it no more
-//	GET    /plugins/{name}/versions    what was in service
-//	POST   /plugins/{name}/rollback    bring an earlier version back: {"version": "…"}
-//	GET    /plugins/{name}/shadow      what the shadow of a plugin has found
+//	POST   /plugins/{name}/disable     stop asking a policy
+//	GET    /plugins/{name}/versions    the versions that were in service
+//	POST   /plugins/{name}/rollback    put an earlier version back into service: {"version": "…"}
+//	GET    /plugins/{name}/shadow      the results of a plugin's shadow
 //	POST   /plugins/{name}/shadow      begin a shadow: its settings, with the module as wasm_binary or by oci
 //	DELETE /plugins/{name}/shadow      end it
-//	POST   /plugins/{name}/promote     have the candidate of the shadow serve
+//	POST   /plugins/{name}/promote     put the candidate of the shadow into service
 //	POST   /plugins/{name}/profile     profile a copy of a plugin on its next calls: {"calls": 100}
 //	GET    /plugins/{name}/profile     the functions that used most of the fuel: ?top=20, ?pprof=true
 //
@@ -87,7 +87,7 @@ const (
 //	 "wasm_binary": "AGFzbQ…", "operations": ["CREATE"], "enabled": true, "fail_open": false}
 //
 // wasm_binary, in base64, may be compressed by gzip; the digest is that of the uncompressed module.
-// A request whose own Content-Encoding is gzip gets 415.
+// A request whose Content-Encoding is gzip gets 415.
 //
 // Instead of wasm_binary, oci may name an artifact in a registry, which is fetched and verified
 // once, and kept like a module in the request. An image layout is refused, since it is a directory

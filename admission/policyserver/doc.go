@@ -14,7 +14,7 @@
 // # Paths
 //
 //	/validate/{id}       an AdmissionReview, answered by one
-//	/audit/{id}          the same, with the verdict itself: whatever mode the policy has
+//	/audit/{id}          the same, with the verdict itself, regardless of the mode
 //	/validate_raw/{id}   {"request": …} of any JSON, answered by {"response": …}
 //
 // All paths accept POST with application/json. A request that is not a review gets an HTTP code and

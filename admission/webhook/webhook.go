@@ -9,13 +9,13 @@
 // # Paths
 //
 //	/validate, /mutate            all policies
-//	/validate/{name}, /mutate/…   one of them
+//	/validate/{name}, /mutate/…   one policy
 //	/convert                      the plugin that converts the kind of the objects
 //	/convert/{name}               one plugin
 //	/healthz                      200 while the process runs
-//	/readyz                       200 while it takes requests
-//	/metrics                      what Config.Metrics has
-//	/plugins…                     what Config.Manage has
+//	/readyz                       200 while the server accepts requests
+//	/metrics                      Config.Metrics
+//	/plugins…                     Config.Manage
 //
 // # Hostile clients
 //

@@ -21,6 +21,5 @@
 // checks reject a path outside of the pod, whatever its source.
 //
 // Cgroups, core scheduling and resctrl are parts of Linux. On other systems the package compiles,
-// and its tests run on directories of the same shape; and [NewApplier] reports that there are no
-// cgroups.
+// and its tests run on directories of the same shape. [NewApplier] reports that there are no cgroups.
 package cgroup

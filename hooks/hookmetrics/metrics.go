@@ -14,15 +14,15 @@
 //	kubewasm_hooks_decision_duration_seconds                        their duration
 //	kubewasm_hooks_failures_total             plugin, policy, cause failures of plugins
 //	kubewasm_hooks_writes_total               field                 writes to files of cgroups
-//	kubewasm_hooks_drifts_total               field                 values that another writer had changed
-//	kubewasm_hooks_repairs_total              field                 those that were repaired
-//	kubewasm_hooks_contended_total            field                 files that were left to another writer
-//	kubewasm_hooks_refusals_total             cause                 values that the kernel refused
-//	kubewasm_hooks_files_compared_total                             files that were compared
-//	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
+//	kubewasm_hooks_drifts_total               field                 values changed by another writer
+//	kubewasm_hooks_repairs_total              field                 repaired values
+//	kubewasm_hooks_contended_total            field                 files left to another writer
+//	kubewasm_hooks_refusals_total             cause                 values refused by the kernel
+//	kubewasm_hooks_files_compared_total                             compared files
+//	kubewasm_hooks_pass_duration_seconds                            duration of passes over cgroups
 //	kubewasm_hooks_cgroups                                          cgroups with a desired state
-//	kubewasm_hooks_files_left_alone           reason                files that are not written for now
-//	kubewasm_hooks_started_undecided                                containers that ran without a decision at first
+//	kubewasm_hooks_files_left_alone           reason                files not written for now
+//	kubewasm_hooks_started_undecided                                containers that at first ran without a decision
 //
 // The result of a decision is one of
 //

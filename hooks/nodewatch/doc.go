@@ -6,7 +6,7 @@
 //	watch, err := nodewatch.New(nodewatch.Config{Name: os.Getenv("NODE_NAME"), Set: engine.SetNode})
 //	if err != nil { … }
 //	go watch.Run(ctx)
-//	watch.Wait(ctx) // So that the first requests know the node.
+//	watch.Wait(ctx) // So that the first requests have the node.
 //
 // It follows other objects with the name of the node by a watch for each resource, for the grants
 // of hooks.

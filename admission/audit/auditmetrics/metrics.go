@@ -8,14 +8,14 @@
 //
 // The metrics are:
 //
-//	kubewasm_audit_runs_total                  result          runs, by how they ended
+//	kubewasm_audit_runs_total                  result          runs, by result
 //	kubewasm_audit_asked_total                                 questions to policies
 //	kubewasm_audit_requests_total                              requests to the API server
-//	kubewasm_audit_reports_total               change          reports, by what was done with them
-//	kubewasm_audit_objects                                     objects that were audited
+//	kubewasm_audit_reports_total               change          reports, by the change made
+//	kubewasm_audit_objects                                     audited objects
 //	kubewasm_audit_findings                    policy, result  findings of the last run
-//	kubewasm_audit_last_run_duration_seconds                   how long it took
-//	kubewasm_audit_last_run_timestamp_seconds                  when it ended
+//	kubewasm_audit_last_run_duration_seconds                   duration of the last run
+//	kubewasm_audit_last_run_timestamp_seconds                  end of the last run
 //
 // The result of a run is ok, incomplete if not everything could be audited, or error. The result of
 // a finding is fail, warn or error.

@@ -2,8 +2,8 @@
 //
 // Such a plugin exports validate () -> i32 and imports from the module env:
 //
-//	get_input_len () -> i32           how long the request is
-//	read_input (ptr, len) -> i32      copies it, and returns how much; -1 out of bounds
+//	get_input_len () -> i32           the length of the request
+//	read_input (ptr, len) -> i32      copies the request and returns its length; -1 out of bounds
 //	write_output (ptr, len) -> i32    the verdict; 0, or -1 out of bounds or over 256 KiB
 //	log_message (ptr, len)            a line for the log
 //
