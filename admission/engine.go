@@ -150,7 +150,7 @@ func (o *onePolicy) ask(ctx context.Context, request *admissionv1.AdmissionReque
 // request, and so does a failure of a policy whose failure policy is [Fail].
 //
 // The answer's status has the code and the reason of the first policy that denies, in the order of
-// the engine, or 500 InternalError if none denies and one fails; It has the messages of all
+// the engine, or 500 InternalError if none denies and one fails. It has the messages of all
 // policies, each after the policy's name. Field errors are the causes of the status. They are also
 // in the message, since kubectl prints only that. A code of 422 has no reason: with reason Invalid,
 // kubectl would print the causes alone. Warnings and audit annotations of all policies are kept,

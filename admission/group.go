@@ -47,7 +47,7 @@ type GroupConfig struct {
 	PolicyRules
 }
 
-// NewGroup makes a group. The error joins all mistakes in cfg.
+// NewGroup returns a group. The error joins all mistakes in cfg.
 func NewGroup(cfg GroupConfig) (*Group, error) {
 	var errs []error
 	if cfg.Name == "" {

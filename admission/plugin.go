@@ -131,7 +131,7 @@ func (cfg *PluginConfig) Check() (errs []error) {
 	return errs
 }
 
-// Load makes a plugin of a module: a guest of package abi, or of another ABI that package admission
+// Load loads a module as a plugin: a guest of package abi, or of another ABI that package admission
 // supports. It recognizes the ABI by the module's imports and exports. The guest validates its
 // settings if it can.
 //
@@ -340,7 +340,7 @@ func (p *Plugin) mutates() bool {
 	return p.functions.Has(abi.Mutate)
 }
 
-// decide asks the guest, and hands the call to the shadows that sample it.
+// decide asks the guest, and passes the call to the shadows that sample it.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
 func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {

@@ -64,9 +64,9 @@ type Grants struct {
 	// about a dozen, and an allocation affects all processes in a group.
 	Resctrl []string `json:"resctrl,omitempty"`
 	// OOMScoreAdj is the lowest OOM score that the plugin may set, from -1000 to -998; 0 means the
-	// lowest score without a grant, -997. The kubelet and the runtime have -999, so with -1000 the
-	// kernel would end them before the processes of the container. -1000 exempts those processes:
-	// without memory, the node then ends others, regardless of the container's usage.
+	// lowest score without a grant, -997. The kubelet and the runtime have -999: the kernel would
+	// end them before the processes of a container with a lower score. -1000 exempts those processes:
+	// out of memory, the node then ends others, regardless of the container's usage.
 	OOMScoreAdj int64 `json:"oomScoreAdj,omitempty"`
 }
 

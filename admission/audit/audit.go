@@ -373,8 +373,8 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 }
 
 // maxPageObjects, minPageObjects and pageBytes bound a page of a list. A page has at most
-// maxPageObjects objects, and fewer if objects as long as the previous ones would exceed about
-// pageBytes.
+// maxPageObjects objects. It has fewer, but at least minPageObjects, if objects as long as the
+// previous ones would exceed pageBytes.
 const (
 	maxPageObjects = 500
 	minPageObjects = 10

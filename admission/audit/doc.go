@@ -13,9 +13,9 @@
 // [Auditor.Review] audits manifests without a cluster. Package auditmetrics counts the findings of
 // runs.
 //
-// # What is asked
+// # Requests
 //
-// An [Auditor] lists the resources that the rules of the policies name, or their modules if they
+// An [Auditor] lists the resources named by the rules of the policies, or by their modules if they
 // have no rules, each in one version. Wildcards match the resources that can be created and listed,
 // other than reports of audits. Subresources are not stored, so they are not audited.
 //
@@ -34,7 +34,7 @@
 // next run. A policy that fails on everything is reported once. After 20 failures without a verdict
 // it is not asked for the rest of the run.
 //
-// # What is not asked again
+// # Results of earlier runs
 //
 // A verdict is a function of the module, the configuration and the guest's input. So a result holds
 // until one of them changes: the version of the policy, see [admission.Description], or the object
@@ -54,7 +54,7 @@
 // both sides. Each list is consistent. If it takes longer than the API server keeps its version, it
 // continues with the current objects.
 //
-// # What is kept
+// # State
 //
 // The state takes about 200 bytes for each object, plus the findings with their messages, which are
 // cut at 1 KiB. Its file is a journal. After a crash the next run continues with the frames that

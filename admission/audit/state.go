@@ -164,7 +164,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // journal is the file of a state, open to be appended to. A nil journal discards everything.
 type journal struct {
-	// name is the name of the file. A file that is written anew has a temporary name at first.
+	// name is the name of the file. A rewritten file has a temporary name at first.
 	name string
 	file *os.File
 	// frames is the number of frames in the file, and buffer holds frames that are not written yet.
@@ -505,7 +505,7 @@ func (s *state) frames() int {
 	return n
 }
 
-// compact writes the file anew if most of it is obsolete.
+// compact rewrites the file if most of it is obsolete.
 func (j *journal) compact(s *state) error {
 	if j == nil || j.frames < 2*s.frames()+1000 {
 		return nil

@@ -309,7 +309,7 @@ func (c *Caller) Ask(ctx context.Context, operation, key string, fresh bool, f f
 
 // ask returns the answer of f to a question. The answer comes from the cache, from another call
 // with the same question that is under way, or from f. An answer of f is kept for ttl at most, or
-// not at all if ttl is 0. The error is ctx's if it ends first; f then goes on.
+// not at all if ttl is 0. The error is ctx's if it ends first; f then continues.
 func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Duration, f func(context.Context) ([]byte, error)) ([]byte, error) {
 	p := c.provider
 	ttl = min(ttl, p.cfg.TTL.Duration)

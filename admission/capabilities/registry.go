@@ -32,7 +32,7 @@ type Signatures struct {
 	GitHub *GitHub
 	// Certificate is the certificate of the signing key; nil requires none.
 	Certificate *Certificate
-	// Each signature must cover Annotations together with the digest.
+	// Annotations must be covered by each signature, together with the digest.
 	Annotations map[string]string
 }
 

@@ -18,7 +18,7 @@
 // changing a file. Choose it for a daemon, and an Applier for a single write.
 //
 // A [Layout] describes the paths of a pod's cgroups as created by the kubelet and the runtime. Its
-// checks reject a path outside of the pod, whatever its source.
+// checks reject a path outside of the pod, regardless of its source.
 //
 // Cgroups, core scheduling and resctrl are parts of Linux. On other systems the package compiles,
 // and its tests run on directories of the same shape. [NewApplier] reports that there are no cgroups.
