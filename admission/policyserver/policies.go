@@ -38,8 +38,8 @@ type served struct {
 	monitors *serving.Monitor
 	// err is the reason that the declared policy could not be loaded, nil if it was.
 	err error
-	// sources are the sources of the declared modules. A client of registries is told which of them
-	// are in use.
+	// sources are the sources of the declared modules. They are kept because a client of registries
+	// reports only the sources in use.
 	sources []host.Source
 	// attempts is the number of attempts to load the declared policy, and tried the time of the
 	// last one.
