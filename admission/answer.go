@@ -16,10 +16,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// result is everything about a verdict beside its number, code and message.
+// result holds the parts of a verdict besides its number, code and message.
 type result = admissionmsg.Result
 
-// answer makes one answer of the policies' verdicts.
+// answer combines the policies' verdicts into one answer.
 func answer(request *admissionv1.AdmissionRequest, verdicts []policyVerdict) *admissionv1.AdmissionResponse {
 	var (
 		messages []string
@@ -43,7 +43,7 @@ func answer(request *admissionv1.AdmissionRequest, verdicts []policyVerdict) *ad
 				status = denial(v)
 			}
 			causes = append(causes, causesOf(name, v)...)
-			// A cluster's user does not know how many policies a webhook has.
+			// A user of the cluster does not know the number of policies in a webhook.
 			messages = append(messages, name+": "+messageOf(v))
 		}
 		if v.Result != nil {
@@ -79,10 +79,9 @@ func answer(request *admissionv1.AdmissionRequest, verdicts []policyVerdict) *ad
 	return response
 }
 
-// denial returns a status with the code and the reason of a denial: those of the
-// plugin, or what they leave open. A code that is no HTTP error becomes 400, to
-// which the API server raises lower ones itself; higher than 599 it would not
-// answer at all.
+// denial returns a status with the code and the reason of a denial, and with defaults for those
+// that the plugin leaves open. A code that is not an HTTP error becomes 400, to which the API
+// server raises lower ones itself. The API server would not answer a code above 599 at all.
 func denial(v *verdict) *metav1.Status {
 	status := &metav1.Status{Code: http.StatusForbidden}
 	switch {
@@ -101,8 +100,8 @@ func denial(v *verdict) *metav1.Status {
 	return status
 }
 
-// messageOf returns the message of a denial: what the plugin says, its field errors,
-// and what the members of a group say. What one of them says already is not repeated.
+// messageOf returns the message of a denial: the plugin's message, its field errors, and the
+// messages of a group's members. A text already in the message is not repeated.
 func messageOf(v *verdict) string {
 	var parts []string
 	var errors []admissionmsg.FieldError
@@ -139,8 +138,8 @@ func messageOf(v *verdict) string {
 	return message + " (" + strings.Join(members, "; ") + ")"
 }
 
-// causesOf returns the causes of a status: field errors, and the members of a
-// group that deny. Each names its policy: kubectl edit shows nothing else.
+// causesOf returns the causes of a status: field errors, and the denials of a group's members. Each
+// names its policy, since kubectl edit shows nothing else.
 func causesOf(policy string, v *verdict) []metav1.StatusCause {
 	causes := fieldCauses(v.Result)
 	for _, c := range v.causes {
@@ -165,8 +164,7 @@ func fieldCauses(r *result) []metav1.StatusCause {
 	return causes
 }
 
-// body returns the text of a field error, worded by Kubernetes if the type is
-// one of its own.
+// body returns the text of a field error, in the words of Kubernetes if it defines the type.
 func body(e admissionmsg.FieldError) string {
 	worded := func(t field.ErrorType) string {
 		return (&field.Error{Type: t, BadValue: badValue(e.BadValue), Detail: e.Message}).ErrorBody()
@@ -176,7 +174,7 @@ func body(e admissionmsg.FieldError) string {
 		field.ErrorTypeNotSupported, field.ErrorTypeForbidden, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
 		field.ErrorTypeTypeInvalid, field.ErrorTypeInternal:
 		return worded(t)
-	// The counterparts of types above, which the oldest supported Kubernetes does not know.
+	// Counterparts of the types above that the oldest supported Kubernetes does not define.
 	case "FieldValueTooFew":
 		return "Too few" + strings.TrimPrefix(worded(field.ErrorTypeTooMany), field.ErrorTypeTooMany.String())
 	case "FieldValueTooShort":
@@ -185,8 +183,8 @@ func body(e admissionmsg.FieldError) string {
 	return e.Message
 }
 
-// badValue returns what field.Error formats like the value that the JSON
-// encodes. What is not JSON is taken for text.
+// badValue returns a value that field.Error formats like the encoded JSON value. Text that is not
+// JSON is taken as a string.
 func badValue(encoded *string) any {
 	if encoded == nil {
 		return field.OmitValueType{}

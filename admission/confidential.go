@@ -5,12 +5,12 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// finder is a policy with a rule of what is confidential.
+// finder is a policy with a rule for confidential values.
 type finder interface {
 	findConfidential(req *policy.Request, s *confidential.Stain)
 }
 
-// stainOf returns what a policy has seen of confidential values when it came to a verdict.
+// stainOf returns the confidential values that a policy has seen while deciding.
 func stainOf(p Policy, req *policy.Request, v *verdict) *confidential.Stain {
 	s := new(confidential.Stain)
 	if v.sealed {
@@ -34,7 +34,7 @@ func (g *Group) findConfidential(req *policy.Request, s *confidential.Stain) {
 	}
 }
 
-// findConfidential notes the confidential values in the objects of a request.
+// findConfidential records the confidential values in the objects of a request.
 func findConfidential(rule *confidential.Rule, req *policy.Request, s *confidential.Stain) {
 	kind := &req.Kind
 	for _, object := range [][]byte{req.Object.Raw, req.OldObject.Raw, req.Raw} {

@@ -21,21 +21,21 @@ import (
 
 // Converter converts custom resources between their versions.
 type Converter interface {
-	// Convert returns the objects of request in the version that it asks for, in JSON and
-	// in the order of the request. Either all of them are converted or none is: the error
-	// says which could not be, and what an API server should tell its client.
+	// Convert returns the objects of request in the version Desired, in JSON and in the order of
+	// the request. It converts all of them or none. The error names the object that could not be
+	// converted, in words that an API server can pass on to its client.
 	Convert(ctx context.Context, request *ConversionRequest) ([][]byte, error)
 }
 
 // ConversionRequest is the request of a ConversionReview of apiextensions.k8s.io/v1.
 type ConversionRequest struct {
-	// UID is that of the request, which the answer repeats.
+	// UID is that of the request, repeated by the answer.
 	UID types.UID
 	// Desired is the version to convert to: request.desiredAPIVersion.
 	Desired schema.GroupVersion
 	// Kind is the kind of the objects.
 	Kind string
-	// Objects are the objects in JSON, as they came in. They are of the group of Desired.
+	// Objects are the objects in JSON, as received. They are of the group of Desired.
 	Objects [][]byte
 }
 
@@ -44,7 +44,7 @@ func (r *ConversionRequest) GroupKind() metav1.GroupKind {
 	return metav1.GroupKind{Group: r.Desired.Group, Kind: r.Kind}
 }
 
-// converter is a [Policy] that converts instead of deciding.
+// converter is a [Policy] that converts objects and does not decide.
 type converter interface {
 	Policy
 	// converts returns the kinds that the policy converts, none if it decides.
@@ -53,7 +53,7 @@ type converter interface {
 	convert(ctx context.Context, request *ConversionRequest) ([][]byte, error)
 }
 
-// asConverter returns p as a converter, nil if it is none.
+// asConverter returns p as a converter, nil if it does not convert.
 func asConverter(p Policy) converter {
 	if c, ok := p.(converter); ok && len(c.converts()) != 0 {
 		return c
@@ -61,19 +61,19 @@ func asConverter(p Policy) converter {
 	return nil
 }
 
-// Convert asks the plugin whose PluginConfig.Converts names the kind of the objects. The
-// plugin is asked about one object after the other, and what it returns is checked by the
-// rules of an API server and more strictly, so that an API server never sees an object
-// that it would refuse, or change without a word:
+// Convert asks the plugin whose PluginConfig.Converts names the kind of the objects. The plugin
+// converts one object after the other. Its results are checked by the rules of an API server and
+// more strictly, so that an API server never sees an object that it would refuse or silently
+// change:
 //
-//   - apiVersion is the one that was asked for, and kind is the same;
-//   - in metadata, nothing but labels and annotations has changed, and those are valid.
+//   - apiVersion is the requested one, and kind is unchanged;
+//   - in metadata, only labels and annotations have changed, and those are valid.
 //
-// A plugin may change everything else, and it has to be able to change it back: an object
-// that is stored in one version is read, changed and written in another.
+// A plugin may change everything else, and must be able to change it back, since an object stored
+// in one version is read, changed and written in another.
 //
-// An object that has the version already is returned as it is. All objects together may
-// become four times as long as they are, and 1 MiB longer.
+// An object that already has the version is returned unchanged. The total length of all objects may
+// grow to four times the original, plus 1 MiB.
 func (e *Engine) Convert(ctx context.Context, request *ConversionRequest) ([][]byte, error) {
 	version := e.current.Acquire()
 	defer version.Release()
@@ -125,12 +125,12 @@ func (o *onePolicy) Convert(ctx context.Context, request *ConversionRequest) ([]
 	return nil, errors.New("there is no policy " + o.name)
 }
 
-// kindName writes a kind the way Kubernetes does: "CronTab.stable.example.com".
+// kindName writes a kind as Kubernetes does: "CronTab.stable.example.com".
 func kindName(kind metav1.GroupKind) string {
 	return schema.GroupKind{Group: kind.Group, Kind: kind.Kind}.String()
 }
 
-// convert asks a converter and tells its Observer. A fault of ours is one of the plugin.
+// convert calls a converter and reports to its Observer. A panic counts as a failure of the plugin.
 func convert(ctx context.Context, c converter, request *ConversionRequest) (converted [][]byte, err error) {
 	start := time.Now()
 	defer func() {
@@ -150,8 +150,8 @@ func convert(ctx context.Context, c converter, request *ConversionRequest) (conv
 
 func (p *Plugin) converts() []metav1.GroupKind { return p.cfg.Converts }
 
-// growth and growthBytes bound what a guest may make of objects: it is asked about each,
-// and what it returns is held until all are there.
+// growth and growthBytes bound the total length of converted objects, since all of them are held
+// until the last is converted.
 const (
 	growth      = 4
 	growthBytes = 1 << 20
@@ -182,7 +182,7 @@ func (p *Plugin) convert(ctx context.Context, request *ConversionRequest) ([][]b
 	return converted, nil
 }
 
-// convertChecked asks the guest about one object, and checks the result.
+// convertChecked converts one object by the guest, and checks the result.
 func (p *Plugin) convertChecked(ctx context.Context, object []byte, desired string) ([]byte, error) {
 	converted, err := p.convertOne(ctx, object, desired)
 	if err == nil {
@@ -191,7 +191,7 @@ func (p *Plugin) convertChecked(ctx context.Context, object []byte, desired stri
 	return converted, err
 }
 
-// convertOne asks the guest about one object. The result is not checked.
+// convertOne converts one object by the guest, without a check of the result.
 func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) ([]byte, error) {
 	inst, err := p.guest.Acquire(ctx)
 	if err != nil {
@@ -230,8 +230,8 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 	return object, nil
 }
 
-// unnamed returns err without the name of the plugin, with which errors of calls begin: its
-// caller puts it before more.
+// unnamed returns err without the name of the plugin, which begins the errors of calls, since the
+// caller prefixes it to a longer message.
 func (p *Plugin) unnamed(err error) error {
 	if text, ok := strings.CutPrefix(err.Error(), fmt.Sprintf("plugin %q: ", p.Name())); ok {
 		return &unnamedError{text, err}
@@ -247,8 +247,8 @@ type unnamedError struct {
 func (e *unnamedError) Error() string { return e.text }
 func (e *unnamedError) Unwrap() error { return e.err }
 
-// UnavailableConverter returns a policy that fails on every object of kinds, for reason: it
-// stands for a plugin that should convert them and could not be loaded.
+// UnavailableConverter returns a policy that fails on every object of kinds with reason. It
+// represents a converting plugin that could not be loaded.
 func UnavailableConverter(name string, kinds []metav1.GroupKind, rules PolicyRules, reason error) Policy {
 	return &unavailableConverter{unavailable{name: name, policyRules: rules, reason: reason}, kinds}
 }
@@ -266,8 +266,8 @@ func (u *unavailableConverter) convert(context.Context, *ConversionRequest) ([][
 	return nil, fmt.Errorf("plugin %q is not available: %w", u.name, u.reason)
 }
 
-// checkConverts returns everything that is wrong with the kinds that cfg names to convert,
-// and with what it says beside them; nil if a plugin can have them.
+// checkConverts returns all mistakes in the kinds that cfg converts, and in the settings combined
+// with them; nil if there are none.
 func checkConverts(cfg *PluginConfig) error {
 	var errs []error
 	if len(cfg.Converts) == 0 {
@@ -303,7 +303,7 @@ func checkConverts(cfg *PluginConfig) error {
 	return errors.Join(errs...)
 }
 
-// checkFunctions returns an error if the guest does not have what the configuration asks for.
+// checkFunctions returns an error if the guest lacks a function that the configuration needs.
 func (p *Plugin) checkFunctions() error {
 	converts := p.dialect == nil && p.functions.Has(abi.Convert)
 	switch {
@@ -317,10 +317,10 @@ func (p *Plugin) checkFunctions() error {
 	return nil
 }
 
-// conversionSubject is an object of a conversion as messages name it.
+// conversionSubject identifies an object of a conversion in messages.
 type conversionSubject struct{ apiVersion, kind, namespace, name string }
 
-// subjectOfObject reads what names an object, which is valid JSON.
+// subjectOfObject reads the identity of an object, which must be valid JSON.
 func subjectOfObject(object []byte) (s conversionSubject) {
 	for m := json.Object(object); m.Next(); {
 		switch m.Key() {
@@ -342,7 +342,7 @@ func subjectOfObject(object []byte) (s conversionSubject) {
 	return s
 }
 
-// String returns the subject as a user names it: "CronTab shop/backup of example.com/v1".
+// String returns the subject in the words of users: "CronTab shop/backup of example.com/v1".
 func (s conversionSubject) String() string {
 	name := subject{kind: s.kind, namespace: s.namespace, name: s.name}
 	return oneLine(fmt.Sprintf("%.500s of %.300s", name.String(), s.apiVersion))

@@ -23,16 +23,15 @@ const (
 	conversionVersion = "apiextensions.k8s.io/v1"
 )
 
-// DecodeConversionReview decodes a ConversionReview of apiextensions.k8s.io/v1 in JSON, for
-// a server that is not a [Handler]. The objects and most strings of the request are parts
-// of body, which must not be written to afterwards.
+// DecodeConversionReview decodes a ConversionReview of apiextensions.k8s.io/v1 in JSON, for a
+// server that is not a [Handler]. The objects and most strings of the request share memory with
+// body, which must not be modified afterwards.
 //
-// It is strict: the objects have an apiVersion and are all of one kind and of the group that
-// they are to be converted in, and no member that it reads occurs twice. An API server sends
-// nothing else.
+// It is strict: all objects have an apiVersion, one kind, and the group of the desired version, and
+// no member that it reads occurs twice. An API server always sends such reviews.
 func DecodeConversionReview(body []byte) (*ConversionRequest, error) {
 	if !json.Valid(body) {
-		// The rare case pays for a good message.
+		// The slow path produces a better message.
 		var v stdjson.RawMessage
 		err := stdjson.Unmarshal(body, &v)
 		return nil, fmt.Errorf("decode conversion review: %w", err)
@@ -74,7 +73,7 @@ func DecodeConversionReview(body []byte) (*ConversionRequest, error) {
 	return r, nil
 }
 
-// add adds an object to the request. Its error follows the name of the object.
+// add adds an object to the request. Its error is meant to follow the name of the object.
 func (r *ConversionRequest) add(object json.Value) error {
 	if object.Kind() != json.KindObject {
 		return fmt.Errorf(" is %s, want object", object.Kind())
@@ -136,8 +135,7 @@ func (h *Handler) serveConversion(ctx context.Context, w http.ResponseWriter, bo
 	}
 }
 
-// conversionAnswer returns a review without its objects: what comes before them, between two
-// of them, and after them.
+// conversionAnswer returns a review without its objects: the parts before, between and after them.
 func conversionAnswer(request *ConversionRequest, failure error) (head, separator, tail []byte) {
 	head = append(head, `{"kind":"`+conversionKind+`","apiVersion":"`+conversionVersion+`","response":{"uid":`...)
 	head = append(json.AppendString(head, string(request.UID)), `,"result":{"status":`...)
@@ -150,7 +148,7 @@ func conversionAnswer(request *ConversionRequest, failure error) (head, separato
 	return append(head, `},"convertedObjects":[`...), []byte{','}, []byte(`]}}`)
 }
 
-// convert asks the Converter and turns its faults into failures.
+// convert calls the Converter and turns panics into failures.
 func (h *Handler) convert(ctx context.Context, request *ConversionRequest) (converted [][]byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -162,7 +160,7 @@ func (h *Handler) convert(ctx context.Context, request *ConversionRequest) (conv
 		}
 	}()
 	if len(request.Objects) == 0 {
-		return nil, nil // Of no kind.
+		return nil, nil // Without objects there is no kind.
 	}
 	converted, err = h.Converter.Convert(ctx, request)
 	switch {

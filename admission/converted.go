@@ -14,11 +14,11 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// checkConverted returns an error if converted is not what an API server takes for object
-// in the version desired. It follows validateConvertedObject and restoreObjectMeta of
-// k8s.io/apiextensions-apiserver/pkg/apiserver/conversion, but for these: a change of other
-// metadata than labels and annotations is an error, where an API server drops it, and so is
-// a member that occurs twice. What is null in the metadata is as what is not there.
+// checkConverted returns an error if an API server would not accept converted as object in the
+// version desired. It follows validateConvertedObject and restoreObjectMeta of
+// k8s.io/apiextensions-apiserver/pkg/apiserver/conversion, with two exceptions. A change of
+// metadata other than labels and annotations is an error, while an API server drops it; a member
+// that occurs twice is an error as well. A null in the metadata counts as missing.
 func checkConverted(ctx context.Context, object, converted []byte, desired string) error {
 	if !json.Valid(converted) || json.Value(converted).Kind() != json.KindObject {
 		return errors.New("the converted object is no JSON object")
@@ -88,7 +88,7 @@ func checkConverted(ctx context.Context, object, converted []byte, desired strin
 // nothingIn reports whether v is missing or null.
 func nothingIn(v json.Value) bool { return v == nil || v.IsNull() }
 
-// same returns an error if v is another text than want.
+// same returns an error if v is not the text want.
 func same(name string, v json.Value, want string) error {
 	if got, ok := v.Text(); !ok || got != want {
 		if !ok {
@@ -99,8 +99,8 @@ func same(name string, v json.Value, want string) error {
 	return nil
 }
 
-// membersOf returns the members of an object in JSON, none if it is nothing. An error of
-// one that occurs twice has prefix before its name.
+// membersOf returns the members of an object in JSON, none if it is missing or null. If a member
+// occurs twice, the error names it with prefix.
 func membersOf(raw json.Value, prefix string) (map[string]json.Value, error) {
 	members := map[string]json.Value{}
 	for m := json.Object(raw); m.Next(); {
@@ -112,7 +112,7 @@ func membersOf(raw json.Value, prefix string) (map[string]json.Value, error) {
 	return members, nil
 }
 
-// namesOf returns the names of the members of both, in their order.
+// namesOf returns the names of the members of a and b, sorted.
 func namesOf(a, b map[string]json.Value) []string {
 	names := make([]string, 0, len(a)+len(b))
 	for name := range a {
@@ -125,8 +125,8 @@ func namesOf(a, b map[string]json.Value) []string {
 	return slices.Compact(names)
 }
 
-// checkStrings checks labels or annotations after a conversion. Those that are as before
-// are taken as they are.
+// checkStrings checks labels or annotations after a conversion. Unchanged entries are accepted as
+// they are.
 func checkStrings(name string, before, after json.Value) error {
 	if nothingIn(after) || bytes.Equal(before, after) {
 		return nil

@@ -13,42 +13,41 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Description is what a policy is, for a caller that asks it without a request of an API
-// server.
+// Description describes a policy to a caller that asks it without a request of an API server.
 type Description struct {
-	// Name is that of the policy, and Mode says whether its verdicts count.
+	// Name is the name of the policy, and Mode determines whether its verdicts count.
 	Name string
 	Mode host.Mode
-	// Validates and Mutates report what the policy is asked for.
+	// Validates and Mutates report whether the policy is asked to validate and to mutate.
 	Validates, Mutates bool
-	// Rules are the operations and resources that the policy is asked about: those of its
-	// configuration or, if that has none, those that its modules declare; none are all.
+	// Rules are the operations and resources that the policy is asked about. They come from its
+	// configuration or, if that has none, from the declarations of its modules. Without rules, the
+	// policy is asked about everything.
 	Rules []admissionregistrationv1.RuleWithOperations
-	// MatchPolicy is Exact if a resource in a version that Rules do not name passes the policy,
-	// see [Match.MatchPolicy].
+	// MatchPolicy is Exact if the policy is not asked about a resource in a version that Rules do
+	// not name, see [Match.MatchPolicy].
 	MatchPolicy admissionregistrationv1.MatchPolicyType
-	// SelectsNamespaces reports whether the labels of namespaces decide what it is asked about.
+	// SelectsNamespaces reports whether the labels of namespaces decide whether it is asked.
 	SelectsNamespaces bool
-	// Version is equal for two policies that decide in the same way: a digest of the modules
-	// and of what they are configured with. It does not cover Mode, the order and the failure
-	// policy.
+	// Version is a digest of the modules and their configuration. Two policies with equal versions
+	// decide in the same way. It does not cover Mode, the order and the failure policy.
 	Version string
-	// Disabled reports whether the policy is never asked, and Unavailable is why it fails on
-	// every request, see [Unavailable].
+	// Disabled reports whether the policy is never asked, and Unavailable is the reason that it
+	// fails on every request, see [Unavailable].
 	Disabled    bool
 	Unavailable error
-	// MatchWarnings are what is odd about the rules of the policy: operations on resources
-	// that it is asked about and its modules are not for, and such that they are for and
-	// it is not asked about. A module says what it is for in its metadata, see SPEC.md,
-	// section 7; a Kubewarden policy in its own. Selectors and scopes are left aside. Of a
-	// policy that validates, they are also subresources by which a request gets past it.
+	// MatchWarnings describe mismatches between the rules of the policy and the declarations of its
+	// modules: operations on resources that only one side names. A module declares its matches in
+	// its metadata, see SPEC.md, section 7; a Kubewarden policy in Kubewarden's. Selectors and
+	// scopes are ignored. For a policy that validates, subresources by which a request bypasses it
+	// are included.
 	//
-	// What is odd need not be wrong: the API server may send less than the rules match, and
-	// a policy may be wanted for a part of what it is for.
+	// A mismatch is not always wrong: the API server may send less than the rules match, and a
+	// policy may be wanted for only a part of its objects.
 	MatchWarnings []string
 }
 
-// Describe returns what p is now. The module of a plugin may be another one later.
+// Describe returns the current description of p. The module of a plugin may change later.
 func Describe(p Policy) Description {
 	rules := p.rules()
 	d := Description{
@@ -82,9 +81,9 @@ func Describe(p Policy) Description {
 	return d
 }
 
-// Matches reports whether one of the rules is about an operation on the objects of a
-// resource. Without rules everything is. An error beside true says that the rules name the
-// resource in other versions only, so that the policy fails on its objects.
+// Matches reports whether one of the rules is about an operation on the objects of a resource.
+// Without rules, it returns true. If the rules name the resource only in other versions, it returns
+// true and an error, and the policy fails on the objects.
 func (d *Description) Matches(operation admissionv1.Operation, resource schema.GroupVersionResource, namespaced bool) (bool, error) {
 	r := &admissionv1.AdmissionRequest{
 		Operation: operation, Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
@@ -101,7 +100,7 @@ func (d *Description) Matches(operation admissionv1.Operation, resource schema.G
 	return false, nil
 }
 
-// declaredRules returns what the module says that it is for, nothing if that is wrong.
+// declaredRules returns the rules declared by the module, none if they are invalid.
 func (p *Plugin) declaredRules() (rules []admissionregistrationv1.RuleWithOperations) {
 	declared, err := p.declared()
 	if err != nil {
@@ -119,7 +118,7 @@ func (p *Plugin) declaredRules() (rules []admissionregistrationv1.RuleWithOperat
 	return rules
 }
 
-// version returns a digest of what decides.
+// version returns a digest of everything that decides verdicts.
 func (p *Plugin) version() string {
 	cfg := p.cfg
 	cfg.Mode, cfg.Order, cfg.FailurePolicy, cfg.CircuitBreaker, cfg.Record = "", 0, "", host.CircuitBreaker{}, nil
@@ -138,7 +137,7 @@ func (g *Group) version() string {
 func digestOf(values ...any) string {
 	text, err := json.Marshal(values)
 	if err != nil {
-		panic(err) // Configurations came from JSON, or could have.
+		panic(err) // Configurations can always be encoded in JSON.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -16,33 +16,32 @@ import (
 
 // Validator decides whether a request is admitted.
 type Validator interface {
-	// Validate returns the answer to request, which it does not change. When ctx
-	// ends before it is known, the answer is what failing means for the
-	// Validator.
+	// Validate returns the answer to request, without changing it. If ctx ends first, the answer is
+	// that of a failure of the Validator.
 	Validate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
-// Mutator decides what the object of a request becomes.
+// Mutator changes the objects of requests.
 type Mutator interface {
-	// Mutate is as Validate of [Validator]; an answer that allows the request may
-	// have a patch.
+	// Mutate works like Validate of [Validator]. An answer that allows the request may have a
+	// patch.
 	Mutate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 }
 
-// Engine asks policies. It is safe for use by several goroutines; how many ask
-// one plugin at a time is that plugin's Limits.Instances.
+// Engine asks policies about requests. It is safe for use by several goroutines. Limits.Instances
+// of a plugin bounds the simultaneous calls of that plugin.
 type Engine struct {
 	current serving.Value[*policySet]
 }
 
-// policySet are the policies of an engine at a time.
+// policySet holds the policies of an engine at one time.
 type policySet struct {
-	// validators and mutators are in their order.
+	// validators and mutators are in the order in which they are asked.
 	validators, mutators, all []Policy
 }
 
-// NewEngine returns an Engine that asks the given policies, in the order of
-// PolicyRules.Order and then of the arguments; without any everything is allowed.
+// NewEngine returns an Engine that asks the given policies, in the order of PolicyRules.Order and
+// then of the arguments; without policies it allows everything.
 func NewEngine(policies ...Policy) *Engine {
 	e := new(Engine)
 	e.current.Replace(newPolicySet(policies))
@@ -66,10 +65,10 @@ func newPolicySet(policies []Policy) *policySet {
 	return s
 }
 
-// Replace makes policies those of the engine. Requests that begin after it see the
-// new ones, and each request sees the one set or the other. drained is closed when the
-// last request that sees the old set has been answered. Policies that are not in use any
-// more may be closed then, which Replace leaves to the caller.
+// Replace replaces the policies of the engine. Requests that begin afterwards see the new policies,
+// and each request sees either the old set or the new one. drained is closed when the last request
+// with the old set has been answered. The caller may then close policies that are no longer in use;
+// Replace does not.
 func (e *Engine) Replace(policies ...Policy) (drained <-chan struct{}) {
 	return e.current.Replace(newPolicySet(policies))
 }
@@ -77,9 +76,9 @@ func (e *Engine) Replace(policies ...Policy) (drained <-chan struct{}) {
 // Policies returns the policies of the engine, in their order.
 func (e *Engine) Policies() []Policy { return slices.Clone(e.current.Load().all) }
 
-// Hold returns the policies of the engine, in their order, for a caller that asks them one
-// by one, see [Evaluate]. They count as in use until release is called: those that [Engine.Replace]
-// takes out of the engine are drained after that.
+// Hold returns the policies of the engine, in their order, for a caller that asks them one by one,
+// see [Evaluate]. They count as in use until release is called: a set replaced by [Engine.Replace]
+// is drained only after that.
 func (e *Engine) Hold() (policies []Policy, release func()) {
 	version := e.current.Acquire()
 	return slices.Clone(version.Value.all), sync.OnceFunc(version.Release)
@@ -94,8 +93,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// ForPolicy returns what asks one policy of e: the one that has the name at the time of
-// a request. A request is denied if there is none then. ok is false if there is none now.
+// ForPolicy returns a value that asks one policy of e: the policy with the name at the time of the
+// request. If there is none at that time, the request is denied. ok is false if there is none now.
 func (e *Engine) ForPolicy(name string) (one interface {
 	Validator
 	Mutator
@@ -119,8 +118,8 @@ func (o *onePolicy) Mutate(ctx context.Context, request *admissionv1.AdmissionRe
 	return o.ask(ctx, request, Policy.mutates, mutate)
 }
 
-// ask asks the policies of the name that can be asked: beside a policy there may be one
-// that [Uncovered] returns.
+// ask asks the policies of the name for which can reports true. Beside a policy there may be one
+// returned by [Uncovered].
 func (o *onePolicy) ask(ctx context.Context, request *admissionv1.AdmissionRequest, can func(Policy) bool,
 	decide func(context.Context, *admissionv1.AdmissionRequest, []Policy, *serving.Version[*policySet]) *admissionv1.AdmissionResponse,
 ) *admissionv1.AdmissionResponse {
@@ -147,29 +146,26 @@ func (o *onePolicy) ask(ctx context.Context, request *admissionv1.AdmissionReque
 	return decide(ctx, request, asked, version)
 }
 
-// Validate asks every policy that validates and whose rules match, all at the same
-// time. One denial denies the request, and so does a failure of a policy whose
-// failure policy is [Fail].
+// Validate asks all validating policies whose rules match, concurrently. One denial denies the
+// request, and so does a failure of a policy whose failure policy is [Fail].
 //
-// The answer's status has the code and the reason of the first policy that
-// denies, in the order of the engine, or 500 InternalError if none denies and
-// one fails; it has the messages of all, with the policy's name before each. Field
-// errors are the causes of the status, and also in the message, which is what
-// kubectl prints. A code of 422 has no reason: with reason Invalid, kubectl would print
-// the causes alone. Warnings and audit annotations of all policies are kept, also of those
-// that allow, within what an API server takes: each warning once, without
-// control characters, cut at 256 runes and 4,096 in all; each annotation under
-// "<policy>.<key>", with "_" for what a qualified name may not have, cut at 63
-// characters.
+// The answer's status has the code and the reason of the first policy that denies, in the order of
+// the engine, or 500 InternalError if none denies and one fails. It has the messages of all
+// policies, each after the policy's name. Field errors are the causes of the status. They are also
+// in the message, since kubectl prints only that. A code of 422 has no reason: with reason Invalid,
+// kubectl would print the causes alone. Warnings and audit annotations of all policies are kept,
+// also of those that allow, within the limits of an API server: each warning once, without control
+// characters, cut at 256 runes and 4,096 in all; each annotation under "<policy>.<key>", with "_"
+// for each character not allowed in a qualified name, cut at 63 characters.
 //
-// A request that is allowed without a word costs one allocation, the answer:
+// A request allowed without messages costs one allocation, the answer:
 // TestAllowAllocatesTheAnswerOnly.
 func (e *Engine) Validate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	version := e.current.Acquire()
 	return validate(ctx, request, version.Value.validators, version)
 }
 
-// validate asks policies of a version, which it releases.
+// validate asks policies of a version, and releases it.
 func validate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *serving.Version[*policySet]) *admissionv1.AdmissionResponse {
 	req := policy.NewRequest(request)
 	defer req.Free()
@@ -199,7 +195,7 @@ func validate(ctx context.Context, request *admissionv1.AdmissionRequest, polici
 		if before := last; before >= 0 {
 			wg.Go(func() { askOne(before) })
 		}
-		last = i // The last one is asked on this goroutine.
+		last = i // The last one is asked on the current goroutine.
 	}
 	if last >= 0 {
 		askOne(last)

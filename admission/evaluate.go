@@ -14,58 +14,56 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// Evaluation is what one policy says about a request, for a server that makes an answer of
-// its own of it.
+// Evaluation is the result of one policy on a request, for a server that builds the answer itself.
 type Evaluation struct {
 	Allowed bool
 	// Unmatched reports whether the rules of the policy do not match the request, so that it
 	// was not asked.
 	Unmatched bool
-	// Volatile reports whether the same request may get another verdict later: the policy
-	// looked objects up, or may ask its host about something, or has a clock or random numbers.
-	// Without it, the verdict is a function of the request, the module and the configuration.
+	// Volatile reports whether the same request may get another verdict later. This is so if the
+	// policy looked objects up, may use host capabilities, or has a clock or random numbers.
+	// Otherwise the verdict is a function of the request, the module and the configuration.
 	Volatile bool
-	// Message is why the request is denied, and Code the HTTP code that the policy wants for
-	// the denial: empty and 0 if it does not say.
+	// Message is the reason of a denial, empty if there is none. Code is the HTTP code set by the
+	// policy for the denial, 0 if there is none.
 	Message string
 	Code    int32
-	// Causes are the field errors of a policy. Of a group that denies they are the members
-	// that do, with spec.policies.NAME for their field.
+	// Causes are the field errors of a policy. For a group that denies, they are the members that
+	// deny, with spec.policies.NAME as the field.
 	Causes []metav1.StatusCause
-	// Warnings are within the limits that [Engine.Validate] names. AuditAnnotations have
-	// the keys of the policy, as far as those are qualified names.
+	// Warnings respect the limits of [Engine.Validate]. AuditAnnotations have the keys of the
+	// policy that are qualified names.
 	Warnings         []string
 	AuditAnnotations map[string]string
-	// Patch is the JSON Patch that makes of the object what the policy wants; nil if it
-	// changes nothing.
+	// Patch is the JSON Patch for the object, nil if the policy changes nothing.
 	Patch []byte
-	// Err is why there is no verdict. It is a failure, and not a denial: the fields before it
-	// say nothing then.
+	// Err is the reason that there is no verdict. It is a failure and not a denial. If it is set,
+	// the fields before it have no meaning.
 	Err error
-	// Sealed reports whether the policy has looked up something that is confidential as a whole,
-	// such as a Secret.
+	// Sealed reports whether the policy has looked up something entirely confidential, such as a
+	// Secret.
 	Sealed bool
 }
 
-// Stain returns what a policy has seen of confidential values, by the rule of the plugin. Its Text
-// is what may be kept of Message, Patch or Err after the request is answered: in a log, a report or
-// a trace. A raw request is the Object of request.
+// Stain returns the confidential values that a policy has seen, by the rule of the plugin. Pass
+// Message, Patch or Err through its Text before keeping them in a log, a report or a trace after
+// the request. A raw request is the Object of request.
 func (e *Evaluation) Stain(p Policy, request *admissionv1.AdmissionRequest) *confidential.Stain {
 	return stainOf(p, &policy.Request{AdmissionRequest: request}, &verdict{sealed: e.Sealed})
 }
 
-// Evaluate asks one policy about a request, whatever the mode and the failure policy of its
-// rules are. A policy that validates and mutates is asked to mutate if mutate is set. A
-// request that its rules do not match is allowed. Observers are not told.
+// Evaluate asks one policy about a request, regardless of the mode and the failure policy of its
+// rules. If mutate is set, a policy that validates and mutates is asked to mutate. A request that
+// its rules do not match is allowed. Observers are not called.
 func Evaluate(ctx context.Context, p Policy, request *admissionv1.AdmissionRequest, mutate bool) Evaluation {
 	req := policy.NewRequest(request)
 	defer req.Free()
 	return evaluate(ctx, p, req, mutate)
 }
 
-// EvaluateRaw is Evaluate for a request that is no AdmissionRequest but any JSON, which
-// policies of Kubewarden and of OPA take. A patch is for the request itself. Rules do not
-// count, since there is nothing that they could match.
+// EvaluateRaw is Evaluate for a request in any JSON instead of an AdmissionRequest, as accepted by
+// policies of Kubewarden and of OPA. A patch applies to the request itself. Rules are ignored,
+// since a raw request has nothing to match.
 func EvaluateRaw(ctx context.Context, p Policy, uid types.UID, request json.RawMessage) Evaluation {
 	if !json.Valid(request) {
 		return Evaluation{Err: errors.New("decode raw request: it is no JSON")}

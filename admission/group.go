@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Group is a policy that asks plugins and combines what they say by a boolean
-// expression. It never changes objects. It is safe for use by several goroutines.
+// Group is a policy that asks plugins and combines their verdicts by a boolean expression. It never
+// changes objects. It is safe for use by several goroutines.
 type Group struct {
 	cfg        GroupConfig
 	match      *matcher
@@ -26,30 +26,28 @@ type Group struct {
 	monitors serving.Monitor
 }
 
-// GroupConfig says which plugins are a group.
+// GroupConfig configures a Group.
 type GroupConfig struct {
-	// Name is the group's name in messages. Required.
+	// Name is the group's name for messages. Required.
 	Name string
-	// Members are the plugins by the names that the expression has for them:
-	// letters, digits and "_". They validate, have no rules of their own, and
-	// belong to the group, which closes them.
+	// Members are the plugins by their names in the expression, which consist of letters, digits
+	// and "_". They must validate and must not have rules. They belong to the group, which closes
+	// them.
 	Members map[string]*Plugin
-	// Expression says what the members must say for a request to be allowed:
+	// Expression is the condition on the members' verdicts for allowing a request:
 	//
 	//	signed() || (reviewed() && !experimental())
 	//
-	// with true, false and parentheses. Members are asked from the left to the
-	// right as far as it takes to know, each once.
+	// with true, false and parentheses. Members are asked from left to right until the result is
+	// known, each at most once.
 	Expression string
-	// Message is what the user reads of a denial. Required.
+	// Message is the message of a denial to the user. Required.
 	Message string
-	// PolicyRules say when the group is asked and what its verdict counts for. A
-	// member that fails is a failure of the group, and one that would change the object
-	// denies.
+	// PolicyRules determine when the group is asked and how its verdict counts. ;; =>
 	PolicyRules
 }
 
-// NewGroup makes a group. Errors are everything that is wrong with cfg.
+// NewGroup returns a group. The error joins all mistakes in cfg.
 func NewGroup(cfg GroupConfig) (*Group, error) {
 	var errs []error
 	if cfg.Name == "" {
@@ -127,7 +125,7 @@ func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict
 		if answers[i] == nil {
 			v := g.members[i].decide(ctx, req, false)
 			if _, mutates := errors.AsType[*mutationError](v.failure); mutates {
-				// It allows another object than the one that was asked about.
+				// The patch allows an object different from the one under review.
 				v = verdict{sealed: v.sealed, Verdict: policy.Verdict{Message: "mutation is not allowed inside of policy group"}}
 			}
 			answers[i] = &v

@@ -16,92 +16,88 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
-// Handler serves a [Validator] or a [Mutator] as an admission webhook of
-// admission.k8s.io/v1, or a [Converter] as a conversion webhook of
-// apiextensions.k8s.io/v1: POST of an AdmissionReview or a ConversionReview in JSON,
-// whatever the path.
+// Handler serves a [Validator] or a [Mutator] as an admission webhook of admission.k8s.io/v1, or a
+// [Converter] as a conversion webhook of apiextensions.k8s.io/v1: POST of an AdmissionReview or a
+// ConversionReview in JSON, at any path.
 //
-// A review is answered with 200 and a review, whether it is admitted, or converted, or not.
-// Anything else gets a Status, a Status of the Kubernetes API: 405 for another method, 415 for
-// another media type or an encoded body, 413 for a body that is too long, 408 for one
-// that does not come in time, 429 or 503 with Retry-After if others have the memory
-// for bodies, 400 for one that is not a review with a request and a uid.
+// The handler answers a review with 200 and a review, whether it is admitted, or converted, or not.
+// Other requests get a Status of the Kubernetes API: 405 for another method, 415 for another media
+// type or an encoded body, 413 for a body that is too long, 408 for one that does not arrive in
+// time, 429 or 503 with Retry-After if other requests use the memory for bodies, 400 for a body
+// without a review, a request or a uid.
 //
-// The query's timeout, which the API server sends, becomes the context's
-// deadline, less a tenth of it for the way back, 50 ms at least and 500 ms at
-// most. Of a conversion it sends none: it waits [MaxTimeout]. If the Validator or the
-// Mutator panics, the request is denied with 500; a Converter that panics has failed.
+// The API server sends a timeout in the query. It becomes the context's deadline, less a tenth for
+// the response: at least 50 ms and at most 500 ms. For a conversion the API server sends none, and
+// waits [MaxTimeout]. If the Validator or the Mutator panics, the request is denied with 500; a
+// panic of a Converter counts as a failure.
 type Handler struct {
-	// Validator decides, if the handler is that of a validating webhook.
+	// Validator serves a validating webhook.
 	Validator Validator
-	// Mutator decides, if it is that of a mutating one.
+	// Mutator serves a mutating webhook.
 	Mutator Mutator
-	// Converter converts, if it is the conversion webhook of CustomResourceDefinitions.
-	// Exactly one of the three is required.
+	// Converter serves the conversion webhook of CustomResourceDefinitions. Exactly one of the
+	// three is required.
 	Converter Converter
-	// MaxBodyBytes is the longest body that is read. Default
-	// [DefaultMaxBodyBytes].
+	// MaxBodyBytes is the maximum length of a body. Default [DefaultMaxBodyBytes].
 	MaxBodyBytes int64
-	// Bodies bounds the memory of bodies over all requests. nil is one that all
-	// handlers without one share, with the default limits.
+	// Bodies bounds the memory of bodies over all requests. If it is nil, the handler shares one
+	// with the default limits with all other such handlers.
 	Bodies *Bodies
-	// Logger receives panics, answers that could not be written, and which objects
-	// are in reviews that are too long; nil drops them.
+	// Logger receives panics, answers that could not be written, and the objects of reviews that
+	// are too long; nil drops them.
 	Logger *slog.Logger
-	// Panicked is called after a panic, to count it; nil is not called.
+	// Panicked is called after a panic, to count it. It may be nil.
 	Panicked func()
 }
 
-// What a review may hold of objects that an API server can store.
+// Bounds of a review, derived from the objects that an API server can store.
 const (
-	// storedBytes is the longest message that an API server sends to etcd, whatever
-	// etcd's own limit is (1.5 MiB by default): go.etcd.io/etcd/client/v3 has it as
-	// defaultMaxCallSendMsgSize, and k8s.io/apiserver's storage/storagebackend/factory
-	// sets no other.
+	// storedBytes is the longest message that an API server sends to etcd, regardless of etcd's
+	// limit (1.5 MiB by default): go.etcd.io/etcd/client/v3 defines it as
+	// defaultMaxCallSendMsgSize, and k8s.io/apiserver's storage/storagebackend/factory sets no
+	// other.
 	storedBytes = 2 << 20
-	// expansion is how many bytes of JSON one that is stored may become: encoding/json
-	// writes '<', '>', '&', control characters and bytes that are no UTF-8 as \u003c.
+	// expansion is the number of bytes of JSON for one stored byte, at most: encoding/json writes
+	// '<', '>', '&', control characters and bytes that are not UTF-8 as six characters such as
+	// \u003c.
 	expansion = 6
-	// envelopeBytes is room for the rest: users with their groups come in headers, of
-	// which an API server reads 1 MiB.
+	// envelopeBytes is room for the rest: users and their groups come in headers, and an API server
+	// reads at most 1 MiB of headers.
 	envelopeBytes = 1 << 20
 )
 
 const (
-	// DefaultMaxBodyBytes is what a review may have unless the Handler says
-	// otherwise, 25 MiB: any object that an API server can store fits, and so does
-	// the one before it, which an update sends along.
+	// DefaultMaxBodyBytes is the default of Handler.MaxBodyBytes, 25 MiB. Any object that an API
+	// server can store fits, together with the old object of an update.
 	DefaultMaxBodyBytes = 2*expansion*storedBytes + envelopeBytes
-	// defaultTimeout is how long a request may take that says nothing of a
-	// timeout: the API server's default.
+	// defaultTimeout is the timeout of a request that names none: the API server's default.
 	defaultTimeout = 10 * time.Second
-	// MaxTimeout is the longest timeout that a webhook may have in Kubernetes; a
-	// longer one is cut.
+	// MaxTimeout is the longest timeout allowed for a webhook in Kubernetes; a longer one is cut.
 	MaxTimeout = 30 * time.Second
 )
 
-// Bodies reads the bodies of requests into memory that is bounded over all of them. It is
-// safe for use by several goroutines.
+// Bodies reads the bodies of requests into memory with a common bound. It is safe for use by
+// several goroutines.
 type Bodies serving.Bodies
 
-// Held returns how many bytes of memory bodies have now.
+// Held returns the memory of bodies now, in bytes.
 func (b *Bodies) Held() int64 { return (*serving.Bodies)(b).Held() }
 
-// BodyLimits bound what the bodies of requests may have. What is 0 has its default.
+// BodyLimits bounds the memory and the time of request bodies. Zero fields have their defaults.
 type BodyLimits struct {
-	// Bytes is the memory of all bodies together. Default 256 MiB. What is made of
-	// a body when it is decoded is not counted: about as much again.
+	// Bytes is the memory of all bodies together. Default 256 MiB. It does not count the decoded
+	// form, which takes about as much again.
 	Bytes int64
-	// AddressBytes is the memory of all bodies from one address, so that one client
-	// does not take everything: an IPv4 address, or the first 64 bits of one of
-	// IPv6. Default half of Bytes.
+	// AddressBytes is the memory of all bodies from one address, so that one client cannot use up
+	// the memory. An address is an IPv4 address, or the first 64 bits of an IPv6 address. Default
+	// half of Bytes.
 	AddressBytes int64
-	// ConnectionBytes is the memory of all bodies of one connection, which has
-	// several at a time by HTTP/2. Default an eighth of Bytes.
+	// ConnectionBytes is the memory of all bodies of one connection, since HTTP/2 has several at a
+	// time. Default an eighth of Bytes.
 	ConnectionBytes int64
-	// Wait is how long a body waits for memory that others have. Default 1 s.
+	// Wait is the time for which a body waits for memory used by others. Default 1 s.
 	Wait time.Duration
-	// Timeout is how long a body may take to arrive. Default 10 s.
+	// Timeout is the time in which a body must arrive. Default 10 s.
 	Timeout time.Duration
 }
 
@@ -110,7 +106,7 @@ func NewBodies(limits BodyLimits) *Bodies {
 	return (*Bodies)(serving.NewBodies(serving.BodyLimits(limits)))
 }
 
-// sharedBodies are those of handlers that have none of their own.
+// sharedBodies are the Bodies of handlers without Bodies.
 var sharedBodies = NewBodies(BodyLimits{})
 
 // ServeHTTP implements http.Handler.
@@ -121,7 +117,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serving.WriteStatus(w, refused.code, refused.message)
 		return
 	}
-	// The time that the body takes counts too.
+	// The timeout includes the time to read the body.
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	bodies := h.Bodies
@@ -138,7 +134,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		unread.Answer(w, jsonContent[0], string(serving.StatusBody(unread.Code, message)))
 		return
 	}
-	// The request refers to the body.
+	// The request refers to the body's memory.
 	defer body.Release()
 	ctx = serving.WithBody(ctx, body)
 	if h.Converter != nil {
@@ -153,13 +149,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	response := h.decide(ctx, request)
 	response.UID = request.UID
 	if h.Mutator == nil || len(response.Patch) == 0 || !response.Allowed {
-		// The API server takes a validating webhook that patches for broken, and
-		// so it does a patch without a type.
+		// The API server considers a validating webhook with a patch broken, and also a patch
+		// without a type.
 		response.Patch, response.PatchType = nil, nil
 	}
 	out, marshalErr := appendReview(make([]byte, 0, 256+len(response.Patch)*4/3), response)
 	if marshalErr != nil {
-		// Only strings and numbers are in it, so this is not for the client.
+		// This cannot be the client's fault, since the review has only strings and numbers.
 		h.log("encode admission review", "uid", request.UID, "err", marshalErr)
 		serving.WriteStatus(w, http.StatusInternalServerError, "encode admission review: "+marshalErr.Error())
 		return
@@ -173,8 +169,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var jsonContent = []string{"application/json"}
 
-// lines is the budget of what handlers log, which clients can repeat. A Handler may be made for
-// one request.
+// lines is the budget for log lines that clients can provoke. It is global, since a Handler may be
+// created for a single request.
 var lines = lograte.New(lograte.DefaultBytes)
 
 func (h *Handler) log(msg string, args ...any) {
@@ -183,8 +179,8 @@ func (h *Handler) log(msg string, args ...any) {
 	}
 }
 
-// tooLong notes that a review is too long, and returns what to tell of it. length is
-// what was announced.
+// tooLong logs that a review is too long, and returns the message for the client. length is the
+// announced length.
 func (h *Handler) tooLong(e *serving.BodyError, length, limit int64) string {
 	if h.Converter != nil {
 		h.log("conversion review is too long", "bytes", length, "limit", limit, "err", e)
@@ -206,7 +202,7 @@ func refuse(code int, format string, args ...any) *httpError {
 	return &httpError{code, fmt.Sprintf(format, args...)}
 }
 
-// check returns how long r may take, if it may be a review as far as its head tells.
+// check returns the timeout of r, or an error if its method and headers are not those of a review.
 func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, *httpError) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -232,7 +228,7 @@ func (h *Handler) check(w http.ResponseWriter, r *http.Request) (time.Duration, 
 	return timeout, nil
 }
 
-// decide asks the Validator or the Mutator and turns its faults into denials.
+// decide calls the Validator or the Mutator and turns panics into denials.
 func (h *Handler) decide(ctx context.Context, request *admissionv1.AdmissionRequest) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -14,18 +14,17 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// maxResultBytes is how long the messages of a guest about one verdict may be:
-// what Kubernetes allows the annotations of an object. Patches and objects may
-// have Limits.ResultBytes.
+// maxResultBytes bounds the messages of a guest about one verdict: the size that Kubernetes allows
+// for the annotations of an object. Limits.ResultBytes bounds patches and objects instead.
 const maxResultBytes = 256 << 10
 
-// hostFunctions returns those of a plugin.
+// hostFunctions returns the host functions of a plugin.
 func (p *Plugin) hostFunctions() []host.Import {
 	return slices.Concat(ofRequest, lookup.Imports[*Object](abi.ModuleObjects, lookups{p}))
 }
 
-// ofRequest are the host functions about a request. Between calls there is none, which a
-// guest reads as nothing.
+// ofRequest are the host functions about a request. Between calls there is no request, and guests
+// read empty values.
 var ofRequest = []host.Import{
 	host.ToGuest(abi.KindAdmission.Module(), "request", func(inst *host.Instance) []byte { return asked(inst).Envelope }),
 	host.ToGuest(abi.KindAdmission.Module(), "object", func(inst *host.Instance) []byte {
@@ -75,13 +74,14 @@ var ofRequest = []host.Import{
 	}),
 }
 
-// none is what is asked between calls.
+// none is the request between calls.
 var none = &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest)}
 
-// asked returns the request of the call that runs.
+// asked returns the request of the current call.
 func asked(inst *host.Instance) *policy.Request { return cmp.Or(policy.CallOf(inst).Request, none) }
 
-// confide says what the objects of the request are, of which the guest gets one next.
+// confide declares the confidential values in the objects of the request, one of which the guest
+// gets next.
 func confide(inst *host.Instance) {
 	if r := asked(inst); r != none {
 		inst.Confidential(inst.Rule().ShapeOf(r.Kind.Group, r.Kind.Kind), 0, false)

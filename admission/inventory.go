@@ -14,8 +14,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 )
 
-// inventory has the objects of the kinds that a policy in Rego finds in its data. It keeps
-// nothing before it is used.
+// inventory holds the objects of the kinds that a policy in Rego finds in its data. It keeps
+// nothing before its first use.
 type inventory struct {
 	cluster Cluster
 
@@ -24,10 +24,10 @@ type inventory struct {
 	closed bool
 }
 
-// keptKind is a kind of objects, of one namespace or, if that is empty, of all.
+// keptKind is a kind of objects, in one namespace or, if namespace is empty, in all.
 type keptKind struct {
 	apiVersion, kind, namespace string
-	// resource and objects are there once the cluster knows the kind.
+	// resource and objects are set once the cluster has found the kind.
 	resource schema.GroupVersionResource
 	objects  Objects
 }
@@ -50,7 +50,7 @@ func newInventory(cluster Cluster, kinds []capabilities.Kind) *inventory {
 	return v
 }
 
-// keep begins to keep the objects of all kinds, and returns them. No other caller waits while
+// keep begins to keep the objects of all kinds, and returns them. Other callers do not wait while
 // the cluster looks for a kind.
 func (v *inventory) keep(ctx context.Context) ([]keptKind, error) {
 	for {
@@ -62,7 +62,7 @@ func (v *inventory) keep(ctx context.Context) ([]keptKind, error) {
 		case closed:
 			return nil, errors.New("the plugin is closed")
 		case i < 0:
-			return v.kinds, nil // They change no more.
+			return v.kinds, nil // They no longer change.
 		}
 		k := &v.kinds[i]
 		resource, err := v.cluster.Resource(ctx, schema.FromAPIVersionAndKind(k.apiVersion, k.kind))
@@ -99,13 +99,13 @@ func (v *inventory) snapshot(ctx context.Context) ([]opa.Group, error) {
 	return groups, nil
 }
 
-// wait waits for the objects when the plugin is loaded, as kept does.
+// wait waits for the objects while the plugin is loaded, as kept does.
 func (v *inventory) wait(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, objectsWait)
 	defer cancel()
 	kinds, err := v.keep(ctx)
 	if err != nil {
-		return // Each request says so.
+		return // Each request reports the error.
 	}
 	for _, k := range kinds {
 		if ctx.Err() != nil {
@@ -139,7 +139,8 @@ func (s snapshot) At(i int) (ref any, namespace, name string, object []byte) {
 	return o, o.Namespace, o.Name, o.JSON
 }
 
-// Same reports whether the lists are one: a Cluster changes no list that it has handed out.
+// Same reports whether the lists are identical: a Cluster never changes a list that it has
+// returned.
 func (s snapshot) Same(other opa.Objects) bool {
 	o, ok := other.(snapshot)
 	return ok && len(s) == len(o) && (len(s) == 0 || &s[0] == &o[0])

@@ -12,19 +12,19 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// GrantObjects lets a guest of package abi get and list the objects that
-// PluginConfig.Objects name, which imply it.
+// GrantObjects lets a guest of package abi get and list the objects named by PluginConfig.Objects.
+// Those imply the grant.
 const GrantObjects = lookup.Grant
 
 // Objects are the objects of a resource that a [Cluster] keeps, in one namespace or in
 // all. It is safe for use by several goroutines.
 type Objects interface {
-	// Snapshot returns the objects as they are known now, sorted by namespace and then
-	// by name, or an error that says why they are not known. It does not wait. What it
-	// returns must not change afterwards; the caller does not change it either.
+	// Snapshot returns the current objects, sorted by namespace and then by name, or an error with
+	// the reason that they are unknown. It does not wait. Neither the Objects nor the caller may
+	// change the returned slice and its objects.
 	Snapshot() ([]*Object, error)
-	// Wait returns when Snapshot has no error to return, or with the first reason why
-	// the objects cannot be had, or when ctx ends.
+	// Wait returns nil when Snapshot would have no error. It returns an error for the first reason
+	// that the objects cannot be read, or when ctx ends.
 	Wait(ctx context.Context) error
 	// Close ends the use of the objects.
 	Close()
@@ -47,7 +47,7 @@ func (o *Object) GetName() string { return o.Name }
 // GetLabels returns o.Labels.
 func (o *Object) GetLabels() map[string]string { return o.Labels }
 
-// kept is what a plugin may look up.
+// kept holds the objects that a plugin may look up.
 type kept []keptObjects
 
 type keptObjects struct {
@@ -56,7 +56,7 @@ type keptObjects struct {
 	objects   Objects
 }
 
-// keep has the cluster keep what is granted.
+// keep makes the cluster keep the granted objects.
 func keep(cluster Cluster, grants []host.ObjectGrant) (k kept) {
 	for _, g := range grants {
 		gvr, err := lookup.ParseResource(g.Resource)
@@ -74,9 +74,8 @@ func keep(cluster Cluster, grants []host.ObjectGrant) (k kept) {
 	return k
 }
 
-// objectsWait is how long a plugin that is loaded waits for the objects that it may look
-// up, so that it does not fail on its first requests. It is not waited for what cannot be
-// had.
+// objectsWait bounds the time for which Load waits for the objects that a plugin may look up, so
+// that its first requests do not fail. Load does not wait for objects that cannot be read.
 const objectsWait = 10 * time.Second
 
 func (k kept) wait(ctx context.Context) {
@@ -86,7 +85,7 @@ func (k kept) wait(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// A look-up says what is wrong.
+		// The error is reported by look-ups.
 		_ = o.objects.Wait(ctx)
 	}
 }
@@ -97,8 +96,7 @@ func (k kept) close() {
 	}
 }
 
-// of returns which of what is kept has the objects of a namespace, or of all if it is
-// empty.
+// of returns the index in k of the objects in a namespace, or in all namespaces if it is empty.
 func (k kept) of(resource, namespace string) (int, error) {
 	named := false
 	for i := range k {
@@ -118,15 +116,16 @@ func (k kept) of(resource, namespace string) (int, error) {
 	return 0, fmt.Errorf("the plugin's configuration does not name the objects %q of the namespace %.80q", resource, namespace)
 }
 
-// looked is what a call has looked up: what it is told stays the same until it ends.
+// looked holds the objects that a call has looked up. Its answers stay the same until the call
+// ends.
 type looked struct {
-	// snapshots are those of the plugin's kept that the call has asked about.
+	// snapshots holds the snapshots of the plugin's kept objects that the call has asked about.
 	snapshots [][]*Object
 	last      lookup.Last
 }
 
-// lookups answers guests that look objects up. Nothing of an answer outlives the call:
-// the same request is decided anew, by the objects as they are then.
+// lookups answers look-ups of guests. No answer outlives the call: the same request is decided
+// again, by the objects at that time.
 type lookups struct{ *Plugin }
 
 var errNoRequest = errors.New("objects are looked up in validate and mutate")

@@ -16,54 +16,51 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Match says which of the requests that reach the engine a policy is asked about,
-// with the fields and the meaning that they have in a webhook configuration. The
-// zero value is all of them. A list within a rule is not empty, and holds nothing
-// that no request can have: such a rule would match nothing, unseen.
+// Match selects the requests that a policy is asked about. Its fields have the names and meanings
+// of those in a webhook configuration. The zero value selects all requests. A list in a rule must
+// not be empty or hold an impossible value, since such a rule would silently match nothing.
 //
-// Where possible, leave the choice to the API server: a request that it does
-// not send costs nothing.
+// Where possible, let the API server select: a request that is not sent costs nothing.
 type Match struct {
-	// Rules are the operations and resources; one of them must fit, unless there
-	// are none.
+	// Rules are the operations and resources; one of them must match, unless there are none.
 	Rules []admissionregistrationv1.RuleWithOperations `json:"rules,omitempty"`
-	// MatchPolicy decides about a request for a resource that Rules name in other versions
-	// only, or in another group that serves the same objects. With Equivalent, the default,
-	// the policy fails on it: its guest is for objects of other versions, and only the API
-	// server can convert them. It does if the rules of its webhook configuration have the
-	// versions of these. With Exact the policy is not asked, and the request passes it.
+	// MatchPolicy decides about a request for a resource that Rules name only in other versions, or
+	// in another group that serves the same objects. With Equivalent, the default, the policy fails
+	// on it. Its guest is for objects of other versions, and only the API server can convert them.
+	// The API server does so if the rules of its webhook configuration name the versions of these
+	// rules. With Exact the policy is not asked, and the request passes.
 	//
-	// With Equivalent, a rule for all groups has all versions.
+	// With Equivalent, a rule for all groups must have all versions.
 	MatchPolicy admissionregistrationv1.MatchPolicyType `json:"matchPolicy,omitempty"`
-	// NamespaceSelector chooses by the labels of the object's namespace, and for
-	// a namespace by its own. It chooses all other objects without a namespace.
+	// NamespaceSelector selects by the labels of the object's namespace, and for a namespace by its
+	// labels. It selects all other objects without a namespace.
 	//
-	// Users who may change the labels of a namespace decide for its objects. They cannot
-	// change kubernetes.io/metadata.name, the name of the namespace.
+	// Users who may change the labels of a namespace decide whether the policy sees its objects.
+	// They cannot change kubernetes.io/metadata.name, the name of the namespace.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ObjectSelector chooses by the labels of the object or the old object. Users who write
-	// the object decide, so it suits policies that an object may do without. As in an API
-	// server, it chooses no object without metadata, such as the options of kubectl exec.
+	// ObjectSelector selects by the labels of the object or the old object. The users who write the
+	// object decide, so it suits only optional policies. As in an API server, it never selects an
+	// object without metadata, such as the options of kubectl exec.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 }
 
-// NamespaceLabels returns the labels of a namespace: an informer's lister becomes
-// one in a line. It is safe for use by several goroutines.
+// NamespaceLabels returns the labels of a namespace: an informer's lister can be adapted in one
+// line. It is safe for use by several goroutines.
 type NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
 
-// matcher is a Match that was checked. A nil one takes everything.
+// matcher is a validated Match. A nil matcher matches everything.
 type matcher struct {
 	rules             []admissionregistrationv1.RuleWithOperations
 	policy            admissionregistrationv1.MatchPolicyType
-	namespace, object labels.Selector // nil takes everything.
+	namespace, object labels.Selector // nil matches everything.
 	namespaceLabels   NamespaceLabels
-	// never is set if it takes nothing, whatever the other fields are.
+	// never is set if it matches nothing, regardless of the other fields.
 	never bool
-	// except is what it does not take although the others say so; nil is nothing.
+	// except excludes requests that the other fields match; nil excludes nothing.
 	except *matcher
 }
 
-// compile returns the matcher of m, or everything that is wrong with m.
+// compile returns the matcher of m, or all mistakes in m.
 func (m *Match) compile(namespaces NamespaceLabels) (*matcher, error) {
 	var errs []error
 	switch m.MatchPolicy {
@@ -75,7 +72,7 @@ func (m *Match) compile(namespaces NamespaceLabels) (*matcher, error) {
 		name := fmt.Sprintf("match.rules[%d]", i)
 		errs = append(errs, checkRule(name, &r)...)
 		if m.MatchPolicy != admissionregistrationv1.Exact && slices.Contains(r.APIGroups, "*") && len(r.APIVersions) != 0 && !slices.Contains(r.APIVersions, "*") {
-			// Groups differ in their versions: those without one of these would pass.
+			// Groups have different versions: a group without one of these would pass.
 			errs = append(errs, fmt.Errorf("%s has some versions of all groups: name the groups, or all versions, or set matchPolicy: Exact", name))
 		}
 	}
@@ -108,8 +105,8 @@ func (m *Match) compile(namespaces NamespaceLabels) (*matcher, error) {
 	return c, nil
 }
 
-// What no request has would match none, and the policy would be asked nothing: it
-// is a mistake, such as Pods, or apps/v1 for a group.
+// Formats of groups, versions and resources. A value that no request can have, such as Pods, or
+// apps/v1 as a group, is a mistake: the policy would be asked about nothing.
 var (
 	groupRE    = regexp.MustCompile(`^(\*|([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?)$`)
 	versionRE  = regexp.MustCompile(`^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
@@ -159,8 +156,8 @@ func checkRule(name string, r *admissionregistrationv1.RuleWithOperations) (errs
 	return errs
 }
 
-// matches reports whether a policy is to be asked about r. An error means that this is not
-// known, or that r is in a version that the rules do not name, see [Match.MatchPolicy].
+// matches reports whether to ask a policy about r. The error is non-nil if that is unknown, or if
+// the rules name r only in other versions, see [Match.MatchPolicy].
 func (m *matcher) matches(ctx context.Context, r *admissionv1.AdmissionRequest) (bool, error) {
 	f, err := m.fits(ctx, r)
 	if err == nil && f == equivalent {
@@ -169,7 +166,7 @@ func (m *matcher) matches(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	return err == nil && f != unrelated, err
 }
 
-// fits returns how the rules and the selectors fit a request.
+// fits returns the fit of the rules and the selectors for a request.
 func (m *matcher) fits(ctx context.Context, r *admissionv1.AdmissionRequest) (fit, error) {
 	if m == nil {
 		return exact, nil
@@ -199,18 +196,18 @@ func (m *matcher) fits(ctx context.Context, r *admissionv1.AdmissionRequest) (fi
 	return f, nil
 }
 
-// fit is how rules fit a request.
+// fit is the degree to which rules match a request.
 type fit uint8
 
 const (
 	unrelated fit = iota
-	// equivalent is the fit of rules that name the objects in other versions only, or in
-	// another group.
+	// equivalent is the fit of rules that name the objects only in other versions, or in another
+	// group.
 	equivalent
 	exact
 )
 
-// rulesFit returns the best fit of the rules; without any, everything fits.
+// rulesFit returns the best fit of the rules; without rules, everything fits.
 func rulesFit(rules []admissionregistrationv1.RuleWithOperations, policy admissionregistrationv1.MatchPolicyType, r *admissionv1.AdmissionRequest) fit {
 	if len(rules) == 0 {
 		return exact
@@ -225,8 +222,8 @@ func rulesFit(rules []admissionregistrationv1.RuleWithOperations, policy admissi
 	return best
 }
 
-// ruleFit follows k8s.io/apiserver/pkg/admission/plugin/webhook: predicates/rules for an exact
-// fit, and ShouldCallHook in generic for an equivalent one. The API server knows which versions
+// ruleFit follows k8s.io/apiserver/pkg/admission/plugin/webhook: predicates/rules for an exact fit,
+// and ShouldCallHook in generic for an equivalent one. The API server considers the versions that
 // it serves of a resource. Here all versions of a group count.
 func ruleFit(rule *admissionregistrationv1.RuleWithOperations, r *admissionv1.AdmissionRequest) fit {
 	if !slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) &&
@@ -240,7 +237,7 @@ func ruleFit(rule *admissionregistrationv1.RuleWithOperations, r *admissionv1.Ad
 		return unrelated
 	}
 	if rule.Scope != nil && *rule.Scope != admissionregistrationv1.AllScopes {
-		// A namespace has its own name for the namespace of its requests.
+		// A request for a namespace has its name as the namespace.
 		namespaced := r.Namespace != "" && !isNamespace(r)
 		if namespaced != (*rule.Scope == admissionregistrationv1.NamespacedScope) {
 			return unrelated
@@ -256,9 +253,9 @@ func ruleFit(rule *admissionregistrationv1.RuleWithOperations, r *admissionv1.Ad
 	return unrelated
 }
 
-// cohabit reports whether two groups serve the same objects as resources of one name: see
-// AddCohabitatingResources in k8s.io/kubernetes/pkg/kubeapiserver, and, for extensions, that of
-// the minors that served it.
+// cohabit reports whether two groups serve the same objects under the same resource name. See
+// AddCohabitatingResources in k8s.io/kubernetes/pkg/kubeapiserver, and, for extensions, the
+// function of that name in the minor versions that served it.
 func cohabit(a, b, resource string) bool {
 	var groups []string
 	switch resource {
@@ -274,7 +271,7 @@ func cohabit(a, b, resource string) bool {
 	return a != b && slices.Contains(groups, a) && slices.Contains(groups, b)
 }
 
-// otherVersion returns the error of a request that rules fit in other versions only.
+// otherVersion returns the error of a request that rules match only in other versions.
 func otherVersion(rules []admissionregistrationv1.RuleWithOperations, r *admissionv1.AdmissionRequest) error {
 	var named []string
 	for i := range rules {
@@ -325,8 +322,8 @@ func (m *matcher) matchesNamespace(ctx context.Context, r *admissionv1.Admission
 	return m.namespace.Matches(labels.Set(set)), nil
 }
 
-// labelsOf returns the labels of an object in JSON, and whether it has metadata. What is no
-// object has none.
+// labelsOf returns the labels of an object in JSON, and reports whether it has metadata. JSON that
+// is not an object has none.
 func labelsOf(raw []byte) (set labels.Set, has bool) {
 	set = labels.Set{}
 	for m := json.Object(raw); m.Next(); {

@@ -34,8 +34,8 @@ func matchWarnings(p Policy) []string {
 	return nil
 }
 
-// detours are operations on subresources that do what a policy about the resource itself would
-// see, and is not asked about.
+// detours are operations on subresources that bypass a policy about the resource itself, with the
+// same effect.
 var detours = []struct {
 	of, by asking
 	does   string
@@ -47,7 +47,7 @@ var detours = []struct {
 // passedBy returns a warning for each subresource by which a request gets past rules.
 func passedBy(rules []admissionregistrationv1.RuleWithOperations) (warnings []string) {
 	if len(rules) == 0 {
-		return nil // Every subresource is asked about.
+		return nil // The rules match every subresource.
 	}
 	got, known := askingsOf(askedOf(rules))
 	if !known {
@@ -91,10 +91,10 @@ func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperation
 	return warnings
 }
 
-// Unsent returns what the policy is asked about by its Rules and the rules of webhook
-// configurations do not send, as in "UPDATE pods"; empty if they send all of it. Versions are left
-// aside, between which API servers convert, and so are selectors, scopes and match conditions. A
-// policy without Rules is asked about what comes.
+// Unsent returns the operations that Rules match and the rules of webhook configurations do not
+// send, as in "UPDATE pods". It is empty if they send everything. Versions are ignored, since API
+// servers convert between them, and so are selectors, scopes and match conditions. A policy without
+// Rules misses nothing.
 func (d *Description) Unsent(sent []admissionregistrationv1.RuleWithOperations) string {
 	want, wanted := askingsOf(askedOf(d.Rules))
 	got := []asking{}
@@ -113,7 +113,7 @@ func (d *Description) Unsent(sent []admissionregistrationv1.RuleWithOperations) 
 	return uncovered(want, got)
 }
 
-// askedOf returns rules in the form of those that a module declares.
+// askedOf returns rules in the form of a module's declarations.
 func askedOf(rules []admissionregistrationv1.RuleWithOperations) []metadata.Rule {
 	if len(rules) == 0 {
 		return []metadata.Rule{anything}
@@ -150,17 +150,16 @@ func (p *Plugin) declared() ([]metadata.Rule, error) {
 	return said.Matches, said.Validate()
 }
 
-// anything is what a policy without rules is asked about.
+// anything is the rule of a policy without rules.
 var anything = metadata.Rule{Operations: []string{"*"}, APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}}
 
-// asking is one operation on one resource: "*" is any.
+// asking is one operation on one resource; "*" matches any.
 type asking struct{ operation, group, version, resource, sub string }
 
-// maxAskings is how many there may be on a side of a comparison, which takes their
-// product.
+// maxAskings bounds the askings on each side of a comparison, whose cost is their product.
 const maxAskings = 1 << 10
 
-// askingsOf returns what rules match, one by one; ok is false if it is too much.
+// askingsOf expands rules into askings. ok is false if there are too many.
 func askingsOf(rules []metadata.Rule) (all []asking, ok bool) {
 	for _, r := range rules {
 		operations := r.Operations
@@ -184,25 +183,25 @@ func askingsOf(rules []metadata.Rule) (all []asking, ok bool) {
 	return all, true
 }
 
-// covers reports whether every request that b stands for is one that a stands for. A
-// side that leaves the version open means the one that the other has.
+// covers reports whether every request matched by b is matched by a. A side without a version has
+// the version of the other.
 func (a asking) covers(b asking) bool {
 	within := func(a, b string) bool { return a == "*" || a == b }
 	return a.operation == b.operation && within(a.group, b.group) && (b.version == "*" || within(a.version, b.version)) && within(a.resource, b.resource) && within(a.sub, b.sub)
 }
 
-// shownAskings is how many resources a warning names.
+// shownAskings is the maximum number of resources in a warning.
 const shownAskings = 8
 
-// uncovered returns which of the askings none of others covers.
+// uncovered returns the askings not covered by others.
 func uncovered(askings, others []asking) string {
 	return list(askings, func(a asking) bool {
 		return !slices.ContainsFunc(others, func(o asking) bool { return o.covers(a) })
 	})
 }
 
-// narrower returns which of the askings name versions of what others have in all versions, and
-// are not among askings in all versions as well.
+// narrower returns the askings that name versions of resources that others match in all versions,
+// unless askings also has them in all versions.
 func narrower(askings, others []asking) string {
 	return list(askings, func(a asking) bool {
 		all := func(o asking) bool { return o.version == "*" && o.covers(a) }
@@ -210,8 +209,7 @@ func narrower(askings, others []asking) string {
 	})
 }
 
-// list returns the askings that are chosen as a text: resources as kubectl names them, with
-// their operations.
+// list returns the chosen askings as a text: resources as in kubectl, with their operations.
 func list(askings []asking, chosen func(asking) bool) string {
 	operations := map[string][]string{}
 	var names []string
@@ -238,7 +236,7 @@ func list(askings []asking, chosen func(asking) bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// name returns the resource as in //kubewasm:matches.
+// name returns the resource as written in //kubewasm:matches.
 func (a asking) name() string {
 	name := a.resource
 	if a.version != "*" {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// share returns a version for a request that asks policies, and reports whether any of them only
-// monitors: such a policy may hold the version longer than the request.
+// share returns a version for a request to policies, and reports whether any of them only monitors.
+// Such a policy may hold the version longer than the request does.
 func share(policies []Policy, version *serving.Version[*policySet]) (shared serving.Shared[*policySet], monitored bool) {
 	for _, p := range policies {
 		if p.rules().Mode == host.Monitor {
@@ -23,17 +23,17 @@ func share(policies []Policy, version *serving.Version[*policySet]) (shared serv
 	return version.Alone(), false
 }
 
-// monitoring is a policy that is asked beside a request.
+// monitoring is a call of a policy that monitors, in parallel with a request.
 type monitoring struct {
 	policy Policy
-	// place is that of the policy in the order of the engine.
+	// place is the index of the policy in the order of the engine.
 	place   int
 	call    *serving.Call // nil if it was dropped.
 	verdict verdict
 	matches bool
 }
 
-// askBeside asks a policy that only monitors about a request, which may be answered before.
+// askBeside asks a policy that only monitors about a request, which may be answered first.
 func askBeside(ctx context.Context, shared serving.Shared[*policySet], p Policy, req *policy.Request, mutating bool, place int) *monitoring {
 	m := &monitoring{policy: p, place: place}
 	req.Hold()
@@ -57,7 +57,7 @@ func askBeside(ctx context.Context, shared serving.Shared[*policySet], p Policy,
 	return m
 }
 
-// wait returns the verdict if it is there in time and the policy was asked.
+// wait returns the verdict if it arrives in time and the policy was asked.
 func (m *monitoring) wait(ctx context.Context) (policyVerdict, bool) {
 	if m.call == nil {
 		return policyVerdict{}, false
@@ -68,12 +68,12 @@ func (m *monitoring) wait(ctx context.Context) (policyVerdict, bool) {
 	return policyVerdict{m.policy, m.verdict}, m.matches
 }
 
-// requestBytes returns about how much memory a request has.
+// requestBytes returns the approximate memory of a request, in bytes.
 func requestBytes(r *admissionv1.AdmissionRequest) int64 {
 	return int64(len(r.Object.Raw) + len(r.OldObject.Raw) + len(r.Options.Raw))
 }
 
-// dropped tells the Observer that a policy that monitors has not been asked about a request.
+// dropped reports to the Observer that a policy that monitors was not asked about a request.
 func dropped(ctx context.Context, p Policy, mutating bool) {
 	if o := p.rules().Observer; o != nil {
 		o.Decided(ctx, Decision{Policy: p.Name(), Mutating: mutating, Mode: host.Monitor, Verdict: Dropped, Late: true})
@@ -83,12 +83,12 @@ func dropped(ctx context.Context, p Policy, mutating bool) {
 	}
 }
 
-// ignoreShare is the share of the time a request has left that a policy with [host.Ignore] may
-// take.
+// ignoreShare divides the remaining time of a request into the time for a policy with
+// [host.Ignore].
 const ignoreShare = 4
 
-// halfKey is the key of the time, in a context, after which no policy with [host.Ignore] may take
-// any.
+// halfKey is the key in a context of the time after which policies with [host.Ignore] get no more
+// time.
 type halfKey struct{}
 
 // withHalf returns a context with half of the time of a request, for policies that are asked one

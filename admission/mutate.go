@@ -14,20 +14,20 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
 )
 
-// Mutate asks the policies that mutate and whose rules match, one after the other
-// in the order of the engine. Each sees the object as those before it left it, and
-// the rules are matched with that object. The first denial ends the round, and so
-// does a failure of a policy whose failure policy is [Fail].
+// Mutate asks the policies that mutate and whose rules match, one after the other in the order of
+// the engine. Each sees the object as changed by those before it, and its rules are matched with
+// that object. The first denial ends the mutation, and so does a failure of a policy whose failure
+// policy is [Fail].
 //
-// The answer has one patch, which makes of the object that came in the one that
-// the last policy left; it has none if nothing changed. A patch that does not
-// apply is a failure of its policy. The rest is as for [Engine.Validate].
+// The answer has one patch from the received object to the final one, and none if nothing changed.
+// A patch that does not apply is a failure of its policy. Otherwise the answer is as for
+// [Engine.Validate].
 func (e *Engine) Mutate(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	version := e.current.Acquire()
 	return mutate(ctx, request, version.Value.mutators, version)
 }
 
-// mutate asks policies of a version, which it releases.
+// mutate asks policies of a version, and releases it.
 func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies []Policy, version *serving.Version[*policySet]) *admissionv1.AdmissionResponse {
 	shared, _ := share(policies, version)
 	defer shared.Release()
@@ -84,13 +84,13 @@ func mutate(ctx context.Context, request *admissionv1.AdmissionRequest, policies
 	return response
 }
 
-// until returns what ends an operation on documents: the deadline of the request.
+// until returns the check that ends an operation on documents at the deadline of the request.
 func until(ctx context.Context) jsonpatch.Pay {
 	return func(int) error { return ctx.Err() }
 }
 
-// changes returns what a verdict changes about the object of r: as a patch, and as
-// the object that comes of it. It returns none if nothing is another afterwards.
+// changes returns the changes of a verdict to the object of r, as a patch and as the resulting
+// object. It returns none if the object is unchanged.
 func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *policy.Verdict) (patch, object []byte, err error) {
 	if r.Object.Raw == nil {
 		return nil, nil, errors.New("changes the object of a request that has none")
@@ -121,22 +121,22 @@ func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *policy.Ver
 	return v.Patch, object, nil
 }
 
-// patches are those of several policies, which change an object one after the other.
+// patches collects the patches of several policies, which change an object one after the other.
 type patches struct {
-	// object is what came of them, nil if there are none.
+	// object is the result of the patches, nil if there are none.
 	object []byte
-	// joined is a patch that does what all of them do, without its end. It is nil
-	// when it has become longer than a difference would be.
+	// joined is the concatenation of the patches, without the closing bracket. It is nil once it is
+	// longer than a difference would be.
 	joined     []byte
 	operations int
-	// count is how many patches were joined.
+	// count is the number of joined patches.
 	count int
 }
 
-// add notes a patch, and what came of it.
+// add adds a patch and its result.
 func (p *patches) add(patch, object []byte) {
 	if first := p.object == nil; !first && p.joined == nil {
-		p.object = object // It was too long before.
+		p.object = object // The joined patch is already too long.
 		return
 	}
 	p.object = object
@@ -151,11 +151,10 @@ func (p *patches) add(patch, object []byte) {
 	}
 }
 
-// join returns one patch that makes of the object what came of all of them, nil if
-// that is the object itself. A guest may patch the same place again and again: a
-// patch that is longer than what differs between the two is not handed on. Neither is
-// one that does not apply as a whole: an API server tells a null that a patch has
-// written from one that it has read.
+// join returns one patch from object to the result of all patches, nil if they are equal. A guest
+// may patch the same place repeatedly, so a joined patch longer than the difference is replaced by
+// the difference. So is a patch that does not apply as a whole: an API server distinguishes a null
+// written by a patch from one that was read.
 func (p *patches) join(ctx context.Context, object []byte) ([]byte, error) {
 	if p.joined == nil || len(p.joined) >= len(p.object)+jsonpatch.MaxExcess || p.operations > jsonpatch.MaxOperations {
 		return until(ctx).Diff(object, p.object)

@@ -34,83 +34,79 @@ type Plugin struct {
 	match     *matcher
 	monitors  serving.Monitor
 	functions abi.Mask
-	// dialect is what the guest speaks, nil for our own ABI.
+	// dialect is the ABI of the guest, nil for that of package abi.
 	dialect *policy.Dialect
-	// kept is what a guest of our own ABI may look up.
+	// kept holds the objects that a guest of package abi may look up.
 	kept kept
-	// caller asks for a Kubewarden policy, and inventory has what a policy in Rego may look
-	// up; nil if it may not.
+	// caller answers a Kubewarden policy, and inventory holds the objects for a policy in Rego; nil
+	// without a grant.
 	caller    *capabilities.Caller
 	inventory *inventory
-	// holds end what the cluster keeps for caller.
+	// holds release the cluster's caches for caller.
 	holds []func()
-	// volatile reports whether the guest may know more than its requests, whatever a call of
-	// it does.
+	// volatile reports whether the guest may depend on more than its requests, regardless of its
+	// calls.
 	volatile bool
-	// seals is set if an object that is confidential as a whole may be in the data of a policy in
-	// Rego.
+	// seals is set if an object entirely confidential may be in the data of a policy in Rego.
 	seals bool
 
 	runtime    *host.Runtime
 	background background
 }
 
-// PluginConfig says which module a plugin is, when it is asked, and what its
-// failures mean.
+// PluginConfig configures a Plugin: its module, when it is asked, and the effect of its failures.
 type PluginConfig struct {
 	// Config is the plugin's module, name, configuration and limits. The default
 	// of Limits.ResultBytes is defaultResultBytes.
 	host.Config `json:",inline"`
-	// PolicyRules say when the plugin is asked and what its verdict counts for.
+	// PolicyRules determine when the plugin is asked and how its verdict counts.
 	PolicyRules `json:",inline"`
-	// AllowedToMutate allows the plugin to change objects. A plugin that changes one
-	// without it fails. A guest of another ABI is asked as a mutator if it
-	// is allowed to be one, and as a validator otherwise.
+	// AllowedToMutate allows the plugin to change objects. Without it, a plugin that changes one
+	// fails. A guest of another ABI is asked as a mutator if it is set, and as a validator
+	// otherwise.
 	AllowedToMutate bool `json:"allowedToMutate,omitempty"`
-	// Gatekeeper is set for a policy in Rego that is written for Gatekeeper. It is
-	// not needed if the entrypoint of the module is called violation, or if
-	// Kubewarden's metadata in the module say so.
+	// Gatekeeper marks a policy in Rego written for Gatekeeper. It is not needed if the module has
+	// the entrypoint violation, or if Kubewarden's metadata in the module declare it.
 	Gatekeeper bool `json:"gatekeeper,omitempty"`
-	// Cluster is where a guest looks objects up; nil if it cannot.
+	// Cluster answers look-ups of guests; without it, they cannot look objects up.
 	Cluster Cluster `json:"-"`
-	// Objects are what a guest of package abi may look up; nothing if there are none.
-	// Load waits a few seconds for the cluster to know them. As long as it does not,
-	// the plugin fails when it looks one up. For a guest of another ABI they are a
-	// mistake.
+	// Objects are the objects that a guest of package abi may look up; the default is none. Load
+	// waits a few seconds for the cluster to have them. Until then, look-ups fail, and so does the
+	// plugin. For a guest of another ABI they are a mistake.
 	Objects []host.ObjectGrant `json:"objects,omitempty"`
-	// Scope is what a policy of Kubewarden may ask for: operations, kinds of objects,
-	// repositories and host names. A policy in Rego has the objects of its
-	// ContextAwareResources as data. For a guest of another ABI they are a mistake.
+	// Scope grants host capabilities to a Kubewarden policy: operations, kinds of objects,
+	// repositories and host names. A policy in Rego finds the objects of its ContextAwareResources
+	// in data. For a guest of another ABI they are a mistake.
 	capabilities.Scope `json:",inline"`
-	// Capabilities answer what a Kubewarden policy asks that neither the cluster nor the
-	// question itself has; nil answers nothing of it. A server has one for all.
+	// Capabilities answers host capabilities that need more than the cluster and the question; nil
+	// answers none of them. A server has one for all plugins.
 	Capabilities *capabilities.Provider `json:"-"`
-	// Converts are the kinds of custom resources that the plugin converts between their
-	// versions. A plugin that has some does nothing else: it has no rules, and its failure
-	// policy is [host.Fail]. A module that also decides is loaded twice, under two names.
+	// Converts are the kinds of custom resources that the plugin converts between versions. A
+	// plugin with Converts does nothing else: it has no rules, and its failure policy is
+	// [host.Fail]. Load a module that also decides twice, under two names.
 	Converts []metav1.GroupKind `json:"converts,omitempty"`
-	// Shadow has a candidate asked in the background, see [Plugin.BeginShadow]; nil for none.
+	// Shadow configures a candidate that is asked in the background, see [Plugin.BeginShadow]; nil
+	// for none.
 	Shadow *shadow.Config `json:"shadow,omitempty"`
-	// Promote has a candidate serve; nil is a swap of the plugin's module.
+	// Promote makes a candidate serve; nil swaps the plugin's module.
 	Promote func(ctx context.Context, p *shadow.Promotion) error `json:"-"`
 }
 
-// Cluster is what policies may look up: informers, or a client. It is safe for use
-// by several goroutines.
+// Cluster answers look-ups of policies, from informers or by a client. It is safe for use by
+// several goroutines.
 type Cluster interface {
-	// Get returns an object in JSON, nil if there is none. namespace is empty
-	// for objects that have none. If it is to be fresh, the API server is asked. The bytes,
-	// also those of List, must not change afterwards; the caller does not change them
-	// either.
+	// Get returns an object in JSON, nil if there is none. namespace is empty for objects that have
+	// none. If fresh is set, the API server is asked. Neither the Cluster nor the caller may change
+	// the returned bytes, also those of List.
 	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error)
-	// List returns the objects that the selectors choose, in JSON, of all
-	// namespaces if namespace is empty.
+	// List returns the objects matched by the selectors, in JSON, from all namespaces if namespace
+	// is empty.
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
-	// Resource returns the resource of a kind of objects, or why it is not known.
+	// Resource returns the resource of a kind of objects, or the reason that it is unknown.
 	Resource(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error)
-	// Hold says that Get and List may be asked for a kind of objects until release is
-	// called. What is kept for their answers ends with the last hold. It takes no time
-	// and keeps nothing by itself.
+	// Hold announces that Get and List may be called for a kind of objects until release is called.
+	// Caches kept for their answers end with the last hold. Hold itself takes no time and keeps
+	// nothing.
 	Hold(kind schema.GroupVersionKind) (release func())
 	// Keep begins to keep the objects of a resource, of all namespaces if namespace is
 	// empty, until the Objects are closed. It does not wait for them.
@@ -119,13 +115,12 @@ type Cluster interface {
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// defaultResultBytes is how much a guest may hand to the host unless
-// Limits.ResultBytes says otherwise, 16 MiB: the largest object that a review may hold,
-// and 4 MiB that a mutator adds or a request of its own has beside it.
+// defaultResultBytes is the default of Limits.ResultBytes, 16 MiB. It allows for the largest object
+// of a review, plus 4 MiB added by a mutator or sent in a guest's requests to its host.
 const defaultResultBytes = expansion*storedBytes + 4<<20
 
-// Check returns everything that is wrong with what a plugin may do: with Objects, Converts
-// and Scope. [Load] checks them too.
+// Check returns all mistakes in Objects, Converts and Scope, the grants of a plugin. [Load] checks
+// them too.
 func (cfg *PluginConfig) Check() (errs []error) {
 	errs = lookup.CheckGrants(cfg.Objects)
 	for _, err := range []error{checkConverts(cfg), cfg.Scope.Check()} {
@@ -136,12 +131,11 @@ func (cfg *PluginConfig) Check() (errs []error) {
 	return errs
 }
 
-// Load makes a plugin of a module: a guest of package abi, or one of the ABIs that
-// package admission serves as they are, which it tells by the module's imports and
-// exports. Its settings are checked with it, as far as the guest can check them.
+// Load loads a module as a plugin: a guest of package abi, or of another ABI that package admission
+// supports. It recognizes the ABI by the module's imports and exports. The guest validates its
+// settings if it can.
 //
-// Errors are those of [host.Runtime.Load], and several mistakes of the
-// configuration joined.
+// Errors are those of [host.Runtime.Load], and the mistakes of the configuration, joined.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, error) {
 	var errs []error
 	match, err := cfg.PolicyRules.compile()
@@ -198,7 +192,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		return nil, err
 	}
 	p.guest, p.functions = guest, guest.Functions()
-	p.seals = p.seals && guest.Dialect() == opa.Name // Others say what they look up.
+	p.seals = p.seals && guest.Dialect() == opa.Name // Other guests declare their look-ups.
 	if guest.Dialect() != "" {
 		p.dialect = dialectOf(dialects, guest.Module())
 	}
@@ -224,8 +218,8 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	return p, nil
 }
 
-// checkDialect returns an error for grants that the guest has no use for: it would find
-// nothing, and decide by that.
+// checkDialect returns an error for grants that the guest cannot use: it would find nothing, and
+// decide on that.
 func (p *Plugin) checkDialect() error {
 	n := p.guest.Dialect()
 	if n == kubewarden.Name || n == kubewarden.NameWASI {
@@ -244,8 +238,8 @@ func (p *Plugin) checkDialect() error {
 	return nil
 }
 
-// dialectsFor returns the dialects that the modules of a plugin may be of. What
-// tells them apart is told in their order.
+// dialectsFor returns the dialects that the modules of a plugin may have. Modules are matched
+// against them in order.
 func dialectsFor(cfg *PluginConfig, caller *capabilities.Caller, objects *inventory) []*policy.Dialect {
 	name, logger := cfg.Name, cfg.Logger
 	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: caller}
@@ -261,7 +255,7 @@ func dialectsFor(cfg *PluginConfig, caller *capabilities.Caller, objects *invent
 	}
 }
 
-// dialectOf returns the dialect of a module, nil for our own ABI.
+// dialectOf returns the dialect of a module, nil for the ABI of package abi.
 func dialectOf(dialects []*policy.Dialect, m *host.Module) *policy.Dialect {
 	if m.Export(abi.Marker) != "" {
 		return nil
@@ -274,8 +268,9 @@ func dialectOf(dialects []*policy.Dialect, m *host.Module) *policy.Dialect {
 	return nil
 }
 
-// DialectOf returns the name of the ABI, other than that of package abi, that [Load] would
-// take a module for; empty if it is a guest of package abi, or would be refused as one.
+// DialectOf returns the name of the ABI that [Load] would use for a module, other than that of
+// package abi. It is empty for a guest of package abi, and for a module that would be refused as
+// one.
 func DialectOf(m *host.Module) string {
 	if d := dialectOf(dialectsFor(&PluginConfig{}, nil, nil), m); d != nil {
 		return d.Host.Name
@@ -289,11 +284,10 @@ func (p *Plugin) Name() string { return p.guest.Name() }
 // Digest returns the SHA-256 of the module, in hexadecimal.
 func (p *Plugin) Digest() string { return p.guest.Digest() }
 
-// Dialect returns the name of the ABI that the guest speaks, empty for that of
-// package abi.
+// Dialect returns the name of the ABI of the guest, empty for that of package abi.
 func (p *Plugin) Dialect() string { return p.guest.Dialect() }
 
-// Guest returns the module that the plugin is.
+// Guest returns the plugin's module in the host.
 func (p *Plugin) Guest() *host.Plugin { return p.guest }
 
 // Validates reports whether the plugin decides about requests.
@@ -305,13 +299,13 @@ func (p *Plugin) Mutates() bool { return p.mutates() }
 // Converts reports whether the plugin converts custom resources.
 func (p *Plugin) Converts() bool { return len(p.cfg.Converts) != 0 }
 
-// Close waits until ctx ends for the calls that run, and frees the guest.
+// Close waits until ctx ends for running calls, and frees the guest.
 func (p *Plugin) Close(ctx context.Context) error {
 	defer p.forget()
 	return errors.Join(p.background.close(ctx), p.guest.Close(ctx))
 }
 
-// forget ends the use of what others keep for the plugin.
+// forget ends the plugin's uses of the cluster and of the capabilities.
 func (p *Plugin) forget() {
 	p.kept.close()
 	p.inventory.close()
@@ -346,7 +340,7 @@ func (p *Plugin) mutates() bool {
 	return p.functions.Has(abi.Mutate)
 }
 
-// decide asks the guest, and hands the call to the shadows that have sampled it.
+// decide asks the guest, and passes the call to the shadows that sample it.
 //
 // 0 allocs when the guest allows the request: TestAllowAllocatesTheAnswerOnly.
 func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
@@ -359,7 +353,7 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 			}()
 		}
 	}
-	// Here it is known whose call it was, also if the plugin is a group's.
+	// The caller is known here, also for a member of a group.
 	defer func() {
 		if r := recover(); r != nil {
 			v = panicked(p, r)
@@ -390,7 +384,7 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 	return v
 }
 
-// mutationError is the failure of a plugin that changes what it may not.
+// mutationError is the failure of a plugin that changes an object without permission.
 type mutationError struct{ plugin string }
 
 func (e *mutationError) Error() string {
@@ -409,7 +403,7 @@ func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *policy.R
 	return verdict{Verdict: v}, err
 }
 
-// resultBytes returns how long the messages of a guest about a verdict are.
+// resultBytes returns the length of a guest's messages about a verdict.
 func resultBytes(v *policy.Verdict) int {
 	n := len(v.Message)
 	if v.Result == nil {

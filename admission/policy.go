@@ -15,11 +15,11 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// Policy is what an [Engine] asks: a [Plugin] or a [Group].
+// Policy is a unit that an [Engine] asks: a [Plugin] or a [Group].
 type Policy interface {
-	// Name returns the name by which messages call the policy.
+	// Name returns the name of the policy in messages.
 	Name() string
-	// Close waits until ctx ends for the calls that run, and frees the guests.
+	// Close waits until ctx ends for running calls, and frees the guests.
 	Close(ctx context.Context) error
 
 	enginePolicy
@@ -29,41 +29,40 @@ type Policy interface {
 type enginePolicy interface {
 	rules() *PolicyRules
 	matcher() *matcher
-	// monitor is used if the policy only monitors.
+	// monitor returns the Monitor, used if the policy only monitors.
 	monitor() *serving.Monitor
-	// validates and mutates report what the policy is asked for.
+	// validates and mutates report whether the policy is asked to validate and to mutate.
 	validates() bool
 	mutates() bool
 	// decide asks for a verdict. mutating is set if the object may be changed.
 	decide(ctx context.Context, req *policy.Request, mutating bool) verdict
 }
 
-// PolicyRules say when a policy is asked and what its verdict counts for. The zero
-// value is a policy that is asked about every request and denies it if it fails.
+// PolicyRules determine when a policy is asked and how its verdict counts. The zero value asks the
+// policy about every request, and denies a request if the policy fails.
 type PolicyRules struct {
-	// Match says which requests the policy is asked about.
+	// Match selects the requests that the policy is asked about.
 	Match Match `json:"match,omitempty"`
-	// Namespaces knows the labels of namespaces, for Match.NamespaceSelector.
+	// Namespaces returns the labels of namespaces, for Match.NamespaceSelector.
 	Namespaces NamespaceLabels `json:"-"`
-	// Order is the place among the policies of an engine: those with lower numbers, and of equal
-	// ones those that the engine was given first. Mutators see the objects as
-	// those before them left them; messages are in this order.
+	// Order is the place among the policies of an engine. Lower numbers come first, and policies
+	// with equal numbers keep the order in which the engine was given them. Mutators see the object
+	// as changed by those before them; messages are in this order.
 	Order int `json:"order,omitempty"`
-	// Mode says whether verdicts count.
+	// Mode determines whether verdicts count.
 	Mode host.Mode `json:"mode,omitempty"`
-	// FailurePolicy says what becomes of a request on which the policy fails: it
-	// trapped, was not done in time, answered by no rule of the ABI, or reported itself
-	// that it could not decide. A denial is not a failure. With [host.Fail] the request
-	// is denied with 500 and the reason, with [host.Ignore] allowed with a warning. A policy
-	// with Ignore may take a quarter of the time that the request has left, and all mutators
-	// with Ignore together half of it: the others must not fail for its sake.
+	// FailurePolicy applies to a request on which the policy fails. A policy fails if it traps,
+	// times out, violates the ABI, or reports that it could not decide. A denial is not a failure.
+	// With [host.Fail] the request is denied with 500 and the reason, with [host.Ignore] allowed
+	// with a warning. So that others do not fail for its sake, a policy with Ignore may take a
+	// quarter of the request's remaining time. All mutators with Ignore together may take half of
+	// it.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
-	// Observer is told of every verdict; nil costs nothing.
+	// Observer is called with every verdict. It may be nil, at no cost.
 	Observer Observer `json:"-"`
 }
 
-// Check returns everything that is wrong with the rules, nil if a policy can have
-// them.
+// Check returns all mistakes in the rules, nil if there are none.
 func (r *PolicyRules) Check() error {
 	_, err := r.compile()
 	return err
@@ -85,12 +84,12 @@ func (r *PolicyRules) compile() (*matcher, error) {
 	return m, errors.Join(errs...)
 }
 
-// Observer is told what policies decide.
+// Observer receives the decisions of policies.
 //
 // # Notes
 //
-//   - Decided runs on the goroutine of the request, or of a policy that monitors, after
-//     the request even, and several at the same time: it must be quick and safe for that.
+//   - Decided runs on the goroutine of the request, or on that of a policy that monitors, possibly
+//     after the request, and concurrently. It must be fast and safe for concurrent use.
 type Observer interface {
 	Decided(ctx context.Context, d Decision)
 }
@@ -100,20 +99,20 @@ type Decision struct {
 	Policy string
 	// Mutating reports whether the policy was asked as a mutator.
 	Mutating bool
-	// Converting reports whether the policy was asked to convert objects: Verdict is
-	// Allowed if it did.
+	// Converting reports whether the policy was asked to convert objects: Verdict is then Allowed
+	// if it succeeded.
 	Converting bool
 	Mode       host.Mode
-	// Verdict is the verdict of the policy, whether it counts or not.
+	// Verdict is the verdict of the policy, even if it does not count.
 	Verdict Outcome
-	// Late reports whether the request was answered before the verdict was there, as it may be
+	// Late reports whether the request was answered before the verdict arrived, which is possible
 	// for a policy that monitors.
 	Late bool
 	// Patched reports whether the policy changed the object.
 	Patched bool
-	// Duration is how long it took, the wait for an instance included.
+	// Duration is the time of the call, including the wait for an instance.
 	Duration time.Duration
-	// Err is why the policy failed.
+	// Err is the reason of a failure.
 	Err error
 }
 
@@ -125,21 +124,21 @@ const (
 	Allowed Outcome = "allow"
 	Denied  Outcome = "deny"
 	Failed  Outcome = "error"
-	// Dropped is no verdict: a policy that monitors was not asked, or not to the end, since too
-	// many requests were answered before it was done with them.
+	// Dropped means that there is no verdict: too many requests were answered before a policy that
+	// monitors had finished, so it was not asked, or its call was stopped.
 	Dropped Outcome = "dropped"
 )
 
-// verdict is that of one policy about a request.
+// verdict is the verdict of one policy on a request.
 type verdict struct {
 	policy.Verdict
-	// causes are what a group adds: which of its members deny.
+	// causes are added by a group: its members that deny.
 	causes []memberCause
-	// failure says why there is no verdict.
+	// failure is the reason that there is no verdict.
 	failure error
 	// volatile reports whether the same request may get another verdict later.
 	volatile bool
-	// sealed is set if the guest has looked up something that is confidential as a whole.
+	// sealed is set if the guest has looked up something entirely confidential.
 	sealed bool
 }
 
@@ -147,18 +146,17 @@ type memberCause struct{ name, message string }
 
 func failed(err error) verdict { return verdict{failure: err} }
 
-// policyVerdict is the verdict of a policy.
+// policyVerdict is a verdict with its policy.
 type policyVerdict struct {
 	policy Policy
 	verdict
 }
 
-// askPolicy asks a policy about a validation or a mutation if its rules match. A policy
-// about which that is not known has failed, and so has one at which this package, an
-// Observer or a NamespaceLabels panics: policies are asked on goroutines of their own,
-// where net/http recovers nothing.
+// askPolicy asks a policy about a validation or a mutation if its rules match. If that is unknown,
+// the policy has failed. It has also failed if this package, an Observer or a NamespaceLabels
+// panics, since net/http recovers no panic on the goroutines that ask policies.
 //
-// Requests do not wait for call, which is nil unless the policy monitors.
+// call is nil unless the policy monitors; requests do not wait for it.
 func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool, call *serving.Call) (v verdict, matches bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -197,8 +195,8 @@ func askPolicy(ctx context.Context, p Policy, req *policy.Request, mutating bool
 	return v, true
 }
 
-// observed tells the Observer of a verdict, and returns what it counts for: that of a
-// policy that monitors is logged and dropped.
+// observed reports a verdict to the Observer, and returns the verdict as it counts: for a policy
+// that monitors, it is logged and dropped.
 func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool, start time.Time, v verdict, call *serving.Call) verdict {
 	rules := p.rules()
 	if call != nil && call.Dropped() {
@@ -225,11 +223,11 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 	return v
 }
 
-// logger is a policy that has a log for lines that requests can repeat.
+// logger is a policy with a log for lines that requests can provoke.
 type logger interface{ logger() *slog.Logger }
 
-// panicked is the verdict of a policy at which the host has panicked with r: a fault
-// of ours in one policy must not take the server down.
+// panicked is the verdict of a policy for a panic r of the host. A fault of the host in one policy
+// must not take the server down.
 func panicked(p Policy, r any) verdict {
 	if l, ok := p.(logger); ok && l.logger() != nil {
 		l.logger().Error("host panicked", "policy", p.Name(), "panic", r, "stack", string(debug.Stack()))
@@ -237,19 +235,19 @@ func panicked(p Policy, r any) verdict {
 	return failed(fmt.Errorf("policy %q: host panicked: %v", p.Name(), r))
 }
 
-// What the log gets of texts that guests and clients choose.
+// Bounds in the log of texts chosen by guests and clients.
 const (
 	loggedPatchBytes  = 16 << 10
 	loggedReasonBytes = 4 << 10
 	loggedNameBytes   = 256
 )
 
-// DeniedMessage is the message of the line in the log for a denial, which has the attributes policy,
-// uid, group, kind, namespace, name, operation, user and message. Nothing confidential is in them.
+// DeniedMessage is the message of the log line for a denial. The line has the attributes policy,
+// uid, group, kind, namespace, name, operation, user and message. They hold no confidential value.
 const DeniedMessage = "policy denied the request"
 
-// logVerdict writes down why a policy denies or has failed, or what one that monitors would have
-// done. The log of a policy has a budget, beyond which lines are dropped and counted.
+// logVerdict logs the reason of a denial or a failure, also for a policy that monitors. The log of
+// a policy has a budget, beyond which lines are dropped and counted.
 func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
 	l, ok := p.(logger)
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {

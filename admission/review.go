@@ -24,17 +24,16 @@ const (
 	reviewVersion = "admission.k8s.io/v1"
 )
 
-// DecodeReview decodes the envelope of an AdmissionReview in JSON, for a server
-// that is not a [Handler]. The objects and most strings of the request are parts
-// of body, which must not be written to afterwards.
+// DecodeReview decodes the envelope of an AdmissionReview in JSON, for a server that is not a
+// [Handler]. The objects and most strings of the request share memory with body, which must not be
+// modified afterwards.
 //
-// It takes what encoding/json takes with the names matched exactly, which is how
-// Kubernetes decodes, with the same outcome; but it refuses a member of the review
-// or the request that occurs twice, which no API server sends and which decoders
-// read differently. FuzzDecodeReview compares.
+// Like Kubernetes, it accepts the input of encoding/json with names matched exactly, with the same
+// result. However, it refuses a review or a request in which a member occurs twice: API servers do
+// not send that, and decoders differ on it. FuzzDecodeReview compares the two.
 func DecodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	if !json.Valid(body) {
-		// The rare case pays for a good message.
+		// The slow path produces a better message.
 		var v stdjson.RawMessage
 		err := stdjson.Unmarshal(body, &v)
 		return nil, fmt.Errorf("decode admission review: %w", err)
@@ -59,25 +58,25 @@ func DecodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 // decoder decodes parts of a review, up to the first mistake.
 type decoder struct {
 	err error
-	// path has the names of the members that are being decoded, the outermost first.
+	// path holds the names of the members being decoded, the outermost first.
 	path  [4]string
 	depth int
 }
 
-// member is what an object may have, and a pointer to what it becomes.
+// member is a member that an object may have, with a pointer to its decoded value.
 type member struct {
 	name string
 	to   any
 }
 
-// fail notes a mistake in what is being decoded.
+// fail records a mistake at the current path.
 func (d *decoder) fail(mistake string) {
 	if d.err == nil {
 		d.err = errors.New(cmp.Or(strings.Join(d.path[:d.depth], "."), "the body") + " " + mistake)
 	}
 }
 
-// expect fails unless the member that became v is of a kind, null or missing.
+// expect fails unless v, the value of the member name, is of a kind, null or missing.
 func (d *decoder) expect(name string, v json.Value, want json.Kind) {
 	if kind := v.Kind(); v != nil && kind != want {
 		d.path[d.depth] = name
@@ -87,8 +86,8 @@ func (d *decoder) expect(name string, v json.Value, want json.Kind) {
 	}
 }
 
-// object decodes the members of an object, none of which may occur twice, and passes over
-// others. null has none.
+// object decodes the members of an object, none of which may occur twice, and skips others. null
+// has no members.
 func (d *decoder) object(v json.Value, members ...member) {
 	if kind := v.Kind(); kind != json.KindObject {
 		if kind != json.KindNull && kind != json.KindNone {
@@ -114,7 +113,7 @@ func (d *decoder) object(v json.Value, members ...member) {
 	}
 }
 
-// value decodes a value into what to points to; null leaves that as it is.
+// value decodes a value into the target of to; null leaves the target unchanged.
 func (d *decoder) value(v json.Value, to any) {
 	kind := v.Kind()
 	if kind == json.KindNull {
@@ -225,7 +224,7 @@ func appendReview(dst []byte, r *admissionv1.AdmissionResponse) ([]byte, error) 
 	return append(dst, '}', '}'), nil
 }
 
-// orNone makes an empty name visible, and any other safe to be shown.
+// orNone returns a visible text for an empty name, and a safe one for any other.
 func orNone(name string) string {
 	if name == "" {
 		return "(none)"
@@ -233,7 +232,7 @@ func orNone(name string) string {
 	return fmt.Sprintf("%.100q", name)
 }
 
-// internalError is the answer of a server that could not decide.
+// internalError is the answer for a request that the server could not decide.
 func internalError(uid types.UID, message string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{
 		UID: uid,

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
-// background are the copies of a plugin that are asked after it.
+// background holds the copies of a plugin that are called after it.
 type background struct {
 	shadow, profile shadow.Place
 }
@@ -26,10 +26,10 @@ func (cfg *PluginConfig) checkShadow(rt *host.Runtime) (errs []error) {
 	return cfg.Shadow.Check(rt, "shadow")
 }
 
-// BeginShadow begins to ask a candidate what the plugin is asked, see package shadow of host, in
-// place of one that was asked before. Verdicts of the candidate have no effect. What it looks up or
-// asks its host has the answers that the plugin got in that call; while it is loaded, it asks by
-// itself. Requests to the engine are kept for it, and must not be changed afterwards.
+// BeginShadow begins to call a candidate with the plugin's requests, and replaces an earlier
+// candidate; see package shadow of host. Verdicts of the candidate have no effect. Its look-ups and
+// host capabilities return the answers that the plugin got in the same call; only while loading, it
+// gets its own. Requests to the engine are kept for it, and must not be changed afterwards.
 func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	all := p.cfg
 	all.Shadow = &cfg
@@ -45,7 +45,7 @@ func (p *Plugin) BeginShadow(ctx context.Context, cfg shadow.Config) error {
 	return p.background.shadow.Put(ctx, s)
 }
 
-// BeginProfile begins to profile a copy of the plugin on the next calls of it.
+// BeginProfile begins to profile a copy of the plugin on the plugin's next calls.
 func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
 	s, err := shadow.Profile(calls, p.guest.Source(), p.backgroundOptions())
 	if err != nil {
@@ -57,7 +57,7 @@ func (p *Plugin) BeginProfile(ctx context.Context, calls int) error {
 // Shadow returns the shadow of the plugin, nil if there was none.
 func (p *Plugin) Shadow() *shadow.Shadow { return p.background.shadow.Shadow() }
 
-// Profile returns the profile that runs, or ran last, nil if there was none.
+// Profile returns the current or last profile, nil if there was none.
 func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Shadow() }
 
 func (p *Plugin) backgroundOptions() shadow.Options {
@@ -76,11 +76,11 @@ func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
-// none reports whether there are no copies, which is nearly always so.
+// none reports whether there are no copies, which is nearly always the case.
 func (b *background) none() bool { return b.shadow.Shadow() == nil && b.profile.Shadow() == nil }
 
-// sample returns the shadow and the profile as far as they sample the next call, which is about
-// so many bytes of objects.
+// sample returns the shadow and the profile if they sample the next call, whose objects have about
+// the given number of bytes.
 func (b *background) sample(bytes int) (sampled [2]*shadow.Shadow, any bool) {
 	for i, s := range [...]*shadow.Shadow{b.shadow.Shadow(), b.profile.Shadow()} {
 		if s.Sampled() && s.Room(int64(bytes)) {
@@ -90,9 +90,9 @@ func (b *background) sample(bytes int) (sampled [2]*shadow.Shadow, any bool) {
 	return sampled, any
 }
 
-// offer hands a call to the shadows that have sampled it. It keeps the body of its request, which
-// counts among the bodies as long as it does; bytes is what it keeps of objects, and made how much
-// of that is not the body's.
+// offer passes a call to the shadows that sample it. It keeps the body of the request, which counts
+// among the Bodies meanwhile. bytes is the size of the kept objects, and made the part of that size
+// outside the body.
 func offer(ctx context.Context, sampled [2]*shadow.Shadow, told *policy.Answers, bytes, made int, call shadow.Call) {
 	for _, s := range sampled {
 		if s == nil {
@@ -111,18 +111,18 @@ func offer(ctx context.Context, sampled [2]*shadow.Shadow, told *policy.Answers,
 	}
 }
 
-// bytesOf returns how many bytes a request keeps.
+// bytesOf returns the number of bytes kept with a request.
 func bytesOf(req *policy.Request) int {
 	return len(req.Envelope) + len(req.Object.Raw) + len(req.OldObject.Raw) + len(req.Options.Raw) + len(req.Raw)
 }
 
-// bytesOfVerdict returns how many bytes a verdict keeps.
+// bytesOfVerdict returns the number of bytes kept with a verdict.
 func bytesOfVerdict(v *verdict) int {
 	return len(v.Patch) + len(v.Object) + resultBytes(&v.Verdict)
 }
 
-// convertSampled converts an object, and has the shadows convert it that sample the call. The
-// object is not changed afterwards.
+// convertSampled converts an object, and passes it to the shadows that sample the call. The object
+// must not change afterwards.
 func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired string) ([]byte, error) {
 	sampled, any := p.background.sample(len(object))
 	if !any {
@@ -143,7 +143,7 @@ func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired stri
 		case err != nil && failure == nil:
 			o.Err = err
 			return o
-		case err != nil: // Two versions fail with different words.
+		case err != nil: // Two versions may fail with different words.
 			return shadow.Outcome{Uncompared: true}
 		case failure == nil:
 			patch, err := until(ctx).Diff(converted, got)
@@ -169,8 +169,8 @@ func outcomeOf(err error) string {
 	return "converted"
 }
 
-// repeat returns what asks a candidate the same. It keeps the request, which is not changed after
-// the engine was called with it.
+// repeat returns a function that calls a candidate with the same request. It keeps the request,
+// which must not change after the call of the engine.
 func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, told *policy.Answers) shadow.Call {
 	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
@@ -200,7 +200,7 @@ func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, tol
 	}
 }
 
-// answerOf returns the kind of a verdict, and the rest of it that counts.
+// answerOf returns the kind of a verdict, and the other parts of it that count.
 func answerOf(ctx context.Context, req *policy.Request, v *verdict) (kind, text string) {
 	rest := struct {
 		Code    uint32          `json:"code,omitempty"`
@@ -213,7 +213,7 @@ func answerOf(ctx context.Context, req *policy.Request, v *verdict) (kind, text 
 	}
 	switch {
 	case v.failure != nil:
-		return string(Failed), "" // Two versions fail with different words.
+		return string(Failed), "" // Two versions may fail with different words.
 	case !v.Allowed:
 		kind = string(Denied)
 	case v.Mutates():

@@ -9,11 +9,10 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Unavailable returns a policy that fails on every request that rules match, for
-// reason: it stands for one that should be there and could not be loaded, so that
-// requests which it should guard do not pass unseen, while others do. mutates says
-// that it stands for a mutator. It stands for a validator in any case:
-// the plugin may be one as well.
+// Unavailable returns a policy that fails with reason on every request that rules match. It
+// represents a policy that could not be loaded, so that the requests guarded by that policy do not
+// pass unnoticed, while others do. If mutates is set, it represents a mutator. It always represents
+// a validator, since the plugin may be one as well.
 func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Policy, error) {
 	match, err := rules.compile()
 	if err != nil {
@@ -22,9 +21,9 @@ func Unavailable(name string, rules PolicyRules, mutates bool, reason error) (Po
 	return &unavailable{name: name, policyRules: rules, match: match, mutator: mutates, reason: reason}, nil
 }
 
-// Uncovered returns what Unavailable does, for the requests that serving does not
-// guard: it stands for a newer version of serving that could not be loaded, and whose
-// rules match more. nil if there are none.
+// Uncovered returns the policy of Unavailable, restricted to requests that serving does not guard.
+// It represents a newer version of serving that could not be loaded and whose rules match more. It
+// returns nil if there are no such requests.
 func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (Policy, error) {
 	p, err := Unavailable(serving.Name(), rules, mutates, reason)
 	if err != nil {
@@ -32,10 +31,10 @@ func Uncovered(serving Policy, rules PolicyRules, mutates bool, reason error) (P
 	}
 	old := serving.rules()
 	if asConverter(serving) != nil {
-		return p, nil // It guards no request.
+		return p, nil // A converter guards no request.
 	}
 	if old.Mode == host.Monitor || old.FailurePolicy == host.Ignore && rules.FailurePolicy != host.Ignore || mutates && !serving.mutates() {
-		return p, nil // What only monitors, or may fail, guards nothing.
+		return p, nil // A policy that only monitors, or may fail, guards nothing.
 	}
 	covered := serving.matcher()
 	if covered == nil {
@@ -70,9 +69,9 @@ func (u *unavailable) decide(context.Context, *policy.Request, bool) verdict {
 	return failed(fmt.Errorf("policy %q is not available: %w", u.name, u.reason))
 }
 
-// Disabled returns a policy that has the name of p and is never asked: the engine
-// goes on as if there were none. What [Engine.ForPolicy] returns for its name allows what it is asked
-// for, where one whose policy is gone denies it. Closing it does not close p.
+// Disabled returns a policy with the name of p that is never asked; the engine ignores it. For its
+// name, the result of [Engine.ForPolicy] allows every request, while it denies the requests of a
+// removed policy. Closing it does not close p.
 func Disabled(p Policy) Policy { return &disabled{p} }
 
 type disabled struct{ Policy }

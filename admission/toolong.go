@@ -8,10 +8,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// subject is what a review is about, as far as its beginning tells.
+// subject identifies the object of a review, as far as the beginning of the review contains it.
 type subject struct{ uid, kind, namespace, name, operation string }
 
-// String returns the subject as a user names it: "Pod shop/web (UPDATE)".
+// String returns the subject in the words of users: "Pod shop/web (UPDATE)".
 func (s subject) String() string {
 	text := cmp.Or(s.kind, "an object")
 	switch {
@@ -28,13 +28,12 @@ func (s subject) String() string {
 	return text
 }
 
-// maxSubjectText is how long a text of a subject may be: what a name of Kubernetes may
-// have.
+// maxSubjectText is the maximum length of a text in a subject: that of a name in Kubernetes.
 const maxSubjectText = 253
 
-// subjectOf reads the beginning of a review, which may end anywhere. An API server
-// writes uid, kind, name, namespace and operation before the user and the objects. The
-// name of an object that is being made may stand in the object alone.
+// subjectOf reads the beginning of a review, which may end anywhere. An API server writes uid,
+// kind, name, namespace and operation before the user and the objects. The name of an object to be
+// created may be only in the object.
 func subjectOf(beginning []byte) subject {
 	var s subject
 	var made, prefix string
@@ -54,7 +53,7 @@ func subjectOf(beginning []byte) subject {
 	for {
 		token, err := d.Token()
 		if err != nil {
-			break // It ends here, or is no JSON: what was found may help even so.
+			break // The review is cut here or is not JSON; earlier values may still help.
 		}
 		if delim, ok := token.(json.Delim); ok && (delim == '}' || delim == ']') {
 			levels = levels[:len(levels)-1]
@@ -68,7 +67,7 @@ func subjectOf(beginning []byte) subject {
 				continue
 			}
 			path, top.hasKey = top.path+"."+top.key, false
-			if !top.object || n > 4 { // Nothing wanted is in a list, or deeper.
+			if !top.object || n > 4 { // Lists and deeper objects have no wanted member.
 				path = "-"
 			} else if n == 1 {
 				path = top.key

@@ -12,27 +12,27 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// What the API server does with warnings, by
-// k8s.io/apiserver/pkg/endpoints/filters/warning.go: those with control
-// characters are dropped, and past 4,096 runes in all every one is cut to 256.
+// Limits of the API server for warnings, by k8s.io/apiserver/pkg/endpoints/filters/warning.go:
+// warnings with control characters are dropped, and beyond 4,096 runes in all every one is cut to
+// 256.
 const (
 	warningRunes  = 256
 	warningsRunes = 4096
 )
 
-// warnings collects warnings within the API server's limits: each once, cut at
-// 256 runes, without control characters; and when all of them would be too
-// long, the last one says how many are missing.
+// warnings collects warnings within the API server's limits: each once, cut at 256 runes, without
+// control characters. If all of them would be too long, the last one gives the number of missing
+// ones.
 type warnings struct {
 	texts []string
-	// seen are those that came before, also those that did not fit.
+	// seen holds all earlier warnings, also those that did not fit.
 	seen  map[string]bool
 	runes int
-	// dropped is how many did not fit.
+	// dropped is the number of warnings that did not fit.
 	dropped int
 }
 
-// reservedRunes is the room for the warning about the missing ones.
+// reservedRunes is the room for the warning about missing warnings.
 const reservedRunes = 64
 
 func (w *warnings) add(text string) {
@@ -73,16 +73,15 @@ func oneLine(text string) string {
 	}), " ")
 }
 
-// annotations collects audit annotations. The API server puts the webhook's name
-// and "/" before each key and takes what is then a qualified name, by
-// k8s.io/apimachinery/pkg/api/validate/content.IsLabelKey: at most 63 letters,
-// digits, '-', '_' and '.', with a letter or a digit at both ends.
+// annotations collects audit annotations. The API server puts the webhook's name and "/" before
+// each key and accepts the result if it is a qualified name, by
+// k8s.io/apimachinery/pkg/api/validate/content.IsLabelKey: at most 63 letters, digits, '-', '_' and
+// '.', with a letter or a digit at both ends.
 type annotations map[string]string
 
 const annotationKeyLength = 63
 
-// add adds the annotations of a plugin. Of two keys that become the same one
-// the first in order is kept.
+// add adds the annotations of a plugin. If two keys become equal, the first in order is kept.
 func (a *annotations) add(plugin string, more map[string]string) {
 	if len(more) == 0 {
 		return
@@ -98,8 +97,8 @@ func (a *annotations) add(plugin string, more map[string]string) {
 	}
 }
 
-// annotationKey returns the key of a plugin's annotation. One that had to be cut
-// ends with a hash of the whole, so that long keys stay apart.
+// annotationKey returns the key of a plugin's annotation. A key that is cut ends with a hash of the
+// whole, so that long keys stay distinct.
 func annotationKey(plugin, key string) string {
 	whole := plugin + "." + key
 	clean := strings.Map(func(r rune) rune {
@@ -116,7 +115,7 @@ func annotationKey(plugin, key string) string {
 		clean = fmt.Sprintf("%s-%08x", clean[:annotationKeyLength-9], hash.Sum32())
 	}
 	if clean == "" {
-		return "plugin" // Neither name nor key has a letter.
+		return "plugin" // Neither name nor key has a valid character.
 	}
 	return clean
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// stainOf returns what an encoded request has of confidential values.
+// stainOf returns the confidential values in an encoded request.
 func stainOf(rule *confidential.Rule, encoded []byte) *confidential.Stain {
 	s := new(confidential.Stain)
 	rule.MaskMessage(confidential.HookRequest, 0, false, bytes.Clone(encoded), s)
 	return s
 }
 
-// confide notes what the request of the call that runs has.
+// confide adds the confidential values in the request of the current call to s.
 func confide(inst *host.Instance, s *confidential.Stain) {
 	if request := inst.State().(*exchange).request; len(request) != 0 {
 		inst.Rule().MaskMessage(confidential.HookRequest, 0, false, bytes.Clone(request), s)
 	}
 }
 
-// quietError is an error whose text repeats nothing confidential.
+// quietError is an error whose text contains no confidential value.
 type quietError struct {
 	text string
 	err  error
@@ -31,7 +31,7 @@ type quietError struct {
 func (e *quietError) Error() string { return e.text }
 func (e *quietError) Unwrap() error { return e.err }
 
-// quiet returns an error of the plugin as a log or the runtime may have it: the runtime shows it to
+// quiet returns an error of the plugin in the form for logs and for the runtime, which shows it to
 // users.
 func (p *plugin) quiet(req *hookmsg.Request, err error) error {
 	text := err.Error()

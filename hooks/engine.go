@@ -19,22 +19,22 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
-// Engine asks the plugins of a node agent. It is safe for use by several goroutines; the
-// number of those that run one plugin at a time is that plugin's Limits.Instances.
+// Engine calls the plugins of a node agent. It is safe for use by several goroutines.
+// Limits.Instances of a plugin bounds the simultaneous calls of that plugin.
 type Engine struct {
 	plugins []*plugin
 	logger  *slog.Logger
-	// observer is that of Config, or nil.
+	// observer is the Observer of Config, or nil.
 	observer Observer
-	// requests are buffers, *encoding.
+	// requests holds buffers of type *encoding.
 	requests sync.Pool
 	standing standing
 
 	// changed is closed, and replaced, when a plugin was swapped or the node has changed.
 	changed atomic.Pointer[chan struct{}]
-	// node is what [Engine.SetNode] was given, nil before.
+	// node is the node given to [Engine.SetNode], nil before.
 	node atomic.Pointer[hookmsg.Node]
-	// objects are what [Engine.SetObject] was given; setObject is held while they change.
+	// objects are the objects given to [Engine.SetObject]; setObject is held while they change.
 	objects   atomic.Pointer[objects]
 	setObject sync.Mutex
 }
@@ -44,69 +44,67 @@ type Config struct {
 	// Plugins are the plugins, in any order. An engine without plugins decides
 	// nothing.
 	Plugins []PluginConfig
-	// Logger receives the failures that a policy ignores, and which fields were decided
-	// in dry runs; nil drops them.
+	// Logger receives failures ignored by a policy, and the fields decided in dry runs; nil drops
+	// them.
 	Logger *slog.Logger
-	// Observer receives the results of decisions; nil is none. The Observer of a
-	// plugin's Config receives the calls of its guest.
+	// Observer receives the results of decisions; nil for none. The Observer of a plugin's Config
+	// receives the calls of its guest.
 	Observer Observer
-	// HostRoot is the root of the node's file system: "/host" for an agent in a container
-	// that mounts it there. The engine looks up the sources of mounts and the devices in
-	// it that plugins add to containers. Default "/".
+	// HostRoot is the root of the node's file system: "/host" for an agent in a container that
+	// mounts it there. Below it, the engine looks up the sources of mounts and the devices that
+	// plugins add to containers. Default "/".
 	HostRoot string
 	// Node declares that [Engine.SetNode] is called. Without it, a plugin whose module or
-	// configuration declares that it reads the node is refused, unless Audit is set.
+	// configuration declares a read of the node is refused, unless Audit is set.
 	Node bool
-	// Audit, if it is not nil, is called with each part of a decision that is not
-	// granted, and the decision passes. It is for tools and tests, which apply no
-	// decision. On a node, leave it nil.
+	// Audit, if not nil, is called for each part of a decision that is not granted, and the
+	// decision passes. It is for tools and tests, which apply no decision. On a node, leave it nil.
 	Audit func(ctx context.Context, req *hookmsg.Request, plugin string, err *GrantError)
 }
 
-// PluginConfig is the module of a plugin, when it is asked and what it may decide.
+// PluginConfig configures a plugin: its module, its requests, and its possible decisions.
 type PluginConfig struct {
 	// Config is the plugin's module, name and limits. The default of
 	// Limits.ResultBytes is 256 KiB, that of Limits.Timeout is 500 ms.
 	host.Config `json:",inline"`
-	// Order is the plugin's place: plugins with a lower one are asked first, those with
-	// the same in the order of their names.
+	// Order is the place of the plugin. Plugins with a lower number are asked first, and plugins
+	// with equal numbers in the order of their names.
 	Order int `json:"order,omitempty"`
-	// Stages and Levels are those of the requests that the plugin is asked; none means
+	// Stages and Levels are the stages and levels of the requests passed to the plugin; none means
 	// all.
 	Stages []hookmsg.Stage `json:"stages,omitempty"`
 	Levels []hookmsg.Level `json:"levels,omitempty"`
-	// Selector is the pods that the plugin is asked about; the zero value is all.
+	// Selector selects the pods that the plugin is asked about; the zero value selects all.
 	Selector Selector `json:"selector,omitzero"`
-	// Owns are the fields that are this plugin's alone, by their names in
-	// hook.proto: "cpu_shares", "unified[io.weight]", "container_envs[GOGC]". Two
-	// plugins that own one field and may be asked about the same request are a
-	// mistake of the configuration. Once any are given, a decision that sets
-	// another field is an error; so is one that sets a field of another plugin's. The
-	// standalone mode gives an owned field back that the plugin does not set any more.
+	// Owns are the fields owned by this plugin alone, by their names in hook.proto: "cpu_shares",
+	// "unified[io.weight]", "container_envs[GOGC]". Two plugins that own one field and may be asked
+	// about the same request are a mistake of the configuration. If Owns is not empty, a decision
+	// that sets another field is an error. So is a decision that sets a field owned by another
+	// plugin. The standalone mode resets an owned field that the plugin no longer sets.
 	Owns []string `json:"owns,omitempty"`
-	// DecisionGrants are what the plugin may decide beyond the resources of a cgroup: none by
-	// default. A decision with anything else is an error, and so is to own it.
+	// DecisionGrants allow decisions beyond the resources of a cgroup; the default is none.
+	// Deciding or owning anything else is an error.
 	DecisionGrants Grants `json:"decisionGrants,omitzero"`
-	// Objects are those of the node that the plugin may look up, see [Engine.SetObject]. They have
-	// no namespaces.
+	// Objects are the objects of the node that the plugin may look up, see [Engine.SetObject]. They
+	// have no namespaces.
 	Objects []host.ObjectGrant `json:"objects,omitempty"`
-	// Reads are the fields of the request that the plugin reads, as hook.proto names
-	// them, or entries of its maps: "pod", "pod_labels[app]". None means what its module
-	// declares, or all. What it does not read costs time.
+	// Reads are the fields of the request that the plugin reads, as hook.proto names them, or
+	// entries of its maps: "pod", "pod_labels[app]". None means the fields declared by its module,
+	// or all. Fields that it does not read cost time.
 	Reads []string `json:"reads,omitempty"`
-	// Mode says whether decisions count. With [host.Monitor] a decision is checked, logged and
-	// passed to Config.Observer, and has no other effect.
+	// Mode determines whether decisions count.
 	Mode host.Mode `json:"mode,omitempty"`
-	// Shadow has a candidate asked in the background, see [Engine.BeginShadow]; nil for none.
+	// Shadow configures a candidate that is asked in the background, see [Engine.BeginShadow]; nil
+	// for none.
 	Shadow *shadow.Config `json:"shadow,omitempty"`
-	// FailurePolicy says what becomes of a request on which the plugin fails: by an
-	// error, a trap, or a decision that is malformed, out of range, not granted or in
-	// conflict with an earlier plugin's. With [host.KeepLast] the subject is the QoS
-	// class, the pod or the container.
+	// FailurePolicy applies to a request on which the plugin fails: by an error, a trap, or an
+	// invalid decision. A decision is invalid if it is malformed, out of range, not granted or in
+	// conflict with that of an earlier plugin. With [host.KeepLast] the subject is the QoS class,
+	// the pod or the container.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 }
 
-// NewEngine loads the plugins in rt. If one cannot be loaded, none stays loaded.
+// NewEngine loads the plugins in rt. If one of them cannot be loaded, no plugin stays loaded.
 //
 // The errors are those of [host.Runtime.Load], for each plugin that fails, and
 // all mistakes of the configuration at once: two plugins that own one field are
@@ -122,7 +120,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	e.requests.New = func() any { return new(encoding) }
 	errs := make([]error, len(plugins))
 	var loading sync.WaitGroup
-	for i, p := range plugins { // The Runtime bounds how many it compiles at a time.
+	for i, p := range plugins { // The Runtime bounds the simultaneous compilations.
 		p.swapped = e.signal
 		loading.Go(func() { errs[i] = p.load(ctx, rt, cfg.Plugins[i].Config) })
 	}
@@ -150,7 +148,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	return e, nil
 }
 
-// parse reports the mistakes that host.Runtime.Load does not see.
+// parse reports the mistakes that host.Runtime.Load does not check.
 func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 	var errs []error
 	var plugins []*plugin
@@ -247,15 +245,14 @@ func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 	return plugins, errors.Join(errs...)
 }
 
-// Lack declares the fields that a running mode does not know of containers at the stage
-// Reconcile: "container_annotations" or "container_envs". A plugin that reads them would
-// decide otherwise in that mode. The error names each plugin whose module or configuration
-// declares that it reads one, and no such version is swapped in later. Plugins that do not
-// declare what they read get none of the fields at any stage, which is logged.
+// Lack declares the fields of containers that a running mode cannot provide at the stage Reconcile:
+// "container_annotations" or "container_envs". A plugin that reads them would decide differently in
+// that mode. The error names each plugin whose module or configuration declares a read of one, and
+// later swaps to such a version are refused. Plugins without declared reads get none of the fields
+// at any stage, which is logged.
 //
-// mode is for messages: "the standalone mode with a file". Plugins that are not asked
-// about containers, or not at that stage, are left alone. Call Lack once, before the
-// first Decide.
+// mode is for messages: "the standalone mode with a file". Plugins that are not asked about
+// containers, or not at that stage, are not affected. Call Lack once, before the first Decide.
 func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error {
 	if _, err := hookmsg.ParseReads(fields); err != nil || len(fields) == 0 {
 		return err
@@ -271,7 +268,7 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 			errs = append(errs, err)
 			continue
 		}
-		reads, _, _ := declared(inst) // The probe has seen that there is no error.
+		reads, _, _ := declared(inst) // The probe has checked for errors.
 		inst.Release()
 		if err := p.checkLacks(&reads); err != nil {
 			errs = append(errs, fmt.Errorf("plugin %q: %w", p.Name(), err))
@@ -283,18 +280,18 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 	return errors.Join(errs...)
 }
 
-// Decide asks the plugins that want the request, in their order, and returns their merged
-// decision. A plugin's decision counts as a whole or not at all. The result must not be
-// changed: it may be that of another request, too.
+// Decide calls the plugins that want the request, in their order, and returns their merged
+// decision. A plugin's decision counts as a whole or not at all. The result must not be changed,
+// since requests may share it.
 //
 // If a plugin with the policy Fail fails, Decide returns an error that wraps one of these:
 //
 //   - *[host.TrapError] or *[host.StatusError]: the call failed.
-//   - *[DecisionError]: the decision is malformed, out of range, or sets fields of another
+//   - *[DecisionError]: the decision is malformed, out of range, or sets fields owned by another
 //     plugin. It wraps a *[GrantError] for each part that is not granted.
 //   - *[ConflictError]: two plugins decide a field differently.
 //
-// After ctx has ended, the error is that of ctx for all policies.
+// After ctx has ended, the error is that of ctx, regardless of policies.
 //
 // For one plugin: 0 allocs after a hit in the cache of its instance, 1 after a miss:
 // TestDecideAllocations.
@@ -303,16 +300,16 @@ func (e *Engine) Decide(ctx context.Context, req *hookmsg.Request) (decision *ho
 	return decision, err
 }
 
-// DecideOwned is Decide that also returns the fields owned by the plugins that have
-// answered. One of them that the decision does not set, a plugin has chosen not to set;
-// of any other field nothing is known.
+// DecideOwned is like Decide, and also returns the fields owned by the plugins that have answered.
+// If the decision does not set one of them, its plugin has chosen not to set it. Nothing is known
+// about other fields.
 func (e *Engine) DecideOwned(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, owned hookmsg.Fields, err error) {
 	decision, answered, err := e.DecideAnswered(ctx, req)
 	return decision, answered.whole, err
 }
 
-// DecideAnswered is DecideOwned that tells apart the files of unified, which plugins may own one
-// by one.
+// DecideAnswered is like DecideOwned, and also distinguishes the files of unified, which plugins
+// may own one by one.
 func (e *Engine) DecideAnswered(ctx context.Context, req *hookmsg.Request) (decision *hookmsg.Decision, answered Answered, err error) {
 	if e.observer != nil {
 		start := time.Now()
@@ -324,7 +321,7 @@ func (e *Engine) DecideAnswered(ctx context.Context, req *hookmsg.Request) (deci
 	asked := e.onNode(req, &encoded.request)
 	encoded.objects = *e.objects.Load()
 	if ends.has(req.Stage) {
-		defer e.forget(req) // It is over, whatever the plugins say of it.
+		defer e.forget(req) // The subject has ended, regardless of the plugins' decisions.
 	}
 
 	var array [4]part
@@ -334,7 +331,7 @@ func (e *Engine) DecideAnswered(ctx context.Context, req *hookmsg.Request) (deci
 		if !p.wants(req) {
 			continue
 		}
-		late := ctx.Err() != nil // Which is no failure of the plugin.
+		late := ctx.Err() != nil // The end of ctx is not a failure of the plugin.
 		d, err := p.decide(ctx, encoded, asked, parts)
 		if b := &p.background; b.shadow.Shadow() != nil || b.profile.Shadow() != nil {
 			b.offer(asked, encoded.objects, parts, d, err)
@@ -370,7 +367,7 @@ func (e *Engine) DecideAnswered(ctx context.Context, req *hookmsg.Request) (deci
 	return merge(parts), answered, nil
 }
 
-// Owned returns the fields that plugins own, also those that do not write.
+// Owned returns the fields owned by plugins, including plugins in the mode Monitor.
 func (e *Engine) Owned() (owned hookmsg.Fields) {
 	for _, p := range e.plugins {
 		owned |= p.owns.whole
@@ -378,7 +375,7 @@ func (e *Engine) Owned() (owned hookmsg.Fields) {
 	return owned
 }
 
-// failed reports the failure of a plugin, which has failed the request if refused is set.
+// failed reports the failure of a plugin. refused is set if the failure fails the request.
 func (e *Engine) failed(ctx context.Context, p *plugin, req *hookmsg.Request, refused bool, err error) {
 	err = p.quiet(req, err)
 	e.standing.note(req, p.Name(), p.policy, refused, err)
@@ -410,13 +407,13 @@ func (e *Engine) tell(ctx context.Context, p *plugin, req *hookmsg.Request, d *h
 	}
 }
 
-// Swap replaces the module of a plugin while it serves, see [host.Plugin.Swap].
-// A version that cannot be loaded leaves the running one serving.
+// Swap replaces the module of a plugin while it serves, see [host.Plugin.Swap]. If the new version
+// cannot be loaded, the current one keeps serving.
 func (e *Engine) Swap(ctx context.Context, name string, source host.Source, sha256 string) error {
 	return e.swap(ctx, name, source, sha256, func() error { return nil })
 }
 
-// swap does what Swap does, with a last step as in [host.Plugin.SwapIf].
+// swap implements Swap, with a last step as in [host.Plugin.SwapIf].
 func (e *Engine) swap(ctx context.Context, name string, source host.Source, sha256 string, final func() error) error {
 	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
 	if i < 0 {
@@ -430,12 +427,12 @@ func (e *Engine) swap(ctx context.Context, name string, source host.Source, sha2
 
 func (e *Engine) signal() { close(*e.changed.Swap(new(make(chan struct{})))) }
 
-// Changed returns a channel that is closed when, since the call, a plugin was swapped or the
-// node changed in what a plugin reads: what was decided before may be decided otherwise now.
+// Changed returns a channel that is closed when, after the call, a plugin was swapped or the node
+// changed in a field that a plugin reads. Earlier decisions may then be outdated.
 func (e *Engine) Changed() <-chan struct{} { return *e.changed.Load() }
 
-// Warm makes the instances that the plugins may have, so that the first requests
-// do not wait for them.
+// Warm creates the maximum number of instances of the plugins, so that the first requests do not
+// wait for them.
 func (e *Engine) Warm(ctx context.Context) error {
 	var errs []error
 	for _, p := range e.plugins {
@@ -473,7 +470,7 @@ func describe(req *hookmsg.Request) string {
 	return fmt.Sprintf("%s at %s", req.Stage, req.Level)
 }
 
-// Close closes the plugins, waiting for their calls until ctx ends.
+// Close closes the plugins. It waits for their calls until ctx ends.
 func (e *Engine) Close(ctx context.Context) error {
 	var errs []error
 	for _, p := range e.plugins {

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// The lists below name variables that decide which code a process runs, whom it trusts or
-// whom it talks to. A pattern of [Grants] covers none of them. They are compared without
-// regard to case, since proxies are named in both.
+// The lists below name variables that decide which code a process runs, whom it trusts or whom it
+// talks to. A pattern of [Grants] covers none of them. The comparison ignores case, since both
+// cases are used for proxies.
 //
-// No list of them is complete: a runtime or a library may read any name. A pattern grants
-// code wherever it covers a name that something in the container reads as such.
+// No list of them is complete: a runtime or a library may read any name. A pattern grants code
+// execution if it covers a name that something in the container reads in that way.
 
-// steeringPrefixes are the beginnings of such variables.
+// steeringPrefixes are prefixes of such variables.
 var steeringPrefixes = []string{
-	// Loaders and allocators: ld.so(8), and what glibc drops for a setuid program.
+	// Loaders and allocators: ld.so(8), and variables dropped by glibc for a setuid program.
 	"LD_", "DYLD_", "_RLD_", "GLIBC_", "GCONV_", "MALLOC_",
-	// Shells, terminals and what they start.
+	// Shells, terminals and the programs that they start.
 	"BASH_", "LESS", "XDG_", "GIT_", "SSH_", "SYSTEMD_", "DBUS_", "TERMINFO",
 	// Interpreters, virtual machines and package managers.
 	"PYTHON", "PIP_", "CONDA_", "VIRTUAL_ENV", "PERL", "RUBY", "GEM_", "BUNDLE_", "LUA_", "PHP", "COMPOSER_",
@@ -25,15 +25,15 @@ var steeringPrefixes = []string{
 	// TLS, certificates, credentials and identities.
 	"OPENSSL_", "SSL_", "SSLKEYLOGFILE", "CURL_", "GNUTLS_", "NSS_", "PKCS11_", "P11_KIT_", "KRB5", "GSS_", "SASL_", "PGSSL",
 	"AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "VAULT_", "DOCKER_", "KUBE",
-	// Drivers and libraries that load others: of graphics, of accelerators and of clusters.
+	// Drivers and libraries that load others, for graphics, accelerators and clusters.
 	"CUDA_INJECTION", "NVTX_INJECTION", "HSA_TOOLS", "ROCPROFILER_", "ROCP_", "VK_", "OCL_ICD_", "LIBGL_", "EGL_", "__EGL_", "__GLX_", "GBM_",
 	"OMP_TOOL", "OMPI_", "PMIX_", "UCX_", "FI_PROVIDER", "I_MPI_", "MPICH_", "QT_", "GTK_", "GIO_", "GST_", "MAGICK_",
 	"ZE_ENABLE_ALT_DRIVERS", "RDMAV_", "IBV_DRIVERS",
-	// Where programs that were compiled for it write, whatever they are.
+	// Output locations of instrumented programs of any kind.
 	"GCOV_", "LLVM_PROFILE_",
 }
 
-// steeringSuffixes are the ends of such variables, whoever reads them.
+// steeringSuffixes are suffixes of such variables, for any reader.
 var steeringSuffixes = []string{
 	"_PROXY", "_OPTS", "_OPTIONS", "_PRELOAD", "_LIBRARY_PATH", "_LIB_PATH", "_PLUGIN", "_PLUGINS", "_PLUGIN_PATH", "_MODULES", "_MODULE_PATH", "_INJECTION64_PATH", "_INJECTION32_PATH",
 	"_CA_BUNDLE", "_CA_CERTS", "_CA_FILE", "_CERT_FILE", "_CERT_DIR", "_CONFIG_FILE", "_CONF_FILE", "_STARTUP", "_HOME",
@@ -41,7 +41,7 @@ var steeringSuffixes = []string{
 	"_DRIVERS_PATH", "_DRIVER_PATH", "_LAYERS", "_CACHE_PATH", "_CACHE_DIR",
 }
 
-// steeringNames are such variables of no family.
+// steeringNames are such variables without a common prefix or suffix.
 var steeringNames = []string{
 	"GETCONF_DIR", "HOSTALIASES", "LOCALDOMAIN", "LOCPATH", "NIS_PATH", "NLSPATH", "RESOLV_HOST_CONF", "RES_OPTIONS", "LIBPATH", "SHLIB_PATH",
 	"TMPDIR", "TMP", "TEMP", "TZ", "TZDIR", "RANDFILE",
@@ -51,8 +51,8 @@ var steeringNames = []string{
 	"GODEBUG", "GOROOT", "GOPATH", "GOBIN", "GOENV", "GOFLAGS", "GOPROXY", "GONOSUMDB", "GOTOOLCHAIN", "GOTRACEBACK", "GOCOVERDIR",
 }
 
-// steersProcess reports whether a variable, by its name or what it begins with, steers what a
-// process runs, trusts or talks to.
+// steersProcess reports whether a variable, by its name or prefix, decides which code a process
+// runs, whom it trusts or whom it talks to.
 func steersProcess(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.Contains(steeringNames, name) ||

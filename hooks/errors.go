@@ -9,15 +9,15 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// CauseOf returns in a word why a plugin has failed:
+// CauseOf returns the cause of a plugin's failure in one word:
 //
 //   - "status": the guest returned an error.
-//   - "decision": its decision is malformed, out of range or of another plugin's fields.
+//   - "decision": its decision is malformed, out of range or sets fields of another plugin.
 //   - "grant": its decision has a part that is not granted.
 //   - "conflict": an earlier plugin has decided otherwise.
 //   - "trap", "fuel", "stack", "timeout": the call did not return.
 //   - "memory", "saturated", "disabled", "closed": there was no instance for it.
-//   - "node": it reads the node, which is not known yet.
+//   - "node": it reads the node, which is still unknown.
 //   - "other": any other error.
 func CauseOf(err error) string {
 	var status *host.StatusError
@@ -57,15 +57,15 @@ func CauseOf(err error) string {
 	return "other"
 }
 
-// DecisionError is an invalid decision of a guest: malformed, with
-// values out of range, or with parts that are not the plugin's or not granted.
+// DecisionError reports an invalid decision of a guest: malformed, with values out of range, or
+// with parts that the plugin does not own or has no grant for.
 type DecisionError struct {
 	Plugin string
 	Err    error
 }
 
-// maxErrorText bounds the message of a DecisionError, in bytes: keys in it are the
-// guest's, and logs and the kubelet's events keep it.
+// maxErrorText bounds the message of a DecisionError, in bytes. The message has keys chosen by the
+// guest, and logs and the kubelet's events keep it.
 const maxErrorText = 4 << 10
 
 func (e *DecisionError) Error() string {
@@ -78,12 +78,12 @@ func (e *DecisionError) Error() string {
 
 func (e *DecisionError) Unwrap() error { return e.Err }
 
-// ConflictError is one field of one request that two plugins decide differently.
+// ConflictError reports a field of a request that two plugins decide differently.
 type ConflictError struct {
 	// Field is the name in hook.proto, with the key of a map:
 	// "cpu_shares", "unified[io.weight]".
 	Field string
-	// Plugins are the earlier and the later plugin, Values what they decide.
+	// Plugins are the earlier and the later plugin, and Values their decisions.
 	Plugins, Values [2]string
 }
 
@@ -91,12 +91,12 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("plugins %q and %q decide %s differently: %s and %s", e.Plugins[0], e.Plugins[1], e.Field, e.Values[0], e.Values[1])
 }
 
-// OwnerError is a field that one plugin owns and another one owns as well, in the
-// configuration, or sets, in a decision.
+// OwnerError reports a field owned by one plugin that another also owns, in the configuration, or
+// sets, in a decision.
 type OwnerError struct {
 	// Field is the name in hook.proto, with the key of a map.
 	Field string
-	// Plugins are the owner, or the first of two, and the other one.
+	// Plugins are the owner, or the first of two owners, and the other plugin.
 	Plugins [2]string
 }
 

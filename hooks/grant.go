@@ -14,9 +14,9 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
-// Grants are what a plugin may decide beyond the resources of a pod's own cgroups. The
-// zero value grants nothing. Everything is granted by name or pattern, and a decision with
-// anything else is refused as a whole, with a [GrantError].
+// Grants allow a plugin to decide beyond the resources of a pod's cgroups. The zero value grants
+// nothing. Each grant is a name or pattern. A decision with anything that is not granted is refused
+// as a whole, with a [GrantError].
 //
 // The configuration is the same in YAML:
 //
@@ -31,86 +31,82 @@ import (
 //
 // # Notes
 //
-//   - The pattern of a name is one name, or a beginning and a "*": "SHOP_*". It
-//     never begins with "*".
-//   - The pattern of a path is absolute and clean. "*" stands for any characters
-//     but "/", and "/**" at the end for everything below a directory, not for the
-//     directory itself. The first name in it has no "*".
+//   - The pattern of a name is one name, or a prefix and a "*": "SHOP_*". It never begins with "*".
+//   - The pattern of a path is absolute and clean. "*" matches any characters but "/". "/**" at the
+//     end matches everything below a directory, but not the directory itself. The first name in a
+//     pattern has no "*".
 type Grants struct {
-	// Env are the environment variables that the plugin may set: better names than
-	// patterns. A pattern with "*" grants none that is known to decide what a process
-	// runs, trusts or talks to (LD_PRELOAD, NODE_OPTIONS, SSL_CERT_FILE, HTTPS_PROXY):
-	// those are granted by their own name. No such list is complete. A pattern grants
-	// code if it covers a name that something in the container reads as such, and it
-	// grants names that a runtime reads, such as NVIDIA_VISIBLE_DEVICES.
+	// Env are the environment variables that the plugin may set: prefer names to patterns. A
+	// pattern with "*" does not grant variables known to decide which code a process runs, whom it
+	// trusts or whom it talks to (LD_PRELOAD, NODE_OPTIONS, SSL_CERT_FILE, HTTPS_PROXY). Those are
+	// granted only by their full names. No such list is complete. A pattern grants code execution
+	// if it covers a name that something in the container reads in that way. It also grants names
+	// read by a runtime, such as NVIDIA_VISIBLE_DEVICES.
 	Env []string `json:"env,omitempty"`
-	// Annotations are those that the plugin may set of a container. In a pattern the
-	// "*" comes after the "/". Keys that runtimes act upon are granted by their own
-	// name: those without a "/" and those of the domains of Kubernetes and of the
-	// runtimes. Those of CDI are granted by CDI alone.
+	// Annotations are the annotations of a container that the plugin may set. In a pattern the "*"
+	// comes after the "/". Keys that runtimes act upon are granted only by their full names: those
+	// without a "/", and those in the domains of Kubernetes and of the runtimes. Only CDI grants
+	// the annotations of CDI.
 	Annotations []string `json:"annotations,omitempty"`
-	// CDI are the qualified names of the devices of the Container Device Interface
-	// that an annotation cdi.k8s.io/… may ask for: "nvidia.com/gpu=0",
-	// "nvidia.com/gpu=*". A CDI device is whatever its specification on the node
-	// says, mounts and hooks included.
+	// CDI are the qualified names of the devices of the Container Device Interface that an
+	// annotation cdi.k8s.io/… may ask for: "nvidia.com/gpu=0", "nvidia.com/gpu=*". The
+	// specification on the node defines a CDI device, including mounts and hooks.
 	CDI []string `json:"cdi,omitempty"`
 	// Mounts are the mounts that the plugin may add to a container.
 	Mounts []MountGrant `json:"mounts,omitempty"`
-	// Devices are the paths of the node's own device files that the plugin may add
-	// to a container, at the same path and with the same type and numbers. A
-	// pattern with "*" grants no block devices, and none of the kernel's memory
-	// (character devices with the major number 1): those are granted by their own
-	// path. The name after "/dev/" begins with no "*".
+	// Devices are the paths of device files on the node that the plugin may add to a container, at
+	// the same path and with the same type and numbers. A pattern with "*" grants no block devices,
+	// and none of the kernel's memory (character devices with the major number 1): those are
+	// granted only by their full paths. The name after "/dev/" must not begin with "*".
 	Devices []string `json:"devices,omitempty"`
-	// Resctrl are the names of the resctrl groups into which the plugin may put the
-	// processes of containers, and whose allocation it may set. They are the node's:
-	// the kernel has a dozen or so, and an allocation is for all that are in one.
+	// Resctrl are the names of the resctrl groups into which the plugin may put the processes of
+	// containers, and whose allocation it may set. The groups belong to the node: the kernel has
+	// about a dozen, and an allocation affects all processes in a group.
 	Resctrl []string `json:"resctrl,omitempty"`
-	// OOMScoreAdj is the least OOM score that the plugin may set, -1000 to -998; 0 is that
-	// without a grant, -997. Less than that are the kubelet and the runtime, at -999, which
-	// the kernel would end before the processes of such a container. -1000 exempts them:
-	// out of memory, the node then ends others, whatever the container takes.
+	// OOMScoreAdj is the lowest OOM score that the plugin may set, from -1000 to -998; 0 means the
+	// lowest score without a grant, -997. The kubelet and the runtime have -999: the kernel would
+	// end them before the processes of a container with a lower score. -1000 exempts those processes:
+	// out of memory, the node then ends others, regardless of the container's usage.
 	OOMScoreAdj int64 `json:"oomScoreAdj,omitempty"`
 }
 
-// leastOOMScoreAdj is the least OOM score that takes no grant: that of a guaranteed pod
+// leastOOMScoreAdj is the lowest OOM score that needs no grant: that of a guaranteed pod
 // (k8s.io/kubernetes/pkg/kubelet/qos, guaranteedOOMScoreAdj).
 const leastOOMScoreAdj = -997
 
 // MountGrant grants mounts.
 type MountGrant struct {
-	// Type is that of the file system, "bind" if it is empty, or "tmpfs". Others
-	// cannot be granted.
+	// Type is the type of the file system: "bind", the default, or "tmpfs". Others cannot be
+	// granted.
 	Type string `json:"type,omitempty"`
-	// Source is the pattern of what is mounted: a path on the node. tmpfs has none.
-	// Where symbolic links lead must match it, too. A pattern with a "*" grants
-	// nothing in /proc, /sys and /dev.
+	// Source is the pattern of the mounted path on the node. tmpfs has none. The targets of
+	// symbolic links must match as well. A pattern with a "*" grants nothing in /proc, /sys and
+	// /dev.
 	Source string `json:"source,omitempty"`
 	// Destination is the pattern of the path in the container, with the same rules.
 	Destination string `json:"destination"`
-	// ReadWrite lets the mount be writable. Without it the mount must have the
-	// option ro, and bind instead of rbind unless it has rro: ro alone leaves the
-	// mounts below the source writable. A tmpfs needs it.
+	// ReadWrite allows a writable mount. Without it the mount must have the option ro, and bind
+	// instead of rbind unless it has rro: ro alone leaves the mounts below the source writable. A
+	// tmpfs needs it.
 	ReadWrite bool `json:"readWrite,omitempty"`
-	// Options are mount options that the mount may have beside the harmless ones:
-	// bind, rbind, ro, rro, rw, private, rprivate, nosuid, nodev, noexec, noatime,
-	// nodiratime, relatime, strictatime, nosymfollow, and of tmpfs size, mode and
-	// nr_inodes. "rshared", which shows the container's mounts to the node, and
-	// "suid", "dev" and "exec", which undo what holds for the source, are some that
-	// need it.
+	// Options are mount options allowed in addition to the harmless ones: bind, rbind, ro, rro, rw,
+	// private, rprivate, nosuid, nodev, noexec, noatime, nodiratime, relatime, strictatime,
+	// nosymfollow, and of tmpfs size, mode and nr_inodes. Options that must be listed include
+	// "rshared", which shows the container's mounts to the node, and "suid", "dev" and "exec",
+	// which override restrictions of the source.
 	Options []string `json:"options,omitempty"`
 }
 
-// GrantError is a part of a decision that is not granted to the plugin, or a field that it
-// owns and may not set. In a decision, a [DecisionError] that names the plugin wraps it.
+// GrantError reports a part of a decision that is not granted to the plugin, or an owned field that
+// the plugin may not set. For a decision, a [DecisionError] that names the plugin wraps it.
 type GrantError struct {
 	// Field is the name in hook.proto with its key: "container_envs[LD_PRELOAD]".
 	Field string
-	// Value describes the value of the decision; empty in a configuration.
+	// Value describes the value of the decision. It is empty in a configuration.
 	Value string
-	// Reason is why no grant of the plugin's allows it.
+	// Reason is the reason that no grant of the plugin allows it.
 	Reason string
-	// Grants are the narrowest that would allow it, nil if none can.
+	// Grants are the narrowest grants that would allow it, nil if none can.
 	Grants *Grants
 }
 
@@ -128,11 +124,11 @@ func (e *GrantError) Error() string {
 	return s
 }
 
-// cdiPrefix is what the keys of annotations begin with that ask for CDI devices
+// cdiPrefix is the prefix of annotation keys that ask for CDI devices
 // (tags.cncf.io/container-device-interface, AnnotationPrefix).
 const cdiPrefix = "cdi.k8s.io/"
 
-// validate returns every mistake of the patterns.
+// validate returns all mistakes in the patterns.
 func (g *Grants) validate() (errs []error) {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("decisionGrants: "+format, args...)) }
 	for _, pattern := range g.Env {
@@ -229,7 +225,7 @@ func checkPathPattern(pattern string) error {
 	return nil
 }
 
-// matchName reports whether a pattern of [Grants] stands for a name.
+// matchName reports whether a pattern of [Grants] matches a name.
 func matchName(pattern, name string) bool {
 	if beginning, wild := strings.CutSuffix(pattern, "*"); wild {
 		return strings.HasPrefix(name, beginning)
@@ -237,8 +233,7 @@ func matchName(pattern, name string) bool {
 	return pattern == name
 }
 
-// matchPath reports whether a pattern of [Grants] stands for a path, which is
-// clean.
+// matchPath reports whether a pattern of [Grants] matches a clean path.
 func matchPath(pattern, p string) bool {
 	dir, below := strings.CutSuffix(pattern, "/**")
 	if below {
@@ -250,20 +245,20 @@ func matchPath(pattern, p string) bool {
 			}
 			end += next + 1
 		}
-		// p[:end-1] has as many names as dir, and there is another.
+		// p[:end-1] has as many names as dir, and at least one follows.
 		pattern, p = dir, p[:end-1]
 	}
 	ok, err := path.Match(pattern, p)
 	return ok && err == nil
 }
 
-// steersRuntime reports whether an annotation, by its key or what it begins with,
-// is one that a container runtime, a plugin of it or the kubelet may act upon:
-// seccomp and AppArmor profiles, runtime handlers, properties of systemd units.
+// steersRuntime reports whether an annotation, by its key or prefix, may affect a container
+// runtime, its plugins or the kubelet: seccomp and AppArmor profiles, runtime handlers, properties
+// of systemd units.
 func steersRuntime(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {
-		return true // As runtimes name theirs: org.systemd.property.X, run.oci.handler.
+		return true // The form of runtimes' keys: org.systemd.property.X, run.oci.handler.
 	}
 	for _, end := range [...]string{"kubernetes.io", "k8s.io", "crio.io", "cri-o.io", "nri.io", "containerd.io"} {
 		if rest, ok := strings.CutSuffix(domain, end); ok && (rest == "" || rest[len(rest)-1] == '.') {
@@ -294,7 +289,7 @@ func cutCDI(device string) (kind, name string, ok bool) {
 	return kind, name, ok && slash && part(vendor, "._-") && part(class, "._-") && part(name, "._-:*")
 }
 
-// env returns why a variable is not granted, empty if it is.
+// env returns the reason that a variable is not granted, empty if it is.
 func (g *Grants) env(name string) (reason string) {
 	if slices.Contains(g.Env, name) {
 		return ""
@@ -308,8 +303,8 @@ func (g *Grants) env(name string) (reason string) {
 	return ""
 }
 
-// annotation returns why an annotation is not granted that does not ask for CDI
-// devices, empty if it is.
+// annotation returns the reason that an annotation other than of CDI is not granted, empty if it
+// is.
 func (g *Grants) annotation(key string) (reason string) {
 	if slices.ContainsFunc(g.Annotations, func(pattern string) bool { return matchName(pattern, key) }) {
 		return ""
@@ -325,8 +320,8 @@ func (g *Grants) resctrl(group string) bool {
 	return slices.ContainsFunc(g.Resctrl, func(pattern string) bool { return matchName(pattern, group) })
 }
 
-// cdi returns what is wrong with an annotation that asks for CDI devices, and what
-// would allow it.
+// cdi returns the mistake in an annotation that asks for CDI devices, and the grants that would
+// allow it.
 func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
 	if key == cdiPrefix {
 		return "it is no key of CDI", nil
@@ -346,19 +341,19 @@ func (g *Grants) cdi(key, value string) (reason string, grants *Grants) {
 	return fmt.Sprintf("cdi does not name %s", strings.Join(missing, ", ")), &Grants{CDI: missing}
 }
 
-// takesGrant reports whether a decision sets anything that takes a grant.
+// takesGrant reports whether a decision sets anything that needs a grant.
 func takesGrant(d *hookmsg.Decision) bool {
 	return configures(d) || d.Resources != nil && (d.Resources.ResctrlGroup != nil || setsLowScore(d))
 }
 
-// setsLowScore reports whether a decision with resources sets an OOM score that takes a grant.
+// setsLowScore reports whether a decision with resources sets an OOM score that needs a grant.
 func setsLowScore(d *hookmsg.Decision) bool {
 	return d.Resources.OOMScoreAdj != nil && *d.Resources.OOMScoreAdj < leastOOMScoreAdj
 }
 
-// Check returns a *[GrantError] for each thing that the decision sets without a
-// grant, joined, nil if there is none. It looks at names, not at the node: where
-// symbolic links lead, and which device a path is, is for the [Engine] to say.
+// Check returns a *[GrantError] for each value that the decision sets without a grant, joined; nil
+// if there is none. It checks only names: the [Engine] checks the targets of symbolic links, and
+// the devices at paths, on the node.
 func (g *Grants) Check(d *hookmsg.Decision) error {
 	var errs []error
 	for _, err := range g.check(d, nil) {
@@ -367,12 +362,12 @@ func (g *Grants) Check(d *hookmsg.Decision) error {
 	return errors.Join(errs...)
 }
 
-// maxGrantErrors is how many things a refusal lists of a decision that may have tens
-// of thousands.
+// maxGrantErrors is the maximum number of values listed in a refusal, since a decision may have
+// tens of thousands.
 const maxGrantErrors = 32
 
-// check returns what the decision sets without a grant. It looks at the node
-// unless that is nil, and then stops when that is enough to refuse.
+// check returns the values that the decision sets without a grant. Unless n is nil, it also checks
+// the node, and stops once it has enough to refuse.
 func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 	if d.Resources != nil && d.Resources.ResctrlGroup != nil && !g.resctrl(*d.Resources.ResctrlGroup) {
 		group := *d.Resources.ResctrlGroup
@@ -428,8 +423,8 @@ func (g *Grants) check(d *hookmsg.Decision, n *node) (errs []*GrantError) {
 	return errs
 }
 
-// harmless are the mount options that any grant gives, with the types that have
-// them. To runc, bind and rbind make any mount a bind mount, whatever its type.
+// harmless maps the mount options that need no grant to the types that have them. For runc, bind
+// and rbind make any mount a bind mount, regardless of its type.
 var harmless = map[string]string{
 	"bind": "bind", "rbind": "bind",
 	"ro": "bind tmpfs", "rro": "bind", "rw": "bind tmpfs", "private": "bind tmpfs", "rprivate": "bind tmpfs",
@@ -444,7 +439,8 @@ func isBind(option string) bool {
 	return name == "bind" || name == "rbind"
 }
 
-// mount returns why a mount is not granted, empty if it is, and what would allow it.
+// mount returns the reason that a mount is not granted, empty if it is, and the grants that would
+// allow it.
 func (g *Grants) mount(m *hookmsg.Mount, n *node) (reason string, grants *Grants) {
 	bind := m.Type == "bind"
 	switch {
@@ -453,7 +449,7 @@ func (g *Grants) mount(m *hookmsg.Mount, n *node) (reason string, grants *Grants
 	case !bind && m.Source != "" && m.Source != "tmpfs":
 		return "a tmpfs has no source", nil
 	}
-	// The narrowest grant, but for its options.
+	// The narrowest grant, still without options.
 	want := MountGrant{Destination: m.Destination, ReadWrite: true}
 	if bind {
 		want.Source = m.Source
@@ -509,7 +505,7 @@ func (g *Grants) mount(m *hookmsg.Mount, n *node) (reason string, grants *Grants
 			is, err := n.resolve(m.Source)
 			switch {
 			case err != nil:
-				// Another grant cannot help.
+				// No grant can help.
 				return fmt.Sprintf("the source is not found on the node: %v", err), nil
 			case matchPath(have.Source, is):
 				return "", nil
@@ -520,8 +516,8 @@ func (g *Grants) mount(m *hookmsg.Mount, n *node) (reason string, grants *Grants
 	return reason, &Grants{Mounts: []MountGrant{want}}
 }
 
-// device returns why a device is not granted, empty if it is, and what would allow
-// it.
+// device returns the reason that a device is not granted, empty if it is, and the grants that would
+// allow it.
 func (g *Grants) device(v *hookmsg.Device, n *node) (reason string, grants *Grants) {
 	reason = "devices does not name it"
 	if slices.ContainsFunc(g.Devices, func(pattern string) bool { return matchPath(pattern, v.Path) }) {
@@ -550,8 +546,7 @@ func (g *Grants) device(v *hookmsg.Device, n *node) (reason string, grants *Gran
 	return "", nil
 }
 
-// owned returns what is not granted of the fields that a plugin owns, or says that it
-// sets: it must be allowed to.
+// owned returns an error for each field that a plugin owns, or declares to set, without permission.
 func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 	fail := func(field, reason string, grants *Grants) {
 		errs = append(errs, &GrantError{Field: field, Reason: reason, Grants: grants})
@@ -603,7 +598,7 @@ func (g *Grants) owned(o *ownership) (errs []*GrantError) {
 	return errs
 }
 
-// Add grants what more grants, too.
+// Add adds the grants of more to g.
 func (g *Grants) Add(more *Grants) {
 	add := func(into *[]string, patterns []string) {
 		for _, pattern := range patterns {

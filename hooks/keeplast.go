@@ -6,26 +6,25 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// lastDecisions are the last good decisions of a plugin with the policy
-// KeepLast.
+// lastDecisions holds the last good decisions of a plugin with the policy KeepLast.
 type lastDecisions struct {
 	mu sync.Mutex
-	// pods are by UID, "" for the QoS classes; in each, containers by name, ""
-	// for the pod itself.
+	// pods maps UIDs, "" for the QoS classes, to decisions by the name of the container, "" for the
+	// pod itself.
 	pods map[string]map[string]lastDecision
 }
 
-// lastDecision is the last one on a container or what else has a name.
+// lastDecision is the last decision on a container or another named subject.
 type lastDecision struct {
 	decision *hookmsg.Decision
-	// container is the identifier of the container that it was about, empty if it had
-	// none yet: what replaces a container has its name.
+	// container is the identifier of the container, empty if it had none at that time. A
+	// replacement of a container has the same name.
 	container string
 }
 
-// subject names what a request is about, within a pod or the QoS classes. ok says
-// that it has a name: without a UID a pod's would be those of the classes, and
-// without its own a container's that of the pod.
+// subject returns the pod and the name of a request's subject, within a pod or the QoS classes. ok
+// is false if the subject has no name: without a UID a pod would be confused with the classes, and
+// without a name a container with its pod.
 func subject(req *hookmsg.Request) (pod, name string, ok bool) {
 	switch req.Level {
 	case hookmsg.LevelQOS:
@@ -65,7 +64,7 @@ func (l *lastDecisions) get(req *hookmsg.Request) *hookmsg.Decision {
 	return l.pods[pod][name].decision
 }
 
-// forget drops a pod, or one container of it: not the one that has replaced it.
+// forget drops a pod, or one container of it, but not a replacement of that container.
 func (l *lastDecisions) forget(pod, name, container string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +77,7 @@ func (l *lastDecisions) forget(pod, name, container string) {
 	}
 }
 
-// ends are the stages at which what the request is about is over.
+// ends are the stages at which the subject of the request has ended.
 var ends = setOf([]hookmsg.Stage{hookmsg.PostStopContainer, hookmsg.PostStopPodSandbox, hookmsg.PreRemoveRunPodSandbox})
 
 func (e *Engine) forget(req *hookmsg.Request) {
@@ -90,10 +89,10 @@ func (e *Engine) forget(req *hookmsg.Request) {
 	}
 }
 
-// Forget drops what plugins have decided about a pod that is gone.
+// Forget drops the decisions on a pod that has ended.
 func (e *Engine) Forget(podUID string) {
 	if podUID == "" {
-		return // Those are of the classes.
+		return // The empty UID has the QoS classes.
 	}
 	e.standing.forget(podUID, "", "")
 	for _, p := range e.plugins {

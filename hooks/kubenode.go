@@ -10,14 +10,14 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// ErrNodeUnknown is the failure of a plugin that declares that it reads the node, before the
-// node is known.
+// ErrNodeUnknown is the failure of a plugin that declares a read of the node, as long as the node
+// is unknown.
 var ErrNodeUnknown = errors.New("the node is not known yet")
 
-// SetNode makes node the node of all requests that have none, until the next call. Plugins
-// that declare that they read the node are asked from then on; before, they fail with
-// [ErrNodeUnknown]. [Engine.Changed] tells of a node that differs from the one before in
-// what a plugin reads. node must not change afterwards.
+// SetNode sets the node of all requests without one, until the next call. Plugins that declare a
+// read of the node can be asked only after the first call; before, they fail with [ErrNodeUnknown].
+// The channel of [Engine.Changed] is closed if a field that a plugin reads differs from the
+// previous node. node must not change afterwards.
 func (e *Engine) SetNode(ctx context.Context, node *hookmsg.Node) {
 	before := e.node.Swap(node)
 	for _, p := range e.plugins {
@@ -28,13 +28,13 @@ func (e *Engine) SetNode(ctx context.Context, node *hookmsg.Node) {
 	}
 }
 
-// sees reports whether two nodes differ in what the plugin reads.
+// sees reports whether two nodes differ in a field that the plugin reads.
 func (p *plugin) sees(ctx context.Context, before, after *hookmsg.Node) bool {
 	reads := p.configured
 	if reads == nil {
 		inst, err := p.Acquire(ctx)
 		if err != nil {
-			return true // It is unknown what it reads.
+			return true // The fields that it reads are unknown.
 		}
 		defer inst.Release()
 		reads = p.reads(inst)
@@ -42,7 +42,8 @@ func (p *plugin) sees(ctx context.Context, before, after *hookmsg.Node) bool {
 	return !bytes.Equal(reads.AppendNode(nil, before), reads.AppendNode(nil, after)) || (before == nil) != (after == nil) && reads.NeedsNode()
 }
 
-// checkNode reports what a plugin declares to read of a node that the engine does not follow.
+// checkNode returns an error if a plugin declares a read of the node and the engine does not follow
+// one.
 func (p *plugin) checkNode(reads *hookmsg.Reads) error {
 	if !p.nodeless || !reads.NeedsNode() {
 		return nil
@@ -50,8 +51,8 @@ func (p *plugin) checkNode(reads *hookmsg.Reads) error {
 	return fmt.Errorf("it reads %s, and the configuration does not have the node followed", strings.Join(reads.Node(), ", "))
 }
 
-// onNode returns the request with the node, which is a copy in into unless the node is
-// unknown or the request has one.
+// onNode returns the request with the node. The result is a copy in into, unless the node is
+// unknown or the request already has one.
 func (e *Engine) onNode(req, into *hookmsg.Request) *hookmsg.Request {
 	node := e.node.Load()
 	if node == nil || req.Node != nil {
@@ -62,7 +63,7 @@ func (e *Engine) onNode(req, into *hookmsg.Request) *hookmsg.Request {
 	return into
 }
 
-// release gives the buffer of a request back.
+// release returns the buffer of a request to the pool.
 func (e *Engine) release(encoded *encoding) {
 	encoded.request, encoded.objects = hookmsg.Request{}, nil
 	e.requests.Put(encoded)

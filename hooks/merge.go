@@ -20,8 +20,8 @@ type part struct {
 	decision *hookmsg.Decision
 }
 
-// merge merges decisions that do not conflict, and changes none of them. A single one is
-// returned as it is.
+// merge merges decisions that do not conflict, and changes none of them. A single decision is
+// returned unchanged.
 func merge(parts []part) *hookmsg.Decision {
 	if len(parts) == 0 {
 		return new(hookmsg.Decision)
@@ -61,9 +61,8 @@ func mergeMap(into, m map[string]string) map[string]string {
 	return into
 }
 
-// compatible returns what is wrong with a decision of the plugin beside those of earlier
-// plugins: a field that both set to different values, or a burst above the quota, which
-// the kernel does not take.
+// compatible returns an error if a decision of the plugin conflicts with those of earlier plugins:
+// both set a field to different values, or a burst exceeds the quota, which the kernel refuses.
 func (p *plugin) compatible(d *hookmsg.Decision, earlier []part) error {
 	r := new(hookmsg.Resources)
 	if d.Resources != nil {
@@ -147,8 +146,7 @@ func describeDevice(v *hookmsg.Device) string {
 }
 
 func mapDifference(name string, a, b map[string]string) (field string, values [2]string, ok bool) {
-	// The first in the order of the keys, so that a message does not change
-	// from one time to the next.
+	// Takes the first in the order of the keys, so that messages are reproducible.
 	key, found := "", false
 	for k, v := range b {
 		if w, both := a[k]; both && v != w && (!found || k < key) {

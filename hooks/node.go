@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// node is the node's file system, at which mounts and devices are looked up.
+// node is the node's file system, in which mounts and devices are looked up.
 type node struct{ root string }
 
-// maxLinks is how many symbolic links a path may lead through, as in the kernel.
+// maxLinks is the maximum number of symbolic links in a path, as in the kernel.
 const maxLinks = 40
 
-// resolve returns the path without symbolic links that a path leads to, within the
-// node's root. What is at neither path may change before the runtime looks.
+// resolve returns the target of a path within the node's root, without symbolic links. The files at
+// both paths may change before the runtime opens them.
 func (n *node) resolve(p string) (string, error) {
 	root, err := os.OpenRoot(n.root)
 	if err != nil {
@@ -30,7 +30,7 @@ func (n *node) resolve(p string) (string, error) {
 		if name == "" || name == "." {
 			continue
 		}
-		next := path.Join(is, name) // ".." of a link's ends at the root.
+		next := path.Join(is, name) // ".." in a link cannot leave the root.
 		info, err := root.Lstat("." + next)
 		if err != nil {
 			return "", errors.Unwrap(err)

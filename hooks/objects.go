@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// GrantObjects lets a guest get and list the objects that PluginConfig.Objects name, which
-// imply it.
+// GrantObjects lets a guest get and list the objects named by PluginConfig.Objects. Those imply the
+// grant.
 const GrantObjects = lookup.Grant
 
 // nodeObject is an object of a node. JSON is nil if there is none.
@@ -26,11 +26,10 @@ func (o *nodeObject) GetNamespace() string         { return "" }
 func (o *nodeObject) GetName() string              { return o.name }
 func (o *nodeObject) GetLabels() map[string]string { return o.labels }
 
-// objects are those that are known, by resource. They do not change.
+// objects holds the known objects by resource. It is immutable.
 type objects map[string]*nodeObject
 
-// checkObjects returns everything that is wrong with grants. The objects of a node have no
-// namespace.
+// checkObjects returns all mistakes in grants. The objects of a node have no namespace.
 func checkObjects(grants []host.ObjectGrant) []error {
 	errs := lookup.CheckGrants(grants)
 	for i, g := range grants {
@@ -41,10 +40,10 @@ func checkObjects(grants []host.ObjectGrant) []error {
 	return errs
 }
 
-// SetObject makes object, in JSON, the object of a resource that has the name of the node, nil
-// if there is none. Plugins whose Objects name the resource fail when they look it up before.
-// [Engine.Changed] tells of an object that differs from the one before. object must not change
-// afterwards.
+// SetObject sets the object, in JSON, of a resource that has the name of the node; nil if there is
+// none. Before the first call, plugins whose Objects name the resource fail when they look it up.
+// The channel of [Engine.Changed] is closed if the object differs from the previous one. object
+// must not change afterwards.
 func (e *Engine) SetObject(resource, name string, object []byte) error {
 	o := &nodeObject{name: name, json: object}
 	if object != nil {
@@ -76,7 +75,7 @@ func (e *Engine) SetObject(resource, name string, object []byte) error {
 // lookups answers the guests of a plugin. Within a call the objects stay the same.
 type lookups struct{ *plugin }
 
-// find returns an object that the configuration names.
+// find returns an object named by the configuration.
 func (p lookups) find(inst *host.Instance, resource string) (*nodeObject, error) {
 	if !slices.Contains(p.resources, resource) {
 		return nil, fmt.Errorf("the plugin's configuration does not name the objects %.200q", resource)

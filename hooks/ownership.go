@@ -6,25 +6,24 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// ownership is what a plugin owns: whole fields, and keys of others.
+// ownership holds the fields owned by a plugin: whole fields, and keys of others.
 type ownership struct {
 	whole hookmsg.Fields
 	keys  map[string]bool // "unified[io.weight]".
-	// partly are the fields that keys belong to.
+	// partly are the fields to which the keys belong.
 	partly hookmsg.Fields
 }
 
-// keyed are the fields that are maps or lists with a key: what two plugins may
-// share.
+// keyed are the fields that are maps or lists with a key, which two plugins may share.
 const keyed = hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs | hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 
-// Answered is what the plugins own that have answered.
+// Answered holds the fields owned by the plugins that have answered.
 type Answered struct {
 	whole  hookmsg.Fields
 	partly []*ownership // With keys of unified.
 }
 
-// Fields returns the fields that they own.
+// Fields returns the fields owned by the plugins.
 func (a *Answered) Fields() hookmsg.Fields { return a.whole }
 
 // File reports whether one of them owns a file of unified.
@@ -40,7 +39,7 @@ func (a *Answered) File(name string) bool {
 	return false
 }
 
-// OwnsFile reports whether a plugin owns a file of unified, also one that does not write.
+// OwnsFile reports whether a plugin owns a file of unified, including plugins in the mode Monitor.
 func (e *Engine) OwnsFile(name string) bool {
 	for _, p := range e.plugins {
 		if p.owns.whole&hookmsg.FieldUnified != 0 || p.owns.keys[keyName(hookmsg.FieldUnified, name)] {
@@ -52,7 +51,7 @@ func (e *Engine) OwnsFile(name string) bool {
 
 func keyName(field hookmsg.Fields, key string) string { return field.String() + "[" + key + "]" }
 
-// parseOwnership parses the fields and keys that a plugin owns.
+// parseOwnership parses the fields and keys owned by a plugin.
 func parseOwnership(names []string) (o ownership, errs []error) {
 	for _, name := range names {
 		field, key, err := hookmsg.ParseField(name)
@@ -74,7 +73,7 @@ func parseOwnership(names []string) (o ownership, errs []error) {
 
 func (o *ownership) none() bool { return o.whole|o.partly == 0 }
 
-// overlap returns the names of the fields and keys that both own.
+// overlap returns the names of the fields and keys owned by both.
 func (o *ownership) overlap(p *ownership) (shared []string) {
 	for f := range (o.whole & p.whole).All() {
 		shared = append(shared, f.String())

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// plugin is a loaded plugin with what the engine knows of it.
+// plugin is a loaded plugin with the engine's data about it.
 type plugin struct {
 	*host.Plugin
 	order  int
@@ -27,26 +27,26 @@ type plugin struct {
 	policy host.FailurePolicy
 
 	selector selector
-	// configured is what the configuration declares to read, nil if nothing.
+	// configured are the reads declared by the configuration, nil if there are none.
 	configured *hookmsg.Reads
 	// nodeless is set if the engine follows no node.
 	nodeless  bool
 	monitored bool
-	// swapped is called after a swap; nil is not called.
+	// swapped is called after a swap. It may be nil.
 	swapped func()
 	owns    ownership
 	grants  *Grants
-	// resources are those of the objects that it may look up.
+	// resources are the resources of the objects that it may look up.
 	resources []string
-	// node is where mounts and devices are looked up, audit that of Config.
+	// node is the node in which mounts and devices are looked up, and audit the Audit of Config.
 	node  *node
 	audit func(context.Context, *hookmsg.Request, string, *GrantError)
-	// foreign is what others own that may be asked about the same requests.
+	// foreign are the plugins with owned fields that may be asked about the same requests.
 	foreign []*plugin
 	last    lastDecisions
 	// instances is the limit of the configuration, 0 for the default.
 	instances int
-	// lacks are what a running mode does not know.
+	// lacks are the fields that a running mode cannot provide.
 	lacks atomic.Pointer[lack]
 
 	runtime    *host.Runtime
@@ -54,11 +54,11 @@ type plugin struct {
 	background background
 }
 
-// lack is what a running mode does not know of containers.
+// lack holds the fields of containers that a running mode cannot provide.
 type lack struct {
 	mode   string
 	fields []string
-	// rest is what travels to a plugin that does not declare what it reads.
+	// rest are the fields passed to a plugin that does not declare its reads.
 	rest hookmsg.Reads
 }
 
@@ -67,18 +67,17 @@ func (p *plugin) wants(req *hookmsg.Request) bool {
 	return p.stages.has(req.Stage) && p.levels.has(req.Level) && (p.selector.all() || p.selector.matches(req))
 }
 
-// overlaps reports whether there may be a request that both plugins are asked
-// about.
+// overlaps reports whether there may be a request for which both plugins are asked.
 func (p *plugin) overlaps(q *plugin) bool {
 	return p.stages.overlaps(q.stages) && p.levels.overlaps(q.levels) && !p.selector.disjoint(&q.selector, p.levels.and(q.levels))
 }
 
-// defaultDecisionBytes is the default length of the longest decision: what Kubernetes
-// allows the annotations of an object.
+// defaultDecisionBytes is the default length of the longest decision: the size that Kubernetes
+// allows for the annotations of an object.
 const defaultDecisionBytes = 256 << 10
 
-// defaultTimeout is the default time for a decision: well below the two seconds after
-// which a runtime drops a plugin (NRI's default).
+// defaultTimeout is the default time for a decision: well below the two seconds after which a
+// runtime drops an NRI plugin by default.
 const defaultTimeout = 500 * time.Millisecond
 
 func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
@@ -98,7 +97,7 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (e
 	return err
 }
 
-// probe checks what a version of the module declares.
+// probe checks the declarations of a version of the module.
 func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 	reads, decides, err := declared(inst)
 	if err != nil {
@@ -124,8 +123,7 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 	return nil
 }
 
-// declared returns what a module says in its metadata that it reads, and that it
-// decides.
+// declared returns the fields that a module declares, in its metadata, to read and to decide.
 func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err error) {
 	section := inst.Module().Custom(abi.MetadataSection)
 	if section == nil {
@@ -145,7 +143,7 @@ func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err 
 	return reads, decides, nil
 }
 
-// reads returns what travels to an instance of the plugin.
+// reads returns the fields passed to an instance of the plugin.
 func (p *plugin) reads(inst *host.Instance) *hookmsg.Reads {
 	reads := p.declares(inst)
 	if l := p.lacks.Load(); l != nil && p.configured == nil && !reads.Limited() {
@@ -154,21 +152,21 @@ func (p *plugin) reads(inst *host.Instance) *hookmsg.Reads {
 	return reads
 }
 
-// declares returns what the configuration or an instance's module declares to read.
+// declares returns the reads declared by the configuration or by an instance's module.
 func (p *plugin) declares(inst *host.Instance) *hookmsg.Reads {
 	if p.configured != nil {
 		return p.configured
 	}
 	x := inst.State().(*exchange)
 	if x.reads == nil {
-		// The probe has seen that there is no error.
+		// The probe has checked for errors.
 		reads, _, _ := declared(inst)
 		x.reads = &reads
 	}
 	return x.reads
 }
 
-// checkLacks reports what a plugin declares to read and a running mode does not know.
+// checkLacks returns an error if a plugin declares a read that a running mode cannot provide.
 func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
 	l := p.lacks.Load()
 	if l == nil {
@@ -188,17 +186,17 @@ func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
 	return nil
 }
 
-// exchange is the state of an instance: what the guest reads and writes in the
-// call that runs.
+// exchange is the state of an instance: the data that the guest reads and writes in the current
+// call.
 type exchange struct {
-	// request is the engine's, until the call ends.
+	// request is the encoded request, owned by the engine and valid until the call ends.
 	request []byte
-	// decision is a copy of what the guest wrote, until its next call.
+	// decision is a copy of the decision written by the guest, valid until its next call.
 	decision []byte
-	// reads is what the instance's module declares, nil before it was looked
-	// up: two versions of a plugin may serve at the same time.
+	// reads are the reads declared by the instance's module, nil before the look-up: two versions
+	// of a plugin may serve at the same time.
 	reads *hookmsg.Reads
-	// objects are those of the call, last is the last list of them.
+	// objects are the objects of the call, and last the last list of them.
 	objects objects
 	last    lookup.Last
 	cache   [128]cached
@@ -215,34 +213,34 @@ var imports = []host.Import{
 	}),
 }
 
-// cached is a valid decision in the cache of an instance, which is keyed by the bytes and
-// the level of the request. Most decisions are ones that the plugin made before: about a
-// replica, at the next stage, at the next resync. A hit saves the parsing, the checks and
-// the allocation, 0.4 µs of a decision of 0.8 to 2 µs.
+// cached is a valid decision in the cache of an instance, which is keyed by the bytes and the level
+// of the request. Most decisions repeat earlier ones: for a replica, at the next stage, at the next
+// resync. A hit saves the parsing, the checks and the allocation, 0.4 µs of a decision of 0.8 to 2
+// µs.
 type cached struct {
 	encoded  []byte
 	level    hookmsg.Level
 	decision *hookmsg.Decision
 }
 
-// maxCached is the length of the longest decision that is cached, in bytes.
+// maxCached is the maximum length of a cached decision, in bytes.
 const maxCached = 1 << 10
 
 var cacheSeed = maphash.MakeSeed()
 
-// encoding is a request as it travels.
+// encoding is a request in encoded form.
 type encoding struct {
 	bytes []byte
-	// of are the fields that the bytes have, nil if there are no bytes.
+	// of are the fields in the bytes, nil if there are no bytes.
 	of *hookmsg.Reads
 	// request is the memory of a request with the node.
 	request hookmsg.Request
-	// objects are those that are known.
+	// objects are the known objects.
 	objects objects
 }
 
-// decide runs the guest on a request, and returns its decision if that is valid, in itself and
-// beside those of earlier plugins.
+// decide runs the guest on a request, and returns its decision if that is valid in itself and
+// compatible with those of earlier plugins.
 func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Request, earlier []part) (*hookmsg.Decision, error) {
 	inst, err := p.Acquire(ctx)
 	if err != nil {
@@ -259,7 +257,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	x := inst.State().(*exchange)
 	x.request, x.decision, x.objects = encoded.bytes, x.decision[:0], encoded.objects
 	result, err := inst.Call(ctx, abi.Hook)
-	x.request, x.objects, x.last = nil, nil, lookup.Last{} // The buffer is another call's afterwards.
+	x.request, x.objects, x.last = nil, nil, lookup.Last{} // Another call reuses the buffer.
 	if err != nil {
 		return nil, err
 	}
@@ -279,9 +277,9 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	return d, nil
 }
 
-// accept reports why a valid decision cannot be followed now: the plugin has no grant for
-// what it sets, or it does not go together with those of earlier plugins. What is found on
-// the node may be something else the next time. A dry run is compared with no other plugin.
+// accept returns an error if a valid decision cannot be followed now: the plugin has no grant for a
+// value, or the decision conflicts with those of earlier plugins. The state of the node may differ
+// the next time. A dry run is not compared with other plugins.
 func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision, earlier []part) error {
 	if takesGrant(d) {
 		if err := p.checkGrants(ctx, req, d); err != nil {
@@ -294,7 +292,7 @@ func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.De
 	return nil
 }
 
-// checkGrants reports what a decision sets that the plugin has no grant for.
+// checkGrants returns an error if a decision sets a value without a grant.
 func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision) error {
 	var errs []error
 	for _, err := range p.grants.check(d, p.node) {
@@ -310,7 +308,7 @@ func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookm
 	return nil
 }
 
-// parse returns the decision that the guest of an instance wrote, checked in itself.
+// parse returns the decision written by the guest of an instance, validated in itself.
 func (p *plugin) parse(x *exchange, level hookmsg.Level) (*hookmsg.Decision, error) {
 	c := &x.cache[maphash.Bytes(cacheSeed, x.decision)%uint64(len(x.cache))]
 	if c.decision != nil && c.level == level && bytes.Equal(c.encoded, x.decision) {
@@ -332,7 +330,7 @@ func (p *plugin) parse(x *exchange, level hookmsg.Level) (*hookmsg.Decision, err
 	return d, nil
 }
 
-// checkOwners reports a field that is not the plugin's to set.
+// checkOwners returns an error if a decision sets a field that the plugin may not set.
 func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	if !p.owns.none() {
 		if field := p.owns.outside(d); field != "" {
@@ -348,8 +346,7 @@ func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	return nil
 }
 
-// keep returns what the plugin decided last, nil if there is nothing or if that is not
-// accepted now.
+// keep returns the plugin's last decision, nil if there is none or if it is not accepted now.
 func (p *plugin) keep(ctx context.Context, req *hookmsg.Request, earlier []part) *hookmsg.Decision {
 	d := p.last.get(req)
 	if d == nil || p.accept(ctx, req, d, earlier) != nil {
@@ -365,7 +362,7 @@ func (s set[E]) has(e E) bool { return s == 0 || e >= 0 && s&(1<<e) != 0 }
 
 func (s set[E]) overlaps(t set[E]) bool { return s == 0 || t == 0 || s&t != 0 }
 
-// and returns what both hold; the sets must overlap.
+// and returns the intersection of two sets, which must overlap.
 func (s set[E]) and(t set[E]) set[E] {
 	if s == 0 || t == 0 {
 		return s | t

@@ -10,16 +10,15 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Selector is the pods that a plugin is asked about: those that match all of its fields
-// that are set. At level QOS only QOSClasses counts, since a class has no namespace and no
-// labels.
+// Selector selects the pods that a plugin is asked about. A pod must match all fields that are set.
+// At level QOS only QOSClasses counts, since a class has no namespace and no labels.
 type Selector struct {
-	// Namespaces are those of the pods.
+	// Namespaces are the namespaces of the pods.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// QOSClasses are the pods' classes, or the classes themselves.
 	QOSClasses []hookmsg.QOSClass `json:"qosClasses,omitempty"`
-	// Labels is a selector on the pods' labels as kubectl takes it:
-	// "tier in (batch, offline), !pinned".
+	// Labels is a selector on the pods' labels in the syntax of kubectl: "tier in (batch, offline),
+	// !pinned".
 	Labels string `json:"labels,omitempty"`
 }
 
@@ -27,7 +26,7 @@ type Selector struct {
 type selector struct {
 	namespaces []string
 	classes    set[hookmsg.QOSClass]
-	labels     labels.Selector // nil for everything.
+	labels     labels.Selector // nil matches everything.
 }
 
 func (s *Selector) parse() (selector, error) {
@@ -65,8 +64,7 @@ func (s *selector) matches(req *hookmsg.Request) bool {
 	return s.labels == nil || s.labels.Matches(labels.Set(req.PodLabels))
 }
 
-// disjoint reports whether no request can match both. Of labels nothing is
-// known.
+// disjoint reports whether no request can match both. It ignores labels, of which nothing is known.
 func (s *selector) disjoint(t *selector, levels set[hookmsg.Level]) bool {
 	if s.classes != 0 && t.classes != 0 && s.classes&t.classes == 0 {
 		return true

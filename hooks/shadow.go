@@ -14,19 +14,19 @@ import (
 	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
-// background are the copies of a plugin that are asked after it.
+// background holds the copies of a plugin that are called after it.
 type background struct {
 	shadow, profile shadow.Place
 }
 
-// candidate is a plugin that decides nothing.
+// candidate is a plugin whose decisions have no effect.
 type candidate struct{ *plugin }
 
 // Guest implements [shadow.Candidate].
 func (c candidate) Guest() *host.Plugin { return c.Plugin }
 
-// BeginShadow begins to ask a candidate what a plugin is asked, see package shadow of host, in
-// place of one that was asked before. Its decisions are checked as those of the plugin are, and
+// BeginShadow begins to call a candidate with a plugin's requests, and replaces an earlier
+// candidate; see package shadow of host. Its decisions are checked like those of the plugin, and
 // dropped.
 func (e *Engine) BeginShadow(ctx context.Context, name string, cfg shadow.Config) error {
 	p, err := e.find(name)
@@ -46,7 +46,7 @@ func (e *Engine) BeginShadow(ctx context.Context, name string, cfg shadow.Config
 	return p.background.shadow.Put(ctx, s)
 }
 
-// BeginProfile begins to profile a copy of a plugin on the next calls of it.
+// BeginProfile begins to profile a copy of a plugin on the plugin's next calls.
 func (e *Engine) BeginProfile(ctx context.Context, name string, calls int) error {
 	p, err := e.find(name)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Engine) Shadow(name string) *shadow.Shadow {
 	return nil
 }
 
-// Profile returns the profile of a plugin that runs, or ran last, nil if there was none.
+// Profile returns the current or last profile of a plugin, nil if there was none.
 func (e *Engine) Profile(name string) *shadow.Shadow {
 	if p, err := e.find(name); err == nil {
 		return p.background.profile.Shadow()
@@ -91,7 +91,7 @@ func (p *plugin) backgroundOptions(logger *slog.Logger) shadow.Options {
 				order: p.order, stages: p.stages, levels: p.levels, policy: host.Fail, selector: p.selector, configured: p.configured,
 				owns: p.owns, grants: p.grants, node: p.node, foreign: p.foreign, nodeless: p.nodeless, resources: p.resources,
 			}
-			if p.audit != nil { // It takes what is not granted.
+			if p.audit != nil { // It accepts decisions without grants.
 				c.audit = func(context.Context, *hookmsg.Request, string, *GrantError) {}
 			}
 			c.lacks.Store(p.lacks.Load())
@@ -109,8 +109,8 @@ func (b *background) close(ctx context.Context) error {
 	return errors.Join(b.shadow.Close(ctx), b.profile.Close(ctx))
 }
 
-// offer hands a call to the shadow and the profile, if they sample it. d and err are what came of
-// it.
+// offer passes a call to the shadow and the profile, if they sample it. d and err are the result of
+// the call.
 func (b *background) offer(req *hookmsg.Request, known objects, earlier []part, d *hookmsg.Decision, err error) {
 	var call shadow.Call
 	var bytes int64
@@ -130,7 +130,7 @@ func (b *background) offer(req *hookmsg.Request, known objects, earlier []part, 
 	}
 }
 
-// decisionBytes returns about how many bytes a decision keeps.
+// decisionBytes returns the approximate number of bytes kept with a decision.
 func decisionBytes(d *hookmsg.Decision) int64 {
 	if d == nil {
 		return 0
@@ -138,7 +138,7 @@ func decisionBytes(d *hookmsg.Decision) int64 {
 	return int64(len(hookmsg.AppendDecision(nil, d)))
 }
 
-// repeat returns what asks a candidate the same.
+// repeat returns a function that calls a candidate with the same request.
 func repeat(encoded []byte, known objects, earlier []part, d *hookmsg.Decision, failure error) shadow.Call {
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		p := c.(candidate).plugin
@@ -153,12 +153,12 @@ func repeat(encoded []byte, known objects, earlier []part, d *hookmsg.Decision, 
 		switch {
 		case err != nil && failure == nil:
 			return shadow.Outcome{Serving: was, Err: err, Subject: describe(req), Stain: stain}
-		case err != nil: // Two versions fail with different words.
+		case err != nil: // Two versions may fail with different words.
 			return shadow.Outcome{Uncompared: true}
 		case failure == nil && reflect.DeepEqual(d.Select(d.Fields()), got.Select(got.Fields())):
 			return shadow.Outcome{}
 		}
-		before, _ := json.Marshal(d) // For people to read.
+		before, _ := json.Marshal(d) // For display only.
 		after, _ := json.Marshal(got)
 		return shadow.Outcome{Serving: was, Candidate: is, Subject: describe(req), Detail: fmt.Sprintf("%s -> %s", before, after), Stain: stain}
 	}

@@ -19,52 +19,52 @@ type Subject struct {
 	Level    hookmsg.Level
 	QOSClass hookmsg.QOSClass
 	Pod      hookmsg.PodMeta
-	// Container is the zero value for a class and a pod. Its ID is empty before the runtime has
-	// given it one.
+	// Container is the zero value for a class and a pod. Its ID is empty until the runtime assigns
+	// one.
 	Container hookmsg.ContainerMeta
 	// Settings holds decisions by field and key. More counts further ones.
 	Settings []Setting
 	More     int
-	// Failures are those of plugins that have not decided since.
+	// Failures are the failures of plugins that have not decided since.
 	Failures []Failure
 }
 
-// Setting is a field, or an entry of one, that a plugin has decided.
+// Setting is a field, or an entry of one, decided by a plugin.
 type Setting struct {
 	Field hookmsg.Fields
-	// Key is that of an entry: a file of FieldUnified, the name of a variable, an annotation or a
-	// device, the destination of a mount.
+	// Key is the key of an entry: a file of FieldUnified, the name of a variable, an annotation or
+	// a device, the destination of a mount.
 	Key string
 	// Plugin is the plugin that decided it first.
 	Plugin string
 	// Value is the decided value. Only fields of resources have one: values of variables,
-	// annotations, mounts and devices stay in the container.
+	// annotations, mounts and devices are not kept.
 	Value string
-	// Withheld is set if Key or Value repeated something confidential, which is masked in them.
+	// Withheld is set if a confidential value was masked in Key or Value.
 	Withheld bool
-	// Since is when the plugin began to decide this value without a break, as far as this
-	// process knows.
+	// Since is the time since which the plugin has decided this value without a break, as far as
+	// this process knows.
 	Since time.Time
 
-	// number, text and key are what was decided.
+	// number, text and key hold the decision.
 	number    int64
 	text, key string
 	seen      bool
 }
 
-// Sets reports whether the setting is of a field and, if that has entries, of the key.
+// Sets reports whether the setting is that of a field and, if the field has entries, of the key.
 func (s *Setting) Sets(field hookmsg.Fields, key string) bool {
 	return s.Field == field && s.key == key
 }
 
-// Failure is why a plugin has not decided.
+// Failure is the reason that a plugin has not decided.
 type Failure struct {
 	Plugin string
 	Policy host.FailurePolicy
-	// Refused is set if the request failed for it.
+	// Refused is set if the request failed because of it.
 	Refused bool
 	Stage   hookmsg.Stage
-	// Cause is one of [CauseOf], Message the error without anything confidential.
+	// Cause is one of [CauseOf], and Message the error without confidential values.
 	Cause, Message string
 	// Since and Last are the first and the last of Count failures without a decision in between.
 	Since, Last time.Time
@@ -72,25 +72,26 @@ type Failure struct {
 }
 
 const (
-	// maxSubjects bounds the subjects of which decisions are known, and maxSettings those of one.
-	// A node has some hundred pods.
+	// maxSubjects bounds the subjects with known decisions, and maxSettings the settings of one. A
+	// node has a few hundred pods.
 	maxSubjects = 16 << 10
 	maxSettings = 64
-	// maxName and maxText bound texts of a setting, maxFailure those of a failure, in bytes.
+	// maxName and maxText bound texts of a setting, and maxFailure that of a failure, in bytes.
 	maxName, maxText = 256, 1 << 10
 	maxFailure       = 1 << 10
 )
 
-// standing are the standing decisions of an engine. The zero value has none.
+// standing holds the standing decisions of an engine. The zero value is empty.
 type standing struct {
 	mu sync.Mutex
-	// pods are by UID, "" for the QoS classes; in each, containers by name, "" for the pod.
+	// pods maps UIDs, "" for the QoS classes, to subjects by the name of the container, "" for the
+	// pod.
 	pods map[string]map[string]*Subject
 	n    int
 }
 
-// at returns the subject of a request, nil if it has no name or there is no room for another.
-// s.mu is held.
+// at returns the subject of a request, nil if it has no name or there is no room for another. s.mu
+// must be held.
 func (s *standing) at(req *hookmsg.Request) *Subject {
 	pod, name, ok := subject(req)
 	if !ok {
@@ -121,7 +122,7 @@ func (s *standing) at(req *hookmsg.Request) *Subject {
 	return of
 }
 
-// forget drops a pod, or one container of it: not the one that has replaced it.
+// forget drops a pod, or one container of it, but not a replacement of that container.
 func (s *standing) forget(pod, name, container string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,9 +139,9 @@ func (s *standing) forget(pod, name, container string) {
 	}
 }
 
-// decided notes the decisions on a request. failed are the plugins whose failure was ignored.
+// decided records the decisions on a request. failed are the plugins whose failure was ignored.
 //
-// 0 allocs, but for new texts: TestDecideAllocations.
+// 0 allocs except for new texts: TestDecideAllocations.
 func (e *Engine) decided(req *hookmsg.Request, parts []part, failed []string) {
 	if ends.has(req.Stage) {
 		return
@@ -152,7 +153,7 @@ func (e *Engine) decided(req *hookmsg.Request, parts []part, failed []string) {
 	if of == nil {
 		return
 	}
-	// Only a creation decides more than resources, and begins anew.
+	// Only a creation decides more than resources, and it resets the settings.
 	created := req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer
 	whole := created || req.Stage == hookmsg.Reconcile || req.Level != hookmsg.LevelContainer
 	for i := range of.Settings {
@@ -175,7 +176,7 @@ func (e *Engine) decided(req *hookmsg.Request, parts []part, failed []string) {
 	}
 }
 
-// settings notes the fields that one plugin has decided.
+// settings records the fields decided by one plugin.
 func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created bool) {
 	set := func(field hookmsg.Fields, key string, number int64, text string) {
 		key, text = cut.Text(key, maxName), cut.Text(text, maxText)
@@ -194,7 +195,7 @@ func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created boo
 			i = len(of.Settings) - 1
 		}
 		v := Setting{Field: field, Key: key, Plugin: p.plugin, Value: text, Since: time.Now(), number: number, text: text, key: key, seen: true}
-		if field&(hookmsg.NumberFields|hookmsg.FieldCPUSetCPUs|hookmsg.FieldCPUSetMems) == 0 { // Those are numbers.
+		if field&(hookmsg.NumberFields|hookmsg.FieldCPUSetCPUs|hookmsg.FieldCPUSetMems) == 0 { // The other fields are numbers.
 			v.Key, v.Value = e.quiet(p.plugin, req, key), e.quiet(p.plugin, req, text)
 			v.Withheld = v.Key != key || v.Value != text
 		}
@@ -220,13 +221,13 @@ func (e *Engine) settings(of *Subject, req *hookmsg.Request, p part, created boo
 	})
 }
 
-// quiet masks what a text repeats of the confidential values of a request.
+// quiet masks the confidential values of a request in a text.
 func (e *Engine) quiet(name string, req *hookmsg.Request, text string) string {
 	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
 	return stainOf(&e.plugins[i].cfg.Confidential, hookmsg.AppendRequest(nil, req)).Text(text)
 }
 
-// note notes a failure of a plugin, whose error has nothing confidential.
+// note records a failure of a plugin, whose error contains no confidential value.
 func (s *standing) note(req *hookmsg.Request, plugin string, policy host.FailurePolicy, refused bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,11 +247,12 @@ func (s *standing) note(req *hookmsg.Request, plugin string, policy host.Failure
 	}
 }
 
-// Subjects returns what plugins have decided on the QoS classes, pods and containers that have
-// not ended: those for which match returns true, sorted by namespace, name and UID, a pod before
-// its containers. Decisions of a dry run are not among them.
+// Subjects returns the standing decisions of plugins on QoS classes, pods and containers that have
+// not ended. It returns those for which match returns true, sorted by namespace, name and UID, a
+// pod before its containers. Decisions of a dry run are not included.
 //
-// Nothing confidential is in the result, as far as the Confidential rules of the plugins name it.
+// The result contains no confidential value, as far as the Confidential rules of the plugins name
+// it.
 func (e *Engine) Subjects(match func(pod hookmsg.PodMeta) bool) (subjects []Subject) {
 	e.standing.mu.Lock()
 	for _, pod := range e.standing.pods {

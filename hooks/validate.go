@@ -11,17 +11,17 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
-// maxMistakes is how many mistakes a message names.
+// maxMistakes is the maximum number of mistakes in a message.
 const maxMistakes = 20
 
-// The most entries of a decision that cost the host files to look at. Maps that cost
-// memory alone have the limit of the decision's bytes.
+// Maximum numbers of entries of a decision that make the host access files. The size of the
+// decision bounds maps that cost only memory.
 const (
 	maxMounts  = 128
 	maxDevices = 128
 )
 
-// invalid returns every mistake of the decision, nil if there is none.
+// invalid returns all mistakes in the decision, nil if there are none.
 func invalid(d *hookmsg.Decision, level hookmsg.Level) []error {
 	errs := cgroup.Validate(d.Resources, level)
 	if configures(d) {
@@ -39,7 +39,7 @@ func configures(d *hookmsg.Decision) bool {
 	return len(d.ContainerAnnotations)+len(d.ContainerEnvs)+len(d.ContainerMounts)+len(d.ContainerDevices) != 0
 }
 
-// invalidConfiguration returns the mistakes of what the decision sets of a container's
+// invalidConfiguration returns the mistakes in a decision's settings of a container's
 // configuration.
 func invalidConfiguration(d *hookmsg.Decision) (errs []error) {
 	if n := len(d.ContainerMounts); n > maxMounts {
@@ -80,8 +80,8 @@ func invalidConfiguration(d *hookmsg.Decision) (errs []error) {
 	return errs
 }
 
-// checkMount checks that a mount is one, and the only one of its place. What a
-// plugin may mount is for its [Grants].
+// checkMount checks that a mount is valid, and the only one at its destination. [Grants] limit the
+// mounts of a plugin.
 func checkMount(m *hookmsg.Mount, seen map[string]bool) error {
 	switch {
 	case !cleanPath(m.Destination):

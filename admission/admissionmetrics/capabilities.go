@@ -7,8 +7,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// Capabilities reads what a provider has counted when it is asked for metrics. It is safe for
-// use by several goroutines.
+// Capabilities collects the counters of a provider. It is safe for use by several goroutines.
 type Capabilities struct{ provider *capabilities.Provider }
 
 var _ prometheus.Collector = (*Capabilities)(nil)

@@ -6,8 +6,8 @@ import (
 	"github.com/kubewasm/kubewasm/admission/clustercache"
 )
 
-// Cluster tells how old the objects are that policies look up, when it is asked for metrics.
-// It is safe for use by several goroutines.
+// Cluster collects the age of the objects that policies look up. It is safe for use by several
+// goroutines.
 type Cluster struct{ cluster *clustercache.Cluster }
 
 var _ prometheus.Collector = (*Cluster)(nil)

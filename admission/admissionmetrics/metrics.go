@@ -1,5 +1,4 @@
-// Package admissionmetrics counts what the policies of an admission engine decide,
-// for Prometheus.
+// Package admissionmetrics counts the decisions of an admission engine's policies, for Prometheus.
 //
 // A [Metrics] is the Observer of policies, a wrapper for the handlers of a server,
 // and a collector of a registry:
@@ -10,36 +9,36 @@
 //		PolicyRules: admission.PolicyRules{Observer: metrics}, …
 //	})
 //
-// What it has:
+// The metrics are:
 //
 //	kubewasm_admission_verdicts_total            policy, webhook, mode, verdict  verdicts of policies
-//	kubewasm_admission_late_verdicts_total       policy, webhook, verdict        those that came after the answer
+//	kubewasm_admission_late_verdicts_total       policy, webhook, verdict        verdicts after the answer
 //	kubewasm_admission_patches_total             policy                          changes of objects
-//	kubewasm_admission_verdict_duration_seconds  policy, webhook                 how long they took
+//	kubewasm_admission_verdict_duration_seconds  policy, webhook                 duration of verdicts
 //	kubewasm_admission_requests_total            webhook, code                   requests to a handler
-//	kubewasm_admission_request_duration_seconds  webhook                         how long they took
+//	kubewasm_admission_request_duration_seconds  webhook                         duration of requests
 //	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
-// [NewCapabilities] collects what Kubewarden policies ask their host for:
+// [NewCapabilities] collects the calls of host capabilities by Kubewarden policies:
 //
-//	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by what came of them
-//	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and misses that were shared
-//	kubewasm_admission_capability_cache_evictions_total                             answers that gave way to others
-//	kubewasm_admission_capability_cache_entries                                     answers that the cache holds
-//	kubewasm_admission_capability_cache_bytes                                       their memory
+//	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by result
+//	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and shared misses
+//	kubewasm_admission_capability_cache_evictions_total                             evicted answers
+//	kubewasm_admission_capability_cache_entries                                     answers in the cache
+//	kubewasm_admission_capability_cache_bytes                                       memory of the cache
 //
-// [NewCluster] tells of the objects that policies look up in a cluster:
+// [NewCluster] collects the age of objects that policies look up in a cluster:
 //
-//	kubewasm_admission_objects_age_seconds  resource, namespace  how long they were not watched, 0 while they are
+//	kubewasm_admission_objects_age_seconds  resource, namespace  time without a watch, 0 while watched
 //
-// [NewManager] compares what serves with what is declared:
+// [NewManager] compares the policies in service with those that are declared:
 //
-//	kubewasm_admission_config_applied                1 if the file is in service as it was read last
+//	kubewasm_admission_config_applied                 1 if the file is in service as it was read last
 //	kubewasm_admission_policy_state    policy, state  1 for the state of the policy
 //
-// webhook is validate, mutate or convert, verdict allow, deny or error. No label holds what
-// a guest or a client says. Calls of guests are counted by package hostmetrics.
+// webhook is validate, mutate or convert, verdict allow, deny or error. No label holds text of a
+// guest or a client. Package hostmetrics counts calls of guests.
 package admissionmetrics
 
 import (
@@ -66,11 +65,10 @@ type Metrics struct {
 	bodies                            atomic.Pointer[admission.Bodies]
 }
 
-// buckets reach from the verdict of a small guest to the longest timeout of a
-// webhook, in seconds.
+// buckets range from the verdict of a small guest to the longest timeout of a webhook, in seconds.
 var buckets = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// New returns metrics that have counted nothing.
+// New returns metrics whose counters are zero.
 func New() *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubewasm_admission_" + name, Help: help}, labels)
@@ -96,7 +94,7 @@ func New() *Metrics {
 	return m
 }
 
-// ShowBodies makes the metrics show the memory of bodies.
+// ShowBodies adds the memory of bodies to the metrics.
 func (m *Metrics) ShowBodies(b *admission.Bodies) { m.bodies.Store(b) }
 
 func (m *Metrics) collectors() []prometheus.Collector {
@@ -140,7 +138,7 @@ func (m *Metrics) Decided(_ context.Context, d admission.Decision) {
 	}
 }
 
-// Forget drops the series of a policy that is gone.
+// Forget drops the series of a removed policy.
 func (m *Metrics) Forget(policy string) {
 	labels := prometheus.Labels{"policy": cut.Valid(policy)}
 	m.verdicts.DeletePartialMatch(labels)

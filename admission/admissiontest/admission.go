@@ -26,16 +26,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
-// guest that is compiled from the package of the test, in the host that a
-// component embeds. What the two see and answer is the same, so a test is written
-// once.
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the guest compiled
+// from the package of the test, in the host that components embed. Both get the same input and must
+// give the same answers, so a test is written once.
 //
-// The guest runs with what the package's directives declare: a plugin that reads
-// a field without declaring it passes natively and fails here. It is compiled in
-// the directory in which the test runs, which go test makes that of the package,
-// and must register a plugin like the one given. With -short only the native test
-// runs.
+// The directives of the package apply to the guest: a plugin that reads an undeclared field passes
+// natively and fails as wasm. The guest is compiled in the directory of the test, which go test
+// sets to that of the package. It must register a plugin like the one given. With -short only the
+// native test runs.
 func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	t.Helper()
 	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin {
@@ -43,31 +41,31 @@ func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	}, test)
 }
 
-// Plugin is an admission plugin under test, see [Each]. It may look up every object.
+// Plugin is an admission plugin under test, see [Each]. It may look up all objects.
 type Plugin struct {
 	native *harness.Native
 	module *harness.Module
-	// loaded is the guest in a host, and engine asks it.
+	// loaded is the guest in a host, and engine calls it.
 	loaded *adapter.Plugin
 	engine *adapter.Engine
-	// cluster has the objects of In, none if it is nil, and config is the configuration.
+	// cluster holds the objects of In; nil has none, and config is the configuration.
 	cluster *manifest.Cluster
 	config  []byte
 	// onlyConverts reports whether the plugin neither validates nor mutates.
 	onlyConverts bool
 }
 
-// Load returns the plugin in a module, which may be written in any language: a file, or a
+// Load returns the plugin in a module, which may be written in any language. path is a file, or a
 // directory that kubewasm build compiles.
 func Load(t testing.TB, path string) *Plugin {
 	t.Helper()
 	return &Plugin{module: harness.Load(t, path)}
 }
 
-// In returns the plugin in a cluster that has the objects of manifests, one or more
-// documents of YAML or JSON with apiVersion, kind and name each: they are what it gets and
-// lists. Of the kinds of Kubernetes all are known, and custom resources that are among the
-// objects. Without In there are no objects.
+// In returns the plugin in a cluster that has the objects of manifests: one or more documents of
+// YAML or JSON, each with apiVersion, kind and name. The plugin gets and lists these objects. All
+// kinds of Kubernetes are known, and so are custom resources among the objects. Without In there
+// are no objects.
 func (a *Plugin) In(t testing.TB, manifests string) *Plugin {
 	t.Helper()
 	cluster, err := clusterOf(manifests)
@@ -99,15 +97,14 @@ func (a *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 	return p
 }
 
-// TryConfigure is Configure for a plugin that may refuse its configuration: the
-// error is what it says.
+// TryConfigure is Configure for a plugin that may refuse its configuration. It returns the plugin's
+// error.
 func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
 	return a.load(t, harness.JSON(t, configuration), true)
 }
 
-// load returns the plugin with a configuration. Without configure a native plugin is left as
-// the test made it.
+// load returns the plugin with a configuration. Without configure, a native plugin is unchanged.
 func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, error) {
 	t.Helper()
 	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config, onlyConverts: a.onlyConverts}
@@ -131,7 +128,7 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 	}
 	p, err := adapter.Load(context.Background(), a.module.Runtime, cfg)
 	if err != nil && !a.onlyConverts && !errors.As(err, new(*host.StatusError)) {
-		// A module does not say before it is loaded whether it converts only.
+		// Before a module is loaded, it is not known whether it only converts.
 		if c, other := adapter.Load(context.Background(), a.module.Runtime, converts(a.module.Config(config), anyKind)); other == nil || errors.As(other, new(*host.StatusError)) {
 			p, err, fresh.onlyConverts = c, other, true
 		}
@@ -144,7 +141,7 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 	return fresh, nil
 }
 
-// objects answers a native plugin that looks objects up.
+// objects answers look-ups of a native plugin.
 type objects struct{ *manifest.Cluster }
 
 func (o objects) of(resource string) []*adapter.Object {
@@ -173,25 +170,25 @@ func (o objects) ListObjects(question string) []byte {
 	return must(lookup.Append(nil, q, o.of(q.Resource), encode, free, math.MaxInt32))
 }
 
-// Verdict is what becomes of a request.
+// Verdict is the result of a request.
 type Verdict struct {
 	Allowed bool
 	// Failed reports whether the plugin could not decide, for the reason in Message.
 	Failed bool
-	// Code and Reason are those of a denial. The host fills in 403 Forbidden, or 422
-	// without a reason for field errors: with the reason Invalid, kubectl would not
-	// print which policy denied.
+	// Code and Reason are the HTTP code and the reason of a denial. The host fills in 403
+	// Forbidden, or 422 without a reason for field errors: with the reason Invalid, kubectl would
+	// not print the name of the policy.
 	Code   int
 	Reason string
 	// Message is the plugin's own, without its field errors. It is empty if one of them
 	// has the same text.
 	Message string
-	// FieldErrors are as users see them: "spec.replicas: Required value: …".
+	// FieldErrors are in the form that users see: "spec.replicas: Required value: …".
 	FieldErrors      []string
 	Warnings         []string
 	AuditAnnotations map[string]string
-	// Object is the object as Mutate left it: JSON with the members in the order of
-	// their names and no spaces; empty if it changed nothing.
+	// Object is the object after Mutate: JSON with the members in the order of their names and no
+	// spaces; empty if it changed nothing.
 	Object string
 }
 
@@ -210,8 +207,8 @@ func (a *Plugin) Review(t testing.TB, review string) Verdict {
 	return a.validate(t, []byte(review))
 }
 
-// Mutate lets the plugin change the object in manifest, YAML or JSON with apiVersion
-// and kind, that is to be created. The test fails if the plugin does not mutate.
+// Mutate asks the plugin to mutate the creation of the object in manifest, YAML or JSON with
+// apiVersion and kind. The test fails if the plugin does not mutate.
 func (a *Plugin) Mutate(t testing.TB, manifest string) Verdict {
 	t.Helper()
 	return a.mutate(t, reviewOf(t, manifest))
@@ -258,7 +255,7 @@ func (a *Plugin) mutate(t testing.TB, review []byte) Verdict {
 	return v
 }
 
-// changed returns the object after a mutation, empty if it is as before.
+// changed returns the object after a mutation, empty if nothing changed.
 func changed(t testing.TB, before, after []byte) string {
 	t.Helper()
 	if object := canonical(t, after); object != canonical(t, before) {
@@ -300,7 +297,7 @@ func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 	return a.hosted(a.engine.Validate(context.Background(), hosted))
 }
 
-// A host does not call what a plugin does not implement, and allows the request.
+// A host does not call a function that a plugin does not implement, and allows the request.
 const (
 	noValidator = "the plugin does not validate, it only mutates: ask it by Mutate"
 	noMutator   = "the plugin does not mutate, it only validates: ask it by Create or Review"
@@ -331,7 +328,7 @@ func (a *Plugin) request(t testing.TB, review []byte) (*Plugin, *admission.Reque
 	return a, nil, r.Request
 }
 
-// verdictOf returns what the API server makes of a plugin's response.
+// verdictOf returns the API server's verdict for a plugin's response.
 func verdictOf(r *admission.Response) Verdict {
 	v := Verdict{
 		Allowed: r.Allowed(), Failed: r.Failed(), Message: r.Message(), Warnings: r.Warnings(), AuditAnnotations: r.AuditAnnotations(),
@@ -436,7 +433,7 @@ func reviewOf(t testing.TB, text string) []byte {
 	return review
 }
 
-// free is the price of a native plugin's questions.
+// free is the cost function of look-ups by a native plugin.
 func free(int64) {}
 
 func must(b []byte, err error) []byte {

@@ -16,10 +16,10 @@ import (
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
 
-// Convert converts the object in manifest, YAML or JSON with apiVersion and kind, to the
-// apiVersion desired, such as "example.com/v1". It returns the object in JSON, with the
-// members in the order of their names and no spaces, or the error that a user of the
-// cluster would get to see. The test fails if the plugin does not convert.
+// Convert converts the object in manifest, YAML or JSON with apiVersion and kind, to the apiVersion
+// desired, such as "example.com/v1". It returns the object in JSON, with the members in the order
+// of their names and no spaces, or the error that a user of the cluster would see. The test fails
+// if the plugin does not convert.
 func (a *Plugin) Convert(t testing.TB, manifest, desired string) (string, error) {
 	t.Helper()
 	object, gvk := objectOf(t, manifest)
@@ -51,7 +51,7 @@ func (a *Plugin) Convert(t testing.TB, manifest, desired string) (string, error)
 		UID: "1", Desired: gv, Kind: gvk.Kind, Objects: [][]byte{object},
 	})
 	if err != nil {
-		// The guest's own words are after what the host says of the object.
+		// The guest's message follows the host's description of the object.
 		if _, reason, ok := strings.Cut(err.Error(), ", to "+desired+": "); ok {
 			err = errors.New(reason)
 		}
@@ -60,8 +60,8 @@ func (a *Plugin) Convert(t testing.TB, manifest, desired string) (string, error)
 	return canonical(t, converted[0]), nil
 }
 
-// RoundTrip converts the object in manifest to the apiVersion desired and back. The test
-// fails if it is another one then. It returns what the object is in between.
+// RoundTrip converts the object in manifest to the apiVersion desired and back. The test fails if
+// the result differs. It returns the object in version desired.
 func (a *Plugin) RoundTrip(t testing.TB, manifest, desired string) string {
 	t.Helper()
 	object, gvk := objectOf(t, manifest)
@@ -89,11 +89,11 @@ func onlyConverts(plugin any) bool {
 	return converts && !validates && !mutates
 }
 
-// anyKind is converted by a plugin that is loaded to see whether it takes its configuration.
+// anyKind is the kind for plugins that are loaded only to test their configuration.
 var anyKind = metav1.GroupKind{Group: "any.invalid", Kind: "Any"}
 
 func converts(cfg host.Config, kind metav1.GroupKind) adapter.PluginConfig {
-	// A plugin that also decides may look objects up, elsewhere.
+	// A plugin that also decides may look objects up outside of conversions.
 	cfg.Grants = append(slices.Clone(cfg.Grants), adapter.GrantObjects)
 	return adapter.PluginConfig{Config: cfg, Converts: []metav1.GroupKind{kind}}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Auditor asks the policies of an engine about objects that exist. It is safe for use by
-// several goroutines; runs come one after the other.
+// Auditor audits existing objects by the policies of an engine. It is safe for use by several
+// goroutines; runs are serialized.
 type Auditor struct {
 	cfg    Config
 	client *client
@@ -37,40 +37,40 @@ type Auditor struct {
 	last    atomic.Pointer[Result]
 }
 
-// ErrState is the error of [New] if Config.StateFile cannot be used. Without it a run asks
-// everything.
+// ErrState is the error of [New] if Config.StateFile cannot be used. A run without a state asks
+// about every object.
 var ErrState = errors.New("the state of audits cannot be used")
 
-// Config says what an Auditor has.
+// Config configures an Auditor.
 type Config struct {
-	// Engine has the policies. Required.
+	// Engine holds the policies. Required.
 	Engine *admission.Engine
-	// Client connects to the cluster, for [Auditor.Run]; nil cannot. Its RateLimiter, if it
-	// has one, is used instead of QPS and Burst.
+	// Client connects to the cluster, for [Auditor.Run]; Run fails if it is nil. A RateLimiter in
+	// it replaces QPS and Burst.
 	Client *rest.Config
-	// QPS and Burst bound the requests to the API server, in a second and at once. The defaults
-	// are 10 and 20. One list is read at a time.
+	// QPS and Burst limit the requests to the API server: per second, and at once. The defaults are
+	// 10 and 20. Lists are read one at a time.
 	QPS   float32
 	Burst int
-	// Parallel is how many objects policies are asked about at the same time. The default is
-	// GOMAXPROCS. Limits.Instances of a plugin bounds its own calls.
+	// Parallel is the number of objects that are reviewed at the same time. The default is
+	// GOMAXPROCS. Limits.Instances of a plugin bounds the calls of that plugin.
 	Parallel int
-	// User is the user of the requests: nobody knows any more who created an object. The
+	// User is the user of the requests, since the creator of an object is no longer known. The
 	// default has the name [DefaultUser] and the group system:authenticated.
 	User authenticationv1.UserInfo
-	// SkipNamespaces are namespaces whose objects are not audited, and that are not
-	// themselves: those that a webhook configuration leaves out, such as kube-system.
+	// SkipNamespaces names namespaces that are not audited, neither the namespace itself nor its
+	// objects. These are the namespaces excluded by a webhook configuration, such as kube-system.
 	SkipNamespaces []string
-	// Namespaces is given the labels that each run lists; nil if no policy needs it.
+	// Namespaces receives the labels listed by each run. It is nil if no policy needs labels.
 	Namespaces *Namespaces
-	// StateFile keeps what a run has found for the next one, also that of another process; empty
-	// keeps it in memory. One process has it open at a time.
+	// StateFile is the file that keeps the findings of a run for the next one, also across
+	// processes. If it is empty, they stay in memory. Only one process may have it open at a time.
 	StateFile string
-	// Logger takes what goes wrong with resources and policies; nil drops it.
+	// Logger receives errors of resources and policies; nil drops them.
 	Logger *slog.Logger
 }
 
-// DefaultUser is the name of the user who, for policies, creates what is audited.
+// DefaultUser is the name of the user in the requests of audits.
 const DefaultUser = "kubewasm:audit"
 
 const (
@@ -78,8 +78,7 @@ const (
 	defaultBurst = 20
 )
 
-// New returns an Auditor, with the state of its file. Errors are everything that is wrong
-// with cfg.
+// New returns an Auditor, with the state in its file. The error joins all mistakes in cfg.
 func New(cfg Config) (*Auditor, error) {
 	var errs []error
 	if cfg.Engine == nil {
@@ -119,7 +118,7 @@ func New(cfg Config) (*Auditor, error) {
 	return a, nil
 }
 
-// Close ends the use of the file of the state. It waits for a run.
+// Close closes the state file. It waits for a run to end.
 func (a *Auditor) Close() error {
 	a.running.Lock()
 	defer a.running.Unlock()
@@ -128,7 +127,7 @@ func (a *Auditor) Close() error {
 	return err
 }
 
-// Last returns what the last run has found, nil before the first.
+// Last returns the result of the last run, nil before the first.
 func (a *Auditor) Last() *Result { return a.last.Load() }
 
 func (a *Auditor) log(level slog.Level, msg string, args ...any) {
@@ -141,37 +140,38 @@ func (a *Auditor) log(level slog.Level, msg string, args ...any) {
 type asked struct {
 	admission.Description
 	policy admission.Policy
-	// version is that of the results, and id its number in the state.
+	// version is the version of its results, and id its number in the state.
 	version string
 	id      uint32
-	// skipped is why the policy is asked about nothing, and failure why it could be.
+	// skipped is the reason to ask the policy about nothing, and failure the reason that it cannot
+	// be asked.
 	skipped, failure error
 
-	// calls, answers and failures count the objects that it was asked about, those with a
-	// verdict, and those without.
+	// calls, answers and failures count the objects in its calls, those with a verdict, and those
+	// without.
 	calls, answers, failures atomic.Int64
 	// last is the last failure.
 	last atomic.Pointer[error]
-	// left is how many kinds of objects it is not asked about any more.
+	// left is the number of kinds of objects about which it is no longer asked.
 	left atomic.Int64
 }
 
 const (
-	// givenUp is how many failures without a verdict before them make a run leave a policy alone
-	// for a kind of objects: it would fail on each of them, and each may take as long as its
-	// timeout.
+	// givenUp is the number of failures, without a verdict before them, after which a run stops
+	// asking a policy about a kind of objects. It would fail on each of them, and each may take as
+	// long as its timeout.
 	givenUp = 20
-	// givenUpAgain is the same for a policy that was left alone for another kind.
+	// givenUpAgain replaces givenUp for a policy that was given up for another kind.
 	givenUpAgain = 3
 )
 
-// tries count what became of the objects of a target that a policy was asked about.
+// tries counts the calls of a policy on the objects of a target, by result.
 type tries struct {
 	calls, answers, failures atomic.Int64
 	left                     atomic.Bool
 }
 
-// out reports whether a policy is left alone for the objects of a target.
+// out reports whether a policy is no longer asked about the objects of a target.
 func (t *target) out(p *asked) bool {
 	of, limit := t.tries[p], int64(givenUp)
 	if of.left.Load() {
@@ -196,21 +196,21 @@ type run struct {
 	state    *state
 	policies []*asked
 	start    time.Time
-	// namespaces are those of the cluster, and relabelled those whose labels are others than
-	// in the last run. Both are nil if no policy selects namespaces.
+	// namespaces are the namespaces of the cluster, and relabelled the names of those whose labels
+	// changed since the last run. Both are nil if no policy selects namespaces.
 	namespaces map[string]namespace
 	relabelled map[string]bool
 
 	objects, reused, calls atomic.Int64
-	// items are used again for each page.
+	// items are reused for each page.
 	items []item
 }
 
-// findingsVersion is another one whenever findings of earlier runs may say what they should not:
-// those before it repeated what is confidential.
+// findingsVersion changes whenever findings of earlier runs may repeat something they should not.
+// The findings before this version repeated confidential values.
 const findingsVersion = "2"
 
-// begin returns a run, and what ends it.
+// begin returns a run, and a function that ends it.
 func (a *Auditor) begin(s *state, rulesRequired bool) (*run, func()) {
 	policies, release := a.cfg.Engine.Hold()
 	a.runs++
@@ -232,11 +232,10 @@ func (a *Auditor) begin(s *state, rulesRequired bool) (*run, func()) {
 	return r, release
 }
 
-// Run audits the cluster, and returns what is known of its objects after that: findings of
-// this run, and those of earlier runs about objects and policies that have not changed. An
-// error is a reason why there is no result at all, or why the state could not be kept; what
-// goes wrong with a resource or a policy is in the result. When ctx ends, the run ends with its
-// error, and the next one goes on.
+// Run audits the cluster and returns the result for all of its objects. Findings come from this
+// run, and from earlier runs for objects and policies that have not changed. The error is non-nil
+// if there is no result at all, or if the state could not be kept; errors of a resource or a policy
+// are in the result. When ctx ends, the run ends with its error, and the next run continues.
 func (a *Auditor) Run(ctx context.Context) (*Result, error) {
 	if a.client == nil {
 		return nil, errors.New("audit: there is no cluster")
@@ -294,15 +293,15 @@ type Object struct {
 	Kind     string
 	// Namespaced reports whether objects of the kind are in namespaces.
 	Namespaced bool
-	// Namespace is that of a namespaced object whose metadata name none.
+	// Namespace is the namespace of a namespaced object whose metadata has none.
 	Namespace string
-	// JSON is the object. Policies see it with its status, and without what an API server
-	// alone writes into metadata.
+	// JSON is the object. Policies see it with its status, and without the metadata that only an
+	// API server writes.
 	JSON []byte
 }
 
-// Review audits objects that are not in a cluster. A policy without rules is asked about all
-// of them. Nothing of it is kept. An error that objects yields ends the review.
+// Review audits objects that are not in a cluster. A policy without rules is asked about all of
+// them. No result is kept. An error yielded by objects ends the review.
 func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) (*Result, error) {
 	a.running.Lock()
 	defer a.running.Unlock()
@@ -344,7 +343,7 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 			if r.items[i].namespace == "" && o.Namespaced {
 				r.items[i].namespace, r.items[i].key.namespace = o.Namespace, o.Namespace
 			}
-			// Objects of a file may have no name, or the same.
+			// Objects of a file may have no name, or equal names.
 			for n, k := 2, r.items[i].key; r.state.resource(o.Resource).objects[r.items[i].key] != nil; n++ {
 				r.items[i].key.name = fmt.Sprintf("%s #%d", k.name, n)
 			}
@@ -373,8 +372,9 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 	return result, nil
 }
 
-// maxPageObjects and pageBytes bound what is read at a time: a page has so many objects, and
-// as few as have about so many bytes if they are as long as those before them.
+// maxPageObjects, minPageObjects and pageBytes bound a page of a list. A page has at most
+// maxPageObjects objects. It has fewer, but at least minPageObjects, if objects as long as the
+// previous ones would exceed pageBytes.
 const (
 	maxPageObjects = 500
 	minPageObjects = 10
@@ -389,8 +389,8 @@ func (r *run) list(ctx context.Context, t *target) error {
 	for restarts := 0; ; {
 		p, err := r.client.list(ctx, path, "", "", limit, next)
 		if expired(err) && next != "" && restarts < 3 {
-			// The list took longer than the API server keeps versions. It goes on with
-			// the objects as they are now, or from the beginning.
+			// The list took longer than the API server keeps versions. It continues with the
+			// current objects, or restarts.
 			next = goOn(err)
 			restarts++
 			continue
@@ -399,7 +399,7 @@ func (r *run) list(ctx context.Context, t *target) error {
 			return fmt.Errorf("list: %w", err)
 		}
 		if position == "" {
-			// What changes from here on, the next run asks for.
+			// The next run asks for the changes after this version.
 			position = p.version
 		}
 		for _, item := range p.items {
@@ -424,7 +424,7 @@ func (r *run) list(ctx context.Context, t *target) error {
 	}
 	k.position, k.plan = position, r.plan(t)
 	if !r.complete(t) {
-		k.position = "" // Some objects are still to be asked about.
+		k.position = "" // Some objects are still unasked.
 	}
 	r.journal.position(t.resource, k)
 	return r.journal.sync()
@@ -432,8 +432,8 @@ func (r *run) list(ctx context.Context, t *target) error {
 
 func (r *run) plan(t *target) string { return t.plan(r.cfg.SkipNamespaces) }
 
-// complete reports whether all policies were asked about all objects that the run has seen
-// of a resource.
+// complete reports whether all policies were asked about all objects of a resource that the run has
+// read.
 func (r *run) complete(t *target) bool {
 	return !slices.ContainsFunc(t.policies, func(p *asked) bool { return p.failure != nil || t.out(p) || t.unasked(p) })
 }
@@ -444,15 +444,15 @@ func (t *target) unasked(p *asked) bool {
 	return of.calls.Load() != of.answers.Load()+of.failures.Load()
 }
 
-// item is an object of a page with what policies say about it.
+// item is an object of a page with the answers of policies.
 type item struct {
 	object
-	// key is that of its record.
+	// key is the key of its record.
 	key     objectKey
 	answers []answer
 }
 
-// answer is what a policy says about an object.
+// answer is the answer of a policy about an object.
 type answer struct {
 	kind answerKind
 	finding
@@ -469,7 +469,7 @@ const (
 	already // The result is in the record.
 )
 
-// add takes an object into the page.
+// add adds an object to the page.
 func (r *run) add(t *target, raw json.Value) {
 	if len(r.items) < cap(r.items) {
 		r.items = r.items[:len(r.items)+1]
@@ -492,8 +492,8 @@ func (r *run) skips(t *target, o *object) bool {
 	return namespace != "" && slices.Contains(r.cfg.SkipNamespaces, namespace)
 }
 
-// review asks the policies about the objects of the page, several at a time, notes what they
-// say, and empties the page.
+// review asks the policies about the objects of the page, several at a time, records their answers,
+// and empties the page.
 func (r *run) review(ctx context.Context, t *target) {
 	k := r.state.resource(t.resource)
 	var at atomic.Int64
@@ -522,8 +522,8 @@ func (r *run) review(ctx context.Context, t *target) {
 	r.items = r.items[:0]
 }
 
-// ask asks the policies about an object whose results are not known. of has those that are;
-// it may be nil, and is not changed.
+// ask asks the policies about an object without a known result. of holds the known results; it may
+// be nil, and is not changed.
 func (r *run) ask(ctx context.Context, t *target, of *record, o *item) {
 	same := of != nil && of.version == o.version && o.version != ""
 	if same {
@@ -542,8 +542,7 @@ func (r *run) ask(ctx context.Context, t *target, of *record, o *item) {
 	}
 }
 
-// has reports whether the record has a result of a policy that stays as long as the object
-// does.
+// has reports whether the record has a result of a policy that holds until the object changes.
 func (r *record) has(policy uint32) bool {
 	return r.passed.has(policy) || r.unmatched.has(policy) ||
 		slices.ContainsFunc(r.findings, func(f finding) bool { return f.policy == policy && !f.again })
@@ -569,7 +568,7 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 		volatile = volatile || e.Volatile
 	}
 	if err := t.refused[p]; err != nil && e.Err == nil && !e.Unmatched {
-		// Evaluate knows the rules of the configuration, and not those that a module declares.
+		// Evaluate applies the rules of the configuration, not those declared by a module.
 		e.Err = fmt.Errorf("policy %q: %w", p.Name, err)
 	}
 	text := func(text string) string { return e.Stain(p.policy, request).Text(text) }
@@ -608,7 +607,7 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 	return answer{finds, f}
 }
 
-// note makes the answers about an object its record.
+// note records the answers about an object.
 func (r *run) note(t *target, k *known, o *item) {
 	key := o.key
 	old := k.objects[key]
@@ -668,7 +667,7 @@ func (r *run) note(t *target, k *known, o *item) {
 	r.journal.object(t.resource, key, n)
 }
 
-// size returns how many results the record has.
+// size returns the number of results in the record.
 func (r *record) size() int {
 	n := len(r.findings)
 	for _, s := range []*set{r.passed, r.unmatched, r.volatile} {
@@ -679,7 +678,7 @@ func (r *record) size() int {
 	return n
 }
 
-// compareVersions compares two resource versions; ok is false if they cannot be.
+// compareVersions compares two resource versions; ok is false if they are not comparable.
 func compareVersions(a, b string) (order int, ok bool) {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return order, err == nil

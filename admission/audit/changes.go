@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// maxRepeats is how many objects of a resource are got one by one to be asked about again.
-	// More are listed.
+	// maxRepeats is the number of objects of a resource that are read one by one to be asked about
+	// again. If there are more, the resource is listed.
 	maxRepeats = 100
-	// opening is how long a watch may take to begin.
+	// opening bounds the time in which a watch opens.
 	opening = 30 * time.Second
-	// batch is how many changes policies are asked about at a time.
+	// batch is the number of changes that are reviewed together.
 	batch = 100
-	// ahead is how many resources are watched at a time: each watch lasts until a bookmark.
+	// ahead is the number of resources that are watched at a time. Each watch lasts until a
+	// bookmark.
 	ahead = 8
 )
 
-// errList is why the changes of a resource do not do.
+// errList reports that the changes of a resource are not enough.
 var errList = errors.New("all objects are to be listed")
 
-// changes audits the resources of which it is enough to ask the API server for what has
-// changed since the last run. It returns those that are to be listed.
+// changes audits the resources for which the changes since the last run are enough. It returns the
+// resources that must be listed.
 func (r *run) changes(ctx context.Context, all []*target) (rest []*target) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -71,10 +72,10 @@ func (r *run) incremental(t *target, k *known) bool {
 	return len(r.relabelled) == 0 || !slices.ContainsFunc(t.policies, func(p *asked) bool { return p.SelectsNamespaces })
 }
 
-// watching is a resource whose changes are being asked for.
+// watching is a resource with a watch for its changes.
 type watching struct {
-	// now is the version up to which the API server had all changes when it was asked, and err why
-	// it did not say.
+	// now is the version up to which the API server had all changes at the time of the request, and
+	// err the reason that it is not known.
 	now string
 	err error
 	// events is nil if there are no changes.
@@ -83,7 +84,7 @@ type watching struct {
 	stop   func()
 }
 
-// watch asks for the changes of a resource.
+// watch requests the changes of a resource.
 func (r *run) watch(ctx context.Context, t *target) *watching {
 	k, path := r.state.resource(t.resource), pathOf(t.resource, "")
 	w := &watching{stop: func() {}}
@@ -105,8 +106,7 @@ func (r *run) watch(ctx context.Context, t *target) *watching {
 	return w
 }
 
-// change asks about the objects that have changed, and about those that are asked about again
-// in any case.
+// change reviews the objects that have changed, and those that are asked about again in any case.
 func (r *run) change(ctx context.Context, t *target, w *watching) error {
 	if w.err != nil {
 		return w.err
@@ -145,9 +145,9 @@ func (r *run) change(ctx context.Context, t *target, w *watching) error {
 	return nil
 }
 
-// follow takes in what has changed between the position and now. That a watch tells of nothing is no
-// proof that there was nothing: it is over with an event or a bookmark that is as late as now. An
-// API server sends one before it ends a watch. If it does not, all objects are listed.
+// follow processes the changes between the position and now. A watch without events does not prove
+// that there were no changes. It is complete with an event or a bookmark that is as late as now. An
+// API server sends a bookmark before it ends a watch; without one, all objects are listed.
 func (r *run) follow(ctx context.Context, t *target, k *known, w *watching) error {
 	opened, timer := w.opened, time.NewTimer(opening)
 	defer timer.Stop()
@@ -191,7 +191,7 @@ func (r *run) follow(ctx context.Context, t *target, k *known, w *watching) erro
 	}
 }
 
-// take takes an event in, and returns its version.
+// take processes an event and returns its version.
 func (r *run) take(t *target, k *known, e event) (version string) {
 	var o object
 	for m := json.Object(e.object); m.Next(); {
@@ -203,7 +203,7 @@ func (r *run) take(t *target, k *known, e event) (version string) {
 		return o.version
 	}
 	key := objectKey{o.namespace, o.name}
-	// An object that is in the page twice is asked about as it is now.
+	// An object that is in the page twice is reviewed in its latest version.
 	r.items = slices.DeleteFunc(r.items, func(i item) bool { return i.key == key })
 	if e.kind == "DELETED" {
 		if _, ok := k.objects[key]; ok {
@@ -216,7 +216,7 @@ func (r *run) take(t *target, k *known, e event) (version string) {
 	return o.version
 }
 
-// listNamespaces lists the namespaces if policies select them, or others want to know them.
+// listNamespaces lists the namespaces if policies select them, or if Config.Namespaces needs them.
 func (r *run) listNamespaces(ctx context.Context) error {
 	selected := slices.ContainsFunc(r.policies, func(p *asked) bool { return p.SelectsNamespaces })
 	if r.cfg.Namespaces == nil && !selected {
@@ -243,8 +243,8 @@ func (r *run) listNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// keepNamespaces notes the labels of namespaces. Those that have changed are noted if the run
-// is complete: otherwise the next one must ask again.
+// keepNamespaces records the labels of namespaces. Changed labels are recorded only if the run is
+// complete; otherwise the next run must ask again.
 func (r *run) keepNamespaces(complete bool) {
 	for name, n := range r.namespaces {
 		sum := n.sum()
@@ -256,7 +256,7 @@ func (r *run) keepNamespaces(complete bool) {
 	r.journal.flush()
 }
 
-// forget drops what is known of resources that are not audited any more.
+// forget drops the state of resources that are no longer audited.
 func (r *run) forget(all []*target) {
 	for gvr, k := range r.state.resources {
 		if slices.ContainsFunc(all, func(t *target) bool { return t.resource == gvr }) {
@@ -270,7 +270,7 @@ func (r *run) forget(all []*target) {
 	}
 }
 
-// shorten cuts a message to what a report has of it.
+// shorten cuts a message to the length allowed in a report.
 func shorten(message string) string {
 	const most = 1 << 10
 	return cut.Marked(message, most)

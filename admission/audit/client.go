@@ -22,16 +22,16 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// client asks an API server for objects as they lie in its answers, at a bounded rate.
-// After 429 and after answers of 5xx with Retry-After it waits as package rest does.
+// client reads objects from an API server as raw parts of its responses, at a bounded rate. After a
+// 429, and after a 5xx with Retry-After, it waits as package rest does.
 type client struct {
 	rest      rest.Interface
 	discovery discovery.DiscoveryInterface
 	requests  atomic.Int64
 }
 
-// newClient returns a client of the API server that config is for. The rate is that of
-// config.RateLimiter, if it has one.
+// newClient returns a client of the API server of config. If config has a RateLimiter, it sets the
+// rate.
 func newClient(config *rest.Config, qps float32, burst int) (*client, error) {
 	c := new(client)
 	config = rest.CopyConfig(config)
@@ -66,7 +66,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// metadataOnly asks for lists without what is not metadata.
+// metadataOnly requests lists that contain only metadata.
 const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 // pathOf returns the path of a resource, of all namespaces if namespace is empty.
@@ -81,11 +81,11 @@ func pathOf(resource schema.GroupVersionResource, namespace string) string {
 	return path + "/" + resource.Resource
 }
 
-// throttledWaits are how often a request is tried again that the API server has refused with
-// 429 and without saying when to come back: package rest waits only if it does.
+// throttledWaits is the number of retries of a request that the API server refused with a 429
+// without Retry-After. Package rest waits only if the header is present.
 const throttledWaits = 5
 
-// do sends a request that build makes and returns the body of the answer.
+// do sends a request made by build and returns the body of the response.
 func (c *client) do(ctx context.Context, build func() *rest.Request) ([]byte, error) {
 	for n := 0; ; n++ {
 		result := build().Do(ctx)
@@ -110,9 +110,9 @@ func (c *client) do(ctx context.Context, build func() *rest.Request) ([]byte, er
 
 // page is a part of a list.
 type page struct {
-	// version is the resource version of the list, and next where the list goes on.
+	// version is the resource version of the list, and next the token of its next page.
 	version, next string
-	// items are parts of the answer.
+	// items are parts of the response.
 	items []json.Value
 	bytes int
 }
@@ -173,7 +173,7 @@ func (c *client) get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// event is what a watch tells of an object.
+// event is an event of a watch about an object.
 type event struct {
 	kind   string // ADDED, MODIFIED, DELETED or BOOKMARK.
 	object json.Value
@@ -181,17 +181,16 @@ type event struct {
 }
 
 const (
-	// maxEventBytes is the longest event that is read: an API server stores objects of 1.5 MiB,
-	// and JSON may take six bytes for one.
+	// maxEventBytes is the length of the longest event that is read. An API server stores objects
+	// of up to 1.5 MiB, and JSON may take six bytes for one.
 	maxEventBytes = 16 << 20
 	// watchSeconds bounds a watch for changes. An API server sends a bookmark two seconds before
 	// it ends one.
 	watchSeconds = 4
 )
 
-// watch sends the changes of a resource after a version to events, until ctx ends, the API
-// server ends the watch or there is an error, and closes events. open is called when the
-// watch has begun.
+// watch sends the changes of a resource after a version to events, until ctx ends, the API server
+// ends the watch or there is an error, and closes events. It calls open when the watch has begun.
 func (c *client) watch(ctx context.Context, path, version string, open func(), events chan<- event) {
 	defer close(events)
 	send := func(e event) bool {
@@ -227,7 +226,7 @@ func (c *client) watch(ctx context.Context, path, version string, open func(), e
 	}
 }
 
-// parseEvent reads an event of a watch. The error of one of type ERROR is a StatusError.
+// parseEvent reads an event of a watch. An event of type ERROR becomes a StatusError.
 func parseEvent(line []byte) (e event, err error) {
 	if !json.Valid(line) {
 		return event{}, fmt.Errorf("an event of %d bytes is no JSON", len(line))
@@ -261,12 +260,11 @@ func parseEvent(line []byte) (e event, err error) {
 	return event{}, fmt.Errorf("an event is of the type %.20q", e.kind)
 }
 
-// expired reports whether an API server does not have the version any more that a request is
-// about.
+// expired reports whether an API server no longer has the version named by a request.
 func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// goOn returns the token with which an expired list goes on with the objects as they are now,
-// if the API server gives one.
+// goOn returns the token that continues an expired list with the current objects, empty if the API
+// server gives none.
 func goOn(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

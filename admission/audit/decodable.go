@@ -13,12 +13,13 @@ import (
 	"github.com/kubewasm/kubewasm/internal/quantities"
 )
 
-// Decodable returns an error for an object of a kind of the Kubernetes API that cannot be decoded. An
-// API server refuses the request of such a patch, with the patches of all webhooks.
+// Decodable returns an error for an object of a kind of the Kubernetes API that cannot be decoded.
+// An API server refuses a request whose patch leads to such an object, with the patches of all
+// webhooks.
 func Decodable(kind metav1.GroupVersionKind, object []byte) error {
 	typed, err := scheme.Scheme.New(schema.GroupVersionKind(kind))
 	if err != nil {
-		return nil // A custom resource, which has a schema in the cluster.
+		return nil // A custom resource has a schema in the cluster.
 	}
 	if err := quantities.Check(object, typed); err != nil {
 		return err

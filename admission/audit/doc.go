@@ -1,6 +1,6 @@
-// Package audit asks the policies of an admission engine about what is already in a cluster:
-// what was created before a policy was, while it only monitored, or while the webhook was
-// away.
+// Package audit asks the policies of an admission engine about objects that are already in a
+// cluster. Such objects were created before a policy was, while it only monitored, or while the
+// webhook was away.
 //
 //	auditor, err := audit.New(audit.Config{Engine: engine, Client: config, StateFile: "audit.state"})
 //	…
@@ -10,52 +10,53 @@
 //	…
 //	written, err := reporter.Write(ctx, result)
 //
-// [Auditor.Review] audits manifests without a cluster. Package auditmetrics counts what runs
-// find.
+// [Auditor.Review] audits manifests without a cluster. Package auditmetrics counts the findings of
+// runs.
 //
-// # What is asked
+// # Requests
 //
-// An [Auditor] lists the resources that the rules of the policies name, or their modules if
-// they have no rules, each in one version. Wildcards name what can be created and listed, other
-// than reports of audits. Subresources are not stored, and left aside.
+// An [Auditor] lists the resources named by the rules of the policies, or by their modules if they
+// have no rules, each in one version. Wildcards match the resources that can be created and listed,
+// other than reports of audits. Subresources are not stored, so they are not audited.
 //
-// Policies are asked by their own rules and selectors, with the objects that they may look up,
-// about the creation of each object: operation CREATE, a dry run, by the user of the
-// configuration, with the object's UID as that of the request. They see what an API server would
-// take from the object if it were created now: it has no resourceVersion, no generation, no
-// managedFields, and no status if that is a subresource.
+// Policies are asked about the creation of each object, by their rules and selectors, and with the
+// objects that they may look up. The request has the operation CREATE, is a dry run by the user of
+// the configuration, and has the object's UID as its UID. Policies see the fields that an API
+// server would accept if the object were created now. There is no resourceVersion, no generation,
+// no managedFields, and no status if that is a subresource.
 //
-// A policy whose rules name UPDATE or DELETE alone decides about changes. There is none, so it is
-// skipped, and the result says so. A policy that mutates is asked as well: an object that it
-// would change is a finding with the outcome warn, since it is not what it would be if it were
-// created now. Modes and failure policies do not count.
+// A policy whose rules name UPDATE or DELETE alone decides about changes. An audit has no changes,
+// so it skips the policy and reports that in the result. A policy that mutates is asked as well. An
+// object that it would change is a finding with the outcome warn, since it differs from the object
+// that would be created now. Modes and failure policies are ignored.
 //
-// A policy that traps, or is not done in time, has the outcome error for that object, and is
-// asked again in the next run. One that fails on everything is reported once, and after 20
-// failures without a verdict it is left alone for the rest of the run.
+// A policy that traps or times out has the outcome error for that object, and is asked again in the
+// next run. A policy that fails on everything is reported once. After 20 failures without a verdict
+// it is not asked for the rest of the run.
 //
-// # What is not asked again
+// # Results of earlier runs
 //
-// A verdict is a function of the module, the configuration and what the guest is given. So a
-// result holds until one of them changes: the version of the policy, see
-// [admission.Description], or the object as policies see it, by its digest. The same resource
-// version is enough to know that the object is the same. A policy that looked objects up, or may
-// ask its host, or has a clock, is asked in each run, about this object alone.
+// A verdict is a function of the module, the configuration and the guest's input. So a result holds
+// until one of them changes: the version of the policy, see [admission.Description], or the object
+// as policies see it, by its digest. An unchanged resource version proves that the object is
+// unchanged. A policy that looked objects up, or may ask its host, or has a clock, is asked about
+// the object again in each run.
 //
-// As long as all results of a resource hold, a run asks the API server for the changes since the
-// last one, by a watch from the version at which that ended. It lists the resource if the
-// API server has forgotten that version, if a policy or the labels of a namespace have changed,
-// or if more than 100 objects are to be asked about again.
+// As long as all results of a resource hold, a run reads only the changes since the last run, by a
+// watch from that run's last version. It lists the resource in three cases: the API server no
+// longer has that version, a policy or the labels of a namespace have changed, or more than 100
+// objects must be asked about again.
 //
-// # What it costs the API server
+// # Cost for the API server
 //
-// One list is read at a time, in pages of 500 objects or some 4 MiB, at a bounded rate, from
-// etcd: with resourceVersion=0, an API server may answer with the whole list at once, in memory
-// of both sides. Each list is consistent. If it takes longer than the API server keeps its
-// version, it goes on with the objects as they are then.
+// Lists are read one at a time, in pages of 500 objects or about 4 MiB, at a bounded rate, from
+// etcd. With resourceVersion=0, an API server may answer with the whole list at once, in memory of
+// both sides. Each list is consistent. If it takes longer than the API server keeps its version, it
+// continues with the current objects.
 //
-// # What is kept
+// # State
 //
-// The state is some 200 bytes for each object, and the findings with their messages, which are
-// cut at 1 KiB. Its file is a journal: after a crash the next run goes on with what was whole.
+// The state takes about 200 bytes for each object, plus the findings with their messages, which are
+// cut at 1 KiB. Its file is a journal. After a crash the next run continues with the frames that
+// are whole.
 package audit

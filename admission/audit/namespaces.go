@@ -16,8 +16,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Namespaces are the namespaces of a cluster with their labels as one list has seen them, for
-// policies with a namespaceSelector whose only use is an audit. It is safe for use by several
+// Namespaces holds the namespaces of a cluster with their labels, as read by one list. It is for
+// policies with a namespaceSelector that are used only in an audit. It is safe for use by several
 // goroutines.
 type Namespaces struct {
 	client *client
@@ -31,7 +31,7 @@ type namespace struct {
 	labels map[string]string
 }
 
-// NewNamespaces returns the namespaces of the cluster that config is for.
+// NewNamespaces returns the namespaces of the cluster of config.
 func NewNamespaces(config *rest.Config) (*Namespaces, error) {
 	c, err := newClient(config, defaultQPS, defaultBurst)
 	if err != nil {
@@ -86,8 +86,8 @@ func (n namespace) sum() [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// metadata calls found with the metadata of the objects of a resource: name, namespace, UID,
-// labels and annotations.
+// metadata calls found with the metadata of each object of a resource: name, namespace, UID, labels
+// and annotations.
 func (c *client) metadata(ctx context.Context, path, selector string, found func(*metav1.ObjectMeta)) error {
 	next := ""
 	for {

@@ -13,23 +13,23 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// object is an object that policies are asked about.
+// object is an object under review.
 type object struct {
 	namespace, name, uid string
 	// version is its resource version.
 	version string
-	// json is what policies see of it, and sum the digest of that.
+	// json is the object as policies see it, and sum its digest.
 	json []byte
 	sum  [16]byte
 }
 
-// read fills o with an object of an API server, whose bytes are valid JSON. What o had
-// before is gone, but for the memory of o.json.
+// read fills o with an object of an API server, whose bytes are valid JSON. It discards the
+// previous contents of o, and reuses the memory of o.json.
 //
-// Policies see what they would see if the object were created now: nothing of what the API
-// server alone writes about the storage of the object, and no status if that is a
-// subresource, which an API server drops from what is created. The same members of two
-// versions of an object make it the same object to every policy.
+// Policies see the object as if it were created now. Fields about its storage that only the API
+// server writes are left out. So is status if it is a subresource, which an API server drops from
+// created objects. Two versions of an object with the same members are the same object to every
+// policy.
 func (o *object) read(raw json.Value, kind schema.GroupVersionKind, dropStatus bool) {
 	*o = object{json: o.json[:0]}
 	out := append(o.json, `{"apiVersion":`...)
@@ -88,7 +88,7 @@ func (o *object) digest() {
 	o.sum = [16]byte(sum[:16])
 }
 
-// createOptions are those of the requests.
+// createOptions are the options of the requests.
 var createOptions = []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","dryRun":["All"]}`)
 
 var yes = true
@@ -104,7 +104,7 @@ func (o *object) request(t *target, user authenticationv1.UserInfo) *admissionv1
 	resource := metav1.GroupVersionResource{Group: t.resource.Group, Version: t.resource.Version, Resource: t.resource.Resource}
 	namespace := o.namespace
 	if t.resource.Group == "" && t.resource.Resource == "namespaces" {
-		namespace = o.name // As an API server does.
+		namespace = o.name // An API server does the same.
 	}
 	return &admissionv1.AdmissionRequest{
 		UID: uid, Operation: admissionv1.Create, Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,

@@ -34,7 +34,7 @@ type Report struct {
 	Results         []ReportResult          `json:"results,omitempty"`
 }
 
-// ReportMetadata is what an audit sets of an ObjectMeta.
+// ReportMetadata holds the fields of an ObjectMeta that an audit sets.
 type ReportMetadata struct {
 	Name            string                  `json:"name"`
 	Namespace       string                  `json:"namespace,omitempty"`
@@ -43,7 +43,7 @@ type ReportMetadata struct {
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// ReportConfiguration says what of all results the report has.
+// ReportConfiguration describes the part of all results in the report.
 type ReportConfiguration struct {
 	Limits ReportLimits `json:"limits"`
 }
@@ -54,8 +54,8 @@ type ReportLimits struct {
 	StatusFilter []Outcome `json:"statusFilter"`
 }
 
-// ReportSummary counts results. Those that pass are in no report, and are counted in the
-// first one of a namespace.
+// ReportSummary counts results. Passing results are in no report; the first report of a namespace
+// counts them.
 type ReportSummary struct {
 	Pass  int `json:"pass"`
 	Fail  int `json:"fail"`
@@ -78,29 +78,29 @@ type ReportResult struct {
 const (
 	reportVersion = reportGroup + "/v1alpha1"
 	reportSource  = "kubewasm"
-	// managedBy is the label of reports whose value is the field manager of their writer.
+	// managedBy is the label of reports that names the field manager of their writer.
 	managedBy = "app.kubernetes.io/managed-by"
-	// digestAnnotation has the digest of a report, by which one that says the same already is
-	// not written again.
+	// digestAnnotation holds the digest of a report. A report with an equal digest is not written
+	// again.
 	digestAnnotation = "kubewasm.dev/digest"
-	// DefaultReportName is the name of reports unless ReportConfig says another.
+	// DefaultReportName is the name of reports unless ReportConfig sets another.
 	DefaultReportName = "kubewasm-audit"
 	// defaultReportResults and reportBytes bound a report: etcd takes objects of 1.5 MiB.
 	defaultReportResults = 1000
 	reportBytes          = 768 << 10
 )
 
-// ReportConfig says how reports are made.
+// ReportConfig configures reports.
 type ReportConfig struct {
-	// Name is the name of the first report of each namespace, and of the first ClusterReport;
-	// the others have "-2", "-3" and so on behind it. Reports of another name are another
-	// auditor's. The default is [DefaultReportName].
+	// Name is the name of the first report of each namespace, and of the first ClusterReport; the
+	// others append "-2", "-3" and so on. Reports with another name belong to another auditor. The
+	// default is [DefaultReportName].
 	Name string
-	// MaxResults is how many results a report has. The default is 1,000. A report that would be
-	// longer than 768 KiB has fewer.
+	// MaxResults is the maximum number of results in a report. The default is 1,000. A report that
+	// would be longer than 768 KiB has fewer.
 	MaxResults int
-	// Owner is an object without a namespace with which all reports go away; nil for none. The
-	// reports of a namespace go away with it in any case.
+	// Owner is an object without a namespace that owns all reports, so that they are deleted with
+	// it; nil for none. The reports of a namespace are always deleted with the namespace.
 	Owner *metav1.OwnerReference
 }
 
@@ -116,8 +116,8 @@ func (c *ReportConfig) check() error {
 	return errors.Join(errs...)
 }
 
-// Reports returns the findings as reports: those of each namespace, and those of objects
-// without one, sorted by namespace and number. A namespace without findings has none.
+// Reports returns the findings as reports: those of each namespace, and those of objects without
+// one, sorted by namespace and number. A namespace without findings has no report.
 func (r *Result) Reports(cfg ReportConfig) ([]*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("make reports: %w", err)
@@ -203,9 +203,8 @@ type Reporter struct {
 	cfg    ReportConfig
 }
 
-// NewReporter returns a Reporter for the cluster that config is for, which has the
-// CustomResourceDefinitions of openreports.io. config and its RateLimiter are as those of
-// [Config].
+// NewReporter returns a Reporter for the cluster of config, which must have the
+// CustomResourceDefinitions of openreports.io. config and its RateLimiter work as in [Config].
 func NewReporter(config *rest.Config, cfg ReportConfig) (*Reporter, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("write reports: configuration: %w", err)
@@ -217,23 +216,23 @@ func NewReporter(config *rest.Config, cfg ReportConfig) (*Reporter, error) {
 	return &Reporter{c, cfg}, nil
 }
 
-// Written is what became of reports.
+// Written counts the reports of a [Reporter.Write].
 type Written struct {
-	// Applied, Unchanged and Deleted count reports: those that were written, those that the
-	// cluster had already, and stale ones.
+	// Applied, Unchanged and Deleted count reports: reports that were written, reports that the
+	// cluster already had, and stale reports.
 	Applied, Unchanged, Deleted int
 }
 
-// Write makes the reports in the cluster those of a result: it applies what is new or has
-// changed on the server's side, as the field manager of the reports' name, and deletes those
-// of the name that have no findings any more. A report that cannot be written does not keep the
-// others back; the error joins all reasons. Stale reports are deleted if nothing failed.
+// Write makes the reports in the cluster equal to those of a result. It applies new and changed
+// reports by server-side apply, with the name of the reports as the field manager, and deletes
+// reports of that name without findings. If a report cannot be written, the others still are; the
+// error joins all reasons. Stale reports are deleted only if nothing failed.
 func (r *Reporter) Write(ctx context.Context, result *Result) (w Written, err error) {
 	reports, err := result.Reports(r.cfg)
 	if err != nil {
 		return w, err
 	}
-	there := map[reportKey]string{} // Their digests.
+	there := map[reportKey]string{} // Holds their digests.
 	for _, cluster := range []bool{false, true} {
 		err := r.client.metadata(ctx, pathOf(reportResource(cluster), ""), managedBy+"="+r.cfg.Name, func(m *metav1.ObjectMeta) {
 			there[reportKey{m.Namespace, m.Name}] = m.Annotations[digestAnnotation]
@@ -265,7 +264,7 @@ func (r *Reporter) Write(ctx context.Context, result *Result) (w Written, err er
 		return w, err
 	}
 	if len(result.Errors) != 0 {
-		return w, nil // What was not audited may still be so.
+		return w, nil // Findings of objects that were not audited may still hold.
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(there), func(a, b reportKey) int { return cmp.Compare(a.String(), b.String()) }) {
 		_, err := r.client.do(ctx, func() *rest.Request { return r.client.rest.Delete().AbsPath(key.path()) })
@@ -278,7 +277,7 @@ func (r *Reporter) Write(ctx context.Context, result *Result) (w Written, err er
 	return w, errors.Join(errs...)
 }
 
-// encode returns the report as it is applied, and its digest.
+// encode returns the report in the form that is applied, and its digest.
 func (r *Report) encode() (body []byte, digest string, err error) {
 	if body, err = json.Marshal(r); err != nil {
 		return nil, "", fmt.Errorf("encode report: %w", err)
@@ -299,12 +298,12 @@ func (r *Reporter) apply(ctx context.Context, key reportKey, body []byte) error 
 			Param("fieldManager", r.cfg.Name).Param("force", "true").Param("fieldValidation", "Strict").Body(bytes.Clone(body))
 	})
 	if apierrors.IsNotFound(err) && key.namespace != "" {
-		return nil // The namespace is gone, and what was found in it.
+		return nil // The namespace is gone, and its findings with it.
 	}
 	return err
 }
 
-// reportKey names a report. One without a namespace is a ClusterReport.
+// reportKey names a report. Without a namespace, it names a ClusterReport.
 type reportKey struct{ namespace, name string }
 
 func (k reportKey) String() string {

@@ -20,49 +20,49 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Outcome is what a finding is, with the names of OpenReports.
+// Outcome is the kind of a finding, named as in OpenReports.
 type Outcome string
 
 // The outcomes of findings.
 const (
-	// Denied is that the policy would not let the object be created.
+	// Denied means that the policy would not let the object be created.
 	Denied Outcome = "fail"
-	// Patched is that the policy would change the object: it is not as it would be if it were
-	// created now.
+	// Patched means that the policy would change the object: it differs from the object that would
+	// be created now.
 	Patched Outcome = "warn"
-	// Failed is that the policy has no verdict.
+	// Failed means that the policy has no verdict.
 	Failed Outcome = "error"
 )
 
 var outcomes = []Outcome{Denied, Patched, Failed}
 
-// Result is what is known after a run.
+// Result is the result of a run.
 type Result struct {
 	Start    time.Time       `json:"start"`
 	Duration metav1.Duration `json:"duration"`
-	// Objects is the number of objects that policies have results for.
+	// Objects is the number of objects with results of policies.
 	Objects int `json:"objects"`
-	// Seen is the number of objects that the run has read, Asked how often a policy was asked,
-	// and Reused how many results of earlier runs took the place of a question about an object
-	// that was read.
+	// Seen is the number of objects that the run has read. Asked is the number of calls of
+	// policies. Reused is the number of results of earlier runs that made a call about such an
+	// object unnecessary.
 	Seen   int `json:"seen"`
 	Asked  int `json:"asked"`
 	Reused int `json:"reused"`
-	// Requests is the number of requests to the API server, without those of policies and of
+	// Requests is the number of requests to the API server, without the requests of policies and of
 	// reports.
 	Requests int `json:"requests"`
 	// Policies are in the order of the engine.
 	Policies []PolicyResult `json:"policies"`
 	// Findings are sorted by namespace, kind, name and policy.
 	Findings []Finding `json:"findings"`
-	// Errors are what could not be audited: resources that cannot be listed.
+	// Errors describes the resources that could not be listed, and so were not audited.
 	Errors []string `json:"errors,omitempty"`
 
-	// passed counts what passes in namespaces.
+	// passed counts passing results by namespace.
 	passed map[string]int
 }
 
-// PolicyResult is what a policy says about all objects.
+// PolicyResult is the result of a policy over all objects.
 type PolicyResult struct {
 	Name string    `json:"name"`
 	Mode host.Mode `json:"mode"`
@@ -71,33 +71,33 @@ type PolicyResult struct {
 	Denied  int `json:"denied"`
 	Patched int `json:"patched"`
 	Failed  int `json:"failed"`
-	// Skipped is why the policy is asked about nothing.
+	// Skipped is the reason that the policy was asked about nothing, empty if it was asked.
 	Skipped string `json:"skipped,omitempty"`
-	// Unmatched is set if Skipped is that the rules match nothing that there is: they may be
-	// misspelt, as in resources: [pod]. In a review it is not set for a policy whose rules seem
-	// right if another policy was asked.
+	// Unmatched reports whether the policy was skipped because its rules match no existing
+	// resource. The rules may be misspelt, as in resources: [pod]. In a review it is not set if the
+	// rules seem right and another policy was asked.
 	Unmatched bool `json:"unmatched,omitempty"`
-	// Error is why the policy has no verdict on any object, or not on all. It counts for all
-	// those objects, which have no findings of their own then.
+	// Error is the reason that the policy has no verdict on any object, or none on some. It stands
+	// for all those objects, which then have no separate findings.
 	Error string `json:"error,omitempty"`
 }
 
-// Finding is what a policy has against an object.
+// Finding is an objection of a policy to an object.
 type Finding struct {
 	Policy string `json:"policy"`
-	// Mode is that of the policy: what a policy that monitors finds is a finding as well.
+	// Mode is the mode of the policy. A policy that monitors has findings as well.
 	Mode    host.Mode `json:"mode"`
 	Outcome Outcome   `json:"result"`
-	// APIVersion, Kind, Namespace, Name and UID are the object's.
+	// APIVersion, Kind, Namespace, Name and UID identify the object.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
 	UID        string `json:"uid,omitempty"`
 	Message    string `json:"message"`
-	// Code is the HTTP code that the policy wants for the denial, 0 if it does not say.
+	// Code is the HTTP code of the denial, 0 if the policy sets none.
 	Code int32 `json:"code,omitempty"`
-	// Since is when a run has found it first.
+	// Since is the time of the run that found it first.
 	Since time.Time `json:"since"`
 }
 
@@ -111,13 +111,13 @@ func (r *Result) Count(o Outcome) (n int) {
 	return n
 }
 
-// Complete reports whether all policies have a verdict on everything that they are for.
+// Complete reports whether all policies have a verdict on every object that they apply to.
 func (r *Result) Complete() bool {
 	return len(r.Errors) == 0 && r.Count(Failed) == 0 && !slices.ContainsFunc(r.Policies, func(p PolicyResult) bool { return p.Error != "" })
 }
 
-// Unasked returns the names of the policies that are asked about nothing because their rules
-// match nothing that there is.
+// Unasked returns the names of the policies that were asked about nothing because their rules match
+// no existing resource.
 func (r *Result) Unasked() (names []string) {
 	for _, p := range r.Policies {
 		if p.Unmatched {
@@ -127,11 +127,11 @@ func (r *Result) Unasked() (names []string) {
 	return names
 }
 
-// fill makes the result of what is known of the targets.
+// fill fills the result from the state of the targets.
 func (r *run) fill(result *Result, all []*target) {
 	result.Seen, result.Asked, result.Reused = int(r.objects.Load()), int(r.calls.Load()), int(r.reused.Load())
 	result.Findings, result.passed = []Finding{}, map[string]int{}
-	// Numbers of policies are dense, and those of a run few.
+	// Numbers of policies are dense, and a run has few.
 	results, byID := make([]PolicyResult, len(r.policies)), map[uint32]int{}
 	for i, p := range r.policies {
 		results[i] = PolicyResult{Name: p.Name, Mode: p.Mode}
@@ -168,7 +168,7 @@ func (r *run) fill(result *Result, all []*target) {
 			for _, f := range o.findings {
 				i, ok := byID[f.policy]
 				if !ok {
-					continue // Of a policy that is another one now.
+					continue // The policy has another version now.
 				}
 				switch p := &results[i]; f.outcome {
 				case Denied:
@@ -193,7 +193,7 @@ func (r *run) fill(result *Result, all []*target) {
 			continue
 		}
 		if results[i].Error = why; verdicts == 0 {
-			// One reason for all objects is told once.
+			// A reason common to all objects is reported once.
 			results[i].Failed = 0
 			result.Findings = slices.DeleteFunc(result.Findings, func(f Finding) bool { return f.Policy == p.Name && f.Outcome == Failed })
 		}
@@ -205,8 +205,9 @@ func (r *run) fill(result *Result, all []*target) {
 	result.Policies = results
 }
 
-// withoutVerdict returns why a policy has no verdict on any object, or was not asked about
-// some; empty if neither is so. some reports whether it has verdicts, also of earlier runs.
+// withoutVerdict returns the reason that a policy has no verdict on any object, or was not asked
+// about some, and empty otherwise. some reports whether it has verdicts, including verdicts of
+// earlier runs.
 func (p *asked) withoutVerdict(some bool) string {
 	last, failures := p.last.Load(), p.failures.Load()
 	switch left := p.calls.Load() - failures - p.answers.Load(); {
@@ -222,8 +223,8 @@ func (p *asked) withoutVerdict(some bool) string {
 	return ""
 }
 
-// summaryOf returns what a JSON Patch does, without the values: a report is for more eyes than
-// a Secret is.
+// summaryOf returns a description of a JSON Patch without its values, since more people can read a
+// report than a Secret.
 func summaryOf(patch []byte) string {
 	var parts []string
 	for e := json.Array(patch); e.Next(); {
@@ -241,7 +242,7 @@ func summaryOf(patch []byte) string {
 	return strings.Join(parts, ", ")
 }
 
-// causes are the field errors of a denial that has no message.
+// causes returns the field errors of a denial that has no message.
 func causes(e *admission.Evaluation) string {
 	var parts []string
 	for _, c := range e.Causes {
@@ -263,7 +264,7 @@ func digestOf(texts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// WriteTable writes the findings as a table for people, and a line for each policy.
+// WriteTable writes the findings as a table in readable form, and a line for each policy.
 func (r *Result) WriteTable(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(r.Findings) != 0 {

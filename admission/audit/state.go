@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// state is what is known of the objects of a cluster: what a run leaves for the next one.
+// state is the state of a cluster's objects, kept from one run to the next.
 type state struct {
-	// ids number the policies by name and version, which results refer to.
+	// ids number the policies by name and version, for use in results.
 	ids      map[policyKey]uint32
 	policies []policyKey
 	// sets are the interned sets of policies.
 	sets map[string]*set
-	// namespaces are digests of the labels of namespaces.
+	// namespaces holds digests of the labels of namespaces.
 	namespaces map[string][16]byte
 	resources  map[schema.GroupVersionResource]*known
 }
@@ -39,31 +39,31 @@ func (s *set) has(id uint32) bool {
 	return ok
 }
 
-// known is what is known of the objects of a resource.
+// known is the state of the objects of a resource.
 type known struct {
-	// position is the version of the resource up to which all changes are in objects, empty
-	// if there is none, and plan the digest of what the results of all objects follow from.
+	// position is the version of the resource up to which objects has all changes, empty if there
+	// is none. plan is the digest of the inputs that the results of all objects depend on.
 	position, plan string
 	objects        map[objectKey]*record
-	// repeat are the objects about which a policy is asked again, whether they change or not.
+	// repeat holds the objects that a policy is asked about again, even if they do not change.
 	repeat map[objectKey]bool
 }
 
 type objectKey struct{ namespace, name string }
 
-// record is what is known of an object.
+// record is the state of an object.
 type record struct {
 	version string
 	sum     [16]byte
-	// passed, unmatched and volatile are the policies that have nothing against the object,
-	// those whose rules do not match it, and those that pass and are asked again.
+	// passed, unmatched and volatile are three sets of policies: those without a finding on the
+	// object, those whose rules do not match it, and those that pass and are asked again.
 	passed, unmatched, volatile *set
 	findings                    []finding
-	// run is the last run that has seen the object. It is not kept.
+	// run is the number of the last run that has read the object. It is not kept.
 	run uint32
 }
 
-// finding is what a policy has against an object.
+// finding is an objection of a policy to an object.
 type finding struct {
 	policy  uint32
 	outcome Outcome
@@ -72,7 +72,7 @@ type finding struct {
 	code    int32
 	message string
 	uid     string
-	// since is when it was found first, in seconds of Unix.
+	// since is the time at which it was found first, in Unix seconds.
 	since int64
 }
 
@@ -88,7 +88,7 @@ func newState() *state {
 	}
 }
 
-// id returns the number of a policy, and whether it is new.
+// id returns the number of a policy, and reports whether it is new.
 func (s *state) id(k policyKey) (id uint32, isNew bool) {
 	id, ok := s.ids[k]
 	if !ok {
@@ -98,7 +98,7 @@ func (s *state) id(k policyKey) (id uint32, isNew bool) {
 	return id, !ok
 }
 
-// intern returns a set of policies, which it sorts, nil for none.
+// intern sorts ids and returns the interned set, nil if it is empty.
 func (s *state) intern(ids []uint32) *set {
 	if len(ids) == 0 {
 		return nil
@@ -140,13 +140,13 @@ func (k *known) remove(key objectKey) {
 	delete(k.repeat, key)
 }
 
-// The file of a state is a journal: a header, and frames with a length and a checksum, each
-// of which says what changed. What a crash leaves of the last frames is dropped: each
-// beginning of the file is a state, from which a run goes on.
+// The file of a state is a journal: a header, and frames with a length and a checksum, each of
+// which holds a change. Partial frames at the end, left by a crash, are dropped. Every prefix of
+// the file is a state from which a run can continue.
 const (
 	journalHeader = "kubewasm audit state 1\n"
-	frameBytes    = 8 // The length and the CRC-32C of what follows.
-	// maxFrame is the longest frame: a record with the findings of an object.
+	frameBytes    = 8 // The length and the CRC-32C of the rest.
+	// maxFrame is the maximum length of a frame: a record with the findings of an object.
 	maxFrame = 64 << 20
 )
 
@@ -154,7 +154,7 @@ const (
 const (
 	framePolicy    = 'p'
 	frameNamespace = 'n'
-	frameResource  = 'r' // The resource that the frames after it are about.
+	frameResource  = 'r' // The resource of the frames after it.
 	frameObject    = 'o'
 	frameGone      = 'g'
 	framePosition  = 'c'
@@ -162,21 +162,21 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// journal is the file of a state, open to be appended to. A nil journal keeps nothing.
+// journal is the file of a state, open to be appended to. A nil journal discards everything.
 type journal struct {
-	// name is that of the file, which had another when it was made anew.
+	// name is the name of the file. A rewritten file has a temporary name at first.
 	name string
 	file *os.File
-	// frames are those in the file, and buffer those that are not written yet.
+	// frames is the number of frames in the file, and buffer holds frames that are not written yet.
 	frames int
 	buffer []byte
-	// resource is the one that the last frame is about.
+	// resource is the resource of the last frame.
 	resource schema.GroupVersionResource
 	err      error
 }
 
-// openState reads the state of a file, which is made if it is not there. lost is how many
-// bytes at its end were dropped.
+// openState reads the state in a file, which it creates if it does not exist. lost is the number of
+// bytes dropped at the end.
 func openState(name string) (s *state, j *journal, lost int, err error) {
 	data, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +184,7 @@ func openState(name string) (s *state, j *journal, lost int, err error) {
 	}
 	s, j, good, ok := readState(data)
 	if !ok {
-		// A file of something else is not overwritten.
+		// A file with other content is not overwritten.
 		return nil, nil, 0, fmt.Errorf("read the state of the last audit: %s is no state of an audit", name)
 	}
 	lost, j.name = len(data)-good, name
@@ -203,8 +203,8 @@ func openState(name string) (s *state, j *journal, lost int, err error) {
 	return s, j, lost, nil
 }
 
-// readState reads what a file holds, and returns how many bytes of it are good. ok is false
-// if it is no state.
+// readState reads the content of a file, and returns the number of its valid bytes. ok is false if
+// it is not a state.
 func readState(data []byte) (s *state, j *journal, good int, ok bool) {
 	s, j = newState(), &journal{}
 	if n := min(len(data), len(journalHeader)); string(data[:n]) != journalHeader[:n] {
@@ -216,8 +216,8 @@ func readState(data []byte) (s *state, j *journal, good int, ok bool) {
 	return s, j, good, true
 }
 
-// readFrames reads frames as far as they are whole and right, and returns how many bytes
-// they have.
+// readFrames reads frames up to the first that is incomplete or invalid, and returns their length
+// in bytes.
 func (s *state) readFrames(data []byte, j *journal) (good int) {
 	text := string(data) // The strings of the state are parts of it.
 	for len(text)-good >= frameBytes {
@@ -280,7 +280,7 @@ func (f *frame) sum() (sum [16]byte) {
 	return sum
 }
 
-// policies reads a set of policies of which there are n.
+// policies reads a set of policies that has n members.
 func (f *frame) policies(s *state) *set {
 	n := f.number()
 	if f.bad || n > uint64(len(f.rest)) {
@@ -307,8 +307,8 @@ func (f *frame) policy(s *state) uint32 {
 	return uint32(id)
 }
 
-// apply takes a frame into the state, and reports whether it could be read. What a frame
-// that cannot be read would change is left as it was.
+// apply applies a frame to the state, and reports whether it could be read. A frame that cannot be
+// read changes nothing.
 func (s *state) apply(f *frame, j *journal) bool {
 	kind := f.rest[0]
 	f.rest = f.rest[1:]
@@ -358,7 +358,7 @@ func (s *state) apply(f *frame, j *journal) bool {
 	return !f.bad
 }
 
-// frame begins a frame, to which the caller appends, and which end ends.
+// begin begins a frame. The caller appends to it, and end ends it.
 func (j *journal) begin(kind byte) int {
 	start := len(j.buffer)
 	j.buffer = append(append(j.buffer, make([]byte, frameBytes)...), kind)
@@ -411,7 +411,7 @@ func (j *journal) namespace(name string, sum [16]byte) {
 	j.end(start)
 }
 
-// of makes a resource the one that the next frames are about.
+// of makes a resource the subject of the next frames.
 func (j *journal) of(r schema.GroupVersionResource) {
 	if r == j.resource {
 		return
@@ -469,7 +469,7 @@ func (j *journal) position(r schema.GroupVersionResource, k *known) {
 	j.end(start)
 }
 
-// flush writes the frames to the file. The first error stays.
+// flush writes the frames to the file. It keeps the first error.
 func (j *journal) flush() {
 	if j == nil || len(j.buffer) == 0 {
 		return
@@ -482,7 +482,7 @@ func (j *journal) flush() {
 	j.buffer = j.buffer[:0]
 }
 
-// sync makes what was written outlast a crash of the machine.
+// sync makes the written data survive a crash of the machine.
 func (j *journal) sync() error {
 	if j == nil {
 		return nil
@@ -496,7 +496,7 @@ func (j *journal) sync() error {
 	return j.err
 }
 
-// frames returns how many frames the state is.
+// frames returns the number of frames that represent the state.
 func (s *state) frames() int {
 	n := len(s.policies) + len(s.namespaces)
 	for _, k := range s.resources {
@@ -505,7 +505,7 @@ func (s *state) frames() int {
 	return n
 }
 
-// compact writes the file anew if most of it is not of use any more.
+// compact rewrites the file if most of it is obsolete.
 func (j *journal) compact(s *state) error {
 	if j == nil || j.frames < 2*s.frames()+1000 {
 		return nil
@@ -532,7 +532,7 @@ func (j *journal) compact(s *state) error {
 	return old.Close()
 }
 
-// write writes all of the state.
+// write writes the whole state.
 func (s *state) write(j *journal) {
 	for _, k := range s.policies {
 		j.policy(k)

@@ -18,24 +18,24 @@ import (
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
-// target is a resource that is audited.
+// target is a resource under audit.
 type target struct {
 	resource   schema.GroupVersionResource
 	kind       string
 	namespaced bool
-	// dropStatus reports whether status is a subresource, and watch whether changes can be
+	// dropStatus reports whether status is a subresource, and watch reports whether changes can be
 	// watched.
 	dropStatus, watch bool
-	// policies are those that are asked about the objects.
+	// policies are the policies to ask about the objects.
 	policies []*asked
-	// refused has the policies that are for other versions of the resource, with why they
-	// fail on its objects.
+	// refused holds the policies that are for other versions of the resource, with the reason that
+	// they fail on its objects.
 	refused map[*asked]error
-	// tries are those of policies.
+	// tries holds the tries of each policy.
 	tries map[*asked]*tries
 }
 
-// add makes the target one of a policy. refused is why the policy fails on its objects, nil
+// add adds a policy to the target. refused is the reason that the policy fails on its objects, nil
 // if it does not.
 func (t *target) add(p *asked, refused error) {
 	t.policies = append(t.policies, p)
@@ -54,10 +54,10 @@ func (t *target) add(p *asked, refused error) {
 
 func (t *target) gvk() schema.GroupVersionKind { return t.resource.GroupVersion().WithKind(t.kind) }
 
-// name returns the resource as kubectl names it.
+// name returns the resource with its name in kubectl.
 func (t *target) name() string { return t.resource.GroupResource().String() }
 
-// plan is a digest of what decides which results its objects have, but for themselves.
+// plan returns a digest of everything that decides the results of its objects, except the objects.
 func (t *target) plan(namespaces []string) string {
 	h := sha256.New()
 	for _, p := range t.policies {
@@ -73,9 +73,9 @@ type served struct {
 	gvr schema.GroupVersionResource
 }
 
-// discover returns the resources that can be listed, group by group, those of the preferred
-// version of a group before others; and the resources with a subresource status. An error
-// beside resources tells of groups that do not answer.
+// discover returns the resources that can be listed, group by group, with the preferred version of
+// a group first, and the resources with a subresource status. A non-nil error beside resources
+// names groups that do not answer.
 func (c *client) discover() (resources []served, status map[schema.GroupVersionResource]bool, err error) {
 	groups, lists, err := c.discovery.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
@@ -109,7 +109,7 @@ func (c *client) discover() (resources []served, status map[schema.GroupVersionR
 					status[gvr] = status[gvr] || sub == "status"
 					continue
 				}
-				// What cannot be created is stored nowhere, and never reviewed.
+				// A resource that cannot be created is not stored, and never reviewed.
 				if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "create") {
 					resources = append(resources, served{r, gvr})
 				}
@@ -119,13 +119,13 @@ func (c *client) discover() (resources []served, status map[schema.GroupVersionR
 	return resources, status, err
 }
 
-// twins are resources whose objects are those of another group.
+// twins maps resources to those of another group that have the same objects.
 var twins = map[schema.GroupResource]schema.GroupResource{
 	{Group: "events.k8s.io", Resource: "events"}: {Resource: "events"},
 }
 
-// stored returns the resource under which the objects of a resource are known: equal for
-// two that have the same objects.
+// stored returns the resource under which the state keeps the objects of a resource. It is equal
+// for two resources that have the same objects.
 func stored(gr schema.GroupResource) schema.GroupResource {
 	if twin, ok := twins[gr]; ok {
 		return twin
@@ -133,9 +133,9 @@ func stored(gr schema.GroupResource) schema.GroupResource {
 	return gr
 }
 
-// targets returns which resources are audited by which policies. Each policy is asked about
-// a resource once, in the first version that its rules name. If the cluster serves none of
-// those, the policy fails on the objects. It sets why a policy is asked about nothing.
+// targets returns the resources to audit, each with its policies. Each policy is asked about a
+// resource once, in the first version that its rules name. If the cluster serves none of those, the
+// policy fails on the objects. It sets skipped of a policy that is asked about nothing.
 func targets(resources []served, status map[schema.GroupVersionResource]bool, policies []*asked) (all []*target) {
 	byResource := map[schema.GroupVersionResource]*target{}
 	for _, p := range policies {
@@ -181,15 +181,15 @@ func targets(resources []served, status map[schema.GroupVersionResource]bool, po
 // reportGroup is the API group of reports.
 const reportGroup = "openreports.io"
 
-// names reports whether rules name a resource, other than the reports of audits by a
-// wildcard: those change with each audit.
+// names reports whether rules name a resource. A wildcard does not name the reports of audits,
+// which change with each audit.
 func (p *asked) names(gr schema.GroupResource) bool {
 	return gr.Group != reportGroup || slices.ContainsFunc(p.Rules, func(r admissionregistrationv1.RuleWithOperations) bool {
 		return slices.Contains(r.APIGroups, gr.Group)
 	})
 }
 
-// Why policies are asked about nothing.
+// Reasons to ask policies about nothing.
 var (
 	errNoRules      = errors.New("neither its match nor its module names resources")
 	errNoCreate     = errors.New("its rules name no CREATE: it decides about changes, and not about what an object is")
@@ -199,16 +199,16 @@ var (
 	errNoVerdicts   = errors.New("it neither validates nor mutates")
 )
 
-// unmatchedError is why a policy is asked about nothing that there is.
+// unmatchedError reports that a policy matches no existing resource.
 type unmatchedError struct{ what, hint string }
 
 func (e *unmatchedError) Error() string { return e.what + e.hint }
 
-// versionName matches the name of a version, which is the name of no group.
+// versionName matches the name of a version, which no group has.
 var versionName = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
-// mistaken returns what is probably wrong in rules that match no resource of names, as the end
-// of a message: resources: [pod], or apiGroups: [v1]. It is empty if nothing seems to be.
+// mistaken returns the probable mistake in rules that match no resource of names, as the end of a
+// message: resources: [pod], or apiGroups: [v1]. It returns an empty text if it finds none.
 func (p *asked) mistaken(names []string) string {
 	for _, r := range p.Rules {
 		for _, group := range r.APIGroups {
@@ -228,7 +228,7 @@ func (p *asked) mistaken(names []string) string {
 	return ""
 }
 
-// auditable returns why a policy is never asked.
+// auditable returns the reason that a policy is never asked, nil if there is none.
 func (p *asked) auditable(rulesRequired bool) error {
 	switch {
 	case p.Disabled:

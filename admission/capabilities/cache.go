@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// cache holds answers, the least recently used of which give way to others. It is guarded by
-// the mutex of its Provider.
+// cache holds answers, and evicts the least recently used. It is guarded by the mutex of its
+// Provider.
 type cache struct {
 	maxBytes, maxEntries    int
 	bytes                   int
@@ -23,15 +23,15 @@ type entry struct {
 	until  time.Time
 }
 
-// entryBytes is what an entry takes beside its answer, in bytes.
+// entryBytes is the size of an entry without its answer, in bytes.
 const entryBytes = 256
 
 func newCache(maxBytes, maxEntries int) cache {
 	return cache{maxBytes: maxBytes, maxEntries: maxEntries, entries: map[[sha256.Size]byte]*list.Element{}, recent: list.New()}
 }
 
-// get returns an answer that is not older than it may be. A second look for one question is
-// counted if it is a hit.
+// get returns an answer that has not expired. A second look-up for the same question is counted
+// only if it is a hit.
 func (c *cache) get(sum [sha256.Size]byte, now time.Time, again bool) ([]byte, bool) {
 	if e, ok := c.entries[sum]; ok {
 		if entry := e.Value.(*entry); now.Before(entry.until) {

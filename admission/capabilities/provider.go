@@ -16,26 +16,25 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// Config says what a Provider has, and bounds it.
+// Config configures a Provider, and bounds it.
 type Config struct {
-	// Registry answers about artifacts; nil has none.
+	// Registry answers about artifacts; nil answers nothing.
 	Registry Registry
-	// Resolver looks host names up; nil looks up none.
+	// Resolver looks host names up; nil answers nothing.
 	Resolver Resolver
 	Bounds
 }
 
-// Bounds bound what a Provider keeps and how long it asks. They are a part of configuration
-// files as well, with durations such as "90s". Zero fields have the defaults.
+// Bounds bounds the cache and the requests of a Provider. Configuration files have it as well, with
+// durations such as "90s". Zero fields have the defaults.
 type Bounds struct {
 	// CacheBytes and CacheEntries bound the cache of answers. Defaults 16 MiB and 4096.
 	CacheBytes   int `json:"cacheBytes,omitempty"`
 	CacheEntries int `json:"cacheEntries,omitempty"`
-	// TTL is how long an answer is kept. Default 60 s; those about addresses and rights are
-	// kept for 5 s at most.
+	// TTL is the time for which an answer is kept. Default 60 s; answers about addresses and rights
+	// are kept for 5 s at most.
 	TTL metav1.Duration `json:"ttl,omitzero"`
-	// Timeout is how long a question may take that a policy began, whether the policy still
-	// waits or not. Default 10 s.
+	// Timeout bounds a request begun by a policy, even if the policy no longer waits. Default 10 s.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
 
@@ -60,13 +59,13 @@ const (
 	defaultCacheEntries = 4096
 	defaultTTL          = time.Minute
 	defaultTimeout      = 10 * time.Second
-	// shortTTL is that of answers that change without a trace.
+	// shortTTL is the TTL of answers that may change unnoticed.
 	shortTTL = 5 * time.Second
-	// maxUnderWay is how many questions of one policy are under way at a time.
+	// maxUnderWay is the maximum number of requests of one policy that are under way.
 	maxUnderWay = 8
 )
 
-// Provider answers what policies ask. It is safe for use by several goroutines.
+// Provider answers questions of policies. It is safe for use by several goroutines.
 type Provider struct {
 	cfg Config
 	now func() time.Time
@@ -75,7 +74,7 @@ type Provider struct {
 	cache  cache
 	flying map[[sha256.Size]byte]*flight
 	calls  map[counted]uint64
-	// users counts the callers of a policy that are not closed.
+	// users counts the open callers of each policy.
 	users  map[string]int
 	shared uint64
 }
@@ -87,7 +86,7 @@ type flight struct {
 	err    error
 }
 
-// counted is what calls are counted by.
+// counted is the key by which calls are counted.
 type counted struct{ policy, operation, result string }
 
 // NewProvider returns a Provider. The error has every mistake of the configuration.
@@ -112,14 +111,14 @@ func orDefault[T comparable](value *T, standard T) {
 	}
 }
 
-// Stats are what a Provider has counted.
+// Stats holds the counters of a Provider.
 type Stats struct {
-	// Hits and Misses are looks into the cache, Shared the misses that waited for a question
-	// of another call. Evictions are answers that had to give way to others.
+	// Hits and Misses count look-ups in the cache. Shared counts misses that waited for the request
+	// of another call. Evictions counts answers dropped in favor of others.
 	Hits, Misses, Shared, Evictions uint64
-	// Entries and Bytes are what the cache holds.
+	// Entries and Bytes are the size of the cache.
 	Entries, Bytes int
-	// Calls are those of policies, in no order.
+	// Calls counts the calls of policies, in no order.
 	Calls []Calls
 }
 
@@ -138,7 +137,7 @@ type Calls struct {
 	Count                     uint64
 }
 
-// Stats returns what was counted so far.
+// Stats returns the current counters.
 func (p *Provider) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +151,8 @@ func (p *Provider) Stats() Stats {
 	return s
 }
 
-// Caller returns the Provider as one policy may use it, which closes it in the end. A nil
-// Provider answers nothing.
+// Caller returns the Provider for one policy, which must close the Caller. A nil Provider answers
+// nothing.
 func (p *Provider) Caller(policy string, scope Scope) *Caller {
 	if p == nil {
 		p, _ = NewProvider(Config{}) // Has no mistake.
@@ -164,8 +163,8 @@ func (p *Provider) Caller(policy string, scope Scope) *Caller {
 	return &Caller{provider: p, policy: policy, scope: scope, slots: make(chan struct{}, maxUnderWay)}
 }
 
-// Close ends the use of the Provider by a version of a policy. The counts of a policy go with
-// its last version.
+// Close ends the use of the Provider by a version of a policy. The counters of a policy are dropped
+// with its last version.
 func (c *Caller) Close() {
 	c.once.Do(func() {
 		p := c.provider
@@ -183,20 +182,20 @@ func (c *Caller) Close() {
 	})
 }
 
-// Caller asks for one policy. It is safe for use by several goroutines.
+// Caller asks on behalf of one policy. It is safe for use by several goroutines.
 type Caller struct {
 	provider *Provider
 	policy   string
 	scope    Scope
-	// slots has a value for each question that is under way.
+	// slots holds a value for each request under way.
 	slots chan struct{}
 	once  sync.Once
 }
 
-// Scope returns what the policy may ask for. It must not be changed.
+// Scope returns the scope of the policy. It must not be changed.
 func (c *Caller) Scope() *Scope { return &c.scope }
 
-// Count counts a call of an operation of Kubewarden's host, by its error.
+// Count counts a call of an operation of Kubewarden's host, with the result given by its error.
 func (c *Caller) Count(operation string, err error) {
 	result := Answered
 	switch _, refused := errors.AsType[*GrantError](err); {
@@ -216,7 +215,7 @@ func (c *Caller) Count(operation string, err error) {
 // GrantError is the error of a call that the policy's configuration does not grant.
 type GrantError struct{ text string }
 
-// Error returns what is not granted, and by which field.
+// Error names the missing grant, and the field that gives it.
 func (e *GrantError) Error() string { return e.text }
 
 func refuse(format string, args ...any) error {
@@ -239,7 +238,7 @@ func (c *Caller) Manifest(ctx context.Context, image Image) ([]byte, error) {
 	})
 }
 
-// Config returns what encode makes of the manifest of an image, its digest and its
+// Config returns the result of encode for the manifest of an image, its digest and its
 // configuration.
 func (c *Caller) Config(ctx context.Context, image Image, encode func(manifest []byte, digest string, config []byte) []byte) ([]byte, error) {
 	return c.about(ctx, ManifestConfig, image, "", func(ctx context.Context) ([]byte, error) {
@@ -251,7 +250,7 @@ func (c *Caller) Config(ctx context.Context, image Image, encode func(manifest [
 	})
 }
 
-// Verify returns the digest that an image names if it has the signatures that are wanted.
+// Verify returns the digest that an image names if it has the signatures wanted.
 func (c *Caller) Verify(ctx context.Context, image Image, wanted Signatures) (string, error) {
 	key, err := json.Marshal(wanted)
 	if err != nil {
@@ -275,7 +274,7 @@ func (c *Caller) about(ctx context.Context, operation string, image Image, key s
 	return c.ask(ctx, operation, image.String()+"\x00"+key, c.provider.cfg.TTL.Duration, f)
 }
 
-// LookupHost returns what encode makes of the addresses of a host name.
+// LookupHost returns the result of encode for the addresses of a host name.
 func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addresses []string) []byte) ([]byte, error) {
 	name, err := c.scope.HostName(name)
 	if err != nil {
@@ -287,7 +286,7 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 	return c.ask(ctx, LookupHost, name, shortTTL, func(ctx context.Context) ([]byte, error) {
 		addresses, err := c.provider.cfg.Resolver.LookupHost(ctx, name)
 		if err != nil {
-			// The error names the server that was asked, its text does so as well.
+			// Both the error and its text name the server that was asked.
 			words := cmp.Or(publicerr.Network(err), "the host's address cannot be looked up")
 			return nil, publicerr.Wrap(fmt.Sprintf("look up %s: %s", name, words), fmt.Errorf("look up %s: %w", name, err))
 		}
@@ -295,12 +294,12 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 	})
 }
 
-// maxAddresses is how many addresses of a host name a policy gets.
+// maxAddresses is the maximum number of addresses that a policy gets for a host name.
 const maxAddresses = 256
 
-// Ask returns the answer of f to a question about the cluster, which the operation and the key
-// stand for, kept for some seconds. If it is to be fresh, neither the cache nor another call
-// answers. What f returns must not be changed.
+// Ask returns the answer of f to a question about the cluster, identified by the operation and the
+// key. The answer is cached for some seconds. If fresh is set, Ask calls f in any case. The value
+// returned by f must not be changed.
 func (c *Caller) Ask(ctx context.Context, operation, key string, fresh bool, f func(context.Context) ([]byte, error)) ([]byte, error) {
 	if fresh {
 		return c.ask(ctx, operation, key, 0, f)
@@ -308,9 +307,9 @@ func (c *Caller) Ask(ctx context.Context, operation, key string, fresh bool, f f
 	return c.ask(ctx, operation, key, shortTTL, f)
 }
 
-// ask returns the answer of f to a question: from the cache, from another call that asks the
-// same at this time, or by calling f, whose answer is kept for ttl at most, or not at all if
-// that is 0. The error is ctx's if it ends first; f then goes on.
+// ask returns the answer of f to a question. The answer comes from the cache, from another call
+// with the same question that is under way, or from f. An answer of f is kept for ttl at most, or
+// not at all if ttl is 0. The error is ctx's if it ends first; f then continues.
 func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Duration, f func(context.Context) ([]byte, error)) ([]byte, error) {
 	p := c.provider
 	ttl = min(ttl, p.cfg.TTL.Duration)
@@ -323,7 +322,7 @@ func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Durati
 	if fl, ok := known(false); ok {
 		return fl.wait(ctx)
 	}
-	// A question that others wait for has its slot: those of another policy are not theirs.
+	// A request joined by others holds a slot of the policy that began it, not one of theirs.
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -334,7 +333,7 @@ func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Durati
 		<-c.slots
 		return fl.wait(ctx)
 	}
-	// What others wait for must not end with the call that began it.
+	// A request that others wait for must not end with the call that began it.
 	flying, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), p.cfg.Timeout.Duration, fmt.Errorf("no answer within %s: %w", p.cfg.Timeout.Duration, context.DeadlineExceeded))
 	go func() {
 		defer cancel()
@@ -345,8 +344,8 @@ func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Durati
 	return fl.wait(ctx)
 }
 
-// known returns the flight that has or will have an answer. If there is none, it returns a new
-// one, which is known to others if again is set.
+// known returns the flight that has or will have the answer. If there is none, it returns a new
+// one, which others can join if again is set.
 func (p *Provider) known(sum [sha256.Size]byte, ttl time.Duration, again bool) (*flight, bool) {
 	if ttl == 0 {
 		return &flight{done: make(chan struct{})}, false
@@ -365,7 +364,7 @@ func (p *Provider) known(sum [sha256.Size]byte, ttl time.Duration, again bool) (
 	return fl, false
 }
 
-// landed is done.
+// landed is a closed channel.
 var landed = func() chan struct{} {
 	done := make(chan struct{})
 	close(done)
@@ -385,7 +384,7 @@ func (p *Provider) land(sum [sha256.Size]byte, ttl time.Duration, fl *flight) {
 	close(fl.done)
 }
 
-// call returns the answer of f. What it panics with is an error.
+// call returns the answer of f. It turns a panic into an error.
 func call(ctx context.Context, f func(context.Context) ([]byte, error)) (answer []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {

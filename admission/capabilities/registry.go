@@ -2,41 +2,41 @@ package capabilities
 
 import "context"
 
-// Registry answers about artifacts in registries. Package admission/ociregistry has one. It is
-// safe for use by several goroutines.
+// Registry answers about artifacts in registries. Package admission/ociregistry implements it. It
+// is safe for use by several goroutines.
 //
-// An error says why there is no answer. A policy sees words without addresses and without what a
-// registry wrote; the log has the rest. Every byte of an answer was compared with the digest that
-// leads to it.
+// The error is the reason that there is no answer. A policy sees a text without addresses and
+// without content written by a registry; the log has the rest. Implementations compare every byte
+// of an answer with the digest that leads to it.
 type Registry interface {
-	// Digest returns the digest of the manifest or index that an image names.
+	// Digest returns the digest of the manifest or index that is named by an image.
 	Digest(ctx context.Context, image Image) (digest string, err error)
 	// Manifest returns that manifest or index, in JSON, at most 4 MiB.
 	Manifest(ctx context.Context, image Image) (manifest []byte, err error)
-	// Config returns the manifest of an image, its digest and its configuration, both in
-	// JSON; of an index, those for Linux on the processor that the server runs on.
+	// Config returns the manifest of an image, its digest and its configuration, both in JSON; for
+	// an index, those for Linux on the processor of the server.
 	Config(ctx context.Context, image Image) (manifest []byte, digest string, config []byte, err error)
-	// Verify returns the digest that an image names if it has the signatures that are
-	// wanted, and an error otherwise.
+	// Verify returns the digest named by an image if the image has the wanted signatures, and an
+	// error otherwise.
 	Verify(ctx context.Context, image Image, wanted Signatures) (digest string, err error)
 }
 
-// Signatures are those that an artifact must have, each of them: by keys, by identities, by an
-// owner on GitHub or by a certificate.
+// Signatures lists the signatures that an artifact must have, all of them: by keys, by identities,
+// by an owner on GitHub or by a certificate.
 type Signatures struct {
 	// Keys are public keys in PEM.
 	Keys []string
-	// Identities are those in certificates of Sigstore.
+	// Identities are identities in certificates of Sigstore.
 	Identities []Identity
-	// GitHub is where a workflow has signed; nil is anywhere.
+	// GitHub names the owner whose workflow must have signed; nil allows any.
 	GitHub *GitHub
-	// Certificate is that of the key that has signed; nil is none.
+	// Certificate is the certificate of the signing key; nil requires none.
 	Certificate *Certificate
-	// Annotations must have been signed with the digest, by each.
+	// Annotations must be covered by each signature, together with the digest.
 	Annotations map[string]string
 }
 
-// Identity is what a certificate of Sigstore says of a signer.
+// Identity identifies a signer by the fields of a Sigstore certificate.
 type Identity struct {
 	Issuer string
 	// Subject is the subject as a whole, or SubjectPrefix the beginning of one that is a
@@ -44,17 +44,18 @@ type Identity struct {
 	Subject, SubjectPrefix string
 }
 
-// GitHub is an owner of repositories on GitHub, and one of them or, if it is empty, any.
+// GitHub is an owner of repositories on GitHub, and one of the repositories, or any if Repository
+// is empty.
 type GitHub struct{ Owner, Repository string }
 
-// Certificate is a certificate in PEM, with the chain that it is verified by.
+// Certificate is a certificate in PEM, with the chain that verifies it.
 type Certificate struct {
 	PEM []byte
-	// Chain has the intermediates first and the root last. Without a chain the certificate
+	// Chain lists the intermediates first and the root last. If it is empty, the certificate itself
 	// is trusted.
 	Chain [][]byte
-	// NeedsLog wants an entry of a transparency log, whose time is that of the signature.
-	// Without one, the certificate must be valid now.
+	// NeedsLog requires an entry in a transparency log, whose time is the time of the signature.
+	// Without an entry, the certificate must be valid now.
 	NeedsLog bool
 }
 

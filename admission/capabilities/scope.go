@@ -13,22 +13,23 @@ import (
 	"github.com/kubewasm/kubewasm/internal/registryname"
 )
 
-// Scope is what a policy may ask its host for. The zero value is nothing.
+// Scope lists the host capabilities of a policy. The zero value grants nothing.
 type Scope struct {
-	// HostCapabilities are the operations of Kubewarden that the policy may call, by their
-	// names, such as "oci/v2/verify" and "kubernetes/get_resource"; "oci/v1/*" and "oci/*" are
-	// all below, and "*" is all. What the policy logs needs no grant. The three fields below
-	// say what it may ask about.
+	// HostCapabilities are the operations of Kubewarden that the policy may call, by their names,
+	// such as "oci/v2/verify" and "kubernetes/get_resource"; "oci/v1/*" and "oci/*" match all
+	// operations below them, and "*" matches all. Logging needs no grant. The three fields below
+	// limit the subjects of the operations.
 	HostCapabilities []string `json:"hostCapabilities,omitempty"`
-	// ContextAwareResources are the kinds of objects that the policy may see: at least those
-	// that the metadata of its module name. For policies in Rego, they are what data has.
+	// ContextAwareResources are the kinds of objects that the policy may see. They must include the
+	// kinds named by the metadata of its module. A policy in Rego finds their objects in data.
 	ContextAwareResources []Kind `json:"contextAwareResources,omitempty"`
-	// Repositories are those that the policy may ask about: "ghcr.io/acme/zone" for one,
-	// "ghcr.io/acme/*" for all below, "*" for all of all registries. The image "busybox" is in
-	// docker.io/library/busybox. Registries have one spelling, as in references of package oci.
+	// Repositories are the repositories that the policy may ask about: "ghcr.io/acme/zone" for one,
+	// "ghcr.io/acme/*" for all below, and "*" for all repositories of all registries. The image
+	// "busybox" is in docker.io/library/busybox. Registries have one spelling, as in references of
+	// package oci.
 	Repositories []string `json:"repositories,omitempty"`
-	// HostNames are those whose addresses the policy may ask for: "db.example.com" for one,
-	// "*.example.com" for all below, "*" for all.
+	// HostNames are the host names whose addresses the policy may look up: "db.example.com" for
+	// one, "*.example.com" for all below, "*" for all.
 	HostNames []string `json:"hostNames,omitempty"`
 }
 
@@ -36,9 +37,10 @@ type Scope struct {
 type Kind struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Namespaces are those of which the policy may see objects; nil means all, and is the
-	// only value for a kind without namespaces. A policy that asks for others, or for all when
-	// it may see some, gets an error: part of a list would be taken for the whole.
+	// Namespaces are the namespaces whose objects the policy may see. nil means all, and is the
+	// only value for a kind without namespaces. A policy that asks for another namespace, or for
+	// all if it may see only some, gets an error, since part of a list would be taken for the
+	// whole.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
@@ -47,8 +49,8 @@ func (k *Kind) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(k.APIVersion, k.Kind)
 }
 
-// The operations of Kubewarden's host, as crates/policy-evaluator of its controller's
-// repository has them.
+// The operations of Kubewarden's host, as in crates/policy-evaluator of its controller's
+// repository.
 const (
 	Verify               = "oci/v1/verify"
 	VerifyV2             = "oci/v2/verify"
@@ -63,7 +65,7 @@ const (
 	CanI                 = "kubernetes/can_i"
 )
 
-// operations are all that may be granted.
+// operations lists every operation that can be granted.
 var operations = []string{
 	Verify, VerifyV2, ManifestDigest, Manifest, ManifestConfig, LookupHost, IsCertificateTrusted,
 	ListByNamespace, ListAll, GetResource, CanI,
@@ -77,7 +79,7 @@ func (s *Scope) MayCall(operation string) error {
 	return refuse("the policy may not call %.200s: the hostCapabilities of its configuration do not have it", operation)
 }
 
-// below reports whether a name is the pattern, or below one that ends in *.
+// below reports whether a name is the pattern, or lies below a pattern that ends in *.
 func below(pattern, name string) bool {
 	prefix, isPrefix := strings.CutSuffix(pattern, "*")
 	return pattern == name || isPrefix && strings.HasPrefix(name, prefix)
@@ -88,7 +90,7 @@ var (
 	hostNameRE = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?(\.[a-z0-9_]([-a-z0-9_]*[a-z0-9_])?)*$`)
 )
 
-// patternOf returns the one spelling of a pattern of repositories, see package registryname.
+// patternOf returns the canonical spelling of a pattern of repositories, see package registryname.
 func patternOf(text string) (string, error) {
 	pattern, err := registryname.Pattern(text)
 	if err != nil || pattern == "*" {
@@ -101,7 +103,7 @@ func patternOf(text string) (string, error) {
 	return pattern, nil
 }
 
-// Check returns everything that is wrong with s, joined; nil if a policy can have it.
+// Check returns all mistakes in s, joined; nil if there are none.
 func (s *Scope) Check() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -133,7 +135,7 @@ func (s *Scope) Check() error {
 			fail("hostNames: %.100q is no lower-case host name, no *. and such a name, and not *", pattern)
 		}
 	}
-	// What is granted in one place and missing in the other would be refused call by call.
+	// A grant in one place that is missing in the other would be refused call by call.
 	fits := func(namespace, field string, about int) {
 		any := slices.ContainsFunc(s.HostCapabilities, func(p string) bool { return p == "*" || strings.HasPrefix(p, namespace+"/") })
 		alone := slices.ContainsFunc(s.HostCapabilities, func(p string) bool { return strings.HasPrefix(p, namespace+"/") })
@@ -175,8 +177,8 @@ func checkKinds(kinds []Kind) (errs []error) {
 	return errs
 }
 
-// MaySee returns a *[GrantError] unless objects of a kind in a namespace
-// may be seen; if that is empty, those of all namespaces or without any.
+// MaySee returns a *[GrantError] unless the policy may see objects of a kind in a namespace. An
+// empty namespace means all namespaces, or a kind without namespaces.
 func (s *Scope) MaySee(kind schema.GroupVersionKind, namespace string) error {
 	for i := range s.ContextAwareResources {
 		k := &s.ContextAwareResources[i]
@@ -195,11 +197,11 @@ func (s *Scope) MaySee(kind schema.GroupVersionKind, namespace string) error {
 	return refuse("the policy may not see %.100s %.100s: its contextAwareResources do not have it", apiVersion, name)
 }
 
-// Image is the name of an artifact as policies write it.
+// Image is the name of an artifact in the form written by policies.
 type Image struct {
-	// Repository has the registry in front.
+	// Repository includes the registry.
 	Repository string
-	// Tag or Digest is there, or both.
+	// Tag or Digest is set, or both.
 	Tag, Digest string
 }
 
@@ -220,11 +222,11 @@ var (
 	digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// maxImageBytes is how long the name of an image may be.
+// maxImageBytes is the maximum length of an image name.
 const maxImageBytes = 1 << 10
 
-// ParseImage reads the name of an image as container runtimes do: without a registry it is
-// one of docker.io, and without a tag or digest the tag is latest.
+// ParseImage reads the name of an image as container runtimes do: the default registry is
+// docker.io, and the default tag, without a digest, is latest.
 func ParseImage(text string) (Image, error) {
 	if len(text) > maxImageBytes {
 		return Image{}, fmt.Errorf("the image has %d bytes, more than %d", len(text), maxImageBytes)
@@ -268,8 +270,8 @@ func (s *Scope) MayAsk(i Image) error {
 	return refuse("the policy may not ask about %s: the repositories of its configuration do not have it", i.Repository)
 }
 
-// HostName returns a host name as it is looked up. The error is a *[GrantError] if the policy may
-// not ask for it.
+// HostName returns a host name in the form used for look-ups. The error is a *[GrantError] if the
+// policy may not look it up.
 func (s *Scope) HostName(name string) (string, error) {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	if len(name) > 253 || !hostNameRE.MatchString(name) {

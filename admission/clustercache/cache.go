@@ -1,14 +1,14 @@
-// Package clustercache lets policies look objects up in informers: an
-// admission.Cluster whose answers cost no call of the API server.
+// Package clustercache lets policies look objects up in informers: an admission.Cluster that
+// answers without calls to the API server.
 //
-// There is an informer for each resource that a policy may look up: of the objects of a
-// plugin's configuration from when it is loaded, and of the kinds of a Kubewarden policy
-// from its first question. It ends with the last policy that may look the resource up. Which
-// those are is for the configuration to say, so their number is bounded by it. An object is kept as its JSON, encoded once for each version,
-// without managedFields.
+// There is an informer for each resource that a policy may look up. For the objects of a plugin's
+// configuration, it starts when the plugin is loaded; for the kinds of a Kubewarden policy, with
+// its first question. It ends with the last policy that may look the resource up. The configuration
+// names the resources, so it bounds the number of informers. An object is kept as its JSON, encoded
+// once for each version, without managedFields.
 //
-// The server needs the verbs list and watch for each resource, in all namespaces or, if
-// the configuration names namespaces, in those.
+// The server needs the verbs list and watch for each resource, in all namespaces or, if the
+// configuration names namespaces, in these namespaces.
 package clustercache
 
 import (
@@ -49,60 +49,59 @@ type Cluster struct {
 	mu       sync.Mutex
 	mappings map[schema.GroupVersionKind]*mapping
 	kinds    map[schema.GroupVersionKind]*kind
-	// holds is how many hold a kind.
+	// holds counts the holds on each kind.
 	holds map[schema.GroupVersionKind]int
 	kept  map[scope]*resource
 }
 
-// scope is what an informer watches: a resource in a namespace, or in all if that is
-// empty.
+// scope is the subject of an informer: a resource in a namespace, or in all namespaces if the
+// namespace is empty.
 type scope struct {
 	resource  schema.GroupVersionResource
 	namespace string
 }
 
-// kind is a resource as Kubewarden policies know it.
+// kind is a resource with the kind by which Kubewarden policies name it.
 type kind struct {
 	*resource
 	scope      scope
 	namespaced bool
 }
 
-// Mapper finds the resource of a kind. A [meta.RESTMapper] is one; one that knows only what
-// the cluster had once keeps a Cluster from seeing kinds that come later.
+// Mapper finds the resource of a kind. A [meta.RESTMapper] implements it. With a mapper that never
+// refreshes, a Cluster does not see kinds that are created later.
 type Mapper interface {
 	RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 }
 
-// New returns a Cluster whose informers run until ctx ends. reviews answer
-// can_i; nil answers none.
+// New returns a Cluster whose informers run until ctx ends. reviews answers can_i; nil answers
+// nothing.
 func New(ctx context.Context, client dynamic.Interface, mapper Mapper, reviews authorization.SubjectAccessReviewInterface) *Cluster {
 	return &Cluster{ctx: ctx, client: client, mapper: mapper, now: time.Now, reviews: reviews, mappings: map[schema.GroupVersionKind]*mapping{}, kinds: map[schema.GroupVersionKind]*kind{}, holds: map[schema.GroupVersionKind]int{}, kept: map[scope]*resource{}}
 }
 
-// mapping is the resource of a kind, or on the way to be: the API server may take long to
-// say it, and nothing but the callers that need it waits.
+// mapping is the resource of a kind, which may still be unknown. The API server may take long to
+// answer, and only the callers that need the resource wait.
 type mapping struct {
 	done chan struct{}
 	*meta.RESTMapping
 	err error
-	// at is when the API server has said so.
+	// at is the time of the API server's answer.
 	at time.Time
-	// again is set while the API server is asked once more.
+	// again is set during another request to the API server.
 	again bool
 }
 
 const (
-	// mappingTTL is the time after which a kind is looked for again: it may have been made
-	// again with another scope.
+	// mappingTTL is the time after which a kind is looked up again: it may have been created again
+	// with another scope.
 	mappingTTL = 30 * time.Second
-	// retryAfter is the time after which a kind is looked for again that was not found, or
-	// whose objects cannot be listed any more.
+	// retryAfter is the time after which a kind is looked up again if it was not found, or if its
+	// objects can no longer be listed.
 	retryAfter = time.Second
 )
 
-// mapping returns the resource of a kind. One that is known is looked for again beside the
-// calls that need it.
+// mapping returns the resource of a kind. A known resource is refreshed in the background.
 func (c *Cluster) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	c.mu.Lock()
 	m := c.mappings[gvk]
@@ -142,7 +141,7 @@ func (m *mapping) isDone() bool {
 	}
 }
 
-// look asks for the resource of a kind that is not known.
+// look asks for the resource of an unknown kind.
 func (c *Cluster) look(gvk schema.GroupVersionKind, m *mapping) {
 	found, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	c.mu.Lock()
@@ -151,8 +150,8 @@ func (c *Cluster) look(gvk schema.GroupVersionKind, m *mapping) {
 	close(m.done)
 }
 
-// lookAgain asks for the resource of a kind that was known. A kind that is another one now,
-// or none, begins anew. As long as the API server does not answer, nothing changes.
+// lookAgain asks for the resource of a known kind. If the kind has changed or is gone, it begins
+// anew. As long as the API server does not answer, nothing changes.
 func (c *Cluster) lookAgain(gvk schema.GroupVersionKind, known *mapping) {
 	found, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	c.mu.Lock()
@@ -184,8 +183,8 @@ func (c *Cluster) Resource(ctx context.Context, gvk schema.GroupVersionKind) (sc
 	return m.Resource, nil
 }
 
-// NewForConfig returns a Cluster of the API server that config is for. What policies may see is
-// for RBAC to say, and for their contextAwareResources.
+// NewForConfig returns a Cluster of the API server of config. RBAC and contextAwareResources limit
+// the objects that policies may see.
 func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -202,8 +201,8 @@ func NewForConfig(ctx context.Context, config *rest.Config) (*Cluster, error) {
 	return New(ctx, objects, discovered{client}, reviews.SubjectAccessReviews()), nil
 }
 
-// discovered finds resources by asking the API server about the group and version of a kind,
-// each time: groups that do not answer are in the way of none but their own kinds.
+// discovered finds resources by asking the API server each time about the group and version of a
+// kind. So groups that do not answer affect only their own kinds.
 type discovered struct {
 	client discovery.ServerResourcesInterface
 }
@@ -234,13 +233,13 @@ func (d discovered) RESTMapping(kind schema.GroupKind, versions ...string) (*met
 	return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 }
 
-// object is what is kept of an object.
+// object is the part of an object that is kept.
 type object struct {
 	metav1.PartialObjectMetadata
 	kept admission.Object
 }
 
-// keep makes an object what is kept of it.
+// keep converts an object to the form that is kept.
 func keep(from any) (any, error) {
 	u, ok := from.(*unstructured.Unstructured)
 	if !ok {
@@ -257,11 +256,11 @@ func keep(from any) (any, error) {
 	return o, nil
 }
 
-// syncPoll is how often an informer that has not synced yet is looked at.
+// syncPoll is the interval between checks of an informer that has not synced yet.
 const syncPoll = 10 * time.Millisecond
 
-// of returns the informer of a kind after it has synced. One that may not list,
-// or cannot, is an error at once: to wait would take all the time of the request.
+// of returns the informer of a kind after it has synced. If the informer cannot list, or may not,
+// the error comes at once, since waiting would take all the time of the request.
 func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, error) {
 	k, err := c.start(ctx, gvk)
 	if err != nil {
@@ -278,7 +277,7 @@ func (c *Cluster) of(ctx context.Context, gvk schema.GroupVersionKind) (*kind, e
 
 var errNotFilled = errors.New("the cache is not filled yet")
 
-// wait waits until a resource is synced, and no longer than until its list has failed.
+// wait waits until a resource is synced, or until its list has failed.
 func (c *Cluster) wait(ctx context.Context, r *resource, synced func() bool) error {
 	for !synced() {
 		if f := r.failure.Load(); f != nil {
@@ -306,7 +305,7 @@ func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind
 		return k, nil
 	}
 	if m := c.mappings[gvk]; m.isDone() && m.err == nil {
-		mapping = m.RESTMapping // It may be another one by now.
+		mapping = m.RESTMapping // It may have changed.
 	}
 	if err := c.ctx.Err(); err != nil {
 		return nil, err
@@ -321,7 +320,7 @@ func (c *Cluster) start(ctx context.Context, gvk schema.GroupVersionKind) (*kind
 	return k, nil
 }
 
-// Hold keeps what Get and List of a kind need once they have begun, see [admission.Cluster].
+// Hold keeps the caches that Get and List of a kind have started to use, see [admission.Cluster].
 func (c *Cluster) Hold(gvk schema.GroupVersionKind) (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,7 +339,7 @@ func (c *Cluster) Hold(gvk schema.GroupVersionKind) (release func()) {
 	})
 }
 
-// Get returns an object in JSON, nil if there is none. A fresh one is asked of the API server,
+// Get returns an object in JSON, nil if there is none. If fresh is set, it asks the API server,
 // which needs the verb get.
 func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error) {
 	if fresh {
@@ -364,7 +363,7 @@ func (c *Cluster) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	return found.(*object).kept.JSON, nil
 }
 
-// fetch returns an object as the API server has it.
+// fetch returns an object from the API server.
 func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) ([]byte, error) {
 	mapping, err := c.mapping(ctx, gvk)
 	if err != nil {
@@ -384,8 +383,8 @@ func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namesp
 	return json.Marshal(u)
 }
 
-// List returns the objects that the selectors choose, in JSON. Of fields, those of
-// metadata can choose: metadata.name and metadata.namespace.
+// List returns the selected objects in JSON. Field selectors may use metadata.name and
+// metadata.namespace.
 func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, l labels.Selector, f fields.Selector) ([][]byte, error) {
 	for _, r := range f.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
@@ -421,8 +420,8 @@ func (c *Cluster) Review(ctx context.Context, spec authorizationv1.SubjectAccess
 	return review.Status, nil
 }
 
-// refused returns an error of the API server, whose text names its address or who asks, with words
-// for policies and users.
+// refused returns an error of the API server in words for policies and users, without the server's
+// address and the identity of the caller.
 func refused(what string, err error) error {
 	words := publicerr.Network(err)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Getters return the data of ConfigMaps and of Secrets of the API server that config is for,
-// where modules may be. Each call asks the API server, with the verb get.
+// Getters returns functions that read the data of ConfigMaps and Secrets from the API server of
+// config, for modules stored there. Each call asks the API server, with the verb get.
 func Getters(config *rest.Config) (configMaps, secrets host.ObjectGetter, err error) {
 	client, err := typedcore.NewForConfig(config)
 	if err != nil {

@@ -21,31 +21,33 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// resource is an informer and, beside its store, which has no order, the objects in the
-// order of their namespaces and names.
+// resource is an informer and a sorted list of its objects, by namespace and name. The store of an
+// informer has no order.
 type resource struct {
 	informer cache.SharedIndexInformer
-	// ordered reports whether all of the first list are in sorted.
+	// ordered reports whether sorted contains the whole first list.
 	ordered func() bool
-	// failure is why the API server does not answer its list or watch now, nil if it does.
+	// failure is the reason that the API server does not answer a list or watch now, nil if it
+	// does.
 	failure atomic.Pointer[failure]
-	// users are those that have not closed it, and stop ends it. Both are the Cluster's.
+	// users is the number of uses that are not closed, and stop ends the informer. The mutex of the
+	// Cluster guards both.
 	users int
 	stop  context.CancelFunc
 
 	mu     sync.Mutex
 	sorted []*admission.Object
-	// lent reports whether sorted was handed out. A change is then made to a copy of it.
+	// lent reports whether sorted was handed out. Changes are then made to a copy.
 	lent bool
 }
 
-// failure is why a resource cannot be listed or watched, and since when.
+// failure is the reason that a resource cannot be listed or watched, with the time since when.
 type failure struct {
 	err   error
 	since time.Time
 }
 
-// heard notes the answer of the API server to a list or a watch.
+// heard records the answer of the API server to a list or a watch.
 func (r *resource) heard(err error, now time.Time) {
 	if err == nil {
 		r.failure.Store(nil)
@@ -58,9 +60,9 @@ func (r *resource) heard(err error, now time.Time) {
 	r.failure.Store(f)
 }
 
-// gone returns why the objects that are known are no answer any more, nil if they are one:
-// their kind was deleted, or the right to see them taken away. Those that the API server
-// could not be asked about for a while are still an answer.
+// gone returns the reason that the known objects are no longer an answer, nil if they still are.
+// They are no answer if their kind was deleted, or if the right to see them was revoked. If the API
+// server was unreachable for a while, they still are.
 func (r *resource) gone() error {
 	f := r.failure.Load()
 	if f == nil || !apierrors.IsNotFound(f.err) && !apierrors.IsForbidden(f.err) {
@@ -69,7 +71,7 @@ func (r *resource) gone() error {
 	return refused("list them", f.err)
 }
 
-// use returns the resource of a scope, which it starts at its first use. c.mu is held.
+// use returns the resource of a scope, and starts it at its first use. c.mu must be held.
 func (c *Cluster) use(s scope) (*resource, error) {
 	if r, ok := c.kept[s]; ok {
 		r.users++
@@ -82,7 +84,7 @@ func (c *Cluster) use(s scope) (*resource, error) {
 	if err := r.informer.SetTransform(keep); err != nil {
 		return nil, err
 	}
-	// listWatch has noted it.
+	// listWatch records the error.
 	if err := r.informer.SetWatchErrorHandler(func(*cache.Reflector, error) {}); err != nil {
 		return nil, err
 	}
@@ -107,8 +109,8 @@ func (c *Cluster) use(s scope) (*resource, error) {
 	return r, nil
 }
 
-// listWatch lists and watches what an informer has. The informers of client-go come with one of
-// each kind of Kubernetes.
+// listWatch lists and watches the objects of an informer. The informer
+// factories of client-go bring in an informer for each kind of Kubernetes.
 func (c *Cluster) listWatch(s scope, r *resource) cache.ListerWatcher {
 	client := c.client.Resource(s.resource).Namespace(s.namespace)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -121,7 +123,7 @@ func (c *Cluster) listWatch(s scope, r *resource) cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, o)
-			// A watch that was to send the list as well is followed by one.
+			// A watch that fails to send the initial list is followed by a list.
 			if ctx.Err() == nil && (err == nil || o.SendInitialEvents == nil) {
 				r.heard(err, c.now())
 			}
@@ -130,7 +132,7 @@ func (c *Cluster) listWatch(s scope, r *resource) cache.ListerWatcher {
 	}, c.client)
 }
 
-// leave ends one use of a resource. c.mu is held.
+// leave ends one use of a resource. c.mu must be held.
 func (c *Cluster) leave(s scope, r *resource) {
 	if r.users--; r.users == 0 {
 		r.stop()
@@ -138,7 +140,7 @@ func (c *Cluster) leave(s scope, r *resource) {
 	}
 }
 
-// change puts an object into the order, or takes it out.
+// change inserts an object into the order, or removes it.
 func (r *resource) change(changed any, there bool) {
 	o, ok := changed.(*object)
 	if !ok {
@@ -160,8 +162,8 @@ func (r *resource) change(changed any, there bool) {
 	}
 }
 
-// Keep begins to keep the objects of a resource, see [admission.Cluster]. An informer that
-// is used by several ends with the last of them.
+// Keep begins to keep the objects of a resource, see [admission.Cluster]. A shared informer ends
+// with its last user.
 func (c *Cluster) Keep(of schema.GroupVersionResource, namespace string) admission.Objects {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,12 +177,12 @@ type use struct {
 	cluster  *Cluster
 	scope    scope
 	resource *resource
-	// err is why there is no resource.
+	// err is the reason that there is no resource.
 	err  error
 	once sync.Once
 }
 
-// Snapshot returns the objects as the informer has them.
+// Snapshot returns the objects in the informer.
 func (u *use) Snapshot() ([]*admission.Object, error) {
 	r := u.resource
 	switch {
@@ -220,12 +222,12 @@ func (u *use) Close() {
 	})
 }
 
-// Age is how old the objects of a resource are that a Cluster answers with.
+// Age is the age of the objects of a resource in the answers of a Cluster.
 type Age struct {
 	// Resource is the resource as in "apps/v1/deployments". Namespace is empty for all.
 	Resource, Namespace string
-	// Age is how long the API server has not answered a list or a watch of the resource:
-	// 0 while it is watched.
+	// Age is the time since which the API server has not answered a list or a watch of the
+	// resource. It is 0 while the resource is watched.
 	Age time.Duration
 }
 

@@ -26,11 +26,11 @@ import (
 
 // Auth decides which clients may use the management API. The zero value lets none in.
 type Auth struct {
-	// Token returns the bearer token that opens the API; nil or an empty one
-	// opens it to none. It is asked for each request, so that a file may change.
+	// Token returns the bearer token for the API; if it is nil or returns an empty token, no token
+	// is accepted. It is called for each request, so the token may change.
 	Token func() (string, error)
-	// ClientNames are the common and DNS names of client certificates that open
-	// the API. The server must have verified them.
+	// ClientNames are the common and DNS names of client certificates that may use the API. The
+	// server must have verified them.
 	ClientNames []string
 }
 
@@ -52,12 +52,11 @@ func (a *Auth) allows(r *http.Request) bool {
 	})
 }
 
-// maxLoadBytes is the longest request to load a plugin: a module of 48 MiB in
+// maxLoadBytes is the length of the longest request that loads a plugin: a module of 48 MiB in
 // base64.
 const maxLoadBytes = 64 << 20
 
-// loadTimeout is how long a plugin may take to be loaded, and bodyTimeout how long a
-// request may take to arrive.
+// loadTimeout bounds the time of loading a plugin, and bodyTimeout that of receiving a request.
 const (
 	loadTimeout = 2 * time.Minute
 	bodyTimeout = 30 * time.Second
@@ -66,39 +65,37 @@ const (
 // API returns the management API, for the paths /plugins and below:
 //
 //	GET    /plugins                    the policies
-//	POST   /plugins                    load a plugin, in place of one of its name
+//	POST   /plugins                    load a plugin, replacing one of the same name
 //	DELETE /plugins/{name}             remove a plugin
 //	POST   /plugins/{name}/enable      ask a policy again
-//	POST   /plugins/{name}/disable     ask it no more
-//	GET    /plugins/{name}/versions    what was in service
-//	POST   /plugins/{name}/rollback    bring an earlier version back: {"version": "…"}
-//	GET    /plugins/{name}/shadow      what the shadow of a plugin has found
+//	POST   /plugins/{name}/disable     stop asking a policy
+//	GET    /plugins/{name}/versions    the versions that were in service
+//	POST   /plugins/{name}/rollback    put an earlier version back into service: {"version": "…"}
+//	GET    /plugins/{name}/shadow      the results of a plugin's shadow
 //	POST   /plugins/{name}/shadow      begin a shadow: its settings, with the module as wasm_binary or by oci
 //	DELETE /plugins/{name}/shadow      end it
-//	POST   /plugins/{name}/promote     have the candidate of the shadow serve
+//	POST   /plugins/{name}/promote     put the candidate of the shadow into service
 //	POST   /plugins/{name}/profile     profile a copy of a plugin on its next calls: {"calls": 100}
 //	GET    /plugins/{name}/profile     the functions that used most of the fuel: ?top=20, ?pprof=true
 //
-// A client that is not authorized gets 401 before its body is read. Requests and
-// answers are JSON, whose names are as they stand here; a refusal is
-// {"error": "…"}. A body has the Content-Type application/json, or the answer is 415. A
-// request that changes something for a page of another origin, by Sec-Fetch-Site or
-// Origin, gets 403. What loads a plugin:
+// An unauthorized client gets 401 before its body is read. Requests and answers are JSON, with the
+// names shown here; a refusal is {"error": "…"}. A body must have the Content-Type
+// application/json, or the answer is 415. A changing request from a page of another origin, by
+// Sec-Fetch-Site or Origin, gets 403. To load a plugin, send:
 //
 //	{"metadata": {"name": "…", "version": "1.0.0", "sha256": "…", "limits": {"timeoutMs": 500}},
 //	 "wasm_binary": "AGFzbQ…", "operations": ["CREATE"], "enabled": true, "fail_open": false}
 //
-// wasm_binary may be compressed by gzip, in base64 as well; the digest is that of the
-// module itself. A request whose own Content-Encoding is gzip gets 415.
+// wasm_binary, in base64, may be compressed by gzip; the digest is that of the uncompressed module.
+// A request whose Content-Encoding is gzip gets 415.
 //
-// Instead of wasm_binary, oci may name an artifact in a registry, which is fetched and
-// verified once, and kept like a module that was sent. An image layout is refused: it is a
-// directory of the server.
+// Instead of wasm_binary, oci may name an artifact in a registry, which is fetched and verified
+// once, and kept like a module in the request. An image layout is refused, since it is a directory
+// of the server.
 //
-// And, beyond what the Stellar operator's API has: guestConfig, match, mode, order,
-// allowedToMutate, gatekeeper, contextAwareResources, hostCapabilities, repositories, hostNames
-// and converts as in [PluginSpec].
-// What converts has no operations.
+// In addition to the fields of the Stellar operator's API, a request may have guestConfig, match,
+// mode, order, allowedToMutate, gatekeeper, contextAwareResources, hostCapabilities, repositories,
+// hostNames and converts as in [PluginSpec]. A plugin with converts has no operations.
 func (m *Manager) API(auth Auth) http.Handler {
 	bodies := m.cfg.Bodies
 	if bodies == nil {
@@ -132,7 +129,7 @@ func (m *Manager) API(auth Auth) http.Handler {
 			}
 			request, refused := (*serving.Bodies)(bodies).Read(r.Context(), w, r, maxLoadBytes)
 			if refused != nil {
-				text, _ := json.Marshal(map[string]string{"error": refused.Error()}) // A map of texts is JSON.
+				text, _ := json.Marshal(map[string]string{"error": refused.Error()}) // Never fails for a map of strings.
 				refused.Answer(w, "application/json", string(text)+"\n")
 				return
 			}
@@ -182,15 +179,15 @@ func (m *Manager) API(auth Auth) http.Handler {
 	return mux
 }
 
-// isJSON reports whether a Content-Type is that of JSON. A page of another origin cannot send
-// it unasked.
+// isJSON reports whether a Content-Type is that of JSON. A page of another origin cannot send it
+// without a preflight request.
 func isJSON(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err == nil && mediaType == "application/json"
 }
 
-// checkRegistry returns an error for a reference of a client that names no artifact in a
-// registry: an image layout is a directory of the server, and errors tell what it has.
+// checkRegistry returns an error if a client's reference does not name an artifact in a registry.
+// An image layout is a directory of the server, and errors would reveal its contents.
 func checkRegistry(reference string) error {
 	if scheme, _, _ := strings.Cut(strings.TrimSpace(reference), ":"); strings.EqualFold(scheme, "oci-layout") {
 		return errors.New("oci names an image layout, want an artifact in a registry")
@@ -206,7 +203,7 @@ func answer(w http.ResponseWriter, code int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n')) // The client is gone.
+	_, _ = w.Write(append(data, '\n')) // On an error, the client is gone.
 }
 
 // codeOf returns the HTTP code of an error.
@@ -225,7 +222,7 @@ func codeOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// loadRequest is what loads a plugin.
+// loadRequest is the body of a request that loads a plugin.
 type loadRequest struct {
 	Metadata struct {
 		Name        string `json:"name"`
@@ -292,7 +289,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 		}
 		spec.Match.Rules = []admissionregistrationv1.RuleWithOperations{rule}
 	}
-	// A client that goes away does not leave half a change.
+	// A client that disconnects must not leave half a change.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	module := body.WasmBinary

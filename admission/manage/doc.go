@@ -1,11 +1,11 @@
-// Package manage keeps the policies of an admission engine: those that a
-// configuration file declares, and those that a management API loads.
+// Package manage manages the policies of an admission engine: those declared by a configuration
+// file, and those loaded by a management API.
 //
 //	m, err := manage.New(ctx, manage.Config{Runtime: rt, Engine: engine, Directory: "/var/lib/webhook"})
 //	err = m.FollowFile(ctx, "/etc/webhook/policies.yaml")
 //	mux.Handle("/plugins/", m.API(manage.Auth{Token: token}))
 //
-// A file looks like this:
+// An example of a file:
 //
 //	plugins:
 //	- name: required-labels
@@ -21,27 +21,25 @@
 //	  module: {file: /plugins/unique-hosts.wasm, follow: true}
 //	  objects: [{resource: networking.k8s.io/v1/ingresses}]
 //
-// The last one looks objects up: it sees those that its objects name, in the namespaces
-// that they name or in all, and the server must be allowed to list and watch them.
+// The last plugin looks objects up. It sees the objects named by its objects field, in the
+// namespaces named there or in all. The server needs the right to list and watch them.
 //
-// # What goes wrong
+// # Errors
 //
-// A file that does not say what is to be guarded is refused as a whole: one without
-// policies that does not say so by "plugins: []", one with unknown or repeated fields,
-// null, or another kind of value, one whose last line is cut off, and one with a
-// policy whose rules are wrong, match nothing, or need the labels of namespaces where
-// the server has none. What was in service stays; before that, [Manager.Ready] says
-// what is wrong.
+// A file that does not clearly declare policies is refused as a whole. This is a file without
+// policies and without "plugins: []", one with unknown or repeated fields, null or values of the
+// wrong kind, or one whose last line is cut off. It is also a file with a policy whose rules are
+// wrong, match nothing, or need the labels of namespaces on a server without them. The policies in
+// service stay; before the first file, [Manager.Ready] returns the error.
 //
-// Otherwise each policy stands for itself. One that cannot be loaded leaves what it
-// was before in service, and all others. Requests that it should guard, and that
-// nothing guards, are dealt with by its failure policy, with the reason, and others
-// pass: see admission.Unavailable and admission.Uncovered.
+// Otherwise policies are independent. If a policy cannot be loaded, its earlier version and all
+// others stay in service. Requests that only the new version would guard are handled by its failure
+// policy, with the reason, and others pass: see admission.Unavailable and admission.Uncovered.
 //
-// A policy whose match has other operations or resources than its module is for, as far
-// as that says so, is in service all the same: see Info.Warnings.
+// A policy whose match has operations or resources that its module does not declare is put into
+// service with a warning: see Info.Warnings.
 //
-// What the API loaded is kept in a directory that belongs to the user of the process
-// alone. A record that is lost, damaged, or not private is a policy that
-// guards every request until it is loaded anew or removed, and Ready names it.
+// The plugins loaded by the API are kept in a directory that only the user of the process can
+// access. A record that is lost, damaged or not private becomes a policy that guards every request
+// until it is loaded again or removed, and Ready names it.
 package manage

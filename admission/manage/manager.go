@@ -22,30 +22,28 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Manager keeps the policies of an engine. It is safe for use by several
-// goroutines.
+// Manager manages the policies of an engine. It is safe for use by several goroutines.
 type Manager struct {
 	cfg   Config
-	store *store // nil if nothing is kept.
+	store *store // nil without a directory.
 
-	// changing serialises changes, which load modules and so may take seconds. Close sets closed,
-	// which it guards.
+	// changing serialises changes, which may take seconds to load modules. It guards closed, which
+	// Close sets.
 	changing sync.Mutex
 	closed   bool
-	// closing counts policies that are out of service and not closed yet, and
-	// followers.
+	// closing counts policies that are out of service but not closed yet, and followers.
 	closing sync.WaitGroup
 
 	mu      sync.RWMutex
 	entries map[string]*entry
 	next    int
 	applied bool
-	// wantsFile reports whether there is a configuration file, and fileErr why what it
-	// declares is not in service.
+	// wantsFile reports whether there is a configuration file, and fileErr is the reason that its
+	// policies are not in service.
 	wantsFile bool
 	fileErr   error
-	// waiting is a file that names of the management API's policies keep out. It is
-	// guarded by changing.
+	// waiting is a file that was refused because the management API's policies have some of its
+	// names. It is guarded by changing.
 	waiting *File
 }
 
@@ -55,51 +53,51 @@ const (
 	fromAPI  = "api"
 )
 
-// entry is a policy that there should be. Its fields change under both locks.
+// entry is a declared or loaded policy. Both locks must be held to change its fields.
 type entry struct {
 	name, origin string
-	// place is where the policy stands among others.
+	// place is the position of the policy among others.
 	place int
-	// plugin or group is what is in service, or should be if nothing ever was.
+	// plugin or group is the spec in service, or the wanted one if none ever was.
 	plugin *PluginSpec
 	group  *GroupSpec
-	// policy is what the engine asks, also if it is disabled.
+	// policy is the policy in the engine, even if it is disabled.
 	policy   admission.Policy
 	disabled bool
-	// standIn reports whether policy only stands for one that never came into service,
-	// and unknown that it stands for one whose rules are not known.
+	// standIn reports whether policy only represents one that never came into service, and unknown
+	// whether the rules of that one are unknown.
 	standIn, unknown bool
-	// gap guards what the version that could not be loaded is meant for and policy
-	// does not guard; nil if there is none.
+	// gap guards the requests that policy does not guard and the version that could not be loaded
+	// would. It is nil if there are none.
 	gap admission.Policy
-	// digest is that of the module in service, empty for a group.
+	// digest is the digest of the module in service, empty for a group.
 	digest   string
 	loadedAt time.Time
-	// versions are those that were in service, the newest last.
+	// versions are the versions that were in service, the newest last.
 	versions []Version
-	// err is why the last change did not come into service.
+	// err is the reason that the last change did not come into service.
 	err error
 	// unfollow ends the following of sources.
 	unfollow context.CancelFunc
 }
 
-// built is what came of an entry's sources.
+// built is the result of building an entry from its sources.
 type built struct {
 	policy admission.Policy
-	// module is that of a plugin.
+	// module is the module of a plugin.
 	module []byte
-	// fetched is what the sources held, by the names of a group's members, "" for a
-	// plugin; without those that could not be fetched.
+	// fetched holds the contents of the sources by the names of a group's members, or by "" for a
+	// plugin. Sources that could not be fetched are missing.
 	fetched map[string]fetched
 }
 
-// fetched is the digest of what a source held.
+// fetched is the digest of a source's content.
 type fetched struct {
 	source host.Source
 	digest string
 }
 
-// keep tells the sources that what they held is in use.
+// keep reports to the sources that their content is in use.
 func (b *built) keep() {
 	for _, f := range b.fetched {
 		host.Keep(f.source, f.digest)
@@ -108,7 +106,7 @@ func (b *built) keep() {
 
 // Version is a version of a plugin.
 type Version struct {
-	// Version is the name that the client gave it when it was loaded.
+	// Version is the name given by the client that loaded it.
 	Version string `json:"version,omitempty"`
 	// Digest is the SHA-256 of the module, in hexadecimal.
 	Digest   string     `json:"digest"`
@@ -119,17 +117,16 @@ type Version struct {
 }
 
 var (
-	// ErrNotFound is returned if there is no such policy or version.
+	// ErrNotFound is returned if a policy or version does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrDeclared is returned if a policy is declared by the configuration file, and
-	// so is not to be changed here.
+	// ErrDeclared is returned if a policy is declared by the configuration file, and so cannot be
+	// changed here.
 	ErrDeclared = errors.New("is declared in the configuration file")
 )
 
-// New returns a manager without policies, or with those that its directory keeps.
-// One that cannot be loaded is unavailable, and not an error. If its rules cannot be
-// told either, it guards every request, and [Manager.Ready] has something against
-// the manager, until it is loaded anew or removed.
+// New returns a manager with the policies in its directory, if it has one. A policy that cannot be
+// loaded is unavailable, which is not an error. If its rules are also unknown, it guards every
+// request, and [Manager.Ready] returns an error, until the policy is loaded again or removed.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.Runtime == nil || cfg.Engine == nil {
 		return nil, errors.New("manage policies: runtime or engine is missing")
@@ -166,7 +163,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// restore brings a policy back that was kept.
+// restore restores a policy from the store.
 func (m *Manager) restore(ctx context.Context, k kept) {
 	e := &entry{name: k.Spec.Name, origin: fromAPI, plugin: &k.Spec, digest: k.Digest, disabled: k.Disabled, versions: k.Versions, loadedAt: time.Now()}
 	module, err := m.store.module(k.Digest)
@@ -183,7 +180,7 @@ func (m *Manager) restore(ctx context.Context, k kept) {
 	m.add(e)
 }
 
-// add gives an entry its place. mu is held.
+// add adds an entry and sets its place. mu must be held.
 func (m *Manager) add(e *entry) {
 	if _, ok := m.entries[e.name]; !ok {
 		m.next++
@@ -198,10 +195,10 @@ func (m *Manager) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// Ready returns why requests should not reach the engine: the configuration file is
-// not in service, or a policy is there whose rules are not known, which it names. A
-// policy that is only unavailable is no reason, since it fails for itself. Nor is a file
-// that was refused while an earlier one is in service.
+// Ready returns the reason that requests should not reach the engine: the configuration file is not
+// in service, or the rules of a policy, which it names, are unknown. A policy that is only
+// unavailable is not a reason, since only its requests fail. A refused file is not a reason either
+// if an earlier one is in service.
 func (m *Manager) Ready() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -221,9 +218,9 @@ func (m *Manager) Ready() error {
 	return errors.Join(errs...)
 }
 
-// ConfigErr returns why the configuration file is not in service as it was read last: it is being
-// loaded, could not be read, or was refused, and an earlier one may be in service. It is nil for a
-// file that is in service, also if some of its policies cannot be loaded, and without a file.
+// ConfigErr returns an error if the configuration file is not in service as it was read last: it is
+// being loaded, could not be read, or was refused, and an earlier one may be in service. It returns
+// nil for a file in service, also if some of its policies cannot be loaded, and without a file.
 func (m *Manager) ConfigErr() error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -233,7 +230,7 @@ func (m *Manager) ConfigErr() error {
 	return m.fileErr
 }
 
-// loadPlugin makes a plugin of a module.
+// loadPlugin loads a plugin from a module.
 func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) (admission.Policy, error) {
 	plugin, err := admission.Load(ctx, m.cfg.Runtime, m.pluginConfig(s, module))
 	if err != nil {
@@ -242,8 +239,8 @@ func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) 
 	return plugin, nil
 }
 
-// unavailable returns what stands for a policy that cannot be loaded. unknown says
-// that its rules are not known, so that it guards every request.
+// unavailable returns the replacement for a policy that cannot be loaded. unknown reports whether
+// its rules are unknown, so that the replacement guards every request.
 func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, unknown bool) {
 	rules, mutates, err := m.rulesOf(e)
 	if converts := e.converts(); err == nil && len(converts) != 0 {
@@ -253,14 +250,14 @@ func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, 
 		policy, err = admission.Unavailable(e.name, rules, mutates, reason)
 	}
 	if err != nil {
-		// The zero rules have nothing that could be wrong.
+		// The zero rules are always valid.
 		policy, _ = admission.Unavailable(e.name, m.complete(admission.PolicyRules{}), true, reason)
 	}
 	return policy, err != nil
 }
 
-// uncovered returns what stands for what is wanted beside what is in service, nil if
-// that guards everything that is wanted.
+// uncovered returns a policy for the requests that wanted guards and the policy in service does
+// not, nil if there are none.
 func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
 	rules, mutates, err := m.rulesOf(wanted)
 	if converts := wanted.converts(); err == nil && len(converts) != 0 {
@@ -272,7 +269,7 @@ func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
 	}
 	old, mutated, oldErr := m.rulesOf(e)
 	if err != nil || oldErr == nil && len(e.converts()) == 0 && mutates == mutated && equalSpecs(old.Match, rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
-		return nil // A file with rules that are wrong is refused as a whole.
+		return nil // A file with wrong rules is refused as a whole.
 	}
 	policy, err := admission.Uncovered(e.policy, rules, mutates, reason)
 	if err != nil {
@@ -289,7 +286,7 @@ func (e *entry) converts() []metav1.GroupKind {
 	return e.plugin.Converts
 }
 
-// rulesOf returns the rules of an entry, and whether it may mutate.
+// rulesOf returns the rules of an entry, and reports whether it may mutate.
 func (m *Manager) rulesOf(e *entry) (rules admission.PolicyRules, mutates bool, err error) {
 	switch {
 	case e.plugin != nil:
@@ -302,9 +299,8 @@ func (m *Manager) rulesOf(e *entry) (rules admission.PolicyRules, mutates bool, 
 	return m.complete(rules), mutates, err
 }
 
-// build makes the policy of an entry from its sources. data is what that of a plugin
-// holds, nil if it is to be fetched. What was fetched is in b also if there is an
-// error.
+// build builds the policy of an entry from its sources. data is the content of a plugin's source,
+// nil to fetch it. b has the fetched contents even if there is an error.
 func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, err error) {
 	if e.plugin == nil {
 		return m.buildGroup(ctx, e.group)
@@ -321,7 +317,7 @@ func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, er
 	return b, err
 }
 
-// result is what build returned for an entry.
+// result is the result of build for an entry.
 type result struct {
 	built built
 	err   error
@@ -379,8 +375,8 @@ func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err er
 	return b, nil
 }
 
-// install puts a policy into the place of the one that an entry has. It counts
-// with the next publish; what it returns is to be closed after that.
+// install replaces the policy of an entry. The next publish makes that effective; the returned
+// policy must be closed after that.
 func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old admission.Policy) {
 	m.warn(policy)
 	m.mu.Lock()
@@ -395,17 +391,17 @@ func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old
 	return old
 }
 
-// warn logs what is odd about a policy that comes into service.
+// warn logs the match warnings of a policy that comes into service.
 func (m *Manager) warn(policy admission.Policy) {
 	for _, warning := range admission.Describe(policy).MatchWarnings {
 		m.log(slog.LevelWarn, "match may not be what is meant", "policy", policy.Name(), "warning", warning)
 	}
 }
 
-// remember adds the version in service to those of an entry. mu is held.
+// remember adds the version in service to those of an entry. mu must be held.
 func (m *Manager) remember(e *entry, module []byte) {
 	spec := *e.plugin
-	spec.Module.Bytes = nil // The version has it.
+	spec.Module.Bytes = nil // The version holds the bytes.
 	v := Version{Version: spec.Version, Digest: e.digest, LoadedAt: e.loadedAt, Spec: spec, module: module}
 	e.versions = slices.DeleteFunc(e.versions, func(o Version) bool {
 		return o.Digest == v.Digest && o.Version == v.Version && equalSpecs(o.Spec, v.Spec)
@@ -427,8 +423,8 @@ func digestOf(module []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// publish gives the engine the policies that there are, and closes the others when
-// no request sees them any more.
+// publish gives the engine the current policies, and closes the policies in gone after the last
+// request that uses them.
 func (m *Manager) publish(gone ...admission.Policy) {
 	m.mu.RLock()
 	entries := make([]*entry, 0, len(m.entries))
@@ -464,9 +460,8 @@ func (m *Manager) publish(gone ...admission.Policy) {
 	}
 }
 
-// refuse notes that a change of an entry to what is wanted failed. What is in service
-// stays, and something stands for what is wanted where that guards nothing. It counts
-// with the next publish.
+// refuse records that a change of an entry to wanted failed. The policy in service stays, and
+// requests that only wanted would guard get a replacement. The next publish makes that effective.
 func (m *Manager) refuse(e, wanted *entry, reason error) {
 	m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
 	m.mu.Lock()
@@ -481,11 +476,10 @@ func (m *Manager) refuse(e, wanted *entry, reason error) {
 	m.add(e)
 }
 
-// Apply makes the policies of the file those of the engine, beside those that were
-// loaded by the API. What has not changed is left alone. A file that is wrong, or
-// that has a name of a policy which the API loaded, is refused as a whole: nothing
-// changes. Otherwise, errors are those of the policies that cannot be loaded,
-// joined; the others are in service.
+// Apply puts the policies of the file into the engine, beside those loaded by the API. Unchanged
+// policies are not touched. A file that is wrong, or that has the name of a policy loaded by the
+// API, is refused as a whole, and nothing changes. Otherwise, the error joins those of the policies
+// that cannot be loaded; the others are in service.
 func (m *Manager) Apply(ctx context.Context, f *File) error {
 	end, err := m.begin()
 	if err != nil {
@@ -496,8 +490,8 @@ func (m *Manager) Apply(ctx context.Context, f *File) error {
 	return errors.Join(refused, failed)
 }
 
-// apply is Apply with changing held. refused is why nothing has changed, and failed
-// what is wrong with some of the policies.
+// apply implements Apply; changing must be held. refused is the reason that nothing has changed,
+// and failed joins the errors of single policies.
 func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 	if refused = m.admit(f); refused != nil {
 		m.mu.Lock()
@@ -569,7 +563,7 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 	return nil, errors.Join(errs...)
 }
 
-// admit returns why a file cannot be in service at all. changing is held.
+// admit returns the reason to refuse a file as a whole. changing must be held.
 func (m *Manager) admit(f *File) error {
 	m.waiting = nil
 	errs := f.check(m.cfg.Namespaces)
@@ -599,8 +593,8 @@ func (m *Manager) admit(f *File) error {
 	return nil
 }
 
-// retryFile applies a file that waits for the name of a policy that is gone.
-// changing is held.
+// retryFile applies a file that was waiting for the name of a removed policy. changing must be
+// held.
 func (m *Manager) retryFile() {
 	f := m.waiting
 	if f == nil {
@@ -610,13 +604,13 @@ func (m *Manager) retryFile() {
 		m.changing.Lock()
 		defer m.changing.Unlock()
 		if m.waiting != f {
-			return // There is another one, or the manager is closed.
+			return // Another file is waiting, or the manager is closed.
 		}
 		m.told(m.apply(context.Background(), f))
 	})
 }
 
-// told logs what became of a configuration.
+// told logs the result of applying a configuration.
 func (m *Manager) told(refused, failed error) {
 	switch {
 	case refused != nil:
@@ -628,7 +622,7 @@ func (m *Manager) told(refused, failed error) {
 	}
 }
 
-// drop takes an entry away. mu is held.
+// drop removes an entry. mu must be held.
 func (m *Manager) drop(e *entry) (gone admission.Policy) {
 	e.stopFollowing()
 	delete(m.entries, e.name)
@@ -646,8 +640,8 @@ func (e *entry) stopFollowing() {
 	}
 }
 
-// follow keeps an entry at what its sources hold. wanted is what it should be,
-// which it is not if that was refused for err, and b what was fetched for it.
+// follow updates an entry whenever its sources change. wanted is the wanted entry, which differs
+// from e if it was refused for err, and b holds the contents fetched for it.
 func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err error) {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.unfollow = stop
@@ -692,9 +686,9 @@ func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err err
 	}
 }
 
-// fetchUntilApplied fetches a module that is not followed and not in service, until it was
-// applied: a server that does not answer, or that has another module, may have the
-// right one later. tried is the digest of what was fetched already.
+// fetchUntilApplied fetches a module that is neither followed nor in service until it has been
+// applied. A server that does not answer, or has the wrong module, may have the right one later.
+// tried is the digest of the module that was already fetched.
 func (m *Manager) fetchUntilApplied(ctx context.Context, s *PluginSpec, tried string, apply func(context.Context, []byte, string) error, failed func(error)) {
 	tick := time.NewTicker(m.cfg.Interval)
 	defer tick.Stop()
@@ -722,8 +716,8 @@ func (m *Manager) fetchUntilApplied(ctx context.Context, s *PluginSpec, tried st
 	}
 }
 
-// rebuild builds an entry again whose source has changed; data is what the source
-// of a plugin, or of one of a group's members, holds now.
+// rebuild builds an entry again after a change of a source. data is the new content of the source
+// of a plugin, or of a group's member.
 func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) error {
 	end, err := m.begin()
 	if err != nil {
@@ -731,7 +725,7 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 	}
 	defer end()
 	if ctx.Err() != nil {
-		return ctx.Err() // It is another by now.
+		return ctx.Err() // The entry has been replaced.
 	}
 	b, err := m.build(ctx, wanted, data)
 	if err != nil {
@@ -748,15 +742,14 @@ func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) er
 	return nil
 }
 
-// FollowFile keeps the policies at what a configuration file declares, until ctx
-// ends: it applies the file at once, and again whenever it changes. A file that
-// cannot be read or is refused leaves the policies as they are, also if it is not
-// there at first. The error is that of the first time; what goes wrong later is
-// logged. [Manager.Ready] has nothing against the manager once a file was applied.
+// FollowFile applies a configuration file, and applies it again whenever it changes, until ctx
+// ends. A file that cannot be read or is refused leaves the policies unchanged, also if it does not
+// exist at first. FollowFile returns the first error; later ones are logged. [Manager.Ready]
+// returns nil once a file has been applied.
 //
-// Replace the file by renaming another over it. One that is written in place counts
-// when it has been the same for a quarter of a second: what is cut off between two
-// policies for longer is a file with fewer policies.
+// Replace the file by renaming another over it. A file that is written in place is read once it has
+// not changed for a quarter of a second. A file that stays cut off between two policies for longer
+// counts as one with fewer policies.
 func (m *Manager) FollowFile(ctx context.Context, path string) error {
 	m.ExpectFile()
 	source := serving.NewFile(path)
@@ -797,8 +790,8 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 			Failed: func(err error) { m.log(slog.LevelError, "follow configuration", "file", path, "err", err) },
 		}, func(ctx context.Context, data []byte, _ string) error {
 			m.told(apply(ctx, data))
-			// Follow would not hand over the file before a refused one again, which
-			// may be another than the one in service.
+			// Follow would not return to the file before a refused one, which may differ from the
+			// one in service.
 			return nil
 		})
 		if err != nil {
@@ -808,17 +801,16 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 	return first
 }
 
-// ExpectFile makes [Manager.Ready] wait for a configuration file that FollowFile
-// is about to apply, which may take as long as modules take to be fetched and
-// compiled: a server may begin to listen meanwhile.
+// ExpectFile makes [Manager.Ready] wait for a configuration file that FollowFile is about to apply.
+// Fetching and compiling its modules may take long, and a server may begin to listen meanwhile.
 func (m *Manager) ExpectFile() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wantsFile = true
 }
 
-// begin begins a change, which ends when end is called. It returns [host.ErrClosed] after Close:
-// nobody would close what is loaded then.
+// begin begins a change, which lasts until the call of end. After Close it returns
+// [host.ErrClosed], since nothing would close policies loaded then.
 func (m *Manager) begin() (end func(), err error) {
 	m.changing.Lock()
 	if m.closed {
@@ -828,8 +820,8 @@ func (m *Manager) begin() (end func(), err error) {
 	return m.changing.Unlock, nil
 }
 
-// Close takes all policies from the engine, closes them and waits for that until
-// ctx ends. The context of FollowFile must have ended.
+// Close removes all policies from the engine and closes them, and waits for that until ctx ends.
+// The context of FollowFile must have ended.
 func (m *Manager) Close(ctx context.Context) error {
 	m.changing.Lock()
 	m.waiting, m.closed = nil, true

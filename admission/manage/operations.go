@@ -22,9 +22,9 @@ type Info struct {
 	Name        string `json:"name"`
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Operations are those of its rules, all if it has none; none if it converts.
+	// Operations are the operations of its rules, all if it has no rules; none if it converts.
 	Operations []string `json:"operations"`
-	// Converts are the kinds that it converts, none if it decides.
+	// Converts lists the kinds that it converts, none if it decides.
 	Converts []metav1.GroupKind `json:"converts,omitempty"`
 	Enabled  bool               `json:"enabled"`
 	// Group reports whether it is a group.
@@ -38,11 +38,11 @@ type Info struct {
 	Mode          host.Mode          `json:"mode"`
 	FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 	LoadedAt      time.Time          `json:"loadedAt"`
-	// Warnings are what is odd about match, see admission.Description.
+	// Warnings are mismatches in match, see admission.Description.
 	Warnings []string `json:"warnings,omitempty"`
 	// State compares the policy in service with the one that was declared last.
 	State State `json:"state"`
-	// Error is why the version that was declared last is not in service.
+	// Error is the reason that the last requested change is not in service.
 	Error string `json:"error,omitempty"`
 }
 
@@ -64,7 +64,7 @@ const (
 // States are all states.
 var States = []State{Serving, Stale, Unavailable, Disabled}
 
-// List returns the policies, in the order in which they came.
+// List returns the policies, in the order in which they were added.
 func (m *Manager) List() []Info {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -128,7 +128,7 @@ func (e *entry) state() State {
 	return Serving
 }
 
-// find returns a policy. changing is held.
+// find returns a policy. changing must be held.
 func (m *Manager) find(name string) (*entry, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -139,15 +139,15 @@ func (m *Manager) find(name string) (*entry, error) {
 	return e, nil
 }
 
-// Load loads a plugin from the bytes of its module, which may be compressed by gzip, in
-// place of an earlier one of the same name. spec has no source. When it returns an error, what there was is
-// in service.
+// Load loads a plugin from the bytes of its module, which may be compressed by gzip, replacing an
+// earlier plugin of the same name. spec must not have a source. If there is an error, the earlier
+// plugin stays in service.
 func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) error {
 	if len(module) == 0 {
 		return fmt.Errorf("plugin %q: the module is empty", spec.Name)
 	}
 	if spec.Record != nil {
-		// Its path is one of the server's.
+		// The path of a recording is a path of the server.
 		return fmt.Errorf("plugin %q: record is for the file of policies, not for the API", spec.Name)
 	}
 	named := spec.Module
@@ -171,7 +171,7 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	if err := m.checkConverts(&spec); err != nil {
 		return err
 	}
-	// One at a time: it may be many times longer than it came.
+	// Only one at a time, since the module may be many times longer than its compressed form.
 	if module, err = host.Bytes(module).Fetch(ctx); err != nil {
 		return fmt.Errorf("plugin %q: %w", spec.Name, err)
 	}
@@ -187,8 +187,8 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	return m.save(e, module)
 }
 
-// checkConverts returns an error if a plugin converts what another one that is enabled converts.
-// changing is held.
+// checkConverts returns an error if a plugin converts a kind that another enabled plugin converts.
+// changing must be held.
 func (m *Manager) checkConverts(spec *PluginSpec) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +206,7 @@ func (m *Manager) checkConverts(spec *PluginSpec) error {
 	return nil
 }
 
-// Remove takes a plugin away that Load loaded.
+// Remove removes a plugin loaded by Load.
 func (m *Manager) Remove(name string) error {
 	end, err := m.begin()
 	if err != nil {
@@ -234,13 +234,13 @@ func (m *Manager) Remove(name string) error {
 	return nil
 }
 
-// keepError is a failure of the directory, and not of the request.
+// keepError is an error of the directory and not of the request.
 type keepError struct{ error }
 
 func (e *keepError) Unwrap() error { return e.error }
 
-// SetEnabled says whether a policy is asked. A policy of the configuration file is
-// what the file says when that changes.
+// SetEnabled enables or disables a policy. A change of the configuration file resets a policy of
+// the file.
 func (m *Manager) SetEnabled(name string, on bool) error {
 	end, err := m.begin()
 	if err != nil {
@@ -262,8 +262,8 @@ func (m *Manager) SetEnabled(name string, on bool) error {
 	return m.save(e, nil)
 }
 
-// Versions returns the versions of a plugin that were in service, with their
-// settings, the latest first: that is the one that is in service now.
+// Versions returns the versions of a plugin that were in service, with their settings. The first
+// one is in service now, and the others follow from the latest to the earliest.
 func (m *Manager) Versions(name string) ([]Version, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -276,9 +276,9 @@ func (m *Manager) Versions(name string) ([]Version, error) {
 	return list, nil
 }
 
-// Rollback brings an earlier version of a plugin back: the one with that version
-// or digest or, if wanted is empty, the one before the one in service. A plugin of
-// the configuration file stays so until the file or its source changes.
+// Rollback puts an earlier version of a plugin back into service. wanted is its version or digest;
+// if it is empty, it is the version before the current one. For a plugin of the configuration file
+// this lasts until the file or its source changes.
 func (m *Manager) Rollback(ctx context.Context, name, wanted string) (Version, error) {
 	end, err := m.begin()
 	if err != nil {
@@ -323,7 +323,7 @@ func (m *Manager) Rollback(ctx context.Context, name, wanted string) (Version, e
 	return v, m.save(e, module)
 }
 
-// save keeps what the API has done to a policy. changing is held.
+// save stores the changes of a policy by the API. changing must be held.
 func (m *Manager) save(e *entry, module []byte) error {
 	if m.store == nil || e.origin != fromAPI {
 		return nil
@@ -334,7 +334,7 @@ func (m *Manager) save(e *entry, module []byte) error {
 	if err := m.store.write(k, module); err != nil {
 		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
 	}
-	// The module lies there now.
+	// The module is now in the store.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range e.versions {

@@ -19,11 +19,10 @@ import (
 
 var errNoPolicies = errors.New(`it declares no policies: "plugins: []" says that there are to be none`)
 
-// ParseFile reads a configuration file in YAML or JSON: one document, whose last
-// line ends in a newline, a quote or a bracket. Errors are everything that is wrong
-// with it, but for what only the modules and the server can tell: unknown fields,
-// fields that occur twice, values of another kind, null, and policies that would
-// never be asked.
+// ParseFile reads a configuration file in YAML or JSON: one document, whose last line ends in a
+// newline, a quote or a bracket. The error joins all mistakes that can be found without the modules
+// and the server: unknown fields, fields that occur twice, values of the wrong kind, null, and
+// policies that would never be asked.
 func ParseFile(data []byte) (*File, error) {
 	if err := yamlsize.Check(data, 4*len(data)+1<<20); err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
@@ -43,17 +42,17 @@ func ParseFile(data []byte) (*File, error) {
 	if len(errs) != 0 {
 		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
 	}
-	// Which labels there are, the manager knows.
+	// Only the manager can read labels.
 	if errs := f.check(func(context.Context, string) (map[string]string, error) { return nil, nil }); len(errs) != 0 {
 		return nil, fmt.Errorf("configuration: %w", errors.Join(errs...))
 	}
 	return f, nil
 }
 
-// decodeYAML returns the fields of the only document in data, and the document in JSON; nil if
-// they cannot be told from the rest.
+// decodeYAML returns the fields of the only document in data, and the document in JSON; nil if they
+// cannot be determined.
 func decodeYAML(data []byte) (document map[string]any, text []byte, errs []error) {
-	// Half a line may be half a word, and YAML takes it for a whole one.
+	// Half a line may be half a word, which YAML would accept as a whole one.
 	if end := bytes.TrimRight(data, " \t\r\n"); len(end) == len(bytes.TrimRight(data, " \t")) && len(end) != 0 && !bytes.ContainsAny(end[len(end)-1:], `]}"'`) {
 		errs = append(errs, errors.New("the last line has no end: the file may have been cut off"))
 	}
@@ -69,7 +68,7 @@ func decodeYAML(data []byte) (document map[string]any, text []byte, errs []error
 		errs = append(errs, errors.New("it holds more than one document"))
 	}
 	if err := goyaml.UnmarshalStrict(data, &first); err != nil {
-		errs = append(errs, err) // Keys that occur twice.
+		errs = append(errs, err) // Reports keys that occur twice.
 	}
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
@@ -83,8 +82,8 @@ func decodeYAML(data []byte) (document map[string]any, text []byte, errs []error
 	return document, asJSON, errs
 }
 
-// nulls returns an error for each field that is null: it is what is left of a field
-// whose value was lost, and would mean the default. What is in a guestConfig is the guest's.
+// nulls returns an error for each field that is null. Such a field may have lost its value, and
+// would mean the default. A guestConfig may contain null.
 func nulls(path string, value any) (errs []error) {
 	switch value := value.(type) {
 	case nil:

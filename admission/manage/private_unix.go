@@ -18,12 +18,12 @@ func checkOwner(file string, info fs.FileInfo) error {
 	return nil
 }
 
-// openFile opens a file to read it, and no symbolic link. A pipe does not keep it.
+// openFile opens a file for reading. It refuses symbolic links, and does not block on a pipe.
 func openFile(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// syncDir makes the names in a directory outlast a stop of the machine.
+// syncDir makes the names in a directory survive a crash of the machine.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -44,8 +44,8 @@ func (m *Manager) Shadow(name string) (*shadow.Shadow, error) {
 	return s, nil
 }
 
-// BeginShadow begins a shadow of a plugin, until the plugin is loaded anew. The one that the
-// plugin's settings name is ended.
+// BeginShadow begins a shadow of a plugin, which lasts until the plugin is loaded again. It ends
+// the shadow of the plugin's settings.
 func (m *Manager) BeginShadow(ctx context.Context, name string, cfg shadow.Config) error {
 	p, err := m.plugin(name)
 	for err == nil {
@@ -53,7 +53,7 @@ func (m *Manager) BeginShadow(ctx context.Context, name string, cfg shadow.Confi
 		if begun != nil && !errors.Is(begun, host.ErrClosed) {
 			return begun
 		}
-		// A version that comes into service meanwhile closes the shadows of the one before.
+		// A version that comes into service meanwhile closes the shadows of the version before it.
 		var now *admission.Plugin
 		if now, err = m.plugin(name); now == p {
 			return begun
@@ -72,9 +72,9 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 	return p.BeginProfile(ctx, calls)
 }
 
-// promote puts the candidate of the shadow of what serves into service, with the shadow's settings. As
-// after a rollback, a plugin of the configuration file stays so until the file or its source
-// changes.
+// promote puts the candidate of the current plugin's shadow into service, with the shadow's
+// settings. As after a rollback, for a plugin of the configuration file this lasts until the file
+// or its source changes.
 func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Promotion) error {
 	end, err := m.begin()
 	if err != nil {
@@ -104,7 +104,7 @@ func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Pr
 	if err != nil {
 		return err
 	}
-	if err := candidate.Claim(); err != nil { // Others have ended it meanwhile.
+	if err := candidate.Claim(); err != nil { // The shadow has ended meanwhile.
 		return errors.Join(fmt.Errorf("policy %q: %w", name, err), policy.Close(context.WithoutCancel(ctx)))
 	}
 	m.mu.Lock()
@@ -115,24 +115,24 @@ func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Pr
 	return m.save(e, module)
 }
 
-// shadowRequest is what begins a shadow.
+// shadowRequest is the body of a request that begins a shadow.
 type shadowRequest struct {
 	Binary []byte `json:"wasm_binary"`
 	shadow.Config
 }
 
-// profileAnswer is what a profile of a plugin has found.
+// profileAnswer is the profile of a plugin as an answer.
 type profileAnswer struct {
 	Status    shadow.State   `json:"status"`
 	Calls     int64          `json:"calls"`
 	Fuel      int64          `json:"fuel"`
 	Bytes     int64          `json:"bytes"`
 	Functions []profile.Cost `json:"functions"`
-	// Pprof is the profile in pprof's format, compressed; there if it was asked for.
+	// Pprof is the profile in pprof's format, compressed; it is set if it was requested.
 	Pprof []byte `json:"pprof,omitempty"`
 }
 
-// handleShadows adds the paths about shadows and profiles.
+// handleShadows adds the paths for shadows and profiles.
 func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) (int, any, error)), status func(int, string, error) (int, any, error)) {
 	handle("GET /plugins/{name}/shadow", func(r *http.Request, _ []byte) (int, any, error) {
 		s, err := m.Shadow(r.PathValue("name"))

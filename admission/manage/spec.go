@@ -22,23 +22,24 @@ import (
 
 // File is a configuration file.
 type File struct {
-	// Plugins and Groups are the policies. Their names are unique. What [ParseFile]
-	// reads has an empty list of plugins if there are to be none: without one, it is
-	// taken for a file that lost its policies, and refused.
+	// Plugins and Groups are the policies. Their names are unique. For a file without policies,
+	// [ParseFile] requires an empty list of plugins; otherwise it refuses the file, which may have
+	// lost its policies.
 	Plugins []PluginSpec `json:"plugins,omitempty"`
 	Groups  []GroupSpec  `json:"groups,omitempty"`
 }
 
-// PluginSpec says which module a plugin is, what it is allowed and when it is
-// asked. Its name is lower-case letters, digits, '-' and '.', at most 63.
+// PluginSpec configures a plugin: its module, its permissions, and when it is asked. Its name
+// consists of at most 63 lower-case letters, digits, '-' and '.'.
 type PluginSpec struct {
-	// Version and Description are for people.
+	// Version and Description are informational.
 	Version     string `json:"version,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Enabled says whether the plugin is asked. Default true.
+	// Enabled determines whether the plugin is asked. Default true.
 	Enabled *bool `json:"enabled,omitempty"`
-	// PluginConfig is the rest: module, guestConfig, grants, limits, when the plugin is asked,
-	// what it may change and look up. What is sent to the management API names no module.
+	// PluginConfig holds the other settings: module, guestConfig, grants, limits, rules, and the
+	// permissions to change and look up objects. A request to the management API does not set
+	// module.
 	admission.PluginConfig `json:",inline"`
 }
 
@@ -46,12 +47,11 @@ type PluginSpec struct {
 type GroupSpec struct {
 	Name    string `json:"name"`
 	Enabled *bool  `json:"enabled,omitempty"`
-	// Members are the plugins by their names in the expression; they have no
-	// rules of their own.
+	// Members are the plugins by their names in the expression; they have no rules.
 	Members    map[string]PluginSpec `json:"members"`
 	Expression string                `json:"expression"`
 	Message    string                `json:"message"`
-	// PolicyRules say when the group is asked and what its verdict counts for.
+	// PolicyRules determine when the group is asked and how its verdict counts.
 	admission.PolicyRules `json:",inline"`
 }
 
@@ -64,8 +64,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// check returns everything that is wrong with a file, but for what only the modules
-// can tell. namespaces is what the server knows of namespaces.
+// check returns all mistakes in a file that can be found without the modules. namespaces returns
+// the labels of namespaces on the server.
 func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
 	names := map[string]bool{}
 	name := func(name string) {
@@ -96,8 +96,8 @@ func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
 	return errs
 }
 
-// convertsToo is the error of a plugin that converts a kind which another one converts: a
-// conversion would have no answer. One of them may be disabled.
+// convertsToo returns the error of a plugin that converts a kind which another plugin converts: a
+// conversion would be ambiguous. One of them may be disabled.
 func convertsToo(name, other string, kind metav1.GroupKind) error {
 	return fmt.Errorf("plugin %q: converts: %s.%s is converted by the plugin %q already", name, kind.Kind, kind.Group, other)
 }
@@ -137,7 +137,7 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 	for _, alias := range aliases {
 		member := g.Members[alias]
 		errs = append(errs, member.check("group "+g.Name+": member "+alias, namespaces)...)
-		// They would be ignored.
+		// Rules and enabled of a member would be ignored.
 		if !reflect.ValueOf(member.PolicyRules).IsZero() || member.Enabled != nil {
 			fail("member %s has match, order, mode, failurePolicy or enabled, which are the group's", alias)
 		}
@@ -158,17 +158,17 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 	return errs
 }
 
-// checkRules returns everything that is wrong with the rules.
+// checkRules returns all mistakes in the rules.
 func checkRules(rules admission.PolicyRules, namespaces admission.NamespaceLabels) error {
 	rules.Namespaces = namespaces
 	return rules.Check()
 }
 
-// pluginConfig returns what a plugin is loaded with.
+// pluginConfig returns the configuration for loading a plugin.
 func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginConfig {
 	cfg := s.PluginConfig
 	cfg.Logger, cfg.Config.Observer = m.cfg.Logger, m.cfg.HostObserver
-	// The manager fetches and follows: the plugin has what it has fetched.
+	// The manager fetches and follows modules, so the plugin gets the fetched bytes.
 	cfg.Module = host.ModuleConfig{Source: host.Fetched(host.Bytes(module), module), SHA256: s.Module.SHA256, Compiled: s.Module.Compiled}
 	if source, err := m.cfg.Runtime.Source(s.Module, "module"); err == nil {
 		cfg.Module.Source = host.Fetched(source, module)
@@ -181,7 +181,7 @@ func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginCon
 	return cfg
 }
 
-// withForms is a module that was fetched, with the compiled forms of where it is from.
+// withForms is a fetched module, with the compiled forms of its source.
 type withForms struct {
 	host.Source
 	from host.CompiledSource
@@ -192,7 +192,7 @@ func (f withForms) FetchCompiled(ctx context.Context, platform string, sha256 []
 	return f.from.FetchCompiled(ctx, platform, sha256)
 }
 
-// complete adds what all policies of a manager have.
+// complete adds the settings common to all policies of a manager.
 func (m *Manager) complete(rules admission.PolicyRules) admission.PolicyRules {
 	rules.Namespaces = m.cfg.Namespaces
 	rules.Mode, rules.FailurePolicy = cmp.Or(rules.Mode, host.Enforce), cmp.Or(rules.FailurePolicy, host.Fail)
@@ -204,36 +204,34 @@ func (m *Manager) complete(rules admission.PolicyRules) admission.PolicyRules {
 
 func enabled(b *bool) bool { return b == nil || *b }
 
-// Config says what a Manager has.
+// Config configures a Manager.
 type Config struct {
-	// Runtime loads the modules, from its Sources, and Engine gets the policies; both are
-	// required, and the Manager is alone in changing the engine.
+	// Runtime loads the modules, from its Sources, and Engine gets the policies. Both are required.
+	// Only the Manager may change the engine.
 	Runtime *host.Runtime
 	Engine  *admission.Engine
 	// Cluster and Namespaces are for all policies, see package admission.
 	Cluster    admission.Cluster
 	Namespaces admission.NamespaceLabels
-	// Capabilities answer what Kubewarden policies ask by their grants; nil answers nothing
-	// but what the cluster has.
+	// Capabilities answers host capabilities of Kubewarden policies by their grants; nil answers
+	// only those that need nothing but the cluster.
 	Capabilities *capabilities.Provider
-	// Directory, if it is there, keeps what was loaded by the API.
+	// Directory, if set, keeps the plugins loaded by the API.
 	Directory string
-	// Versions is how many versions of a plugin are kept to roll back to. Default
-	// 5.
+	// Versions is the number of versions of a plugin kept for a rollback. Default 5.
 	Versions int
-	// Interval is how often sources and the configuration file are looked at
-	// that do not tell of changes. Default 30 s.
+	// Interval is the time between checks of sources and of the configuration file, if those do not
+	// report changes. Default 30 s.
 	Interval time.Duration
-	// Observer and HostObserver are told what policies and guests do.
+	// Observer and HostObserver receive the decisions of policies and the calls of guests.
 	Observer     admission.Observer
 	HostObserver host.Observer
-	// Forget is called with the name of a policy that is gone, for metrics; nil is
-	// not called.
+	// Forget is called with the name of a removed policy, for metrics. It may be nil.
 	Forget func(policy string)
-	// Bodies bounds the memory of requests to the management API. nil is as much as
-	// two of the largest, apart from what others have.
+	// Bodies bounds the memory of requests to the management API. nil means a separate bound of two
+	// of the largest requests.
 	Bodies *admission.Bodies
-	// Logger takes what happens, and what guests say; nil drops it.
+	// Logger receives events and the messages of guests; nil drops them.
 	Logger *slog.Logger
 }
 
@@ -242,8 +240,8 @@ const (
 	closeTimeout    = time.Minute
 )
 
-// fetch returns what the source of a plugin holds, with the source, which is to be told if that
-// could be loaded.
+// fetch returns the content of a plugin's source, and the source. The caller must report to the
+// source if the content could be loaded.
 func (m *Manager) fetch(ctx context.Context, s *PluginSpec) (data []byte, source host.Source, err error) {
 	if source, err = m.cfg.Runtime.Source(s.Module, "module"); err != nil {
 		return nil, nil, fmt.Errorf("plugin %q: %w", s.Name, err)
@@ -254,8 +252,8 @@ func (m *Manager) fetch(ctx context.Context, s *PluginSpec) (data []byte, source
 	return data, source, nil
 }
 
-// checkSources returns every mistake of the modules of a file that passed check: there may be no
-// access to where they come from.
+// checkSources returns all mistakes in the modules of a file that has passed check, such as a
+// missing access to their sources.
 func (m *Manager) checkSources(f *File) (errs []error) {
 	check := func(s *PluginSpec) {
 		if _, err := m.cfg.Runtime.Source(s.Module, "module"); err != nil {

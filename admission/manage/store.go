@@ -13,21 +13,19 @@ import (
 	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
-// store keeps what the management API loaded: a record in JSON for each plugin, a
-// file for each module, named by its digest, and the list of the plugins, which
-// tells a record that is lost from one that never was. All of it belongs to the user
-// of the process, and no other user may read or write it. One server uses a directory
-// at a time.
+// store keeps the plugins loaded by the management API: a record in JSON for each plugin, and a
+// file for each module, named by its digest. A list of the plugins distinguishes a lost record from
+// one that never existed. All files belong to the user of the process, and no other user may read
+// or write them. Only one server may use a directory at a time.
 type store struct {
 	dir string
-	// lock is open, and locked, for as long as the directory is in use.
+	// lock is open, and locked, as long as the directory is in use.
 	lock *os.File
 }
 
 // kept is the record of a plugin.
 type kept struct {
-	// SHA256 is the digest of the record without it. One that was written before
-	// records had it has none.
+	// SHA256 is the digest of the record without it. Records of older versions have none.
 	SHA256   string     `json:"sha256,omitempty"`
 	Spec     PluginSpec `json:"spec"`
 	Digest   string     `json:"digest"`
@@ -35,7 +33,7 @@ type kept struct {
 	Versions []Version  `json:"versions"`
 }
 
-// sum returns what the digest of a record is.
+// sum returns the digest of a record.
 func (k kept) sum() (string, error) {
 	k.SHA256 = ""
 	data, err := json.Marshal(k)
@@ -45,9 +43,8 @@ func (k kept) sum() (string, error) {
 	return digestOf(data), nil
 }
 
-// openStore makes the directory if it is missing, and makes it private. One that
-// others could have written to is refused, and so is that of another user, and one that
-// another server uses.
+// openStore creates the directory if it is missing, and makes it private. It refuses a directory
+// that others could have written to, that belongs to another user, or that another server uses.
 func openStore(dir string) (_ *store, err error) {
 	s := &store{dir: dir}
 	defer func() {
@@ -78,7 +75,7 @@ func openStore(dir string) (_ *store, err error) {
 				return nil, err
 			}
 		}
-		// What was being written when the process ended.
+		// These files were being written when the process ended.
 		files, err := filepath.Glob(filepath.Join(d, ".*-*"))
 		if err != nil {
 			return nil, err
@@ -95,20 +92,20 @@ func openStore(dir string) (_ *store, err error) {
 // close lets another server use the directory.
 func (s *store) close() {
 	if s != nil && s.lock != nil {
-		_ = s.lock.Close() // Nothing was written to it.
+		_ = s.lock.Close() // Nothing was written, so no error matters.
 	}
 }
 
 func (s *store) modules() string               { return filepath.Join(s.dir, "modules") }
 func (s *store) pluginFile(name string) string { return filepath.Join(s.dir, name+".json") }
 
-// listFile is the file of the list. No name of a plugin makes one of its kind.
+// listFile is the file of the list. No name of a plugin leads to this file.
 func (s *store) listFile() string { return filepath.Join(s.dir, "plugins.list") }
 func (s *store) moduleFile(digest string) string {
 	return filepath.Join(s.modules(), digest+".wasm")
 }
 
-// readFile reads a file of ours that has at most limit bytes.
+// readFile reads a file of the store, of at most limit bytes.
 func readFile(file string, limit int64) ([]byte, error) {
 	f, err := openFile(file)
 	if err != nil {
@@ -135,11 +132,11 @@ func readFile(file string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// maxRecordBytes is the size of the largest record. What loads a plugin is smaller,
-// and a record has some of its versions.
+// maxRecordBytes is the size of the largest record. A request that loads a plugin is smaller, and a
+// record has several versions of it.
 const maxRecordBytes = 2 * maxLoadBytes
 
-// names returns the names of the list, and of the records that are there.
+// names returns the names of the list, and of the existing records.
 func (s *store) names() ([]string, error) {
 	listed, err := s.list()
 	if err != nil {
@@ -158,9 +155,8 @@ func (s *store) names() ([]string, error) {
 	return slices.Compact(listed), nil
 }
 
-// list returns the names of the plugins that there should be, one in a line of the
-// file, which ends with the digest of what is before it. Without the file there are
-// none.
+// list returns the names of the expected plugins. The file has one name per line, and ends with the
+// digest of the lines before. Without the file there are none.
 func (s *store) list() ([]string, error) {
 	data, err := readFile(s.listFile(), maxRecordBytes)
 	if errors.Is(err, os.ErrNotExist) {
@@ -179,7 +175,7 @@ func (s *store) list() ([]string, error) {
 	return lines[:last], nil
 }
 
-// setListed puts a name on the list or takes it off.
+// setListed adds a name to the list or removes it.
 func (s *store) setListed(name string, on bool) error {
 	listed, err := s.list()
 	if err != nil || slices.Contains(listed, name) == on {
@@ -197,8 +193,7 @@ func (s *store) setListed(name string, on bool) error {
 	return replaceFile(s.listFile(), []byte(lines.String()+digestOf([]byte(lines.String()))+"\n"))
 }
 
-// read returns the plugins that are kept, and what is wrong with the others, by
-// their names.
+// read returns the stored plugins, and the errors of the broken ones by name.
 func (s *store) read() (list []kept, broken map[string]error, err error) {
 	names, err := s.names()
 	if err != nil {
@@ -222,7 +217,7 @@ func (s *store) record(name string) (k kept, err error) {
 	if err != nil {
 		return k, err
 	}
-	// A version without a field that one before it had is not this version's.
+	// A field that an older version had and this one has not is an error.
 	if err := configfile.JSON(data, &k); err != nil {
 		return k, fmt.Errorf("%s: %w", file, err)
 	}
@@ -239,7 +234,7 @@ func (s *store) record(name string) (k kept, err error) {
 	return k, nil
 }
 
-// module reads a module and checks that it is the one.
+// module reads a module and checks its digest.
 func (s *store) module(digest string) ([]byte, error) {
 	if s == nil || len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("module %.80q: %w", digest, ErrNotFound)
@@ -254,9 +249,9 @@ func (s *store) module(digest string) ([]byte, error) {
 	return module, nil
 }
 
-// write keeps a plugin; module is that of its digest, nil if it is there already.
-// Whenever the process ends, what is there is the plugin before or the one after:
-// the module lies there before its record, and the record before it is on the list.
+// write stores a plugin; module is the module of its digest, nil if it is already stored. Whenever
+// the process ends, the store has either the old plugin or the new one. To that end, the module is
+// written before its record, and the record before it is listed.
 func (s *store) write(k kept, module []byte) error {
 	if module != nil {
 		if err := replaceFile(s.moduleFile(k.Digest), module); err != nil {
@@ -293,11 +288,11 @@ func (s *store) remove(name string) error {
 	return s.sweep()
 }
 
-// sweep removes modules that no plugin has any more.
+// sweep removes modules that no plugin uses.
 func (s *store) sweep() error {
 	list, broken, err := s.read()
 	if err != nil || len(broken) != 0 {
-		return err // What cannot be read may have any of them.
+		return err // A broken record may use any module.
 	}
 	used := map[string]bool{}
 	for _, k := range list {
@@ -320,15 +315,15 @@ func (s *store) sweep() error {
 	return nil
 }
 
-// replaceFile writes a file so that it is the old one or the new one whenever the
-// machine stops, and the new one after it has returned.
+// replaceFile replaces a file atomically. If the machine stops, the file is the old one or the new
+// one, and the new one after replaceFile has returned.
 func replaceFile(file string, data []byte) error {
 	dir := filepath.Dir(file)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(file)+"-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // It has another name when all went well.
+	defer os.Remove(f.Name()) // On success, it has been renamed.
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

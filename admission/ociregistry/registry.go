@@ -15,10 +15,10 @@ type Registry struct{ client *oci.Client }
 
 var _ capabilities.Registry = (*Registry)(nil)
 
-// New returns a Registry that asks by a client.
+// New returns a Registry that uses a client.
 func New(client *oci.Client) *Registry { return &Registry{client} }
 
-// reference returns the reference of an image. What a policy asks for is never a layout.
+// reference returns the reference of an image. An image of a policy is never a layout.
 func reference(image capabilities.Image) (oci.Reference, error) {
 	return oci.ParseReference("oci://" + image.String())
 }
@@ -65,13 +65,13 @@ func (r *Registry) Verify(ctx context.Context, image capabilities.Image, wanted 
 	return digest, err
 }
 
-// The issuer of identities of workflows, and the address of their repositories.
+// The issuer of workflow identities, and the address of their repositories.
 const (
 	gitHubIssuer = "https://token.actions.githubusercontent.com"
 	gitHub       = "https://github.com/"
 )
 
-// signers returns those who must have signed.
+// signers returns the required signers.
 func signers(wanted *capabilities.Signatures) (list []oci.Signer) {
 	for i, key := range wanted.Keys {
 		list = append(list, oci.Signer{Name: fmt.Sprintf("pub_keys[%d]", i), Key: key})

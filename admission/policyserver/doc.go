@@ -1,6 +1,6 @@
-// Package policyserver serves policies in the way of Kubewarden's policy-server: it reads the
-// policies.yml that Kubewarden's controller writes, and answers the requests that the
-// controller's webhooks, its audit scanner and other clients send.
+// Package policyserver is a replacement for Kubewarden's policy-server. It reads the policies.yml
+// written by Kubewarden's controller, and answers the requests of the controller's webhooks, its
+// audit scanner and other clients.
 //
 //	server, err := policyserver.New(policyserver.Config{
 //		Runtime: rt,
@@ -14,23 +14,23 @@
 // # Paths
 //
 //	/validate/{id}       an AdmissionReview, answered by one
-//	/audit/{id}          the same, with the verdict itself: whatever mode the policy has
+//	/audit/{id}          the same, with the verdict itself, regardless of the mode
 //	/validate_raw/{id}   {"request": …} of any JSON, answered by {"response": …}
 //
-// All are for POST with application/json. A request that is no review is answered with an HTTP
-// code and {"message": …, "status": code}: 400 for what is no JSON, 404 for an id that
-// policies.yml does not have, 405, 413, 415, 422 for another JSON, and 503 before policies.yml
-// was read. Everything else is a review with 200.
+// All paths accept POST with application/json. A request that is not a review gets an HTTP code and
+// {"message": …, "status": code}: 400 for a body that is not JSON, 404 for an id missing in
+// policies.yml, 405, 413, 415, 422 for other JSON, and 503 before policies.yml was read. Every
+// other answer is a review with 200.
 //
 // # Policies
 //
-// A change of policies.yml loads the policies that it changes, and no others. Mode, message
-// and allowedToMutate need no loading. A policy that cannot be loaded rejects its requests with
-// 500 and the reason, and the others serve. If an earlier version of it serves, that goes
-// on, unless the new version is granted less: what was taken away must not be used.
-// What could not be fetched is tried again.
+// A change of policies.yml loads only the changed policies. A change of mode, message or
+// allowedToMutate needs no loading. A policy that cannot be loaded rejects its requests with 500
+// and the reason, and the others serve. If an earlier version of it serves, that version continues,
+// unless the new version has fewer grants, since revoked grants must not be used. Modules that
+// could not be fetched are tried again.
 //
-// What a policy may use is bounded exactly, see [Guests]: memory, instructions and time of
-// each evaluation. It may ask the host for nothing but what policies.yml grants and, if it
-// belongs to a namespace, Guests too.
+// [Guests] limits the resources of policies exactly: memory, instructions and time of each
+// evaluation. A policy may use only host capabilities granted by policies.yml and, if it belongs to
+// a namespace, by Guests as well.
 package policyserver

@@ -24,17 +24,17 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// Observer is told what becomes of requests and policies.
+// Observer receives the results of requests, and changes of policies.
 //
 // # Notes
 //
-//   - Evaluated runs on the goroutine of the request, and several at the same time: it must be
-//     quick and safe for that. It must not keep or change what e points to.
+//   - Evaluated runs on the goroutine of the request, possibly concurrently. It must be fast and
+//     safe for concurrent use. It must not keep or change the data of e.
 type Observer interface {
 	Evaluated(ctx context.Context, e *Evaluated)
-	// Loaded is told of a policy that was loaded, or could not be.
+	// Loaded is called when a policy was loaded, or could not be.
 	Loaded(policy string, err error)
-	// Forget is told of a policy that is gone.
+	// Forget is called when a policy was removed.
 	Forget(policy string)
 }
 
@@ -43,24 +43,25 @@ type Evaluated struct {
 	// Policy is the id, Mode protect or monitor, and Origin the first part of the path:
 	// validate, audit or validate_raw.
 	Policy, Mode, Origin string
-	// Request is nil for a raw one.
+	// Request is nil for a raw request.
 	Request *admissionv1.AdmissionRequest
-	// Accepted, Mutated and Code are of the verdict itself, before the mode and message of
-	// the policy count. Code is 0 if the verdict has none.
+	// Accepted, Mutated and Code describe the verdict itself, before the mode and message of the
+	// policy are applied. Code is 0 if the verdict has none.
 	Accepted, Mutated bool
 	Code              int32
-	// Initialization is why the policy could not be asked: it was not loaded.
+	// Initialization is the reason that the policy could not be asked: it was not loaded.
 	Initialization error
-	// Response is what is answered.
+	// Response is the answer.
 	Response *admissionv1.AdmissionResponse
-	// Late reports whether the request was answered before, as it may be for a policy that
-	// monitors, and Dropped whether the policy was then not asked, or not to the end.
+	// Late reports whether the request was answered before the evaluation ended, which is possible
+	// for a policy that monitors. Dropped reports whether the policy was then not asked, or
+	// stopped.
 	Late, Dropped bool
-	// Stain returns what the policy has seen of confidential values, see
-	// [admission.Evaluation.Stain]: its Text is what may be kept of a text of Response.
+	// Stain returns the confidential values that the policy has seen, see
+	// [admission.Evaluation.Stain]. Pass a text of Response through its Text before keeping it.
 	Stain func() *confidential.Stain
-	// Start is when the evaluation began, Duration how long it took with the wait for its
-	// turn.
+	// Start is the time at which the evaluation began, and Duration its length, including the wait
+	// for its turn.
 	Start    time.Time
 	Duration time.Duration
 }
@@ -72,7 +73,7 @@ const (
 	originRaw      = "validate_raw"
 )
 
-// The texts of Kubewarden's server that users and alerts know.
+// Messages of Kubewarden's server that users and alerts rely on.
 const (
 	notAllowedToMutate = "Request rejected by policy %s. The policy attempted to mutate the request, but it is currently configured to not allow mutations."
 	tookTooLong        = "Policy execution interrupted because it exceeded the allowed execution time"
@@ -88,7 +89,8 @@ func (s *Server) answer(ctx context.Context, version serving.Shared[map[string]*
 		e.Initialization, e.Accepted, e.Code = p.err, false, http.StatusInternalServerError
 		e.Response = rejection(uid, http.StatusInternalServerError, publicerr.Words(p.err))
 		if p.declared.mode() == monitor && origin != originAudit {
-			// It must not be in the way of anything, least of all as long as it is broken.
+			// A policy that only monitors must not obstruct any request, least of all while it
+			// cannot be loaded.
 			s.logCall(slog.LevelWarn, "policy would have rejected the request", "policy", p.id, "uid", uid, "err", p.err)
 			e.Response = &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{"policy " + p.id + " cannot be asked, and only monitors"}}
 		}
@@ -106,7 +108,7 @@ func (s *Server) evaluate(ctx context.Context, p *served, e *Evaluated, uid type
 	e.Response = s.respond(p, e.Origin, uid, e.Request, &v, stain)
 }
 
-// evaluated tells the Observer of an evaluation that has ended.
+// evaluated reports a completed evaluation to the Observer.
 func (s *Server) evaluated(ctx context.Context, e *Evaluated) *admissionv1.AdmissionResponse {
 	e.Duration = time.Since(e.Start)
 	if s.cfg.Observer != nil {
@@ -115,8 +117,8 @@ func (s *Server) evaluated(ctx context.Context, e *Evaluated) *admissionv1.Admis
 	return e.Response
 }
 
-// beside asks a policy that only monitors. The request does not wait for one that is slow, and is
-// allowed.
+// beside asks a policy that only monitors. The request is allowed, and does not wait for a slow
+// policy.
 func (s *Server) beside(ctx context.Context, version serving.Shared[map[string]*served], p *served, e *Evaluated, uid types.UID, raw json.RawMessage) *admissionv1.AdmissionResponse {
 	allowed := &admissionv1.AdmissionResponse{UID: uid, Allowed: true}
 	bytes := len(raw)
@@ -128,7 +130,7 @@ func (s *Server) beside(ctx context.Context, version serving.Shared[map[string]*
 		s.evaluated(ctx, e)
 	}
 	version.Hold()
-	// The observer of a request that is answered knows its values, and not its end.
+	// The context keeps the values of the request for the observer, but does not end with it.
 	outlived := context.WithoutCancel(ctx)
 	call := p.monitors.Start(ctx, int64(bytes), func(ctx context.Context, c *serving.Call) {
 		defer version.Release()
@@ -158,8 +160,8 @@ func (s *Server) beside(ctx context.Context, version serving.Shared[map[string]*
 	return allowed
 }
 
-// ask returns the verdict of a policy. One that fails denies, with what Kubewarden's server
-// says then.
+// ask returns the verdict of a policy. A policy that fails denies, with the message of Kubewarden's
+// server.
 func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.AdmissionRequest, raw json.RawMessage, uid types.UID) (v admission.Evaluation, stain func() *confidential.Stain) {
 	about := request
 	if about == nil {
@@ -188,7 +190,7 @@ func (s *Server) ask(ctx context.Context, p *served, request *admissionv1.Admiss
 	return v, stain
 }
 
-// fail makes the verdict of a policy that has failed a denial.
+// fail turns a failure of a policy into a denial.
 func (s *Server) fail(p *served, uid types.UID, v *admission.Evaluation, stain func() *confidential.Stain) {
 	err := v.Err
 	s.logCall(slog.LevelError, "policy failed", "policy", p.id, "uid", uid, "err", stain().Text(err.Error()))
@@ -198,7 +200,7 @@ func (s *Server) fail(p *served, uid types.UID, v *admission.Evaluation, stain f
 	}
 }
 
-// respond makes an answer of a verdict, by the mode and the message of the policy.
+// respond builds an answer from a verdict, by the mode and the message of the policy.
 func (s *Server) respond(p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, v *admission.Evaluation, stain func() *confidential.Stain) *admissionv1.AdmissionResponse {
 	r := &admissionv1.AdmissionResponse{UID: uid, Allowed: v.Allowed, Warnings: v.Warnings, AuditAnnotations: v.AuditAnnotations}
 	if v.Patch != nil {
@@ -228,10 +230,10 @@ func (s *Server) respond(p *served, origin string, uid types.UID, request *admis
 	return r
 }
 
-// loggedPatchBytes is how much of a patch the log gets.
+// loggedPatchBytes is the length of the part of a patch that is logged.
 const loggedPatchBytes = 16 << 10
 
-// monitored logs what a policy would have done.
+// monitored logs the verdict of a policy that only monitors.
 func (s *Server) monitored(p *served, request *admissionv1.AdmissionRequest, r *admissionv1.AdmissionResponse, stain func() *confidential.Stain) {
 	if r.Allowed && r.Patch == nil {
 		return
@@ -253,8 +255,8 @@ func rejection(uid types.UID, code int32, message string) *admissionv1.Admission
 	return &admissionv1.AdmissionResponse{UID: uid, Result: status(code, message, nil)}
 }
 
-// status returns the status of a denial. Without a code there is none in it, and the API server
-// answers 400. Beyond 599 it would not answer at all.
+// status returns the status of a denial. Without a code the status has none, and the API server
+// answers 400. For a code above 599 it would not answer at all.
 func status(code int32, message string, causes []metav1.StatusCause) *metav1.Status {
 	if code > 599 {
 		code = http.StatusBadRequest

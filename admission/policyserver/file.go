@@ -17,48 +17,48 @@ import (
 	"github.com/kubewasm/kubewasm/internal/yaml12"
 )
 
-// File is what a policies.yml declares.
+// File is the content of a policies.yml.
 type File struct {
 	// Policies are the policies and groups by their ids, which are the last part of their
 	// paths.
 	Policies map[string]Policy
-	// Warnings are fields that this server does not know. Kubewarden's ignores them, too: a
-	// newer controller may write one.
+	// Warnings names the fields unknown to this server. Like Kubewarden's server it ignores them,
+	// since a newer controller may write some.
 	Warnings []string
 }
 
 // Policy is a policy, or a group if it has Policies.
 type Policy struct {
-	// NamespacedName is the resource that the policy comes from. The controller writes it
-	// for itself; a namespace makes the policy a namespaced one here.
+	// NamespacedName is the resource of the policy. The controller writes it for its own use; here,
+	// a policy with a namespace is namespaced.
 	NamespacedName struct{ Namespace, Name string } `json:"namespacedName"`
 	Member         `json:",inline"`
 	// PolicyMode is protect or monitor. Empty means protect.
 	PolicyMode string `json:"policyMode"`
 	// AllowedToMutate allows the policy to change objects.
 	AllowedToMutate bool `json:"allowedToMutate"`
-	// Message, if it is there, is what a user reads of a denial. A group needs it.
+	// Message, if set, is the message of a denial to the user. A group needs it.
 	Message string `json:"message"`
 	// Policies are the members of a group by their names in Expression.
 	Policies   map[string]Member `json:"policies"`
 	Expression string            `json:"expression"`
 }
 
-// Member is what policies and members of groups have in common.
+// Member holds the common fields of policies and members of groups.
 type Member struct {
 	// Module is the URL of the module.
 	Module string `json:"module"`
-	// Settings are an object, which the policy gets as it is.
+	// Settings is an object, passed to the policy unchanged.
 	Settings json.RawMessage `json:"settings"`
-	// Unfit names each value that Settings cannot hold, such as .inf. The policy is not loaded; the
-	// others of the file are.
+	// Unfit names each value that Settings cannot hold, such as .inf. Such a policy is not loaded;
+	// the others in the file are.
 	Unfit []string `json:"-"`
 	// ContextAwareResources are the kinds of objects that the policy may look up.
 	ContextAwareResources []capabilities.Kind `json:"contextAwareResources"`
-	// TimeoutEvalSeconds is how long an evaluation may take; nil is Config.Timeout.
+	// TimeoutEvalSeconds bounds the time of an evaluation; nil means Config.Timeout.
 	TimeoutEvalSeconds *int64 `json:"timeoutEvalSeconds"`
-	// HostCapabilities are what the policy may ask the host for. A file without the field, as
-	// Kubewarden's controller wrote it before it knew of them, grants lookups of
+	// HostCapabilities are the host capabilities granted to the policy. Older controllers of
+	// Kubewarden do not write the field. Without it, the policy has lookups of
 	// ContextAwareResources, and Guests.DefaultCapabilities.
 	HostCapabilities []string `json:"hostCapabilities"`
 }
@@ -69,13 +69,12 @@ const (
 	monitor = "monitor"
 )
 
-// maxFileBytes bounds what aliases make of a file. A ConfigMap has 1 MiB.
+// maxFileBytes bounds the size of a file with its aliases expanded. A ConfigMap has 1 MiB.
 const maxFileBytes = 64 << 20
 
-// ParseFile reads a policies.yml, in YAML 1.2 or JSON, as Kubewarden's server does: NO is a text.
-// Errors are everything that is wrong with
-// the form of the file, joined. What is wrong with a module, its settings or an expression
-// belongs to one policy, and shows when that is loaded.
+// ParseFile reads a policies.yml, in YAML 1.2 or JSON, as Kubewarden's server does: NO is a string.
+// The error joins all mistakes in the form of the file. Errors in a module, its settings or an
+// expression concern one policy, and occur when it is loaded.
 func ParseFile(data []byte) (*File, error) {
 	document, unfit, err := yaml12.ToJSON(data, maxFileBytes)
 	if err != nil {
@@ -110,8 +109,8 @@ func ParseFile(data []byte) (*File, error) {
 	return f, nil
 }
 
-// unfit gives the policy and its members what is unfit in their settings, and returns what is
-// elsewhere.
+// unfit assigns the unfit values in settings to the policy and its members, and returns errors for
+// those elsewhere.
 func (p *Policy) unfit(id string, all []yaml12.Unfit) (errs []error) {
 	for _, u := range all {
 		if u.Path[0] != id {
@@ -133,7 +132,7 @@ func (p *Policy) unfit(id string, all []yaml12.Unfit) (errs []error) {
 	return errs
 }
 
-// check returns everything that is wrong with the form of a policy.
+// check returns all mistakes in the form of a policy.
 func (p *Policy) check(id string) (errs []error) {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if id == "" || strings.Contains(id, "/") {
@@ -199,8 +198,8 @@ func (p *Policy) namespaced(id string) bool {
 	return p.NamespacedName.Namespace != "" || strings.HasPrefix(id, "namespaced-")
 }
 
-// built returns the part of a policy that decides what is loaded for it, in JSON. The rest
-// counts when it answers, and a change of that loads nothing.
+// built returns the part of a policy that requires loading after a change, in JSON. The other
+// fields apply to answers, and a change of them loads nothing.
 func (p *Policy) built() string {
 	part := *p
 	part.NamespacedName.Name, part.PolicyMode, part.AllowedToMutate = "", "", false
@@ -213,13 +212,12 @@ func (p *Policy) built() string {
 	}
 	text, err := json.Marshal([]any{part, unfit})
 	if err != nil {
-		panic(err) // It came from JSON.
+		panic(err) // Never fails: p came from JSON.
 	}
 	return string(text)
 }
 
-// members returns a policy as the only member of itself, with an empty name, or the members
-// of a group.
+// members returns the members of a group, or a policy as its only member, with an empty name.
 func (p *Policy) members() map[string]Member {
 	if len(p.Policies) != 0 {
 		return p.Policies
@@ -227,8 +225,8 @@ func (p *Policy) members() map[string]Member {
 	return map[string]Member{"": p.Member}
 }
 
-// granted returns what policies.yml grants, or without that otherwise and lookups of the kinds that
-// the policy may see.
+// granted returns the grants of policies.yml. Without any, it returns otherwise and lookups of the
+// kinds that the policy may see.
 func (m *Member) granted(otherwise []string) []string {
 	switch {
 	case m.HostCapabilities != nil:
@@ -239,7 +237,7 @@ func (m *Member) granted(otherwise []string) []string {
 	return otherwise
 }
 
-// timeout returns how long an evaluation may take, otherwise if the policy does not say.
+// timeout returns the time limit of an evaluation, otherwise if the policy sets none.
 func (m *Member) timeout(otherwise time.Duration) time.Duration {
 	if m.TimeoutEvalSeconds != nil {
 		return time.Duration(min(*m.TimeoutEvalSeconds, int64(maxEvaluation/time.Second))) * time.Second

@@ -7,9 +7,9 @@ import (
 	"github.com/kubewasm/kubewasm/admission/capabilities"
 )
 
-// scope returns what a policy may ask the host for: what policies.yml grants it and, if it
-// belongs to a namespace, Guests too. policies.yml says nothing of repositories and host names,
-// so those are what Guests has, or all.
+// scope returns the host capabilities of a policy: those that policies.yml grants and, if the
+// policy belongs to a namespace, that Guests grants as well. policies.yml does not limit
+// repositories and host names, so Guests does; without a limit there, all are granted.
 func (g *Guests) scope(id string, m *Member, namespaced bool) capabilities.Scope {
 	s := capabilities.Scope{HostCapabilities: unique(m.granted(g.DefaultCapabilities))}
 	if namespaced {
@@ -37,7 +37,7 @@ func (g *Guests) scope(id string, m *Member, namespaced bool) capabilities.Scope
 	return s
 }
 
-// unique returns patterns without those that are there before. It is not nil.
+// unique returns patterns without duplicates. The result is not nil.
 func unique(patterns []string) []string {
 	list := []string{}
 	for _, p := range patterns {
@@ -48,13 +48,13 @@ func unique(patterns []string) []string {
 	return list
 }
 
-// within reports whether everything that a pattern of operations allows is allowed by another.
+// within reports whether the pattern by allows every operation that pattern allows.
 func within(pattern, by string) bool {
 	prefix, wild := strings.CutSuffix(by, "*")
 	return pattern == by || wild && strings.HasPrefix(pattern, prefix)
 }
 
-// both returns the patterns that allow what both lists do.
+// both returns the patterns that allow exactly what both lists allow.
 func both(a, b []string) []string {
 	var list []string
 	for _, p := range a {
@@ -70,8 +70,8 @@ func both(a, b []string) []string {
 	return unique(list)
 }
 
-// takesAway reports whether next lacks a grant that p has. Without hostCapabilities they have
-// otherwise.
+// takesAway reports whether next lacks a grant that p has. Without hostCapabilities, a policy has
+// the grants in otherwise.
 func (p *Policy) takesAway(next *Policy, otherwise []string) bool {
 	later := next.members()
 	for name, m := range p.members() {

@@ -19,49 +19,49 @@ import (
 	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
-// Guests says what policies may use of the server: what no policies.yml can say, since its
-// author is not the one who runs the server. It is a configuration file in YAML or JSON as
-// well. The zero value has the default limits and grants nothing.
+// Guests limits the resources and grants of policies. policies.yml cannot set these limits, since
+// its author does not run the server. Guests is also a configuration file in YAML or JSON. The zero
+// value has the default limits and grants nothing.
 type Guests struct {
-	// Guest is for all policies.
+	// Guest applies to all policies.
 	Guest `json:",inline"`
-	// NamespacedCapabilities are what policies of a namespace may ask the host for, as far as
-	// their hostCapabilities have it too. Default nothing.
+	// NamespacedCapabilities are the host capabilities that policies of a namespace may use, if
+	// their hostCapabilities have them too. Default none.
 	NamespacedCapabilities []string `json:"namespacedCapabilities,omitempty"`
-	// DefaultCapabilities take the place of hostCapabilities that policies.yml leaves out. Lookups
-	// of contextAwareResources are granted beside them. Kubewarden's controllers before 1.35 leave
-	// them out, and their servers granted ["*"]. Policies of a namespace need
-	// NamespacedCapabilities as well. Default nothing.
+	// DefaultCapabilities replace hostCapabilities that are missing in policies.yml. Lookups of
+	// contextAwareResources are granted as well. Kubewarden's controllers before 1.35 omit the
+	// field, and their servers granted ["*"]. Policies of a namespace need NamespacedCapabilities
+	// as well. Default none.
 	DefaultCapabilities []string `json:"defaultCapabilities,omitempty"`
-	// Answers bound what is kept of the answers to policies, and how long it may take to ask.
-	// The program gives them to Config.Capabilities.
+	// Answers bounds the cache of answers to policies, and the time of requests for them. The
+	// program passes it to Config.Capabilities.
 	Answers capabilities.Bounds `json:"answers,omitzero"`
-	// Policies are limits and grants for some policies by their ids, with which the members
-	// of a group are loaded, too. A limit that is not given is that for all; grants are added.
+	// Policies are limits and grants for single policies by their ids. Those of a group apply to
+	// its members. A limit that is not set is that of all policies; grants are added.
 	Policies map[string]Guest `json:"policies,omitempty"`
 }
 
-// Guest is what a policy may use.
+// Guest configures the resources and grants of a policy.
 type Guest struct {
-	// Limits bound the instances of the policy and each evaluation. Limits.Timeout is
-	// ignored: it is that of policies.yml. The default of Limits.Fuel is enough for the
-	// whole timeout.
+	// Limits bound the instances of the policy and each evaluation. Limits.Timeout is ignored in
+	// favor of policies.yml. The default of Limits.Fuel is enough for the whole timeout.
 	Limits host.Limits `json:"limits,omitzero"`
 	// Grants are those of [host.Config]: clock and random.
 	Grants []string `json:"grants,omitempty"`
-	// Reset is when an instance is reset. Default [host.ResetPerCall]: no evaluation sees what
-	// an earlier one left in memory, as in Kubewarden's server.
+	// Reset determines when an instance is reset. Default [host.ResetPerCall]: no evaluation sees
+	// memory of an earlier one, as in Kubewarden's server.
 	Reset host.ResetPolicy `json:"reset,omitempty"`
-	// Confidential names what is confidential beside Secrets, tokens and the environment of
-	// containers, as in [host.Config]. That of a policy adds to that for all.
+	// Confidential names confidential values in addition to Secrets, tokens and the environment of
+	// containers, as in [host.Config]. The rule of a policy adds to that of all policies.
 	Confidential confidential.Rule `json:"confidential,omitzero"`
-	// Repositories and HostNames are what the policy may ask about if it may ask for artifacts
-	// and addresses, as in [capabilities.Scope]; nil is all.
+	// Repositories and HostNames limit the artifacts and addresses that the policy may ask about,
+	// as in [capabilities.Scope]; nil means all.
 	Repositories []string `json:"repositories,omitempty"`
 	HostNames    []string `json:"hostNames,omitempty"`
 }
 
-// ReadGuests reads Guests. The error has every unknown field. An empty text is the zero value.
+// ReadGuests reads Guests. The error lists every unknown field. An empty text yields the zero
+// value.
 func ReadGuests(text []byte) (Guests, error) {
 	var g Guests
 	if len(text) == 0 {
@@ -73,7 +73,7 @@ func ReadGuests(text []byte) (Guests, error) {
 	return g, g.Check()
 }
 
-// Check returns everything that is wrong with the grants and the bounds of answers.
+// Check returns all mistakes in the grants and the bounds of answers.
 func (g *Guests) Check() error {
 	errs := []error{checkGrants("guests", g.NamespacedCapabilities, g.Guest)}
 	if len(g.DefaultCapabilities) != 0 {
@@ -91,7 +91,7 @@ func (g *Guests) Check() error {
 func checkGrants(what string, hostCapabilities []string, guest Guest) error {
 	s := capabilities.Scope{HostCapabilities: append([]string{}, hostCapabilities...), Repositories: guest.Repositories, HostNames: guest.HostNames}
 	if len(hostCapabilities) == 0 {
-		// What they are about is checked alone.
+		// Only the subjects of the operations are checked here.
 		s.HostCapabilities = []string{"*"}
 	} else {
 		s.Repositories, s.HostNames = append([]string{"*"}, s.Repositories...), append([]string{"*"}, s.HostNames...)
@@ -108,7 +108,7 @@ func checkGrants(what string, hostCapabilities []string, guest Guest) error {
 	return nil
 }
 
-// ReadGuestsFile is ReadGuests of a file; none, an empty name, is the zero value.
+// ReadGuestsFile is ReadGuests for a file; an empty name yields the zero value.
 func ReadGuestsFile(file string) (Guests, error) {
 	if file == "" {
 		return Guests{}, nil
@@ -120,10 +120,10 @@ func ReadGuestsFile(file string) (Guests, error) {
 	return ReadGuests(text)
 }
 
-// maxEvaluation is how long an evaluation may take at most: no API server waits longer.
+// maxEvaluation is the maximum time of an evaluation: no API server waits longer.
 const maxEvaluation = admission.MaxTimeout
 
-// of returns what a policy may use that may take timeout.
+// of returns the resources and grants of a policy with the given timeout.
 func (g *Guests) of(id string, timeout time.Duration) Guest {
 	own, all := g.Policies[id], g.Guest
 	guest := Guest{Grants: append(append([]string{}, all.Grants...), own.Grants...), Reset: cmp.Or(own.Reset, all.Reset, host.ResetPerCall)}
@@ -131,20 +131,21 @@ func (g *Guests) of(id string, timeout time.Duration) Guest {
 	guest.Limits.Timeout = timeout
 	guest.Confidential = all.Confidential.Plus(own.Confidential)
 	if guest.Limits.Fuel == 0 {
-		// About a second for each of the default.
+		// The default is enough for about a second.
 		seconds := max(1, math.Ceil(timeout.Seconds()))
 		guest.Limits.Fuel = int64(seconds) * host.DefaultLimits().Fuel
 	}
 	return guest
 }
 
-// guestsOf is what Guests says of a policy, in JSON.
+// guestsOf is the part of Guests that concerns a policy, in JSON.
 type guestsOf struct {
-	// grants are what it may do and ask, and what is confidential; limits are the rest.
+	// grants are the grants and host capabilities, and the rule of confidential values; limits are
+	// the limits.
 	grants, limits string
 }
 
-// about returns what Guests says of a policy.
+// about returns the part of Guests that concerns a policy.
 func (g *Guests) about(id string, p *Policy) guestsOf {
 	own := g.Policies[id]
 	guest := g.of(id, 0)
@@ -170,7 +171,7 @@ func (g *Guests) about(id string, p *Policy) guestsOf {
 	text := func(of any) string {
 		text, err := json.Marshal(of)
 		if err != nil {
-			panic(err) // It came from JSON, or could be JSON.
+			panic(err) // Never fails: the value can be encoded in JSON.
 		}
 		return string(text)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// Handler returns what serves the paths of the package comment. It is for a server with TLS:
-// authentication is that server's.
+// Handler returns a handler for the paths of the package comment. The server must provide TLS and
+// authentication.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, origin := range []string{originValidate, originAudit, originRaw} {
@@ -44,12 +44,12 @@ func refuse(w http.ResponseWriter, code int, message string) {
 func reply(w http.ResponseWriter, code int, answer any) {
 	text, err := json.Marshal(answer)
 	if err != nil {
-		// Only strings and numbers are in it.
+		// Never happens: it has only strings and numbers.
 		code, text = http.StatusInternalServerError, []byte(`{"message":"Something went wrong","status":500}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // The client is gone, and there is no other to tell.
+	_, _ = w.Write(text) // If the client is gone, nobody reads the answer.
 }
 
 // serve answers one request.
@@ -64,7 +64,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	// The time that the body takes counts too.
+	// The timeout includes the time to read the body.
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	id := r.PathValue("id")
@@ -86,7 +86,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 		unread.Answer(w, "application/json", string(text))
 		return
 	}
-	// The request refers to the body.
+	// The request refers to the body's memory.
 	defer body.Release()
 	ctx = serving.WithBody(ctx, body)
 	var uid types.UID
@@ -114,7 +114,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, origin string) {
 	reply(w, http.StatusOK, admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview", APIVersion: "admission.k8s.io/v1"}, Response: response})
 }
 
-// guarded is answer, whose faults deny the request.
+// guarded calls answer, and turns a panic into a denial.
 func (s *Server) guarded(ctx context.Context, version serving.Shared[map[string]*served], p *served, origin string, uid types.UID, request *admissionv1.AdmissionRequest, raw json.RawMessage) (response *admissionv1.AdmissionResponse) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -125,7 +125,7 @@ func (s *Server) guarded(ctx context.Context, version serving.Shared[map[string]
 	return s.answer(ctx, version, p, origin, uid, request, raw)
 }
 
-// panicked logs a fault of ours.
+// panicked logs a panic of the host.
 func (s *Server) panicked(p *served, uid types.UID, r any) {
 	s.logCall(slog.LevelError, "policy server panicked", "policy", p.id, "uid", uid, "panic", r, "stack", string(debug.Stack()))
 }

@@ -21,31 +21,33 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// served is a policy as requests see it. It does not change.
+// served is a policy as seen by requests. It is immutable.
 type served struct {
 	id string
-	// declared is what policies.yml says now: its mode, message and allowedToMutate count.
+	// declared is the current policy in policies.yml: its mode, message and allowedToMutate apply.
 	declared Policy
-	// policy is what is asked, of what loaded says. It is nil if nothing can be.
+	// policy is the policy that is asked, built from loaded. It is nil if there is none.
 	policy admission.Policy
 	loaded Policy
-	// guests is what Guests said of what is declared, and grants what it grants what is asked.
+	// guests is the part of Guests for the declared policy, and grants the grants of the policy
+	// that is asked.
 	guests guestsOf
 	grants string
 	since  time.Time
 	// monitors is used while the mode is monitor.
 	monitors *serving.Monitor
-	// err is why what is declared could not be loaded, nil if it was.
+	// err is the reason that the declared policy could not be loaded, nil if it was.
 	err error
-	// sources are those of the modules of what is declared. A client of registries tells of
-	// those that are in use.
+	// sources are the sources of the declared modules. They are kept because a client of registries
+	// reports only the sources in use.
 	sources []host.Source
-	// attempts is how often it was tried since it was declared, and tried when it was last.
+	// attempts is the number of attempts to load the declared policy, and tried the time of the
+	// last one.
 	attempts int
 	tried    time.Time
 }
 
-// fetchError is the error of a module that may be there later.
+// fetchError is the error of a module that may be available later.
 type fetchError struct{ error }
 
 func (e *fetchError) Unwrap() error { return e.error }
@@ -55,12 +57,12 @@ type Status struct {
 	ID string
 	// Group reports whether it is a group.
 	Group bool
-	// Digest is the SHA-256 of the module that serves, in hexadecimal; empty for a group, and
-	// if none does.
+	// Digest is the SHA-256 of the serving module, in hexadecimal. It is empty for a group, and if
+	// no module serves.
 	Digest string
-	// Since is when the version that serves came into service.
+	// Since is the time at which the serving version came into service.
 	Since time.Time
-	// Err is why what policies.yml declares is not in service, nil if it is.
+	// Err is the reason that the policy declared by policies.yml is not in service, nil if it is.
 	Err error
 }
 
@@ -79,8 +81,8 @@ func (s *Server) Policies() []Status {
 	return list
 }
 
-// publish makes the table what requests see, and closes policies that are not in it any more
-// after the last request that sees them.
+// publish makes the current table visible to requests, and closes the policies in gone after the
+// last request that uses them.
 func (s *Server) publish(gone ...admission.Policy) {
 	s.mu.Lock()
 	drained := s.serving.Replace(maps.Clone(s.table))
@@ -102,14 +104,13 @@ func (s *Server) publish(gone ...admission.Policy) {
 
 const (
 	closeTimeout = time.Minute
-	// parallelLoads is how many policies are fetched and loaded at a time. The Runtime
-	// bounds the compilations among them.
+	// parallelLoads is the number of policies that are fetched and loaded at a time.
 	parallelLoads = 8
 )
 
-// Apply makes the policies of the file those that are served. Those that have not changed are
-// left alone. Each of the others is in service as soon as it is loaded. Errors are those
-// of policies that cannot be loaded, joined: the others are in service.
+// Apply serves the policies of the file. Unchanged policies are not touched. Each of the others is
+// in service as soon as it is loaded. The error joins those of policies that cannot be loaded; the
+// others are in service.
 func (s *Server) Apply(ctx context.Context, f *File) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -121,7 +122,7 @@ func (s *Server) apply(ctx context.Context, f *File) error {
 	for _, warning := range f.Warnings {
 		s.log(slog.LevelWarn, "policies.yml has a field that is ignored", "warning", warning)
 	}
-	// What takes nothing counts at once: policies that are gone, and what answers.
+	// Quick changes apply at once: removed policies, and settings of answers.
 	var gone []admission.Policy
 	var wanted []string
 	s.mu.Lock()
@@ -155,7 +156,7 @@ func (s *Server) apply(ctx context.Context, f *File) error {
 	return err
 }
 
-// load loads some policies of a file. Each comes into service as soon as it can.
+// load loads some policies of a file. Each comes into service as soon as it is loaded.
 func (s *Server) load(ctx context.Context, f *File, ids []string) error {
 	errs := make([]error, len(ids))
 	fetched := fetches{source: s.cfg.Source, modules: map[string]*fetched{}}
@@ -175,7 +176,7 @@ func (s *Server) load(ctx context.Context, f *File, ids []string) error {
 	return errors.Join(errs...)
 }
 
-// install puts what came of loading a policy into service.
+// install puts the result of loading a policy into service.
 func (s *Server) install(id string, declared Policy, policy admission.Policy, sources []host.Source, err error) {
 	guests := s.cfg.Guests.about(id, &declared)
 	s.mu.Lock()
@@ -218,7 +219,7 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 	}
 }
 
-// retry loads the policies again whose modules could not be fetched, if it is time for that.
+// retry loads policies again if their modules could not be fetched and their waiting time is over.
 func (s *Server) retry(ctx context.Context) {
 	const longest = 5 * time.Minute
 	s.changing.Lock()
@@ -237,12 +238,12 @@ func (s *Server) retry(ctx context.Context) {
 		}
 	}
 	if slices.Sort(ids); len(ids) != 0 {
-		_ = s.load(ctx, s.file, ids) // It is logged, and in the table.
+		_ = s.load(ctx, s.file, ids) // The error is logged, and in the table.
 	}
 }
 
-// fetches are the modules that one change of policies.yml needs, each fetched once: many
-// policies are the same module with other settings.
+// fetches holds the modules needed by one change of policies.yml. Each is fetched once, since many
+// policies use the same module with different settings.
 type fetches struct {
 	source  func(module string) (host.Source, error)
 	mu      sync.Mutex
@@ -251,7 +252,7 @@ type fetches struct {
 
 type fetched struct {
 	once sync.Once
-	// got is guarded by fetches.mu for those who have not waited for once.
+	// got is guarded by fetches.mu for readers that have not waited for once.
 	got got
 }
 
@@ -292,14 +293,15 @@ func (f *fetches) look(ctx context.Context, url string) got {
 	return got{source, module, digestOf(module), nil}
 }
 
-// sources returns the sources of a policy's modules. Those of one that was loaded are told so.
+// sources returns the sources of a policy's modules. If the policy was loaded, it reports that to
+// the sources.
 func (f *fetches) sources(p *Policy, loaded bool) (sources []host.Source) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, member := range p.members() {
 		m := f.modules[member.Module]
 		if m == nil || m.got.source == nil {
-			continue // It is not called, or its URL is none.
+			continue // The module is not fetched, or its URL is invalid.
 		}
 		sources = append(sources, m.got.source)
 		if loaded && m.got.err == nil {
@@ -350,7 +352,7 @@ func (s *Server) build(ctx context.Context, id string, p *Policy, modules *fetch
 	return group, nil
 }
 
-// buildPlugin loads a module under a name. id is that of the policy or the group that it is for.
+// buildPlugin loads a module under a name. id is the id of its policy or group.
 func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, mutates bool, m *Member, modules *fetches) (*admission.Plugin, error) {
 	scope := s.cfg.Guests.scope(id, m, namespaced)
 	if err := scope.Check(); err != nil {
@@ -364,15 +366,15 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 		return nil, fmt.Errorf("policy %q: %w", name, err)
 	}
 	if m, err := host.Inspect(module); err == nil && !asks(admission.DialectOf(m)) {
-		// The controller writes hostCapabilities for every policy. One in Rego calls nothing: it
-		// has lists of objects as data, if it may list them.
+		// The controller writes hostCapabilities for every policy. A policy in Rego makes no calls:
+		// it gets lists of objects as data, if it may list them.
 		if scope.MayCall(capabilities.ListAll) != nil {
 			scope.ContextAwareResources = nil
 		}
 		scope.HostCapabilities, scope.Repositories, scope.HostNames = nil, nil, nil
 	}
 	guest := s.cfg.Guests.of(id, m.timeout(s.cfg.Timeout))
-	// The plugin keeps its source, and must not keep the module with it.
+	// The plugin keeps its source, which must not retain the module.
 	once := &handover{url: m.Module, module: module}
 	defer once.drop()
 	cfg := admission.PluginConfig{
@@ -380,7 +382,7 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 			Name: name, Module: host.ModuleConfig{Source: once}, Limits: guest.Limits, Grants: guest.Grants, Reset: guest.Reset, Confidential: guest.Confidential,
 			Observer: s.cfg.HostObserver, Logger: s.cfg.Logger,
 		},
-		// What a policy changes is dropped or refused when it answers.
+		// Changes of a policy are dropped or refused when it answers.
 		AllowedToMutate: mutates,
 	}
 	if settings := bytes.TrimSpace(m.Settings); len(settings) != 0 && string(settings) != "null" {
@@ -416,14 +418,14 @@ func (h *handover) drop() {
 	h.module = nil
 }
 
-// asks reports whether guests of a dialect have a use for host capabilities.
+// asks reports whether guests of a dialect can use host capabilities.
 func asks(dialect string) bool { return strings.HasPrefix(dialect, "kubewarden-") }
 
-// FollowFile serves what a policies.yml declares until ctx ends: at once, and again whenever
-// it changes, as kubelet changes a mounted ConfigMap too. It returns after the first time,
-// with what ParseFile has against the file. A later version that ParseFile refuses is logged
-// and leaves the policies as they are. Policies that cannot be loaded are logged, and
-// those whose modules could not be fetched are tried again.
+// FollowFile serves the policies of a policies.yml until ctx ends. It applies the file at once, and
+// again after each change, including the kubelet's updates of a mounted ConfigMap. It returns after
+// the first time, with the error of ParseFile. A later version refused by ParseFile is logged and
+// changes nothing. Policies that cannot be loaded are logged, and those whose modules could not be
+// fetched are tried again.
 func (s *Server) FollowFile(ctx context.Context, path string) error {
 	source := serving.NewFile(path)
 	data, err := source.Fetch(ctx)
@@ -446,8 +448,8 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 			} else {
 				s.told(s.Apply(ctx, f))
 			}
-			// Follow would not hand over the file before a refused one again, which may be
-			// another than the one in service.
+			// Follow would not return to the file before a refused one, which may differ from the
+			// one in service.
 			return nil
 		})
 		if err != nil {
@@ -469,9 +471,9 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 	return nil
 }
 
-// FollowGuests has the guests of a file count until ctx ends, as [Server.SetGuests] does, whenever
-// it changes. adjust, if it is not nil, changes what the file has before. A file that is empty,
-// cannot be read or is malformed is logged and changes nothing; {} has nothing.
+// FollowGuests applies a file of guests until ctx ends, by [Server.SetGuests], whenever the file
+// changes. adjust, if not nil, may change the contents first. A file that is empty, unreadable or
+// malformed is logged and changes nothing; {} is the zero value.
 func (s *Server) FollowGuests(ctx context.Context, path string, adjust func(*Guests)) {
 	s.background.Go(func() {
 		err := host.Follow(ctx, serving.NewFile(path), host.FollowOptions{
@@ -499,10 +501,10 @@ func (s *Server) FollowGuests(ctx context.Context, path string, adjust func(*Gue
 	})
 }
 
-// SetGuests replaces Config.Guests, and loads the policies anew of which it says something else:
-// until then they serve with what they had. One that cannot be loaded serves on if its grants are
-// the same. Answers do not change. Errors are those of Guests.Check, and of policies that cannot
-// be loaded, joined.
+// SetGuests replaces Config.Guests, and loads the affected policies again; until then they serve
+// with the old settings. A policy that cannot be loaded continues to serve if its grants are
+// unchanged. Guests.Answers has no effect here. The error is that of Guests.Check, or joins those
+// of policies that cannot be loaded.
 func (s *Server) SetGuests(ctx context.Context, g Guests) error {
 	if err := g.Check(); err != nil {
 		return err
@@ -516,7 +518,7 @@ func (s *Server) SetGuests(ctx context.Context, g Guests) error {
 	return s.apply(ctx, s.file)
 }
 
-// told logs what became of a file. What is wrong with a policy is logged with it.
+// told logs the result of applying a file. Errors of single policies are logged with the policies.
 func (s *Server) told(err error) {
 	if err != nil {
 		s.log(slog.LevelWarn, "policies.yml is applied, and some policies cannot be loaded")

@@ -13,38 +13,38 @@ import (
 	"github.com/kubewasm/kubewasm/admission/internal/serving"
 )
 
-// ServeConfig says how a server is reached. Zero fields have the defaults below.
+// ServeConfig configures the listeners of a server. Zero fields have the defaults below.
 type ServeConfig struct {
-	// Addr is the address of the paths of the package comment. Listener, if it is set, is
-	// served in its place, and closed in the end.
+	// Addr is the address of the paths of the package comment. Listener, if set, is used instead,
+	// and closed in the end.
 	Addr     string
 	Listener net.Listener
-	// CertFile and KeyFile are the certificate and its key in PEM, which are read again when
-	// they change. Without them there is no TLS.
+	// CertFile and KeyFile are the certificate and its key in PEM, which are reloaded when they
+	// change. Without them there is no TLS.
 	CertFile, KeyFile string
-	// ClientCAFiles, if there are some, are bundles in PEM: every client must show a
-	// certificate that one of them has signed. They are read again, too.
+	// ClientCAFiles, if any, are PEM bundles of CAs: every client must show a certificate signed by
+	// one of them. They are reloaded when they change.
 	ClientCAFiles []string
-	// Wrap returns what is served instead of Handler; nil is Handler itself.
+	// Wrap wraps Handler before it is served; nil serves Handler itself.
 	Wrap func(http.Handler) http.Handler
-	// ProbeAddr is the address of /readiness and of Probes, which have no TLS: kubelet and
-	// Prometheus show no certificate. ProbeListener is as Listener. Without both, there are none.
+	// ProbeAddr is the address of /readiness and of Probes. They have no TLS, since the kubelet and
+	// Prometheus show no certificate. ProbeListener, if set, is used instead. Without both, there
+	// are no probes.
 	ProbeAddr     string
 	ProbeListener net.Listener
-	// Probes serves everything but /readiness there; nil serves nothing.
+	// Probes serves the other paths of the probe address; nil serves nothing.
 	Probes http.Handler
-	// MaxConnections is how many connections there are at a time, see package webhook. Default
-	// 1024.
+	// MaxConnections is the maximum number of connections, see package webhook. Default 1024.
 	MaxConnections int
-	// DrainDelay is how long the server goes on to serve when it is to end and /readiness has
-	// said so. Default 5 s.
+	// DrainDelay is the time for which an ending server still serves after /readiness has reported
+	// that. Default 5 s.
 	DrainDelay time.Duration
-	// DrainTimeout is how long requests that run are waited for. Default 30 s.
+	// DrainTimeout bounds the wait for running requests at the end. Default 30 s.
 	DrainTimeout time.Duration
 }
 
-// Serve serves requests until ctx ends, and returns when everything is answered. The error is nil
-// then. /readiness answers 200 while Ready is nil and the server is not about to end.
+// Serve serves requests until ctx ends, and returns nil when every request is answered. /readiness
+// answers 200 while Ready is nil and the server is not about to end.
 func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 	var errs []error
 	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
@@ -92,7 +92,7 @@ func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 		Name: "policy server: probes", Addr: cfg.ProbeAddr, Listener: cfg.ProbeListener, Handler: mux,
 		WriteTimeout: maxEvaluation, MaxConnections: cfg.MaxConnections, DrainDelay: -1, DrainTimeout: time.Second, Logger: s.cfg.Logger,
 	}
-	// Probes are answered until the last request is: /readiness says that the server ends.
+	// Probes are answered as long as requests are, so that /readiness reports that the server ends.
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	serving, end := context.WithCancel(ctx)
 	defer end()
@@ -102,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 		if err != nil && probing.Err() == nil {
 			s.log(slog.LevelError, "serve probes", "err", err)
 		}
-		end() // Without probes the server is taken for dead.
+		end() // Without probes, the server would appear dead.
 		probed <- err
 	}()
 	err := api.Run(serving)
@@ -110,7 +110,7 @@ func (s *Server) Serve(ctx context.Context, cfg ServeConfig) error {
 	stop()
 	probesErr := <-probed
 	if !ended {
-		// Connections of clients that hold them open are no fault.
+		// Clients that keep connections open are not an error.
 		probesErr = nil
 	}
 	return errors.Join(err, probesErr)

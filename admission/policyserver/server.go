@@ -18,19 +18,19 @@ import (
 // Server serves the policies of a policies.yml. It is safe for use by several goroutines.
 type Server struct {
 	cfg Config
-	// workers has room for the evaluations that run; nil for any number.
+	// workers limits the running evaluations; nil means no limit.
 	workers chan struct{}
-	// lines is the budget of what is logged about requests.
+	// lines is the budget for log lines about requests.
 	lines *lograte.Budget
 
-	// serving is what requests see.
+	// serving holds the policies as seen by requests.
 	serving serving.Value[map[string]*served]
 
-	// changing serialises changes, which load modules and so may take seconds.
+	// changing serialises changes, which may take seconds to load modules.
 	changing sync.Mutex
-	// file is what was applied last, guarded by changing.
+	// file is the file applied last, guarded by changing.
 	file *File
-	// background are policies that are being closed, and what follows the file.
+	// background counts policies that are being closed, and followers of files.
 	background sync.WaitGroup
 
 	mu      sync.Mutex
@@ -39,44 +39,43 @@ type Server struct {
 	closed  bool
 }
 
-// Config says what a server has.
+// Config configures a Server.
 type Config struct {
 	// Runtime loads the modules. Required.
 	Runtime *host.Runtime
-	// Source returns the source of the URL of a module, as policies.yml has it. Required.
+	// Source returns the source of a module by its URL in policies.yml. Required.
 	Source func(module string) (host.Source, error)
-	// Guests says what policies may use of the server.
+	// Guests limits the resources and grants of policies.
 	Guests Guests
-	// Timeout is how long an evaluation may take unless policies.yml says otherwise for the
-	// policy. 0 is as long as the API server waits.
+	// Timeout bounds an evaluation, unless policies.yml sets a timeout for the policy. 0 means the
+	// longest timeout of an API server.
 	Timeout time.Duration
-	// AcceptNamespace is a namespace whose requests are all admitted without asking a policy,
-	// so that no policy can keep the server itself from starting. Empty is none.
+	// AcceptNamespace is a namespace whose requests are all admitted without asking a policy, so
+	// that no policy can keep the server itself from starting. Empty means none.
 	AcceptNamespace string
-	// Workers is how many evaluations run at the same time. 0 is as many as
-	// Limits.Instances of the policies allow.
+	// Workers is the maximum number of simultaneous evaluations. 0 means that only Limits.Instances
+	// of the policies limit them.
 	Workers int
-	// Cluster is where policies look objects up; nil if they cannot.
+	// Cluster answers look-ups of policies; nil disables them.
 	Cluster admission.Cluster
-	// Capabilities answers what policies ask that the cluster does not have; nil answers
-	// nothing of it.
+	// Capabilities answers host capabilities that need more than the cluster; nil answers none of
+	// them.
 	Capabilities *capabilities.Provider
-	// Bodies bounds the memory of requests. nil is one of the server's own, with the default
-	// limits.
+	// Bodies bounds the memory of requests. nil means a separate one, with the default limits.
 	Bodies *admission.Bodies
-	// Interval is how often policies.yml is looked at on file systems that do not tell of
-	// changes, and how soon a module that could not be fetched is tried again: then after
-	// twice that time, and so on, up to 5 min. Default 30 s.
+	// Interval is the time between checks of policies.yml on file systems that do not report
+	// changes, and the time until a module that could not be fetched is tried again. That time
+	// doubles with each attempt, up to 5 min. Default 30 s.
 	Interval time.Duration
-	// Observer is told what becomes of requests and policies; nil costs nothing.
+	// Observer receives the results of requests, and changes of policies. nil costs nothing.
 	Observer Observer
-	// HostObserver is told of the calls of guests; nil costs nothing.
+	// HostObserver receives the calls of guests. nil costs nothing.
 	HostObserver host.Observer
-	// Logger takes what happens, and what guests say; nil drops it.
+	// Logger receives events and the messages of guests; nil drops them.
 	Logger *slog.Logger
 }
 
-// New returns a server without policies. Errors are everything that is wrong with cfg.
+// New returns a server without policies. The error joins all mistakes in cfg.
 func New(cfg Config) (*Server, error) {
 	var errs []error
 	if cfg.Runtime == nil {
@@ -117,7 +116,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// logCall logs a line about a request, which users can repeat.
+// logCall logs a line about a request, which users can provoke repeatedly.
 func (s *Server) logCall(level slog.Level, msg string, args ...any) {
 	if l := lograte.Logger(s.cfg.Logger, s.lines); l != nil {
 		l.Log(context.Background(), level, msg, args...)
@@ -130,8 +129,8 @@ func (s *Server) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// Ready returns why requests should not reach the server: no policies.yml was read yet. A
-// policy that cannot be loaded is no reason, since it answers for itself.
+// Ready returns an error as long as requests should not reach the server, because no policies.yml
+// has been read. A policy that cannot be loaded does not matter, since only its requests fail.
 func (s *Server) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +140,8 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// Close takes all policies out of service, closes them, and waits for that until ctx ends. The
-// context of FollowFile must have ended.
+// Close takes all policies out of service, closes them, waiting until ctx ends. The context of
+// FollowFile must have ended.
 func (s *Server) Close(ctx context.Context) error {
 	s.changing.Lock()
 	s.mu.Lock()

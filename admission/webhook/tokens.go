@@ -26,45 +26,45 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// TokenConfig says which bearer tokens show that a client of the admission webhooks is an
-// API server: ServiceAccount tokens of the cluster. They are verified here, without a call
-// of the API server.
+// TokenConfig configures the bearer tokens by which a client of the admission webhooks proves to be
+// an API server: ServiceAccount tokens of the cluster. They are verified here, without a call of
+// the API server.
 //
-// A signature of the cluster and the right audience are not enough, as every Pod can have a
-// token with an audience of its choice. A token must be bound to a webhook configuration
-// by the API server that issued it (KEP-6060, from Kubernetes 1.37 on), or be of one of
-// Subjects. A bound token counts for the kind of webhook of its configuration, and for
-// reviews of the API group that it attests, or of all if that is "*".
+// A signature of the cluster and the right audience are not enough, since every Pod can get a token
+// with an audience of its choice. A token must be bound to a webhook configuration by the API
+// server that issued it (KEP-6060, from Kubernetes 1.37 on), or be of one of Subjects. A bound
+// token is valid for the kind of webhook of its configuration, and for reviews of the API group
+// that it attests, or of all groups if that is "*".
 type TokenConfig struct {
-	// Required refuses requests without a token. Otherwise a token that is there is
-	// verified, and a request without one is served.
+	// Required refuses requests without a token. Otherwise requests without a token are served, and
+	// tokens are verified if present.
 	Required bool
 	// Issuer is the issuer of the tokens: the --service-account-issuer of the API server.
 	// Required.
 	Issuer string
-	// Audiences are those of which a token must have one: the URL in the webhook
-	// configuration, or https://NAME.NAMESPACE.svc:PORT/PATH of the Service in it.
+	// Audiences lists the accepted audiences, one of which a token must have: the URL in the
+	// webhook configuration, or https://NAME.NAMESPACE.svc:PORT/PATH of the Service in it.
 	// Required.
 	Audiences []string
-	// Keys returns the public keys of the issuer: a JWK Set in JSON, as /openid/v1/jwks of
-	// the API server has it, or keys in PEM. Required. Keys are asked for at first and
-	// every few minutes, and when a token names one that is not known.
+	// Keys returns the public keys of the issuer: a JWK Set in JSON, as from /openid/v1/jwks of the
+	// API server, or keys in PEM. Required. It is called at first, every few minutes, and when a
+	// token names an unknown key.
 	Keys func(ctx context.Context) ([]byte, error)
 	// Configurations are the webhook configurations to which tokens may be bound, by name.
 	// Any if empty.
 	Configurations []string
-	// Subjects are ServiceAccounts whose tokens are taken without being bound, such as
-	// "system:serviceaccount:kube-system:webhook-caller": for an API server that gets such
-	// a token by its kubeconfig for webhooks.
+	// Subjects are ServiceAccounts whose tokens are accepted even if they are not bound, such as
+	// "system:serviceaccount:kube-system:webhook-caller". They are for an API server that gets such
+	// a token from its kubeconfig for webhooks.
 	Subjects []string
 }
 
-// KeysFile returns the keys in a file, for TokenConfig.Keys.
+// KeysFile returns a function that reads the keys in a file, for TokenConfig.Keys.
 func KeysFile(file string) func(ctx context.Context) ([]byte, error) {
 	return func(context.Context) ([]byte, error) { return os.ReadFile(file) }
 }
 
-// KeysURL returns the keys that client gets from a URL, for TokenConfig.Keys.
+// KeysURL returns a function that gets the keys from a URL by client, for TokenConfig.Keys.
 func KeysURL(client *http.Client, url string) func(ctx context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -83,7 +83,7 @@ func KeysURL(client *http.Client, url string) func(ctx context.Context) ([]byte,
 	}
 }
 
-// check returns everything that is wrong with the configuration.
+// check returns all mistakes in the configuration.
 func (c *TokenConfig) check() (errs []error) {
 	if c.Issuer == "" {
 		errs = append(errs, errors.New("tokens: issuer is empty"))
@@ -115,12 +115,12 @@ func newVerifier(cfg TokenConfig, logger *slog.Logger) *verifier {
 	return v
 }
 
-// algorithms are those with which an API server signs tokens: its own keys and those of an
-// external signer (k8s.io/externaljwt).
+// algorithms are the algorithms by which an API server signs tokens, with its own keys or those of
+// an external signer (k8s.io/externaljwt).
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
 
-// kubernetesClaims are the private claims of a ServiceAccount token, as
-// k8s.io/kubernetes/pkg/serviceaccount writes them.
+// kubernetesClaims are the private claims of a ServiceAccount token, as written by
+// k8s.io/kubernetes/pkg/serviceaccount.
 type kubernetesClaims struct {
 	Kubernetes struct {
 		Validating   *boundRef           `json:"validatingwebhookconfiguration"`
@@ -137,10 +137,10 @@ type boundRef struct {
 // attestedGroups is the key of the API groups that an issuer attests.
 const attestedGroups = "admissionReviewAPIGroups"
 
-// errNoKeys says that a token could not be verified at all.
+// errNoKeys reports that a token could not be verified at all.
 var errNoKeys = errors.New("the keys of the issuer are not known")
 
-// verify returns the API groups that a token is for, those of reviews by a webhook.
+// verify returns the API groups that a token is valid for, in reviews by a webhook.
 func (v *verifier) verify(ctx context.Context, token, webhook string) (groups []string, err error) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
@@ -189,7 +189,7 @@ func (v *verifier) verify(ctx context.Context, token, webhook string) (groups []
 	return nil, fmt.Errorf("it is not bound to a %s, and not of a subject that needs not be", kind)
 }
 
-// why says what is wrong with the claims of a token.
+// why describes the mistake in the claims of a token.
 func why(err error) error {
 	for _, known := range []struct {
 		err  error
@@ -208,8 +208,8 @@ func why(err error) error {
 	return errors.New("its claims are not valid")
 }
 
-// authenticate returns the request with what its token is for, or the code and the message
-// of a refusal.
+// authenticate returns the request with the API groups of its token, or the code and the message of
+// a refusal.
 func (v *verifier) authenticate(r *http.Request, webhook string) (authenticated *http.Request, code int, message string) {
 	header := r.Header.Values("Authorization")
 	if len(header) == 0 && !v.cfg.Required {
@@ -232,10 +232,10 @@ func (v *verifier) authenticate(r *http.Request, webhook string) (authenticated 
 	return r.WithContext(context.WithValue(r.Context(), groupsKey{}, groups)), 0, ""
 }
 
-// groupsKey is the key of the API groups that the token of a request is for.
+// groupsKey is the key of the API groups of a request's token.
 type groupsKey struct{}
 
-// inGroups asks a policy about the reviews that the token of their request is for.
+// inGroups asks a policy only about reviews that the request's token is valid for.
 type inGroups struct {
 	admission.Validator
 	admission.Mutator
@@ -255,7 +255,7 @@ func (g inGroups) Mutate(ctx context.Context, r *admissionv1.AdmissionRequest) *
 	return g.Mutator.Mutate(ctx, r)
 }
 
-// outside returns the denial of a review of which the token of its request is not for.
+// outside returns the denial of a review that the request's token is not valid for.
 func outside(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	groups, ok := ctx.Value(groupsKey{}).([]string)
 	if !ok || slices.Contains(groups, "*") || slices.Contains(groups, r.Resource.Group) {
@@ -268,14 +268,14 @@ func outside(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.
 }
 
 const (
-	// maxKeysBytes is how long the keys of an issuer may be.
+	// maxKeysBytes is the maximum length of an issuer's keys.
 	maxKeysBytes = 1 << 20
-	// keysTimeout is how long it may take to get them.
+	// keysTimeout bounds the time of getting them.
 	keysTimeout = 5 * time.Second
-	// keysFresh is how long keys are used without another look, and keysUsable how long if
-	// there are no others to be had.
+	// keysFresh is the time for which keys are used without a refresh, and keysUsable the time if a
+	// refresh fails.
 	keysFresh, keysUsable = 5 * time.Minute, time.Hour
-	// keysPause is how long it takes until keys are asked for once more.
+	// keysPause is the time between two requests for keys.
 	keysPause = 10 * time.Second
 )
 
@@ -286,19 +286,19 @@ type issuerKeys struct {
 	now    func() time.Time
 
 	current atomic.Pointer[keySet]
-	// asking is held by the goroutine that asks for keys. asked is when one did last.
+	// asking is held by the goroutine that requests keys. asked is the time of the last request.
 	asking sync.Mutex
 	asked  time.Time
 }
 
-// keySet are keys at a time.
+// keySet holds the keys of one time.
 type keySet struct {
 	keys []jose.JSONWebKey
 	at   time.Time
 }
 
-// of returns the keys that have a name: all if it is empty, and none if there is no such
-// key even after another look.
+// of returns the keys with a name: all if name is empty, and none if there is no such key even
+// after a refresh.
 func (k *issuerKeys) of(ctx context.Context, name string) ([]jose.JSONWebKey, error) {
 	set, now := k.current.Load(), k.now()
 	if found := set.named(name); len(found) != 0 && now.Sub(set.at) < keysUsable {
@@ -311,7 +311,7 @@ func (k *issuerKeys) of(ctx context.Context, name string) ([]jose.JSONWebKey, er
 		return found, nil
 	}
 	k.asking.Lock()
-	if k.current.Load() == set { // Else another goroutine has just asked.
+	if k.current.Load() == set { // Otherwise, another goroutine has just asked.
 		k.ask(context.WithoutCancel(ctx))
 	}
 	k.asking.Unlock()
@@ -322,7 +322,7 @@ func (k *issuerKeys) of(ctx context.Context, name string) ([]jose.JSONWebKey, er
 	return set.named(name), nil
 }
 
-// ask asks for keys, unless that was done a moment ago. The caller holds k.asking.
+// ask requests keys, unless that was done a moment ago. The caller must hold k.asking.
 func (k *issuerKeys) ask(ctx context.Context) {
 	if now := k.now(); now.Sub(k.asked) < keysPause {
 		return
@@ -344,7 +344,7 @@ func (k *issuerKeys) ask(ctx context.Context) {
 	k.current.Store(&keySet{keys, k.now()})
 }
 
-// named returns the keys of a name.
+// named returns the keys with a name.
 func (s *keySet) named(name string) []jose.JSONWebKey {
 	if s == nil || name == "" && len(s.keys) == 0 {
 		return nil

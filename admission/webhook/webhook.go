@@ -1,4 +1,4 @@
-// Package webhook serves an admission engine over TLS, as an API server calls it.
+// Package webhook serves an admission engine to API servers over TLS.
 //
 //	server, err := webhook.New(webhook.Config{
 //		Addr: ":8443", CertFile: "tls.crt", KeyFile: "tls.key", Engine: engine,
@@ -9,32 +9,32 @@
 // # Paths
 //
 //	/validate, /mutate            all policies
-//	/validate/{name}, /mutate/…   one of them
+//	/validate/{name}, /mutate/…   one policy
 //	/convert                      the plugin that converts the kind of the objects
 //	/convert/{name}               one plugin
 //	/healthz                      200 while the process runs
-//	/readyz                       200 while it takes requests
-//	/metrics                      what Config.Metrics has
-//	/plugins…                     what Config.Manage has
+//	/readyz                       200 while the server accepts requests
+//	/metrics                      Config.Metrics
+//	/plugins…                     Config.Manage
 //
-// # Clients that mean no good
+// # Hostile clients
 //
-// With Config.ClientCAFile, a client without a certificate that was verified is
-// answered before its body is read, and with Config.Tokens one without a token. Both do
-// not hold for the paths of conversions: an API server has no credentials there
-// (k8s.io/apiextensions-apiserver configures none), and a conversion tells a client nothing
-// but what becomes of its own object. Without them, every client may send reviews: their
-// memory is bounded over all of them, and for each address and connection, and so are
-// connections, headers, and the time that a handshake, headers and a body take. See
-// admission.BodyLimits for what a client is answered that wants more. An API server is
-// served all the while if it has an address that strangers do not have.
+// With Config.ClientCAFile, a client without a verified certificate is refused before its body is
+// read, and with Config.Tokens so is one without a token. Neither applies to the paths of
+// conversions: an API server has no credentials there (k8s.io/apiextensions-apiserver configures
+// none), and a conversion reveals nothing but the client's converted object. Without these
+// settings, every client may send reviews. Their memory is bounded in total, and for each address
+// and connection. Connections, headers, and the times of a handshake, headers and a body are
+// bounded as well. See admission.BodyLimits for the limits, and [admission.Handler] for the answers
+// beyond them. An API server is always served if it does not share its address with hostile
+// clients.
 //
 // # Changes
 //
-// Certificate, key and client CA are read again when their files change; what
-// cannot be used leaves what is in use. When ctx ends, /readyz fails first and
-// connections are closed after the request that they are at; after
-// Config.DrainDelay none is accepted any more, and what runs is waited for.
+// Certificate, key and client CA are reloaded when their files change; unusable files leave the
+// current ones in use. When ctx ends, /readyz fails first, and connections are closed after their
+// current request. After Config.DrainDelay no more connections are accepted, and the server waits
+// for running requests.
 package webhook
 
 import (
@@ -54,26 +54,26 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// Config says what a server serves. Zero fields have the defaults below.
+// Config configures a Server. Zero fields have the defaults below.
 type Config struct {
 	// Addr is the address to listen on. Default ":8443".
 	Addr string
-	// Listener, if it is set, is served in place of Addr, and closed when Run returns.
+	// Listener, if set, is used instead of Addr, and closed when Run returns.
 	Listener net.Listener
 	// CertFile and KeyFile are the certificate and its key in PEM. Run requires them.
 	CertFile, KeyFile string
-	// ClientCAFile, if it is there, is a bundle in PEM: clients of the admission webhooks
-	// must have a certificate that one of it has signed. Conversions, probes and metrics
-	// are served to everybody.
+	// ClientCAFile, if set, is a PEM bundle of CAs: clients of the admission webhooks must have a
+	// certificate signed by one of them. Conversions, probes and metrics are served to every
+	// client.
 	ClientCAFile string
-	// Tokens says which bearer tokens clients of the admission webhooks may or must have,
-	// beside a certificate; nil reads none.
+	// Tokens configures the bearer tokens of clients of the admission webhooks, in addition to
+	// certificates; nil reads no tokens.
 	Tokens *TokenConfig
-	// Engine decides. Required.
+	// Engine decides about requests. Required.
 	Engine *admission.Engine
-	// Ready returns why the server should get no requests yet, nil if it should;
-	// a nil func is always ready. Until it has returned nil once, webhooks answer
-	// 503: an engine whose policies are still being loaded lets everything pass.
+	// Ready returns the reason that the server should not get requests yet, nil if it should; a nil
+	// func is always ready. Until it has returned nil once, webhooks answer 503, since an engine
+	// would allow everything while its policies are being loaded.
 	Ready func() error
 	// Metrics serves /metrics; nil serves none.
 	Metrics http.Handler
@@ -81,23 +81,21 @@ type Config struct {
 	Counter *admissionmetrics.Metrics
 	// Manage serves /plugins; nil serves none. It authenticates by itself.
 	Manage http.Handler
-	// MaxBodyBytes is the longest review. Default admission.DefaultMaxBodyBytes.
+	// MaxBodyBytes is the maximum length of a review. Default admission.DefaultMaxBodyBytes.
 	MaxBodyBytes int64
-	// Bodies bounds the memory of all reviews. nil is one of the server's own, with
-	// the default limits.
+	// Bodies bounds the memory of all reviews. nil means a separate one, with the default limits.
 	Bodies *admission.Bodies
-	// MaxConnections is how many connections there are at a time. One more takes
-	// the place of another: rather of a client without a verified certificate, of an
-	// address with many connections, and of a connection without a request. Default
-	// 1024.
+	// MaxConnections is the maximum number of connections. Beyond it, a new connection replaces
+	// another: preferably one without a verified certificate, from an address with many
+	// connections, or without a request. Default 1024.
 	MaxConnections int
-	// DrainDelay is how long the server goes on to serve when it is to end and
-	// has said so by /readyz: as long as others take to notice. Default 5 s.
+	// DrainDelay is the time for which an ending server still serves after /readyz has reported
+	// that: the time that others take to notice. Default 5 s.
 	DrainDelay time.Duration
-	// DrainTimeout is how long requests that run are waited for. Default 30 s,
-	// the longest timeout of a webhook.
+	// DrainTimeout bounds the wait for running requests at the end. Default 30 s, the longest
+	// timeout of a webhook.
 	DrainTimeout time.Duration
-	// Logger takes what goes wrong; nil drops it.
+	// Logger receives errors; nil drops them.
 	Logger *slog.Logger
 }
 
@@ -108,13 +106,13 @@ type Server struct {
 	cfg Config
 	// tokens is nil if tokens are not read.
 	tokens *verifier
-	// server has the connections.
+	// server manages the connections.
 	server serving.Server
 	// loaded is set after Config.Ready has returned nil once.
 	loaded atomic.Bool
 }
 
-// New returns a server. Errors are all mistakes of the configuration, but for those of the
+// New returns a server. The error joins all mistakes in the configuration, except those of the
 // certificate, which Run returns.
 func New(cfg Config) (*Server, error) {
 	var errs []error
@@ -137,8 +135,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and returns when everything is answered. The error is
-// nil then.
+// Run serves until ctx ends, and returns nil when every request is answered.
 func (s *Server) Run(ctx context.Context) error {
 	c := &s.cfg
 	var errs []error
@@ -160,7 +157,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.server.Run(ctx)
 }
 
-// Handler returns what the server serves, for a server of one's own.
+// Handler returns the handler of the server, for use in another server.
 func (s *Server) Handler() http.Handler {
 	c := &s.cfg
 	mux := http.NewServeMux()
@@ -248,8 +245,8 @@ func (s *Server) policiesReady() error {
 	return nil
 }
 
-// guard counts the requests of a webhook, asks for a client certificate if there is
-// a CA for them, and lets none through before the policies are there.
+// guard counts the requests of a webhook, requires a client certificate if there is a CA, and
+// refuses requests until the policies are loaded.
 func (s *Server) guard(webhook string, h http.Handler) http.Handler {
 	var guarded http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if webhook != "convert" && s.cfg.ClientCAFile != "" && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {

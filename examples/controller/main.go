@@ -1,5 +1,5 @@
-// Command controller scales workloads by ScalePolicies, whose guests are WebAssembly. The
-// README beside it says how it is built, installed and used.
+// Command controller scales workloads by ScalePolicies with guests in WebAssembly. The README
+// beside it describes how to build, install and use it.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-// options are the flags.
+// options holds the flags.
 type options struct {
 	modules, registries, cacheDir string
 	metricsAddress, probeAddress  string
@@ -69,7 +69,7 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	// A policy takes three requests in each of its intervals.
+	// A policy makes three requests in each of its intervals.
 	config.QPS, config.Burst = 100, 200
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir:   o.cacheDir,
@@ -132,7 +132,7 @@ func (o options) manager() manager.Options {
 		HealthProbeBindAddress: o.probeAddress,
 		LeaderElection:         o.leaderElection, LeaderElectionID: "scalepolicy-controller.autoscaling.kubewasm.dev",
 		LeaderElectionNamespace: o.leaseNamespace, LeaderElectionReleaseOnCancel: true,
-		// The names of managed fields are of no use to guests.
+		// Guests do not use managed fields.
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	}
 }

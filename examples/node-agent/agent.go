@@ -31,18 +31,18 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 )
 
-// mode is a running mode, or what else runs as long as the agent.
+// mode is a running mode, or another task that runs as long as the agent.
 type mode interface{ Run(context.Context) error }
 
-// probed is a mode that says how it is.
+// probed is a mode that reports its health.
 type probed interface {
-	// Ready returns why the mode does not serve, nil if it does.
+	// Ready returns the reason that the mode does not serve, nil if it does.
 	Ready() error
-	// Healthy returns why only a restart can help, nil if nothing hangs.
+	// Healthy returns an error if only a restart can help, nil if nothing hangs.
 	Healthy() error
 }
 
-// agent is the engine, what was decided, and the modes that share both.
+// agent holds the engine, the decisions, and the modes that share both.
 type agent struct {
 	runtime  *host.Runtime
 	engine   *hooks.Engine
@@ -56,12 +56,12 @@ type agent struct {
 	closers  []io.Closer
 	registry *prometheus.Registry
 	dryRun   bool
-	// plugins are those for this node, places where they are in the configuration.
+	// plugins are the plugins for this node, and places their places in the configuration.
 	plugins []pluginConfig
 	places  []int
-	// relabeled holds that other plugins are for the node than those that were loaded.
+	// relabeled signals that the plugins for the node differ from the loaded ones.
 	relabeled chan struct{}
-	// reload is nil in an agent whose configuration stays.
+	// reload is nil if the configuration is not followed.
 	reload *reload
 	// cacheless is set once the cache of compiled modules could not be used.
 	cacheless atomic.Bool
@@ -75,11 +75,11 @@ func (a *agent) standalone() bool {
 // checked is a mode that finds mistakes of the node without running.
 type checked interface{ Check(context.Context) error }
 
-// check returns what is wrong on the node and would keep decisions from being in force. It logs
-// what is missing for some of them.
+// check returns the errors on the node that would keep decisions from being in force. It logs the
+// errors that concern only some decisions.
 func (a *agent) check(ctx context.Context, logger *slog.Logger) error {
 	var errs []error
-	if !a.standalone() { // Otherwise that mode looks.
+	if !a.standalone() { // Otherwise the standalone mode checks.
 		errs = append(errs, a.enforcer.Check(a.layout))
 	}
 	if lacks := a.applier.Lacks(a.layout, a.engine.Owned()); lacks != 0 && a.enforcer.Check(a.layout) == nil {
@@ -135,7 +135,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	driver, errDriver := parse("cgroup.driver", cfg.Cgroup.Driver, cgroup.Cgroupfs, cgroup.Systemd)
 	weight, errWeight := parse("cgroup.weight", cfg.Cgroup.Weight, cgroup.WeightQuadratic, cgroup.WeightLinear)
 	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
-	// The agent is root on its node: it executes no page of a file that changes under it.
+	// The agent is root on its node, so it must not execute pages of a file that may change.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
 		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, Engine: cfg.Engine,
 		CacheError: func(err error) {
@@ -147,7 +147,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		return nil, err
 	}
 	var sources host.Sources
-	if artifacts != nil { // It has mistakes of its own otherwise.
+	if artifacts != nil { // Otherwise its mistakes are reported separately.
 		sources.OCI = artifacts.Source
 	}
 	a.runtime.AddSources(sources)
@@ -228,7 +228,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	return a, errors.Join(append(wrong, a.makeModes(cfg, a.layout, logger))...)
 }
 
-// forNode returns the configuration with the plugins for this node alone.
+// forNode returns the configuration with only the plugins for this node.
 func (a *agent) forNode(ctx context.Context, whole *config) (*config, error) {
 	a.plugins = whole.Plugins
 	if err := whole.checkNodes(); err != nil || !whole.selectsNodes() {
@@ -253,14 +253,14 @@ func (a *agent) forNode(ctx context.Context, whole *config) (*config, error) {
 	return &own, nil
 }
 
-// newWatch returns what follows a node.
+// newWatch returns a watch of a node.
 func newWatch(cfg *nodeConfig, more nodewatch.Config) (*nodewatch.Watch, error) {
 	more.Name, more.Sys = cmp.Or(cfg.Name, os.Getenv("NODE_NAME")), cmp.Or(cfg.Sys, "/sys")
 	more.URL, more.TokenFile, more.CAFile = cfg.URL, cfg.TokenFile, cfg.CAFile
 	return nodewatch.New(more)
 }
 
-// followNode makes the watch of the node. whole has the plugins of all nodes.
+// followNode creates the watch of the node. whole has the plugins of all nodes.
 func (a *agent) followNode(all, whole *config, logger *slog.Logger) (err error) {
 	cfg := all.Node
 	if cfg == nil {
@@ -293,8 +293,8 @@ func (a *agent) followNode(all, whole *config, logger *slog.Logger) (err error) 
 	return nil
 }
 
-// nodeWait is how long the modes wait for the node, so that plugins which read it do not fail
-// on the first requests.
+// nodeWait bounds the time for which the modes wait for the node, so that plugins that read it do
+// not fail on the first requests.
 const nodeWait = 10 * time.Second
 
 // await waits until a mode can ask plugins.
@@ -306,7 +306,7 @@ func (a *agent) await(ctx context.Context, m mode) {
 	case *standalone.Reconciler, *nri.Plugin, *runtimehook.Server:
 		ctx, cancel := context.WithTimeout(ctx, nodeWait)
 		defer cancel()
-		_ = a.node.Wait(ctx) // Readiness and the plugins say so.
+		_ = a.node.Wait(ctx) // Readiness and the plugins report an error.
 	}
 }
 
@@ -396,7 +396,7 @@ func (a *agent) discovery(cfg *config, layout cgroup.Layout) (standalone.Discove
 	return standalone.File(s.File), nil
 }
 
-// close frees what was made.
+// close frees the parts of the agent.
 func (a *agent) close() error {
 	var errs []error
 	for _, c := range a.closers {

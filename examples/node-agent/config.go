@@ -23,40 +23,41 @@ type config struct {
 	CacheDir string `json:"cacheDir"`
 	// CacheBytes bounds that directory. 0 means 1 GiB.
 	CacheBytes int64 `json:"cacheBytes"`
-	// Engine is compiler, to refuse a start where the node forbids executable memory, or
-	// interpreter. Without it, plugins are compiled where that is possible.
+	// Engine is compiler, which refuses to start if the node forbids executable memory, or
+	// interpreter. Without it, plugins are compiled if possible.
 	Engine host.Engine `json:"engine"`
-	// DryRun logs what would be written, and writes nothing.
+	// DryRun logs writes instead of making them.
 	DryRun bool `json:"dryRun"`
-	// Follow takes this file anew whenever it holds another configuration. A plugin follows its
-	// module if that says so.
+	// Follow reloads this file whenever its configuration changes. A plugin follows its module if
+	// the module's configuration sets that.
 	Follow bool `json:"follow"`
-	// HostRoot is where the root of the node's file system is, for mounts and devices
-	// that plugins are granted: /host in a container that has it there.
+	// HostRoot is the path of the node's root file system, for mounts and devices granted to
+	// plugins: /host in a container that mounts it there.
 	HostRoot string `json:"hostRoot"`
-	// Cgroup says where the cgroups are.
+	// Cgroup describes the cgroups.
 	Cgroup struct {
 		Root string `json:"root"`
-		// Driver is the kubelet's: cgroupfs or systemd. Without it, it is found by the cgroups
-		// that the kubelet has made.
+		// Driver is the kubelet's driver: cgroupfs or systemd. By default it is detected from the
+		// cgroups created by the kubelet.
 		Driver string `json:"driver"`
 		// KubeletRoot is the kubelet's cgroupRoot.
 		KubeletRoot string `json:"kubeletRoot"`
 		Scope       string `json:"scope"`
-		// Weight is how the runtime converts the shares of containers: quadratic (runc 1.3.2, crun
-		// 1.23 and later) or linear. Without it, it is found by what the runtime has written.
+		// Weight is the runtime's conversion of the shares of containers: quadratic (runc 1.3.2,
+		// crun 1.23 and later) or linear. By default it is detected from the values written by the
+		// runtime.
 		Weight string `json:"weight"`
-		// KubeletWeight is how the kubelet converts those of pods and QoS classes: linear (all
-		// releases up to 1.37) or quadratic. Without it, it is found likewise.
+		// KubeletWeight is the kubelet's conversion of the shares of pods and QoS classes: linear
+		// (all releases up to 1.37) or quadratic. By default it is detected likewise.
 		KubeletWeight string `json:"kubeletWeight"`
 		Proc          string `json:"proc"`
-		// Resctrl is where the kernel's resctrl file system is.
+		// Resctrl is the path of the kernel's resctrl file system.
 		Resctrl string `json:"resctrl"`
 	} `json:"cgroup"`
-	// Standalone reconciles; without it, nothing does.
+	// Standalone configures the standalone mode, which is off without it.
 	Standalone *struct {
 		Resync time.Duration `json:"resync"`
-		// One of these says what runs.
+		// One of these lists the running pods.
 		Kubelet *struct {
 			URL       string `json:"url"`
 			TokenFile string `json:"tokenFile"`
@@ -72,7 +73,7 @@ type config struct {
 	NRI *struct {
 		Socket string `json:"socket"`
 		Index  string `json:"index"`
-		// FailClosed fails what the agent does not answer while it is connected.
+		// FailClosed fails requests that the agent does not answer while it is connected.
 		FailClosed bool `json:"failClosed"`
 	} `json:"nri"`
 	// RuntimeHook answers Koordinator's runtime proxy.
@@ -84,24 +85,25 @@ type config struct {
 	// HTTP serves /metrics, /healthz, /readyz and /state, without any authentication.
 	HTTP *struct {
 		Address string `json:"address"`
-		// State opens /state, with the names of pods, to processes in the node's network
-		// (Node, the default), to all clients (Anyone), or to nobody (None).
+		// State opens /state, with the names of pods, to processes in the node's network (Node, the
+		// default), to all clients (Anyone), or to none (None).
 		State string `json:"state"`
 	} `json:"http"`
-	// Events has an Event written on each Pod that a plugin refuses, by the API server.
+	// Events writes an Event, by the API server, on each Pod refused by a plugin.
 	Events *apiserver.Config `json:"events"`
-	// Node has the node followed at the API server, for plugins that read it.
+	// Node follows the node at the API server, for plugins that read it.
 	Node *nodeConfig `json:"node"`
-	// Registries says how artifacts are fetched and which are trusted, for plugins with oci.
+	// Registries configures how artifacts are fetched and which ones are trusted, for plugins with
+	// oci.
 	Registries oci.Config     `json:"registries"`
 	Plugins    []pluginConfig `json:"plugins"`
 }
 
-// nodeConfig says which node is followed, and where.
+// nodeConfig configures the node to follow.
 type nodeConfig struct {
-	// Name is that of the Node. Default is the variable NODE_NAME.
+	// Name is the name of the Node. Default is the variable NODE_NAME.
 	Name string `json:"name"`
-	// Sys is where the kernel's sysfs is, of which the node's topology is read. Default /sys.
+	// Sys is the path of the kernel's sysfs, from which the node's topology is read. Default /sys.
 	Sys              string `json:"sys"`
 	apiserver.Config `json:",inline"`
 }
@@ -109,7 +111,8 @@ type nodeConfig struct {
 // pluginConfig is a plugin of the file.
 type pluginConfig struct {
 	hooks.PluginConfig `json:",inline"`
-	// NodeSelector is a selector on the labels of the node: on others the plugin is not loaded.
+	// NodeSelector is a selector on the labels of the node. The plugin is not loaded on other
+	// nodes.
 	NodeSelector string `json:"nodeSelector"`
 }
 
@@ -130,12 +133,12 @@ func parseConfig(file string, text []byte) (*config, error) {
 	return cfg, nil
 }
 
-// selectsNodes reports whether a plugin is for some nodes alone.
+// selectsNodes reports whether a plugin is only for some nodes.
 func (c *config) selectsNodes() bool {
 	return slices.ContainsFunc(c.Plugins, func(p pluginConfig) bool { return p.NodeSelector != "" })
 }
 
-// checkNodes returns what is wrong with the selectors of nodes.
+// checkNodes returns the mistakes in the selectors of nodes.
 func (c *config) checkNodes() error {
 	var errs []error
 	for i := range c.Plugins {
@@ -170,7 +173,7 @@ func (c *config) plugins() []hooks.PluginConfig {
 	for i := range c.Plugins {
 		p := c.Plugins[i].PluginConfig
 		if p.CircuitBreaker == (host.CircuitBreaker{}) {
-			// One that keeps failing must not cost each container its timeout.
+			// A plugin that keeps failing must not cost each container its timeout.
 			p.CircuitBreaker = host.CircuitBreaker{After: 10, MaxBackoff: time.Minute}
 		}
 		plugins = append(plugins, p)

@@ -26,26 +26,26 @@ import (
 )
 
 const (
-	// queuedEvents bounds the refusals that wait, knownEvents those whose Event is updated.
+	// queuedEvents bounds the waiting refusals, and knownEvents those whose Event is updated.
 	queuedEvents, knownEvents = 64, 1024
 	// eventBurst and eventEvery bound the requests to the API server.
 	eventBurst = 25
 	eventEvery = 5 * time.Second
-	// eventAgain is how often one Event is updated at most.
+	// eventAgain is the shortest interval between updates of one Event.
 	eventAgain = time.Minute
-	// maxMessage is the longest message that the API server takes, in bytes.
+	// maxMessage is the maximum length of a message in the API server, in bytes.
 	maxMessage = 1024
 )
 
-// events writes an Event on a Pod when a plugin refuses it or a container of it. It is the
-// Observer of an engine; Run writes what was observed. No decision waits for it: what comes
-// faster than it may be written is counted and dropped.
+// events writes an Event on a Pod when a plugin refuses it or a container of it. It is the Observer
+// of an engine; Run writes the observed refusals. No decision waits for it: refusals beyond the
+// rate limit are counted and dropped.
 type events struct {
 	client *apiserver.Client
 	node   string
 	logger *slog.Logger
 	queue  chan refusal
-	// known are by subject, plugin and cause.
+	// known holds the written Events by subject, plugin and cause.
 	known map[refusalKey]*knownEvent
 	pace  pace
 
@@ -54,7 +54,7 @@ type events struct {
 
 var _ hooks.Observer = (*events)(nil)
 
-// refusalKey is what refusals of one Event have in common.
+// refusalKey identifies the refusals of one Event.
 type refusalKey struct {
 	pod                      hookmsg.PodMeta
 	container, plugin, cause string
@@ -104,7 +104,7 @@ func newEvents(cfg apiserver.Config, node string, logger *slog.Logger) (*events,
 	}, nil
 }
 
-// refusable reports whether a runtime does not go on when it gets an error at a stage.
+// refusable reports whether an error at a stage stops the runtime.
 func refusable(stage hookmsg.Stage) bool {
 	switch stage {
 	case hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources:
@@ -183,7 +183,7 @@ func (e *events) forgetOldest() {
 	delete(e.known, oldest)
 }
 
-// errNoEvent is the end of an Event: an API server keeps one for an hour.
+// errNoEvent reports that an Event has expired: an API server keeps Events for an hour.
 var errNoEvent = errors.New("the Event is gone")
 
 // write updates the Event of earlier refusals, or creates one.
@@ -202,7 +202,7 @@ func (e *events) write(ctx context.Context, r refusal, k *knownEvent) error {
 		}
 		*k = knownEvent{count: 1, first: r.at}
 	}
-	name := fmt.Sprintf("%s.%x", r.pod.Name, r.at.UnixNano()) // As client-go names them.
+	name := fmt.Sprintf("%s.%x", r.pod.Name, r.at.UnixNano()) // The form of client-go.
 	err := e.send(ctx, http.MethodPost, of, "application/json", &corev1.Event{
 		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
 		ObjectMeta:     metav1.ObjectMeta{Namespace: r.pod.Namespace, Name: name},
@@ -219,7 +219,7 @@ func (e *events) write(ctx context.Context, r refusal, k *knownEvent) error {
 
 const component = "kubewasm-node-agent"
 
-// what names the subject of a refusal.
+// what returns the name of a refusal's subject.
 func (r *refusal) what() string {
 	subject := "the pod"
 	if r.container != "" {
@@ -250,12 +250,12 @@ func (e *events) send(ctx context.Context, method, path, contentType string, obj
 	case err != nil:
 		return err
 	}
-	// A connection is used again after its answer was read.
+	// A connection is reused once its answer is read.
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	return errors.Join(err, resp.Body.Close())
 }
 
-// observers are several as one.
+// observers combines several observers into one.
 type observers []hooks.Observer
 
 func (o observers) Decided(ctx context.Context, req *hookmsg.Request, took time.Duration, d *hookmsg.Decision, err error) {

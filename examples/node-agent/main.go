@@ -1,16 +1,16 @@
-// Command node-agent runs runtime hooks on a node, in both running modes at once:
-// it answers the container runtime, by NRI or Koordinator's runtime proxy, and
-// keeps the cgroups at what was decided.
+// Command node-agent runs runtime hooks on a node, in both running modes at once. It answers the
+// container runtime, by NRI or Koordinator's runtime proxy, and keeps the cgroups at the decided
+// values.
 //
 //	node-agent -config /etc/kubewasm/agent.yaml
 //	node-agent -config /etc/kubewasm/agent.yaml -restore
 //	node-agent -config /etc/kubewasm/agent.yaml -state shop/web
 //
-// The second form undoes what the plugins of the configuration have decided on, before they
-// or the agent are removed from a node: stop the agent first. The third asks the agent that runs
-// what is decided on a pod and what is in force.
+// The second form restores the fields decided by the plugins of the configuration, before they or
+// the agent are removed from a node: stop the agent first. The third queries the running agent for
+// the decisions on a pod and the values in force.
 //
-// deploy has a configuration with four plugins, a systemd unit and a DaemonSet.
+// The directory deploy has a configuration with four plugins, a systemd unit and a DaemonSet.
 package main
 
 import (
@@ -32,7 +32,7 @@ import (
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // It has time to spare, and a node has other uses for memory.
+		debug.SetGCPercent(50) // Trades the agent's time for memory of the node.
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -75,8 +75,8 @@ func run(ctx context.Context, args []string) error {
 	return a.alone(func() error { return a.restore(ctx) })
 }
 
-// start runs agents of a file, one after the other: each ends when the configuration changes, and the
-// next one has loaded its plugins by then.
+// start runs the agents of a file, one after the other. An agent ends after a change of the
+// configuration, once the next one has loaded its plugins.
 func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) error {
 	var build func([]byte) (*agent, error)
 	build = func(text []byte) (*agent, error) {
@@ -92,7 +92,7 @@ func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) e
 		if cfg.Follow || cfg.selectsNodes() {
 			a.setReload(&reload{file: file, text: text, follow: cfg.Follow, build: build, logger: logger})
 		}
-		debug.FreeOSMemory() // What loading the plugins took.
+		debug.FreeOSMemory() // Frees the memory used for loading the plugins.
 		return a, nil
 	}
 	text, err := os.ReadFile(file)
@@ -122,7 +122,7 @@ func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) e
 	}
 }
 
-// alone calls f while no other agent serves the node. A dry run bothers none.
+// alone calls f while no other agent serves the node. A dry run does not need that.
 func (a *agent) alone(f func() error) error {
 	if !a.dryRun {
 		unlock, err := a.applier.Lock()
@@ -134,7 +134,7 @@ func (a *agent) alone(f func() error) error {
 	return f()
 }
 
-// restore gives back what the plugins have decided.
+// restore restores the fields decided by the plugins.
 func (a *agent) restore(ctx context.Context) error {
 	for _, mode := range a.modes {
 		m, ok := mode.(*standalone.Reconciler)

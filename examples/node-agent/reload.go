@@ -16,37 +16,37 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// errReplaced ends an agent in whose place another one is.
+// errReplaced ends an agent that was replaced by another.
 var errReplaced = errors.New("another configuration takes the place")
 
-// reload is a mode of an agent that ends once another agent can take its place: the file has another
-// configuration, or other plugins of it are for the node. The other one has loaded its plugins by
-// then. A configuration that cannot be taken is logged and changes nothing.
+// reload is a mode of an agent that ends once another agent can take its place: the file has
+// another configuration, or other plugins of it are for the node. The other agent has loaded its
+// plugins by then. A configuration that cannot be applied is logged and changes nothing.
 type reload struct {
 	file string
-	// text is what the agent was made of.
+	// text is the configuration of the agent.
 	text []byte
-	// follow has the file followed, beside the labels of the node.
+	// follow makes reload follow the file, in addition to the labels of the node.
 	follow    bool
 	relabeled <-chan struct{}
-	// build makes an agent.
+	// build creates an agent.
 	build  func(text []byte) (*agent, error)
 	logger *slog.Logger
 
-	// stale is set while the file has a configuration that was not taken.
+	// stale is set while the file has a configuration that was not applied.
 	stale atomic.Bool
 	mu    sync.Mutex
 	next  *agent
 }
 
-// setReload has another agent take the place of a when that is due.
+// setReload lets another agent replace a when necessary.
 func (a *agent) setReload(r *reload) {
 	a.reload, r.relabeled = r, a.relabeled
 	a.modes = append(a.modes, r)
 	a.flag("kubewasm_agent_config_stale", "1 while the file has a configuration, or the node has labels, that the agent could not follow.", &r.stale)
 }
 
-// Run follows the configuration until ctx ends or another agent is there.
+// Run follows the configuration until ctx ends or another agent is ready.
 func (r *reload) Run(ctx context.Context) error {
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -106,7 +106,7 @@ func (r *reload) Run(ctx context.Context) error {
 	return context.Cause(outer)
 }
 
-// handOver gives back what the plugins have decided that the next agent does not have as they are.
+// handOver restores the fields decided by plugins that the next agent does not have unchanged.
 func (a *agent) handOver(ctx context.Context, next *agent, logger *slog.Logger) {
 	var fields hookmsg.Fields
 	for i := range a.plugins {

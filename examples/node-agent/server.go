@@ -21,31 +21,31 @@ import (
 
 // server serves metrics and probes:
 //
-//	/metrics  what Prometheus reads
-//	/healthz  200, or 503 with the reasons when only a restart can help
+//	/metrics  metrics for Prometheus
+//	/healthz  200, or 503 with the reasons if only a restart can help
 //	/readyz   200 while each mode serves, otherwise 503 with the reasons
-//	/state    what is decided on pods and containers and what is in force, in JSON:
-//	          of all, or by ?namespace=, ?pod= and ?container=
+//	/state    decisions on pods and containers and the values in force, in JSON:
+//	          of all, or selected by ?namespace=, ?pod= and ?container=
 //
-// The metrics are those of packages hostmetrics and hookmetrics, and
+// The metrics come from packages hostmetrics and hookmetrics, and
 //
 //	kubewasm_agent_ready                        1 while each mode serves
 //	kubewasm_agent_connections_total      mode  connections to the container runtime
-//	kubewasm_agent_inotify_watches        mode  directories of cgroups that are watched
-//	kubewasm_agent_inotify_full           mode  1 while the kernel refuses to watch more
-//	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups that were not the claimant's own
+//	kubewasm_agent_inotify_watches        mode  watched directories of cgroups
+//	kubewasm_agent_inotify_full           mode  1 while the kernel refuses more watches
+//	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups outside of the claimant
 //	kubewasm_agent_events_total           result  Events on Pods: written, dropped or failed
-//	kubewasm_agent_node_stale_seconds           for how long the API server has not told of the node
+//	kubewasm_agent_node_stale_seconds           time since the API server last reported on the node
 //	kubewasm_agent_config_stale                 1 while the configuration or the node's labels could not be followed
 //	kubewasm_agent_cache_unusable               1 if the cache of compiled modules could not be used
 //
-// There is no authentication. Only /state has names of pods, and answers those alone who are
-// in the node's network.
+// There is no authentication. Only /state contains names of pods, and it answers only clients in
+// the node's network.
 type server struct {
 	address string
 	http    *http.Server
 	logger  *slog.Logger
-	// listening is told of the address, nil for none.
+	// listening receives the address, nil for none.
 	listening func(net.Addr)
 }
 
@@ -101,8 +101,8 @@ func onlyLocal(h http.Handler) http.Handler {
 	})
 }
 
-// printState writes what the agent of a configuration answers about "all", or about
-// "namespace/pod" or "namespace/pod/container".
+// printState writes the answer of a configuration's agent about "all", "namespace/pod" or
+// "namespace/pod/container".
 func printState(ctx context.Context, cfg *config, of string, to io.Writer) error {
 	if cfg.HTTP == nil {
 		return errors.New("state: the configuration has no http, by which the agent is asked")
@@ -132,7 +132,7 @@ func printState(ctx context.Context, cfg *config, of string, to io.Writer) error
 	if err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) // No proxy.
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) // Uses no proxy.
 	if err != nil {
 		return fmt.Errorf("state: ask the agent: %w", err)
 	}
@@ -147,10 +147,10 @@ func printState(ctx context.Context, cfg *config, of string, to io.Writer) error
 	return nil
 }
 
-// all joins what the modes say.
+// all joins the errors of the modes.
 func (a *agent) all(how func(probed) error) error {
 	var errs []error
-	if !a.standalone() { // Otherwise the standalone mode looks.
+	if !a.standalone() { // Otherwise the standalone mode checks.
 		errs = append(errs, how(place{a}))
 	}
 	for _, m := range a.modes {
@@ -161,7 +161,7 @@ func (a *agent) all(how func(probed) error) error {
 	return errors.Join(errs...)
 }
 
-// place is where an agent writes.
+// place is a probe of the cgroups that an agent writes.
 type place struct{ *agent }
 
 func (p place) Ready() error { return p.enforcer.Check(p.layout) }

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Applier writes resources into the cgroups below one directory. It is safe for use by
-// several goroutines. If two apply to one cgroup at the same time, either's values may
+// Applier writes resources into the cgroups below one directory. It is safe for use by several
+// goroutines. If two goroutines apply to one cgroup at the same time, the values of either may
 // remain.
 type Applier struct {
 	version     Version
@@ -27,7 +27,7 @@ type Applier struct {
 	controllers map[string]*os.Root
 	// others are further hierarchies of v1, for net_cls_classid and unified alone.
 	others map[string]*os.Root
-	// proc has a directory for each process, resctrl one for each group of processes.
+	// proc has a directory for each process, resctrl a directory for each group of processes.
 	proc, resctrl string
 	cores         coreSched
 }
@@ -37,20 +37,20 @@ type ApplierConfig struct {
 	// Root is the directory of the cgroup hierarchy, /sys/fs/cgroup on most
 	// nodes. Required.
 	//
-	// With cgroup v1 it may hold a directory for each controller (cpu, cpuset,
-	// memory), as nodes have it, or the files of all controllers together.
+	// With cgroup v1 it may hold a directory for each controller (cpu, cpuset, memory), as on most
+	// nodes, or the files of all controllers together.
 	Root string
-	// Version is the version of the hierarchy. Default: the one that Root looks like.
+	// Version is the version of the hierarchy. By default it is detected from the files in Root.
 	Version Version
-	// Weight is how cpu.shares become cpu.weight on cgroup v2 for containers, whose cgroups
-	// are the runtime's. By default it is found from containers whose shares are known, and
-	// [WeightQuadratic] while none tells: see [Applier.FindConversion].
+	// Weight is the conversion from cpu.shares to cpu.weight on cgroup v2 for containers, whose
+	// cgroups the runtime creates. By default it is detected from containers with known shares, or
+	// [WeightQuadratic] if none reveals it: see [Applier.FindConversion].
 	Weight WeightConversion
-	// KubeletWeight is that for pods and QoS classes, whose cgroups are the kubelet's. By
-	// default it is found likewise, and [WeightLinear] while none tells.
+	// KubeletWeight is the conversion for pods and QoS classes, whose cgroups the kubelet creates.
+	// By default it is detected likewise, or [WeightLinear] if no cgroup reveals it.
 	KubeletWeight WeightConversion
-	// Proc is the proc file system, for oom_score_adj. It must be the node's if the
-	// program has a PID namespace of its own. Default /proc.
+	// Proc is the proc file system, for oom_score_adj. It must be that of the node if the program
+	// runs in a separate PID namespace. Default /proc.
 	Proc string
 	// Resctrl is the resctrl file system. Default /sys/fs/resctrl.
 	Resctrl string
@@ -76,38 +76,38 @@ func (v Version) String() string {
 	return fmt.Sprintf("version(%d)", uint8(v))
 }
 
-// Target is what a cgroup should have.
+// Target is a cgroup with the resources that it should have.
 type Target struct {
 	// Cgroup is the path below the root, slash-separated and clean:
 	// "kubepods/burstable/pod8dbc5577/4b1f".
 	Cgroup string
-	// PodUID is that of the pod that the cgroup is of, or lies in; empty for a QoS
-	// class. Only a [State] looks at it.
+	// PodUID is the UID of the pod that contains the cgroup, empty for a QoS class. Only a [State]
+	// uses it.
 	PodUID string
-	// Level is that of the cgroup: the kubelet, which makes those of pods and QoS classes,
-	// converts cpu_shares otherwise than runtimes do for containers. The zero value is a
-	// container.
+	// Level is the level of the cgroup. The kubelet, which creates the cgroups of pods and QoS
+	// classes, converts cpu_shares differently from the runtimes, which create those of containers.
+	// The zero value is a container.
 	Level hookmsg.Level
-	// Resources are the values; files of nil fields stay as they are.
+	// Resources are the values to write. Files of nil fields stay unchanged.
 	Resources *hookmsg.Resources
 }
 
 // Change is one write to a file.
 type Change struct {
-	// Cgroup is that of the target. Field is the field that the file holds; two for a
-	// quota with its period.
+	// Cgroup is the cgroup of the target. Field is the field in the file; a quota with its period
+	// is two fields.
 	Cgroup string
 	Field  hookmsg.Fields
 	// File is the path below the root.
 	File string
-	// From is the text before, without the newline at the end, To the one that is written.
+	// From is the text before the write, without the newline at the end, and To the text to write.
 	From, To string
 }
 
 // String returns "cpu/pod/cpu.shares: 1024 -> 2".
 func (c Change) String() string { return c.File + ": " + c.From + " -> " + c.To }
 
-// task returns the process or the thread that the change is about, empty if it is about a file.
+// task returns the process or the thread of the change, empty for a change of a file.
 func (c *Change) task() string {
 	switch {
 	case c.Field&(hookmsg.FieldOOMScoreAdj|hookmsg.FieldCoreSchedGroup) != 0:
@@ -118,8 +118,8 @@ func (c *Change) task() string {
 	return ""
 }
 
-// v1Controllers are the controllers of cgroup v1 that have a cgroup for each pod and
-// container, whose files an Applier writes. v1Others are those that may have one.
+// v1Controllers are the controllers of cgroup v1 that have a cgroup for each pod and container,
+// whose files an Applier writes. v1Others are controllers that may have one.
 var (
 	v1Controllers = [...]string{"cpu", "cpuset", "memory"}
 	v1Others      = [...]string{"blkio", "hugetlb", "misc", "net_cls", "net_prio", "pids", "rdma"}
@@ -144,8 +144,8 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	}
 	a.others = map[string]*os.Root{}
 	for _, name := range slices.Concat(v1Controllers[:], v1Others[:]) {
-		// By its full path: the directory may be a symbolic link, as cpu is to
-		// cpu,cpuacct, and a root that is configured is trusted with its links.
+		// Opened by its full path: the directory may be a symbolic link, such as cpu to
+		// cpu,cpuacct, and the links in a configured root are trusted.
 		c, err := os.OpenRoot(filepath.Join(cfg.Root, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -166,9 +166,9 @@ func NewApplier(cfg ApplierConfig) (*Applier, error) {
 	return a, nil
 }
 
-// detect returns the version of a hierarchy by the files that only one of them has. On a
-// hybrid node the controllers are those of v1: the hierarchy of v2 has a directory of its
-// own, and no controller.
+// detect returns the version of a hierarchy, by files that only one version has. On a hybrid node
+// the controllers are those of v1, and the hierarchy of v2 has a separate directory and no
+// controller.
 func detect(root *os.Root) (Version, error) {
 	for _, sign := range []struct {
 		name    string
@@ -188,8 +188,8 @@ func detect(root *os.Root) (Version, error) {
 // Version returns the version of the hierarchy.
 func (a *Applier) Version() Version { return a.version }
 
-// Hierarchies returns the directories in which the paths of cgroups begin: one
-// for each controller where cgroup v1 has one, otherwise the root.
+// Hierarchies returns the directories at which the paths of cgroups start: one for each controller
+// of cgroup v1 with a directory, otherwise the root.
 func (a *Applier) Hierarchies() (dirs []string) {
 	for _, name := range v1Controllers {
 		if a.controllers[name] != nil {
@@ -213,40 +213,38 @@ func (a *Applier) Close() error {
 	return err
 }
 
-// Apply writes the targets' resources to their files, and returns the writes in order,
-// even after an error. A file that has the value already, in any notation, is not
-// written.
+// Apply writes the targets' resources to their files, and returns the writes in order, even after
+// an error. A file that already has the value, in any notation, is not written.
 //
-// The kernel refuses a child's limit beyond its parent's. So values that widen are
-// written first, parents before children, then values that tighten, children before
-// parents, over all targets together. A list that moves is first widened to hold both.
+// The kernel refuses a child's limit beyond its parent's. So, over all targets together, widening
+// values are written first, parents before children. Tightening values follow, children before
+// parents. A list that moves is first widened to the union of both.
 //
-// An error of one file does not stop the others. The errors are joined: a *[FileError]
-// for a file, [ErrEscapes] for a cgroup that is not below the root, [ErrUnsupported] for
-// a field without a file, such as net_cls_classid on cgroup v2.
+// An error of one file does not stop the others. The errors are joined: a *[FileError] for a file,
+// [ErrEscapes] for a cgroup outside of the root, [ErrUnsupported] for a field without a file, such
+// as net_cls_classid on cgroup v2.
 //
 // # Notes
 //
-//   - An empty list of CPUs or nodes stands for the parent's. cgroup v2 has the same
-//     rule; on v1 the list that the parent has at the time is written. A nil field
-//     clears nothing.
-//   - cpu_shares is ignored beside a cpu_idle of 1: the kernel gives an idle
-//     cgroup a weight of its own and refuses any other.
+//   - An empty list of CPUs or nodes means the parent's list. cgroup v2 has the same rule; on v1
+//     the current list of the parent is written. A nil field clears nothing.
+//   - cpu_shares is ignored beside a cpu_idle of 1: the kernel gives an idle cgroup a fixed weight
+//     and refuses any other.
 //   - oom_score_adj, core_sched_group and resctrl_group belong to processes: they are
 //     written for those in the cgroup itself, and their children inherit them.
-//   - A missing resctrl group is made, and stays: to remove it would move the tasks that
-//     others have put there.
-//   - On v1 a quota and a period that change together may lift the quota to -1
-//     in between, which the kernel takes everywhere. If a later write is refused, the
-//     earlier ones of the field are undone. The end of ctx does not come between them.
+//   - A missing resctrl group is created, and stays: removing it would move the tasks that others
+//     have put there.
+//   - On v1, if a quota and a period change together, the quota may be -1 in between, which the
+//     kernel accepts everywhere. If a later write is refused, the earlier ones of the field are
+//     undone. The end of ctx does not interrupt them.
 func (a *Applier) Apply(ctx context.Context, targets ...Target) ([]Change, error) {
 	dirs := newDirectories(forOnce)
 	defer dirs.close()
 	return a.plan(targets, dirs, nil).run(ctx)
 }
 
-// DryRun returns the writes that [Applier.Apply] would do, in order, and the errors of
-// reading. It writes nothing.
+// DryRun returns the writes of [Applier.Apply], in order, and the errors of reading. It writes
+// nothing.
 func (a *Applier) DryRun(_ context.Context, targets ...Target) ([]Change, error) {
 	dirs := newDirectories(forOnce)
 	defer dirs.close()

@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// maxChildren is the number of cgroups below one that are looked at for a value that
-// bounds the one above.
+// maxChildren is the maximum number of children of a cgroup that are searched for a value bounding
+// that of the parent.
 const maxChildren = 1000
 
-// explain adds to the error of a refused write the file that bounds the value: another
-// one of the cgroup, the parent's, or a child's.
+// explain adds to the error of a refused write the file that bounds the value: another file of the
+// cgroup, or a file of the parent or of a child.
 func (p *plan) explain(s *step, err error) {
 	file := (*FileError)(nil)
 	if s.do != nil || !errors.As(err, &file) || file.Op != "write" {
@@ -44,7 +44,7 @@ func (p *plan) explain(s *step, err error) {
 	}
 }
 
-// neighbors are the files that may bound a value of a cgroup.
+// neighbors holds the files that may bound a value of a cgroup.
 type neighbors struct {
 	dir    *directory
 	cgroup string
@@ -108,7 +108,7 @@ func (n *neighbors) children() (names []string) {
 	return names
 }
 
-// limit returns the quota, the period and their quotient, of one of the places of [neighbors.of].
+// limit returns the quota, the period and their quotient, at one of the places of [neighbors.of].
 func (n *neighbors) limit(where string) (limit float64, says string, ok bool) {
 	if text, name := n.of(where, maxFileV2); name != "" {
 		quota, period, ok := parseCPUMax(text)
@@ -146,7 +146,7 @@ func (n *neighbors) ofLimit(file, to string) string {
 		}
 	}
 	if file == maxFileV2 {
-		return "" // No parent and no child bounds it.
+		return "" // Neither the parent nor a child bounds the value.
 	}
 	want := orInf(quota) / float64(period)
 	// The nearest limit above counts.

@@ -12,9 +12,9 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// FindDriver returns the kubelet's driver by the cgroups that it has made below its cgroupRoot:
-// "kubepods", or "kubepods.slice". If it has made both, since the driver of the node was changed,
-// it is the one that has pods. The error says what is not there, or that both have pods.
+// FindDriver returns the kubelet's driver by the cgroups that it has created below its cgroupRoot:
+// "kubepods", or "kubepods.slice". If both exist because the driver of the node was changed, it
+// returns the one with pods. The error reports that no cgroup exists, or that both have pods.
 func (a *Applier) FindDriver(root string) (Driver, error) {
 	var found, used []Driver
 	var names []string
@@ -42,7 +42,7 @@ func (a *Applier) FindDriver(root string) (Driver, error) {
 	return 0, fmt.Errorf("find the kubelet's cgroup driver: %s has %s: name the one that the kubelet is configured with", a.path, strings.Join(names, " and "))
 }
 
-// hasPods reports whether a cgroup of a QoS class has one of a pod in it.
+// hasPods reports whether a cgroup of a QoS class contains that of a pod.
 func (a *Applier) hasPods(l Layout) bool {
 	for _, class := range qosClasses {
 		cgroup := l.QOS(class)
@@ -73,14 +73,15 @@ func (a *Applier) roots() (roots []*os.Root) {
 	return roots
 }
 
-// limits are the files by which it is told whether a cgroup can be written, by the controller. A
-// cgroup has at least one of them.
+// limits are the files, by controller, that show whether a cgroup can be written. A cgroup has at
+// least one of them.
 var limits = map[Version]map[string]string{
 	V1: {"cpu": "cpu.shares", "cpuset": "cpuset.cpus", "memory": "memory.limit_in_bytes"},
 	V2: {"cpu": "cpu.weight", "cpuset": "cpuset.cpus", "memory": "memory.max"},
 }
 
-// check returns why the cgroups of a layout cannot be written or, unless write is set, are not there.
+// check returns an error if the cgroups of a layout cannot be written or, unless write is set, do
+// not exist.
 func (a *Applier) check(l Layout, write bool) error {
 	cgroup := l.QOS(hookmsg.QOSGuaranteed)
 	if !a.Exists(cgroup) {
@@ -114,9 +115,9 @@ func (a *Applier) check(l Layout, write bool) error {
 	return nil
 }
 
-// Lacks returns those of some fields that no file of the pods' cgroups holds on this node: the
-// kernel has none, or the controller is off on cgroup v2. Fields of processes, and of files that a
-// decision names, are not looked at.
+// Lacks returns the fields, among those given, that no file of the pods' cgroups holds on this
+// node: the kernel has no such file, or the controller is off on cgroup v2. Fields of processes,
+// and of files named by a decision, are ignored.
 func (a *Applier) Lacks(l Layout, fields hookmsg.Fields) (lacks hookmsg.Fields) {
 	dirs := newDirectories(forOnce)
 	defer dirs.close()
@@ -136,7 +137,7 @@ func (a *Applier) Lacks(l Layout, fields hookmsg.Fields) (lacks hookmsg.Fields) 
 	return lacks
 }
 
-// canWrite opens a file for writing, and writes nothing.
+// canWrite opens a file for writing without writing to it.
 func (a *Applier) canWrite(controller, cgroup, file string) error {
 	d, err := a.openDirectory(controller, cgroup)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// checkCoreSchedGroup checks the name of a group, which the kernel does not know.
+// checkCoreSchedGroup checks the name of a group, of which the kernel knows nothing.
 func checkCoreSchedGroup(group string) error {
 	if group == "" || len(group) > maxGroup || strings.ContainsFunc(group, isControl) {
 		return fmt.Errorf("%.200q is not a name of 1 to %d bytes without control characters", group, maxGroup)
@@ -20,11 +20,10 @@ func checkCoreSchedGroup(group string) error {
 	return nil
 }
 
-// coreSched knows the cookies of core scheduling groups
-// (Documentation/admin-guide/hw-vuln/core-scheduling.rst). A cookie lives as long as a
-// task has it, and only a task that has one can give it to another: the threads of the
-// group itself keep it, and a thread of our own takes it from one of them and passes it
-// on. The zero value has no kernel.
+// coreSched tracks the cookies of core scheduling groups
+// (Documentation/admin-guide/hw-vuln/core-scheduling.rst). A cookie lives as long as a task has it,
+// and only such a task can give it to another. So the threads of a group keep its cookie, and a
+// thread of this process takes it from one of them and passes it on. The zero value has no kernel.
 type coreSched struct {
 	kernel cookies
 	mu     sync.Mutex
@@ -37,7 +36,7 @@ type coreGroup struct {
 	threads []int
 }
 
-// cookies is what prctl(2) does with PR_SCHED_CORE. Thread 0 is the caller's.
+// cookies are the operations of prctl(2) with PR_SCHED_CORE. Thread 0 is the calling thread.
 type cookies interface {
 	get(thread int) (uint64, error)
 	create() error
@@ -45,7 +44,7 @@ type cookies interface {
 	shareFrom(thread int) error
 }
 
-// maxKeepers is how many threads of a group are known that may pass its cookie on.
+// maxKeepers is the maximum number of remembered threads of a group that may pass its cookie on.
 const maxKeepers = 16
 
 // has reports whether a thread has the cookie of a group.
@@ -77,7 +76,8 @@ func (c *coreSched) join(group string, thread int) (err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// It ends with its cookie: not unlocked, it is no other goroutine's afterwards.
+		// The thread ends together with its cookie: since it is never unlocked, no other goroutine
+		// uses it.
 		runtime.LockOSThread()
 		err = c.joinFromHere(group, thread)
 	}()
@@ -88,13 +88,13 @@ func (c *coreSched) join(group string, thread int) (err error) {
 func (c *coreSched) joinFromHere(group string, thread int) error {
 	g := c.groups[group]
 	if g != nil {
-		// A number may be another thread's by now.
+		// The number may belong to another thread by now.
 		g.threads = slices.DeleteFunc(g.threads, func(member int) bool {
 			cookie, err := c.kernel.get(member)
 			return err != nil || cookie != g.cookie
 		})
 		if len(g.threads) == 0 || c.kernel.shareFrom(g.threads[0]) != nil {
-			g = nil // All have ended, and the cookie with them.
+			g = nil // All threads have ended, and the cookie with them.
 		}
 	}
 	if g == nil {
@@ -131,8 +131,8 @@ func (c *coreSched) forget() {
 	}
 }
 
-// coreSchedGroup plans the cookies of the cgroup's threads. Those that are born
-// meanwhile have their parents'.
+// coreSchedGroup plans the cookies of the cgroup's threads. Threads created meanwhile inherit their
+// parents' cookies.
 func (p *plan) coreSchedGroup(group string) {
 	const file = "core_sched"
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
@@ -150,9 +150,9 @@ func (p *plan) coreSchedGroup(group string) {
 	for i, t := range threads.numbers {
 		thread, err := strconv.Atoi(t)
 		if err != nil {
-			continue // It was one before.
+			continue // It had the cookie already.
 		}
-		path := t + "/" + file // There is no such file: it names the thread.
+		path := t + "/" + file // Not a real file: the path names the thread.
 		has, err := cores.has(group, thread)
 		switch {
 		case errors.Is(err, syscall.ESRCH):
@@ -172,7 +172,7 @@ func (p *plan) coreSchedGroup(group string) {
 	}
 }
 
-// coreSchedError words what the kernel says: EINVAL is a kernel without core scheduling,
+// coreSchedError explains an error of the kernel: EINVAL is a kernel without core scheduling,
 // ENODEV a machine without threads of cores.
 func coreSchedError(op, path, value string, err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {

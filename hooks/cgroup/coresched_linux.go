@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// elsewhere explains on other systems why no cgroups were found.
+// elsewhere explains on systems other than Linux that there are no cgroups.
 const elsewhere = ""
 
 // The numbers of include/uapi/linux/prctl.h.

@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// elsewhere explains why no cgroups were found.
+// elsewhere explains that there are no cgroups on this system.
 const elsewhere = ": cgroups are a part of Linux, and this is " + runtime.GOOS
 
-// prctl is what only Linux has.
+// prctl represents core scheduling, which only Linux has.
 type prctl struct{}
 
 func (prctl) get(int) (uint64, error) { return 0, syscall.ENOSYS }

@@ -14,8 +14,8 @@ const maxListed = 8192
 // list is a set of CPUs or memory nodes.
 type list [maxListed / 64]uint64
 
-// parseList parses the kernel's list format, "0-3,8": bitmap_parselist without
-// the strides, which the kernel never writes. An empty string is an empty list.
+// parseList parses the kernel's list format, "0-3,8": bitmap_parselist without the strides, never
+// written by the kernel. An empty string is an empty list.
 func parseList(s string) (*list, error) {
 	l := new(list)
 	if s == "" {
@@ -36,8 +36,8 @@ func parseList(s string) (*list, error) {
 	return l, nil
 }
 
-// add adds the numbers from first to last, a word at a time: a guest may repeat "0-8191"
-// as often as a decision has room for it.
+// add adds the numbers from first to last, a word at a time: since a guest may repeat "0-8191" up
+// to the maximum length of a decision.
 func (l *list) add(first, last uint64) {
 	for word := first / 64; word <= last/64; word++ {
 		mask := ^uint64(0)
@@ -77,7 +77,7 @@ func (l *list) union(m *list) *list {
 	return &u
 }
 
-// String returns the list as the kernel writes it.
+// String returns the list in the kernel's notation.
 func (l *list) String() string {
 	var b []byte
 	for n := l.next(0, false); n < maxListed; {
@@ -95,8 +95,8 @@ func (l *list) String() string {
 	return string(b)
 }
 
-// next returns the first number from n on that is listed, or is not if skip is
-// set; maxListed if there is none.
+// next returns the first number from n on that is listed, or that is not listed if skip is set. It
+// returns maxListed if there is none.
 func (l *list) next(n int, skip bool) int {
 	for n < maxListed {
 		word := l[n/64]

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Exists reports whether a cgroup is there, in any of the hierarchies.
+// Exists reports whether a cgroup exists in any of the hierarchies.
 func (a *Applier) Exists(cgroup string) bool {
 	for _, root := range a.controllers {
 		if _, err := root.Lstat(cgroup); err == nil {
@@ -19,9 +19,8 @@ func (a *Applier) Exists(cgroup string) bool {
 	return a.controllers == nil && err == nil
 }
 
-// Differing returns the fields of a target of which its cgroup has another value, nil if
-// there are none. A field that cannot be compared, such as any of a cgroup that is not
-// there, is left out.
+// Differing returns the fields of a target whose values differ from those of its cgroup, nil if
+// there are none. Fields that cannot be compared are left out, such as those of a missing cgroup.
 func (a *Applier) Differing(t Target) *hookmsg.Resources {
 	if t.Resources != nil && t.Resources.CPUShares != nil {
 		if is, _ := a.conversions.found(t.Cgroup); is == 0 {
@@ -42,8 +41,8 @@ func (a *Applier) Differing(t Target) *hookmsg.Resources {
 	return t.Resources.Select(fields)
 }
 
-// Limits returns the quota, the period and the memory limit that a cgroup has, nil for
-// those that cannot be read.
+// Limits returns the quota, the period and the memory limit of a cgroup, nil for values that cannot
+// be read.
 func (a *Applier) Limits(cgroup string) *hookmsg.Resources {
 	r := new(hookmsg.Resources)
 	read := func(file string) (string, bool) {
@@ -81,8 +80,8 @@ func (a *Applier) Limits(cgroup string) *hookmsg.Resources {
 	return r
 }
 
-// Protection returns memory.min, memory.low and memory.high of a cgroup, nil for those that it does
-// not have, as on cgroup v1.
+// Protection returns memory.min, memory.low and memory.high of a cgroup, nil for values that it
+// lacks, as on cgroup v1.
 func (a *Applier) Protection(cgroup string) *hookmsg.Resources {
 	r := new(hookmsg.Resources)
 	if a.version != V2 {

@@ -12,23 +12,23 @@ import (
 
 // directory is one cgroup in one hierarchy.
 type directory struct {
-	// root is nil if the directory does not stay open.
+	// root is nil unless the directory stays open.
 	root *os.Root
-	// hierarchy is the directory in which it is opened, by the path cgroup.
+	// hierarchy is the hierarchy in which the directory is opened by the path cgroup.
 	hierarchy *os.Root
 	cgroup    string
 	// name is the path below the applier's root.
 	name string
-	// files are those that stay open for reading.
+	// files holds the files that stay open for reading.
 	files map[string]*os.File
 }
 
-// directories are directories that stay open with their files: opening a cgroup file costs
+// directories holds directories that stay open with their files, since opening a cgroup file costs
 // ten times as much as reading it.
 type directories struct {
 	open map[string]map[string]*directory // By cgroup and controller.
-	// files is the number of open files and directories, room its limit. What there is no room
-	// for is opened each time.
+	// files is the number of open files and directories, room its limit. Without room, files are
+	// opened each time.
 	files, room int
 }
 
@@ -36,7 +36,7 @@ func newDirectories(room int) *directories {
 	return &directories{open: map[string]map[string]*directory{}, room: room}
 }
 
-// forOnce is the room for directories that are needed for one operation on few cgroups.
+// forOnce is the room for directories in a single operation on few cgroups.
 const forOnce = 64
 
 // add takes a directory that was opened, and closes it if there is no room.
@@ -59,8 +59,7 @@ func (ds *directories) close() {
 	}
 }
 
-// current reports whether an open directory is still the one of the cgroup's
-// path.
+// current reports whether an open directory is still that of the cgroup's path.
 func (d *directory) current(cgroup string) bool {
 	if d.root == nil {
 		_, err := d.hierarchy.Lstat(cgroup)
@@ -74,14 +73,15 @@ func (d *directory) current(cgroup string) bool {
 	return err == nil && os.SameFile(is, now)
 }
 
-// left reports whether a directory without a file belongs to a cgroup that is gone, or is
-// being removed: the kernel removes a cgroup's files first and its directory last.
+// left reports whether a directory without a file belongs to a cgroup that is gone or being
+// removed: the kernel removes a cgroup's files first and its directory last.
 func (d *directory) left(cgroup string) bool {
 	if !d.current(cgroup) {
 		return true
 	}
-	// To answer this, the kernel takes cgroup_mutex, which a removal holds from its first
-	// file to its directory. If it cannot be read, there is no wait.
+	// A removal holds cgroup_mutex from its first file to its directory, and the kernel takes it
+	// for this read, so the read waits for the removal. If the file cannot be read, there is no
+	// wait.
 	os.ReadFile("/proc/self/cgroup")
 	return !d.current(cgroup)
 }
@@ -98,7 +98,7 @@ func (ds *directories) forget(cgroup string) {
 	delete(ds.open, cgroup)
 }
 
-// openDirectory opens the directory that has a controller's files of a cgroup.
+// openDirectory opens the directory with a controller's files of a cgroup.
 func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	root, name := a.root, cgroup
 	if a.controllers != nil {
@@ -115,8 +115,8 @@ func (a *Applier) openDirectory(controller, cgroup string) (*directory, error) {
 	return d, nil
 }
 
-// open opens the directory. os.Root follows no link that leads outside. The kernel makes none
-// within the hierarchy, so one that is found is refused as well.
+// open opens the directory. os.Root follows no link that leads outside. The kernel creates no links
+// within the hierarchy, so those are refused as well.
 func (d *directory) open() (*os.Root, error) {
 	for i := range len(d.cgroup) + 1 {
 		if i < len(d.cgroup) && d.cgroup[i] != '/' {
@@ -137,7 +137,7 @@ func (d *directory) open() (*os.Root, error) {
 	return root, nil
 }
 
-// opened returns the directory, and what to call when it is not needed any more.
+// opened returns the open directory, and a function to call when it is no longer needed.
 func (d *directory) opened() (root *os.Root, done func(), err error) {
 	if d.root != nil {
 		return d.root, func() {}, nil
@@ -159,16 +159,15 @@ func (d *directory) close() {
 
 func (d *directory) path(file string) string { return d.name + "/" + file }
 
-// maxFile is the most that is read of a file, in bytes. Cgroup files with a value are far
-// shorter; any other file may have any size.
+// maxFile is the maximum number of bytes read of a file.
 const maxFile = 64 << 10
 
-// settledBytes is more than files with a value have. A file with as many is opened for
-// each read.
+// settledBytes is larger than any file with a value. A file of that size or more is opened for each
+// read.
 const settledBytes = 4 << 10
 
-// read returns the contents of a file, or so many bytes of it. If keep is not nil and has
-// room, the file stays open for the next time.
+// read returns the contents of a file, at most the given number of bytes. If keep is not nil and
+// has room, the file stays open.
 func (d *directory) read(file string, most int64, keep *directories) (string, error) {
 	kept := d.files[file]
 	if kept != nil {
@@ -194,11 +193,11 @@ func (d *directory) read(file string, most int64, keep *directories) (string, er
 	return string(b), nil
 }
 
-// write writes a value in one call, as the kernel takes it.
+// write writes a value in one call, as the kernel requires.
 //
-// The file is not opened with O_TRUNC: a cgroup file needs none, and it would wake its
-// watchers even if the write fails. A regular file, which has a size, unlike one of the
-// kernel's, is truncated afterwards.
+// The file is not opened with O_TRUNC: a cgroup file does not need it, and it would wake watchers
+// even if the write fails. A regular file, which unlike those of the kernel has a size, is
+// truncated afterwards.
 func (d *directory) write(file, value string) error {
 	f, err := d.openFile(file, os.O_WRONLY)
 	if err != nil {
@@ -206,7 +205,7 @@ func (d *directory) write(file, value string) error {
 	}
 	given := value
 	if value == "" {
-		value = "\n" // The kernel takes no bytes for no write.
+		value = "\n" // The kernel ignores a write of no bytes.
 	}
 	_, err = f.WriteString(value)
 	if err == nil {
@@ -221,7 +220,7 @@ func (d *directory) write(file, value string) error {
 	return nil
 }
 
-// fail returns the error of an operation on a file, or that of the directory itself.
+// fail returns the error of an operation on a file, or on the directory itself.
 func (d *directory) fail(op, file, value string, err error) error {
 	if closed := (*FileError)(nil); errors.As(err, &closed) {
 		return closed
@@ -245,8 +244,8 @@ func (d *directory) openFile(file string, flag int) (*os.File, error) {
 	return root.OpenFile(file, flag, 0)
 }
 
-// cause returns the kernel's answer, without the path that an fs.PathError repeats. Any
-// other error of os.Root is about a path that leaves it.
+// cause returns the kernel's answer, without the path in an fs.PathError. Any other error of
+// os.Root reports a path that leaves the root.
 func cause(err error) error {
 	var errno syscall.Errno
 	switch {

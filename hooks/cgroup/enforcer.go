@@ -17,14 +17,13 @@ import (
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 
-// Enforcer keeps the cgroups at the resources of a [State]. It is safe for use by several
-// goroutines, one of which works at a time.
+// Enforcer keeps cgroups at the resources of a [State]. It is safe for use by several goroutines,
+// one of which works at a time.
 //
-// It keeps the files open and remembers the text that each had after it was written, so
-// an unchanged file costs one read. A changed text is compared by its meaning, and the
-// file is written if that differs. A file that the kernel refuses, or that another writer
-// does not stop to change, is left alone for a time that grows: filestate.go has the
-// states of a file.
+// It keeps the files open and remembers the text of each after the write, so an unchanged file
+// costs one read. A changed text is compared by its meaning, and the file is written if that
+// differs. If the kernel refuses a value, or another writer keeps changing a file, the file is left
+// alone for a growing time: filestate.go has the states of a file.
 type Enforcer struct {
 	state   *State
 	applier *Applier
@@ -40,41 +39,40 @@ type Enforcer struct {
 	// waiting is the number of files that are refused, hopeless or yielding.
 	waiting int
 	waits   waits
-	// lacking are the fields of which the log says that the node has no file.
+	// lacking are the fields already logged as fields without a file on the node.
 	lacking hookmsg.Fields
 }
 
 // EnforcerConfig configures an Enforcer.
 type EnforcerConfig struct {
-	// State has the resources that cgroups should have. Required.
+	// State holds the desired resources of cgroups. Required.
 	State *State
 	// Applier reads and writes the files. Required; close it after the Enforcer.
 	Applier *Applier
-	// DryRun compares and reports, and writes nothing.
+	// DryRun compares and reports without writing.
 	DryRun bool
-	// Contention is when a file is left to another writer.
+	// Contention configures when a file is left to another writer.
 	Contention Contention
-	// RetryAfter is how long a file is left alone after the kernel refused its value for
-	// the first time. Each further refusal doubles it, up to RetryAtMost. A change in a
-	// cgroup above or below ends the wait. Defaults 1 s and 5 min.
+	// RetryAfter is the time for which a file is left alone after the kernel refused its value for
+	// the first time.
 	RetryAfter, RetryAtMost time.Duration
-	// KeepFiles is the number of files and directories that stay open. Others are opened for
-	// each use. Default half of what the process may open; less than 0 is none.
+	// KeepFiles is the number of files and directories that stay open. Others are opened for each
+	// use. Default half of the process's limit; a negative number means none.
 	KeepFiles int
 	// Logger receives repairs, refusals and contention; nil drops them.
 	Logger *slog.Logger
-	// Observer receives the report of each pass; nil is none.
+	// Observer receives the report of each pass; nil for none.
 	Observer Observer
 }
 
-// Contention is when two writers contend for a file, and for how long the Enforcer then
-// leaves the file to the other one. The zero value is the default.
+// Contention determines when two writers contend for a file, and how long the Enforcer then leaves
+// the file to the other writer. The zero value is the default.
 type Contention struct {
-	// Repairs is the number of repairs within Period that is one too many. Defaults 10
+	// Repairs is the number of repairs within Period at which the Enforcer gives way. Defaults 10
 	// and 10 s.
 	Repairs int
 	Period  time.Duration
-	// Backoff is how long the file is left to the other writer at first. Each further
+	// Backoff is the time for which the file is left to the other writer at first. Each further
 	// contention doubles it, up to MaxBackoff. Defaults 30 s and 10 min.
 	Backoff, MaxBackoff time.Duration
 }
@@ -98,26 +96,26 @@ func (c *EnforcerConfig) setDefaults() {
 	}
 }
 
-// enforced is what is known of a cgroup.
+// enforced is the state of a cgroup in an Enforcer.
 type enforced struct {
-	// resources are what the files were settled for, nil if the last pass did not get to
-	// all of them.
+	// resources are the resources to which the files were settled, nil if the last pass did not get
+	// to all of them.
 	resources *hookmsg.Resources
 	files     []keptFile
-	// records are those of files of which more is known than their text.
+	// records holds the records of files of which more is known than their text.
 	records map[fileKey]*fileRecord
-	// lines is the budget of lines about the cgroup, nil before the first.
+	// lines is the budget of log lines about the cgroup, nil before the first.
 	lines *lograte.Budget
-	// processes is set if something is written for processes: new ones need it, too.
+	// processes is set if a field is written for processes, since new processes need it as well.
 	processes bool
 }
 
-// keptFile is a file with the text that it was left with.
+// keptFile is a file with its text after the last pass.
 type keptFile struct {
 	key  fileKey
 	text string
 	dir  *directory
-	file *os.File // nil if it is not kept open.
+	file *os.File // nil unless it stays open.
 }
 
 // yields reports whether a file is left to another writer for now.
@@ -126,9 +124,9 @@ func (k *enforced) yields(key fileKey, now time.Time) bool {
 	return r != nil && r.state == yielding && r.leftAlone(now)
 }
 
-// drifted reports whether a change undoes another writer's: the file has another text than the
-// last pass left it with, or what it is about was there in the last pass. tasks has room for the
-// tasks of cgroups.
+// drifted reports whether a change undoes that of another writer. This is so if the file's text
+// differs from the one after the last pass, or the change is for a task listed by the last pass.
+// tasks caches the tasks of cgroups.
 func (k *enforced) drifted(c *Change, tasks map[string]map[string]bool) bool {
 	if task := c.task(); task != "" {
 		if tasks[c.Cgroup] == nil {
@@ -138,14 +136,14 @@ func (k *enforced) drifted(c *Change, tasks map[string]map[string]bool) bool {
 	}
 	file := path.Base(c.File)
 	i := slices.IndexFunc(k.files, func(f keptFile) bool { return f.key.file == file })
-	if i < 0 { // What the kernel has refused it was not left with.
+	if i < 0 { // A file whose value was refused has no kept text.
 		r := k.records[fileKey{c.Field, file}]
 		return r == nil || r.state != refused
 	}
 	return strings.TrimSpace(k.files[i].text) != c.From
 }
 
-// tasks returns the processes and threads that the last pass has listed.
+// tasks returns the processes and threads listed by the last pass.
 func (k *enforced) tasks() map[string]bool {
 	listed := map[string]bool{}
 	for i := range k.files {
@@ -159,15 +157,15 @@ func (k *enforced) tasks() map[string]bool {
 	return listed
 }
 
-// Observer receives what an [Enforcer] finds.
+// Observer receives the reports of an [Enforcer].
 type Observer interface {
-	// Enforced is called after each pass over cgroups. It must be quick, and not keep
-	// the report.
+	// Enforced is called after each pass over cgroups. It must be fast, and must not keep the
+	// report.
 	Enforced(ctx context.Context, report Report)
 }
 
-// NewEnforcer returns an Enforcer that applies the state. Close it before the applier.
-// The error lists what is missing in cfg.
+// NewEnforcer returns an Enforcer that applies the state. Close it before the applier. The error
+// lists missing fields of cfg.
 func NewEnforcer(cfg EnforcerConfig) (*Enforcer, error) {
 	var errs []error
 	if cfg.State == nil {
@@ -190,15 +188,15 @@ func NewEnforcer(cfg EnforcerConfig) (*Enforcer, error) {
 // Applier returns the applier.
 func (e *Enforcer) Applier() *Applier { return e.applier }
 
-// DryRun reports whether nothing is written.
+// DryRun reports whether the Enforcer writes nothing.
 func (e *Enforcer) DryRun() bool { return e.cfg.DryRun }
 
-// Check returns why nothing of what is decided can be in force with a layout, nil if it can: the
-// cgroups of the QoS classes are not where the layout has them, or cannot be written. A layout of
-// the other driver is named.
+// Check returns an error if no decision can take effect with a layout: the cgroups of the QoS
+// classes are not at the layout's paths, or cannot be written. The error names the layout of the
+// other driver if that one exists.
 func (e *Enforcer) Check(l Layout) error { return e.applier.check(l, !e.cfg.DryRun) }
 
-// Close closes the files that are open.
+// Close closes the open files.
 func (e *Enforcer) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,8 +205,8 @@ func (e *Enforcer) Close() {
 	}
 }
 
-// Forget drops what is known of a cgroup and those in it. Call it when one is removed or
-// created: a new cgroup may have the name of an old one.
+// Forget drops the state of a cgroup and of those in it. Call it when one is removed or created,
+// since a new cgroup may have the name of an old one.
 func (e *Enforcer) Forget(cgroup string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -227,8 +225,8 @@ func (e *Enforcer) forget(cgroup string) {
 	delete(e.cgroups, cgroup)
 }
 
-// Enforce compares some cgroups, or all if none is named, with the state and writes what
-// differs. Cgroups that are not in the state are left alone.
+// Enforce compares the named cgroups, or all if none is named, with the state, and writes the
+// differences. Cgroups outside of the state are not touched.
 func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +237,7 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 			e.all, e.version = all, version
 			for cgroup := range e.cgroups {
 				if _, ok := slices.BinarySearchFunc(e.all, cgroup, func(t Target, cgroup string) int { return strings.Compare(t.Cgroup, cgroup) }); !ok {
-					e.forget(cgroup) // It has left the state.
+					e.forget(cgroup) // The cgroup has left the state.
 				}
 			}
 		}
@@ -266,9 +264,9 @@ func (e *Enforcer) Enforce(ctx context.Context, cgroups ...string) Report {
 	return report
 }
 
-// Prune drops from the state the cgroups that do not exist, unless keep returns true, and
-// what is known of their pods. It returns the UIDs of the pods of which nothing is left.
-// A runtime that was restarted does not announce the end of each pod.
+// Prune drops cgroups that do not exist from the state, unless keep returns true, together with the
+// facts about their pods. It returns the UIDs of the pods of which nothing is left. It is needed
+// since a restarted runtime does not announce the end of each pod.
 func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	there := func(cgroup string) bool { return keep(cgroup) || e.applier.Exists(cgroup) }
 	pods = e.state.facts.Prune(there)
@@ -288,11 +286,11 @@ func (e *Enforcer) Prune(keep func(cgroup string) bool) (pods []string) {
 	return slices.DeleteFunc(slices.Compact(pods), func(uid string) bool { return uid == "" || left[uid] })
 }
 
-// share is the number of cgroups that a goroutine compares before it takes more: one that
-// waits for a CPU does not hold up the others.
+// share is the number of cgroups that a goroutine compares at a time, so that one that waits for a
+// CPU does not hold up the others.
 const share = 50
 
-// compare returns the targets with a file that is not as it was left.
+// compare returns the targets with a file that has changed since the last pass.
 func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (report Report, differ []Target) {
 	differs := make([]bool, len(wanted))
 	var files, taken atomic.Int64
@@ -326,8 +324,8 @@ func (e *Enforcer) compare(wanted []Target, now time.Time, everything bool) (rep
 	return report, differ
 }
 
-// unchanged reports whether the files have the texts that they were left with, and none of
-// them is due. It adds the number of files that were read to files.
+// unchanged reports whether the files have the texts of the last pass, and none of them is due. It
+// adds the number of files that were read to files.
 //
 // 0 allocs: TestEnforceDoesNotAllocatePerFile.
 func (k *enforced) unchanged(now time.Time, everything bool, files *int) bool {
@@ -355,7 +353,7 @@ func (k *enforced) unchanged(now time.Time, everything bool, files *int) bool {
 	return true
 }
 
-// apply writes the resources of cgroups that differ, and follows each file by its events.
+// apply writes the resources of cgroups that differ, and updates the state of each file by events.
 func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, report *Report) {
 	e.findConversions(ctx, differ)
 	known := map[string]bool{} // Cgroups that were settled for the same resources.
@@ -369,7 +367,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 		if k.resources == d.Resources {
 			known[d.Cgroup] = true
 		} else {
-			// The kernel may take another value.
+			// The kernel may accept another value.
 			if k.records != nil {
 				e.forgetRecords(k)
 			}
@@ -397,18 +395,18 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 			e.log(ctx, c.Cgroup, slog.LevelInfo, "would write", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 		}
 	} else {
-		// The errors are looked at one by one.
+		// The errors are handled one by one.
 		report.Changes, _ = p.run(ctx)
 		if len(report.Changes) != 0 && ctx.Err() == nil {
-			// Once more, since another writer may have changed a file in between, which must
-			// not pass for the kernel's normal form of the value; and a value that the kernel
-			// refused may have waited for one that was written after it.
+			// Plan and write again. Another writer may have changed a file in between, which must
+			// not count as the kernel's normal form of the value. A refused value may also have
+			// depended on one written after it.
 			p = e.applier.plan(targets, e.dirs, skip)
 			more, _ := p.run(ctx)
 			report.Changes = append(report.Changes, more...)
 		}
 	}
-	tasks := map[string]map[string]bool{} // Of cgroups.
+	tasks := map[string]map[string]bool{} // By cgroup.
 	for _, c := range report.Changes {
 		if known[c.Cgroup] && e.cgroups[c.Cgroup].drifted(&c, tasks) {
 			report.Drifted = append(report.Drifted, c)
@@ -445,8 +443,8 @@ func whose(err error) (cgroup string, field hookmsg.Fields, file string) {
 	return "", 0, ""
 }
 
-// settle remembers the texts that the files have now, and moves the record of each file by
-// what the last plan found of it. A file without a record is a settled one.
+// settle records the current texts of the files, and updates the record of each file by the result
+// of the last plan. A file without a record is settled.
 func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now time.Time, report *Report) {
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
@@ -463,7 +461,7 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 		}
 		k, key, event := e.cgroups[r.cgroup], fileKey{r.setting.field, r.file}, onMatch
 		if r.setting.planned && !e.cfg.DryRun {
-			// It was written a second time, and differs all the same.
+			// The file was written a second time, and still differs.
 			event = onReadBack
 			if text, err := r.setting.dir.read(r.file, maxFile, nil); err != nil || text != r.raw {
 				event = onChanging
@@ -489,14 +487,14 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 		}
 	}
 	for i := range p.left {
-		e.cgroups[p.left[i].Cgroup].resources = nil // The next pass begins anew.
+		e.cgroups[p.left[i].Cgroup].resources = nil // The next pass starts over.
 	}
 	var errs []error
 	for _, err := range p.errs {
 		if e.refuse(err, now, report) {
 			errs = append(errs, err)
 			if CauseOf(err) == causeUnsupported {
-				// One line for a kernel that lacks a field, not one for each pod.
+				// Logged once for a kernel that lacks a field, not once for each pod.
 				if _, field, _ := whose(err); field == 0 || e.lacking&field != field {
 					e.lacking |= field
 					e.log(ctx, "", slog.LevelWarn, "the node has no cgroup file for what was decided; other cgroups are counted only", slog.String("fields", field.String()), slog.Any("err", err))
@@ -510,14 +508,14 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 	for _, d := range differ {
 		k := e.cgroups[d.Cgroup]
 		for key, r := range k.records {
-			if !r.leftAlone(now) { // It was tried again without an error.
+			if !r.leftAlone(now) { // The retry had no error.
 				e.on(k, key, onExpiry, now, "")
 			}
 		}
 	}
 }
 
-// on moves the record of a file by an event. text is what was read, for onReadBack.
+// on moves the record of a file by an event. text is the text read back, for onReadBack.
 func (e *Enforcer) on(k *enforced, key fileKey, event fileEvent, now time.Time, text string) *fileRecord {
 	r := k.records[key]
 	if r == nil {
@@ -574,7 +572,7 @@ func (e *Enforcer) refuse(err error, now time.Time, report *Report) (fresh bool)
 	return fresh
 }
 
-// contend counts a repair, and gives way if there are too many.
+// contend counts a repair, and gives way to the other writer if there are too many.
 func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report *Report) {
 	k, key := e.cgroups[c.Cgroup], fileKey{c.Field, path.Base(c.File)}
 	r := k.records[key]
@@ -598,8 +596,8 @@ func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report 
 	e.log(ctx, c.Cgroup, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
 }
 
-// retryRelated ends the waits of refused files in cgroups above and below those that
-// changed: what the kernel refused may be possible now.
+// retryRelated ends the waits of refused files in cgroups above and below the changed ones, since
+// the kernel may now accept them.
 func (e *Enforcer) retryRelated(changes []Change, now time.Time) {
 	for cgroup, k := range e.cgroups {
 		if len(k.records) == 0 || !slices.ContainsFunc(changes, func(c Change) bool { return isBelow(c.Cgroup, cgroup) || isBelow(cgroup, c.Cgroup) }) {
@@ -614,8 +612,8 @@ func (e *Enforcer) retryRelated(changes []Change, now time.Time) {
 // isBelow reports whether a cgroup lies in another.
 func isBelow(cgroup, above string) bool { return strings.HasPrefix(cgroup, above+"/") }
 
-// Next returns when a file that is left alone is to be tried again; ok is false if there
-// is none.
+// Next returns the time at which a file that is left alone is tried again; ok is false if there is
+// none.
 func (e *Enforcer) Next() (next time.Time, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -632,13 +630,13 @@ func (e *Enforcer) Next() (next time.Time, ok bool) {
 	return next, ok
 }
 
-// leftAlone counts the files that are left alone for now. e.mu is held.
+// leftAlone counts the files that are left alone for now. e.mu must be held.
 func (e *Enforcer) leftAlone(report *Report) {
 	now := time.Now()
 	for _, k := range e.cgroups {
 		for _, r := range k.records {
 			switch {
-			case !r.leftAlone(now) && r.state != hopeless, r.cause == causeGone: // There is no file.
+			case !r.leftAlone(now) && r.state != hopeless, r.cause == causeGone: // The file does not exist.
 			case r.state == yielding:
 				report.LeftToOthers++
 			default:
@@ -648,14 +646,15 @@ func (e *Enforcer) leftAlone(report *Report) {
 	}
 }
 
-// logBytes is how much is logged in a minute about all cgroups, and cgroupLogBytes how much about
-// one: a container that changes its own files again and again does not hide the others.
+// logBytes bounds the log in a minute about all cgroups, and cgroupLogBytes that about one: a
+// container that keeps changing its files must not hide the others.
 const (
 	logBytes       = 64 << 10
 	cgroupLogBytes = 4 << 10
 )
 
-// log logs a line about a cgroup, or about none. Metrics count what lines are left out of.
+// log logs a line about a cgroup, or about none. Metrics also count events whose lines are left
+// out.
 func (e *Enforcer) log(ctx context.Context, cgroup string, level slog.Level, msg string, attrs ...slog.Attr) {
 	if e.cfg.Logger == nil {
 		return

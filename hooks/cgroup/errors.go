@@ -11,18 +11,18 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// ErrEscapes is wrapped by errors about a cgroup whose path does not lie below the root,
-// or below its pod's: one that is absolute, has a "..", or leads through a symbolic link.
+// ErrEscapes is wrapped by errors about a cgroup whose path is not below the root, or not below
+// that of its pod. Such a path is absolute, has a "..", or leads through a symbolic link.
 var ErrEscapes = errors.New("not a path below the root")
 
-// ClaimError is a cgroup that was claimed for a pod or a container and is not the one that
-// the kubelet and the runtime make for it.
+// ClaimError reports a cgroup claimed for a pod or a container that is not the one created for it
+// by the kubelet and the runtime.
 type ClaimError struct {
 	Pod hookmsg.PodMeta
 	// Container is the zero value for the pod itself.
 	Container hookmsg.ContainerMeta
-	// Claimed is the path. Want are the paths that it may be, nil if the pod's UID or the
-	// container's identifier cannot be a part of a path.
+	// Claimed is the claimed path. Want lists the valid paths, nil if the pod's UID or the
+	// container's identifier cannot be part of a path.
 	Claimed string
 	Want    []string
 }
@@ -48,14 +48,14 @@ var ErrUnsupported = errors.New("no cgroup file holds it")
 // FileError is a failure to open, read or write a cgroup file or directory. It wraps the
 // kernel's answer:
 //
-//   - fs.ErrNotExist: the cgroup is gone, or the controller is not there.
-//   - syscall.EINVAL: the kernel does not take the value here.
+//   - fs.ErrNotExist: the cgroup is gone, or the controller is missing.
+//   - syscall.EINVAL: the kernel does not accept the value here.
 //   - fs.ErrPermission (EACCES): a cpuset is beyond the parent's.
 //   - syscall.EBUSY: a cpuset is below a child's, or a memory limit below the usage.
 //   - syscall.ENOSPC: a cpuset would be empty.
 //   - syscall.EROFS: the hierarchy is mounted for reading.
 type FileError struct {
-	// Cgroup is that of the target, Field are those of its resources that the file holds.
+	// Cgroup is the cgroup of the target, and Field the fields held by the file.
 	Cgroup string
 	Field  hookmsg.Fields
 	// Op is "open", "read" or "write".
@@ -95,55 +95,53 @@ func (e *fieldError) Error() string { return e.err.Error() }
 
 func (e *fieldError) Unwrap() error { return e.err }
 
-// The causes of a refusal: what it means for what to do next.
+// Causes of a refusal, each with a different reaction.
 const (
-	// causeOther is every other error. It is tried again, at longer and longer intervals.
+	// causeOther is every other error. It is tried again, at growing intervals.
 	causeOther = "other"
-	// causeGone is a cgroup that does not exist, or not any more. There is nothing to do
-	// until it comes back.
+	// causeGone is a cgroup that does not exist, or no longer exists. Nothing is done until it
+	// comes back.
 	causeGone = "gone"
-	// causeUnsupported is a file that a cgroup does not have: the kernel or the version
-	// of cgroups has no such field, or the controller is off on cgroup v2. Another attempt is
-	// in vain until it is turned on.
+	// causeUnsupported is a file that a cgroup does not have: the kernel or the version of cgroups
+	// has no such field, or the controller is off on cgroup v2. Retries fail until it is turned on.
 	causeUnsupported = "unsupported"
-	// causeBusy (EBUSY) is a parent's cpuset below its children's, or a limit below the
-	// usage: the obstacle may go.
+	// causeBusy (EBUSY) is a parent's cpuset below its children's, or a limit below the usage: the
+	// obstacle may disappear.
 	causeBusy = "busy"
 	// causeBeyondParent (EACCES) is a cpuset beyond the parent's: the parent may widen.
 	causeBeyondParent = "beyond the parent"
-	// causeInvalid (EINVAL) is a value that the kernel does not take here: a quota on
-	// cgroup v1 beyond the parent's or below a child's, which may change.
+	// causeInvalid (EINVAL) is a value that the kernel does not accept here: a quota on cgroup v1
+	// beyond the parent's or below a child's, which may change.
 	causeInvalid = "invalid"
-	// causeReadOnly (EROFS) is a hierarchy that is mounted for reading: a container has to be
-	// privileged to write it.
+	// causeReadOnly (EROFS) is a hierarchy that is mounted for reading: a container must be
+	// privileged to write to it.
 	causeReadOnly = "read-only"
-	// causeForbidden (EPERM, or EACCES of a file that is no cpuset's) is a lack of rights, or a
-	// rule of a security module.
+	// causeForbidden (EPERM, or EACCES of a file outside of cpuset) is a lack of rights, or a rule
+	// of a security module.
 	causeForbidden = "forbidden"
-	// causeEmpty (ENOSPC) is a cpuset that would leave processes no CPU. Another attempt
-	// is in vain.
+	// causeEmpty (ENOSPC) is a cpuset that would leave processes no CPU. Retries fail.
 	causeEmpty = "empty"
 )
 
-// Causes returns what [CauseOf] may return.
+// Causes returns all results of [CauseOf].
 func Causes() []string {
 	return []string{causeOther, causeGone, causeUnsupported, causeBusy, causeBeyondParent, causeInvalid, causeReadOnly, causeForbidden, causeEmpty}
 }
 
-// CauseOf returns what an error of [Applier.Apply] means, in a word or two:
+// CauseOf returns the cause of an error of [Applier.Apply], in a word or two:
 //
 //   - "gone": the cgroup does not exist.
 //   - "unsupported": the kernel or its version of cgroups has no such file, or the
 //     controller is off.
-//   - "busy": a child or the usage is in the way.
+//   - "busy": a child or the usage is an obstacle.
 //   - "beyond the parent": the parent's cpuset is narrower.
-//   - "invalid": the kernel does not take the value here.
+//   - "invalid": the kernel does not accept the value here.
 //   - "read-only": the hierarchy is mounted for reading.
 //   - "forbidden": the process lacks a right, or a security module refuses.
 //   - "empty": processes would be left without a CPU.
 //   - "other": any other error.
 //
-// Of joined errors it looks at one.
+// Of joined errors, only one counts.
 func CauseOf(err error) string {
 	var file *FileError
 	switch {
@@ -152,7 +150,7 @@ func CauseOf(err error) string {
 	case !errors.As(err, &file):
 		return causeOther
 	case gone(err) && file.Op != "read", errors.Is(err, syscall.ENODEV), errors.Is(err, fs.ErrClosed):
-		// A file that is written was read before: it was there.
+		// A file is read before it is written, so it existed.
 		return causeGone
 	case gone(err):
 		return causeUnsupported
@@ -172,6 +170,6 @@ func CauseOf(err error) string {
 	return causeOther
 }
 
-// gone reports whether a file or its cgroup is not there: ENOENT, or ENODEV for
-// one that was open.
+// gone reports whether a file or its cgroup does not exist: ENOENT, or ENODEV for one that was
+// open.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }

@@ -11,23 +11,22 @@ import (
 type fileState uint8
 
 const (
-	// settled is a file that has what was decided, as far as is known. Each pass
-	// compares its text.
+	// settled is a file with the decided value, as far as is known. Each pass compares its text.
 	settled fileState = iota
 	// unsettled is a file that another writer changed right after it was written. The
 	// next pass writes it again.
 	unsettled
-	// readBack is a file that reads another text than was written, twice: the kernel's
-	// normal form of the value, or the text of another writer. Nothing tells one from
-	// the other, so the next passes write it again, and after enoughLooks of them only
-	// passes over everything do.
+	// readBack is a file that twice had a text different from the written one. It is either the
+	// kernel's normal form of the value, or the text of another writer, and nothing distinguishes
+	// the two. So the next passes write the file again, and after enoughLooks of them only passes
+	// over everything do.
 	readBack
-	// refused is a file whose value the kernel refused. It is left alone until a time
-	// that is further away after each refusal, or until a cgroup above or below changes.
+	// refused is a file whose value the kernel refused. It is left alone for a time that grows with
+	// each refusal, or until a cgroup above or below changes.
 	refused
-	// hopeless is a file that cannot take the value, or is not there. It is left alone as a
-	// refused one, but nothing ends its wait, and only passes over everything try it again:
-	// a controller of cgroup v2 may be turned on.
+	// hopeless is a file that cannot have the value, or does not exist. It is left alone like a
+	// refused one, but nothing ends its wait. Only passes over everything try it again, since a
+	// controller of cgroup v2 may be turned on.
 	hopeless
 	// yielding is a file that is left to another writer until a time.
 	yielding
@@ -35,23 +34,22 @@ const (
 	fileStates
 )
 
-// fileEvent is what happens to a file.
+// fileEvent is an event that concerns a file.
 type fileEvent uint8
 
 const (
-	// onPass is the end of a pass that planned the file's cgroup; the events of what it
-	// found follow.
+	// onPass is the end of a pass that planned the file's cgroup; the events of its results follow.
 	onPass fileEvent = iota
-	// onMatch is a text that means what was decided.
+	// onMatch is a text equal in meaning to the decided value.
 	onMatch
-	// onReadBack is another text that is the same after two writes.
+	// onReadBack is a different text that is the same after two writes.
 	onReadBack
 	// onChanging is a text that has changed since the second write.
 	onChanging
-	// onRefusal is an error that may go by itself, onHopeless one that does not.
+	// onRefusal is an error that may disappear by itself, onHopeless one that does not.
 	onRefusal
 	onHopeless
-	// onContention is a repair that is one too many.
+	// onContention is a repair beyond the limit.
 	onContention
 	// onExpiry is the end of a pass that tried the file again, without an error.
 	onExpiry
@@ -61,14 +59,13 @@ const (
 	fileEvents
 )
 
-// fileAction is what a transition does beside moving to the next state. Several are
-// done in this order.
+// fileAction is a side effect of a transition. Several actions are done in this order.
 type fileAction uint8
 
 const (
 	// forgetText drops the text that was read back.
 	forgetText fileAction = 1 << iota
-	// forgetWait drops the wait, so that the next one is the first.
+	// forgetWait resets the wait, so that the next one is as short as the first.
 	forgetWait
 	// countLook counts the passes that read the same text back.
 	countLook
@@ -76,20 +73,21 @@ const (
 	backOff
 	// giveWay doubles the wait, between the bounds of contention.
 	giveWay
-	// retryNow ends the wait, whose length stays.
+	// retryNow ends the wait but keeps its length.
 	retryNow
 
 	nothing fileAction = 0
 )
 
-// transition is what an event does in a state.
+// transition is the effect of an event in a state.
 type transition struct {
 	next fileState
 	do   fileAction
 }
 
-// transitions are by state and event. The wait of a yielding file survives it, so that
-// the next one lasts longer. Other resources for a cgroup drop the records of its files.
+// transitions holds the transitions by state and event. The length of a wait survives the state
+// yielding, so that the next wait is longer. Different resources for a cgroup drop the records of
+// its files.
 var transitions = [fileStates][fileEvents]transition{
 	settled: {
 		onPass: {settled, nothing}, onMatch: {settled, forgetText}, onReadBack: {readBack, countLook}, onChanging: {unsettled, nothing},
@@ -129,24 +127,24 @@ type fileKey struct {
 	file  string
 }
 
-// fileRecord is what is known of a file beside the text that it had. The zero value is
-// that of a settled file.
+// fileRecord is the state of a file, in addition to its last text. The zero value is the record of
+// a settled file.
 type fileRecord struct {
 	state fileState
-	// cause is that of the last refusal, message its error.
+	// cause is the cause of the last refusal, message its error.
 	cause, message string
-	// until is when a refused or yielding file is tried again, wait the length of that
-	// wait or of the last one.
+	// until is the time at which a refused or yielding file is tried again, and wait the length of
+	// that wait or of the last one.
 	until time.Time
 	wait  time.Duration
-	// text is what was read back, looks is how many passes have found it.
+	// text is the text read back, and looks the number of passes that have found it.
 	text  string
 	looks int
 	// repairs are the times of the last repairs.
 	repairs []time.Time
 }
 
-// enoughLooks is how many passes must read a text back until it counts as the kernel's.
+// enoughLooks is the number of passes that must read a text back before it counts as the kernel's.
 const enoughLooks = 3
 
 // waits are the bounds of the waits after refusals and contention.
@@ -154,7 +152,7 @@ type waits struct{ refusals, contention bounds }
 
 type bounds struct{ least, most time.Duration }
 
-// on moves the record by an event. text is that of onReadBack.
+// on updates the record by an event. text is the text of onReadBack.
 func (r *fileRecord) on(event fileEvent, now time.Time, bounds *waits, text string) {
 	t := transitions[r.state][event]
 	r.state = t.next
@@ -186,7 +184,7 @@ func (r *fileRecord) on(event fileEvent, now time.Time, bounds *waits, text stri
 	}
 }
 
-// leftAlone reports whether the file is not looked at for now.
+// leftAlone reports whether the file is skipped for now.
 func (r *fileRecord) leftAlone(now time.Time) bool {
 	return r.state.isWaiting() && now.Before(r.until)
 }
@@ -212,7 +210,7 @@ func (r *fileRecord) due(now time.Time, everything bool) bool {
 	return false
 }
 
-// empty reports whether the record says no more than none does.
+// empty reports whether the record is equivalent to no record.
 func (r *fileRecord) empty() bool {
 	return r.state == settled && r.wait == 0 && r.text == "" && len(r.repairs) == 0
 }

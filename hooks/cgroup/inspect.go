@@ -9,13 +9,13 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Found is a file of a cgroup with a field of a target, as it is now.
+// Found is the current state of a cgroup's file for a field of a target.
 type Found struct {
-	// Field is the field, two for a quota and a period in one file. Key is the file's name
-	// for FieldUnified.
+	// Field is the field in the file. A quota and a period in one file are two fields. Key is the
+	// file's name for FieldUnified.
 	Field hookmsg.Fields
 	Key   string
-	// File is the path below the root, Text its contents without the newline at the end. Both
+	// File is the path below the root, and Text the contents without the newline at the end. Both
 	// are empty if it cannot be read, and for fields of processes.
 	File, Text string
 	// Differs is set if the file does not have the target's value.
@@ -26,14 +26,14 @@ type Found struct {
 	LeftAlone *LeftAlone
 }
 
-// LeftAlone is why an [Enforcer] does not write a file for now.
+// LeftAlone is the reason that an [Enforcer] does not write a file for now.
 type LeftAlone struct {
-	// Reason is "contended" if another writer keeps changing the file, "refused" if the kernel
-	// does not take the value, and "observed" while another writer's next value is waited for.
+	// Reason is "contended" if another writer keeps changing the file, "refused" if the kernel does
+	// not accept the value, and "observed" while the agent waits for another writer's next value.
 	Reason string
 	// Cause is one of [Causes] after a refusal, Message its error.
 	Cause, Message string
-	// Until is when the file is written again at the latest, zero if that is not known.
+	// Until is the latest time at which the file is written again, zero if that is unknown.
 	Until time.Time
 }
 
@@ -44,11 +44,11 @@ const (
 	leftObserved  = "observed"
 )
 
-// ofProcesses are the fields that processes have, and no file of their cgroup.
+// ofProcesses are the fields of processes, which no file of their cgroup holds.
 const ofProcesses = hookmsg.FieldOOMScoreAdj | hookmsg.FieldCoreSchedGroup | hookmsg.FieldResctrlGroup | hookmsg.FieldResctrlSchemata
 
-// Inspect compares a cgroup with a target, and writes nothing. The target need not be that of
-// the State. Passes of the Enforcer go on meanwhile.
+// Inspect compares a cgroup with a target, and writes nothing. The target may differ from that of
+// the State. Passes of the Enforcer continue meanwhile.
 func (e *Enforcer) Inspect(t Target) (found []Found) {
 	found = e.applier.inspect(t)
 	e.mu.Lock()
@@ -117,16 +117,16 @@ func (a *Applier) inspect(t Target) (found []Found) {
 	return found
 }
 
-// Throttling is how often the processes of a cgroup have used up its quota.
+// Throttling counts how often the processes of a cgroup have used up its quota.
 type Throttling struct {
-	// Periods is the number of periods in which any of them ran, Throttled that in which they
-	// had to wait, and Waited their time of waiting, over all CPUs.
+	// Periods is the number of periods in which any process ran, and Throttled the number of those
+	// in which processes had to wait. Waited is their waiting time, over all CPUs.
 	Periods, Throttled int64
 	Waited             time.Duration
 }
 
-// Throttling returns the throttling of a cgroup since it was made; ok is false if the kernel
-// does not tell.
+// Throttling returns the throttling of a cgroup since its creation; ok is false if the kernel does
+// not report it.
 func (a *Applier) Throttling(cgroup string) (t Throttling, ok bool) {
 	if checkCgroup(cgroup) != nil {
 		return t, false
@@ -160,7 +160,7 @@ func (a *Applier) Throttling(cgroup string) (t Throttling, ok bool) {
 	return t, ok
 }
 
-// note keeps why a value was refused.
+// note records the reason that a value was refused.
 func (r *fileRecord) note(cause string, err error) {
-	r.cause, r.message = cause, err.Error() // With a value of at most maxValue bytes.
+	r.cause, r.message = cause, err.Error() // The message has a value of at most maxValue bytes.
 }

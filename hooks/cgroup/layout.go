@@ -8,20 +8,20 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Driver is the kubelet's cgroupDriver: how the cgroups of pods are made and named.
+// Driver is the kubelet's cgroupDriver, which determines how the cgroups of pods are created and
+// named.
 type Driver uint8
 
 // The drivers.
 const (
-	// Cgroupfs names directories as the pods are:
-	// "kubepods/burstable/pod8dbc5577/4b1f".
+	// Cgroupfs names directories after the pods: "kubepods/burstable/pod8dbc5577/4b1f".
 	Cgroupfs Driver = iota
-	// Systemd names them as systemd's units:
+	// Systemd names directories after systemd's units:
 	// "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8dbc5577.slice/cri-containerd-4b1f.scope".
 	Systemd
 )
 
-// String returns the name that the kubelet's configuration has for it.
+// String returns the name used in the kubelet's configuration.
 func (d Driver) String() string {
 	switch d {
 	case Cgroupfs:
@@ -32,9 +32,9 @@ func (d Driver) String() string {
 	return fmt.Sprintf("cgroupDriver(%d)", uint8(d))
 }
 
-// Layout is where the cgroups of QoS classes, pods and containers lie. Its paths are
-// those of a [Target]: relative to the root of the hierarchy, without a slash in front.
-// The zero value is the layout of the kubelet and containerd for the driver cgroupfs.
+// Layout describes the paths of the cgroups of QoS classes, pods and containers. Like those of a
+// [Target], paths are relative to the root of the hierarchy, without a leading slash. The zero
+// value is the layout of the kubelet and containerd for the driver cgroupfs.
 type Layout struct {
 	Driver Driver
 	// Root is the kubelet's cgroupRoot, empty for the root of the hierarchy.
@@ -61,7 +61,7 @@ func (l Layout) path(class hookmsg.QOSClass, uid string) string {
 	if l.Driver != Systemd {
 		return path.Join(root, path.Join(names...))
 	}
-	// systemd keeps "-" for the levels of slices: CgroupName.ToSystemd in
+	// systemd uses "-" for the levels of slices: CgroupName.ToSystemd in
 	// k8s.io/kubernetes/pkg/kubelet/cm.
 	if root != "" {
 		names = append(strings.Split(root, "/"), names...)
@@ -88,8 +88,8 @@ func expandSlice(slice string) string {
 	return path.Join(dirs...)
 }
 
-// QOS returns the cgroup above the pods of a class. Guaranteed pods lie in the
-// one above all classes.
+// QOS returns the cgroup above the pods of a class. The cgroups of guaranteed pods lie in the one
+// above all classes.
 func (l Layout) QOS(class hookmsg.QOSClass) string { return l.path(class, "") }
 
 // Pod returns the cgroup of a pod.
@@ -110,8 +110,8 @@ func (l Layout) Container(pod, id string) string {
 	return pod + "/" + scope + id
 }
 
-// Parent returns the path of a cgroup parent as the kubelet hands it to a
-// runtime: "/kubepods/burstable/pod8dbc5577", or the last slice alone:
+// Parent returns the path of a cgroup parent as the kubelet passes it to a runtime:
+// "/kubepods/burstable/pod8dbc5577", or the last slice alone:
 // "kubepods-burstable-pod8dbc5577.slice".
 func (l Layout) Parent(cgroupParent string) string {
 	p := strings.Trim(cgroupParent, "/")
@@ -158,15 +158,15 @@ func (l Layout) Of(req *hookmsg.Request) (string, error) {
 // maxIdentifier is above the length of UIDs (36 bytes) and identifiers of containers (64).
 const maxIdentifier = 128
 
-// isIdentifier reports whether a UID or a container's identifier can be a part of
-// a cgroup's name: it has no "/", and is neither "." nor "..".
+// isIdentifier reports whether a UID or a container's identifier can be part of a cgroup's name: it
+// has no "/", and is neither "." nor "..".
 func isIdentifier(id string) bool {
 	return id != "" && len(id) <= maxIdentifier && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool { return r == '.' || notFileName(r) })
 }
 
-// CheckPod checks that a cgroup is the one that the kubelet makes for the pod's UID, and
-// returns its QoS class. No other source of a path can be trusted: an annotation is the
-// pod author's, and a runtime may have copied it from one.
+// CheckPod checks that a cgroup is the one created by the kubelet for the pod's UID, and returns
+// its QoS class. No other source of a path can be trusted: the pod's author writes annotations, and
+// a runtime may have copied a path from one.
 //
 // Any other path is a *[ClaimError].
 func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, error) {
@@ -184,8 +184,8 @@ func (l Layout) CheckPod(pod hookmsg.PodMeta, cgroup string) (hookmsg.QOSClass, 
 	return 0, e
 }
 
-// FindPod returns the cgroup of the pod with a UID: the path that exists of those that the
-// kubelet may make for it, one for each QoS class. It is empty if none exists.
+// FindPod returns the cgroup of the pod with a UID: the existing one of the paths that the kubelet
+// may use, one for each QoS class. It is empty if none exists.
 func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	if !isIdentifier(uid) {
 		return ""
@@ -198,10 +198,9 @@ func (l Layout) FindPod(uid string, exists func(cgroup string) bool) string {
 	return ""
 }
 
-// CheckContainer checks that a cgroup can be that of a container in the pod's cgroup
-// parent: it lies right in that, and its name is the container's identifier, with or
-// without a prefix that ends in "-" and the suffix ".scope". Any other path is a
-// *[ClaimError].
+// CheckContainer checks that a cgroup can be that of a container in the pod's cgroup parent: it
+// must be a direct child of the parent. Its name must be the container's identifier, with or
+// without a prefix that ends in "-" and the suffix ".scope". Any other path is a *[ClaimError].
 func (l Layout) CheckContainer(pod hookmsg.PodMeta, parent string, container hookmsg.ContainerMeta, cgroup string) error {
 	e := &ClaimError{Pod: pod, Container: container, Claimed: cgroup}
 	if isIdentifier(container.ID) {

@@ -11,9 +11,10 @@ import (
 // ErrLocked is wrapped by the error of [Applier.Lock].
 var ErrLocked = errors.New("another process has it")
 
-// Lock takes the hierarchy for this process until unlock is called or the process ends: two that
-// write what they decide on would undo each other's work for ever. It does not wait: if another one
-// has called Lock, on the node or in any of its containers, the error wraps [ErrLocked].
+// Lock locks the hierarchy for this process until unlock is called or the process ends, since two
+// processes that write different decisions would undo each other's work forever. It does not wait:
+// if another process has called Lock, on the node or in any of its containers, the error wraps
+// [ErrLocked].
 func (a *Applier) Lock() (unlock func(), err error) {
 	dir, err := a.root.Open(".")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// oomScoreAdj plans the processes of the cgroup. Those that are born meanwhile
-// inherit it from their parents.
+// oomScoreAdj plans the score for the processes of the cgroup. Processes created meanwhile inherit
+// it from their parents.
 func (p *plan) oomScoreAdj(want int64) {
 	s, pids := p.processes(procsFile)
 	if s == nil {
@@ -24,7 +24,7 @@ func (p *plan) oomScoreAdj(want int64) {
 		path := filepath.Join(p.applier.proc, pid, oomScoreAdj)
 		b, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // It has ended.
+			continue // The process has ended.
 		}
 		if err != nil {
 			p.fail(&FileError{Op: "read", File: path, Err: cause(err)})
@@ -51,11 +51,10 @@ func (p *plan) threadsFile() string {
 	return threadsV1
 }
 
-// processes returns the setting of a file that lists processes or threads, and the list;
-// the setting is nil if it is left alone or cannot be read, which is noted.
+// processes returns the setting of a file that lists processes or threads, and the list; the
+// setting is nil if the file is left alone or cannot be read, which adds an error.
 func (p *plan) processes(file string) (*setting, *roll) {
-	// Whichever hierarchy there is: a container's processes are in the same
-	// cgroup of each.
+	// Any hierarchy will do: the processes of a container are in the same cgroup of each.
 	controller := ""
 	if p.applier.controllers != nil {
 		for _, name := range v1Controllers {
@@ -65,8 +64,8 @@ func (p *plan) processes(file string) (*setting, *roll) {
 			}
 		}
 	}
-	// It does not stay open: one read of a list has no more than whole lines of a page,
-	// and cgroup v1 reads the list of a second ago to a file that was read before.
+	// The file does not stay open: one read of a list returns only whole lines of a page, and for a
+	// file that was read before, cgroup v1 returns the list of a second ago.
 	s, raw := p.readOf(controller, file, maxThreads, nil)
 	if s == nil {
 		return nil, nil
@@ -87,33 +86,34 @@ func (p *plan) processes(file string) (*setting, *roll) {
 	return s, r
 }
 
-// roll lists the processes or threads of a cgroup. By the time of a write, a number may be
-// that of another process, so the list is read again before each few of them.
+// roll lists the processes or threads of a cgroup. By the time of a write, a number may belong to
+// another process, so the list is read again before each batch of writes.
 type roll struct {
 	proc    string
 	dir     *directory
 	file    string
 	numbers []string
-	// from and to bound the numbers that were read again; members are those still listed,
-	// with their directories in proc, nil if there are none.
+	// from and to bound the numbers that were read again; members holds the numbers still listed,
+	// with their directories in proc, nil if there is none.
 	from, to int
 	members  map[string]*os.Root
 }
 
-// rollBatch is how many processes one further read of their list is for.
+// rollBatch is the number of processes covered by one further read of the list.
 const rollBatch = 32
 
 // ifStill calls write for the number at i if the cgroup still lists it.
 //
-// A directory of proc stands for one process, even after its number is another's. It is
-// opened before the list is read, so if its process is alive then, the list means that one.
+// An open directory of proc belongs to one process, even after its number is reused. It is opened
+// before the list is read. So if its process is still alive then, the number in the list is that
+// process.
 func (r *roll) ifStill(i int, write func(process *os.Root) error) error {
 	if i < r.from || i >= r.to {
 		r.readAgain(i)
 	}
 	process, is := r.members[r.numbers[i]]
 	if !is {
-		return nil // It has ended, or moved to another cgroup.
+		return nil // The process has ended, or moved to another cgroup.
 	}
 	return write(process)
 }
@@ -126,7 +126,7 @@ func (r *roll) readAgain(from int) {
 	for _, n := range r.numbers[r.from:r.to] {
 		opened[n], _ = os.OpenRoot(filepath.Join(r.proc, n))
 	}
-	list, _ := r.dir.read(r.file, maxThreads, nil) // No list is that of a cgroup without processes.
+	list, _ := r.dir.read(r.file, maxThreads, nil) // Without a list, the cgroup counts as empty.
 	for n := range strings.FieldsSeq(list) {
 		if dir, ok := opened[n]; ok {
 			r.members[n] = dir
@@ -150,7 +150,7 @@ func (r *roll) close() {
 }
 
 // writeOOMScoreAdj writes a process's score by its directory, which is nil if the process has
-// ended. That one needs none.
+// ended. An ended process needs no score.
 func writeOOMScoreAdj(process *os.Root, path, value string) error {
 	if process == nil {
 		return nil

@@ -17,20 +17,20 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// plan is the writes that bring some cgroups to their resources.
+// plan holds the writes that bring some cgroups to their resources.
 type plan struct {
 	applier *Applier
 	dirs    *directories
-	// skip reports whether a file is left alone; nil is none.
+	// skip reports whether a file is left alone; nil skips none.
 	skip func(cgroup string, field hookmsg.Fields, file string) bool
 
-	steps []step // In the order in which the kernel takes them.
-	left  []step // Those that ctx has ended before.
+	steps []step // In an order accepted by the kernel.
+	left  []step // Steps not taken because ctx has ended.
 	errs  []error
 	reads []reading
 	rolls []*roll
 
-	// The target that is planned, and the field of it.
+	// cgroup, level, depth and field are those of the target being planned.
 	cgroup string
 	level  hookmsg.Level
 	depth  int
@@ -46,31 +46,31 @@ type reading struct {
 	raw          string
 }
 
-// step is one write.
+// step is a single write.
 type step struct {
 	Change
 	setting *setting
 	// widens is set if the write allows the cgroup more, or bounds no children.
 	widens bool
 	depth  int
-	// do writes, nil for a file of the cgroup.
+	// do performs the write; it is nil for a file of the cgroup.
 	do func() error
 	// done is set after the write, and cleared if it is undone.
 	done bool
 }
 
-// setting is a field of a cgroup, or a few that share a file. Its later steps build on
-// its earlier ones, and are left out after one that failed.
+// setting is a field of a cgroup, or several fields that share a file. Its later steps depend on
+// the earlier ones, and are skipped after a failure.
 type setting struct {
 	dir    *directory
 	cgroup string
 	field  hookmsg.Fields
-	// planned is set if it has steps, begun if one of them was tried, failed if one failed.
+	// planned is set if it has steps, begun if one of them was tried, and failed if one failed.
 	planned, begun, failed bool
 }
 
-// run does the steps and returns those that succeeded. If a step of a setting fails, the
-// ones before it are undone: the first may have lifted a limit that the last was to set.
+// run does the steps and returns those that succeeded. If a step of a setting fails, the earlier
+// ones are undone, since the first may have lifted a limit that the last should have set.
 func (p *plan) run(ctx context.Context) (done []Change, err error) {
 	defer func() {
 		for _, r := range p.rolls {
@@ -85,7 +85,7 @@ func (p *plan) run(ctx context.Context) (done []Change, err error) {
 				p.errs = append(p.errs, fmt.Errorf("apply: %w", ended))
 			}
 		}
-		if ended != nil && !s.setting.begun { // One that is half done would stay so.
+		if ended != nil && !s.setting.begun { // A setting that has begun is completed.
 			p.left = append(p.left, *s)
 			continue
 		}
@@ -114,7 +114,7 @@ func (p *plan) run(ctx context.Context) (done []Change, err error) {
 	return done, errors.Join(p.errs...)
 }
 
-// undo takes back the steps of a setting whose files are the cgroup's, the last one first.
+// undo reverts the steps of a setting on files of the cgroup, starting with the last.
 func (p *plan) undo(steps []step, of *setting) {
 	for i := range slices.Backward(steps) {
 		s := &steps[i]
@@ -124,13 +124,13 @@ func (p *plan) undo(steps []step, of *setting) {
 		if err := of.dir.write(path.Base(s.File), s.From); err != nil {
 			p.explain(&step{Change: Change{File: s.File, To: s.From}, setting: of}, err)
 			p.failField(fmt.Errorf("undo: %w", err), s.Cgroup, s.Field)
-			return // What is before was lifted for it.
+			return // The earlier steps made room for this one.
 		}
 		s.done = false
 	}
 }
 
-// changes returns what run would do.
+// changes returns the writes of run.
 func (p *plan) changes() (changes []Change) {
 	for i := range p.steps {
 		changes = append(changes, p.steps[i].Change)
@@ -138,7 +138,7 @@ func (p *plan) changes() (changes []Change) {
 	return changes
 }
 
-// fail adds an error of the target and the field that are planned.
+// fail adds an error of the current target and field.
 func (p *plan) fail(err error) { p.failField(err, p.cgroup, p.field) }
 
 func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
@@ -150,8 +150,8 @@ func (p *plan) failField(err error, cgroup string, field hookmsg.Fields) {
 	p.errs = append(p.errs, err)
 }
 
-// plan plans the writes that bring the targets to their resources: what widens from the top
-// down, then what tightens from the bottom up.
+// plan plans the writes that bring the targets to their resources: widening writes from the top
+// down, then tightening writes from the bottom up.
 func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup string, field hookmsg.Fields, file string) bool) *plan {
 	p := &plan{applier: a, dirs: dirs, skip: skip}
 	for _, t := range targets {
@@ -180,16 +180,15 @@ func (a *Applier) plan(targets []Target, dirs *directories, skip func(cgroup str
 	return p
 }
 
-// fieldFiles are the fields in the order in which they are planned, with the files that hold
-// them on cgroup v1 and v2.
+// fieldFiles lists the fields in planning order, with their files on cgroup v1 and v2.
 var fieldFiles = [...]struct {
 	field  hookmsg.Fields
 	v1, v2 string
 }{
-	{hookmsg.FieldCPUIdle, "cpu.idle", "cpu.idle"}, // Before the shares: an idle cgroup takes none.
+	{hookmsg.FieldCPUIdle, "cpu.idle", "cpu.idle"}, // Before the shares, which an idle cgroup refuses.
 	{hookmsg.FieldCPUShares, "cpu.shares", "cpu.weight"},
 	{hookmsg.FieldCPUBvt, "cpu.bvt_warp_ns", "cpu.bvt_warp_ns"},
-	{limitFields, "cpu.cfs_quota_us", "cpu.max"}, // On v1, the period has a file of its own.
+	{limitFields, "cpu.cfs_quota_us", "cpu.max"}, // On v1, the period has a separate file.
 	{hookmsg.FieldCPUBurst, "cpu.cfs_burst_us", "cpu.max.burst"},
 	{hookmsg.FieldCPUSetMems, "cpuset.mems", "cpuset.mems"},
 	{hookmsg.FieldCPUSetCPUs, "cpuset.cpus", "cpuset.cpus"},
@@ -204,10 +203,10 @@ var fieldFiles = [...]struct {
 	{hookmsg.FieldUnified, "", ""}, // Those that it names.
 }
 
-// The files of limitFields, on cgroup v1 and v2.
+// quotaFile, periodFile and maxFileV2 are the files of limitFields, on cgroup v1 and v2.
 const quotaFile, periodFile, maxFileV2 = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.max"
 
-// limitFields are the fields that make up one limit.
+// limitFields are the fields that together form one limit.
 const limitFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod
 
 // resources plans the resources of one cgroup.
@@ -260,15 +259,15 @@ func (p *plan) resources(r *hookmsg.Resources) {
 	}
 }
 
-// directory returns the directory with a controller's files of the cgroup, nil if it
-// cannot be opened. The error is added once.
+// directory returns the directory with a controller's files of the cgroup, nil if it cannot be
+// opened. In that case it adds the error, once.
 func (p *plan) directory(controller string) *directory {
 	if p.closed[controller] {
 		return nil
 	}
 	key := controller
 	if p.applier.controllers == nil {
-		key = "" // One directory has the files of all.
+		key = "" // One directory has the files of all controllers.
 	}
 	dir := p.dirs.open[p.cgroup][key]
 	if dir != nil {
@@ -293,8 +292,8 @@ func (p *plan) read(file string) (*setting, string) {
 	return s, strings.TrimSpace(raw)
 }
 
-// readOf is read for a file of any name and size in a controller's directory. The text has
-// the white space around it. The file stays open if keep is not nil.
+// readOf is read for a file of any name and size in a controller's directory. The text includes
+// surrounding white space. The file stays open if keep is not nil.
 func (p *plan) readOf(controller, file string, most int64, keep *directories) (*setting, string) {
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 		return nil, ""
@@ -305,7 +304,7 @@ func (p *plan) readOf(controller, file string, most int64, keep *directories) (*
 	}
 	raw, err := dir.read(file, most, keep)
 	if err != nil && gone(err) && dir.left(p.cgroup) {
-		// If the cgroup was kept open, there may be another of its name.
+		// Even if the cgroup's directory stayed open, there may be a new cgroup of its name.
 		p.dirs.forget(p.cgroup)
 		if dir = p.directory(controller); dir == nil {
 			return nil, ""
@@ -330,7 +329,7 @@ func (p *plan) write(s *setting, file, from, to string, widens bool) {
 	p.steps = append(p.steps, step{Change: change, setting: s, widens: widens, depth: p.depth})
 }
 
-// outside plans a write to something that is no file of the cgroup.
+// outside plans a write to something other than a file of the cgroup.
 func (p *plan) outside(s *setting, file, from, to string, do func() error) {
 	p.write(s, "", from, to, true)
 	last := &p.steps[len(p.steps)-1]
@@ -370,8 +369,8 @@ func (p *plan) bytes(file string, want int64) {
 	p.write(s, file, from, to, widens)
 }
 
-// parseBytes parses an amount of memory as the kernel writes it: "max" is
-// unlimited, and so is what cgroup v1 shows of it, the largest number of pages.
+// parseBytes parses an amount of memory in the kernel's notation: "max" is unlimited, and so is the
+// largest number of pages, which cgroup v1 shows instead.
 func parseBytes(s string) (n int64, ok bool) {
 	if s == "max" {
 		return unlimited, true
@@ -383,7 +382,7 @@ func parseBytes(s string) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// wholePages rounds down as the kernel does before it keeps an amount.
+// wholePages rounds an amount down to whole pages, as the kernel does.
 func wholePages(bytes int64) int64 {
 	if bytes == unlimited {
 		return unlimited
@@ -398,8 +397,8 @@ func orInf(n int64) float64 {
 	return float64(n)
 }
 
-// list plans a file that holds CPUs or nodes. On v1 a list must lie within the parent's
-// and hold the children's, so a list that moves holds the old and the new in between.
+// list plans a file that holds CPUs or nodes. On v1 a list must lie within the parent's and hold
+// the children's, so in between, a list that moves is the union of the old and the new list.
 func (p *plan) list(file, want string) {
 	if want == "" {
 		p.parentsList(file)
@@ -431,9 +430,8 @@ func (p *plan) list(file, want string) {
 	}
 }
 
-// parentsList plans a file of CPUs or nodes to have the parent's. On v2 an empty file
-// stands for the parent's, but a file that is not empty cannot be emptied while the
-// cgroup has processes.
+// parentsList plans the parent's list for a file of CPUs or nodes. On v2 an empty file means the
+// parent's list, but a non-empty file cannot be emptied while the cgroup has processes.
 func (p *plan) parentsList(file string) {
 	parents := file
 	if p.applier.version == V2 {
@@ -470,7 +468,7 @@ func (p *plan) parents(file string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
-// cpuMax plans cpu.max of cgroup v2, "quota period". A nil one stays as it is.
+// cpuMax plans cpu.max of cgroup v2, "quota period". A nil value stays unchanged.
 func (p *plan) cpuMax(quota, period *int64) {
 	const file = maxFileV2
 	s, from := p.read(file)
@@ -505,9 +503,9 @@ func parseCPUMax(s string) (quota, period int64, ok bool) {
 	return quota, period, err == nil && err2 == nil && period > 0
 }
 
-// quotaAndPeriod plans the two files of cgroup v1 whose quotient is the limit.
-// On the way from the old limit to the new one it must not leave the range
-// between them, or the parent's or a child's limit may be in the way.
+// quotaAndPeriod plans the two files of cgroup v1 whose quotient is the limit. Between the old
+// limit and the new one it must not leave their range, or it may violate the parent's or a child's
+// limit.
 func (p *plan) quotaAndPeriod(quota, period *int64) {
 	s, fromQuota := p.read(quotaFile)
 	if s == nil {
@@ -517,7 +515,7 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 	if other == nil {
 		return
 	}
-	p.reads[len(p.reads)-1].setting = s // They stand and fall together.
+	p.reads[len(p.reads)-1].setting = s // Both files belong to one setting.
 	haveQuota, err := strconv.ParseInt(fromQuota, 10, 64)
 	havePeriod, err2 := strconv.ParseInt(fromPeriod, 10, 64)
 	if err = errors.Join(err, err2); err != nil || havePeriod <= 0 {
@@ -554,8 +552,8 @@ func (p *plan) quotaAndPeriod(quota, period *int64) {
 	}
 }
 
-// burst plans the burst, which the kernel wants to be no more than the quota at
-// any time: it shrinks before and grows after it.
+// burst plans the burst, which must never exceed the quota: it shrinks before the quota does, and
+// grows after it.
 func (p *plan) burst(file string, want int64) {
 	limit := slices.IndexFunc(p.steps, func(s step) bool { return s.Cgroup == p.cgroup && s.Field&limitFields != 0 })
 	end := len(p.steps)
@@ -573,7 +571,7 @@ func (p *plan) burst(file string, want int64) {
 	p.steps = slices.Insert(p.steps, end, s)
 }
 
-// unified plans a file that the resources name.
+// unified plans a file named by the resources.
 func (p *plan) unified(file, value string) {
 	fail := func(err error) {
 		p.errs = append(p.errs, &fieldError{cgroup: p.cgroup, field: p.field, file: file, err: fmt.Errorf("apply unified[%q] to cgroup %q: %w", file, p.cgroup, err)})
@@ -581,7 +579,7 @@ func (p *plan) unified(file, value string) {
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 		return
 	}
-	// An engine has validated it; another caller may not have.
+	// Callers other than an engine may not have validated it.
 	if err := checkUnified(file, value); err != nil {
 		fail(err)
 		return
@@ -600,19 +598,19 @@ func (p *plan) unified(file, value string) {
 	}
 }
 
-// memswFile is the limit of memory and swap on cgroup v1, which the kernel wants to be no
-// less than that of memory at any time.
+// memswFile is the limit of memory and swap on cgroup v1, which must never be less than that of
+// memory.
 const memswFile = "memory.memsw.limit_in_bytes"
 
-// memsw orders the last step, a write of memswFile: it grows before and shrinks after the
-// limit of memory.
+// memsw orders the last step, a write of memswFile, which grows before the limit of memory does,
+// and shrinks after it.
 func (p *plan) memsw(from, to string) {
 	end := len(p.steps) - 1
 	s := p.steps[end]
 	have, ok := parseBytes(from)
 	want, ok2 := parseBytes(strings.TrimSpace(to))
 	if !ok || !ok2 {
-		return // In another notation.
+		return // Equal, in another notation.
 	}
 	s.widens = orInf(want) > orInf(have)
 	limit := slices.IndexFunc(p.steps[:end], func(s step) bool { return s.Cgroup == p.cgroup && s.Field == hookmsg.FieldMemoryLimit })

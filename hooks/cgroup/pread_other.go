@@ -18,5 +18,5 @@ func pread(f *os.File, buf []byte) (int, error) {
 
 func openFiles() int { return 1024 }
 
-// creation returns 0: no cgroup is known to be younger than another.
+// creation returns 0, since the order of creation is unknown.
 func creation(os.FileInfo) uint64 { return 0 }

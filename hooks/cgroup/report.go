@@ -9,10 +9,10 @@ import (
 type Report struct {
 	// Files is the number of files that were compared.
 	Files int
-	// Changes are the writes in order, or those that a dry run left out.
+	// Changes are the writes, in order, or the writes omitted by a dry run.
 	Changes []Change
-	// Drifted are the changes that undo another writer's. Repairs is the number of those
-	// that were written, 0 for a dry run.
+	// Drifted are the changes that undo those of another writer. Repairs is the number of them that
+	// were written, 0 for a dry run.
 	Drifted []Change
 	Repairs int
 	// Contended are the files that are left to another writer from now on.
@@ -24,9 +24,8 @@ type Report struct {
 	// Err joins the new errors. A refusal of a field is new until the kernel takes the
 	// field, or refuses it for another cause.
 	Err error
-	// LeftToOthers is the number of files that are left to another writer for now,
-	// LeftRefused that of files that are left alone because the kernel refused their
-	// values. Both are of all cgroups.
+	// LeftToOthers is the number of files left to another writer for now. LeftRefused is the number
+	// of files left alone because the kernel refused their values. Both count all cgroups.
 	LeftToOthers, LeftRefused int
 	// Took is the duration of the pass.
 	Took time.Duration
@@ -43,10 +42,11 @@ func (r *Report) Errors() []error {
 	return []error{r.Err}
 }
 
-// Contended is a file that another writer does not stop to change.
+// Contended is a file that another writer keeps changing.
 type Contended struct {
 	Change
-	// Repairs is the number of repairs until then, For is how long the file is left alone.
+	// Repairs is the number of repairs until then, and For the time for which the file is left
+	// alone.
 	Repairs int
 	For     time.Duration
 }

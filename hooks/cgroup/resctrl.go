@@ -15,10 +15,10 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// maxGroup is the longest name of a group of processes.
+// maxGroup is the maximum length of a group's name.
 const maxGroup = 128
 
-// checkResctrlGroup refuses what is no directory's name, and the kernel's own
+// checkResctrlGroup refuses names that cannot be those of a directory, and the kernel's
 // directories.
 func checkResctrlGroup(group string) error {
 	switch {
@@ -43,8 +43,8 @@ type domain struct {
 	value string
 }
 
-// parseSchemata parses an allocation as the kernel writes and takes it, but for the
-// spaces with which it lines up the names.
+// parseSchemata parses an allocation in the kernel's notation, without the spaces that align the
+// names.
 func parseSchemata(s string) (schemata []schema, err error) {
 	for line := range strings.Lines(s) {
 		line = strings.TrimRight(line, "\n")
@@ -56,7 +56,7 @@ func parseSchemata(s string) (schemata []schema, err error) {
 		for item := range strings.SplitSeq(rest, ";") {
 			number, value, _ := strings.Cut(item, "=")
 			id, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
-			// A mask or a percentage: the kernel knows which.
+			// A mask or a percentage; only the kernel distinguishes them.
 			if _, err2 := strconv.ParseUint(strings.TrimSpace(value), 16, 64); err != nil || err2 != nil {
 				return nil, fmt.Errorf("%.100q is not a line like \"L3:0=ff;1=ff\"", line)
 			}
@@ -67,7 +67,7 @@ func parseSchemata(s string) (schemata []schema, err error) {
 	return schemata, nil
 }
 
-// canonicalMask returns a number without the notation that does not matter.
+// canonicalMask returns a number without insignificant differences of notation.
 func canonicalMask(value string) string {
 	if value = strings.ToLower(strings.TrimLeft(strings.TrimSpace(value), "0")); value == "" {
 		return "0"
@@ -83,7 +83,7 @@ func checkSchemata(s string) error {
 	return err
 }
 
-// allocated reports whether a group has all of what is wanted.
+// allocated reports whether have includes all of want.
 func allocated(have, want []schema) bool {
 	for _, w := range want {
 		i := slices.IndexFunc(have, func(h schema) bool { return h.resource == w.resource })
@@ -103,7 +103,7 @@ func allocated(have, want []schema) bool {
 const resctrlTasks = "tasks"
 
 // resctrl plans the group of the cgroup's processes, with its schemata unless that is nil.
-// Those that are born meanwhile are in their parents'.
+// Processes created meanwhile are in their parents' groups.
 func (p *plan) resctrl(group string, schemata *string) {
 	if schemata != nil {
 		p.field |= hookmsg.FieldResctrlSchemata
@@ -117,7 +117,7 @@ func (p *plan) resctrl(group string, schemata *string) {
 	if s == nil {
 		return
 	}
-	// The engine has checked it; another caller may not have.
+	// Callers other than the engine may not have checked it.
 	if err := checkResctrlGroup(group); err != nil {
 		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %w", p.cgroup, err))
 		return
@@ -125,7 +125,7 @@ func (p *plan) resctrl(group string, schemata *string) {
 	root, err := os.OpenRoot(p.applier.resctrl)
 	if err == nil {
 		defer root.Close()
-		_, err = root.Lstat("schemata") // Without it, it is an empty directory.
+		_, err = root.Lstat("schemata") // Without schemata, it is only an empty directory.
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		p.fail(fmt.Errorf("apply resctrl_group to cgroup %q: %s is not mounted: %w", p.cgroup, p.applier.resctrl, ErrUnsupported))
@@ -188,7 +188,7 @@ func (p *plan) resctrl(group string, schemata *string) {
 				return threads.ifStill(i, func(*os.Root) error {
 					err := p.applier.writeResctrl(group, resctrlTasks, thread+"\n", os.O_APPEND)
 					if errors.Is(err, syscall.ESRCH) {
-						return nil // It has ended.
+						return nil // The thread has ended.
 					}
 					return err
 				})
@@ -197,8 +197,8 @@ func (p *plan) resctrl(group string, schemata *string) {
 	}
 }
 
-// readIn reads a file below a directory; what a cgroup's threads are counts more than
-// what the bounds of a value are.
+// readIn reads a file below a directory. Lists of a cgroup's threads may be longer than the bounds
+// of values.
 func readIn(root *os.Root, name string) (string, error) {
 	f, err := root.Open(name)
 	if err != nil {
@@ -209,10 +209,10 @@ func readIn(root *os.Root, name string) (string, error) {
 	return string(b), err
 }
 
-// maxThreads is the most that is read of a list of threads, in bytes.
+// maxThreads is the maximum number of bytes read of a list of threads.
 const maxThreads = 16 << 20
 
-// inResctrl calls f with the directory of a group, or with that of all.
+// inResctrl calls f with the directory of a group, or with the root of resctrl if group is empty.
 func (a *Applier) inResctrl(group string, f func(*os.Root) error) error {
 	root, err := os.OpenRoot(filepath.Join(a.resctrl, group))
 	if err != nil {
@@ -222,8 +222,8 @@ func (a *Applier) inResctrl(group string, f func(*os.Root) error) error {
 	return f(root)
 }
 
-// writeResctrl writes to a file of a group in one call, as the kernel takes it. The
-// flag says what the kernel does of itself: it replaces an allocation, and adds a task.
+// writeResctrl writes to a file of a group in one call, as the kernel requires. The flag describes
+// the kernel's behavior: it replaces an allocation, and adds a task.
 func (a *Applier) writeResctrl(group, file, value string, flag int) error {
 	return a.inResctrl(group, func(root *os.Root) error {
 		f, err := root.OpenFile(file, os.O_WRONLY|flag, 0)

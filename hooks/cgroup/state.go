@@ -9,12 +9,11 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
-// State is the desired state of a node: what was decided last on each cgroup. The
-// running modes put their decisions there and an [Enforcer] applies them, so the modes
-// agree by construction.
+// State is the desired state of a node: the last decision on each cgroup. The running modes put
+// their decisions there and an [Enforcer] applies them, so the modes agree by construction.
 //
-// It lives in memory. After a restart the plugins are asked about what runs; they
-// decide by the request alone, so they decide the same.
+// It is kept in memory. After a restart the plugins are asked again about running pods. They decide
+// by the request alone, so they decide the same.
 //
 // The zero value is empty and ready to use. A State is safe for use by several
 // goroutines.
@@ -29,17 +28,17 @@ type State struct {
 	version uint64
 }
 
-// Facts returns what the running modes know of pods and containers beside what was
-// decided, so that each asks the plugins what the other would ask.
+// Facts returns the facts about pods and containers known to the running modes, besides decisions,
+// so that each mode asks the plugins the same.
 func (s *State) Facts() *Facts { return (*Facts)(&s.facts) }
 
-// Facts are shared by the packages of this module that observe pods: they convert it to the type that
-// it is defined by. Others pass it on.
+// Facts are shared by the packages of this module that observe pods: they convert it to its
+// underlying type. Other packages only pass it on.
 type Facts facts.Store
 
-// Put replaces the desired state of the target's cgroup, and reports whether that
-// changes it. Resources that set nothing take the cgroup out of the state: its files
-// stay as they are. The resources must not change afterwards.
+// Put replaces the desired state of the target's cgroup, and reports whether that changes it.
+// Resources that set nothing remove the cgroup from the state, and its files stay unchanged. The
+// resources must not change afterwards.
 func (s *State) Put(t Target) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +61,8 @@ func (s *State) Put(t Target) (changed bool) {
 	return true
 }
 
-// Hold leaves fields of a cgroup alone until Release, whatever is desired: another writer is
-// about to change them, and the values are to be seen.
+// Hold leaves fields of a cgroup alone until Release, regardless of the desired state. It is for
+// fields whose next values from another writer are to be observed.
 func (s *State) Hold(cgroup string, fields hookmsg.Fields) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,8 +72,8 @@ func (s *State) Hold(cgroup string, fields hookmsg.Fields) {
 	s.held[cgroup] = fields
 }
 
-// Release ends Hold. An [Enforcer] takes the fields up after [Enforcer.Forget], or with other
-// resources.
+// Release ends Hold. An [Enforcer] resumes with the fields after [Enforcer.Forget], or with
+// different resources.
 func (s *State) Release(cgroup string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,14 +95,13 @@ func (s *State) Get(cgroup string) (t Target, ok bool) {
 	return t, ok
 }
 
-// All returns the desired state of every cgroup, sorted by path: a cgroup comes
-// before those in it.
+// All returns the desired state of every cgroup, sorted by path: each cgroup before those in it.
 func (s *State) All() []Target {
 	all, _ := s.since(0)
 	return all
 }
 
-// since returns what All returns with its version, nil if that is the given one. An empty
+// since returns the result of All with its version, nil if that equals the given version. An empty
 // state that never changed has version 0.
 func (s *State) since(version uint64) (all []Target, now uint64) {
 	s.mu.Lock()
@@ -154,7 +152,7 @@ func (s *State) Remove(cgroup string) {
 	s.remove(func(t Target) bool { return t.Cgroup == cgroup || strings.HasPrefix(t.Cgroup, cgroup+"/") })
 }
 
-// RemovePod drops the cgroups of a pod, and what is known of it.
+// RemovePod drops the cgroups of a pod, and the facts about it.
 func (s *State) RemovePod(uid string) {
 	s.facts.Forget(facts.Subject{PodUID: uid})
 	s.remove(func(t Target) bool { return uid != "" && t.PodUID == uid })

@@ -11,17 +11,17 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// unlimited stands for no limit where a number is a limit.
+// unlimited means no limit in fields that are limits.
 const unlimited = -1
 
-// valueRange is what the kernel takes for a number.
+// valueRange is the range of a number accepted by the kernel.
 type valueRange struct {
 	min, max int64
-	// orUnlimited is set if -1 is allowed too.
+	// orUnlimited is set if -1 is also allowed.
 	orUnlimited bool
 }
 
-// ranges are those of the number fields.
+// ranges maps number fields to their ranges.
 var ranges = map[hookmsg.Fields]valueRange{
 	// kernel/sched/sched.h: MIN_SHARES, MAX_SHARES.
 	hookmsg.FieldCPUShares: {2, 1 << 18, false},
@@ -36,7 +36,7 @@ var ranges = map[hookmsg.Fields]valueRange{
 	hookmsg.FieldMemoryMin:   {0, maxBytes, true},
 	hookmsg.FieldMemoryLow:   {0, maxBytes, true},
 	hookmsg.FieldMemoryHigh:  {0, maxBytes, true},
-	// include/uapi/linux/oom.h. What is less than -997 takes a grant of package hooks.
+	// include/uapi/linux/oom.h. Scores below -997 need a grant of package hooks.
 	hookmsg.FieldOOMScoreAdj:   {-1000, 1000, false},
 	hookmsg.FieldNetClsClassID: {0, math.MaxUint32, false},
 }
@@ -46,7 +46,7 @@ const (
 	maxBytes   = 1<<62 - 1
 )
 
-// textChecks return what is wrong with a text field.
+// textChecks validate text fields.
 var textChecks = map[hookmsg.Fields]func(string) error{
 	hookmsg.FieldCPUSetCPUs:      checkList,
 	hookmsg.FieldCPUSetMems:      checkList,
@@ -60,14 +60,13 @@ func checkList(s string) error {
 	return err
 }
 
-// maxUnified is the most files that Unified may have: each costs a file to look at for
-// as long as the cgroup is there.
+// maxUnified is the maximum number of files in Unified: each must be read as long as the cgroup
+// exists.
 const maxUnified = 64
 
-// Validate returns every value of resources that the kernel takes in no cgroup at a
-// level, or that the kubelet could not live with; nil if there is none. Whether a
-// certain cgroup takes a value depends on those above and below it, and is seen when it
-// is written.
+// Validate returns an error for every value of resources that the kernel accepts in no cgroup at a
+// level, or that would break the kubelet; nil if there is none. Whether a certain cgroup accepts a
+// value depends on those above and below it, and only a write shows it.
 func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
 	fields := r.Fields()
 	if fields == 0 {
@@ -112,7 +111,7 @@ func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
 	for file, value := range r.Unified {
 		err := checkUnified(file, value)
 		if field := fieldOfFile[file]; err == nil && field != 0 {
-			// Its range, its owner and its levels would not count.
+			// The field's range, owner and levels would be bypassed.
 			err = fmt.Errorf("%s writes the file", field)
 		}
 		if err != nil {
@@ -124,16 +123,16 @@ func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// maxValue is the longest value that fits into the one write of a page that
-// kernfs takes.
+// maxValue is the length of the longest value that fits into one write, for which kernfs accepts a
+// page.
 const maxValue = 4095
 
-// unifiedControllers are the controllers whose files may be in unified: those of
-// cgroup v2 (Documentation/admin-guide/cgroup-v2.rst), and those of v1 that do no more
-// than to limit or to weigh (cgroup-v1). Devices and the freezer are not among them.
+// unifiedControllers are the controllers whose files may be in unified: those of cgroup v2
+// (Documentation/admin-guide/cgroup-v2.rst), and those of v1 that only limit or weigh (cgroup-v1).
+// Devices and the freezer are not among them.
 var unifiedControllers = [...]string{"blkio", "cpu", "cpuset", "dmem", "hugetlb", "io", "memory", "misc", "net_prio", "pids", "rdma"}
 
-// fieldOfFile are the fields that stand for files, of either version.
+// fieldOfFile maps files, of either version, to the fields that represent them.
 var fieldOfFile = map[string]hookmsg.Fields{
 	"cpu.shares": hookmsg.FieldCPUShares, "cpu.cfs_quota_us": hookmsg.FieldCFSQuota, "cpu.cfs_period_us": hookmsg.FieldCFSPeriod, "cpu.cfs_burst_us": hookmsg.FieldCPUBurst,
 	"memory.limit_in_bytes": hookmsg.FieldMemoryLimit, "net_cls.classid": hookmsg.FieldNetClsClassID,
@@ -142,10 +141,10 @@ var fieldOfFile = map[string]hookmsg.Fields{
 	"memory.max": hookmsg.FieldMemoryLimit, "memory.high": hookmsg.FieldMemoryHigh, "memory.low": hookmsg.FieldMemoryLow, "memory.min": hookmsg.FieldMemoryMin,
 }
 
-// acting are files that do more than to configure the one cgroup: memory.reclaim and
-// memory.force_empty act, cpuset.cpus.partition and cpuset.cpu_exclusive take CPUs from
-// others, memory.oom_control stops the OOM killer, cpuset.sched_load_balance is about
-// the CPUs of all, cpu.rt_runtime_us takes them from all others.
+// acting are files that do more than configure their cgroup: memory.reclaim and memory.force_empty
+// act, cpuset.cpus.partition and cpuset.cpu_exclusive take CPUs from others, memory.oom_control
+// stops the OOM killer, cpuset.sched_load_balance affects the CPUs of all cgroups, and
+// cpu.rt_runtime_us takes them from all others.
 var acting = map[string]bool{
 	"memory.reclaim": true, "cpuset.cpus.partition": true, "cpuset.cpus.exclusive": true,
 	"memory.force_empty": true, "memory.oom_control": true, "memory.use_hierarchy": true, "memory.move_charge_at_immigrate": true,
@@ -154,12 +153,11 @@ var acting = map[string]bool{
 	"cpuset.memory_pressure_enabled": true,
 }
 
-// actingSuffixes are what the names of other such files end with: statistics that
-// a write resets.
+// actingSuffixes are suffixes of other such files: statistics that a write resets.
 var actingSuffixes = [...]string{".pressure", ".peak", ".failcnt", "max_usage_in_bytes"}
 
-// checkUnified checks a file of a cgroup and what to write to it. The files of
-// the core are not for plugins, and neither are those that are acting.
+// checkUnified checks a file of a cgroup and the value to write. Plugins may write neither the
+// files of the core nor those that are acting.
 func checkUnified(file, value string) error {
 	controller, name, dotted := strings.Cut(file, ".")
 	switch {
@@ -187,7 +185,7 @@ func notFileName(r rune) bool {
 	return true
 }
 
-// checkCgroup refuses paths that are not plainly below the root.
+// checkCgroup refuses paths that are not clean paths below the root.
 func checkCgroup(cgroup string) error {
 	if cgroup == "" || cgroup == "." || path.IsAbs(cgroup) || path.Clean(cgroup) != cgroup || cgroup == ".." || strings.HasPrefix(cgroup, "../") {
 		return fmt.Errorf("cgroup %q: %w", cgroup, ErrEscapes)

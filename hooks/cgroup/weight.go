@@ -15,20 +15,20 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// WeightConversion is a way from cpu.shares of cgroup v1 (2 to 262144, 1024 by
-// default) to cpu.weight of v2 (1 to 10000, 100 by default). It should be that
-// of the writer of the cgroup, or the two overwrite each other: see
-// [ApplierConfig.Weight] and [ApplierConfig.KubeletWeight].
+// WeightConversion is a conversion from cpu.shares of cgroup v1 (2 to 262144, 1024 by default) to
+// cpu.weight of v2 (1 to 10000, 100 by default). It should be the conversion of the cgroup's
+// writer, or the two overwrite each other: see [ApplierConfig.Weight] and
+// [ApplierConfig.KubeletWeight].
 type WeightConversion uint8
 
 const (
-	// WeightQuadratic maps default to default: the exponent of the weight is a
-	// quadratic function of that of the shares, through (2, 1), (1024, 100) and
-	// (262144, 10000). It is that of runc 1.3.2, crun 1.23 and later
-	// (github.com/opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+	// WeightQuadratic maps the default to the default. The exponent of the weight is a quadratic
+	// function of that of the shares, through (2, 1), (1024, 100) and (262144, 10000). It is the
+	// conversion of runc 1.3.2, crun 1.23 and later (github.com/opencontainers/cgroups,
+	// ConvertCPUSharesToCgroupV2Value).
 	WeightQuadratic WeightConversion = 1 + iota
-	// WeightLinear maps range to range, which makes 39 of the default of 1024.
-	// It is that of older runtimes, and of the kubelet up to 1.37
+	// WeightLinear maps the range to the range, so the default of 1024 becomes 39. It is the
+	// conversion of older runtimes, and of the kubelet up to 1.37
 	// (k8s.io/kubernetes/pkg/kubelet/cm, getCPUWeight).
 	WeightLinear
 )
@@ -44,7 +44,7 @@ func (c WeightConversion) Weight(shares int64) int64 {
 	}
 	switch shares {
 	case minShares:
-		return 1 // Which rounding up would miss.
+		return 1 // Rounding up would miss it.
 	case maxShares:
 		return maxWeight
 	}
@@ -63,7 +63,7 @@ func (c WeightConversion) String() string {
 	return fmt.Sprintf("weightConversion(%d)", uint8(c))
 }
 
-// writer is who makes a cgroup.
+// writer is the component that creates a cgroup.
 type writer uint8
 
 const (
@@ -73,7 +73,7 @@ const (
 	writers
 )
 
-// writerOf returns who makes the cgroups of a level.
+// writerOf returns the creator of the cgroups of a level.
 func writerOf(level hookmsg.Level) writer {
 	if level == hookmsg.LevelPod || level == hookmsg.LevelQOS {
 		return theKubelet
@@ -81,31 +81,32 @@ func writerOf(level hookmsg.Level) writer {
 	return theRuntime
 }
 
-// conversions are those by which the cgroups of a node were written. They are found from cgroups
-// whose shares are known: the weight of one is what a conversion makes of them. A runtime that is
-// upgraded converts otherwise from then on, so each cgroup has its own; for one that does not tell,
-// it is that of the youngest that does.
+// conversions are the conversions by which the cgroups of a node were written. They are detected
+// from cgroups with known shares, by comparing the weight with the result of each conversion. An
+// upgraded runtime may convert differently, so each cgroup has its conversion. A cgroup that does
+// not reveal it gets that of the youngest one that does.
 type conversions struct {
-	// fixed are those that are configured, 0 for one to find.
+	// fixed are the configured conversions, 0 for one to detect.
 	fixed [writers]WeightConversion
 
 	mu sync.Mutex
-	// of are those of cgroups, 0 for one that does not tell.
+	// of holds the conversions of cgroups, 0 for one that does not reveal it.
 	of map[string]WeightConversion
-	// youngest is that of the youngest cgroup of a writer, made its number in the order of creation.
+	// youngest is the conversion of the youngest cgroup of a writer, and made its number in the
+	// order of creation.
 	youngest [writers]struct {
 		is   WeightConversion
 		made uint64
 	}
 }
 
-// defaultConversions are those of a node of which no cgroup tells.
+// defaultConversions are the conversions of a node without a cgroup that reveals them.
 var defaultConversions = [writers]WeightConversion{theRuntime: WeightQuadratic, theKubelet: WeightLinear}
 
-// defaultWeight is the kernel's for a new cgroup.
+// defaultWeight is the kernel's weight for a new cgroup.
 const defaultWeight = 100
 
-// conversion returns that of a cgroup.
+// conversion returns the conversion of a cgroup.
 func (a *Applier) conversion(level hookmsg.Level, cgroup string) WeightConversion {
 	by, c := writerOf(level), &a.conversions
 	c.mu.Lock()
@@ -113,13 +114,13 @@ func (a *Applier) conversion(level hookmsg.Level, cgroup string) WeightConversio
 	return cmp.Or(c.fixed[by], c.of[cgroup], c.youngest[by].is, defaultConversions[by])
 }
 
-// FindConversion finds how the shares of a cgroup became its cpu.weight, from the values that one of
-// them has come from: those that are asked for it, and those that were decided. It returns 0 if the
-// weight does not tell: no conversion makes it of any of the shares, or both do. On cgroup v1, and if
-// the conversion is configured, there is nothing to find.
+// FindConversion detects the conversion of a cgroup's shares to its cpu.weight. shares are the
+// possible origins of the weight: the requested and the decided shares. It returns 0 if the weight
+// does not reveal the conversion, because no conversion yields it from any of the shares, or both
+// do. It also returns 0 on cgroup v1, and if the conversion is configured.
 //
-// Later decisions on cpu_shares are converted likewise: on the cgroup, and on others of which
-// nothing was found if none of them is younger.
+// Later decisions on cpu_shares use the detected conversion: on the cgroup, and on others without a
+// detected one unless that of a younger cgroup applies.
 func (a *Applier) FindConversion(level hookmsg.Level, cgroup string, shares ...int64) WeightConversion {
 	by, c := writerOf(level), &a.conversions
 	if a.version != V2 || c.fixed[by] != 0 {
@@ -127,7 +128,7 @@ func (a *Applier) FindConversion(level hookmsg.Level, cgroup string, shares ...i
 	}
 	weight, err := a.weightOf(cgroup)
 	if err != nil || by == theKubelet && weight == defaultWeight {
-		return 0 // The kubelet may not have written yet. A runtime has when its container is known.
+		return 0 // The kubelet may not have written yet. A runtime has written once its container is known.
 	}
 	var found WeightConversion
 	for _, is := range []WeightConversion{WeightQuadratic, WeightLinear} {
@@ -169,7 +170,7 @@ func (a *Applier) weightOf(cgroup string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 }
 
-// found returns the conversion that was found of a cgroup; ok is false if it was not looked at.
+// found returns the conversion detected for a cgroup; ok is false if the cgroup was not examined.
 func (c *conversions) found(cgroup string) (is WeightConversion, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,16 +178,16 @@ func (c *conversions) found(cgroup string) (is WeightConversion, ok bool) {
 	return is, ok
 }
 
-// forget drops what is known of cgroups.
+// forget drops the conversions of cgroups for which gone returns true.
 func (c *conversions) forget(gone func(cgroup string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.of, func(cgroup string, _ WeightConversion) bool { return gone(cgroup) })
 }
 
-// findConversions looks at the cgroups that get other shares than before, if they are not known to
-// be converted in one way or another. If one does not tell, it looks at all cgroups whose shares are
-// known. A weight that has changed below the same decision tells nothing: it is another writer's.
+// findConversions examines the cgroups whose shares change, unless their conversion is known. If
+// one does not reveal it, it examines all cgroups with known shares. A weight that has changed
+// under an unchanged decision reveals nothing: another writer has set it.
 func (e *Enforcer) findConversions(ctx context.Context, differ []Target) {
 	a := e.applier
 	if a.version != V2 || a.conversions.fixed[theRuntime] != 0 && a.conversions.fixed[theKubelet] != 0 {
@@ -203,7 +204,7 @@ func (e *Enforcer) findConversions(ctx context.Context, differ []Target) {
 		known, _ := a.conversions.found(d.Cgroup)
 		if known != 0 && k != nil && k.resources != nil && k.resources.CPUShares != nil {
 			if weight, err := a.weightOf(d.Cgroup); err == nil && weight == known.Weight(*k.resources.CPUShares) {
-				continue // It is the Enforcer's.
+				continue // The Enforcer has written it.
 			}
 		}
 		shares := []int64{*d.Resources.CPUShares}

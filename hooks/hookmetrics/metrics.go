@@ -1,5 +1,4 @@
-// Package hookmetrics counts what runtime hooks decide and what becomes of it, for
-// Prometheus.
+// Package hookmetrics counts decisions of runtime hooks and their effects, for Prometheus.
 //
 // A [Metrics] is the Observer of an engine and of an enforcer, and a collector of a
 // registry:
@@ -9,21 +8,21 @@
 //	engine, err := hooks.NewEngine(ctx, rt, hooks.Config{Observer: metrics, …})
 //	enforcer, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{State: state, Applier: applier, Observer: metrics})
 //
-// What it has:
+// The metrics are:
 //
 //	kubewasm_hooks_decisions_total            stage, result         merged decisions
 //	kubewasm_hooks_decision_duration_seconds                        their duration
 //	kubewasm_hooks_failures_total             plugin, policy, cause failures of plugins
 //	kubewasm_hooks_writes_total               field                 writes to files of cgroups
-//	kubewasm_hooks_drifts_total               field                 values that another writer had changed
-//	kubewasm_hooks_repairs_total              field                 those that were repaired
-//	kubewasm_hooks_contended_total            field                 files that were left to another writer
-//	kubewasm_hooks_refusals_total             cause                 values that the kernel refused
-//	kubewasm_hooks_files_compared_total                             files that were compared
-//	kubewasm_hooks_pass_duration_seconds                            how long passes over cgroups took
+//	kubewasm_hooks_drifts_total               field                 values changed by another writer
+//	kubewasm_hooks_repairs_total              field                 repaired values
+//	kubewasm_hooks_contended_total            field                 files left to another writer
+//	kubewasm_hooks_refusals_total             cause                 values refused by the kernel
+//	kubewasm_hooks_files_compared_total                             compared files
+//	kubewasm_hooks_pass_duration_seconds                            duration of passes over cgroups
 //	kubewasm_hooks_cgroups                                          cgroups with a desired state
-//	kubewasm_hooks_files_left_alone           reason                files that are not written for now
-//	kubewasm_hooks_started_undecided                                containers that ran without a decision at first
+//	kubewasm_hooks_files_left_alone           reason                files not written for now
+//	kubewasm_hooks_started_undecided                                containers that at first ran without a decision
 //
 // The result of a decision is one of
 //
@@ -33,14 +32,13 @@
 //	timeout   the caller's deadline passed
 //	canceled  the caller canceled
 //
-// the policy of a failure is that of the plugin, or Monitor; its cause is one of [hooks.CauseOf],
-// and the reason that a file is left alone is contended or refused. A drift that is not a
-// repair was found by a dry run.
+// The policy of a failure is that of the plugin, or Monitor, and its cause is one of
+// [hooks.CauseOf]. The reason that a file is left alone is contended or refused. A drift that is
+// not a repair was found by a dry run.
 //
-// A field is that of hook.proto; a quota with its period is one. Its series appear, as 0, with the
-// first scrape in which it is desired of a cgroup. No label is the choice of
-// a guest or a pod: plugins are named by the configuration. Package hostmetrics counts the
-// calls of guests.
+// A field is a field of hook.proto; a quota with its period counts as one. Its series appear, as 0,
+// with the first scrape after a decision sets it. No label is chosen by a guest or a pod: the
+// configuration names the plugins. Package hostmetrics counts the calls of guests.
 package hookmetrics
 
 import (
@@ -73,12 +71,12 @@ var (
 	_ prometheus.Collector = (*Metrics)(nil)
 )
 
-// buckets reach, in seconds, from a small guest's decision, or a look at a few files,
-// to beyond the time after which a runtime gives up.
+// buckets range, in seconds, from the decision of a small guest, or a check of a few files, to
+// beyond the timeout of a runtime.
 var buckets = []float64{1e-4, 1e-3, 1e-2, 0.1, 0.3, 1, 3}
 
-// New returns metrics that have counted nothing. The state is the one whose cgroups
-// are counted; nil counts none.
+// New returns metrics whose counters are zero. state is the State whose cgroups are counted; nil
+// counts none.
 func New(state *cgroup.State) *Metrics {
 	const prefix = "kubewasm_hooks_"
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -114,7 +112,7 @@ func New(state *cgroup.State) *Metrics {
 			return float64(state.Len())
 		}),
 	}
-	// rate and increase do not see the step from no series to 1. A runtime waits for these stages.
+	// rate and increase miss the step from no series to 1. Runtimes wait for these stages.
 	for _, stage := range []hookmsg.Stage{hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources} {
 		m.decisions.WithLabelValues(stage.String(), "failed")
 	}
@@ -127,7 +125,7 @@ func New(state *cgroup.State) *Metrics {
 	return m
 }
 
-// monitor is the label of the policy of a plugin that can fail no request.
+// monitor is the label of the policy of a plugin that cannot fail a request.
 const monitor = string(host.Monitor)
 
 const leftContended, leftRefused = "contended", "refused"
@@ -135,13 +133,12 @@ const leftContended, leftRefused = "contended", "refused"
 // fieldLabel returns the label of the fields of one file.
 func fieldLabel(f hookmsg.Fields) string {
 	if f&hookmsg.FieldCFSQuota != 0 {
-		f = hookmsg.FieldCFSQuota // With its period.
+		f = hookmsg.FieldCFSQuota // Together with its period.
 	}
 	return f.String()
 }
 
-// pluginLabel returns the label of a plugin: one that is not UTF-8 makes Prometheus
-// panic.
+// pluginLabel returns the label of a plugin. A label that is not UTF-8 would make Prometheus panic.
 func pluginLabel(name string) string { return cut.Valid(name) }
 
 // Decided implements [hooks.Observer].
@@ -214,7 +211,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if m.state != nil {
-		// Before any of them drifts, as 0.
+		// The series appear as 0 before any of them drifts.
 		for f := range m.state.Fields().All() {
 			for _, vec := range []*prometheus.CounterVec{m.writes, m.drifts, m.repairs, m.contended} {
 				vec.WithLabelValues(fieldLabel(f))

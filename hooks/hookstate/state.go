@@ -21,18 +21,19 @@ import (
 
 // Node holds the decisions on a node and the values in force.
 type Node struct {
-	// Time is when the state was read, Since when the agent began to note it.
+	// Time is the time at which the state was read, and Since the time at which the agent began to
+	// record it.
 	Time  time.Time `json:"time"`
 	Since time.Time `json:"since"`
 	// DryRun is set if nothing is written.
 	DryRun     bool       `json:"dryRun,omitempty"`
 	QOSClasses []QOSClass `json:"qosClasses,omitempty"`
 	Pods       []Pod      `json:"pods"`
-	// Omitted is the number of pods that the limits of an answer leave out.
+	// Omitted is the number of pods left out by the limits of an answer.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// QOSClass is the cgroup of a QoS class, which bounds those of its pods.
+// QOSClass is the cgroup of a QoS class, which bounds the cgroups of its pods.
 type QOSClass struct {
 	Name string `json:"name"`
 	Subject
@@ -57,22 +58,22 @@ type Container struct {
 
 // Subject has the fields common to QoS classes, pods and containers.
 type Subject struct {
-	// Cgroup is the path below the root of the hierarchy, empty if it is not known.
+	// Cgroup is the path below the root of the hierarchy, empty if it is unknown.
 	Cgroup string `json:"cgroup,omitempty"`
 	// Missing is set if the cgroup does not exist.
 	Missing bool `json:"missing,omitempty"`
-	// StartedUndecided is set if the container ran without a decision of the plugins at first.
+	// StartedUndecided is set if the container at first ran without a decision of the plugins.
 	StartedUndecided bool `json:"startedUndecided,omitempty"`
-	// Throttling has the counts of the kernel, nil if it keeps none.
+	// Throttling holds the counters of the kernel, nil if it keeps none.
 	Throttling *Throttling `json:"throttling,omitempty"`
-	// Fields are those that a plugin has decided or the kubelet asks for. More is the number of
-	// those that are left out.
+	// Fields are the fields decided by a plugin or requested by the kubelet. More is the number of
+	// fields left out.
 	Fields   []Field   `json:"fields,omitempty"`
 	More     int       `json:"moreFields,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
 }
 
-// Throttling is how often a cgroup has used up its CPU quota since it was made.
+// Throttling counts how often a cgroup has used up its CPU quota since its creation.
 type Throttling struct {
 	Periods          int64   `json:"periods"`
 	ThrottledPeriods int64   `json:"throttledPeriods"`
@@ -83,25 +84,28 @@ type Throttling struct {
 // entry of one: "unified[io.weight]", "container_envs[GOGC]".
 type Field struct {
 	Name string `json:"field"`
-	// Asked holds the kubelet's value, empty if it is not known.
+	// Asked holds the kubelet's value, empty if it is unknown.
 	Asked string `json:"asked,omitempty"`
-	// Plugin has decided Decided since Since, empty and nil if no plugin has. Decided is empty for
-	// what only the runtime has: variables, annotations, mounts and devices of a container.
+	// Plugin is the plugin that has decided Decided since Since; empty and nil if none has. Decided
+	// is empty for values that only the runtime has: variables, annotations, mounts and devices of
+	// a container.
 	Plugin  string     `json:"plugin,omitempty"`
 	Decided string     `json:"decided,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	// Enforced is set if the agent puts the value back when another writer changes it.
+	// Enforced is set if the agent restores the value after another writer has changed it.
 	Enforced bool `json:"enforced,omitempty"`
-	// File is the file of the cgroup, InForce its contents, in the kernel's units and notation.
+	// File is the file of the cgroup, and InForce its contents, in the kernel's units and notation.
 	File    string `json:"file,omitempty"`
 	InForce string `json:"inForce,omitempty"`
-	// Differs is set if the file does not have the decided value or, without one, the asked one.
+	// Differs is set if the file does not have the decided value or, without one, the requested
+	// one.
 	Differs   bool       `json:"differs,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	LeftAlone *LeftAlone `json:"leftAlone,omitempty"`
 }
 
-// LeftAlone is why and until when a file is not written: see [cgroup.LeftAlone].
+// LeftAlone is the reason that a file is not written, and the time until when: see
+// [cgroup.LeftAlone].
 type LeftAlone struct {
 	Reason  string     `json:"reason"`
 	Cause   string     `json:"cause,omitempty"`
@@ -109,11 +113,11 @@ type LeftAlone struct {
 	Until   *time.Time `json:"until,omitempty"`
 }
 
-// Failure is a plugin that has failed on the subject and not decided since.
+// Failure is a failure of a plugin that has not decided on the subject since.
 type Failure struct {
 	Plugin        string             `json:"plugin"`
 	FailurePolicy host.FailurePolicy `json:"failurePolicy"`
-	// Refused is set if the event of the runtime was refused for it.
+	// Refused is set if the event of the runtime was refused because of it.
 	Refused bool   `json:"refused,omitempty"`
 	Stage   string `json:"stage"`
 	// Cause is one of [hooks.CauseOf].
@@ -124,12 +128,12 @@ type Failure struct {
 	LastTimestamp  time.Time `json:"lastTimestamp"`
 }
 
-// Config configures a Source. All of it is required.
+// Config configures a Source. All fields are required.
 type Config struct {
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
-	// Layout is where the cgroups of QoS classes are.
+	// Layout locates the cgroups of QoS classes.
 	Layout cgroup.Layout
 }
 
@@ -137,7 +141,7 @@ type Config struct {
 type Source struct {
 	cfg   Config
 	since time.Time
-	// reading bounds the answers that are made at a time to one.
+	// reading limits the answers being built to one at a time.
 	reading chan struct{}
 }
 
@@ -158,7 +162,7 @@ const (
 	maxBytes = 8 << 20
 )
 
-// Node returns the state of what a query selects. It reads the cgroups of that alone.
+// Node returns the state selected by a query. It reads only the selected cgroups.
 func (s *Source) Node(q Query) Node {
 	node := Node{Time: time.Now(), Since: s.since, DryRun: s.cfg.Enforcer.DryRun(), Pods: []Pod{}}
 	subjects := s.cfg.Engine.Subjects(func(pod hookmsg.PodMeta) bool {
@@ -196,8 +200,8 @@ func (s *Source) Node(q Query) Node {
 	return node
 }
 
-// pod returns a pod with the container of a name, or all if it is empty; ok is false if it has
-// none.
+// pod returns a pod with the named container, or with all if the name is empty. ok is false if it
+// has none.
 func (s *Source) pod(subjects []hooks.Subject, container string) (pod Pod, ok bool) {
 	meta := subjects[0].Pod
 	pod = Pod{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID}
@@ -219,7 +223,7 @@ func (s *Source) pod(subjects []hooks.Subject, container string) (pod Pod, ok bo
 		if of.Container.ID != "" {
 			known = (*facts.Store)(s.cfg.State.Facts()).Get(facts.Subject{PodUID: meta.UID, ContainerID: of.Container.ID})
 			if known.Parent == "" && len(of.Failures) == 0 {
-				continue // It has ended, and no event has told.
+				continue // The container has ended without an event.
 			}
 		}
 		pod.Containers = append(pod.Containers, Container{of.Container.Name, of.Container.ID, s.subject(of, known.Cgroup, known)})
@@ -227,7 +231,7 @@ func (s *Source) pod(subjects []hooks.Subject, container string) (pod Pod, ok bo
 	return pod, container == "" || len(pod.Containers) != 0
 }
 
-// subject returns the state of a subject with a cgroup, which is empty if it is not known.
+// subject returns the state of a subject with a cgroup; path is empty if the cgroup is unknown.
 func (s *Source) subject(of *hooks.Subject, path string, known facts.Facts) Subject {
 	subject := Subject{Cgroup: path, StartedUndecided: known.Undecided, More: of.More}
 	for i := range of.Failures {
@@ -281,15 +285,16 @@ func (s *Source) subject(of *hooks.Subject, path string, known facts.Facts) Subj
 	return subject
 }
 
-// decidedAs takes what a plugin has decided. Its texts are cut and masked.
+// decidedAs sets the fields of f that come from a plugin's decision. The texts are already cut and
+// masked.
 func (f *Field) decidedAs(v *hooks.Setting) {
 	f.Name, f.Decided, f.Plugin, f.Since = name(v.Field, v.Key), v.Value, cut.Valid(v.Plugin), &v.Since
 }
 
-// maxText bounds the contents of a file and an error, in bytes.
+// maxText bounds the contents of a file and of an error, in bytes.
 const maxText = 1 << 10
 
-// found takes what is in force.
+// found sets the fields of f that come from the cgroup's file.
 func (f *Field) found(v *cgroup.Found) {
 	f.File, f.InForce, f.Differs = v.File, cut.Marked(v.Text, maxText), f.Differs || v.Differs
 	if v.Err != nil {
@@ -303,7 +308,7 @@ func (f *Field) found(v *cgroup.Found) {
 	}
 }
 
-// withhold leaves out what repeats a decided text that is confidential.
+// withhold masks fields that may repeat a confidential decided text.
 func (f *Field) withhold() {
 	for _, text := range []*string{&f.Asked, &f.File, &f.InForce, &f.Error} {
 		if *text != "" {
@@ -315,7 +320,7 @@ func (f *Field) withhold() {
 	}
 }
 
-// name returns the name of a field, or of an entry.
+// name returns the name of a field, or of an entry of one.
 func name(field hookmsg.Fields, key string) string {
 	if key == "" {
 		return field.String()
@@ -376,5 +381,5 @@ func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	enc.Encode(node) // The client has gone if it cannot be written.
+	enc.Encode(node) // On an error, the client is gone.
 }

@@ -22,16 +22,14 @@ import (
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
 )
 
-// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the
-// guest that is compiled from the package of the test, in the host that a
-// component embeds. What the two see and answer is the same, so a test is written
-// once.
+// Each runs test twice, in subtests: "native" on plugin itself, and "wasm" on the guest compiled
+// from the package of the test, in the host that components embed. Both get the same input and must
+// give the same answers, so a test is written once.
 //
-// The guest runs with what the package's directives declare: a plugin that reads
-// a field without declaring it passes natively and fails here. It is compiled in
-// the directory in which the test runs, which go test makes that of the package,
-// and must register a plugin like the one given. With -short only the native test
-// runs.
+// The directives of the package apply to the guest: a plugin that reads an undeclared field passes
+// natively and fails as wasm. The guest is compiled in the directory of the test, which go test
+// sets to that of the package. It must register a plugin like the one given. With -short only the
+// native test runs.
 func Each(t *testing.T, plugin any, test func(t *testing.T, p *Plugin)) {
 	t.Helper()
 	harness.Each(t, plugin, func(_ testing.TB, n *harness.Native, m *harness.Module) *Plugin {
@@ -44,22 +42,22 @@ type Plugin struct {
 	native *harness.Native
 	module *harness.Module
 	loaded *adapter.Engine
-	// on is nil for a plugin on no node.
+	// on is the node of the plugin, nil for none.
 	on *node
 }
 
-// node is where a plugin is asked.
+// node is the node on which a plugin is called.
 type node struct {
 	*hookmsg.Node
-	// objects are those of the resources of the cluster that have the node's name, nil for one that
-	// is not there.
+	// objects maps resources of the cluster to their object with the node's name, nil for a missing
+	// one.
 	objects map[string][]byte
 }
 
-// On returns the plugin on a node, in a cluster that has the objects of manifests: one or more
-// documents of YAML or JSON with apiVersion, kind and name each. Requests that have no Node get the
-// one of manifests with that name, and the plugin looks up the objects with that name by hooks.Get.
-// Of the kinds of Kubernetes all are known, and custom resources that are among the objects.
+// On returns the plugin on a node, in a cluster with the objects of manifests: one or more
+// documents of YAML or JSON, each with apiVersion, kind and name. Requests without a Node get the
+// Node of that name in manifests, and hooks.Get of the plugin returns the objects with that name.
+// All kinds of Kubernetes are known, and so are custom resources among the objects.
 func (h *Plugin) On(t testing.TB, name, manifests string) *Plugin {
 	t.Helper()
 	objects := &manifest.Objects{}
@@ -95,7 +93,7 @@ func (h *Plugin) On(t testing.TB, name, manifests string) *Plugin {
 	return &Plugin{native: h.native, module: h.module, on: on}
 }
 
-// amounts returns resources as a request has them.
+// amounts returns resources in the form of a request.
 func amounts(list corev1.ResourceList) map[string]string {
 	if list == nil {
 		return nil
@@ -120,10 +118,10 @@ func (n *node) GetObject(question string) []byte {
 	return object
 }
 
-// ListObjects is for no function of the SDK.
+// ListObjects panics, since no function of the SDK for hooks calls it.
 func (*node) ListObjects(string) []byte { panic("a hook lists no objects") }
 
-// Load returns the plugin in a module, which may be written in any language: a file, or a
+// Load returns the plugin in a module, which may be written in any language. path is a file, or a
 // directory that kubewasm build compiles.
 func Load(t testing.TB, path string) *Plugin {
 	t.Helper()
@@ -141,8 +139,8 @@ func (h *Plugin) Configure(t testing.TB, configuration string) *Plugin {
 	return p
 }
 
-// TryConfigure is Configure for a plugin that may refuse its configuration: the
-// error is what it says.
+// TryConfigure is Configure for a plugin that may refuse its configuration. It returns the plugin's
+// error.
 func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, error) {
 	t.Helper()
 	data := harness.JSON(t, configuration)
@@ -158,7 +156,7 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	}
 	engine, err := adapter.NewEngine(context.Background(), h.module.Runtime, adapter.Config{
 		Plugins: []adapter.PluginConfig{plugin},
-		// A test is no node: every decision is granted.
+		// A test does not run on a node, so every decision is granted.
 		Audit: func(context.Context, *hookmsg.Request, string, *adapter.GrantError) {},
 	})
 	if err != nil {
@@ -175,16 +173,16 @@ func (h *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 	return &Plugin{module: h.module, loaded: engine, on: h.on}, nil
 }
 
-// Decision is what a hook decides, in the form of codec/hookmsg: nil is untouched.
+// Decision is the decision of a hook, in the form of codec/hookmsg. A nil field leaves a value
+// unchanged.
 //
-// What a plugin decides beyond the resources of a cgroup is refused on a node unless
-// its operator grants it. The harness grants everything: the Check method of Grants
-// in package hooks of the host tells whether some grants are enough for a decision.
+// On a node, a decision beyond the resources of a cgroup is refused unless the operator grants it.
+// The harness grants everything. To test whether some grants are enough for a decision, use the
+// Check method of Grants in package hooks of the host.
 type Decision = hookmsg.Decision
 
-// Decide asks about one container of the Pod in manifest, YAML or JSON, before it
-// is created; or, if container is empty, about the Pod before its sandbox is. The
-// error is the plugin's.
+// Decide asks about one container of the Pod in manifest, YAML or JSON, before it is created; or,
+// if container is empty, about the Pod before its sandbox is created. The error is the plugin's.
 func (h *Plugin) Decide(t testing.TB, pod, container string) (*Decision, error) {
 	t.Helper()
 	object := &corev1.Pod{}
@@ -234,7 +232,7 @@ func (h *Plugin) Ask(t testing.TB, request *hookmsg.Request) (*Decision, error) 
 	if harness.IsTrap(err) {
 		harness.Fail(t, err)
 	}
-	// The host's error ends with the plugin's own text.
+	// The host's error ends with the plugin's text.
 	_, reason, ok := strings.Cut(err.Error(), "hook returned Error: ")
 	if !ok {
 		t.Fatal(err)

@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	// maxObject bounds what is read of an object: the API server keeps 1.5 MiB of one.
+	// maxObject bounds the size of an object: the API server stores at most 1.5 MiB for one.
 	maxObject = 4 << 20
-	// listTime bounds a list.
+	// listTime bounds the time of a list.
 	listTime = 10 * time.Second
-	// watchTime is how long the API server is asked to keep a watch open, watchSlack how much
-	// longer one is waited for that it has not ended: its machine may be gone.
+	// watchTime is the time for which the API server should keep a watch open. watchSlack is the
+	// additional time after which an open watch is abandoned, since its machine may be gone.
 	watchTime, watchSlack = 5 * time.Minute, 10 * time.Second
 	// minBackoff and maxBackoff bound the time before another attempt. All nodes of a cluster
 	// lose an API server at once, so the times differ.
 	minBackoff, maxBackoff = 500 * time.Millisecond, 30 * time.Second
 )
 
-// follower follows the object of a resource that has a name.
+// follower follows the object of a resource with a name.
 type follower struct {
 	client *apiserver.Client
-	// path is that of the resource's collection.
+	// path is the path of the resource's collection.
 	path, name string
-	// apply takes the object as it is now, nil if there is none; failed takes each error. Neither
-	// is called by two goroutines at a time.
+	// apply receives the current object, nil if there is none, and failed each error. Calls are not
+	// concurrent.
 	apply  func(context.Context, json.RawMessage) error
 	failed func(error)
 
-	// stopped is when the API server stopped telling of the object, in nanoseconds since epoch, 0 while
-	// it does.
+	// stopped is the time since which the API server has not reported on the object, in nanoseconds
+	// since epoch. It is 0 while it does.
 	stopped atomic.Int64
 }
 
-// epoch is the time from which a follower counts, by a clock that nobody sets.
+// epoch is the time from which a follower counts, by a monotonic clock.
 var epoch = time.Now()
 
-// silent returns for how long the API server has not told of the object.
+// silent returns the time for which the API server has not reported on the object.
 func (f *follower) silent() time.Duration {
 	since := f.stopped.Load()
 	if since == 0 {
@@ -77,7 +77,7 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// follow lists the object and watches it from there, until the watch cannot go on. It calls told
+// follow lists the object and watches it from there, until the watch cannot continue. It calls told
 // when the API server has answered.
 func (f *follower) follow(ctx context.Context, told func()) error {
 	version, object, err := f.list(ctx)
@@ -90,7 +90,7 @@ func (f *follower) follow(ctx context.Context, told func()) error {
 		return err
 	}
 	if err != nil {
-		f.failed(err) // The object may come.
+		f.failed(err) // The object may be created later.
 	}
 	told()
 	f.stopped.Store(0)
@@ -111,7 +111,7 @@ func (f *follower) selector(more url.Values) string {
 	return f.path + "?" + more.Encode()
 }
 
-// list returns the object, nil if there is none, and the version of the list.
+// list returns the version of the list, and the object, nil if there is none.
 func (f *follower) list(ctx context.Context) (version string, object json.RawMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -140,7 +140,7 @@ func (f *follower) list(ctx context.Context) (version string, object json.RawMes
 	return list.Metadata.ResourceVersion, nil, nil
 }
 
-// meta is the metadata of an object that a follower needs.
+// meta holds the metadata of an object that a follower needs.
 type meta struct {
 	Name            string `json:"name"`
 	ResourceVersion string `json:"resourceVersion"`
@@ -155,7 +155,7 @@ func metaOf(object json.RawMessage) (meta, error) {
 }
 
 // watch follows the object from a version until the API server ends the watch, and returns the
-// version from which another goes on. An error demands a list.
+// version from which another watch continues. After an error, a list is needed.
 func (f *follower) watch(ctx context.Context, version string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchTime+watchSlack, errors.New("the API server did not end the watch"))
 	defer cancel()
@@ -199,7 +199,7 @@ func (f *follower) watch(ctx context.Context, version string) (string, error) {
 	}
 }
 
-// bounded ends with an error after some bytes.
+// bounded returns an error after a number of bytes.
 type bounded struct {
 	r    io.Reader
 	left int

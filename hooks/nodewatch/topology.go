@@ -23,9 +23,8 @@ const (
 	maxSysFile = 64 << 10
 )
 
-// ReadTopology reads where the processors of a machine are, from the kernel's sysfs at root:
-// "/sys". A kernel without support for NUMA has no memory nodes, and a virtual machine may have
-// no caches.
+// ReadTopology reads the topology of a machine's processors from the kernel's sysfs at root:
+// "/sys".
 func ReadTopology(root string) (*hookmsg.Topology, error) {
 	s := sysfs{cpu: filepath.Join(root, "devices/system/cpu"), node: filepath.Join(root, "devices/system/node")}
 	t, err := s.topology()
@@ -35,7 +34,7 @@ func ReadTopology(root string) (*hookmsg.Topology, error) {
 	return t, nil
 }
 
-// sysfs is where the kernel describes its processors.
+// sysfs holds the directories in which the kernel describes its processors.
 type sysfs struct{ cpu, node string }
 
 // read returns the text of a file.
@@ -138,7 +137,7 @@ func readCaches(cpu string) (caches []hookmsg.CPUCache, err error) {
 			return nil, err
 		}
 		size, err := read(dir, "size")
-		if errors.Is(err, fs.ErrNotExist) { // Some machines do not tell.
+		if errors.Is(err, fs.ErrNotExist) { // Some machines do not report it.
 			caches = append(caches, c)
 			continue
 		}
@@ -218,7 +217,7 @@ func parseCPUs(list string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// formatCPUs writes sorted numbers as the kernel does.
+// formatCPUs writes sorted numbers in the kernel's notation.
 func formatCPUs(cpus []int) string {
 	var b strings.Builder
 	for i := 0; i < len(cpus); {

@@ -23,25 +23,26 @@ import (
 type Config struct {
 	// Name is the name of the Node object. Required.
 	Name string
-	// URL is the API server's. Default is that of the variables which each container has.
+	// URL is the URL of the API server. The default comes from the environment variables of each
+	// container.
 	URL string
-	// TokenFile and CAFile default to those of the Pod's service account. Both are read anew for
+	// TokenFile and CAFile default to those of the Pod's service account. Both are read again for
 	// each request and connection.
 	TokenFile, CAFile string
-	// Sys is where the kernel's sysfs is, for the node's topology: "/sys". It is read when the
-	// node is first known and when its capacity has changed. Empty leaves the topology out, and
-	// so does one that cannot be read, which is logged.
+	// Sys is the directory of the kernel's sysfs, for the node's topology: "/sys". It is read when
+	// the node is first known and when its capacity has changed. If it is empty, or cannot be read,
+	// which is logged, the topology is left out.
 	Sys string
-	// Set receives the node when it is first known, and whenever its name, labels,
-	// annotations, capacity or allocatable resources have changed. It is not called by two
-	// goroutines at a time. Required; [hooks.Engine.SetNode] is one.
+	// Set receives the node when it is first known, and whenever its name, labels, annotations,
+	// capacity or allocatable resources have changed. Calls are not concurrent. Required;
+	// [hooks.Engine.SetNode] is one.
 	Set func(ctx context.Context, node *hookmsg.Node)
-	// Objects are the resources of which the object that has the name of the node is followed,
-	// too: "slo.koordinator.sh/v1alpha1/nodeslos". They have no namespace.
+	// Objects are the resources of which the object with the name of the node is also followed:
+	// "slo.koordinator.sh/v1alpha1/nodeslos". They have no namespace.
 	Objects []string
-	// SetObject receives such an object in JSON, without managedFields, when it is first known
-	// and whenever it has changed; nil if there is none, also if the resource is not installed.
-	// Several goroutines call it. Required with Objects; [hooks.Engine.SetObject] is one.
+	// SetObject receives such an object in JSON, without managedFields, when it is first known and
+	// whenever it has changed; nil if there is none or the resource is not installed. Calls may be
+	// concurrent. Required with Objects; [hooks.Engine.SetObject] is one.
 	SetObject func(resource, name string, object []byte) error
 	// Logger receives failures; nil drops them.
 	Logger *slog.Logger
@@ -51,21 +52,20 @@ type Config struct {
 type Watch struct {
 	cfg  Config
 	node follower
-	// objects follow the others.
+	// objects holds the followers of other objects.
 	objects []*follower
-	// known is closed when the node is, and what is known of each object; missing is how many
-	// are not.
+	// known is closed once the node is known, and the state of each object; missing is the number
+	// of unknown ones.
 	known   chan struct{}
 	missing atomic.Int64
 
 	mu   sync.Mutex
 	last *hookmsg.Node
-	// failure is why the API server has not told of the node since it last did, nil for
-	// nothing.
+	// failure is the reason that the API server does not report on the node, nil while it does.
 	failure error
 }
 
-// New checks the configuration. It sends nothing.
+// New validates the configuration. It sends no request.
 func New(cfg Config) (*Watch, error) {
 	var errs []error
 	if cfg.Name == "" {
@@ -98,7 +98,7 @@ func New(cfg Config) (*Watch, error) {
 	return w, nil
 }
 
-// object returns what follows the object of a resource.
+// object returns a follower of the object of a resource.
 func (w *Watch) object(client *apiserver.Client, resource string) (*follower, error) {
 	of, err := lookup.ParseResource(resource)
 	if err != nil {
@@ -157,7 +157,7 @@ func strip(raw json.RawMessage) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// learn notes that the node, or an object, is known.
+// learn records that the node, or an object, is known.
 func (w *Watch) learn() {
 	if w.missing.Add(-1) == 0 {
 		close(w.known)
@@ -169,13 +169,13 @@ func (w *Watch) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, f := range w.objects {
-		all.Go(func() { _ = f.run(ctx) }) // It ends with ctx.
+		all.Go(func() { _ = f.run(ctx) }) // The error is that of ctx.
 	}
 	return w.node.run(ctx)
 }
 
-// Get asks the API server for the Node once, and returns it without its topology. Nothing else
-// of the Watch changes.
+// Get asks the API server for the Node once, and returns it without its topology. The Watch does
+// not change.
 func (w *Watch) Get(ctx context.Context) (*hookmsg.Node, error) {
 	_, raw, err := w.node.list(ctx)
 	if err == nil && raw == nil {
@@ -187,7 +187,7 @@ func (w *Watch) Get(ctx context.Context) (*hookmsg.Node, error) {
 	return decode(raw)
 }
 
-// Check asks the API server for the Node once, and returns why it does not tell of it.
+// Check requests the Node from the API server once, and returns the reason if it cannot be read.
 func (w *Watch) Check(ctx context.Context) error {
 	_, object, err := w.node.list(ctx)
 	if err == nil && object == nil {
@@ -209,7 +209,7 @@ func (w *Watch) Check(ctx context.Context) error {
 
 func (w *Watch) noNode() error { return fmt.Errorf("there is no Node %q", w.cfg.Name) }
 
-// Wait returns when the node and what there is of its objects is known, or with the error of ctx.
+// Wait returns when the node and the state of its objects are known, or with the error of ctx.
 func (w *Watch) Wait(ctx context.Context) error {
 	select {
 	case <-w.known:
@@ -219,7 +219,7 @@ func (w *Watch) Wait(ctx context.Context) error {
 	}
 }
 
-// Ready returns why the node is not known, nil once it is.
+// Ready returns the reason that the node is not known, nil once it is.
 func (w *Watch) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,13 +232,13 @@ func (w *Watch) Ready() error {
 	return errors.New("node: it is not known yet")
 }
 
-// Healthy returns nil: no restart helps an API server that does not answer.
+// Healthy returns nil, since a restart does not help if the API server does not answer.
 func (*Watch) Healthy() error { return nil }
 
-// Since returns for how long the API server has not told of the node, 0 while it does.
+// Since returns the time for which the API server has not reported on the node, 0 while it does.
 func (w *Watch) Since() time.Duration { return w.node.silent() }
 
-// object is the Node as far as hooks see it.
+// object is the part of a Node that hooks see.
 type object struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -272,10 +272,10 @@ func (w *Watch) failed(err error) {
 	}
 }
 
-// apply takes the Node as it is now, nil if there is none.
+// apply receives the current Node, nil if there is none.
 func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	if raw == nil {
-		// A kubelet makes the Node again that somebody has deleted; nothing else has changed.
+		// The kubelet creates a deleted Node again; nothing else has changed.
 		return w.noNode()
 	}
 	node, err := decode(raw)

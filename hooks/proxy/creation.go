@@ -9,18 +9,18 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
-// creation is what is known of a container from before it had a cgroup.
+// creation holds the facts about a container from before it had a cgroup.
 type creation struct {
-	// promised is what was decided and is not in the cgroup yet.
+	// promised are the decided resources that are not in the cgroup yet.
 	promised *hookmsg.Resources
-	// facts are those of a container that has no identifier yet.
+	// facts are the facts about a container without an identifier.
 	facts *facts.Facts
 	// parent is the pod's cgroup.
 	parent string
 }
 
-// created names a container: by the runtime's identifier or, if its creation is
-// announced before it has one, by its name.
+// created identifies a container: by the runtime's identifier or, if its creation is announced
+// before it has one, by its name.
 type created struct{ id, name string }
 
 func createdOf(c hookmsg.ContainerMeta) created {
@@ -36,7 +36,7 @@ func (h *Handler) creation(req *hookmsg.Request) creation {
 	return h.creations[req.Pod.UID][createdOf(req.Container)]
 }
 
-// change changes what is known of a container's creation.
+// change changes the record of a container's creation.
 func (h *Handler) change(req *hookmsg.Request, f func(*creation)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,22 +58,22 @@ func (h *Handler) change(req *hookmsg.Request, f func(*creation)) {
 	creations[of] = c
 }
 
-// withFacts learns from the request, and returns it with what the kubelet asks for and
-// the other facts of the state. asks are the resources of the request as it came, nil if
-// its stage does not state what the kubelet asks for.
+// withFacts learns from the request. It returns the request with the resources requested by the
+// kubelet and the other facts of the state. asks are the resources of the original request, nil if
+// its stage does not state the kubelet's request.
 func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Request, asks *hookmsg.Resources) {
 	if req.Level == hookmsg.LevelQOS {
 		return req, nil
 	}
 	subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
-		subject = facts.Subject{} // Of which nothing is kept: the other would be the pod.
+		subject = facts.Subject{} // Keeps nothing: without an identifier, the subject would be the pod.
 	}
 	var have facts.Facts
 	switch {
 	case req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer:
 		asks = req.Resources
-		// A container of this name or identifier was another one.
+		// An earlier container of this name or identifier was a different one.
 		begin := facts.Facts{Judged: true, Asked: asks, Heard: time.Now(), Parent: req.CgroupParent, ContainerAnnotations: req.ContainerAnnotations, ContainerEnvs: req.ContainerEnvs}
 		if req.Container.ID == "" {
 			h.change(req, func(c *creation) { *c = creation{facts: &begin} })
@@ -108,17 +108,17 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 			switch {
 			case asks == nil:
 			case req.Stage == hookmsg.PreRunPodSandbox:
-				// The runtime's sum of limits leaves out the containers without one. The
-				// kubelet has made the cgroup with what it asks for: only fields that the
-				// cgroup has, too, count.
+				// The runtime's sum of limits leaves out containers without a limit. The kubelet
+				// has created the cgroup with its request, so only fields equal to those of the
+				// cgroup count.
 				if f.Asked == nil && cgroup != "" {
 					f.Ask(without(asks, others(asks)))
 				}
 			case req.Level == hookmsg.LevelContainer && !h.cfg.Echoes:
 				f.Ask(asks)
 			default:
-				// Before it updates a pod, the kubelet reads the pod's cgroup, and falls
-				// back to that if the update fails.
+				// Before updating a pod, the kubelet reads the pod's cgroup, and falls back to that
+				// if the update fails.
 				f.Hear(asks, req.Level == hookmsg.LevelPod, others)
 			}
 		})
@@ -136,19 +136,19 @@ func (h *Handler) withFacts(req *hookmsg.Request, cgroup string) (_ *hookmsg.Req
 	return &filled, asks
 }
 
-// without returns the fields of resources that others do not set.
+// without returns the fields of resources that are not set in others.
 func without(r, others *hookmsg.Resources) *hookmsg.Resources {
 	return r.Select(hookmsg.AllFields &^ others.Fields())
 }
 
-// recordTold records what the runtime is told, or what is written to the pod's cgroup,
-// instead of what the kubelet asks for.
+// recordTold records the resources passed to the runtime, or written to the pod's cgroup, instead
+// of those requested by the kubelet.
 func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resources) {
 	if !answered(req.Stage) && req.Level == hookmsg.LevelContainer {
 		return
 	}
 	if req.Level == hookmsg.LevelPod {
-		asks = req.Resources // All fields; the event may have some of them.
+		asks = req.Resources // Has all fields; the event may have only some.
 	}
 	told := asks.Overlay(decided)
 	if req.Level == hookmsg.LevelContainer && req.Container.ID == "" {
@@ -168,9 +168,9 @@ func (h *Handler) recordTold(req *hookmsg.Request, asks, decided *hookmsg.Resour
 	})
 }
 
-// adopt returns the facts of a container that was created without an identifier and has
-// one now, nil if there are none. Only the start of a container follows its creation:
-// other events may be those of the container that it replaces.
+// adopt returns the facts about a container that was created without an identifier and now has one,
+// nil if there are none. Only the start of a container follows its creation: other events may be
+// those of the container that it replaces.
 func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Facts {
 	if req.Stage != hookmsg.PreStartContainer && req.Stage != hookmsg.PostStartContainer || req.Container.ID == "" || !h.facts().Get(subject).Heard.IsZero() {
 		return nil
@@ -189,12 +189,12 @@ func (h *Handler) adopt(req *hookmsg.Request, subject facts.Subject) *facts.Fact
 	return adopted
 }
 
-// makeRoom decides again on a pod whose own update is not announced:
+// makeRoom decides again on a pod whose update is not announced:
 //
-//   - The pod is known to have less than one of its containers asks for. The kernel would
-//     refuse the container's update, and not every kubelet and runtime announce the pod's.
-//   - The containers now ask for exactly what the pod was given instead of what it asked
-//     for. The kubelet, which reads that from the pod's cgroup, sees nothing to update.
+//   - The pod is known to have less than one of its containers requests. The kernel would refuse
+//     the container's update, and not every kubelet and runtime announces the pod's update.
+//   - The containers now request exactly the decided resources of the pod. The kubelet, which reads
+//     those from the pod's cgroup, sees nothing to update.
 func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	subject := facts.Subject{PodUID: container.Pod.UID}
 	pod := h.facts().Get(subject)
@@ -219,8 +219,8 @@ func (h *Handler) makeRoom(ctx context.Context, container *hookmsg.Request) {
 	}
 }
 
-// reached returns the limits that are told to a pod instead of those that it asked for, and
-// are the sums of its containers; nil if there are none.
+// reached returns the limits in told that differ from those in asked and equal the sums of the
+// containers; nil if there are none.
 func reached(sum, asked, told *hookmsg.Resources) *hookmsg.Resources {
 	if asked == nil || told == nil {
 		return nil
@@ -241,8 +241,8 @@ func reached(sum, asked, told *hookmsg.Resources) *hookmsg.Resources {
 	return &r
 }
 
-// exceeding returns the limits of a container that are above those that its pod is known
-// to have, nil if there are none.
+// exceeding returns the limits of a container that exceed the known limits of its pod, nil if there
+// are none.
 func exceeding(container, pod *hookmsg.Resources) *hookmsg.Resources {
 	if container == nil || pod == nil {
 		return nil

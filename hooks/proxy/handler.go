@@ -20,36 +20,34 @@ import (
 
 // Config configures a Handler.
 type Config struct {
-	// Engine decides, State holds the decisions, and Enforcer, which must be of that
-	// State, applies them. Required. An agent that runs the standalone mode as well
-	// shares all three with it.
+	// Engine decides, State holds the decisions, and Enforcer, which must have that State, applies
+	// them. Required. An agent that runs the standalone mode as well shares all three with it.
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
-	// Supports are the fields that the transport carries to the runtime when a
-	// container is created or updated. A field that is neither supported nor a resource
-	// of a cgroup is lost, which is logged. On cgroup v1 FieldUnified is taken out: runc
-	// makes no container with it.
+	// Supports are the fields that the transport carries to the runtime when a container is created
+	// or updated. A field that is neither supported nor a resource of a cgroup is lost, which is
+	// logged. On cgroup v1 FieldUnified is removed, since runc creates no container with it.
 	Supports hookmsg.Fields
-	// Echoes is set if the transport's updates of a container repeat what the runtime
-	// was told last in the fields that the kubelet does not change. Those of Koordinator's
-	// runtime proxy do.
+	// Echoes is set if the transport's updates of a container repeat earlier answers in fields that
+	// the kubelet does not change. This is so for Koordinator's runtime proxy.
 	Echoes bool
-	// Layout is where the cgroups of classes, pods and containers are.
+	// Layout locates the cgroups of classes, pods and containers.
 	Layout cgroup.Layout
-	// Timeout is how long an answer may take. It must be less than the runtime waits
-	// before it drops the plugin, which is 2 s for NRI. Default 1.5 s, and never more
-	// than three quarters of the time that the context of a request has left.
+	// Timeout bounds the time of an answer. It must be less than the time after which the runtime
+	// drops the plugin, which is 2 s for NRI. Default 1.5 s, and never more than three quarters of
+	// the remaining time of a request's context.
 	Timeout time.Duration
-	// Logger receives failures, and what cannot be told to the runtime; nil drops it.
+	// Logger receives failures, and decided fields that cannot be passed to the runtime; nil drops
+	// them.
 	Logger *slog.Logger
 }
 
 // Handler answers a runtime. It is safe for use by several goroutines.
 type Handler struct {
 	cfg Config
-	// requested holds a resync that has not begun, resyncs is held by one that has.
-	// background are all goroutines.
+	// requested holds a resync that has not begun, and resyncs is held by a running one. background
+	// counts all goroutines.
 	requested  chan struct{}
 	resyncs    sync.Mutex
 	background sync.WaitGroup
@@ -59,23 +57,22 @@ type Handler struct {
 	end    func()
 
 	mu sync.Mutex
-	// creations are by the UID of the pod.
+	// creations holds the creations by the UID of the pod.
 	creations map[string]map[created]creation
-	// looks are the pods whose cgroups are enforced again, by UID.
+	// looks holds the pods whose cgroups are enforced again, by UID.
 	looks map[string]*look
-	// unstated are the updates, by the UID of the pod, that did not state what the
-	// kubelet asks for.
+	// unstated holds the updates, by the UID of the pod, that did not state the kubelet's request.
 	unstated map[string]map[created]update
-	// refused counts the events with a cgroup that was not the pod's own.
+	// refused counts the events with a cgroup outside of the pod.
 	refused atomic.Uint64
-	// answering are the events that have no answer yet.
+	// answering holds the events without an answer yet.
 	answering answering
 }
 
 // facts returns the facts of the state.
 func (h *Handler) facts() *facts.Store { return (*facts.Store)(h.cfg.State.Facts()) }
 
-// New checks the configuration. Wait for the Handler before you close its parts.
+// New validates the configuration. Call Wait before closing the parts of the Handler.
 func New(cfg Config) (*Handler, error) {
 	var errs []error
 	for name, missing := range map[string]bool{"engine": cfg.Engine == nil, "state": cfg.State == nil, "enforcer": cfg.Enforcer == nil} {
@@ -96,7 +93,7 @@ func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
+	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can provoke any event repeatedly.
 	if cfg.Enforcer.Applier().Version() == cgroup.V1 {
 		cfg.Supports &^= hookmsg.FieldUnified
 	}
@@ -118,39 +115,39 @@ func answered(stage hookmsg.Stage) bool {
 	return false
 }
 
-// Handle answers an event: it asks the plugins, puts their decision into the state,
-// writes to the cgroup what the transport does not carry, and returns the rest, for the
-// transport. cgroup is the path of the request's subject, empty if it has none yet: its
-// decision is written when a later event names the cgroup.
+// Handle answers an event. It asks the plugins, puts their decision into the state, writes the
+// fields not carried by the transport to the cgroup, and returns the others for the transport.
+// cgroup is the path of the request's subject, empty if it has none yet. In that case the decision
+// is written when a later event names the cgroup.
 //
-// The stage Reconcile is for a transport that connects and lists what runs. At level
-// Pod, the stage PreUpdateContainerResources is the kubelet's update of the pod itself.
+// The stage Reconcile is for a transport that connects and lists running pods. At level Pod, the
+// stage PreUpdateContainerResources is the kubelet's update of the pod itself.
 //
-// An error is that of [hooks.Engine.Decide]. A value that the kernel refuses is no error
-// of the event: the enforcer retries it.
+// An error is that of [hooks.Engine.Decide]. A value refused by the kernel is not an error of the
+// event, since the enforcer retries it.
 //
 // # Notes
 //
-//   - A pod's cgroup is the kubelet's, not the runtime's: the whole decision on it is
-//     written here.
-//   - The plugins see the resources that the kubelet asks for. Only events before a
-//     creation and an update state them, and an update may repeat an earlier answer. The
-//     resources of other events are ignored: the plugins see those of the state.
-//   - A request without a cgroup parent, an environment or annotations gets those of the
-//     state, or of the node: a runtime proxy that was restarted has lost them.
-//   - A cgroup that is not the one that the Layout has for the pod's UID, or does not lie
-//     in it, is not believed. The plugins see the request without a cgroup and a QoS
-//     class, the runtime gets their decision on its container, and nothing is written
-//     here. The event is logged, and counted by [Handler.Refused].
-//   - A runtime writes its part itself, and Handle does not wait for that: the enforcer
-//     compares, and writes what differs. After an update, the kubelet and the runtime
-//     write for a while, maybe other values. The pod's cgroups are enforced again until
-//     then, see [Handler.LookAgain].
+//   - The kubelet, not the runtime, manages a pod's cgroup, so the whole decision on it is written
+//     here.
+//   - The plugins see the resources requested by the kubelet. Only events before a creation and an
+//     update state them, and an update may repeat an earlier answer. The resources of other events
+//     are ignored: plugins then see those of the state.
+//   - A request without a cgroup parent, an environment or annotations gets those of the state, or
+//     of the node: since a restarted runtime proxy has lost them.
+//   - A cgroup is refused unless it is the Layout's cgroup for the pod's UID or lies in that. The
+//     plugins then see the request without a cgroup and a QoS class, the runtime gets their
+//     decision on its container, and nothing is written here. The event is logged, and counted by
+//     [Handler.Refused].
+//   - A runtime writes its part itself, and Handle does not wait for that: the enforcer compares
+//     the files and writes differences. After an update, the kubelet and the runtime may write
+//     different values for a while. During that time the pod's cgroups are enforced again, see
+//     [Handler.LookAgain].
 func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup string) (*hookmsg.Decision, error) {
 	defer h.answering.begin(req.Stage)()
 	req, cgroup = h.checked(req, cgroup)
 	if req.Stage == hookmsg.PreUpdateContainerResources {
-		h.inferAsked(req.Pod.UID) // From the update before, which the runtime has written.
+		h.inferAsked(req.Pod.UID) // From the previous update, which the runtime has written.
 	}
 	req, asks := h.withFacts(req, cgroup)
 	if req.Stage == hookmsg.PreRunPodSandbox {
@@ -198,7 +195,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 		h.recordTold(req, asks, carried.Resources)
 	}
 	if req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreCreateContainer {
-		h.change(req, func(c *creation) { c.promised = d.Resources }) // Its cgroup is not made yet.
+		h.change(req, func(c *creation) { c.promised = d.Resources }) // Its cgroup does not exist yet.
 		return carried, nil
 	}
 	if req.Level == hookmsg.LevelContainer && req.Stage == hookmsg.PreUpdateContainerResources {
@@ -208,7 +205,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 	return carried, nil
 }
 
-// noteStart logs a container that started undecided, the first time that it is decided on.
+// noteStart logs a container that started undecided, at the first decision on it.
 func (h *Handler) noteStart(req *hookmsg.Request, cgroup string, r *hookmsg.Resources) {
 	if lacks := h.cfg.Enforcer.NoteStart(target(cgroup, req, r), req.Container.ID); lacks != nil {
 		h.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
@@ -216,8 +213,8 @@ func (h *Handler) noteStart(req *hookmsg.Request, cgroup string, r *hookmsg.Reso
 	}
 }
 
-// checked returns the request and its cgroup, without a cgroup that is not the pod's own
-// and with one that the request leaves out.
+// checked returns the request and its cgroup, without a cgroup outside of the pod, and with a
+// cgroup that the request leaves out.
 func (h *Handler) checked(req *hookmsg.Request, cgroup string) (*hookmsg.Request, string) {
 	if req.Level == hookmsg.LevelQOS {
 		return req, cgroup
@@ -261,11 +258,10 @@ func (h *Handler) podCgroup(pod hookmsg.PodMeta) string {
 	return h.cfg.Layout.FindPod(pod.UID, h.cfg.Enforcer.Applier().Exists)
 }
 
-// Refused returns the number of events that claimed a cgroup that was not the pod's or
-// the container's own.
+// Refused returns the number of events that claimed a cgroup outside of the pod or the container.
 func (h *Handler) Refused() uint64 { return h.refused.Load() }
 
-// Timeout returns how long an answer may take.
+// Timeout returns the time limit of an answer.
 func (h *Handler) Timeout() time.Duration { return h.cfg.Timeout }
 
 // WithTimeout returns a context that ends early enough for an answer.
@@ -277,14 +273,15 @@ func (h *Handler) WithTimeout(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeout(ctx, timeout)
 }
 
-// put makes resources, over those that were promised at the creation, the desired state
-// of a cgroup, and enforces it.
+// put sets the desired state of a cgroup to r, overlaid on the resources promised at the creation,
+// and enforces it.
 func (h *Handler) put(ctx context.Context, req *hookmsg.Request, path string, r *hookmsg.Resources) {
 	h.putDecided(ctx, req, path, r, nil)
 }
 
-// putDecided does what put does, unless the plugins were asked by facts that have changed since. It
-// reports whether it did. Facts are nil for an event: the runtime is told its decision.
+// putDecided works like put, unless the facts that the plugins were asked with have changed since.
+// It reports whether it put the decision. known is nil for an event, whose decision goes to the
+// runtime in any case.
 func (h *Handler) putDecided(ctx context.Context, req *hookmsg.Request, path string, r *hookmsg.Resources, known *facts.Facts) bool {
 	if path == "" {
 		return false
@@ -308,8 +305,8 @@ func target(path string, req *hookmsg.Request, r *hookmsg.Resources) cgroup.Targ
 	return cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: r}
 }
 
-// around returns a cgroup with those that bound it or are bound by it: the pod's for a
-// container, and the containers' for an update of a pod.
+// around returns a cgroup with the cgroups that bound it or that it bounds: that of the pod for a
+// container, and those of the containers for an update of a pod.
 func (h *Handler) around(req *hookmsg.Request, cgroup string) []string {
 	switch {
 	case req.Level == hookmsg.LevelContainer && req.CgroupParent != "":
@@ -329,7 +326,7 @@ func ended(stage hookmsg.Stage) bool {
 	return false
 }
 
-// forget drops what is known of a container or a pod that has ended.
+// forget drops the facts about a container or a pod that has ended.
 func (h *Handler) forget(req *hookmsg.Request, cgroup string) {
 	if req.Level == hookmsg.LevelContainer {
 		h.change(req, func(c *creation) { *c = creation{} })

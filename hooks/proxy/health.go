@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// answering are the events that wait for their answers. The zero value has none.
+// answering holds the events that wait for their answers. The zero value is empty.
 type answering struct {
 	mu     sync.Mutex
 	number uint64
@@ -21,7 +21,7 @@ type waiting struct {
 	since time.Time
 }
 
-// begin notes an event until the result is called.
+// begin records an event until end is called.
 func (a *answering) begin(stage hookmsg.Stage) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,7 +38,7 @@ func (a *answering) begin(stage hookmsg.Stage) (end func()) {
 	}
 }
 
-// oldest returns the event that waits longest; ok is false if none waits.
+// oldest returns the event that has waited longest; ok is false if none waits.
 func (a *answering) oldest() (event waiting, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,13 +50,12 @@ func (a *answering) oldest() (event waiting, ok bool) {
 	return event, ok
 }
 
-// patience is how many times Config.Timeout an event may be without its answer
-// before the process counts as stuck: guests are ended after one.
+// patience is the number of Config.Timeout periods without an answer after which the process counts
+// as stuck. Guests are ended after one.
 const patience = 10
 
-// Healthy returns an error while an event has been without its answer for ten times
-// Config.Timeout. Plugins are ended long before: what hangs is the kernel or this
-// process, which only a restart can help.
+// Healthy returns an error if an event has been without an answer for ten times Config.Timeout.
+// Plugins are ended long before, so the kernel or this process hangs, and only a restart can help.
 func (h *Handler) Healthy() error { return h.healthy(time.Now()) }
 
 func (h *Handler) healthy(now time.Time) error {

@@ -12,18 +12,18 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
-// Resync does what no event of a runtime asks for, on a goroutine of its own: it asks
-// about the QoS classes, forgets the pods whose cgroups are gone, and enforces the whole
-// state. (After a restart, containerd does not announce the end of the pods that it had
-// started before.) Handle begins one when a pod comes, a transport when it has connected.
-// Calls before a resync begins ask for the same one.
+// Resync does the work that no event of a runtime asks for, on a new goroutine. It asks about the
+// QoS classes, forgets the pods whose cgroups are gone, and enforces the whole state. (After a
+// restart, containerd does not announce the end of the pods that it had started before.) Handle
+// begins a resync when a pod comes, and a transport when it has connected. Calls before a resync
+// begins share it.
 func (h *Handler) Resync(ctx context.Context) {
 	select {
 	case h.requested <- struct{}{}:
 	default:
 		return
 	}
-	ctx = context.WithoutCancel(ctx) // It outlives the event.
+	ctx = context.WithoutCancel(ctx) // The resync outlives the event.
 	h.background.Go(func() {
 		h.resyncs.Lock()
 		defer h.resyncs.Unlock()
@@ -35,7 +35,7 @@ func (h *Handler) Resync(ctx context.Context) {
 			d, err := h.cfg.Engine.Decide(ctx, &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: path})
 			cancel()
 			if err != nil {
-				h.cfg.Logger.Warn("resync", slog.Any("err", err)) // What was decided before stays.
+				h.cfg.Logger.Warn("resync", slog.Any("err", err)) // The earlier decision stays.
 				continue
 			}
 			h.cfg.State.Put(cgroup.Target{Cgroup: path, Level: hookmsg.LevelQOS, Resources: d.Resources})
@@ -44,8 +44,7 @@ func (h *Handler) Resync(ctx context.Context) {
 	})
 }
 
-// Wait ends the work in the background and waits for it. A transport calls it before it
-// ends.
+// Wait stops background work and waits for it to end. A transport calls it before it ends.
 func (h *Handler) Wait() {
 	h.end()
 	h.background.Wait()
@@ -74,14 +73,14 @@ type update struct {
 	cgroup string
 }
 
-// lookAfter are the intervals at which a pod's cgroups are enforced again after an
-// event. The kubelet writes a pod's cgroup some milliseconds after the runtime has heard
-// of the update, or some seconds on a busy node.
+// lookAfter are the intervals at which a pod's cgroups are enforced again after an event. The
+// kubelet writes a pod's cgroup some milliseconds after the runtime has received the update, or
+// some seconds on a busy node.
 var lookAfter = [...]time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second, 8 * time.Second}
 
-// LookAgain enforces the decisions on a pod several times in the next ten seconds, on a
-// goroutine of its own. A transport calls it when the kubelet or the runtime is about to
-// write to the pod's cgroups, or has just done so.
+// LookAgain enforces the decisions on a pod several times in the next ten seconds, on a new
+// goroutine. A transport calls it when the kubelet or the runtime is about to write to the pod's
+// cgroups, or has just done so.
 func (h *Handler) LookAgain(podUID string) {
 	if podUID == "" || h.cfg.Enforcer.DryRun() {
 		return
@@ -118,7 +117,7 @@ func (h *Handler) LookAgain(podUID string) {
 			case <-h.closed:
 				wait.Stop()
 				return
-			case <-l.again: // Another event: the first interval again.
+			case <-l.again: // Another event: start again with the first interval.
 				wait.Stop()
 				continue
 			case <-wait.C:
@@ -131,15 +130,15 @@ func (h *Handler) LookAgain(podUID string) {
 	})
 }
 
-// look is the series of looks at a pod.
+// look is a series of repeated enforcements of a pod's cgroups.
 type look struct {
-	// done is the number of looks since the last event, which again tells of.
+	// done is the number of enforcements since the last event, which is signaled by again.
 	done  int
 	again chan struct{}
 }
 
-// restate ends the waits for updates of a pod that did not state what the kubelet asks for.
-// h.mu is held.
+// restate ends the waits for updates of a pod that did not state the kubelet's request. h.mu must
+// be held.
 func (h *Handler) restate(podUID string) {
 	for _, u := range h.unstated[podUID] {
 		h.cfg.State.Release(u.cgroup)
@@ -148,10 +147,9 @@ func (h *Handler) restate(podUID string) {
 	delete(h.unstated, podUID)
 }
 
-// watchUnstated begins to look for what an update writes that does not state what the
-// kubelet asks for: a runtime proxy that has lost a container passes the kubelet's update
-// on to the runtime, and an empty one to the hooks. Nothing is put back in these limits
-// before it is seen.
+// watchUnstated begins to observe the values written by an update that does not state the kubelet's
+// request. A runtime proxy that has lost a container passes the kubelet's update to the runtime,
+// and an empty one to the hooks. These limits are not enforced until the written values are seen.
 func (h *Handler) watchUnstated(req *hookmsg.Request, cgroup string) {
 	h.cfg.State.Hold(cgroup, unstatedFields)
 	limits := h.cfg.Enforcer.Applier().Limits(cgroup)
@@ -164,18 +162,18 @@ func (h *Handler) watchUnstated(req *hookmsg.Request, cgroup string) {
 	h.unstated[req.Pod.UID][createdOf(req.Container)] = update{req, cgroup}
 }
 
-// unstatedFields are those of [cgroup.Applier.Limits].
+// unstatedFields are the fields of [cgroup.Applier.Limits].
 const unstatedFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldMemoryLimit
 
-// inferAsked takes the limits that such updates have written to the containers of a pod
-// as what the kubelet asks for, and decides on them.
+// inferAsked takes the limits written to the containers of a pod by such updates as the kubelet's
+// request, and decides on them.
 func (h *Handler) inferAsked(podUID string) {
 	h.mu.Lock()
 	updates := slices.Collect(maps.Values(h.unstated[podUID]))
 	h.mu.Unlock()
 	for _, u := range updates {
 		desired, _ := h.cfg.State.Get(u.cgroup)
-		// A field that has the decided value was written here.
+		// A field with the decided value was written here.
 		written := h.cfg.Enforcer.Applier().Differing(target(u.cgroup, u.req, desired.Resources))
 		limits := h.cfg.Enforcer.Applier().Limits(u.cgroup)
 		if own := without(desired.Resources, written); own != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
-// claimed are resources of the node that a pod has through a claim
+// claimed holds resources of the node that a pod has through a claim
 // (nodeAllocatableResourceClaimStatuses, of the kubelet's DRANodeAllocatableResources).
 type claimed struct {
-	// Containers are the names of those that refer to the claim.
+	// Containers are the names of the containers that refer to the claim.
 	Containers []string `json:"containers"`
 	Mapping    []struct {
 		Name     corev1.ResourceName `json:"name"`
@@ -31,13 +31,13 @@ type claimed struct {
 	} `json:"overhead"`
 }
 
-// claims are those of a pod.
+// claims are the claims of a pod.
 type claims []claimed
 
-// ofPod returns what a pod has of a resource by all claims.
+// ofPod returns the amount of a resource that a pod has by all claims.
 func (c claims) ofPod(name corev1.ResourceName) (sum resource.Quantity) {
 	for i := range c {
-		for range c[i].add(name, &sum, false) - 1 { // Once for each container.
+		for range c[i].add(name, &sum, false) - 1 { // Once for each further container.
 			for _, o := range c[i].Overhead {
 				if o.Name == name && o.PerContainer != nil {
 					sum.Add(*o.PerContainer)
@@ -48,7 +48,8 @@ func (c claims) ofPod(name corev1.ResourceName) (sum resource.Quantity) {
 	return sum
 }
 
-// ofContainer returns what a container may use of a resource by the claims that it refers to.
+// ofContainer returns the amount of a resource that a container may use by the claims that it
+// refers to.
 func (c claims) ofContainer(container string, name corev1.ResourceName) (sum resource.Quantity) {
 	for i := range c {
 		if slices.Contains(c[i].Containers, container) {
@@ -58,8 +59,8 @@ func (c claims) ofContainer(container string, name corev1.ResourceName) (sum res
 	return sum
 }
 
-// add adds what a container has by the claim, or a pod with at most one, and returns the number of
-// containers.
+// add adds the amount that a container has by the claim, or a pod with at most one container, and
+// returns the number of containers.
 func (c *claimed) add(name corev1.ResourceName, sum *resource.Quantity, container bool) int {
 	for _, m := range c.Mapping {
 		if m.Name == name && m.Quantity != nil {
@@ -102,8 +103,8 @@ func (c claims) hugepages(lists ...corev1.ResourceList) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// pageSize returns the kernel's name of a size of huge pages, "2MB" of hugepages-2Mi; empty if it
-// is none.
+// pageSize returns the kernel's name of a size of huge pages, "2MB" of hugepages-2Mi; empty if
+// there is none.
 func pageSize(name corev1.ResourceName) string {
 	q, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
 	if err != nil || q.Value() <= 0 {
@@ -130,7 +131,7 @@ func put(limits map[string]int64, name corev1.ResourceName, q resource.Quantity)
 	return limits
 }
 
-// containerHugepages returns the limits of huge pages that the kubelet asks for a container:
+// containerHugepages returns the limits of huge pages requested by the kubelet for a container:
 // GetHugepageLimitsFromResources in k8s.io/kubernetes.
 func containerHugepages(pod *corev1.Pod, c *corev1.Container, of claims) (limits map[string]int64) {
 	var pods corev1.ResourceList
@@ -157,7 +158,7 @@ func containerHugepages(pod *corev1.Pod, c *corev1.Container, of claims) (limits
 	return limits
 }
 
-// podHugepages returns those of a pod: what is requested, which is what it is limited to.
+// podHugepages returns the limits of huge pages of a pod: its requests, which are also its limits.
 func podHugepages(requests corev1.ResourceList, of claims) (limits map[string]int64) {
 	for _, name := range of.hugepages(requests) {
 		q := requests[name].DeepCopy()
@@ -167,8 +168,8 @@ func podHugepages(requests corev1.ResourceList, of claims) (limits map[string]in
 	return limits
 }
 
-// swapRequest returns the memory of which the kubelet derives swap with LimitedSwap, 0 if the
-// container has none then: GetContainerSwapBehavior in k8s.io/kubernetes.
+// swapRequest returns the memory from which the kubelet derives swap with LimitedSwap, 0 if the
+// container then has none: GetContainerSwapBehavior in k8s.io/kubernetes.
 func swapRequest(pod *corev1.Pod, c *corev1.Container, class hookmsg.QOSClass) int64 {
 	source := pod.Annotations["kubernetes.io/config.source"]
 	_, mirror := pod.Annotations["kubernetes.io/config.mirror"]
@@ -182,7 +183,7 @@ func swapRequest(pod *corev1.Pod, c *corev1.Container, class hookmsg.QOSClass) i
 
 const swapFile = "memory.swap.max"
 
-// files returns the files of unified that the kubelet asks for and plugins own, nil for none.
+// files returns the files of unified that the kubelet requests and plugins own, nil for none.
 func (r *Reconciler) files(of facts.Subject, path string, hugepages map[string]int64, swap int64) map[string]string {
 	v2 := r.cfg.Enforcer.Applier().Version() == cgroup.V2
 	files := map[string]string{}
@@ -206,9 +207,10 @@ func (r *Reconciler) files(of facts.Subject, path string, hugepages map[string]i
 	return files
 }
 
-// swap returns the text of memory.swap.max that the kubelet asks for a container, empty if it is not
-// known. A node has NoSwap, which is 0, or LimitedSwap, by which a container has as much of the swap
-// space as it requests of the memory. Which of them is found from containers that have exactly that.
+// swap returns the text of memory.swap.max requested by the kubelet for a container, empty if it is
+// unknown. A node has NoSwap, which is 0, or LimitedSwap, by which a container gets the share of
+// the swap space that it requests of the memory. The mode is detected from containers with exactly
+// that share.
 func (r *Reconciler) swap(of facts.Subject, path string, request int64) string {
 	if known := r.facts().Get(of); known.Swap != "" && known.SwapRequest == request {
 		return known.Swap
@@ -220,7 +222,7 @@ func (r *Reconciler) swap(of facts.Subject, path string, request int64) string {
 	limited := int64(float64(request) / float64(memory) * float64(space))
 	have, ok := r.cfg.Enforcer.Applier().File(path, swapFile)
 	if !ok {
-		return "" // There is no swap controller.
+		return "" // The node has no swap controller.
 	}
 	if kept := limited - limited%int64(os.Getpagesize()); kept > 0 && have == strconv.FormatInt(kept, 10) {
 		r.limitedSwap = true
@@ -238,8 +240,8 @@ func (r *Reconciler) swap(of facts.Subject, path string, request int64) string {
 	return text
 }
 
-// findFiles returns the texts of files that are decided now and were not before, as they are now,
-// added to those that are known.
+// findFiles returns known together with the current texts of files that are decided now and were
+// not decided before.
 func (r *Reconciler) findFiles(known map[string]string, before *hookmsg.Resources, d cgroup.Target) map[string]string {
 	if d.Resources == nil {
 		return known
@@ -254,7 +256,7 @@ func (r *Reconciler) findFiles(known map[string]string, before *hookmsg.Resource
 		if _, ok := known[file]; ok {
 			continue
 		}
-		// One that is as decided may be an earlier process's.
+		// A file that has the decided text may have it from an earlier process.
 		t := d
 		t.Resources = &hookmsg.Resources{Unified: map[string]string{file: value}}
 		if text, ok := r.cfg.Enforcer.Applier().File(d.Cgroup, file); ok && r.cfg.Enforcer.Applier().Differing(t) != nil {
@@ -268,16 +270,16 @@ func (r *Reconciler) findFiles(known map[string]string, before *hookmsg.Resource
 	return found
 }
 
-// without returns files without those that are given back: what they have before they are decided
-// again may be something else.
+// without returns files without those in given: before the next decision on them, their texts may
+// change.
 func without(files, given map[string]string) map[string]string {
 	left := maps.Clone(files)
 	maps.DeleteFunc(left, func(file, _ string) bool { _, ok := given[file]; return ok })
 	return left
 }
 
-// givenFiles returns the texts that files get which are not decided any more: those that the kubelet
-// asks for, or that they had before.
+// givenFiles returns the texts for files that are no longer decided: those requested by the
+// kubelet, or those from before the decision.
 func givenFiles(known *facts.Facts, before, decided *hookmsg.Resources, answered func(file string) bool) map[string]string {
 	if before == nil {
 		return nil

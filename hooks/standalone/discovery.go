@@ -24,18 +24,16 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// File returns the Discovery of a file with a PodList or a Pod, JSON or YAML,
-// which is read anew each time: for a node without a kubelet, and for tests. It is a
-// [Partial] one.
+// File returns the Discovery of a file with a PodList or a Pod, in JSON or YAML. It reads the file
+// again each time. It is for a node without a kubelet, and for tests. It is [Partial].
 func File(path string) Discovery { return file(path) }
 
 type file string
 
 var _, _ Partial = file(""), (*kubelet)(nil)
 
-// ofRuntime are the fields of a request that only the runtime knows: no object has the
-// annotations of a container, nor the values of its environment that come from
-// elsewhere or from the image.
+// ofRuntime are the fields of a request that only the runtime knows: no object has the annotations
+// of a container, or the values of its environment from elsewhere or from the image.
 var ofRuntime = []string{"container_annotations", "container_envs"}
 
 func (file) Unknown() (string, []string) { return "a file of pods", ofRuntime }
@@ -59,8 +57,8 @@ func (f file) Pods(context.Context) ([]Pod, error) {
 	return pods, nil
 }
 
-// object is what is looked at of a Pod: what is not named here is passed over
-// without being kept, which is most of it.
+// object is the part of a Pod that is used. Other fields, which are most of it, are skipped without
+// being kept.
 type object struct {
 	Metadata struct {
 		Namespace   string            `json:"namespace"`
@@ -92,7 +90,7 @@ type container struct {
 	Name      string                      `json:"name"`
 	Env       []corev1.EnvVar             `json:"env"`
 	Resources corev1.ResourceRequirements `json:"resources"`
-	// RestartPolicy tells sidecars from init containers that end.
+	// RestartPolicy distinguishes sidecars from init containers that end.
 	RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
 }
 
@@ -122,32 +120,29 @@ func (o *object) pod() *corev1.Pod {
 	}
 }
 
-// KubeletConfig says how to ask the kubelet.
+// KubeletConfig configures the Discovery of [Kubelet].
 type KubeletConfig struct {
-	// URL is that of the endpoint. Default https://127.0.0.1:10250/pods.
+	// URL is the URL of the endpoint. Default https://127.0.0.1:10250/pods.
 	URL string
-	// TokenFile holds the bearer token of a service account that may get
-	// nodes/pods, read anew for each request since it is rotated. Empty sends
-	// none.
+	// TokenFile holds the bearer token of a service account that may get nodes/pods, read again for
+	// each request since it is rotated. Empty sends none.
 	TokenFile string
-	// CAFile holds the certificates that sign the kubelet's, or that certificate itself,
-	// read anew for each connection. Empty means the system's.
+	// CAFile holds the certificates that sign the kubelet's certificate, or that certificate
+	// itself, read again for each connection. Empty means the certificates of the system.
 	CAFile string
-	// ServerName is the name that the kubelet's certificate has to have. Default the host
-	// of URL. A kubelet's certificate has the name and the addresses of its node, and
-	// neither localhost nor 127.0.0.1.
+	// ServerName is the required name in the kubelet's certificate. Default the host of URL. A
+	// kubelet's certificate has the name and the addresses of its node, and neither localhost nor
+	// 127.0.0.1.
 	ServerName string
-	// Timeout is how long an answer may take. Default 5 s.
+	// Timeout bounds the time of an answer. Default 5 s.
 	Timeout time.Duration
 }
 
-// maxPods is the most that is read of the kubelet's answer: a node has some
-// hundred pods of some kilobytes.
+// maxPods bounds the kubelet's answer, in bytes: a node has a few hundred pods of a few kilobytes.
 const maxPods = 64 << 20
 
-// Kubelet returns the Discovery of the kubelet's pods endpoint. It is a [Partial] one:
-// plugins that read the annotations or the environment of containers need that of the
-// CRI.
+// Kubelet returns the Discovery of the kubelet's pods endpoint. It is [Partial]: plugins that read
+// the annotations or the environment of containers need the Discovery of the CRI.
 func Kubelet(cfg KubeletConfig) (Discovery, error) {
 	if cfg.URL == "" {
 		cfg.URL = "https://127.0.0.1:10250/pods"
@@ -164,7 +159,7 @@ func Kubelet(cfg KubeletConfig) (Discovery, error) {
 		return nil, fmt.Errorf("kubelet: %w", err)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // It is on this node.
+	transport.Proxy = nil // The kubelet is on this node.
 	transport.DialTLSContext = cfg.dial
 	return &kubelet{cfg: cfg, client: &http.Client{Transport: transport, Timeout: cfg.Timeout}}, nil
 }
@@ -182,7 +177,7 @@ func readCAs(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// dial connects to the kubelet, and verifies its certificate by what CAFile has now.
+// dial connects to the kubelet, and verifies its certificate by the current contents of CAFile.
 func (c *KubeletConfig) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: c.ServerName}}
 	if c.CAFile != "" {
@@ -240,11 +235,11 @@ func (k *kubelet) Pods(ctx context.Context) (pods []Pod, err error) {
 	if pods, err = k.list.read(body); err != nil {
 		return nil, err
 	}
-	io.CopyN(io.Discard, body, 1<<10) // The end of the answer, or the connection is not used again.
+	io.CopyN(io.Discard, body, 1<<10) // Reads the end of the answer, so that the connection is reused.
 	return pods, nil
 }
 
-// limited ends with an error after some bytes.
+// limited returns an error after a number of bytes.
 type limited struct {
 	r    io.Reader
 	left int

@@ -1,6 +1,6 @@
-// Package standalone is the running mode without a runtime's help: a [Reconciler] lists
-// the pods on the node, asks the plugins about each QoS class, pod and container, and
-// keeps the cgroups at their decisions.
+// Package standalone is the running mode that needs no support by a runtime. A [Reconciler] lists
+// the pods on the node, asks the plugins about each QoS class, pod and container, and keeps the
+// cgroups at their decisions.
 //
 //	r, err := standalone.New(standalone.Config{
 //		Engine: engine, State: state, Enforcer: enforcer,
@@ -9,22 +9,20 @@
 //	if err != nil { … }
 //	err = r.Run(ctx)
 //
-// Choose it where the container runtime offers no hooks, or beside package proxy, which
-// answers the runtime: it repairs what others write, and decides again when a plugin is
-// swapped. Its consistency is eventual: a container runs for a moment before its cgroup is
-// found. Where that is too late, use package proxy, with the same plugins and the same
-// state.
+// Choose it if the container runtime offers no hooks, or in addition to package proxy, which
+// answers the runtime. It repairs files changed by others, and decides again when a plugin is
+// swapped. Its consistency is eventual: a container runs for a moment before its cgroup is found.
+// If that is too late, use package proxy, with the same plugins and the same state.
 //
-// Inotify only wakes it. After an event of a file or a cgroup it reads before it writes.
-// When events are lost, and at every Config.Resync, it compares everything.
+// Inotify only triggers it. After an event of a file or a cgroup it reads before it writes. It
+// compares everything if events are lost, and at every Config.Resync.
 //
-// A field that a plugin owns and does not set any more is given back, see
-// [Reconciler.Restore].
+// A field that a plugin owns and no longer sets is restored, see [Reconciler.Restore].
 //
-// A pod's cgroup is the one that the kubelet makes for its UID. A pod that Discovery lists
-// with another cgroup is an error and left alone.
+// A pod's cgroup is the one that the kubelet creates for its UID. A pod listed by Discovery with a
+// different cgroup is an error and is not changed.
 //
-// A [Partial] discovery does not know the environment of containers and the annotations
-// that the runtime keeps. Beside one, a plugin that declares that it reads them is an
-// error. It needs the discovery of the CRI.
+// A [Partial] discovery lacks the environment of containers and the annotations kept by the
+// runtime. With such a discovery, a plugin that declares a read of them is an error. It needs the
+// discovery of the CRI.
 package standalone

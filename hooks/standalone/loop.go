@@ -13,8 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// loop is the goroutine of a Reconciler that watches cgroups and enforces what was
-// decided on them.
+// loop is the goroutine of a Reconciler that watches cgroups and enforces the decisions on them.
 type loop struct {
 	*Reconciler
 	ctx     context.Context
@@ -22,29 +21,30 @@ type loop struct {
 	// classes are the cgroups of the QoS classes.
 	classes map[string]bool
 
-	// dirty are the cgroups with an event that no pass has followed yet.
+	// dirty are the cgroups with an event that no pass has processed yet.
 	dirty map[string]bool
-	// quiet is when an event is followed by a pass at once again.
+	// quiet is the time from which an event triggers a pass immediately again.
 	quiet time.Time
-	// known are the cgroups of what runs. unknown are those that have come since, with how many
-	// rounds have not known them; sandboxes are those that are taken for a pod's sandbox.
+	// known are the cgroups of running pods and containers. unknown are newer cgroups, with the
+	// number of rounds that have not listed them. sandboxes are cgroups taken for those of pods'
+	// sandboxes.
 	known, sandboxes map[string]bool
 	unknown          map[string]int
-	// unlimited are those without the quota that the spec of their pod has.
+	// unlimited are the cgroups without the quota in the spec of their pod.
 	unlimited map[string]bool
-	// blocked is the obstacle that the log knows of, empty for none.
+	// blocked is the obstacle that was logged, empty for none.
 	blocked string
-	// rediscover is how long to wait until Discovery may know the unknown ones, 0 while
-	// it is asked; waited is how long the last wait was.
+	// rediscover is the time until Discovery may list the unknown cgroups, 0 while it is asked.
+	// waited is the length of the last wait.
 	rediscover, waited time.Duration
 	pace               pace
-	// owed is set while a round is wanted for which there was no token.
+	// owed is set while a round is needed for which there was no token.
 	owed bool
 }
 
-// A list of all pods costs a kubelet and the agent milliseconds for each hundred, so events ask for
-// burst lists at once and one in each interval from then on: a pod alone is decided on as soon as it
-// is listed, and a node on which pods come and go asks once a second.
+// Limits of lists of all pods, which cost a kubelet and the agent milliseconds for each hundred
+// pods. Events trigger at most burst lists at once, and then one in each interval. So a single pod
+// is decided on as soon as it is listed, and a node with many changes lists pods once a second.
 const (
 	burst    = 4
 	interval = time.Second
@@ -56,7 +56,7 @@ type pace struct {
 	at     time.Time
 }
 
-// take takes a token, or returns how long it takes until there is one.
+// take takes a token, or returns the time until one is available.
 func (p *pace) take(now time.Time) (wait time.Duration) {
 	if !p.at.IsZero() {
 		p.tokens = min(burst, p.tokens+float64(now.Sub(p.at))/float64(interval))
@@ -71,7 +71,7 @@ func (p *pace) take(now time.Time) (wait time.Duration) {
 // discover demands a round as soon as the pace allows one.
 func (l *loop) discover() {
 	if len(l.resync) != 0 {
-		return // One is demanded, and has not begun.
+		return // A round is already requested and has not begun.
 	}
 	if wait := l.pace.take(time.Now()); wait > 0 {
 		l.owed, l.rediscover = true, max(l.rediscover, wait)
@@ -124,7 +124,7 @@ func (l *loop) run() {
 		case <-settle.C:
 			l.enforce(false)
 		case err := <-l.watcher.errors:
-			// After an overflow it is not known what was lost.
+			// After an overflow, the lost events are unknown.
 			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("err", err))
 			l.look()
 			l.demand()
@@ -150,20 +150,20 @@ func (l *loop) run() {
 	}
 }
 
-// stopped returns a timer that does not run.
+// stopped returns a stopped timer.
 func stopped() *time.Timer {
 	t := time.NewTimer(time.Hour)
 	t.Stop()
 	return t
 }
 
-// onEvent follows an event of a directory or a file.
+// onEvent processes an event of a directory or a file.
 func (l *loop) onEvent(event fsnotify.Event) {
 	own, watched := l.watcher.watched[event.Name]
 	above, ok := l.watcher.watched[filepath.Dir(event.Name)]
 	cgroup := own.cgroup
 	if !watched {
-		cgroup = path.Join(above.cgroup, filepath.Base(event.Name)) // Or a file.
+		cgroup = path.Join(above.cgroup, filepath.Base(event.Name)) // May also be a file.
 	}
 	switch {
 	case !watched && !ok:
@@ -177,10 +177,10 @@ func (l *loop) onEvent(event fsnotify.Event) {
 			l.rewrittenMu.Lock()
 			l.rewritten[above.cgroup] = true
 			l.rewrittenMu.Unlock()
-			l.discover() // It has the kubelet's quota now.
+			l.discover() // The cgroup now has the kubelet's quota.
 		}
 	case event.Has(fsnotify.Create) && !watched:
-		// cgroupfs makes files with their directory: what is created later is a
+		// cgroupfs creates files together with their directory, so anything created later is a
 		// cgroup.
 		if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {
 			return
@@ -189,22 +189,23 @@ func (l *loop) onEvent(event fsnotify.Event) {
 		l.onCgroup(cgroup, false)
 	case event.Has(fsnotify.Remove | fsnotify.Rename):
 		if watched && own.current(event.Name) {
-			return // It was another of that path.
+			return // The removed cgroup was an earlier one of that path.
 		}
 		l.watcher.removed(event.Name)
 		l.forget(cgroup)
 	}
 }
 
-// forget drops what is known of a cgroup that is gone.
+// forget drops the state of a cgroup that is gone.
 func (l *loop) forget(cgroup string) {
 	l.cfg.Enforcer.Forget(cgroup)
 	delete(l.unknown, cgroup)
 	delete(l.sandboxes, cgroup)
 }
 
-// onControllers follows the cgroups in one that turns controllers on or off for them, with
-// their files: on cgroup v2, the kubelet and systemd do. No event tells of the files.
+// onControllers examines the cgroups below one that turns controllers on or off for them, which
+// creates or removes their files. On cgroup v2, the kubelet and systemd do that. No event reports
+// the files.
 func (l *loop) onControllers(above string) {
 	for _, w := range l.watcher.watched {
 		if path.Dir(w.cgroup) == above {
@@ -214,24 +215,24 @@ func (l *loop) onControllers(above string) {
 	}
 }
 
-// look follows the cgroups that are there, whatever the events were.
+// look examines all existing cgroups, regardless of events.
 func (l *loop) look() {
 	for _, cgroup := range l.watcher.sweep() {
 		l.forget(cgroup)
 	}
-	// Of one that is not watched, no event tells that it is gone.
+	// No event reports the end of a cgroup that is not watched.
 	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	for class := range l.classes {
 		l.onCgroup(class, true)
 	}
 }
 
-// onCgroup follows a cgroup that is there, and those in it: if it was not watched before, or
-// if list is set. If nothing is known of it, Discovery is asked: now, and soon again.
+// onCgroup examines an existing cgroup. It also examines those in it, if the cgroup was not watched
+// before, or if list is set. If the cgroup is unknown, it asks Discovery: now, and soon again.
 //
-// A pod's or a container's cgroup lies right in that of a QoS class, or in one that
-// does. What a container makes in its own is not decided on, and would cost watches and
-// rounds of discovery as fast as it makes them.
+// A pod's or a container's cgroup is a child or grandchild of that of a QoS class. Cgroups that a
+// container creates below its cgroup are not decided on, since each would cost watches and rounds
+// of discovery.
 func (l *loop) onCgroup(cgroup string, list bool) {
 	above := path.Dir(cgroup)
 	switch {
@@ -256,7 +257,7 @@ func (l *loop) onCgroup(cgroup string, list bool) {
 	}
 }
 
-// onSync follows a round of decisions.
+// onSync processes the result of a round of decisions.
 func (l *loop) onSync(o outcome) {
 	if o.err != nil && l.ctx.Err() == nil {
 		l.cfg.Logger.Warn("reconcile", slog.Any("err", o.err))
@@ -292,12 +293,12 @@ func (l *loop) onSync(o outcome) {
 	l.rediscover = l.waited
 }
 
-// looks is how many rounds must not know a cgroup before it is taken for a sandbox.
+// looks is the number of rounds without a listing after which a cgroup is taken for a sandbox.
 const looks = 2
 
-// findSandboxes stops asking about the cgroup of a pod's sandbox, which no list of pods names: the
-// only one in the cgroup of a pod that is listed, beside those of containers that are. A container
-// that has just been made is a second one, and is asked about until it is listed.
+// findSandboxes stops asking about the cgroup of a pod's sandbox, which no list of pods names. It
+// is the only unlisted cgroup in the cgroup of a listed pod with listed containers. A container
+// that has just been created is a second one, and is asked about until it is listed.
 func (l *loop) findSandboxes() {
 	named, unnamed := map[string]bool{}, map[string]int{}
 	for cgroup := range l.known {
@@ -319,7 +320,7 @@ func (l *loop) findSandboxes() {
 	}
 }
 
-// enforce enforces the cgroups with an event, or all.
+// enforce enforces the cgroups with an event, or all cgroups.
 func (l *loop) enforce(all bool) {
 	var cgroups []string
 	if !all {

@@ -12,62 +12,61 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Discovery lists what runs on the node.
+// Discovery lists the running pods on the node.
 type Discovery interface {
-	// Pods returns the pods that have cgroups. The slice is the caller's; the maps, the slices
-	// and the resources of a pod must not be changed, since lists share them.
+	// Pods returns the pods that have cgroups. The caller owns the slice. The maps, slices and
+	// resources of a pod must not be changed, since lists share them.
 	Pods(ctx context.Context) ([]Pod, error)
 }
 
-// Partial is a [Discovery] that does not know all of a container.
+// Partial is a [Discovery] that lacks some fields of containers.
 type Partial interface {
 	Discovery
-	// Unknown returns the name of the discovery, for messages, and the fields of a request
-	// that it does not know: "container_annotations", "container_envs".
+	// Unknown returns the name of the discovery, for messages, and the fields of a request that it
+	// lacks: "container_annotations", "container_envs".
 	Unknown() (name string, fields []string)
 }
 
 // Pod is a pod on the node.
 type Pod struct {
-	// Namespace, Name and UID are those of the object. The UID is the one that
-	// the kubelet names the cgroup by.
+	// Namespace, Name and UID are those of the object. The kubelet uses the UID in the name of the
+	// cgroup.
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	QOSClass             hookmsg.QOSClass
-	// Cgroup is the pod's, empty for where the layout has it by the class and the
-	// UID. A reconciler checks it against the UID, and derives the class from it.
+	// Cgroup is the pod's cgroup. If it is empty, it is the path in the layout for the class and
+	// the UID. A reconciler checks it against the UID, and derives the class from it.
 	Cgroup string
-	// Resources are what the kubelet asks for; nil fields are not known.
+	// Resources are the resources requested by the kubelet; nil fields are unknown.
 	Resources *hookmsg.Resources
-	// Derived is set if Resources, and those of the containers, are computed from the spec
-	// as a kubelet does by default. Its period, and whether it sets quotas, are then taken
-	// from the cgroups.
+	// Derived is set if Resources, and those of the containers, are computed from the spec as a
+	// kubelet does by default. The period, and the use of quotas, are then taken from the cgroups.
 	Derived bool
-	// Hugepages are the limits of huge pages in bytes that the kubelet asks for, by the kernel's
+	// Hugepages are the limits of huge pages requested by the kubelet, in bytes, by the kernel's
 	// name of their size, "2MB".
 	Hugepages  map[string]int64
 	Containers []Container
 }
 
-// Container is a container that runs, or is about to.
+// Container is a container that runs or is about to run.
 type Container struct {
-	// Name is that in the pod's spec, ID the runtime's.
+	// Name is the name in the pod's spec, and ID the identifier of the runtime.
 	Name, ID string
-	// Annotations are those that the runtime keeps, Envs the environment. A Discovery
-	// that does not know all of either is a [Partial] one.
+	// Annotations are the annotations kept by the runtime, and Envs the environment. A Discovery
+	// that lacks some of either is [Partial].
 	Annotations map[string]string
 	Envs        []hookmsg.Env
-	// Cgroup is the container's, empty for where the layout has it. A reconciler
-	// checks that it lies in the pod's.
+	// Cgroup is the container's cgroup. If it is empty, it is the path in the layout. A reconciler
+	// checks that it lies in the pod's cgroup.
 	Cgroup string
-	// Resources are what the kubelet asks for; nil fields are not known.
+	// Resources are the resources requested by the kubelet; nil fields are unknown.
 	Resources *hookmsg.Resources
-	// Inferred is set if Resources are derived from those that the runtime holds. Those of
-	// an event take precedence then.
+	// Inferred is set if Resources are derived from the runtime's current resources. Those of an
+	// event then take precedence.
 	Inferred bool
-	// Hugepages are as those of a pod.
+	// Hugepages are the limits of huge pages, as in [Pod].
 	Hugepages map[string]int64
-	// SwapRequest is the memory in bytes of which a kubelet with LimitedSwap derives the swap of
+	// SwapRequest is the memory in bytes from which a kubelet with LimitedSwap derives the swap of
 	// the container, 0 if it has none.
 	SwapRequest int64
 }
@@ -96,22 +95,22 @@ func (p *Pod) request(cgroup string, c *Container) *hookmsg.Request {
 	return req
 }
 
-// PodOf converts a Pod object. Its containers are those that the status has an
-// identifier for and that have not ended, ephemeral ones among them; their environment is
-// as far as the spec has it in plain text.
+// PodOf converts a Pod object. Its containers are those with an identifier in the status that have
+// not ended, including ephemeral ones. Their environment consists of the variables that the spec
+// has in plain text.
 //
-// The UID is the object's, by which the kubelet names the cgroup. That of a static
-// pod is the hash of its configuration, as the kubelet's list has it. The mirror
-// that the API server has of it goes by another, and its annotation
-// kubernetes.io/config.mirror is not believed: any pod can be created with it.
+// The UID is that of the object, which the kubelet uses in the name of the cgroup. The UID of a
+// static pod is the hash of its configuration, as in the kubelet's list. Its mirror in the API
+// server has a different UID. The mirror's annotation kubernetes.io/config.mirror is ignored, since
+// any pod can be created with it.
 //
-// The resources are those that the kubelet derives from the spec: see
-// ResourceConfigForPod and generateLinuxContainerResources in k8s.io/kubernetes. While
-// a resize of the pod is pending they are not known, since the kubelet does not ask for
-// what the spec has then. They are [Pod.Derived].
+// The resources are those that the kubelet derives from the spec: see ResourceConfigForPod and
+// generateLinuxContainerResources in k8s.io/kubernetes. While a resize of the pod is pending they
+// are unknown, since the kubelet does not yet request the resources in the spec. They are
+// [Pod.Derived].
 //
-// Resources of the node that a pod has through claims (DRA) are not in them: the type of the API
-// that this module is built with does not have them. They are in those of [Kubelet] and [File].
+// They do not include resources of the node that a pod has through claims (DRA), which are missing
+// in this module's version of the API. The resources of [Kubelet] and [File] include them.
 func PodOf(pod *corev1.Pod) Pod { return podOf(pod, nil) }
 
 // podOf is PodOf with the claims of a pod.
@@ -120,7 +119,7 @@ func podOf(pod *corev1.Pod, of claims) Pod {
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Annotations: pod.Annotations,
 		QOSClass: qosClass(pod), Derived: true,
 	}
-	// A resize in place that is deferred or infeasible.
+	// An in-place resize that is deferred or infeasible.
 	pending := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue
 	})
@@ -165,13 +164,13 @@ func podOf(pod *corev1.Pod, of claims) Pod {
 	return p
 }
 
-// finished reports whether a pod has no cgroup any more.
+// finished reports whether a pod no longer has a cgroup.
 func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// qosClass is the class in the status or, before there is one, what the kubelet
-// will make of the spec.
+// qosClass returns the class in the status or, before there is one, the class that the kubelet will
+// derive from the spec.
 func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	switch pod.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:
@@ -184,7 +183,7 @@ func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	some, guaranteed := false, true
 	lists := [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers}
 	if r := pod.Spec.Resources; r != nil && len(r.Limits)+len(r.Requests) != 0 {
-		lists = [][]corev1.Container{{{Resources: *r}}} // The pod's own count instead.
+		lists = [][]corev1.Container{{{Resources: *r}}} // The pod's resources count instead.
 	}
 	for _, list := range lists {
 		for i := range list {
@@ -205,7 +204,7 @@ func qosClass(pod *corev1.Pod) hookmsg.QOSClass {
 	return hookmsg.QOSBurstable
 }
 
-// The kubelet's numbers: k8s.io/kubernetes/pkg/kubelet/cm/helpers_linux.go.
+// Constants of the kubelet: k8s.io/kubernetes/pkg/kubelet/cm/helpers_linux.go.
 const (
 	minShares, maxShares = 2, 1 << 18
 	period               = 100_000
@@ -221,8 +220,8 @@ func quota(milli int64) *int64 {
 	return new(max(milli*period/1000, minQuota))
 }
 
-// containerResources returns what the kubelet asks for a container: it has the limits
-// of the pod where it has none of its own.
+// containerResources returns the resources requested by the kubelet for a container. If it has no
+// limits, those of the pod apply.
 func containerResources(pod *corev1.Pod, c *corev1.Container, of claims) *hookmsg.Resources {
 	limit := func(name corev1.ResourceName, of claims) *resource.Quantity {
 		if l, ok := c.Resources.Limits[name]; ok && !l.IsZero() {
@@ -247,11 +246,11 @@ func containerResources(pod *corev1.Pod, c *corev1.Container, of claims) *hookms
 	return r
 }
 
-// podResources returns what the kubelet asks for the cgroup of a pod: the sums of its
-// containers or what the pod has of its own, with its overhead. What one of the
-// containers has no limit of and the pod none of its own, the pod has none of.
+// podResources returns the resources requested by the kubelet for the cgroup of a pod: the sums of
+// its containers, or the resources of the pod itself, plus its overhead. If a container lacks a
+// limit and the pod sets none itself, the pod has no such limit.
 func podResources(pod *corev1.Pod, of claims) (*hookmsg.Resources, map[string]int64) {
-	// The API server sets requests where there are limits alone.
+	// The API server sets missing requests to the limits.
 	requested := *pod
 	for _, list := range []*[]corev1.Container{&requested.Spec.InitContainers, &requested.Spec.Containers} {
 		*list = slices.Clone(*list)
@@ -279,7 +278,7 @@ func podResources(pod *corev1.Pod, of claims) (*hookmsg.Resources, map[string]in
 		}
 		return true
 	}
-	// with returns an amount with that of the claims.
+	// with returns an amount plus that of the claims.
 	with := func(q *resource.Quantity, name corev1.ResourceName) *resource.Quantity {
 		sum := q.DeepCopy()
 		sum.Add(of.ofPod(name))
@@ -296,7 +295,7 @@ func podResources(pod *corev1.Pod, of claims) (*hookmsg.Resources, map[string]in
 		r.MemoryLimitBytes = &memory
 	}
 	if qosClass(pod) == hookmsg.QOSBestEffort {
-		r.CPUShares = shares(0) // Whatever it has through claims.
+		r.CPUShares = shares(0) // Regardless of claims.
 	}
 	return r, podHugepages(requests, of)
 }
@@ -305,8 +304,8 @@ func podResources(pod *corev1.Pod, of claims) (*hookmsg.Resources, map[string]in
 // cpuCFSQuota, and on its CPU manager.
 const limitFields = hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod
 
-// inForce returns derived resources with the period, and without the quota, that the kubelet
-// and the runtime have given the cgroup. The quota is scaled to the period.
+// inForce returns derived resources with the period of the cgroup, and without the quota if the
+// cgroup has none. The quota is scaled to the period.
 func inForce(derived, found *hookmsg.Resources) *hookmsg.Resources {
 	if derived == nil || found == nil || derived.CFSPeriodUS == nil {
 		return derived
@@ -318,7 +317,7 @@ func inForce(derived, found *hookmsg.Resources) *hookmsg.Resources {
 		}
 		r.CFSPeriodUS = p
 	}
-	// cpuCFSQuota is off, or the container has its CPUs alone.
+	// cpuCFSQuota is off, or the container has exclusive CPUs.
 	if q := found.CFSQuotaUS; q != nil && *q < 0 && r.CFSQuotaUS != nil {
 		r.CFSQuotaUS = q
 	}

@@ -12,24 +12,26 @@ import (
 	"github.com/kubewasm/kubewasm/internal/quantities"
 )
 
-// podList reads lists of pods, one after the other. A pod whose text is that of the list before is
-// not decoded again: most pods of a node do not change from one list to the next, and decoding all
-// of a full node takes ten times as long as finding where each ends.
+// podList reads lists of pods, one after the other. A pod whose text is unchanged since the
+// previous list is not decoded again. Most pods of a node do not change from one list to the next,
+// and decoding all pods of a full node takes ten times as long as finding their ends.
 //
-// The zero value is ready to use. A podList is for one goroutine at a time.
+// The zero value is ready to use. Only one goroutine at a time may use a podList.
 type podList struct {
-	// known are the pods of the last list, by the hash of their text; nil for one that has finished.
+	// known holds the pods of the last list by the hash of their text; nil for a pod that has
+	// finished.
 	known map[[sha256.Size]byte]*Pod
 	// decoded is the number of pods that were decoded.
 	decoded int
 }
 
 // read reads a PodList or a Pod in JSON, one pod at a time: the whole list of a full node takes
-// some megabytes, and several times as many in Go. An error keeps the pods of the last list.
+// some megabytes, and several times as many in Go. After an error, the pods of the last list are
+// kept.
 func (l *podList) read(r io.Reader) ([]Pod, error) {
 	known := make(map[[sha256.Size]byte]*Pod, len(l.known))
 	var kind string
-	var one object // If the whole is a Pod.
+	var one object // Used if the document is a Pod.
 	pods := []Pod{}
 	add := func(pod *Pod) {
 		if pod != nil {
@@ -78,7 +80,7 @@ func (l *podList) read(r io.Reader) ([]Pod, error) {
 	return pods, nil
 }
 
-// running returns the pod, nil if it has no cgroup any more.
+// running returns the pod, nil if it no longer has a cgroup.
 func (o *object) running() *Pod {
 	pod := o.pod()
 	if finished(pod) {
@@ -87,7 +89,7 @@ func (o *object) running() *Pod {
 	return new(podOf(pod, o.Status.Claims))
 }
 
-// decode decodes a value, whose quantities are bounded.
+// decode decodes a value, with bounds on its quantities.
 func decode(text []byte, to any) error {
 	if err := quantities.Check(text, to); err != nil {
 		return err
@@ -95,17 +97,17 @@ func decode(text []byte, to any) error {
 	return json.Unmarshal(text, to)
 }
 
-// values reads a document in JSON value by value. It finds where a value ends, and leaves its grammar
-// to the decoder of that value.
+// values reads a document in JSON value by value. It finds only the end of a value, and leaves its
+// grammar to the decoder of the value.
 type values struct {
 	r   io.Reader
 	err error // Of r, io.EOF at its end.
-	// buf[at:] is what was read and not taken yet.
+	// buf[at:] holds the bytes that were read and not consumed yet.
 	buf []byte
 	at  int
 }
 
-// object calls f at the value of each field of an object, which f takes.
+// object calls f at the value of each field of an object, and f must consume it.
 func (v *values) object(f func(name string) error) error {
 	return v.each('{', '}', "an object", func() error {
 		var name string
@@ -139,7 +141,7 @@ func (v *values) array(f func(text []byte) error) error {
 	})
 }
 
-// each calls f at each member between two brackets.
+// each calls f before each member between two brackets.
 func (v *values) each(open, end byte, what string, f func() error) error {
 	switch c, err := v.peek(); {
 	case err != nil:
@@ -171,7 +173,7 @@ func (v *values) each(open, end byte, what string, f func() error) error {
 	}
 }
 
-// decode takes the next value.
+// decode decodes the next value.
 func (v *values) decode(to any) error {
 	text, err := v.next()
 	if err != nil {
@@ -196,14 +198,14 @@ func (v *values) peek() (byte, error) {
 	}
 }
 
-// next takes the text of the next value, which is valid until more is read. A value that has no end
-// ends with its error; one that is no JSON is not noticed.
+// next returns the text of the next value, which is valid until more is read. It returns an error
+// for a value without an end, but does not notice invalid JSON.
 func (v *values) next() ([]byte, error) {
 	if _, err := v.peek(); err != nil {
 		return nil, err
 	}
 	depth, quoted := 0, false
-	for i := 0; ; i++ { // From v.at, which fill moves.
+	for i := 0; ; i++ { // Relative to v.at, which fill moves.
 		if v.at+i == len(v.buf) {
 			switch err := v.fill(); {
 			case err == nil:
@@ -221,7 +223,7 @@ func (v *values) next() ([]byte, error) {
 				escape = rest[:n]
 			}
 			if b := bytes.IndexByte(escape, '\\'); b >= 0 {
-				// The byte after it is passed over, which may not have been read yet.
+				// It skips the next byte, which may not have been read yet.
 				if i += b + 1; v.at+i == len(v.buf) {
 					if err := v.fill(); err != nil {
 						return nil, err
@@ -278,14 +280,14 @@ func (v *values) take(n int) []byte {
 	return text
 }
 
-// leastRead is the room for a read, in bytes.
+// leastRead is the minimum room for a read, in bytes.
 const leastRead = 32 << 10
 
-// fill reads more. It drops what was taken.
+// fill reads more, and drops consumed bytes.
 func (v *values) fill() error {
 	if v.err != nil {
 		if errors.Is(v.err, io.EOF) {
-			return io.ErrUnexpectedEOF // No document ends where more is wanted.
+			return io.ErrUnexpectedEOF // A document never ends where more is needed.
 		}
 		return v.err
 	}

@@ -22,24 +22,24 @@ import (
 
 // Config configures a Reconciler.
 type Config struct {
-	// Engine decides, State holds the decisions, and Enforcer, which must be of that
-	// State, applies them. Required.
+	// Engine decides, State holds the decisions, and Enforcer, which must have that State, applies
+	// them. Required.
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
-	// Discovery lists what runs. Required.
+	// Discovery lists the running pods. Required.
 	Discovery Discovery
-	// Layout is where the cgroups are.
+	// Layout locates the cgroups.
 	Layout cgroup.Layout
 	// Resync is the interval at which everything is decided and compared, without any
 	// event. Default 60 s.
 	Resync time.Duration
-	// Debounce is how long events are collected after a pass that followed an event. The
-	// first event is followed by a pass at once. Default 10 ms.
+	// Debounce is the time for which events are collected after a pass triggered by an event. The
+	// first event triggers a pass immediately. Default 10 ms.
 	Debounce time.Duration
-	// Rediscover is the first interval at which Discovery is asked again about a new
-	// cgroup that it does not list yet. It doubles up to Resync: the kubelet's pods
-	// endpoint is some seconds late. Default 50 ms.
+	// Rediscover is the first interval at which Discovery is asked again about a new, unlisted
+	// cgroup. It doubles up to Resync, since the kubelet's pods endpoint is some seconds late.
+	// Default 50 ms.
 	Rediscover time.Duration
 	// Logger receives failures; nil drops them.
 	Logger *slog.Logger
@@ -49,63 +49,63 @@ type Config struct {
 type Reconciler struct {
 	cfg Config
 
-	// resync asks the goroutine that decides for another round.
+	// resync requests another round from the deciding goroutine.
 	resync chan struct{}
-	// synced carries what a round found to the goroutine that enforces.
+	// synced carries the result of a round to the enforcing goroutine.
 	synced chan outcome
 
-	// refused counts the cgroups that were claimed and not the subject's own.
+	// refused counts claimed cgroups outside of their subject.
 	refused atomic.Uint64
-	// beat is when the goroutine that enforces began its last turn, 0 before Run and
-	// after it; listed is when Discovery last answered. Both in nanoseconds since epoch.
+	// beat is the time at which the enforcing goroutine began its last turn, 0 before and after
+	// Run. listed is the time of the last answer of Discovery. Both are in nanoseconds since epoch.
 	beat, listed atomic.Int64
-	// obstacle is why what is decided is not in force, nil for nothing.
+	// obstacle is the reason that decisions are not in force, nil if there is none.
 	obstacle atomic.Pointer[error]
-	// watches is the number of directories that are watched; unwatched is set while the
-	// kernel refuses to watch more of them.
+	// watches is the number of watched directories; unwatched is set while the kernel refuses more
+	// watches.
 	watches   atomic.Int64
 	unwatched atomic.Bool
-	// unknown is the number of cgroups of which it is asked again what they are.
+	// unknown is the number of cgroups about which Discovery is asked again.
 	unknown atomic.Int64
 
-	mu sync.Mutex // Held while everything is decided.
-	// limitedSwap is set once a container was found to have what the kubelet's LimitedSwap gives it.
+	mu sync.Mutex // Held during a round of decisions.
+	// limitedSwap is set once a container was found with the amount of the kubelet's LimitedSwap.
 	limitedSwap bool
-	// pods are the cgroups of those that were listed, by UID.
+	// pods holds the cgroups of listed pods, by UID.
 	pods map[string]string
-	// looked are the looks at cgroups without the quota that the spec of their pod has.
+	// looked holds the checks of cgroups without the quota in the spec of their pod.
 	looked map[string]looked
 
 	rewrittenMu sync.Mutex
-	// rewritten are those of looked whose quota was written since.
+	// rewritten holds the cgroups of looked whose quota was written since.
 	rewritten map[string]bool
 }
 
-// looked is how often, and when last, a cgroup was looked at.
+// looked is the number of checks of a cgroup, and the time of the last one.
 type looked struct {
 	times int
 	last  time.Time
 }
 
-// outcome is what a round of discovery and decisions found.
+// outcome is the result of a round of discovery and decisions.
 type outcome struct {
-	// cgroups are those of what runs, known also those that need no watch.
+	// cgroups are the cgroups of everything that runs.
 	cgroups []string
-	// unlimited are those without the quota that the spec of their pod has.
+	// unlimited are the cgroups without the quota in the spec of their pod.
 	unlimited []string
-	// obstacle is why what is decided is not in force, nil for nothing.
+	// obstacle is the reason that decisions are not in force, nil if there is none.
 	obstacle error
 	err      error
 }
 
-// epoch is the time from which a Reconciler counts, by a clock that nobody sets.
+// epoch is the time from which a Reconciler counts, by a monotonic clock.
 var epoch = time.Now()
 
 // facts returns the facts of the state.
 func (r *Reconciler) facts() *facts.Store { return (*facts.Store)(r.cfg.State.Facts()) }
 
-// New checks the configuration. A plugin that declares that it reads what the Discovery
-// does not know is an error that names it, see [hooks.Engine.Lack].
+// New validates the configuration. If a plugin declares a read of fields that the Discovery lacks,
+// the error names the plugin, see [hooks.Engine.Lack].
 func New(cfg Config) (*Reconciler, error) {
 	var errs []error
 	for name, missing := range map[string]bool{"engine": cfg.Engine == nil, "state": cfg.State == nil, "enforcer": cfg.Enforcer == nil, "discovery": cfg.Discovery == nil} {
@@ -136,43 +136,40 @@ func New(cfg Config) (*Reconciler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
+	cfg.Logger = lograte.Logger(cfg.Logger, lograte.New(lograte.DefaultBytes)) // Pods can provoke any event repeatedly.
 	return &Reconciler{cfg: cfg, resync: make(chan struct{}, 1), synced: make(chan outcome), pods: map[string]string{}, looked: map[string]looked{}, rewritten: map[string]bool{}}, nil
 }
 
-// Sync finds out what runs, asks the plugins about all of it and enforces what
-// they decide. What Discovery does not list any more and has no cgroup leaves
-// the state. One failure does not keep the rest from being done; the errors are
-// joined.
+// Sync lists the running pods, asks the plugins about all of them and enforces the decisions.
+// Subjects that Discovery no longer lists and that have no cgroup are removed from the state. A
+// failure does not stop the rest; the errors are joined.
 //
-// A pod whose cgroup is not the one that the Layout has for its UID is left alone,
-// whatever Discovery says. So is a container whose cgroup does not lie in its pod's:
-// a *[cgroup.ClaimError] names each.
+// A pod is not changed if its cgroup differs from that of the Layout for its UID. Neither is a
+// container whose cgroup is outside of its pod's. A *[cgroup.ClaimError] names each.
 func (r *Reconciler) Sync(ctx context.Context) (cgroup.Report, error) {
 	o := r.decide(ctx)
 	report := r.cfg.Enforcer.Enforce(ctx)
 	return report, errors.Join(o.err, report.Err)
 }
 
-// Refused returns how many cgroups, counted in each round, were not the pod's or
-// the container's own.
+// Refused returns the number of cgroups, counted in each round, that were outside of their pod or
+// container.
 func (r *Reconciler) Refused() uint64 { return r.refused.Load() }
 
-// Watches returns the number of directories that Run watches, which count against the
-// limit of the user (fs.inotify.max_user_watches). It reports whether these are all: if the
-// kernel refuses more, changes in the others are found at the next resync.
+// Watches returns the number of directories that Run watches, which count against the limit of the
+// user (fs.inotify.max_user_watches). all reports whether every directory is watched. If the kernel
+// refuses more watches, changes in the other directories are found at the next resync.
 func (r *Reconciler) Watches() (n int, all bool) {
 	return int(r.watches.Load()), !r.unwatched.Load()
 }
 
-// patience is how many times Config.Resync something may be late that happens once
-// in that time.
+// patience is the number of Config.Resync periods by which a periodic task may be late.
 const patience = 3
 
-// Ready returns nil while it is known what runs and decisions can be in force. Otherwise the error
-// says since when it is not known, before the first round and when Discovery has failed for three
-// times Config.Resync, or what the last round found in the way: cgroups that are not where the
-// Layout has them, or that cannot be written.
+// Ready returns nil while the running pods are known and decisions can be in force. Otherwise the
+// error gives the time since when the pods are unknown, or the obstacle found by the last round.
+// They are unknown before the first round, and if Discovery has failed for three times
+// Config.Resync. An obstacle is a cgroup that is not at the Layout's path, or cannot be written.
 func (r *Reconciler) Ready() error { return r.ready(time.Now()) }
 
 func (r *Reconciler) ready(now time.Time) error {
@@ -189,9 +186,9 @@ func (r *Reconciler) ready(now time.Time) error {
 	return nil
 }
 
-// Check returns why nothing of what plugins decide would be in force: Discovery does not answer, or
-// cgroups are not where the Layout has them, or cannot be written. It asks no plugin and writes
-// nothing, and needs no Run.
+// Check returns the reason that no decision would be in force: Discovery does not answer, or
+// cgroups are not at the Layout's paths, or cannot be written. It asks no plugin, writes nothing,
+// and does not need Run.
 func (r *Reconciler) Check(ctx context.Context) error {
 	err := r.cfg.Enforcer.Check(r.cfg.Layout)
 	pods, errPods := r.cfg.Discovery.Pods(ctx)
@@ -209,9 +206,9 @@ func (r *Reconciler) Check(ctx context.Context) error {
 	return r.findObstacle(pods, cgroups)
 }
 
-// Healthy returns an error while Run has not looked at the cgroups for three times
-// Config.Resync: the kernel or the process hangs. Plugins and Discovery, which are
-// asked on another goroutine, do not keep it from that.
+// Healthy returns an error if Run has not checked the cgroups for three times Config.Resync: the
+// kernel or the process hangs. Plugins and Discovery cannot cause that, since another goroutine
+// calls them.
 func (r *Reconciler) Healthy() error { return r.healthy(time.Now()) }
 
 func (r *Reconciler) healthy(now time.Time) error {
@@ -223,8 +220,7 @@ func (r *Reconciler) healthy(now time.Time) error {
 	return nil
 }
 
-// decide asks the plugins about everything that runs and puts what they decide
-// into the state.
+// decide asks the plugins about everything that runs and puts their decisions into the state.
 func (r *Reconciler) decide(ctx context.Context) outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,16 +229,16 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	listed := err == nil
 	errs := []error{err}
-	var back []cgroup.Target // What plugins do not decide any more.
-	// askOnce asks about a cgroup what an event would ask about it. It reports false if an event
-	// came while the plugins decided: what they said is of before.
+	var back []cgroup.Target // Fields that plugins no longer decide.
+	// askOnce makes the request about a cgroup that an event would make. It reports false if an
+	// event came while the plugins decided, which makes their decision outdated.
 	askOnce := func(req *hookmsg.Request, path string, learn func(*facts.Facts)) bool {
 		subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 		var known facts.Facts
 		if req.Level != hookmsg.LevelQOS {
 			known = r.facts().Learn(subject, learn)
 			req.Resources = known.Asked
-			// An event has all of them.
+			// An event contains all annotations or variables.
 			if len(known.ContainerAnnotations) != 0 {
 				req.ContainerAnnotations = known.ContainerAnnotations
 			}
@@ -255,7 +251,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		}
 		d, answered, err := r.cfg.Engine.DecideAnswered(ctx, req)
 		if err != nil {
-			errs = append(errs, err) // What was decided before stays.
+			errs = append(errs, err) // The earlier decision stays.
 			return true
 		}
 		before, _ := r.cfg.State.Get(path)
@@ -303,7 +299,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			f.Parent, f.Cgroup, f.Found, f.Protected = req.CgroupParent, path, found, protection
 			f.List(listed, begun, inferred)
 		}
-		// The decision on an event stands where events come all the time.
+		// If events keep coming, the decision on an event stands.
 		for tries := 0; tries < 3 && !askOnce(req, path, learn); tries++ {
 		}
 	}
@@ -311,7 +307,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		cgroup := r.cfg.Layout.QOS(class)
 		ask(&hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: class, CgroupParent: cgroup}, cgroup, false, false, nil, 0)
 	}
-	// refuse reports one that is left alone: those of others are decided on.
+	// refuse reports a subject that is not changed, while others are decided on.
 	refuse := func(err error) bool {
 		if err != nil {
 			r.refused.Add(1)
@@ -362,8 +358,8 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	return o
 }
 
-// findObstacle returns why nothing of what is decided can be in force, nil if something can. cgroups
-// are those of the pods, by UID.
+// findObstacle returns the reason that no decision can be in force, nil if some can. cgroups are
+// the cgroups of the pods, by UID.
 func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	if err := r.cfg.Enforcer.Check(r.cfg.Layout); err != nil {
 		return err
@@ -386,12 +382,12 @@ func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	return fmt.Errorf("no cgroup of the %d pods that run is where the layout has it, such as %s", running, example)
 }
 
-// quotaLooks is how many rounds look at a cgroup without the quota that the spec of its pod has.
+// quotaLooks is the number of rounds that check a cgroup without the quota in the spec of its pod.
 const quotaLooks = 3
 
-// looksAgain reports whether a cgroup without the quota that the spec of its pod has is looked at:
-// in the first rounds, after an event that wrote it, and once in Config.Resync. On a node without
-// cpuCFSQuota all of them stay so, and each round would open them all.
+// looksAgain reports whether to check a cgroup without the quota in the spec of its pod: in the
+// first rounds, after an event that wrote it, and once in Config.Resync. On a node without
+// cpuCFSQuota no cgroup ever gets one, and each round would open all of them.
 func (r *Reconciler) looksAgain(cgroup string, now time.Time) bool {
 	r.rewrittenMu.Lock()
 	again := r.rewritten[cgroup]
@@ -405,9 +401,9 @@ func (r *Reconciler) looksAgain(cgroup string, now time.Time) bool {
 	return true
 }
 
-// find returns the quota and the period that a cgroup had before any of them was decided. It
-// looks at the cgroup once, and again while there is no quota where the kubelet is to ask
-// for one: a cgroup that has just been made has none yet.
+// find returns the quota and the period of a cgroup before any of them was decided. It checks the
+// cgroup once, and again while a quota that the kubelet should request is missing: a new cgroup has
+// none yet.
 func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resources) *hookmsg.Resources {
 	before := r.facts().Get(of).Found
 	if before != nil && (asked == nil || asked.CFSQuotaUS == nil || *before.CFSQuotaUS >= 0) {
@@ -425,8 +421,8 @@ func (r *Reconciler) find(of facts.Subject, cgroup string, asked *hookmsg.Resour
 	return before
 }
 
-// findProtection returns the amounts of memory that a cgroup had for itself before any of them was
-// decided, if plugins own them. It looks at the cgroup once.
+// findProtection returns the protected amounts of memory of a cgroup before any of them was
+// decided, if plugins own them. It checks the cgroup once.
 func (r *Reconciler) findProtection(of facts.Subject, cgroup string, owned hookmsg.Fields) *hookmsg.Resources {
 	before := r.facts().Get(of).Protected
 	if before != nil || owned&protectionFields == 0 || of.PodUID == "" || !r.cfg.Enforcer.Applier().Exists(cgroup) {
@@ -438,9 +434,9 @@ func (r *Reconciler) findProtection(of facts.Subject, cgroup string, owned hookm
 	return r.cfg.Enforcer.Applier().Protection(cgroup)
 }
 
-// forgetGone drops what is known of pods and containers that have ended. listed are the
-// cgroups of what runs, sorted. One that is there and not listed may be of a container that a
-// proxy has just decided on.
+// forgetGone drops the state of pods and containers that have ended. listed are the sorted cgroups
+// of everything that runs. An unlisted cgroup that exists may belong to a container that a proxy
+// has just decided on.
 func (r *Reconciler) forgetGone(listed []string) {
 	runs := func(cgroup string) bool {
 		_, ok := slices.BinarySearch(listed, cgroup)
@@ -462,10 +458,10 @@ func (r *Reconciler) forgetGone(listed []string) {
 	}
 }
 
-// Run reconciles until ctx ends, and returns its error. It may be called once.
+// Run reconciles until ctx ends, and returns the error of ctx. It may be called only once.
 //
-// Plugins are asked on a goroutine of their own: one that hangs does not keep
-// what was decided from being enforced.
+// Plugins are asked on a separate goroutine, so that a hanging plugin does not stop the enforcement
+// of earlier decisions.
 func (r *Reconciler) Run(ctx context.Context) error {
 	l := &loop{
 		Reconciler: r, watcher: newWatcher(r.cfg.Enforcer.Applier().Hierarchies()),
@@ -489,7 +485,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			case <-r.resync:
 			case <-changed:
 			}
-			changed = r.cfg.Engine.Changed() // A change during the round brings another.
+			changed = r.cfg.Engine.Changed() // A change during the round triggers another.
 			o := r.decide(ctx)
 			select {
 			case <-ctx.Done():
@@ -503,7 +499,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// demand asks for a round of decisions. Calls before it begins ask for the same round.
+// demand requests a round of decisions. Calls before it begins share the round.
 func (r *Reconciler) demand() {
 	select {
 	case r.resync <- struct{}{}:

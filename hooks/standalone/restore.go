@@ -10,16 +10,16 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
-// Restorable are the fields that can be given back: those that the kubelet asks for, and
-// those that the kernel has a default of. The OOM score, the groups of core scheduling and
-// resctrl, and unified files stay as they are.
+// Restorable are the fields that can be restored: those requested by the kubelet, and those with a
+// default in the kernel. The OOM score, the groups of core scheduling and resctrl, and unified
+// files stay unchanged.
 const Restorable = askedFields | hookmsg.FieldCPUIdle | hookmsg.FieldCPUBvt | hookmsg.FieldCPUBurst | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryHigh | hookmsg.FieldMemoryLow | hookmsg.FieldMemoryMin | hookmsg.FieldNetClsClassID
 
 const askedFields = limitFields | hookmsg.FieldCPUShares | hookmsg.FieldMemoryLimit
 
-// undecided returns the values that fields have without a decision: those that the kubelet
-// asks for, or those of a new cgroup. Fields of which neither is known are left out.
+// undecided returns the values of fields without a decision: those requested by the kubelet, or
+// those of a new cgroup. Fields without either are left out.
 func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fields) *hookmsg.Resources {
 	const none = -1
 	r := &hookmsg.Resources{
@@ -37,16 +37,16 @@ func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fie
 		}
 	}
 	if level == hookmsg.LevelQOS {
-		fields &^= hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems // Those of all below.
+		fields &^= hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems // The lists of a class affect all cgroups below.
 	}
 	return r.Select(fields)
 }
 
 const protectionFields = hookmsg.FieldMemoryMin | hookmsg.FieldMemoryLow | hookmsg.FieldMemoryHigh
 
-// protected returns those of some fields that the kubelet's feature MemoryQoS has set: the amounts
-// that a cgroup had before they were decided. One that is the same as decided is of an earlier
-// process, and not known.
+// protected returns the fields, among those given, that the kubelet's feature MemoryQoS has set,
+// with the amounts from before they were decided. An amount equal to the decided one is from an
+// earlier process, so the original is unknown.
 func protected(found, decided *hookmsg.Resources, fields hookmsg.Fields) *hookmsg.Resources {
 	if found == nil {
 		return nil
@@ -59,8 +59,8 @@ func protected(found, decided *hookmsg.Resources, fields hookmsg.Fields) *hookms
 	return found.Select(fields & protectionFields)
 }
 
-// giveBack writes the resources of targets that are not decided on any more. A cgroup that
-// is gone, or has no such file, is no error.
+// giveBack writes the resources of targets that are no longer decided on. A missing cgroup or file
+// is not an error.
 func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]cgroup.Change, error) {
 	if r.cfg.Enforcer.DryRun() {
 		changes, err := r.cfg.Enforcer.Applier().DryRun(ctx, targets...)
@@ -68,7 +68,7 @@ func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]c
 	}
 	changes, err := r.cfg.Enforcer.Applier().Apply(ctx, targets...)
 	if len(changes) != 0 && ctx.Err() == nil {
-		// On cgroup v1 a list takes the parent's, which may have changed now.
+		// On cgroup v1 a list is copied from the parent, whose list may just have changed.
 		var more []cgroup.Change
 		more, err = r.cfg.Enforcer.Applier().Apply(ctx, targets...)
 		changes = append(changes, more...)
@@ -79,7 +79,7 @@ func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]c
 	return changes, restoreError(err)
 }
 
-// restoreError leaves the errors out that are none of a restoration.
+// restoreError removes errors that do not concern a restoration.
 func restoreError(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -91,13 +91,13 @@ func restoreError(err error) error {
 	})...)
 }
 
-// Restore gives fields of all that runs back: it writes what the kubelet asks for, and the
-// kernel's defaults, without asking any plugin. Do it after the plugins or the program have
-// been removed from the node; while Run is running, it puts its decisions back.
+// Restore restores fields of everything that runs: it writes the values requested by the kubelet,
+// and the kernel's defaults, without asking any plugin. Call it after the plugins or the program
+// have been removed from the node. If Run is running, it enforces its decisions again.
 //
-// Only [Restorable] fields are given back, and only of cgroups that the Discovery lists. A
-// quota of none stays: a kubelet whose CPU manager is static has asked for it as well. A
-// file that the kernel does not have is no error.
+// Only [Restorable] fields are restored, and only those of cgroups listed by the Discovery. A
+// missing quota stays: a kubelet with a static CPU manager also requests none. A file that the
+// kernel lacks is not an error.
 func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields) ([]cgroup.Change, error) {
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	if err != nil {

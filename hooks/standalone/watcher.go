@@ -9,36 +9,36 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher watches the directories of cgroups. It watches no files: the watch of a file
-// whose cgroup is removed ends without an event.
+// watcher watches the directories of cgroups. It does not watch files, since the watch of a file
+// ends without an event if its cgroup is removed.
 type watcher struct {
-	// inotify is nil while the kernel gives none: a user has 128 of them. Then events
-	// and errors are nil, too.
+	// inotify is nil while the kernel refuses one: a user may have 128 of them. Then events and
+	// errors are nil as well.
 	inotify *fsnotify.Watcher
 	events  <-chan fsnotify.Event
 	errors  <-chan error
-	// hierarchies are the directories in which the paths of cgroups begin.
+	// hierarchies are the directories at which the paths of cgroups start.
 	hierarchies []string
-	// watched are the directories that are watched.
+	// watched holds the watches by directory.
 	watched map[string]watch
 	// full is set while the kernel has no room for more watches.
 	full bool
 }
 
-// watch is a directory that is watched.
+// watch is the watch of a directory.
 type watch struct {
 	cgroup string
-	// info is the directory of the path just before the watch was added.
+	// info describes the directory at the path just before the watch was added.
 	info fs.FileInfo
 }
 
-// current reports whether a directory is still the one that is watched by its path.
+// current reports whether the watched directory is still the one at the path.
 func (w *watch) current(dir string) bool {
 	info, err := os.Lstat(dir)
 	return err == nil && os.SameFile(info, w.info)
 }
 
-// readAhead is the number of events that are read ahead of the kernel's queue.
+// readAhead is the number of events read in advance from the kernel's queue.
 const readAhead = 1024
 
 func newWatcher(hierarchies []string) *watcher {
@@ -66,9 +66,9 @@ func (w *watcher) close() {
 	}
 }
 
-// add watches a cgroup in each hierarchy. It returns the cgroups in it, of which no event
-// tells, if it was not watched before or if list is set. The error is one that will not go by
-// itself; a cgroup that is not there is none.
+// add watches a cgroup in each hierarchy. If the cgroup was not watched before, or if list is set,
+// it returns the cgroups in it, which no event reports. Only lasting errors are returned; a missing
+// cgroup is not an error.
 func (w *watcher) add(cgroup string, list bool) (children []string, err error) {
 	for _, h := range w.hierarchies {
 		dir := h + "/" + cgroup
@@ -112,14 +112,14 @@ func (w *watcher) add(cgroup string, list bool) (children []string, err error) {
 // systems; on cgroupfs it keeps the watch, which counts against the user's limit.
 func (w *watcher) removed(dir string) {
 	if _, ok := w.watched[dir]; ok {
-		w.inotify.Remove(dir) // An error is that of a watch that has ended.
+		w.inotify.Remove(dir) // An error means that the watch has ended.
 		delete(w.watched, dir)
 		w.full = false
 	}
 }
 
-// sweep ends the watches of directories that are gone, also if others have their paths by
-// now, and returns their cgroups. It makes up for events that were lost.
+// sweep ends the watches of directories that are gone, even if others have their paths by now, and
+// returns their cgroups. It compensates for lost events.
 func (w *watcher) sweep() (gone []string) {
 	for dir, watched := range w.watched {
 		if watched.current(dir) {

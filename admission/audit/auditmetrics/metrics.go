@@ -1,4 +1,4 @@
-// Package auditmetrics counts what audits find, for Prometheus.
+// Package auditmetrics counts the findings of audits for Prometheus.
 //
 //	metrics := auditmetrics.New()
 //	prometheus.MustRegister(metrics)
@@ -6,19 +6,19 @@
 //	result, err := auditor.Run(ctx)
 //	metrics.Ran(result, err)
 //
-// What it has:
+// The metrics are:
 //
-//	kubewasm_audit_runs_total                  result          runs, by how they ended
+//	kubewasm_audit_runs_total                  result          runs, by result
 //	kubewasm_audit_asked_total                                 questions to policies
 //	kubewasm_audit_requests_total                              requests to the API server
-//	kubewasm_audit_reports_total               change          reports, by what was done with them
-//	kubewasm_audit_objects                                     objects that were audited
+//	kubewasm_audit_reports_total               change          reports, by the change made
+//	kubewasm_audit_objects                                     audited objects
 //	kubewasm_audit_findings                    policy, result  findings of the last run
-//	kubewasm_audit_last_run_duration_seconds                   how long it took
-//	kubewasm_audit_last_run_timestamp_seconds                  when it ended
+//	kubewasm_audit_last_run_duration_seconds                   duration of the last run
+//	kubewasm_audit_last_run_timestamp_seconds                  end of the last run
 //
-// The result of a run is ok, incomplete if not everything could be audited, or error. That of a
-// finding is fail, warn or error.
+// The result of a run is ok, incomplete if not everything could be audited, or error. The result of
+// a finding is fail, warn or error.
 package auditmetrics
 
 import (
@@ -38,7 +38,7 @@ type Metrics struct {
 	objects, duration, lastFinished prometheus.Gauge
 }
 
-// New returns metrics that have counted nothing.
+// New returns metrics whose counters are zero.
 func New() *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubewasm_audit_" + name, Help: help}, labels)
@@ -58,7 +58,7 @@ func New() *Metrics {
 	}
 }
 
-// Ran counts a run by what [audit.Auditor.Run] returned.
+// Ran counts a run by the results of [audit.Auditor.Run].
 func (m *Metrics) Ran(result *audit.Result, err error) {
 	if err != nil {
 		m.runs.WithLabelValues("error").Inc()
@@ -74,7 +74,7 @@ func (m *Metrics) Ran(result *audit.Result, err error) {
 	m.objects.Set(float64(result.Objects))
 	m.duration.Set(result.Duration.Seconds())
 	m.lastFinished.Set(float64(result.Start.Add(result.Duration.Duration).UnixMilli()) / float64(time.Second/time.Millisecond))
-	m.findings.Reset() // Of policies that are gone.
+	m.findings.Reset() // Drops those of removed policies.
 	for i := range result.Policies {
 		p := &result.Policies[i]
 		for outcome, n := range map[audit.Outcome]int{audit.Denied: p.Denied, audit.Patched: p.Patched, audit.Failed: p.Failed} {
@@ -83,7 +83,7 @@ func (m *Metrics) Ran(result *audit.Result, err error) {
 	}
 }
 
-// Wrote counts reports by what [audit.Reporter.Write] returned.
+// Wrote counts reports by the result of [audit.Reporter.Write].
 func (m *Metrics) Wrote(w audit.Written) {
 	m.reports.WithLabelValues("applied").Add(float64(w.Applied))
 	m.reports.WithLabelValues("unchanged").Add(float64(w.Unchanged))

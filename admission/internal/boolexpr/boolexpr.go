@@ -1,9 +1,9 @@
-// Package boolexpr is the language of groups of policies: calls of members,
-// joined by && and ||, compared by == and !=, negated by !, with parentheses, true and false.
+// Package boolexpr implements the language of groups of policies: calls of members, joined by &&
+// and ||, compared by == and !=, negated by !, with parentheses, true and false.
 //
 //	signed() || (reviewed() && !experimental())
 //
-// It is what the boolean expressions of Kubewarden's policy groups are made of.
+// It is the language of the boolean expressions in Kubewarden's policy groups.
 package boolexpr
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Expression is an expression that was parsed.
+// Expression is an expression in parsed form.
 type Expression struct {
 	root  node
 	names []string
@@ -22,9 +22,9 @@ type Expression struct {
 // Names returns the members that the expression may call.
 func (e *Expression) Names() []string { return e.names }
 
-// Eval returns the value of the expression. It asks member for the members that
-// it takes to know, by their index in Names, from the left to the right; one that
-// is called twice is asked twice.
+// Eval returns the value of the expression. It calls member from left to right for the members
+// needed to determine the value, by their index in Names. A member that occurs twice is called
+// twice.
 func (e *Expression) Eval(member func(i int) bool) bool { return e.root(member) }
 
 type node func(member func(i int) bool) bool
@@ -32,9 +32,8 @@ type node func(member func(i int) bool) bool
 // maxDepth bounds the nesting, and so the stack.
 const maxDepth = 200
 
-// Parse parses an expression that may call the members names. Every member must
-// be called: one that is not says that the expression is another than the one
-// that was meant.
+// Parse parses an expression that may call the members in names. It must call every member: a
+// missing one shows that a different expression was meant.
 func Parse(text string, names []string) (*Expression, error) {
 	p, root, errs := parse(text, names)
 	if len(errs) == 0 {
@@ -50,7 +49,7 @@ func Parse(text string, names []string) (*Expression, error) {
 	return &Expression{root, names}, nil
 }
 
-// Called returns those of names that an expression calls, in their order.
+// Called returns the elements of names that an expression calls, in the order of names.
 func Called(text string, names []string) ([]string, error) {
 	p, _, errs := parse(text, names)
 	var called []string

@@ -20,49 +20,49 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// Cluster is what policies may look up; see admission.Cluster.
+// Cluster answers look-ups of policies; see admission.Cluster.
 type Cluster interface {
 	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, fresh bool) ([]byte, error)
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, labels labels.Selector, fields fields.Selector) ([][]byte, error)
 	Review(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
-// Capabilities are what a policy may ask the host for.
+// Capabilities implements the host capabilities of a policy.
 type Capabilities struct {
 	Plugin string
 	Logger *slog.Logger
-	// Cluster is nil if there is no cluster to look at.
+	// Cluster is nil if look-ups are not supported.
 	Cluster Cluster
-	// Caller has the policy's grants, and answers what needs neither the cluster nor the
-	// question alone.
+	// Caller holds the policy's grants, and answers the capabilities that need more than the
+	// cluster or the question.
 	Caller *capabilities.Caller
 }
 
-// budget is what the answer to a question may cost.
+// budget bounds the cost of the answer to a question.
 type budget struct {
 	ctx context.Context
-	// spend takes fuel of the call that asks, and does not return if there is none
-	// or the time is over.
+	// spend takes fuel from the current call. It does not return if none is left or the time is
+	// over.
 	spend func(fuel int64)
 	// log reports whether n bytes more may be logged.
 	log func(n int) bool
-	// limit is how long the answer may be.
+	// limit is the maximum length of the answer.
 	limit int
-	// wait returns the context for a question that somebody else answers.
+	// wait returns the context for a question that is passed on to another server.
 	wait func() (context.Context, context.CancelFunc)
-	// asked counts those questions in a request.
+	// asked counts such questions in a request.
 	asked *int
-	// about is the kind of the objects that were asked for, if any were.
+	// about is the kind of the objects in the question, if it names one.
 	about schema.GroupVersionKind
-	// stain returns what the call has seen of confidential values.
+	// stain returns the confidential values that the call has seen.
 	stain func() *confidential.Stain
 }
 
-// maxAsked is how many questions a policy may ask of others in a request.
+// maxAsked is the number of questions of a policy in a request that may be passed on.
 const maxAsked = 64
 
-// leave returns the context for a question that somebody else answers, and counts it. The
-// price is that of the host's own work for it.
+// leave returns the context for a question that is passed on, and counts it. The price is that of
+// the host's work for it.
 func (b *budget) leave() (context.Context, context.CancelFunc, error) {
 	if *b.asked++; *b.asked > maxAsked {
 		return nil, nil, fmt.Errorf("the policy asks more than %d questions in one request", maxAsked)
@@ -72,15 +72,15 @@ func (b *budget) leave() (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// leaveWork is what a question costs that somebody else answers, in nanoseconds: their work,
-// not the host's, and not to be had for a few instructions.
+// leaveWork is the price of a question that is passed on, in nanoseconds. The work is another
+// server's and not the host's, but must not be available for a few instructions.
 const leaveWork = 1_000_000
 
 // work pays for work before it is done, in nanoseconds.
 func (b *budget) work(nanoseconds int) { b.spend(2 * int64(nanoseconds)) }
 
-// What may be asked: a question about the cluster is short, and each part of a
-// selector is compared with each object.
+// Limits of questions: a question about the cluster is short, and each part of a selector is
+// compared with each object.
 const (
 	maxQuestionBytes = 64 << 10
 	maxSelectorBytes = 4 << 10
@@ -97,9 +97,9 @@ func (b *budget) read(payload []byte, limit int, q any) error {
 
 var errTooLong = errors.New("the answer is longer than limits.resultBytes")
 
-// call does what a policy asks for, and is the one way in which it learns anything beyond its
-// request. The payload is a copy, and the answer may be the cluster's object itself: it is not
-// changed.
+// call performs the operation requested by a policy. It is the only way in which a policy gets data
+// beyond its request. The payload is a copy. The answer may be the cluster's object itself, and
+// must not be changed.
 func (c *Capabilities) call(b *budget, binding, namespace, operation string, payload []byte) (answer []byte, err error) {
 	if binding != "kubewarden" {
 		return nil, fmt.Errorf("unknown binding %.100q", binding)
@@ -108,15 +108,15 @@ func (c *Capabilities) call(b *budget, binding, namespace, operation string, pay
 	switch name {
 	case "tracing/log":
 		return c.log(b, payload)
-	case "kubernetes/list_all_resources": // As some documents have it.
+	case "kubernetes/list_all_resources": // The name in some documents.
 		name = capabilities.ListAll
-	case capabilities.IsCertificateTrusted: // The question has all of the answer.
+	case capabilities.IsCertificateTrusted: // The question alone determines the answer.
 		return c.answerTo(b, name, payload)
 	}
 	return policy.Ask(b.ctx, name+" "+string(payload), func() ([]byte, error) { return c.answerTo(b, name, payload) })
 }
 
-// answerTo answers what is not about the host's own log.
+// answerTo answers every question except those about the host's log.
 func (c *Capabilities) answerTo(b *budget, name string, payload []byte) (answer []byte, err error) {
 	defer func() { c.Caller.Count(name, err) }()
 	f, ok := answers[name]
@@ -134,7 +134,7 @@ func (c *Capabilities) answerTo(b *budget, name string, payload []byte) (answer 
 	return answer, nil
 }
 
-// answers are the operations that need a grant.
+// answers maps the operations that need a grant to their implementations.
 var answers = map[string]func(c *Capabilities, b *budget, payload []byte) ([]byte, error){
 	capabilities.GetResource:     (*Capabilities).get,
 	capabilities.ListAll:         func(c *Capabilities, b *budget, payload []byte) ([]byte, error) { return c.list(b, payload, false) },
@@ -151,13 +151,13 @@ var answers = map[string]func(c *Capabilities, b *budget, payload []byte) ([]byt
 	capabilities.VerifyV2:       func(c *Capabilities, b *budget, payload []byte) ([]byte, error) { return c.verify(b, payload, true) },
 }
 
-// levels are those of the policies' logs.
+// levels maps the levels of policies' logs.
 var levels = map[string]slog.Level{
 	"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warning": slog.LevelWarn, "warn": slog.LevelWarn, "error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// maxEventBytes is how long an event may be that a policy logs.
+// maxEventBytes is the maximum length of an event logged by a policy.
 const maxEventBytes = 64 << 10
 
 func (c *Capabilities) log(b *budget, payload []byte) ([]byte, error) {
@@ -207,8 +207,7 @@ type lookup struct {
 	DisableCache  bool     `json:"disable_cache"`
 }
 
-// parse reads a question and returns the kind that it is about, if the policy may
-// see it.
+// parse reads a question and returns the kind of the objects, if the policy may see it.
 func (c *Capabilities) parse(b *budget, payload []byte, q *lookup) (schema.GroupVersionKind, error) {
 	if err := b.read(payload, maxQuestionBytes, q); err != nil {
 		return schema.GroupVersionKind{}, err
@@ -255,9 +254,9 @@ func (c *Capabilities) get(b *budget, payload []byte) ([]byte, error) {
 	return mask.appendTo(nil, object, b), nil
 }
 
-// object returns an object as the cluster has it. If the policy wants no cache, or the cache
-// does not have the object, which may have been created a moment ago, the API server is asked.
-// A server without the right to do so says what its cache has.
+// object returns an object from the cache. It asks the API server if the policy wants no cache, or
+// if the cache does not have the object, which may have been created a moment ago. Without the
+// right to do so, it returns the object in the cache.
 func (c *Capabilities) object(b *budget, kind schema.GroupVersionKind, q *lookup) ([]byte, error) {
 	if !q.DisableCache {
 		ctx, cancel := b.wait()
@@ -274,7 +273,7 @@ func (c *Capabilities) object(b *budget, kind schema.GroupVersionKind, q *lookup
 	return c.fresh(b, kind, q)
 }
 
-// fresh returns an object as the API server has it.
+// fresh returns an object from the API server.
 func (c *Capabilities) fresh(b *budget, kind schema.GroupVersionKind, q *lookup) ([]byte, error) {
 	ctx, cancel, err := b.leave()
 	if err != nil {
@@ -376,8 +375,8 @@ func (c *Capabilities) review(b *budget, payload []byte) ([]byte, error) {
 	})
 }
 
-// accessQuestion is what can_i asks, in the form of Kubewarden's SDKs for Rust and
-// JavaScript, in that of the one for Go, or with the spec of a SubjectAccessReview.
+// accessQuestion is the question of can_i. It has the form of Kubewarden's SDKs for Rust and
+// JavaScript, or of the SDK for Go, or holds the spec of a SubjectAccessReview.
 type accessQuestion struct {
 	Review struct {
 		User       string            `json:"user"`

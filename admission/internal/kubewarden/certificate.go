@@ -19,8 +19,7 @@ type certificate struct {
 	Data     []byte `json:"data"`
 }
 
-// parse reads the certificate. Its key is of a kind and of a size that are checked
-// fast.
+// parse reads the certificate. It accepts only kinds and sizes of keys that are fast to check.
 func (c *certificate) parse() (*x509.Certificate, error) {
 	der := c.Data
 	if len(der) > maxCertificateBytes {
@@ -47,7 +46,7 @@ func (c *certificate) parse() (*x509.Certificate, error) {
 	return cert, checkKey(cert.PublicKey)
 }
 
-// checkKey returns why the signatures of a key are not checked.
+// checkKey returns the reason that signatures of a key are not checked, nil if they are.
 func checkKey(key any) error {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -61,37 +60,36 @@ func checkKey(key any) error {
 	return errors.New("its key is none of RSA, ECDSA and Ed25519")
 }
 
-// The limits of a question, beyond which crypto/x509 takes long for it: to check one
-// signature of a key of two million bits takes half a minute.
+// Limits of a question, beyond which crypto/x509 takes long. A check of one signature with a key of
+// two million bits takes half a minute.
 const (
-	// maxChain is how long a chain may be.
+	// maxChain is the maximum length of a chain.
 	maxChain = 16
-	// maxCertificateBytes is how long a certificate may be, some twenty times an
-	// ordinary one, and maxTrustBytes the whole question, which has up to four
-	// characters for a byte.
+	// maxCertificateBytes is the maximum length of a certificate, about twenty times an ordinary
+	// one. maxTrustBytes is that of the whole question, which has up to four characters for a byte.
 	maxCertificateBytes = 32 << 10
 	maxTrustBytes       = 2 << 20
 	maxRSABits          = 8192
 	maxPolicies         = 100
-	// maxSignatures is how many signatures crypto/x509 checks at most.
+	// maxSignatures is the maximum number of signatures that crypto/x509 checks.
 	maxSignatures = 100
 )
 
-// What certificates take, in nanoseconds: to parse one, and to check a signature.
+// Costs of certificates, in nanoseconds: parsing one, and checking a signature.
 const (
 	parseWork     = 100_000
 	signatureWork = 500_000
 )
 
-// isCertificateTrusted answers crypto/v1/is_certificate_trusted as Kubewarden does,
-// whose callback_handler/crypto.rs is the reference:
+// isCertificateTrusted answers crypto/v1/is_certificate_trusted as in callback_handler/crypto.rs of
+// Kubewarden:
 //
-//   - A chain has the intermediates first and the root last, and is for signing
-//     code: every certificate but the root must say so. The root may not have
-//     expired, either, which is stricter.
-//   - Without a chain (null), only the times count.
-//   - The certificate must be valid at not_after, or else now; without a chain and
-//     not_after, its end does not count.
+//   - A chain has the intermediates first and the root last, and is for code signing: every
+//     certificate but the root must declare that usage. In addition to Kubewarden's rules, the root
+//     must not have expired.
+//   - Without a chain (null), only the validity periods count.
+//   - The certificate must be valid at not_after, or else now; without a chain and not_after, the
+//     end of the validity is ignored.
 func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 	var q struct {
 		Cert     certificate   `json:"cert"`
@@ -140,7 +138,7 @@ func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 	for _, link := range chain[:len(chain)-1] {
 		intermediates.AddCert(link)
 	}
-	// Each may be tried as the issuer of each.
+	// Each certificate may be tried as the issuer of each other.
 	b.work(min(len(q.Chain)*len(q.Chain), maxSignatures) * signatureWork)
 	if err := b.ctx.Err(); err != nil {
 		return nil, err
@@ -157,15 +155,15 @@ func isCertificateTrusted(b *budget, payload []byte) ([]byte, error) {
 	return trusted("")
 }
 
-// signsCode reports whether all certificates but the root say that they are for
-// signing code, where crypto/x509 takes those that say nothing, too.
+// signsCode reports whether all certificates but the root declare code signing as their usage.
+// crypto/x509 accepts certificates without a declared usage as well.
 func signsCode(chain []*x509.Certificate) bool {
 	return !slices.ContainsFunc(chain[:max(1, len(chain)-1)], func(c *x509.Certificate) bool {
 		return !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageCodeSigning)
 	})
 }
 
-// trusted is the answer; reason is empty if the certificate is trusted.
+// trusted returns the answer; an empty reason means that the certificate is trusted.
 func trusted(reason string) ([]byte, error) {
 	return json.Marshal(struct {
 		Trusted bool   `json:"trusted"`

@@ -7,16 +7,16 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// fieldMask are the fields that a policy wants of an object; one without any is
-// everything from there on.
+// fieldMask selects the fields of an object that a policy wants. An empty mask selects everything
+// below it.
 type fieldMask map[string]fieldMask
 
-// maxMaskFields is how many fields a mask may name.
+// maxMaskFields is the maximum number of fields in a mask.
 const maxMaskFields = 1000
 
-// newFieldMask reads paths such as "spec.containers.image", which go through lists.
-// The mask always has apiVersion, kind and metadata.name, which identify an object.
-// Without paths it is the whole object.
+// newFieldMask reads paths such as "spec.containers.image", which go through lists. The mask always
+// includes apiVersion, kind and metadata.name, which identify an object. Without paths it selects
+// the whole object.
 func newFieldMask(paths []string) (fieldMask, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -40,8 +40,8 @@ func (m fieldMask) add(path string) {
 	}
 }
 
-// appendTo appends to dst what is wanted of a value, which is valid JSON. The
-// value is read once for each level of it that the mask goes into, which b pays.
+// appendTo appends the selected parts of a value to dst. The value must be valid JSON. It is read
+// once for each level that the mask reaches, at the cost of b.
 func (m fieldMask) appendTo(dst []byte, value json.Value, b *budget) []byte {
 	b.work(len(value))
 	kind := value.Kind()

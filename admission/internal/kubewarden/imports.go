@@ -12,8 +12,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
-// imports are the functions of waPC. Those that hand bytes over write them
-// whole: the guest has made room for the length that it was told.
+// imports are the functions of waPC. Functions that return bytes write all of them, since the guest
+// has allocated the announced length.
 func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []host.Import {
 	function := func(name string, params, results int, f func(inst host.DialectInstance, e *exchange, stack []uint64)) host.Import {
 		return host.Import{
@@ -62,9 +62,9 @@ func imports(plugin string, capabilities *Capabilities, logger *slog.Logger) []h
 	}
 }
 
-// programImports are the functions of policies that are programs: call, under the
-// name that Kubewarden's SDKs have for it and the one of its JavaScript runtime. It
-// returns 1 if the call failed, the other way round than waPC's.
+// programImports are the functions of policies that are programs. There is one function, call,
+// under its name in Kubewarden's SDKs and that in its JavaScript runtime. It returns 1 if the call
+// failed, the opposite of waPC's.
 func programImports(capabilities *Capabilities) []host.Import {
 	call := func(inst *host.Instance, stack []uint64) {
 		answer, shape, err := capabilities.answer(inst.Dialect(), stack)
@@ -83,9 +83,8 @@ func programImports(capabilities *Capabilities) []host.Import {
 	return list
 }
 
-// answer does what a policy asks for by a binding, a namespace, an operation and a
-// payload, each a pointer and a length. shape is that of the objects in the answer, nil if it has
-// none.
+// answer performs the operation requested by a binding, a namespace, an operation and a payload,
+// each a pointer and a length. shape is the shape of the objects in the answer, nil if it has none.
 func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) (answer []byte, shape *confidential.Shape, err error) {
 	for i := 1; i < 6; i += 2 {
 		if n := uint32(stack[i]); n > maxNameBytes {
@@ -114,15 +113,15 @@ func (c *Capabilities) answer(inst host.DialectInstance, stack []uint64) (answer
 	return answer, shape, nil
 }
 
-// maxNameBytes is how long the names may be that say what is asked for.
+// maxNameBytes is the maximum length of the names in a question.
 const maxNameBytes = 1 << 10
 
-// read copies the bytes that a pointer and a length stand for.
+// read copies the bytes given by a pointer and a length.
 func read(inst host.DialectInstance, stack []uint64) []byte {
 	return append([]byte{}, inst.Read(uint32(stack[0]), uint32(stack[1]))...)
 }
 
-// replace is read for bytes that take the place of old.
+// replace is read for bytes that replace old.
 func replace(inst host.DialectInstance, old []byte, stack []uint64) []byte {
 	inst.Keep(int(uint32(stack[1])) - len(old))
 	return read(inst, stack)

@@ -1,10 +1,9 @@
-// Package kubewarden serves policies of Kubewarden as they are: those that speak
-// waPC, and those that are WASI programs.
+// Package kubewarden serves unmodified policies of Kubewarden: waPC policies and WASI programs.
 //
-// A waPC policy exports __guest_call, is called by the name of an operation and a
-// payload, and calls the host in the same way for its capabilities. A WASI policy
-// is run with the operation as its argument and the payload on standard input; it
-// imports the function call from the module host if it asks for capabilities.
+// A waPC policy exports __guest_call. The host calls it with the name of an operation and a
+// payload, and the policy calls host capabilities in the same way. A WASI policy is run with the
+// operation as its argument and the payload on standard input. If it uses host capabilities, it
+// imports the function call from the module host.
 package kubewarden
 
 import (
@@ -33,21 +32,21 @@ const (
 	NameWASI = "kubewarden-wasi"
 )
 
-// MetadataSection is the custom section in which a policy describes itself.
+// MetadataSection is the custom section with the metadata of a policy.
 const MetadataSection = "io.kubewarden.metadata"
 
-// Metadata is what a policy says of itself.
+// Metadata is the metadata of a policy.
 type Metadata struct {
 	ExecutionMode string `json:"executionMode"`
 	Mutating      bool   `json:"mutating"`
-	// Rules are the operations and resources that the policy is for, as in a
-	// webhook configuration.
+	// Rules are the operations and resources that the policy is made for, as in a webhook
+	// configuration.
 	Rules json.RawMessage `json:"rules"`
 	// ContextAwareResources are the kinds of the cluster's objects that the policy
 	// looks up.
 	ContextAwareResources []ContextAwareResource `json:"contextAwareResources"`
-	// HostCapabilities are the operations that the policy calls, as far as its author's
-	// tools have found them.
+	// HostCapabilities are the operations called by the policy, as far as the author's tools detect
+	// them.
 	HostCapabilities []string `json:"hostCapabilities"`
 }
 
@@ -57,7 +56,7 @@ type ContextAwareResource struct {
 	Kind       string `json:"kind"`
 }
 
-// MetadataOf returns what a module says of itself, nothing if it does not.
+// MetadataOf returns the metadata of a module, empty if it has none.
 func MetadataOf(m *host.Module) (Metadata, error) {
 	var metadata Metadata
 	section := m.Custom(MetadataSection)
@@ -70,8 +69,8 @@ func MetadataOf(m *host.Module) (Metadata, error) {
 	return metadata, nil
 }
 
-// CheckKinds returns why a policy cannot have the objects that its metadata say that it looks
-// up: it would be told of an error, or find nothing, and decide by that.
+// CheckKinds returns an error if the policy lacks grants for the objects that its metadata name. It
+// would get an error or find nothing, and decide on that.
 func (c *Capabilities) CheckKinds(m *host.Module) error {
 	metadata, err := MetadataOf(m)
 	if err != nil {
@@ -96,8 +95,8 @@ func (c *Capabilities) CheckKinds(m *host.Module) error {
 	return nil
 }
 
-// CheckGrants is CheckKinds for a policy that calls its host. Operations that are not granted
-// are only logged: authors' tools name some that a policy never calls.
+// CheckGrants is CheckKinds for a policy that calls its host. It only logs operations that are not
+// granted, since authors' tools name some that a policy never calls.
 func (c *Capabilities) CheckGrants(m *host.Module) error {
 	if err := c.CheckKinds(m); err != nil {
 		return err
@@ -117,7 +116,7 @@ func (c *Capabilities) CheckGrants(m *host.Module) error {
 	return nil
 }
 
-// Sees reports whether the policy may see objects of a kind, of some namespaces at least.
+// Sees reports whether the policy may see objects of a kind, at least in some namespaces.
 func (c *Capabilities) Sees(kind schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(c.Caller.Scope().ContextAwareResources, func(k capabilities.Kind) bool { return k.GroupVersionKind() == kind })
 }
@@ -127,15 +126,15 @@ const (
 	guestCall host.ExportIndex = 0 // The index of the export.
 )
 
-// exchange is what an instance and the host have to say to each other in a call. What the
-// guest says is copied from its memory.
+// exchange holds the data that an instance and the host exchange in a call. Data of the guest is
+// copied from its memory.
 type exchange struct {
 	operation, payload []byte
 	response           []byte
 	failure            []byte
-	// The answer to the last call of the host.
+	// hostResponse and hostError are the answer to the last call of the host.
 	hostResponse, hostError []byte
-	// shape is that of the objects in it, nil if it has none.
+	// shape is the shape of the objects in the answer, nil if it has none.
 	shape *confidential.Shape
 }
 
@@ -149,8 +148,8 @@ func exchangeOf(inst host.DialectInstance) *exchange {
 	return e
 }
 
-// New returns the dialect of waPC policies. c is what a policy may ask
-// the host; logger takes what it says.
+// New returns the dialect of waPC policies. c implements the host capabilities; logger receives the
+// policy's messages.
 func New(plugin string, c *Capabilities, logger *slog.Logger) *policy.Dialect {
 	return &policy.Dialect{
 		Host: host.Dialect{
@@ -186,8 +185,8 @@ func New(plugin string, c *Capabilities, logger *slog.Logger) *policy.Dialect {
 	}
 }
 
-// NewWASI returns the dialect of policies that are programs. They ask the host by a
-// function, too, and read the answer from standard input.
+// NewWASI returns the dialect of policies that are programs. They also call the host by a function,
+// and read the answer from standard input.
 func NewWASI(c *Capabilities) *policy.Dialect {
 	run := func(ctx context.Context, inst host.DialectInstance, operation string, input []byte) ([]byte, error) {
 		return inst.Run(ctx, []string{"policy.wasm", operation}, input)
@@ -224,8 +223,8 @@ func NewWASI(c *Capabilities) *policy.Dialect {
 	}
 }
 
-// executionMode returns the mode that the metadata of a module name, empty if there are
-// none that can be read.
+// executionMode returns the mode in the metadata of a module, empty if there is no readable
+// metadata.
 func executionMode(m *host.Module) string {
 	metadata, _ := MetadataOf(m)
 	return metadata.ExecutionMode
@@ -246,7 +245,7 @@ func orEmpty(settings []byte) []byte {
 	return settings
 }
 
-// payload writes what a policy validates.
+// payload encodes the input of a policy's validation.
 func payload(req *policy.Request, settings []byte) []byte {
 	body := req.JSON()
 	o := policy.NewObject(make([]byte, 0, len(body)+len(settings)+32))
@@ -255,7 +254,7 @@ func payload(req *policy.Request, settings []byte) []byte {
 	return o.End()
 }
 
-// call asks a waPC guest. The answer is the caller's own.
+// call calls a waPC guest. The caller owns the answer.
 func call(ctx context.Context, inst host.DialectInstance, operation string, payload []byte) ([]byte, error) {
 	e := exchangeOf(inst)
 	*e = exchange{operation: []byte(operation), payload: payload}
@@ -287,7 +286,7 @@ func checkProtocol(ctx context.Context, inst host.DialectInstance) error {
 	return nil
 }
 
-// maxMessageBytes is how much is kept of why settings are not valid.
+// maxMessageBytes bounds the kept part of a message about invalid settings.
 const maxMessageBytes = 16 << 10
 
 func checkSettings(answer []byte) error {

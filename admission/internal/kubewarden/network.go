@@ -32,11 +32,11 @@ func (c *Capabilities) lookupHost(b *budget, payload []byte) ([]byte, error) {
 
 // encode returns JSON of maps, texts and booleans.
 func encode(v any) []byte {
-	data, _ := json.Marshal(v) // Cannot fail for these.
+	data, _ := json.Marshal(v) // Never fails for these types.
 	return data
 }
 
-// image reads a question that is the name of an image.
+// image reads a question that consists of an image name.
 func (b *budget) image(payload []byte) (capabilities.Image, error) {
 	var text string
 	if err := b.read(payload, maxQuestionBytes, &text); err != nil {
@@ -94,16 +94,16 @@ func (c *Capabilities) manifestConfig(b *budget, payload []byte) ([]byte, error)
 	})
 }
 
-// The limits of a question about signatures, and what a signer takes to be looked for among
-// those of an artifact, in nanoseconds.
+// Limits of a question about signatures, and the cost of searching one signer among those of an
+// artifact, in nanoseconds.
 const (
 	maxSignaturesBytes = 1 << 20
 	maxSigners         = 32
 	signerWork         = 1_000_000
 )
 
-// verifyQuestion is what v2/verify asks. Its type says which of the fields count; v1/verify
-// has the type as the name of an object instead.
+// verifyQuestion is the question of v2/verify. Its type determines which fields count; v1/verify
+// uses the type as the name of an object instead.
 type verifyQuestion struct {
 	Type        string             `json:"type"`
 	Image       policy.Text        `json:"image"`
@@ -137,8 +137,8 @@ const (
 	byCertificate = "SigstoreCertificateVerify"
 )
 
-// verify answers whether an image has signatures, and with its digest. One that has not is an
-// error, as in Kubewarden.
+// verify reports whether an image has the wanted signatures, with its digest. As in Kubewarden, a
+// missing signature is an error.
 func (c *Capabilities) verify(b *budget, payload []byte, second bool) ([]byte, error) {
 	q, err := b.signatures(payload, second)
 	if err != nil {
@@ -191,7 +191,7 @@ func (b *budget) signatures(payload []byte, second bool) (*verifyQuestion, error
 	return nil, fmt.Errorf("the question has not one of %s and %s", byKeys, byIdentities)
 }
 
-// wanted returns the signatures that the question is about.
+// wanted returns the signatures named by the question.
 func (q *verifyQuestion) wanted() (wanted capabilities.Signatures, err error) {
 	if q.Annotations != nil {
 		wanted.Annotations = *q.Annotations
@@ -220,7 +220,7 @@ func (q *verifyQuestion) wanted() (wanted capabilities.Signatures, err error) {
 			return wanted, errors.New("keyless_prefix is empty")
 		}
 		for i, k := range q.KeylessPrefix {
-			// A prefix without its slash would also be that of another owner's URL.
+			// A prefix without its slash would also match another owner's URL.
 			u, err := url.Parse(k.URLPrefix)
 			if err != nil || u.Scheme == "" || u.Host == "" || k.Issuer == "" {
 				return wanted, fmt.Errorf("keyless_prefix[%d] has issuer %.80q and url_prefix %.200q, want an issuer and a URL", i, k.Issuer, k.URLPrefix)

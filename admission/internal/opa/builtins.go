@@ -20,19 +20,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // Where there is no zoneinfo, a policy would be told of no zone.
+	_ "time/tzdata" // Without zoneinfo, policies would find no zone.
 
 	"github.com/google/uuid"
 
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// builtin is a function of Rego that modules do not have in themselves. An error
-// makes its expression undefined, but for errTooMuch.
+// builtin is a function of Rego implemented by the host and not by modules. An error other than
+// errTooMuch makes the expression undefined.
 type builtin func(c *call, args []any) (any, error)
 
-// grantOf names the grant that a builtin needs whose result is another each time. What
-// it decides by would otherwise be something that was not given to it.
+// grantOf maps builtins with varying results to the grants that they need. Otherwise a policy would
+// decide on data that it was not granted.
 var grantOf = map[string]string{
 	"time.now_ns": host.GrantClock,
 	"crypto.x509.parse_and_verify_certificates": host.GrantClock,
@@ -40,8 +40,8 @@ var grantOf = map[string]string{
 	"uuid.rfc4122": host.GrantRandom,
 }
 
-// builtins are those that policies find here. What needs a network, or a parser of
-// another language, is not among them, and neither is what a module has in itself.
+// builtins are the builtins offered to policies. It lacks builtins that need a network or a parser
+// of another language, and those that modules contain themselves.
 var builtins = map[string]builtin{
 	"sprintf":                        sprintf,
 	"json.patch":                     jsonPatch,
@@ -141,26 +141,25 @@ func sorted(names []string) []string {
 
 var errArguments = errors.New("arguments are of another type")
 
-// errTooMuch ends the call: a builtin cannot be stopped as a guest can, so what
-// would take long is not begun. To be undefined would be worse, since a policy may
-// take that for a yes.
+// errTooMuch ends the call: a builtin cannot be stopped as a guest can, so expensive work is
+// refused in advance. An undefined result would be worse, since a policy may take that for a yes.
 var errTooMuch = errors.New("it would take too much time or memory")
 
-// call is a call of a builtin: what it may cost.
+// call is a call of a builtin, with the bounds on its cost.
 type call struct {
-	// spend takes fuel of the policy's call, and does not return if there is none
-	// or the time is over.
+	// spend takes fuel of the policy's call. It does not return if none is left or the time is
+	// over.
 	spend func(fuel int64)
-	// limit is how many bytes the arguments, the result and what is made of them on
-	// the way may have: Limits.ResultBytes.
+	// limit is the maximum length in bytes of the arguments, the result and intermediate values:
+	// Limits.ResultBytes.
 	limit int
-	// evaluation is the one that the call is part of.
+	// evaluation is the evaluation that the call is part of.
 	evaluation *evaluation
 }
 
-// evaluation is what is the same for all calls of an evaluation.
+// evaluation holds the values shared by all calls of an evaluation.
 type evaluation struct {
-	// clock reports whether the policy is granted the time.
+	// clock reports whether the policy has the grant for the time.
 	clock  bool
 	time   time.Time
 	random map[string]any
@@ -169,7 +168,7 @@ type evaluation struct {
 // errUngranted ends the call, as errTooMuch does.
 var errUngranted = errors.New("the grant \"" + host.GrantClock + "\" is needed for the time")
 
-// now returns the time of the evaluation, which is the same in all of it.
+// now returns the time of the evaluation, which is constant during the evaluation.
 func (e *evaluation) now() (time.Time, error) {
 	if !e.clock {
 		return time.Time{}, errUngranted
@@ -185,10 +184,10 @@ func timeNow(c *call, _ []any) (any, error) {
 	return now.UnixNano(), err
 }
 
-// maxRandom is how many random values an evaluation may have.
+// maxRandom is the maximum number of random values in an evaluation.
 const maxRandom = 1 << 12
 
-// once returns the random value of a key, which is the same in an evaluation.
+// once returns the random value of a key, which is constant during an evaluation.
 func (e *evaluation) once(key string, value func() any) (any, error) {
 	if v, ok := e.random[key]; ok {
 		return v, nil
@@ -228,21 +227,21 @@ func uuidRandom(c *call, args []any) (any, error) {
 	return c.evaluation.once("uuid "+string(key), func() any { return uuid.NewString() })
 }
 
-// The work of builtins is counted in nanoseconds, as it is on an ordinary machine.
+// The work of builtins is counted in nanoseconds, as measured on an ordinary machine.
 const fuelPerNanosecond = 2
 
-// work pays for work before it is done. What takes more than about a millisecond
-// is done, and paid, in parts.
+// work pays for work before it is done. Work of more than about a millisecond is done and paid in
+// parts.
 func (c *call) work(nanoseconds int) { c.spend(int64(nanoseconds) * fuelPerNanosecond) }
 
-// byteWork is what any builtin takes for a byte of its arguments.
+// byteWork is the cost of any builtin for a byte of its arguments.
 const byteWork = 8
 
-// maxWork is how many steps a builtin may take whose time is not in proportion to
-// its arguments: some 100 ms.
+// maxWork is the maximum number of steps of a builtin whose time is not in proportion to its
+// arguments: about 100 ms.
 const maxWork = 10_000_000
 
-// affordable returns errTooMuch for a product that is more than maxWork.
+// affordable returns errTooMuch if the product of a and b exceeds maxWork.
 func affordable(a, b int) error {
 	if a > 0 && b > maxWork/a {
 		return errTooMuch
@@ -250,7 +249,7 @@ func affordable(a, b int) error {
 	return nil
 }
 
-// text is a builtin of one string.
+// text adapts a function of one string to a builtin.
 func text(f func(s string) (any, error)) builtin {
 	return func(_ *call, args []any) (any, error) {
 		s, ok := args[0].(string)
@@ -261,7 +260,7 @@ func text(f func(s string) (any, error)) builtin {
 	}
 }
 
-// texts is a builtin of strings.
+// texts adapts a function of strings to a builtin.
 func texts(f func(args []string) (any, error)) builtin {
 	return func(_ *call, args []any) (any, error) {
 		list, err := stringsOf(args)
@@ -272,7 +271,7 @@ func texts(f func(args []string) (any, error)) builtin {
 	}
 }
 
-// stringsOf returns the strings of a list, a set, or one string.
+// stringsOf returns the strings of a list or a set, or a single string.
 func stringsOf(v any) ([]string, error) {
 	var items []any
 	switch v := v.(type) {
@@ -296,12 +295,11 @@ func stringsOf(v any) ([]string, error) {
 	return list, nil
 }
 
-// widestVerb is the largest width, precision or index of an argument that package fmt
-// heeds.
+// widestVerb is the largest width, precision or index of an argument that package fmt accepts.
 const widestVerb = 1_000_000
 
-// widthOf returns the largest number in a format, and whether a verb of it takes one from
-// the arguments.
+// widthOf returns the largest number in a format, and reports whether a verb takes one from the
+// arguments.
 func widthOf(format string) (widest int, argument bool) {
 	n := 0
 	for i := range len(format) {
@@ -318,11 +316,11 @@ func widthOf(format string) (widest int, argument bool) {
 	return widest, argument
 }
 
-// maxFormattedDigits bounds how long a number may be that is formatted.
+// maxFormattedDigits bounds the length of a number to be formatted.
 const maxFormattedDigits = 20_000
 
-// sprintf formats as OPA does: numbers as integers or floats, strings as they are,
-// everything else as Rego writes it.
+// sprintf formats as OPA does: numbers as integers or floats, strings unchanged, and all other
+// values in the notation of Rego.
 func sprintf(c *call, args []any) (any, error) {
 	format, ok := args[0].(string)
 	list, ok2 := args[1].([]any)
@@ -355,7 +353,7 @@ func sprintf(c *call, args []any) (any, error) {
 			values[i], longest = text, max(longest, len(text))
 		}
 	}
-	// A verb may name its argument, so that each may be of the longest.
+	// Verbs may name their arguments, so each may use the longest one.
 	verbs := strings.Count(format, "%")
 	if err := affordable(verbs, longest); err != nil {
 		return nil, err
@@ -364,7 +362,7 @@ func sprintf(c *call, args []any) (any, error) {
 	return fmt.Sprintf(format, values...), nil
 }
 
-// formatted returns the number as package fmt is given it.
+// formatted returns the number in the form for package fmt.
 func (n number) formatted() any {
 	text := string(n)
 	if strings.ContainsAny(text, ".eE") {
@@ -422,7 +420,7 @@ func mac(h func() hash.Hash, message, key string) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// splitN returns the first n parts of a text or, if n is negative, the last ones.
+// splitN returns the first n parts of a text or the last -n parts if n is negative.
 func splitN(_ *call, args []any) (any, error) {
 	list, err := stringsOf(args[:2])
 	if err != nil {
@@ -481,12 +479,12 @@ func rangeStep(_ *call, args []any) (any, error) {
 	return list, nil
 }
 
-// maxRange bounds the ends of a range so that their difference does not overflow.
+// maxRange bounds the ends of a range so that their difference cannot overflow.
 const maxRange = 1 << 60
 
 var globQuote = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `\`, `\\`, `[`, `\[`, `]`, `\]`, `{`, `\{`, `}`, `\}`)
 
-// wordBytes is how many bytes are compared in a step.
+// wordBytes is the number of bytes compared in a step.
 const wordBytes = 32
 
 func bytesOf(list []string) int {
@@ -544,8 +542,8 @@ func objectSubsetOf(c *call, args []any) (any, error) {
 	return subset(args[0], args[1])
 }
 
-// size is how many steps it takes to compare a value: one for each that is in it, and
-// for each word of long ones.
+// size is the number of steps for comparing a value: one for each value in it, and for each word of
+// long strings.
 func size(v any) int {
 	n := 1
 	switch v := v.(type) {
@@ -567,13 +565,13 @@ func size(v any) int {
 	return n
 }
 
-// subset reports whether all of sub is in super.
+// subset reports whether super contains all of sub.
 func subset(super, sub any) (any, error) {
 	if list, ok := super.([]any); ok && isOf[set](sub) {
 		unmatched := len(sub.(set))
 		for _, v := range list {
 			if contains(sub.(set), v) {
-				unmatched-- // As OPA has it, twice for what is there twice.
+				unmatched-- // As in OPA, a value that occurs twice counts twice.
 			}
 			if unmatched == 0 {
 				return true, nil
@@ -587,8 +585,8 @@ func subset(super, sub any) (any, error) {
 	return subsetOfKind(super, sub), nil
 }
 
-// subsetOfKind is subset for two objects, two sets or two lists. Of other values, only
-// those that are the same are one of the other.
+// subsetOfKind is subset for two objects, two sets or two lists. For other values, it reports
+// whether they are equal.
 func subsetOfKind(super, sub any) bool {
 	switch sub := sub.(type) {
 	case object:
@@ -626,7 +624,7 @@ func nanos(t time.Time, err error) (any, error) {
 	return t.UnixNano(), nil
 }
 
-// layouts are the names that policies may use for layouts.
+// layouts maps names that policies may use to layouts.
 var layouts = map[string]string{
 	"ANSIC": time.ANSIC, "UnixDate": time.UnixDate, "RubyDate": time.RubyDate, "RFC822": time.RFC822, "RFC822Z": time.RFC822Z,
 	"RFC850": time.RFC850, "RFC1123": time.RFC1123, "RFC1123Z": time.RFC1123Z, "RFC3339": time.RFC3339, "RFC3339Nano": time.RFC3339Nano,
@@ -634,7 +632,7 @@ var layouts = map[string]string{
 
 func layout(text string) string { return cmp.Or(layouts[text], text) }
 
-// formatTime writes a moment, whose third part is the layout if it has one.
+// formatTime formats a moment. The third part of the moment, if any, is the layout.
 func formatTime(c *call, args []any) (any, error) {
 	t, err := timeOf(c, args[0])
 	if err != nil {
@@ -677,7 +675,7 @@ func timeOf(c *call, v any) (time.Time, error) {
 		return t, nil
 	}
 	if len(zone) > maxZoneBytes {
-		return time.Time{}, errArguments // No zone has such a name.
+		return time.Time{}, errArguments // No zone has a name that long.
 	}
 	c.work(zoneWork)
 	location, err := time.LoadLocation(zone)
@@ -687,14 +685,14 @@ func timeOf(c *call, v any) (time.Time, error) {
 	return t.In(location), nil
 }
 
-// maxZoneBytes is how long the name of a time zone may be, and zoneWork what it takes
-// to read one.
+// maxZoneBytes is the maximum length of a time zone's name, and zoneWork the cost of reading a
+// zone.
 const (
 	maxZoneBytes = 64
 	zoneWork     = 100_000
 )
 
-// moment is a builtin of a moment.
+// moment adapts a function of a moment to a builtin.
 func moment(f func(t time.Time) any) builtin {
 	return func(c *call, args []any) (any, error) {
 		t, err := timeOf(c, args[0])
@@ -744,8 +742,8 @@ func timeDiff(c *call, args []any) (any, error) {
 	h, min, s := from.Clock()
 	h2, min2, s2 := to.Clock()
 	parts := [6]int{y2 - y, int(m2 - m), d2 - d, h2 - h, min2 - min, s2 - s}
-	// What is negative borrows from the part before it. A month has the days of the
-	// one that the earlier moment is in.
+	// A negative part borrows from the part before it. A month has the days of the earlier moment's
+	// month.
 	sizes := [6]int{0, 12, time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day(), 24, 60, 60}
 	for i := len(parts) - 1; i > 0; i-- {
 		if parts[i] < 0 {
@@ -760,14 +758,13 @@ func timeDiff(c *call, args []any) (any, error) {
 	return list, nil
 }
 
-// hoursOf are the hours of the units of durations that package time does not have.
+// hoursOf maps units of durations that package time lacks to hours.
 var hoursOf = map[byte]float64{'d': 24, 'w': 7 * 24, 'y': 365 * 24}
 
-// maxDurationBytes is how long a duration may be.
+// maxDurationBytes is the maximum length of a duration.
 const maxDurationBytes = 1 << 10
 
-// parseDuration reads a duration of package time's, or one that has days, weeks and
-// years.
+// parseDuration reads a duration in the form of package time, possibly with days, weeks and years.
 func parseDuration(s string) (any, error) {
 	if len(s) > maxDurationBytes {
 		return nil, errArguments

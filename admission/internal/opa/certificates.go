@@ -19,20 +19,20 @@ import (
 var errPEM = errors.New("no PEM of that kind")
 
 const (
-	// maxCertificatesBytes is how long certificates may be, together, and certificateWork
-	// what it takes to read a byte of them.
+	// maxCertificatesBytes is the maximum length of all certificates together, and certificateWork
+	// the cost of reading a byte of them.
 	maxCertificatesBytes, certificateWork = 512 << 10, 400
-	// maxVerified is how many may be verified, and maxPolicies how many policies one
-	// of these may have.
+	// maxVerified is the maximum number of certificates to verify, and maxPolicies that of policies
+	// in one of them.
 	maxVerified, maxPolicies = 16, 100
-	// maxPrivateKeyBytes is how long private keys may be, together, and privateKeyWork
-	// what it takes to read them: crypto/x509 computes with them.
+	// maxPrivateKeyBytes is the maximum length of all private keys together, and privateKeyWork the
+	// cost of reading them: crypto/x509 computes with them.
 	maxPrivateKeyBytes, privateKeyWork = 8 << 10, 50_000_000
 )
 
 var pemPrefix = []byte("-----BEGIN")
 
-// certificate is a certificate as policies see it.
+// certificate is a certificate in the form seen by policies.
 type certificate struct {
 	x509.Certificate
 	URIStrings []string
@@ -87,8 +87,8 @@ func parseCertificates(c *call, args []any) (any, error) {
 	return ofGo(c, withURIs(certs))
 }
 
-// verifyCertificates verifies that the last certificate is trusted by the first one, by way
-// of those between them, and returns the chain.
+// verifyCertificates verifies that the first certificate trusts the last one, through those between
+// them, and returns the chain.
 func verifyCertificates(c *call, text string, options x509.VerifyOptions) ([]*x509.Certificate, error) {
 	certs, err := readCertificates(c, text)
 	if err != nil {
@@ -132,7 +132,7 @@ func parseAndVerifyCertificates(c *call, args []any) (any, error) {
 	return verified(c, withURIs(chain), err)
 }
 
-// verified returns whether certificates are verified, and what they are.
+// verified returns whether the certificates are verified, and the chain.
 func verified(c *call, chain any, err error) (any, error) {
 	if errors.Is(err, errTooMuch) {
 		return nil, err
@@ -315,8 +315,8 @@ func parsePrivateKeys(c *call, args []any) (any, error) {
 	return ofGo(c, keys)
 }
 
-// parsePrivateKey returns the first private key as a JSON Web Key. Other than the name of
-// the builtin says, it may be one of any kind.
+// parsePrivateKey returns the first private key as a JSON Web Key. Despite the name of the builtin,
+// the key may be of any kind.
 func parsePrivateKey(c *call, args []any) (any, error) {
 	text, ok := args[0].(string)
 	if !ok || text == "" {

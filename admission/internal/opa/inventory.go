@@ -12,15 +12,15 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Inventory has the objects of the cluster that a policy may look up. It is safe for use by
+// Inventory holds the objects of the cluster that a policy may look up. It is safe for use by
 // several goroutines.
 type Inventory interface {
-	// Snapshot returns the objects as they are known now, of the same kinds in the same order
-	// each time, or why they are not known.
+	// Snapshot returns the current objects, or the reason that they are unknown. The kinds and
+	// their order are the same each time.
 	Snapshot(ctx context.Context) ([]Group, error)
 }
 
-// Group is the objects of a kind.
+// Group holds the objects of a kind.
 type Group struct {
 	APIVersion, Kind string
 	// Resource is the plural name of the kind.
@@ -28,50 +28,50 @@ type Group struct {
 	Objects  Objects
 }
 
-// Objects are objects at a moment, sorted by namespace and then by name. They do not change.
+// Objects are the objects at one time, sorted by namespace and then by name. They do not change.
 type Objects interface {
 	Len() int
-	// At returns an object in JSON. Its ref is comparable, and equal as long as the object has
-	// not changed.
+	// At returns an object in JSON. Its ref is comparable, and stays equal until the object
+	// changes.
 	At(i int) (ref any, namespace, name string, object []byte)
-	// Same reports whether the objects are those of another snapshot.
+	// Same reports whether the objects are identical to those of another snapshot.
 	Same(other Objects) bool
 }
 
-// objectData is what an instance knows of the objects that lie in its data. The policy's values
-// are made of an object when it has changed, not for each request: data is kept between
-// requests, below the heap of each.
+// objectData tracks the objects in the data of an instance. The policy's values are built when an
+// object has changed, and not for each request: data is kept between requests, below the heap of
+// each request.
 type objectData struct {
 	groups []Objects
-	// counts are the objects below a path, by the path.
+	// counts holds the number of objects below each path.
 	counts map[string]int
-	// base is where the heap of data begins, and full its length after it was made anew.
+	// base is the address at which the heap of data begins, and full its length after the last
+	// rebuild.
 	base, full uint32
-	// broken is set while data may be half written.
+	// broken is set while data may be incomplete.
 	broken bool
-	// scratch is memory of the policy for texts that are parsed.
+	// scratch is memory of the policy for texts to be parsed.
 	scratch, scratchBytes uint32
 }
 
-// The limits of one step, which has fuel and time of its own: so the objects of a cluster do
-// not use up those of a verdict.
+// Limits of one step, which has separate fuel and time, so that the objects of a cluster do not use
+// up those of a verdict.
 const (
 	stepBytes   = 1 << 20
 	stepChanges = 4096
 )
 
-// minGarbage is how much of data may be garbage before it is made anew, beside as much as it
-// has.
+// minGarbage is the amount of garbage, beyond the size of data, after which data is rebuilt.
 const minGarbage = 4 << 20
 
-// change puts an object into data or, without one, removes it.
+// change inserts an object into data or, without one, removes it.
 type change struct {
 	path   []string
 	object []byte
 }
 
-// fill brings the objects in data to those that the cluster has. An error that is no trap
-// names no plugin.
+// fill updates the objects in data to those of the cluster. An error other than a trap does not
+// name the plugin.
 func (cfg *Config) fill(ctx context.Context, inst host.DialectInstance, settings []byte) error {
 	groups, err := cfg.Inventory.Snapshot(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (cfg *Config) fill(ctx context.Context, inst host.DialectInstance, settings
 	return nil
 }
 
-// current reports whether data has the objects of a snapshot.
+// current reports whether data holds the objects of a snapshot.
 func (o *objectData) current(groups []Group) bool {
 	if o.broken || len(o.groups) != len(groups) {
 		return false
@@ -137,8 +137,8 @@ func (o *objectData) current(groups []Group) bool {
 	return true
 }
 
-// begin finds what has changed. If data cannot be changed in place, or has too much garbage, it
-// is made anew, and everything has.
+// begin finds the changes. If data cannot be changed in place, or has too much garbage, it is
+// rebuilt from all objects.
 func (r *ruleset) begin(inst host.DialectInstance, groups []Group, settings []byte, changes *[]change) error {
 	o := &r.objects
 	anew := o.broken || len(o.groups) != len(groups) || r.heap-o.base > 2*o.full+minGarbage
@@ -149,7 +149,7 @@ func (r *ruleset) begin(inst host.DialectInstance, groups []Group, settings []by
 			o.base = r.heap
 		}
 		o.groups, o.counts, o.full = make([]Objects, len(groups)), map[string]int{}, 0
-		// What is above belongs to the data before.
+		// The memory above belongs to the old data.
 		o.scratch, o.scratchBytes = 0, 0
 		if inst.Exports(stashClear) {
 			inst.Invoke(stashClear)
@@ -174,7 +174,7 @@ func (r *ruleset) begin(inst host.DialectInstance, groups []Group, settings []by
 	return nil
 }
 
-// diff appends what has changed between two snapshots of a group; before may be nil.
+// diff appends the changes between two snapshots of a group; before may be nil.
 func (r *ruleset) diff(changes []change, g *Group, before Objects) []change {
 	was, is := 0, 0
 	if before != nil {
@@ -214,8 +214,7 @@ func (r *ruleset) diff(changes []change, g *Group, before Objects) []change {
 	return changes
 }
 
-// path returns where an object lies in data: as Gatekeeper has it, or OPA's agent for
-// Kubernetes.
+// path returns the path of an object in data, as in Gatekeeper or in OPA's agent for Kubernetes.
 func (r *ruleset) path(g *Group, namespace, name string) []string {
 	switch {
 	case r.gatekeeper && namespace == "":
@@ -228,7 +227,7 @@ func (r *ruleset) path(g *Group, namespace, name string) []string {
 	return []string{kubernetes, g.Resource, namespace, name}
 }
 
-// fixed is how much of a path is there without objects.
+// fixed returns the number of elements of a path that exist even without objects.
 func (r *ruleset) fixed() int {
 	if r.gatekeeper {
 		return 2
@@ -315,9 +314,9 @@ func (r *ruleset) wholeData(settings []byte, objects []change) []byte {
 	return o.End()
 }
 
-// apply makes changes to data.
+// apply applies changes to data.
 func (r *ruleset) apply(inst host.DialectInstance, changes []change) error {
-	// The blocks of values that were replaced are used again, if the module can keep them.
+	// The blocks of replaced values are reused if the module can keep them.
 	keeps := inst.Exports(blocksStash) && inst.Exports(blocksRestore) && inst.Exports(stashClear)
 	inst.Invoke(heapSet, uint64(r.heap))
 	if keeps {
@@ -353,13 +352,13 @@ func (r *ruleset) apply(inst host.DialectInstance, changes []change) error {
 	return nil
 }
 
-// counted counts a change. What it returns removes, with the last object, what only led to it:
-// data is the same however it has become so.
+// counted counts a change. If it removes the last object below a path, the returned change also
+// removes that path. So data depends only on the objects, not on the order of changes.
 func (r *ruleset) counted(c change) (path []string, object []byte) {
 	counts, name := r.objects.counts, strings.Join(c.path, "\x00")
 	switch {
 	case c.object != nil && counts[name] != 0:
-		return c.path, c.object // Replaced.
+		return c.path, c.object // The object is replaced.
 	case c.object != nil:
 		for n := r.fixed() + 1; n <= len(c.path); n++ {
 			counts[strings.Join(c.path[:n], "\x00")]++
@@ -388,8 +387,8 @@ func pathText(path []string) []byte {
 	return append(text, ']')
 }
 
-// parse returns a value of the policy that is made of a text, 0 if it takes none. The text lies
-// in memory that is used again for the next.
+// parse returns a value of the policy parsed from a text, 0 if the policy cannot parse it. The text
+// uses memory that is reused for the next one.
 func (r *ruleset) parse(inst host.DialectInstance, text []byte) uint32 {
 	o := &r.objects
 	if uint64(len(text)) > uint64(o.scratchBytes) {

@@ -23,22 +23,22 @@ import (
 var errToken = errors.New("no token that can be read")
 
 const (
-	// maxTokenBytes is how long a token may be, and the keys for it.
+	// maxTokenBytes is the maximum length of a token, and of the keys for it.
 	maxTokenBytes = 64 << 10
-	// maxKeys is how many keys there may be, and maxRSABits how long one of RSA.
+	// maxKeys is the maximum number of keys, and maxRSABits the maximum length of an RSA key.
 	maxKeys    = 64
 	maxRSABits = 8192
-	// keyWork is what it takes to read a key, and signatureWork to check a signature.
+	// keyWork is the cost of reading a key, and signatureWork that of checking a signature.
 	keyWork, signatureWork = 100_000, 500_000
 )
 
 // token is a JSON Web Token.
 type token struct {
-	header, payload, signature string // As they were encoded.
+	header, payload, signature string // Still encoded.
 	decoded                    object // The header.
 }
 
-// readToken takes a token apart and reads its header.
+// readToken splits a token into its parts and reads its header.
 func readToken(c *call, text string) (*token, error) {
 	if len(text) > maxTokenBytes {
 		return nil, errTooMuch
@@ -61,7 +61,7 @@ func readToken(c *call, text string) (*token, error) {
 	return t, nil
 }
 
-// decodeBase64URL decodes text that may have been padded.
+// decodeBase64URL decodes text that may be padded.
 func decodeBase64URL(s string) (string, error) {
 	if !strings.HasSuffix(s, "=") {
 		s += strings.Repeat("=", -len(s)&3)
@@ -86,11 +86,11 @@ func jsonObject(c *call, raw string) (object, error) {
 	return o, nil
 }
 
-// maxTokens is how many tokens there may be in one another.
+// maxTokens is the maximum depth of nested tokens.
 const maxTokens = 16
 
-// jwtDecode returns the header, the payload and the signature of a token, or of the one
-// that it holds.
+// jwtDecode returns the header, the payload and the signature of a token, or of the innermost token
+// in it.
 func jwtDecode(c *call, args []any) (any, error) {
 	text, ok := args[0].(string)
 	if !ok {
@@ -122,7 +122,7 @@ func jwtDecode(c *call, args []any) (any, error) {
 	return nil, errTooMuch
 }
 
-// algorithm is how a token is signed.
+// algorithm is a signature algorithm of tokens.
 type algorithm struct {
 	// kind is HS, RS, PS, ES or Ed.
 	kind string
@@ -137,7 +137,7 @@ var algorithms = map[string]algorithm{
 	"EdDSA": {kind: "Ed"},
 }
 
-// verifies reports whether the signature of a text is that of the key.
+// verifies reports whether signature is valid for the text and the key.
 func (a algorithm) verifies(key any, text, signature string) bool {
 	digest := []byte(text)
 	if a.hash != 0 && a.kind != "HS" {
@@ -169,13 +169,13 @@ func (a algorithm) verifies(key any, text, signature string) bool {
 	return false
 }
 
-// tokenKey is a key that tokens are verified with.
+// tokenKey is a key that verifies tokens.
 type tokenKey struct {
 	algorithm, id string // Empty if the header has none.
 	key           any
 }
 
-// readKeys reads the keys of a certificate, a public key, a JSON Web Key or a set of those.
+// readKeys reads the keys of a certificate, a public key, a JSON Web Key or a set of JSON Web Keys.
 func readKeys(c *call, text string) ([]tokenKey, error) {
 	if len(text) > maxTokenBytes {
 		return nil, errTooMuch
@@ -237,7 +237,7 @@ func readKeys(c *call, text string) ([]tokenKey, error) {
 	return keys, nil
 }
 
-// checkKey returns errTooMuch for a key whose signatures take too long to be checked.
+// checkKey returns errTooMuch for a key whose signatures take too long to check.
 func checkKey(key any) error {
 	if k, ok := key.(*rsa.PublicKey); ok && k.N.BitLen() > maxRSABits {
 		return errTooMuch
@@ -247,7 +247,7 @@ func checkKey(key any) error {
 
 var curves = map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
 
-// webKey reads a JSON Web Key. One that is private verifies nothing.
+// webKey reads a JSON Web Key. A private key verifies nothing.
 func (o object) webKey() (key tokenKey, err error) {
 	text := func(name string) string {
 		v, _ := o.get(name)
@@ -281,7 +281,7 @@ func (o object) webKey() (key tokenKey, err error) {
 			return key, errToken
 		}
 		point := make([]byte, 1+2*size)
-		point[0] = 4 // Not compressed.
+		point[0] = 4 // Uncompressed point.
 		copy(point[1+size-len(x):], x)
 		copy(point[1+2*size-len(y):], y)
 		if key.key, err = ecdsa.ParseUncompressedPublicKey(curve, point); err != nil {
@@ -303,11 +303,11 @@ func (o object) webKey() (key tokenKey, err error) {
 	return key, err
 }
 
-// tokenHeader is what is read of the header of a token.
+// tokenHeader holds the parameters used from the header of a token.
 type tokenHeader struct{ algorithm, id, kind string }
 
-// parsed returns the header, and whether all that is critical in it is known. In a header
-// that can be read, these parameters are texts.
+// parsed returns the header, and reports whether all critical parameters in it are known. In a
+// readable header, the parameters of tokenHeader are strings.
 func (t *token) parsed() (h tokenHeader, valid bool, err error) {
 	critical := map[string]bool{}
 	for _, e := range t.decoded {
@@ -347,9 +347,9 @@ func (t *token) parsed() (h tokenHeader, valid bool, err error) {
 	return h, valid, nil
 }
 
-// verifiedBy reports whether the token is signed by one of the keys: by that whose ID it
-// names, or else by any that is for the algorithm of its header or for no certain one.
-// Of keys of the wrong kind for a, none verifies.
+// verifiedBy reports whether the token is signed by one of the keys. If a key has the ID named by
+// the header, only that key counts. Otherwise, every key for the header's algorithm, or for any
+// algorithm, is tried. A key of the wrong kind for a never verifies.
 func (t *token) verifiedBy(c *call, keys []tokenKey, h tokenHeader, a algorithm) (bool, error) {
 	signature, err := decodeBase64URL(t.signature)
 	if err != nil {
@@ -372,7 +372,7 @@ func (t *token) verifiedBy(c *call, keys []tokenKey, h tokenHeader, a algorithm)
 	return false, nil
 }
 
-// jwtVerify is a builtin that verifies tokens of one algorithm.
+// jwtVerify returns a builtin that verifies tokens of one algorithm.
 func jwtVerify(name string) builtin {
 	a := algorithms[name]
 	return func(c *call, args []any) (any, error) {
@@ -410,7 +410,7 @@ func jwtVerify(name string) builtin {
 	}
 }
 
-// constraints are what a token must be.
+// constraints are the constraints on a token.
 type constraints struct {
 	keys                        []tokenKey
 	algorithm, issuer, audience string
@@ -454,7 +454,7 @@ func readConstraints(c *call, o object) (*constraints, error) {
 		}
 	}
 	if (r.keys != nil) == (secret != "") {
-		return nil, errArguments // There must be one of the two.
+		return nil, errArguments // Exactly one of the two is required.
 	}
 	if secret != "" {
 		r.keys = []tokenKey{{key: []byte(secret)}}
@@ -469,8 +469,8 @@ func readConstraints(c *call, o object) (*constraints, error) {
 	return r, nil
 }
 
-// jwtDecodeVerify returns whether a token is what the constraints say, and its header and
-// payload if it is.
+// jwtDecodeVerify returns whether a token satisfies the constraints, with its header and payload if
+// it does.
 func jwtDecodeVerify(c *call, args []any) (any, error) {
 	text, ok := args[0].(string)
 	o, ok2 := args[1].(object)
@@ -522,7 +522,7 @@ func jwtDecodeVerify(c *call, args []any) (any, error) {
 	return nil, errTooMuch
 }
 
-// allow reports whether the claims of a payload are within the constraints.
+// allow reports whether the claims of a payload satisfy the constraints.
 func (r *constraints) allow(payload object) (bool, error) {
 	if r.issuer != "" {
 		issuer, _ := payload.get("iss")

@@ -7,21 +7,20 @@ import (
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// The names below data that are those of the cluster's objects: Gatekeeper fills the
-// one, and OPA's agent for Kubernetes and Kubewarden the other.
+// Names below data of the cluster's objects: Gatekeeper fills the first, and OPA's agent for
+// Kubernetes and Kubewarden the second.
 const (
 	inventory  = "inventory"
 	kubernetes = "kubernetes"
 )
 
-// lookups returns which of the names below data that are the cluster's a module reads.
+// lookups returns the names below data that a module reads, out of those of the cluster's objects.
 //
-// The compiler makes a constant of each string of a policy, and one instruction after
-// the other of data.inventory: data, which is the second parameter of each rule, the
-// address of the constant, and a call of opa_value_get. Compilers before ABI 1.2 made
-// the string as the policy runs, and what is looked up in it cannot be told; that
-// they have the string at all counts for inventory, which is hardly the name of
-// anything else.
+// The compiler makes a constant of each string of a policy. For data.inventory it emits three
+// adjacent instructions: data, which is the second parameter of each rule, the address of the
+// constant, and a call of opa_value_get. Compilers before ABI 1.2 create the string at run time, so
+// that look-ups in it cannot be detected. For inventory, the string alone counts as a look-up,
+// since hardly anything else has that name.
 func lookups(module []byte) ([]string, error) {
 	m, err := wasmbin.Decode(module)
 	if err != nil {
@@ -43,8 +42,8 @@ func lookups(module []byte) ([]string, error) {
 	return names, nil
 }
 
-// constants returns the addresses of the constants that are the string, and whether it
-// is there at all.
+// constants returns the addresses of the constants that are equal to text, and reports whether the
+// module has the string at all.
 func constants(m *wasmbin.Module, text string) (addresses []uint32, said bool) {
 	for i := range m.Datas {
 		d := &m.Datas[i]
@@ -64,7 +63,7 @@ func constants(m *wasmbin.Module, text string) (addresses []uint32, said bool) {
 				continue
 			}
 			said = true
-			// The kind of a value, the length of its text, and where that lies.
+			// The kind of a value, the length of its text, and the address of the text.
 			value := binary.LittleEndian.AppendUint32(nil, internedString)
 			value = binary.LittleEndian.AppendUint32(value, uint32(len(text)))
 			value = binary.LittleEndian.AppendUint32(value, base+uint32(at))
@@ -79,7 +78,7 @@ func constants(m *wasmbin.Module, text string) (addresses []uint32, said bool) {
 // internedString is the kind of a constant string.
 const internedString = 8
 
-// The instructions of a read of data.
+// Instructions of a read of data.
 const (
 	opLocalGet = 0x20
 	opI32Const = 0x41
@@ -88,7 +87,7 @@ const (
 	dataLocal  = 1
 )
 
-// constant returns the address that an expression is.
+// constant returns the address given by a constant expression.
 func constant(expr []byte) (uint32, bool) {
 	if len(expr) < 3 || expr[0] != opI32Const || expr[len(expr)-1] != opEnd {
 		return 0, false
@@ -103,7 +102,8 @@ func constant(expr []byte) (uint32, bool) {
 	return value, true
 }
 
-// readsOfData reports whether a body reads what the constant at an address names of data.
+// readsOfData reports whether a body reads the member of data that is named by the constant at an
+// address.
 func readsOfData(body []byte, address uint32) bool {
 	read := []byte{opLocalGet, dataLocal, opI32Const}
 	for value := int32(address); ; value >>= 7 {

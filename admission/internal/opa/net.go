@@ -10,10 +10,10 @@ import (
 
 var errAddress = errors.New("no network")
 
-// maxNetworks is how many networks may be merged or compared.
+// maxNetworks is the maximum number of networks to merge or compare.
 const maxNetworks = 1 << 16
 
-// networkWork is what it takes to read one, or to compare two.
+// networkWork is the cost of reading a network, or of comparing two.
 const networkWork = 200
 
 func cidrIsValid(_ *call, args []any) (any, error) {
@@ -39,15 +39,15 @@ func cidrExpand(s string) (any, error) {
 	return newSet(addresses), nil
 }
 
-// addressRange is a network, or several that lie side by side. Addresses have 16 bytes.
+// addressRange is a network, or several adjacent networks. Addresses have 16 bytes.
 type addressRange struct {
 	first, last net.IP
-	// network is nil if the range is several networks.
+	// network is nil if the range has several networks.
 	network *net.IPNet
 }
 
-// cidrMerge merges networks that lie side by side or in one another. An address without
-// a prefix is the network of its class, as OPA has it.
+// cidrMerge merges networks that are adjacent or contained in one another. As in OPA, an address
+// without a prefix is the network of its class.
 func cidrMerge(c *call, args []any) (any, error) {
 	list, ok := args[0].([]any)
 	if !ok {
@@ -78,7 +78,7 @@ func cidrMerge(c *call, args []any) (any, error) {
 		}
 		return bytes.Compare(a.first, b.first)
 	})
-	var merged []addressRange // From the last range to the first.
+	var merged []addressRange // Ordered from the last range to the first.
 	for _, r := range slices.Backward(ranges) {
 		if n := len(merged) - 1; n >= 0 && bytes.Compare(previous(merged[n].first), r.last) <= 0 {
 			if bytes.Compare(r.first, merged[n].first) < 0 {
@@ -126,7 +126,7 @@ func rangeOf(n *net.IPNet) addressRange {
 	return addressRange{first.To16(), last.To16(), n}
 }
 
-// previous returns the address before another, and the first one for itself.
+// previous returns the address before another. The first address is its own predecessor.
 func previous(ip net.IP) net.IP {
 	if ip.IsUnspecified() {
 		return ip
@@ -140,7 +140,7 @@ func previous(ip net.IP) net.IP {
 	return ip
 }
 
-// networks returns the fewest networks that are the range.
+// networks returns the smallest list of networks that covers exactly the range.
 func (r addressRange) networks() []*net.IPNet {
 	bits, first, last := 128, r.first, r.last
 	if v4, end := first.To4(), last.To4(); v4 != nil && end != nil {
@@ -174,8 +174,8 @@ func (r addressRange) networks() []*net.IPNet {
 	}
 }
 
-// member is an element of an operand of net.cidr_contains_matches: a network or an address,
-// and the key by which the result names it.
+// member is an element of an operand of net.cidr_contains_matches: a network or an address, and its
+// key in the result.
 type member struct {
 	address string
 	key     any
@@ -214,8 +214,8 @@ func members(v any) ([]member, error) {
 	return list, errors.Join(errs...)
 }
 
-// cidrContainsMatches returns the pairs of networks of the one operand and networks or
-// addresses of the other that are in them.
+// cidrContainsMatches returns the pairs of a network of the first operand and a network or an
+// address of the second that it contains.
 func cidrContainsMatches(c *call, args []any) (any, error) {
 	outer, err := members(args[0])
 	if err != nil {
@@ -258,7 +258,8 @@ func cidrContains(outer, inner string) (bool, error) {
 		return false, err
 	}
 	if len(a.Mask) != len(b.Mask) {
-		// Only an IPv4 network that is written as an IPv6 one may be in the other.
+		// Of networks of different lengths, only an IPv4 network written as IPv6 may be in the
+		// other.
 		return a.Contains(b.IP) && a.Contains(rangeOf(b).last), nil
 	}
 	x, _ := a.Mask.Size()

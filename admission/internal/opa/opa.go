@@ -1,8 +1,7 @@
-// Package opa serves policies in Rego that the compiler of the Open Policy Agent
-// made WebAssembly modules of, by its ABI 1
-// (https://www.openpolicyagent.org/docs/latest/wasm/): those that are written
-// for OPA, and those that are written for Gatekeeper. Modules of ABI 1.2 and up are
-// evaluated by one call of opa_eval, older ones by a context.
+// Package opa serves policies in Rego, written for OPA or for Gatekeeper. The compiler of the Open
+// Policy Agent compiles them to WebAssembly modules of its ABI 1
+// (https://www.openpolicyagent.org/docs/latest/wasm/). Modules of ABI 1.2 and later are evaluated
+// by one call of opa_eval, older ones with a context.
 package opa
 
 import (
@@ -58,22 +57,21 @@ const (
 	stashClear
 )
 
-// formatJSON asks opa_eval for its result in JSON.
+// formatJSON makes opa_eval return its result in JSON.
 const formatJSON = 0
 
-// Config is what the dialect has for a plugin.
+// Config configures the dialect for a plugin.
 type Config struct {
-	// Plugin is the plugin's name, and Logger takes what it prints; nil drops it.
+	// Plugin is the plugin's name, and Logger receives the text that it prints; nil drops it.
 	Plugin string
 	Logger *slog.Logger
-	// Gatekeeper says that policies are written for Gatekeeper also if their entrypoint is
-	// not called violation.
+	// Gatekeeper marks policies for Gatekeeper whose entrypoint is not called violation.
 	Gatekeeper bool
-	// Grants are those of the plugin's configuration, which some builtins need.
+	// Grants are the grants of the plugin's configuration, which some builtins need.
 	Grants []string
-	// Inventory has the objects that the policy finds in data; nil if it finds none.
+	// Inventory holds the objects that the policy finds in data; nil if there are none.
 	Inventory Inventory
-	// CheckKinds returns why a policy cannot have the objects that its metadata name.
+	// CheckKinds returns the reason that a policy cannot have the objects named by its metadata.
 	CheckKinds func(m *host.Module) error
 }
 
@@ -170,24 +168,24 @@ func New(cfg *Config) *policy.Dialect {
 	}
 }
 
-// ruleset is what is known of an instance after its first call.
+// ruleset is the state of an instance after its first call.
 type ruleset struct {
 	gatekeeper bool
 	// older reports whether the module has no opa_eval.
 	older bool
-	// data is the address of the settings and the objects, heap that after them.
+	// data is the address of the settings and the objects, and heap the address after them.
 	data, heap uint32
 	objects    objectData
 	builtins   map[uint32]builtin
 	// calling is set while the arguments of a builtin are read.
 	calling bool
-	// clock reports whether the policy is granted the time; evaluation is the one that runs.
+	// clock reports whether the policy has the grant for the time; evaluation is the current one.
 	clock      bool
 	evaluation evaluation
 }
 
-// rulesetOf prepares an instance, once: it hands the settings over, as data, and
-// asks for the builtins.
+// rulesetOf prepares an instance on its first call: it passes the settings as data, and reads the
+// required builtins.
 func (cfg *Config) rulesetOf(inst host.DialectInstance, settings []byte) (*ruleset, error) {
 	gatekeeper, grants := cfg.Gatekeeper, cfg.Grants
 	c := policy.CallOf(inst.Instance)
@@ -211,7 +209,7 @@ func (cfg *Config) rulesetOf(inst host.DialectInstance, settings []byte) (*rules
 		return nil, fmt.Errorf("entrypoints: %w", err)
 	}
 	p := &ruleset{clock: slices.Contains(grants, host.GrantClock), gatekeeper: gatekeeper, older: older, builtins: map[uint32]builtin{}}
-	// Kubewarden's tools write down which of the two a module is for.
+	// Kubewarden's tools record the kind of policy in the module's metadata.
 	metadata, err := kubewarden.MetadataOf(inst.Module())
 	if err != nil {
 		return nil, err
@@ -243,7 +241,7 @@ func (cfg *Config) rulesetOf(inst host.DialectInstance, settings []byte) (*rules
 		return nil, fmt.Errorf("the policy needs builtins that grants of its configuration must allow: %.1000s", strings.Join(sorted(ungranted), "; "))
 	}
 	if cfg.Inventory != nil {
-		// fill makes the data.
+		// fill sets data.
 		p.heap = uint32(inst.Invoke(heapGet))
 		c.Own = p
 		return p, nil
@@ -261,8 +259,8 @@ func (cfg *Config) rulesetOf(inst host.DialectInstance, settings []byte) (*rules
 	return p, nil
 }
 
-// checkLookups refuses a policy that looks objects of the cluster up in data which has none of
-// them: it would find nothing, and decide by that.
+// checkLookups refuses a policy that looks up objects of the cluster without having any in data. It
+// would find nothing, and decide on that.
 func (cfg *Config) checkLookups(r *ruleset, m *host.Module, settings []byte) error {
 	if err := cfg.CheckKinds(m); err != nil {
 		return err
@@ -288,7 +286,7 @@ func (cfg *Config) checkLookups(r *ruleset, m *host.Module, settings []byte) err
 	return nil
 }
 
-// has reports whether settings have a name.
+// has reports whether settings has a member with the name.
 func has(settings []byte, name string) bool {
 	for s := json.Object(settings); s.Next(); {
 		if s.Key() == name {
@@ -298,7 +296,7 @@ func has(settings []byte, name string) bool {
 	return false
 }
 
-// olderExports are what a module has that has no opa_eval.
+// olderExports are the exports of a module without opa_eval.
 var olderExports = []string{"opa_eval_ctx_new", "opa_eval_ctx_set_input", "opa_eval_ctx_set_data", "eval", "opa_eval_ctx_get_result", "opa_json_dump"}
 
 // dump writes a value of the policy as text and returns its address.
@@ -306,8 +304,8 @@ func dump(inst host.DialectInstance, value uint32) uint32 {
 	return uint32(inst.Invoke(valueDump, uint64(value)))
 }
 
-// maxNumbersBytes bounds what a policy says of its builtins and entrypoints: all
-// builtins that there are have 6 KB.
+// maxNumbersBytes bounds the list of a policy's builtins or entrypoints: the list of all builtins
+// has 6 KB.
 const maxNumbersBytes = 256 << 10
 
 // numbers reads {"name": number}.
@@ -328,11 +326,11 @@ func put(inst host.DialectInstance, data []byte) uint32 {
 	return ptr
 }
 
-// cString returns a copy of the text at ptr, which ends with a NUL.
+// cString returns a copy of the text at ptr, which is NUL-terminated.
 func cString(inst host.DialectInstance, ptr uint32) string { return string(inst.Text(ptr)) }
 
-// answer returns a copy of the text at ptr, for a verdict: what package json reads
-// of it shares its memory, and outlives the call.
+// answer returns a copy of the text at ptr for a verdict: values that package json reads from it
+// share its memory, and outlive the call.
 func answer(inst host.DialectInstance, ptr uint32) json.Value { return bytes.Clone(inst.Text(ptr)) }
 
 // ask evaluates the first entrypoint.
@@ -341,7 +339,7 @@ func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Re
 		return policy.Verdict{}, errors.New("a policy for Gatekeeper takes no raw requests")
 	}
 	if r.gatekeeper && req.Operation == admissionv1.Delete && req.OldObject.Raw == nil {
-		// Gatekeeper answers with an error, too: about no object there is no violation.
+		// Gatekeeper returns an error as well: without an object there would be no violation.
 		return policy.Verdict{}, errors.New("the request to delete an object does not have it: want oldObject")
 	}
 	r.evaluation = evaluation{clock: r.clock}
@@ -351,7 +349,7 @@ func (r *ruleset) ask(inst host.DialectInstance, settings []byte, req *policy.Re
 	}
 	addr := r.heap
 	if inst.Put(addr, input) != nil {
-		// Only the policy can make its memory grow.
+		// Only the policy can grow its memory.
 		inst.Invoke(heapSet, uint64(r.heap))
 		addr = put(inst, input)
 	}
@@ -389,9 +387,9 @@ func (r *ruleset) input(settings []byte, req *policy.Request) []byte {
 	})
 }
 
-// gatekeeperInput is what Gatekeeper hands to a policy. When an object is deleted,
-// it is both the old one and the one that the policy is about
-// (github.com/open-policy-agent/gatekeeper, pkg/webhook/policy.go).
+// gatekeeperInput returns the input of a policy as in Gatekeeper. For a deletion, the object is
+// both the old object and the one under review (github.com/open-policy-agent/gatekeeper,
+// pkg/webhook/policy.go).
 func gatekeeperInput(settings []byte, req *policy.Request) []byte {
 	body := req.Body("gatekeeper review", func() []byte {
 		r := *req.AdmissionRequest
@@ -409,13 +407,13 @@ func gatekeeperInput(settings []byte, req *policy.Request) []byte {
 	return o.End()
 }
 
-// verdict reads the result set [{"result": …}]. The verdict has parts of set, which is
-// the caller's own.
+// verdict reads the result set [{"result": …}]. The verdict shares memory with set, which the
+// caller owns.
 func (r *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, error) {
 	var results []struct {
 		Result stdjson.RawMessage `json:"result"`
 	}
-	// Builtins make strings that are no UTF-8, which OPA writes as we do here.
+	// Builtins may produce strings that are not UTF-8. OPA writes them in the same way.
 	if err := policy.Decode(bytes.ToValidUTF8(set, []byte("\uFFFD")), &results); err != nil {
 		return policy.Verdict{}, fmt.Errorf("read the policy's decision: %w", err)
 	}
@@ -427,7 +425,7 @@ func (r *ruleset) verdict(req *policy.Request, set json.Value) (policy.Verdict, 
 	case len(results) > 1:
 		return policy.Verdict{}, fmt.Errorf("the policy has %d decisions, want one", len(results))
 	case kind == json.KindNone && r.gatekeeper:
-		return policy.Verdict{Allowed: true}, nil // No violation.
+		return policy.Verdict{Allowed: true}, nil // There is no violation.
 	case kind == json.KindNone:
 		return policy.Verdict{}, errors.New("the policy's decision is undefined")
 	case kind == json.KindArray:
@@ -477,9 +475,8 @@ func violation(object json.Value) (string, error) {
 	return string(v.Msg.Value), nil
 }
 
-// violationKeys reads violations that are the keys of an object, which is what
-// "violation[{"msg": msg}] if" makes in Rego 1. As in Gatekeeper, a key whose value is
-// false is none.
+// violationKeys reads violations from the keys of an object, the result of "violation[{"msg": msg}]
+// if" in Rego 1. As in Gatekeeper, a key whose value is false does not count.
 func violationKeys(object json.Value) (policy.Verdict, error) {
 	var messages []string
 	for m := json.Object(object); m.Next(); {
@@ -495,7 +492,7 @@ func violationKeys(object json.Value) (policy.Verdict, error) {
 	return denial(messages), nil
 }
 
-// denial denies with the messages, and allows if there is none.
+// denial denies with the messages, and allows without messages.
 func denial(messages []string) policy.Verdict {
 	return policy.Verdict{Allowed: len(messages) == 0, Message: strings.Join(messages, ", ")}
 }
@@ -545,7 +542,7 @@ func response(req *policy.Request, review json.Value) (policy.Verdict, error) {
 	return v, nil
 }
 
-// patchType is the only one that there is.
+// patchType is the only existing type of a patch.
 const patchType = string(admissionv1.PatchTypeJSONPatch)
 
 // callBuiltin calls a builtin with the addresses of its arguments, and returns the
@@ -583,7 +580,7 @@ func callBuiltin(inst host.DialectInstance, id uint32, args []uint64) uint32 {
 		inst.Abort(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {
-		return 0 // As OPA has it: an error in a builtin makes the expression undefined.
+		return 0 // As in OPA, an error in a builtin makes the expression undefined.
 	}
 	text, err := encodeValue(result, c.limit)
 	if err != nil {

@@ -10,19 +10,18 @@ import (
 
 var errPatch = errors.New("the patch does not apply")
 
-// patchWork is what it takes to copy an entry of a list, a set or an object.
+// patchWork is the cost of copying an entry of a list, a set or an object.
 const patchWork = 60
 
-// patcher applies operations to a value, of which it copies what it changes.
+// patcher applies operations to a value, and copies the changed parts.
 type patcher struct {
 	call *call
-	// size is that of the value at most, as size has it.
+	// size is an upper bound on the size of the value, as defined by the function size.
 	size int
 }
 
-// jsonPatch is json.patch, whose paths are texts, with or without a slash before them,
-// or lists of keys. Other than in RFC 6902, the value may have sets, and keys that are
-// no texts.
+// jsonPatch implements json.patch. Paths are strings, with or without a leading slash, or lists of
+// keys. Unlike in RFC 6902, the value may contain sets, and keys that are not strings.
 func jsonPatch(c *call, args []any) (any, error) {
 	operations, ok := args[1].([]any)
 	if !ok {
@@ -46,7 +45,7 @@ func jsonPatch(c *call, args []any) (any, error) {
 	return value, nil
 }
 
-// removed stands for a whole value that was removed.
+// removed represents a removed whole value.
 var removed any = &struct{ _ int }{}
 
 // get returns the value of a key.
@@ -58,7 +57,7 @@ func (o object) get(key any) (any, bool) {
 	return o[i].value, true
 }
 
-// find returns where a key is, or would be.
+// find returns the index of a key, or the index at which it would be inserted.
 func (o object) find(key any) (int, bool) {
 	return slices.BinarySearchFunc(o, key, func(e entry, key any) int { return compare(e.key, key) })
 }
@@ -147,8 +146,8 @@ func (p *patcher) add(value any, operation object, path []any) (any, error) {
 	return p.insert(value, path, chunk)
 }
 
-// insert puts a chunk into a value. A chunk may be there many times, in chunks of chunks,
-// so that how long the value is and how deep is bounded here.
+// insert inserts a chunk into a value. A chunk may occur many times, in chunks of chunks, so insert
+// bounds the length and the depth of the value.
 func (p *patcher) insert(value any, path []any, chunk any) (any, error) {
 	if len(path)+depth(chunk) > maxValueDepth {
 		return nil, fmt.Errorf("%w: the value is nested more than %d deep", errTooMuch, maxValueDepth)
@@ -212,8 +211,8 @@ func (p *patcher) remove(value any, path []any) (any, error) {
 	})
 }
 
-// edit returns the value with what change makes of the container of the last key of the
-// path.
+// edit returns the value with the container of the path's last key replaced by the result of
+// change.
 func (p *patcher) edit(value any, path []any, change func(container, key any) (any, error)) (any, error) {
 	p.call.work(1000 + patchWork*width(value))
 	if len(path) == 1 {
@@ -244,7 +243,7 @@ func (p *patcher) edit(value any, path []any, change func(container, key any) (a
 	return nil, errPatch
 }
 
-// at returns what is at a path.
+// at returns the value at a path.
 func (p *patcher) at(value any, path []any) (any, error) {
 	p.call.work(1000 * (1 + len(path)))
 	for _, key := range path {
@@ -259,7 +258,7 @@ func (p *patcher) at(value any, path []any) (any, error) {
 	return value, nil
 }
 
-// child returns the value of a key, and where it is in the container.
+// child returns the value of a key, and its index in the container.
 func (p *patcher) child(container, key any) (any, int, error) {
 	switch container := container.(type) {
 	case object:
@@ -278,8 +277,7 @@ func (p *patcher) child(container, key any) (any, int, error) {
 	return nil, 0, errPatch
 }
 
-// index returns the index that a key is in a list: a number, or the text of one. It is
-// not negative.
+// index returns the list index given by a key: a number, or the text of one. It is not negative.
 func index(key any, length int) (int, error) {
 	switch key := key.(type) {
 	case number:
@@ -301,7 +299,7 @@ func index(key any, length int) (int, error) {
 	return 0, errPatch
 }
 
-// width is how many entries a value has.
+// width returns the number of entries of a value.
 func width(v any) int {
 	switch v := v.(type) {
 	case object:
@@ -314,7 +312,7 @@ func width(v any) int {
 	return 0
 }
 
-// depth is how deep a value is nested.
+// depth returns the nesting depth of a value.
 func depth(v any) int {
 	deepest := 0
 	switch v := v.(type) {

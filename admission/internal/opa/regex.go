@@ -9,20 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of regular expressions.
+// Limits of regular expressions.
 const (
-	// maxPattern is how long one may be.
+	// maxPattern is the maximum length of a pattern.
 	maxPattern = 4 << 10
-	// maxProgram is how many instructions it may have, and maxCaptures how many
-	// instructions times groups: the matcher notes where each group is for each
-	// instruction.
+	// maxProgram is the maximum number of instructions, and maxCaptures the maximum of instructions
+	// times groups: the matcher records the position of each group for each instruction.
 	maxProgram  = 10_000
 	maxCaptures = 1 << 20
 )
 
-// What regular expressions take: to read a byte of a pattern, a class of Unicode,
-// and a range that is folded, each of whose characters is looked up; and a step,
-// which is one instruction at one character.
+// Costs of regular expressions: reading a byte of a pattern, a class of Unicode, and a folded
+// range, each of whose characters is looked up; and a step, which is one instruction at one
+// character.
 const (
 	patternWork = 1000
 	classWork   = 200_000
@@ -31,21 +30,21 @@ const (
 	stepsPaid   = 1 << 12
 )
 
-// expression is a regular expression that is matched step by step, each paid. The
-// matcher cannot be stopped otherwise, and to find all matches in a text takes the
-// square of its length in the worst case.
+// expression is a regular expression that is matched step by step, with a payment for each. The
+// matcher cannot be stopped otherwise, and finding all matches in a text takes the square of its
+// length in the worst case.
 type expression struct {
 	call *call
 	*regexp.Regexp
-	// later finds matches after a character, which is the first one it reads. It is
-	// made when it is needed.
+	// later finds matches after a character, which is the first one it reads. It is created on
+	// demand.
 	later   *regexp.Regexp
 	pattern string
-	// steps is how many a character takes.
+	// steps is the number of steps for a character.
 	steps int
 }
 
-// compile reads a pattern. What is no pattern is an ordinary error.
+// compile reads a pattern. An invalid pattern is an ordinary error.
 func compile(c *call, pattern string) (*expression, error) {
 	if len(pattern) > maxPattern {
 		return nil, errTooMuch
@@ -73,7 +72,7 @@ func compile(c *call, pattern string) (*expression, error) {
 	return &expression{call: c, Regexp: re, pattern: pattern, steps: (program + 1) * (1 + groups/8)}, nil
 }
 
-// wideRanges counts what may be a range to a character beyond ASCII.
+// wideRanges counts the possible ranges that end beyond ASCII.
 func wideRanges(pattern string) int {
 	n := 0
 	for i := 1; i < len(pattern); i++ {
@@ -84,7 +83,7 @@ func wideRanges(pattern string) int {
 	return n
 }
 
-// programSize is about how many instructions an expression becomes.
+// programSize returns the approximate number of instructions of an expression.
 func programSize(re *syntax.Regexp) int {
 	n := 2
 	for _, sub := range re.Sub {
@@ -96,10 +95,10 @@ func programSize(re *syntax.Regexp) int {
 	case syntax.OpRepeat:
 		n *= max(re.Min, re.Max, 0) + 1
 	}
-	return min(n, maxProgram+1) // A thousand times that does not overflow.
+	return min(n, maxProgram+1) // The cap prevents an overflow: a repetition multiplies by at most about a thousand.
 }
 
-// paidReader is a text that is paid for as it is read.
+// paidReader is a text that is paid for while it is read.
 type paidReader struct {
 	text  *strings.Reader
 	call  *call
@@ -117,20 +116,20 @@ func (r *paidReader) ReadRune() (rune, int, error) {
 
 var _ io.RuneReader = (*paidReader)(nil)
 
-// find returns where the first match from pos on lies, and its groups, as
+// find returns the position of the first match from pos on, and of its groups, as
 // FindStringSubmatchIndex does; nil if there is none.
 func (e *expression) find(text string, pos int) ([]int, error) {
 	if pos == 0 {
 		return e.FindReaderSubmatchIndex(e.reader(text)), nil
 	}
-	// What is before pos decides about ^ and \b.
+	// The character before pos decides about ^ and \b.
 	_, width := utf8.DecodeLastRuneInString(text[:pos])
 	if e.later == nil {
 		e.call.work(2 * len(e.pattern) * patternWork)
 		const behind = `\A(?s:.)(?s:.*?)(`
 		var err error
 		if e.later, err = regexp.Compile(behind + e.pattern + `)`); err != nil {
-			// A \Q of the pattern has no end.
+			// The pattern has a \Q without an end.
 			if e.later, err = regexp.Compile(behind + e.pattern + `\E)`); err != nil {
 				return nil, fmt.Errorf("%w: %w", errTooMuch, err)
 			}
@@ -154,9 +153,8 @@ func (e *expression) reader(text string) io.RuneReader {
 	return &paidReader{text: strings.NewReader(text), call: e.call, steps: e.steps}
 }
 
-// each calls f with each match and its groups, n at most unless that is negative, in
-// the order in which package regexp finds them: an empty one does not count right
-// after another.
+// each calls f with each match and its groups, at most n times unless n is negative. The order is
+// that of package regexp: an empty match right after another match does not count.
 func (e *expression) each(text string, n int, f func(at []int) error) error {
 	for pos, last := 0, -1; n != 0 && pos <= len(text); {
 		at, err := e.find(text, pos)
@@ -226,7 +224,7 @@ func regexReplace(c *call, args []any) (any, error) {
 	err = e.each(text, -1, func(at []int) error {
 		out = append(out, text[end:at[0]]...)
 		end = at[1]
-		// A reference is to some part of the match.
+		// A reference is at most as long as the match.
 		if more := len(template) + references*(at[1]-at[0]); more > c.limit-len(out) {
 			return errTooMuch
 		}
@@ -263,8 +261,8 @@ func regexFindN(c *call, args []any) (any, error) {
 	return found, err
 }
 
-// regexTemplateMatch matches a text with a template: expressions between delimiters, and
-// around them what must be there as it is.
+// regexTemplateMatch matches a text with a template: expressions between delimiters, and literal
+// text around them.
 func regexTemplateMatch(c *call, args []any) (any, error) {
 	list, err := stringsOf(args)
 	if err != nil {

@@ -22,15 +22,15 @@ var errSchema = errors.New("no JSON schema that can be read")
 var errElsewhere = errors.New("the schema refers to one that is elsewhere")
 
 const (
-	// maxSchemaErrors is how many mistakes a document may have.
+	// maxSchemaErrors is the maximum number of mistakes in a document.
 	maxSchemaErrors = 10_000
-	// schemaWork is what it takes to look at a value by a schema.
+	// schemaWork is the cost of validating a value by a schema.
 	schemaWork = 1000
-	// shownWork is what it takes to write a value, by its size.
+	// shownWork is the cost of writing a value, by its size.
 	shownWork = 1000
 )
 
-// document returns what a builtin has of JSON: a text of it, an object or a list.
+// document returns the JSON value in an argument of a builtin: a text of it, an object or a list.
 func document(c *call, v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -48,7 +48,7 @@ func document(c *call, v any) (any, error) {
 	return nil, errors.New("wrong type, expected string or object")
 }
 
-// jsonVerifySchema returns whether a schema can be read, and why it cannot.
+// jsonVerifySchema returns whether a schema is valid, and the reason if it is not.
 func jsonVerifySchema(c *call, args []any) (any, error) {
 	_, err := newSchema(c, args[0])
 	if errors.Is(err, errTooMuch) || errors.Is(err, errElsewhere) {
@@ -60,8 +60,7 @@ func jsonVerifySchema(c *call, args []any) (any, error) {
 	return []any{true, nil}, nil
 }
 
-// jsonMatchSchema returns whether a document is as a schema says, and what is wrong with
-// it.
+// jsonMatchSchema returns whether a document matches a schema, and its mistakes.
 func jsonMatchSchema(c *call, args []any) (any, error) {
 	doc, err := document(c, args[0])
 	if err != nil {
@@ -82,19 +81,19 @@ func jsonMatchSchema(c *call, args []any) (any, error) {
 	return []any{len(mistakes) == 0, mistakes}, nil
 }
 
-// schema is a JSON schema of the drafts 4, 6 and 7, read as the library reads it that OPA
-// has: where a schema does not say which draft it is of, it is of all.
+// schema is a JSON schema of drafts 4, 6 and 7, read as by the library in OPA. A schema that does
+// not name its draft may use the keywords of all of them.
 type schema struct {
 	call *call
 	root any
-	// draft is 0 for all drafts.
+	// draft is the number of the draft, 0 for all drafts.
 	draft int
-	// ids are the schemas that have an id.
+	// ids maps ids to the schemas that have them.
 	ids map[string]any
-	// checked are the references that were followed in the check.
+	// checked holds the references that were followed in the check.
 	checked  map[string]bool
 	patterns map[string]*expression
-	// mistakes are how many were found, bytes how long they are together.
+	// mistakes is the number of mistakes found, and bytes their total length.
 	mistakes, bytes int
 }
 
@@ -121,7 +120,7 @@ func newSchema(c *call, v any) (*schema, error) {
 	return s, s.check(root)
 }
 
-// identify notes the schemas that have an id.
+// identify records the schemas that have an id.
 func (s *schema) identify(v any) {
 	for _, e := range elements(v) {
 		s.identify(e)
@@ -138,7 +137,7 @@ func (s *schema) identify(v any) {
 	}
 }
 
-// resolve returns the schema that a reference is to.
+// resolve returns the schema that a reference points to.
 func (s *schema) resolve(reference string) (any, error) {
 	s.call.work(10 * len(reference))
 	if target, ok := s.ids[strings.TrimSuffix(reference, "#")]; ok && reference != "#" {
@@ -179,11 +178,11 @@ func (s *schema) resolve(reference string) (any, error) {
 	return from, nil
 }
 
-// The keywords of schemas, by what they must be.
+// Keywords of schemas, by the required type of their values.
 var (
 	schemaKeywords = []string{"additionalItems", "additionalProperties", "not"}
-	laterSchemas   = []string{"propertyNames", "contains"} // Of draft 6.
-	latestSchemas  = []string{"if", "then", "else"}        // Of draft 7.
+	laterSchemas   = []string{"propertyNames", "contains"} // Added by draft 6.
+	latestSchemas  = []string{"if", "then", "else"}        // Added by draft 7.
 	schemaLists    = []string{"allOf", "anyOf", "oneOf"}
 	schemaMaps     = []string{"definitions", "properties", "patternProperties", "dependencies"}
 	countKeywords  = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
@@ -192,7 +191,7 @@ var (
 	typeNames      = []string{"array", "boolean", "integer", "number", "null", "object", "string"}
 )
 
-// keywords returns the schemas of the draft that a keyword has at once.
+// keywords returns the keywords of the draft whose value is a schema.
 func (s *schema) keywords() []string {
 	list := slices.Clip(schemaKeywords)
 	if s.draft == 0 || s.draft >= 6 {
@@ -204,7 +203,7 @@ func (s *schema) keywords() []string {
 	return list
 }
 
-// check returns why a schema cannot be read.
+// check returns the reason that a schema is not valid, nil if it is.
 func (s *schema) check(v any) error {
 	s.call.work(10 * schemaWork)
 	o, ok := v.(object)
@@ -314,7 +313,7 @@ func (s *schema) check(v any) error {
 	return s.checkChildren(o)
 }
 
-// checkChildren checks the schemas in a schema.
+// checkChildren checks the schemas nested in a schema.
 func (s *schema) checkChildren(o object) error {
 	var children []any
 	for _, name := range s.keywords() {
@@ -390,7 +389,7 @@ func (s *schema) matches(pattern, text string) (bool, error) {
 	return at != nil, err
 }
 
-// count returns the integer that a keyword is.
+// count returns the integer value of a keyword.
 func count(v any) (int, error) {
 	n, ok := v.(number)
 	if !ok {
@@ -400,7 +399,7 @@ func count(v any) (int, error) {
 	return int(i), err
 }
 
-// rational returns the number that a value is, if its digits are not too many.
+// rational returns the number given by a value, unless it has too many digits.
 func rational(v any) (*big.Rat, error) {
 	n, ok := v.(number)
 	if !ok {
@@ -420,15 +419,15 @@ func rational(v any) (*big.Rat, error) {
 	return r, nil
 }
 
-// location is where a value is in the document.
+// location is the place of a value in the document.
 type location struct {
 	path  string
 	depth int
-	// below reports whether it is not the root.
+	// below reports whether it is below the root.
 	below bool
 }
 
-// deeper is the same place, as another schema looks at it.
+// deeper returns the same place, one level deeper in the schemas.
 func (l location) deeper() location {
 	l.depth++
 	return l
@@ -448,13 +447,13 @@ func (l location) field() string {
 	return l.path
 }
 
-// mistake is what is wrong with a value.
+// mistake is a mistake in a value.
 type mistake struct{ kind, field, text string }
 
-// outcome is what came of looking at a value.
+// outcome is the result of validating a value.
 type outcome struct {
 	mistakes []mistake
-	// score is higher the more of the schema the value was as.
+	// score is higher the more parts of the schema the value matches.
 	score int
 }
 
@@ -472,7 +471,7 @@ func (s *schema) wrong(r *outcome, l location, kind, format string, args ...any)
 	r.score -= 2
 }
 
-// shown writes a value as encoding/json does that has read it.
+// shown writes a value as encoding/json does after decoding it.
 func (s *schema) shown(v any) string {
 	s.call.work(shownWork * size(v))
 	raw, err := toJSON(v, s.call.limit)
@@ -489,21 +488,20 @@ func (s *schema) shown(v any) string {
 
 func shownNumber(r *big.Rat) string { return fmt.Sprint(new(big.Float).SetRat(r)) }
 
-// apart validates a value by another schema, the outcome of which is not yet that of the
-// value.
+// apart validates a value by another schema, whose outcome does not yet count for the value.
 func (s *schema) apart(schema, v any, l location) (*outcome, error) {
 	r := &outcome{}
 	return r, s.validate(schema, v, l.deeper(), r)
 }
 
-// into validates a value by another schema.
+// into validates a value by another schema, and adds the outcome to r.
 func (s *schema) into(r *outcome, schema, v any, l location) error {
 	other, err := s.apart(schema, v, l)
 	r.merge(other)
 	return err
 }
 
-// validate notes in r what is wrong with a value by a schema.
+// validate adds the mistakes of a value by a schema to r.
 func (s *schema) validate(schema, v any, l location, r *outcome) error {
 	if s.call.work(schemaWork + len(l.path)); l.depth > maxValueDepth || s.mistakes > maxSchemaErrors || s.bytes > s.call.limit {
 		return errTooMuch
@@ -545,7 +543,7 @@ func (s *schema) validate(schema, v any, l location, r *outcome) error {
 	return nil
 }
 
-// rightType reports whether a value is of a type of the schema.
+// rightType reports whether a value has a type allowed by the schema.
 func (s *schema) rightType(o object, v any, l location, r *outcome) bool {
 	types, ok := o.get("type")
 	if !ok {
@@ -588,7 +586,7 @@ func (s *schema) rightType(o object, v any, l location, r *outcome) bool {
 	return false
 }
 
-// combine validates by the schemas that are put together.
+// combine validates by combined schemas.
 func (s *schema) combine(o object, v any, l location, r *outcome) error {
 	if any, ok := o.get("anyOf"); ok && width(any) != 0 {
 		var best *outcome
@@ -821,7 +819,7 @@ func (s *schema) list(o object, v any, l location, r *outcome) error {
 
 var mostOrLeast = map[string]string{"min": "least", "max": "most"}
 
-// bounds calls wrong if a count is not within the keywords for it.
+// bounds calls wrong if a count violates the keywords for it.
 func (s *schema) bounds(o object, of string, n int, wrong func(kind string, n int)) {
 	for _, kind := range []string{"min", "max"} {
 		if v, ok := o.get(kind + of); ok {
@@ -833,7 +831,7 @@ func (s *schema) bounds(o object, of string, n int, wrong func(kind string, n in
 	}
 }
 
-// members validates an object, but for those of its members that the schema names.
+// members validates an object, except the members named by the schema.
 func (s *schema) members(o object, v any, l location, r *outcome) error {
 	members := v.(object)
 	s.call.work(schemaWork / 2 * len(members))
@@ -896,7 +894,7 @@ func (s *schema) members(o object, v any, l location, r *outcome) error {
 	return nil
 }
 
-// properties validates the members that the schema names.
+// properties validates the members named by the schema.
 func (s *schema) properties(o object, v any, l location, r *outcome) error {
 	members := v.(object)
 	properties, _ := o.get("properties")
@@ -971,7 +969,7 @@ func (s *schema) number(o object, v any, l location, r *outcome) error {
 	return nil
 }
 
-// The formats that are expressions. None can take long.
+// Formats defined by regular expressions, none of which can take long.
 var formatExpressions = map[string]*regexp.Regexp{
 	"uuid":                  regexp.MustCompile(`^(?i)[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}$`),
 	"json-pointer":          regexp.MustCompile(`^(?:/(?:[^~/]|~0|~1)*)*$`),
@@ -980,17 +978,17 @@ var formatExpressions = map[string]*regexp.Regexp{
 	"uri-template":          regexp.MustCompile(`^([^{]*({[^}]*})?)*$`),
 }
 
-// formatLayouts are the formats that are times.
+// formatLayouts maps formats that are times to their layouts.
 var formatLayouts = map[string][]string{
 	"date":      {time.DateOnly},
 	"time":      {time.TimeOnly, "15:04:05Z07:00"},
 	"date-time": {time.TimeOnly, "15:04:05Z07:00", time.DateOnly, time.RFC3339, time.RFC3339Nano},
 }
 
-// formatWork is what it takes to match a byte of a text with a format.
+// formatWork is the cost of matching a byte of a text with a format.
 const formatWork = 1000
 
-// isFormat reports whether a text is of a format; of one that is not known all are.
+// isFormat reports whether a text has a format. Every text has an unknown format.
 func (s *schema) isFormat(format, text string) (bool, error) {
 	if len(text) > maxPattern {
 		return false, errTooMuch

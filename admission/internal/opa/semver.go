@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// maxVersionBytes is how long a version may be.
+// maxVersionBytes is the maximum length of a version.
 const maxVersionBytes = 4 << 10
 
-// version is a version by Semantic Versioning, which may have a v before it, as OPA reads
-// it.
+// version is a version by Semantic Versioning. As in OPA, it may have a leading v.
 type version struct {
 	numbers    [3]int64
 	preRelease string
@@ -45,8 +44,8 @@ func parseVersion(s string) (v version, err error) {
 	return v, nil
 }
 
-// areIdentifiers reports whether s is identifiers with dots between them. A number among
-// those of a pre-release has no zero before it.
+// areIdentifiers reports whether s consists of identifiers separated by dots. In a pre-release, a
+// numeric identifier has no leading zero.
 func areIdentifiers(s string, preRelease bool) bool {
 	for identifier := range strings.SplitSeq(s, ".") {
 		if identifier == "" || strings.ContainsFunc(identifier, func(r rune) bool {
@@ -87,12 +86,12 @@ func (v *version) compare(w *version) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareIdentifiers puts numbers before texts.
+// compareIdentifiers orders numbers before texts.
 func compareIdentifiers(a, b string) int {
 	x, y := isDigits(a), isDigits(b)
 	switch {
 	case x && y:
-		n, _ := strconv.Atoi(a) // As OPA has it, those that do not fit are the largest.
+		n, _ := strconv.Atoi(a) // As in OPA, numbers that do not fit are the largest.
 		m, _ := strconv.Atoi(b)
 		return cmp.Compare(n, m)
 	case x != y:

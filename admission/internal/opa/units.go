@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The factors of units.
+// Factors of units.
 var (
 	decimal = map[string]uint64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 	powers  = map[string]uint64{"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "pi": 1 << 50, "ei": 1 << 60}
@@ -15,17 +15,16 @@ var (
 var errUnit = errors.New("no quantity")
 
 const (
-	// maxQuantityBytes is how long a quantity may be.
+	// maxQuantityBytes is the maximum length of a quantity.
 	maxQuantityBytes = 1 << 10
-	// maxQuantityExponent is how large the exponent of one may be, whose digits are
-	// computed. OPA takes six digits, which is minutes.
+	// maxQuantityExponent is the maximum exponent of a quantity, all of whose digits are computed.
+	// OPA accepts six digits, which take minutes.
 	maxQuantityExponent = 10_000
-	// quantityWork is what it takes to compute a digit of one.
+	// quantityWork is the cost of computing a digit of a quantity.
 	quantityWork = 200
 )
 
-// splitUnit takes a quantity apart: the number, which may have an exponent, and what
-// stands after it.
+// splitUnit splits a quantity into the number, which may have an exponent, and the text after it.
 func splitUnit(c *call, s string) (number, unit string, err error) {
 	if len(s) > maxQuantityBytes {
 		return "", "", errTooMuch
@@ -78,7 +77,7 @@ func parseUnits(c *call, args []any) (any, error) {
 	factor := new(big.Rat)
 	switch lower := strings.ToLower(unit); {
 	case unit == "m":
-		factor.SetFloat64(0.001) // Which it nearly is.
+		factor.SetFloat64(0.001) // The closest approximation.
 	case decimal[lower] != 0:
 		factor.SetUint64(decimal[lower])
 	case powers[lower] != 0:

@@ -15,9 +15,9 @@ import (
 
 // The values of Rego: nil, bool, number, string, []any, object and set.
 type (
-	// number is a number as it was written.
+	// number is a number in its original notation.
 	number string
-	// set is a set, sorted and each element once.
+	// set is a set, sorted and without duplicates.
 	set []any
 	// object is an object, sorted by its keys.
 	object []entry
@@ -27,18 +27,18 @@ type (
 var errSyntax = errors.New("malformed value")
 
 const (
-	// maxValueDepth bounds the nesting of values that builtins get.
+	// maxValueDepth bounds the nesting of values passed to builtins.
 	maxValueDepth = 1000
-	// maxValues bounds how many there are in a value: each takes some 100 bytes,
-	// of which it may be written with two.
+	// maxValues bounds the number of values in a value: each takes about 100 bytes, and may be
+	// written with two.
 	maxValues = 1 << 20
-	// valueWork is what it takes to read one, and valuesPaid how many are paid at
-	// a time.
+	// valueWork is the cost of reading one, and valuesPaid the number of values that are paid for
+	// at a time.
 	valueWork, valuesPaid = 200, 1 << 10
 )
 
-// parseValue reads a value as opa_value_dump writes it: JSON, with sets as {1, 2}
-// and set(), and objects whose keys may be anything.
+// parseValue reads a value as written by opa_value_dump: JSON, with sets as {1, 2} and set(), and
+// objects whose keys may be anything.
 func parseValue(c *call, text string) (any, error) {
 	c.work(len(text))
 	p := valueParser{text: text, call: c}
@@ -182,7 +182,7 @@ func (p *valueParser) string() (any, error) {
 	return nil, errSyntax
 }
 
-// sortWork is what it takes to sort n values.
+// sortWork returns the cost of sorting n values.
 func sortWork(n int) int { return n * bits.Len(uint(n)) * 30 }
 
 func newSet(elements []any) set {
@@ -190,7 +190,7 @@ func newSet(elements []any) set {
 	return slices.CompactFunc(elements, func(a, b any) bool { return compare(a, b) == 0 })
 }
 
-// newObject sorts the entries; of those with the same key the last one counts.
+// newObject sorts the entries; the last of several entries with equal keys counts.
 func newObject(entries []entry) object {
 	slices.SortStableFunc(entries, func(a, b entry) int { return compare(a.key, b.key) })
 	o := entries[:0]
@@ -202,7 +202,7 @@ func newObject(entries []entry) object {
 	return o
 }
 
-// rank is the place of a type in the order of all values.
+// rank returns the place of a type in the order of all values.
 func rank(v any) int {
 	switch v.(type) {
 	case nil:
@@ -221,7 +221,7 @@ func rank(v any) int {
 	return 6
 }
 
-// compare is the order of Rego.
+// compare compares two values in the order of Rego.
 func compare(a, b any) int {
 	if d := rank(a) - rank(b); d != 0 {
 		return d
@@ -255,23 +255,23 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// maxDigits bounds how long a number may be that is written in another way: the time
-// grows faster than its length.
+// maxDigits bounds the length of a number that is rewritten, since the time grows faster than the
+// length.
 const maxDigits = 1000
 
-// scientific is a number taken apart: 0.digits * 10^exponent, where digits neither begin
-// nor end with 0. Nothing is computed, so that 1e999999999 takes no more than it is
-// long.
+// scientific is a parsed number: 0.digits * 10^exponent, where digits neither begins nor ends with
+// 0. Nothing is computed, so 1e999999999 costs no more than its length.
 type scientific struct {
 	negative bool
-	digits   string // None for 0.
+	digits   string // Empty for 0.
 	exponent int64
 }
 
-// maxExponent is the largest exponent that makes a difference: more than a number has digits.
+// maxExponent is the largest exponent that makes a difference. It exceeds the number of digits in
+// any number.
 const maxExponent = 1 << 40
 
-// scientific takes the number apart; ok is false if it is none.
+// scientific parses the number; ok is false if it is not one.
 func (n number) scientific() (d scientific, ok bool) {
 	text := string(n)
 	if d.negative = strings.HasPrefix(text, "-"); d.negative {
@@ -311,7 +311,7 @@ func (d *scientific) sign() int {
 	return 1
 }
 
-// compareNumbers is the order of numbers. What is none comes before all that are.
+// compareNumbers compares two numbers. Texts that are not numbers come first.
 func compareNumbers(a, b number) int {
 	x, err1 := strconv.ParseInt(string(a), 10, 64)
 	y, err2 := strconv.ParseInt(string(b), 10, 64)
@@ -328,11 +328,11 @@ func compareNumbers(a, b number) int {
 	case v.sign() != w.sign():
 		return cmp.Compare(v.sign(), w.sign())
 	}
-	// Without zeros at the end, the digits are in the order of their texts.
+	// Without trailing zeros, digits have the order of their texts.
 	return v.sign() * cmp.Or(cmp.Compare(v.exponent, w.exponent), strings.Compare(v.digits, w.digits))
 }
 
-// int64 returns the integer that the number is.
+// int64 returns the number as an integer.
 func (n number) int64() (int64, error) {
 	d, ok := n.scientific()
 	zeros := d.exponent - int64(len(d.digits))
@@ -353,24 +353,24 @@ func (n number) int64() (int64, error) {
 	return i, nil
 }
 
-// formatValue writes a value as OPA shows it to people, if it is not longer than
-// limit.
+// formatValue formats a value as OPA shows it to users. It returns an error if the text is longer
+// than limit.
 func formatValue(v any, limit int) (string, error) {
 	w := writer{limit: limit, quote: func(dst []byte, s string) []byte { return strconv.AppendQuote(dst, s) }}
 	w.value(v)
 	return string(w.out), w.err()
 }
 
-// encodeValue writes a value as opa_value_parse reads it, if it is not longer than
-// limit.
+// encodeValue encodes a value in the format of opa_value_parse. It returns an error if the text is
+// longer than limit.
 func encodeValue(v any, limit int) ([]byte, error) {
 	w := writer{limit: limit, quote: json.AppendString[string]}
 	w.value(v)
 	return w.out, w.err()
 }
 
-// toJSON writes a value as JSON, if it is not longer than limit: sets become arrays,
-// keys strings.
+// toJSON encodes a value as JSON: sets become arrays, and keys strings. It returns an error if the
+// text is longer than limit.
 func toJSON(v any, limit int) ([]byte, error) {
 	w := writer{limit: limit, quote: json.AppendString[string], json: true}
 	w.value(v)
@@ -382,9 +382,9 @@ type writer struct {
 	out   []byte
 	limit int
 	quote func(dst []byte, s string) []byte
-	// json says that the value becomes JSON. A key that is an object with a key that
-	// is an object, and so on, becomes a string in a string, whose quotes double
-	// each time: a hundred bytes may become any number.
+	// json is set for output in JSON. A key that is an object with a key that is an object, and so
+	// on, becomes a string within a string. The quotes double at each level, so a hundred bytes may
+	// become any number.
 	json bool
 }
 
@@ -468,7 +468,7 @@ func (w *writer) key(key any) {
 	inner := writer{limit: w.limit, quote: w.quote, json: true}
 	inner.value(key)
 	if inner.full() {
-		w.limit = -1 // Nor is there room for this.
+		w.limit = -1 // There is no room for this either.
 		return
 	}
 	w.value(string(inner.out))

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// normal is a value as parseValue makes it, for values that a builtin has made itself.
+// normal converts a value created by a builtin to the form of parseValue.
 func normal(v any) any {
 	switch v := v.(type) {
 	case int:
@@ -21,7 +21,7 @@ func normal(v any) any {
 	return v
 }
 
-// ofGo makes a value of one of Go's, by way of JSON.
+// ofGo converts a Go value to a value of Rego, through JSON.
 func ofGo(c *call, v any) (any, error) {
 	raw, err := stdjson.Marshal(v)
 	if err != nil {
@@ -34,7 +34,7 @@ func ofGo(c *call, v any) (any, error) {
 	return parseValue(c, string(raw))
 }
 
-// textObject makes an object of keys and texts, without those that are empty.
+// textObject returns an object of keys and texts, without empty texts.
 func textObject(pairs ...string) object {
 	o := object{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -45,7 +45,7 @@ func textObject(pairs ...string) object {
 	return newObject(o)
 }
 
-// cast is a builtin that returns values of a type as they are.
+// cast returns a builtin that returns values of a type unchanged.
 func cast(is func(v any) bool) builtin {
 	return func(_ *call, args []any) (any, error) {
 		if !is(args[0]) {
@@ -81,8 +81,8 @@ func castSet(c *call, args []any) (any, error) {
 	return nil, errArguments
 }
 
-// jsonMarshalWithOptions is json.marshal_with_options. Lines are indented if the options
-// say how, unless they say that they are not.
+// jsonMarshalWithOptions implements json.marshal_with_options. It indents lines if the options set
+// an indentation, unless they disable it.
 func jsonMarshalWithOptions(c *call, args []any) (any, error) {
 	options, ok := args[1].(object)
 	if !ok {
@@ -125,8 +125,7 @@ func jsonMarshalWithOptions(c *call, args []any) (any, error) {
 	return prefix + out.String(), nil
 }
 
-// goJSON writes JSON as encoding/json does: characters that HTML has a meaning for are
-// escaped.
+// goJSON writes JSON as encoding/json does, escaping characters with a meaning in HTML.
 func goJSON(raw []byte) string {
 	var out bytes.Buffer
 	stdjson.HTMLEscape(&out, raw)
@@ -152,12 +151,12 @@ func uriIsValid(_ *call, args []any) (any, error) {
 	return s != "" && err == nil, nil
 }
 
-// macKinds are what the lowest two bits of the first byte of a MAC address say.
+// macKinds maps the lowest two bits of the first byte of a MAC address to their meaning.
 var macKinds = [4]string{"global:unicast", "global:multicast", "local:unicast", "local:multicast"}
 
 func uuidParse(s string) (any, error) {
 	if len(s) > 64 {
-		return nil, errArguments // It is in one of four forms, of 45 bytes at most.
+		return nil, errArguments // A UUID has one of four forms, of at most 45 bytes.
 	}
 	u, err := uuid.Parse(s)
 	if err != nil {
@@ -183,8 +182,9 @@ func uuidParse(s string) (any, error) {
 	return newObject(o), nil
 }
 
-// reachablePaths returns the paths from some nodes of a graph to where there is no other
-// node, or one that the path has been at. There may be very many, so each step is paid.
+// reachablePaths returns the paths from some nodes of a graph, each up to a node without
+// successors, or before a node that is already on the path. There may be very many, so each step is
+// paid for.
 func reachablePaths(c *call, args []any) (any, error) {
 	graph, ok := args[0].(object)
 	if !ok {
@@ -214,7 +214,7 @@ func reachablePaths(c *call, args []any) (any, error) {
 	return newSet(p.paths), p.err
 }
 
-// elements returns what is in a list or a set.
+// elements returns the elements of a list or a set.
 func elements(v any) []any {
 	switch v := v.(type) {
 	case []any:
@@ -229,7 +229,7 @@ type pathFinder struct {
 	call  *call
 	graph object
 	paths set
-	// values is how many nodes all paths have together.
+	// values is the total number of nodes in all paths.
 	values int
 	err    error
 }
@@ -243,7 +243,7 @@ func (p *pathFinder) found(path []any) {
 	p.paths = append(p.paths, slices.Clone(path))
 }
 
-// walk goes on from a path to a node; reached are the nodes that the path was at.
+// walk continues a path to a node; reached holds the nodes on the path.
 func (p *pathFinder) walk(node any, path, reached []any) error {
 	p.call.work(500 + 20*len(reached))
 	if len(path) > maxValueDepth {

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlWork is what it takes to read or to write a byte of YAML.
+// yamlWork is the cost of reading or writing a byte of YAML.
 const yamlWork = 500
 
 func yamlIsValid(c *call, args []any) (any, error) {
@@ -76,12 +76,12 @@ func yamlUnmarshal(c *call, args []any) (any, error) {
 	return r.value(first, 0)
 }
 
-// yamlReader makes values of the nodes of a document. An alias is read once more for each
-// time that it is named, and paid.
+// yamlReader converts the nodes of a document to values. An alias is read again, and paid for, each
+// time it is used.
 type yamlReader struct {
 	call          *call
 	values, bytes int
-	// within are the anchors that are being read.
+	// within holds the anchors that are being read.
 	within map[*yaml.Node]bool
 }
 
@@ -126,8 +126,8 @@ func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
 	return nil, fmt.Errorf("a node is of kind %d", n.Kind)
 }
 
-// mapping reads an object. Of keys that are the same the last one counts, and what is
-// merged gives way to what is there, and the later one to the earlier.
+// mapping reads an object. The last of equal keys counts. Explicit keys take precedence over merged
+// ones, and earlier merges over later ones.
 func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 	entries := map[string]any{}
 	var merged []*yaml.Node
@@ -233,7 +233,7 @@ func (r *yamlReader) scalar(n *yaml.Node) (any, error) {
 	return parseValue(r.call, string(raw))
 }
 
-// decodeScalar reads a scalar by YAML 1.2, whose core has no times.
+// decodeScalar reads a scalar by YAML 1.2, whose core schema has no times.
 func decodeScalar(n *yaml.Node, v *any) error {
 	if n.Tag == "!!timestamp" && n.Style == 0 {
 		*v = n.Value
@@ -242,7 +242,7 @@ func decodeScalar(n *yaml.Node, v *any) error {
 	return n.Decode(v)
 }
 
-// validText is what a text becomes in JSON.
+// validText returns the text in the form that it has in JSON.
 func validText(s string) string {
 	if utf8.ValidString(s) {
 		return s

@@ -8,17 +8,17 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 
-// Answers are what a guest was told of the world beyond its request in a call: objects of the
-// cluster, and what the host asked others. They are kept while the serving version decides, and
-// then given to a candidate that decides the same. They belong to one call at a time.
+// Answers holds the answers that a guest got in a call beyond its request: objects of the cluster,
+// and answers of host capabilities. They are recorded while the serving version decides, and then
+// given to a candidate for the same request. They belong to one call at a time.
 type Answers struct {
 	given map[string]answer
 	bytes int
-	// TooMany is set if there were more than are kept.
+	// TooMany is set if the answers exceeded the limit.
 	TooMany bool
 
 	repeated bool
-	// Unknown is the first question of a candidate that has no answer here, empty if all had.
+	// Unknown is the first question of a candidate without an answer here, empty if there was none.
 	Unknown string
 }
 
@@ -27,8 +27,8 @@ type answer struct {
 	err   error
 }
 
-// maxAnswerBytes is how many bytes of questions and answers are kept for a call. Objects that a
-// cluster keeps anyway do not count.
+// maxAnswerBytes bounds the questions and answers kept for a call, in bytes. Objects that a cluster
+// keeps anyway do not count.
 const maxAnswerBytes = 1 << 20
 
 // ErrUnknown is the error of a question without an answer.
@@ -37,10 +37,10 @@ var ErrUnknown = errors.New("a shadow knows what the serving version has asked, 
 // Repeat returns the answers for a candidate.
 func (a *Answers) Repeat() *Answers { return &Answers{given: a.given, bytes: a.bytes, repeated: true} }
 
-// Bytes returns how many bytes of questions and answers are kept.
+// Bytes returns the size of the kept questions and answers.
 func (a *Answers) Bytes() int { return a.bytes }
 
-// Find notes the confidential values in the answers.
+// Find records the confidential values in the answers.
 func (a *Answers) Find(rule *confidential.Rule, s *confidential.Stain) {
 	for _, known := range a.given {
 		if s.Sealed() {
@@ -54,13 +54,13 @@ func (a *Answers) Find(rule *confidential.Rule, s *confidential.Stain) {
 
 type answersKey struct{}
 
-// WithAnswers returns a context for a call that keeps answers, or is given them.
+// WithAnswers returns a context for a call that records answers in a, or gets them from a.
 func WithAnswers(ctx context.Context, a *Answers) context.Context {
 	return context.WithValue(ctx, answersKey{}, a)
 }
 
-// Ask returns the answer of ask to a question, or that which the serving version got. Neither is
-// changed afterwards.
+// Ask returns the answer of ask to a question, or the answer that the serving version got. Neither
+// may be changed afterwards.
 func Ask[T any](ctx context.Context, question string, ask func() (T, error)) (T, error) {
 	a, _ := ctx.Value(answersKey{}).(*Answers)
 	if a == nil {

@@ -1,5 +1,5 @@
-// Package policy is what the engine and the languages of policies know of each
-// other: what a guest is asked, and what it says.
+// Package policy defines the interface between the engine and the dialects of policies: the input
+// of guests, and their verdicts.
 package policy
 
 import (
@@ -9,63 +9,60 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// Verdict is what a guest says about a request. It is read after the instance has gone to
-// another request, so none of its strings and bytes lie in the memory of a guest.
+// Verdict is the verdict of a guest on a request. It is read after the instance has moved on to
+// another request, so none of its strings and bytes share memory with a guest.
 type Verdict struct {
 	Allowed bool
 	// Code is the HTTP code of a denial, 0 for the default.
 	Code uint32
-	// Message is why the request is denied.
+	// Message is the reason of a denial.
 	Message string
-	// Result is nil if the guest has nothing more to say.
+	// Result is nil if the guest adds nothing.
 	Result *admissionmsg.Result
-	// Patch is what to change about the object as a JSON Patch, Object the object
-	// as it should be; at most one of them is there.
+	// Patch is the change of the object as a JSON Patch, and Object the whole new object; at most
+	// one of them is set.
 	Patch, Object []byte
 }
 
 // Mutates reports whether the guest changes the object.
 func (v *Verdict) Mutates() bool { return v.Patch != nil || v.Object != nil }
 
-// Dialect is a language of policies other than that of package abi.
+// Dialect is an ABI of policies other than that of package abi.
 type Dialect struct {
-	// Host tells modules of the dialect apart and what to offer them.
+	// Host recognizes modules of the dialect and offers their imports.
 	Host host.Dialect
-	// Check is called with the first instance of a plugin: it asks the guest
-	// about its settings, if it can be asked, and returns why they will not do.
-	// nil takes all settings.
+	// Check is called with the first instance of a plugin: it lets the guest validate its settings,
+	// if it can, and returns the reason to refuse them. nil accepts all settings.
 	Check func(ctx context.Context, inst host.DialectInstance, settings []byte) error
-	// Ask asks a guest for its verdict, whose strings and bytes are copies of those of the guest.
+	// Ask asks a guest for its verdict, with copies of the guest's strings and bytes.
 	Ask func(ctx context.Context, inst host.DialectInstance, settings []byte, req *Request) (Verdict, error)
 	// Mutating reports whether guests of the dialect may change objects.
 	Mutating bool
-	// Raw reports whether guests of the dialect take requests that are no AdmissionRequest.
+	// Raw reports whether guests of the dialect accept requests that are not an AdmissionRequest.
 	Raw bool
 }
 
-// Call is the state of an instance: the request that it is asked about, and copies of what
-// it answered.
+// Call is the state of an instance: the current request, and copies of the guest's answers.
 type Call struct {
 	Request *Request
 	// Mutating reports whether the object may be changed.
 	Mutating bool
-	// Desired is the apiVersion to which the object is to be converted, empty if the call
-	// is no conversion. The object may be changed then, too.
+	// Desired is the apiVersion to which the object is to be converted, empty if the call is not a
+	// conversion. The object may also be changed in a conversion.
 	Desired string
-	// Object and OldObject are the protobuf of the objects, once Fetched.
+	// Object and OldObject are the objects in protobuf, once Fetched.
 	Object, OldObject []byte
 	Fetched           bool
 
 	Result        *admissionmsg.Result
 	Patch, Mutant []byte
-	// Input and Output are what guests read and write in dialects that have one
-	// buffer for each.
+	// Input and Output are the buffers for reading and writing in dialects that have one of each.
 	Input, Output []byte
-	// Looked is what the guest has looked up of the cluster.
+	// Looked holds the objects that the guest has looked up in the cluster.
 	Looked any
-	// Asked is how many questions the guest has asked that the host asks of others.
+	// Asked is the number of the guest's questions that the host has passed on.
 	Asked int
-	// Own belongs to the dialect, and outlives the call.
+	// Own belongs to the dialect, and survives the call.
 	Own any
 }
 

@@ -10,9 +10,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// AppendRequest appends an admission request in JSON to dst, as encoding/json
-// would, but without fields that are empty or null. The objects are copied as they
-// are.
+// AppendRequest appends an admission request in JSON to dst, as encoding/json would, but without
+// fields that are empty or null. The objects are copied unchanged.
 func AppendRequest(dst []byte, r *admissionv1.AdmissionRequest) []byte {
 	o := Object{dst: append(dst, '{')}
 	o.Text("uid", string(r.UID))
@@ -40,8 +39,8 @@ func AppendRequest(dst []byte, r *admissionv1.AdmissionRequest) []byte {
 	return o.End()
 }
 
-// appendUserInfo writes the user of a request. With whole, groups and extra are written
-// even if they are empty.
+// appendUserInfo writes the user of a request. If whole is set, groups and extra are written even
+// if they are empty.
 func appendUserInfo(dst []byte, u *authenticationv1.UserInfo, whole bool) []byte {
 	o := Object{dst: append(dst, '{')}
 	if whole {
@@ -100,7 +99,7 @@ func (o *Object) Key(key string) {
 	o.dst = append(json.AppendString(o.dst, key), ':')
 }
 
-// Append writes what f appends.
+// Append writes the bytes that f appends.
 func (o *Object) Append(f func(dst []byte) []byte) { o.dst = f(o.dst) }
 
 // Text writes a string.

@@ -24,8 +24,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// builtin knows the types that guests may have as protobuf: those of the
-// Kubernetes API that are generally available.
+// builtin returns the scheme of the types that guests may get as protobuf: the generally available
+// types of the Kubernetes API.
 var builtin = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -34,19 +34,19 @@ var builtin = sync.OnceValue(func() *runtime.Scheme {
 		coordinationv1.AddToScheme, discoveryv1.AddToScheme, admissionregistrationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			panic(err) // Two types of one name: a fault of the build.
+			panic(err) // Two types have the same name: a fault of the build.
 		}
 	}
 	return scheme
 })
 
-// maxProtoValues is how many values an object may have that is made protobuf. A value
-// of three bytes may become a struct of a kilobyte.
+// maxProtoValues is the maximum number of JSON values in an object for protobuf. A value of three
+// bytes may become a struct of a kilobyte.
 const maxProtoValues = 1 << 17
 
-// protoObjects returns the objects of a request as protobuf, each nil if it is not
-// there, is of no built-in type or does not decode as one. It is an error if they have
-// more than maxProtoValues: to a guest, nothing would be an object without fields.
+// protoObjects returns the objects of a request as protobuf, each nil if it is missing, is not of a
+// built-in type, or cannot be decoded as one. It returns an error if they have more than
+// maxProtoValues values, since a guest would read a missing object as one without fields.
 func protoObjects(r *admissionv1.AdmissionRequest) (object, oldObject []byte, err error) {
 	gvk := schema.GroupVersionKind{Group: r.Kind.Group, Version: r.Kind.Version, Kind: r.Kind.Kind}
 	if !builtin().Recognizes(gvk) {
@@ -58,7 +58,7 @@ func protoObjects(r *admissionv1.AdmissionRequest) (object, oldObject []byte, er
 	return protoOfJSON(gvk, r.Object.Raw), protoOfJSON(gvk, r.OldObject.Raw), nil
 }
 
-// countValues returns about how many values there are in valid JSON.
+// countValues returns the approximate number of values in valid JSON.
 func countValues(raw []byte) int {
 	n, inText := 0, false
 	for i := 0; i < len(raw); i++ {
@@ -72,7 +72,7 @@ func countValues(raw []byte) int {
 				n++
 			}
 		case '{', '[':
-			if !inText && i+1 < len(raw) && raw[i+1] != raw[i]+2 { // It is not empty: '}' is '{'+2.
+			if !inText && i+1 < len(raw) && raw[i+1] != raw[i]+2 { // Not empty: '}' is '{'+2.
 				n++
 			}
 		}

@@ -9,17 +9,17 @@ import (
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 )
 
-// Request is what a guest is asked about. It is the engine's, as all bytes of it are, and
-// valid until the verdicts of all policies are there: nothing may keep it.
+// Request is the input of a guest. The engine owns it with all its bytes. It is valid until the
+// verdicts of all policies are there, and must not be kept longer.
 type Request struct {
 	*admissionv1.AdmissionRequest
 	// Envelope is the message kubewasm.admission.v1.Request.
 	Envelope []byte
-	// Raw is the request of a raw review, which is JSON of the client's choice, nil for that
-	// of an API server. AdmissionRequest has its uid then, and Raw for its object.
+	// Raw is the request of a raw review, in JSON of the client's choice. It is nil for a request
+	// of an API server. If it is set, AdmissionRequest has its uid, and Raw as its object.
 	Raw []byte
 
-	// users is how many have the request.
+	// users is the number of holders of the request.
 	users  atomic.Int32
 	mu     sync.Mutex
 	bodies []body
@@ -32,21 +32,21 @@ type body struct {
 	bytes   []byte
 }
 
-// protobuf is the objects as protobuf, once they are made.
+// protobuf holds the objects as protobuf, once they are encoded.
 type protobuf struct {
 	once           sync.Once
 	object, oldObj []byte
 	err            error
 }
 
-// requests have the buffers of requests that were freed.
+// requests holds freed requests with their buffers.
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
-// keepEnvelope is the size of the largest buffer that is used again. Nearly all
-// requests have less than 1 KiB; a user with very many groups has more.
+// keepEnvelope is the size of the largest buffer that is reused. Nearly all requests have less than
+// 1 KiB; a user with very many groups has more.
 const keepEnvelope = 64 << 10
 
-// NewRequest returns the request for guests. The caller frees it.
+// NewRequest returns the request for guests. The caller must free it.
 func NewRequest(request *admissionv1.AdmissionRequest) *Request {
 	r := requests.Get().(*Request)
 	r.AdmissionRequest = request
@@ -55,10 +55,10 @@ func NewRequest(request *admissionv1.AdmissionRequest) *Request {
 	return r
 }
 
-// Hold keeps the request for another user, who frees it as well.
+// Hold keeps the request for another user, who must also free it.
 func (r *Request) Hold() { r.users.Add(1) }
 
-// Free ends the use of the request. The last one gives its buffers back.
+// Free ends the use of the request. The last user returns the buffers.
 func (r *Request) Free() {
 	if r.users.Add(-1) != 0 {
 		return
@@ -71,15 +71,15 @@ func (r *Request) Free() {
 	requests.Put(r)
 }
 
-// Proto returns the object and the old object as protobuf, nil if they have none, or why
-// they are not made. They are made once for all plugins.
+// Proto returns the object and the old object as protobuf, nil if they have none, or the reason
+// that they are not encoded. They are encoded once for all plugins.
 func (r *Request) Proto() (object, oldObject []byte, err error) {
 	r.proto.once.Do(func() { r.proto.object, r.proto.oldObj, r.proto.err = protoObjects(r.AdmissionRequest) })
 	return r.proto.object, r.proto.oldObj, r.proto.err
 }
 
-// Body returns what encode makes of the request in the form of a dialect, made
-// once for all plugins of it. It must not be changed.
+// Body returns the request in the form of a dialect, encoded by encode once for all plugins of the
+// dialect. It must not be changed.
 func (r *Request) Body(dialect string, encode func() []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,8 +92,8 @@ func (r *Request) Body(dialect string, encode func() []byte) []byte {
 	return r.bodies[len(r.bodies)-1].bytes
 }
 
-// JSON returns what the dialects of Kubewarden call the request: the AdmissionRequest, or
-// what Raw is. It must not be changed.
+// JSON returns the request in the form of Kubewarden's dialects: the AdmissionRequest, or Raw. It
+// must not be changed.
 func (r *Request) JSON() []byte {
 	if r.Raw != nil {
 		return r.Raw

@@ -12,9 +12,9 @@ import (
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 
-// Decode reads what a guest says into a struct, as serde does in the hosts that the
-// guests were written for: the names of fields have one case, a field that occurs
-// twice is an error, and so is text that is no UTF-8. Unknown fields are ignored.
+// Decode decodes a guest's answer into a struct as serde does in the hosts that the guests were
+// written for. Names of fields are case-sensitive, and a field that occurs twice is an error, as is
+// text that is not UTF-8. Unknown fields are ignored.
 func Decode(raw []byte, into any) error {
 	if !utf8.Valid(raw) {
 		return errors.New("the text is no UTF-8")
@@ -26,10 +26,10 @@ func Decode(raw []byte, into any) error {
 	return err
 }
 
-// Field is a field that has a value if it is there: null is none.
+// Field is a field whose value, if present, must not be null.
 type Field[T any] struct {
 	Value T
-	// Present reports whether the field is there.
+	// Present reports whether the field is present.
 	Present bool
 }
 
@@ -42,7 +42,7 @@ func (f *Field[T]) UnmarshalJSON(raw []byte) error {
 	return Decode(raw, &f.Value)
 }
 
-// Text is a string; null is none, and neither is half of a surrogate pair.
+// Text is a string. null is an error, and so is half of a surrogate pair.
 type Text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -51,7 +51,7 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 	if !ok {
 		return fmt.Errorf("%s where a string is required", json.Value(raw).Kind())
 	}
-	// Half of a pair becomes U+FFFD, which may also have been in the text.
+	// Half of a pair becomes U+FFFD, which the text may also contain itself.
 	if bytes.Contains(raw, []byte(`\u`)) && hasHalfPair(raw) {
 		return errors.New(`half of a surrogate pair in a string`)
 	}
@@ -62,7 +62,7 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 // hasHalfPair reports whether a string of JSON has an escaped surrogate without its
 // other half.
 func hasHalfPair(raw []byte) bool {
-	high := false // The escape before was the first half of a pair.
+	high := false // The previous escape was the first half of a pair.
 	for i := 0; i < len(raw); i++ {
 		first, second := false, false
 		if raw[i] == '\\' && i+1 < len(raw) {
@@ -81,7 +81,7 @@ func hasHalfPair(raw []byte) bool {
 	return high
 }
 
-// Texts are the strings of a list.
+// Texts returns the strings of a list.
 func Texts(list []Text) []string {
 	if list == nil {
 		return nil
@@ -93,8 +93,8 @@ func Texts(list []Text) []string {
 	return texts
 }
 
-// TextMap are strings by their keys, of which the last one of a name counts, as in
-// the maps of those hosts.
+// TextMap maps strings to strings. Of equal keys the last one counts, as in the maps of those
+// hosts.
 type TextMap map[string]string
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -1,6 +1,7 @@
-// Package serving holds what the servers of policies share: the server with its certificates and
-// connections, bodies of requests in bounded memory, the version of the policies that a request
-// sees, calls that outlive their requests, and files of policies that may be written in place.
+// Package serving holds the parts shared by the servers of policies: the server with its
+// certificates and connections, bodies of requests in bounded memory, the version of the policies
+// in a request, calls that outlive their requests, and files of policies that may be written in
+// place.
 package serving
 
 import (
@@ -17,21 +18,21 @@ import (
 	"time"
 )
 
-// BodyLimits bound what the bodies of requests may have. What is 0 has its default.
+// BodyLimits bounds the memory and the time of request bodies. Zero fields have their defaults.
 type BodyLimits struct {
-	// Bytes is the memory of all bodies together. Default 256 MiB. What is made of
-	// a body when it is decoded is not counted: about as much again.
+	// Bytes is the memory of all bodies together. Default 256 MiB. It does not count the decoded
+	// form, which takes about as much again.
 	Bytes int64
-	// AddressBytes is the memory of all bodies from one address, so that one client
-	// does not take everything: an IPv4 address, or the first 64 bits of one of
-	// IPv6. Default half of Bytes.
+	// AddressBytes is the memory of all bodies from one address, so that one client cannot use up
+	// the memory. An address is an IPv4 address, or the first 64 bits of an IPv6 address. Default
+	// half of Bytes.
 	AddressBytes int64
-	// ConnectionBytes is the memory of all bodies of one connection, which has
-	// several at a time by HTTP/2. Default an eighth of Bytes.
+	// ConnectionBytes is the memory of all bodies of one connection, since HTTP/2 has several at a
+	// time. Default an eighth of Bytes.
 	ConnectionBytes int64
-	// Wait is how long a body waits for memory that others have. Default 1 s.
+	// Wait is the time for which a body waits for memory used by others. Default 1 s.
 	Wait time.Duration
-	// Timeout is how long a body may take to arrive. Default 10 s.
+	// Timeout is the time in which a body must arrive. Default 10 s.
 	Timeout time.Duration
 }
 
@@ -41,26 +42,25 @@ const (
 	defaultBodyTimeout = 10 * time.Second
 )
 
-// Bodies reads the bodies of requests into memory that is bounded over all of them.
-// Memory is counted until the request is answered, and longer if somebody keeps it, see [Keep]. A body has as much as it
-// announces, but 128 KiB at most until these have come. It is safe for use by several
-// goroutines.
+// Bodies reads the bodies of requests into memory with a common bound. Memory is counted until the
+// request is answered, and longer with [Keep]. A body gets the length that it announces, but at
+// most 128 KiB until that much has arrived. It is safe for use by several goroutines.
 type Bodies struct {
 	limits BodyLimits
-	// most is the memory of a party, by its scope.
+	// most is the maximum memory of a party, by its scope.
 	most [3]int64
 
 	mu sync.Mutex
-	// shares has those that are not 0.
+	// shares holds the shares that are not 0.
 	shares map[party]share
-	// kept is the memory of what outlives its request, see [Keep].
+	// kept is the memory that outlives its request, see [Keep].
 	kept int64
-	// freed is closed when memory is given back; nil if no body waits for that.
+	// freed is closed when memory is freed; nil if no body waits for memory.
 	freed chan struct{}
 }
 
-// party is whose bodies have a limit together: one connection, all connections from an
-// address, or all that there are.
+// party is a group of bodies with a common limit: those of one connection, of all connections from
+// an address, or of all connections.
 type party struct {
 	scope scope
 	from  netip.AddrPort
@@ -74,9 +74,9 @@ const (
 	ofAll
 )
 
-// share is the memory of a party's bodies. Half of what it may have is for those that may
-// want more: a body that has all it needs waits for none, so these are never all that
-// there is.
+// share is the memory of a party's bodies. begun is the memory of bodies that may need more:
+// several such bodies get at most half of the limit. A body that has all it needs does not wait, so the waiting bodies
+// never hold all the memory.
 type share struct{ held, begun int64 }
 
 // NewBodies returns Bodies with limits.
@@ -92,7 +92,7 @@ func NewBodies(limits BodyLimits) *Bodies {
 	}
 }
 
-// Held returns how many bytes of memory bodies have now.
+// Held returns the memory of bodies now, in bytes.
 func (b *Bodies) Held() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +101,7 @@ func (b *Bodies) Held() int64 {
 
 type bodyKey struct{}
 
-// WithBody returns a context for what is done about a request with a body.
+// WithBody returns a context for work on a request with a body.
 func WithBody(ctx context.Context, b *Body) context.Context {
 	return context.WithValue(ctx, bodyKey{}, b)
 }
@@ -109,10 +109,10 @@ func WithBody(ctx context.Context, b *Body) context.Context {
 // keptShare is the share of all memory that may outlive its requests.
 const keptShare = 8
 
-// Keep counts the memory of the request's body, and as many bytes more as somebody has made of it,
-// for one who keeps them longer than the request takes, until free is called. It reports whether
-// there was room: an eighth of all memory is for that. It does not wait. A context without a body
-// has room for everything.
+// Keep counts the memory of the request's body, plus more bytes derived from it, for a caller that
+// keeps them longer than the request takes. It counts until free is called. It reports whether
+// there was room, which is an eighth of all memory, and does not wait. A context without a body has
+// room for everything.
 func Keep(ctx context.Context, more int64) (free func(), ok bool) {
 	b, _ := ctx.Value(bodyKey{}).(*Body)
 	if b == nil {
@@ -123,7 +123,7 @@ func Keep(ctx context.Context, more int64) (free func(), ok bool) {
 	defer all.mu.Unlock()
 	p := party{scope: ofAll}
 	s, most := all.shares[p], all.limits.Bytes
-	// It counts as a body that has begun: that half of the memory is for others stays true.
+	// It counts as a body that has begun, so that half of the memory remains for others.
 	if all.kept+n > most/keptShare || s.held+n > most || s.begun+n > most/2 {
 		return nil, false
 	}
@@ -138,14 +138,14 @@ func Keep(ctx context.Context, more int64) (free func(), ok bool) {
 	}), true
 }
 
-// BodyError is why a body was not read.
+// BodyError is the reason that a body was not read.
 type BodyError struct {
-	// Code is the HTTP code of the answer: 400 for a body that is cut off, 408 for
-	// one that does not arrive in time, 413 for one that is too long, 429 if the
-	// client has too many, and 503 if all clients together have.
+	// Code is the HTTP code of the answer: 400 for a body that is cut off, 408 for one that does
+	// not arrive in time, 413 for one that is too long, 429 if the client has too many, and 503 if
+	// all clients together have too many.
 	Code    int
 	message string
-	// Beginning is how a body that is too long begins.
+	// Beginning is the beginning of a body that is too long.
 	Beginning []byte
 }
 
@@ -160,40 +160,39 @@ func (e *BodyError) Answer(w http.ResponseWriter, contentType, text string) {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(e.Code)
-	_, _ = io.WriteString(w, text) // The client is gone, and there is no other to tell.
+	_, _ = io.WriteString(w, text) // If the client is gone, nobody reads the answer.
 }
 
 func bodyError(code int, format string, args ...any) *BodyError {
 	return &BodyError{Code: code, message: fmt.Sprintf(format, args...)}
 }
 
-// DropBody makes the answer to a request the last of its connection, and ends the wait
-// for the rest of its body: net/http waits for that, and reads up to 256 KiB of it.
+// DropBody makes the answer to a request the last of its connection, and ends the wait for the rest
+// of its body: otherwise net/http waits for it, and reads up to 256 KiB.
 func DropBody(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	// A writer that is no connection has no deadline.
+	// A writer that is not a connection has no deadline.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 }
 
 // Body is a body in memory.
 type Body struct {
-	// Bytes are the body, until Release.
+	// Bytes is the body, valid until Release.
 	Bytes []byte
 
 	bodies *Bodies
-	// parties are those to which the body belongs, by scope.
+	// parties are the parties that the body belongs to, by scope.
 	parties [3]party
-	// mine is what the body has.
+	// mine is the share of the body.
 	mine share
 }
 
-// Release gives the memory back. The body is not used after it.
+// Release frees the memory. The body must not be used afterwards.
 func (b *Body) Release() { b.free(b.mine) }
 
-// Read reads the body of r, which has at most limit bytes, until ctx ends or the
-// timeout of the limits. The client is to be authenticated before it. The caller
-// releases the body when the request is answered. If there is an error, the answer is
-// that of [BodyError.Answer].
+// Read reads the body of r, of at most limit bytes, until ctx ends or the timeout of the limits has
+// passed. Authenticate the client first. The caller must release the body when the request is
+// answered. If there is an error, answer with [BodyError.Answer].
 func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (*Body, *BodyError) {
 	body := &Body{bodies: b, parties: partiesOf(r.RemoteAddr)}
 	switch {
@@ -204,7 +203,7 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	arriving, cancel := context.WithTimeout(ctx, b.limits.Timeout)
 	defer cancel()
-	// All of a body that says how long it is, and one byte to find its end.
+	// Room for the announced length, plus one byte to find the end.
 	most := limit
 	if r.ContentLength >= 0 {
 		most = r.ContentLength
@@ -215,8 +214,8 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	from, stop := limitTime(arriving, w, r.Body)
 	defer stop()
 	if r.ContentLength < 0 {
-		// It tells net/http of a body that is too long, which gives the client time to read
-		// the answer before it ends the connection.
+		// The reader reports a body that is too long to net/http, which then gives the client time
+		// to read the answer before closing the connection.
 		from = http.MaxBytesReader(w, from, limit)
 	}
 	for {
@@ -246,17 +245,17 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 
 // partiesOf returns the parties of a body from a remote address.
 func partiesOf(remote string) [3]party {
-	from, _ := netip.ParseAddrPort(remote) // What has no address is one connection.
+	from, _ := netip.ParseAddrPort(remote) // A remote without an address counts as one connection.
 	addr := from.Addr().Unmap().WithZone("")
 	if addr.Is6() {
-		prefix, _ := addr.Prefix(64) // Every address has as many bits.
+		prefix, _ := addr.Prefix(64) // Never fails: every address has that many bits.
 		addr = prefix.Addr()
 	}
 	return [...]party{{ofConnection, from}, {ofAddress, netip.AddrPortFrom(addr, 0)}, {scope: ofAll}}
 }
 
-// cutOff returns the error of a body that could not be read to its end. have of its bytes
-// have come.
+// cutOff returns the error of a body that could not be read to its end. have is the number of bytes
+// that have arrived.
 func cutOff(err error, have, length int64) *BodyError {
 	var tooLong *http.MaxBytesError
 	switch {
@@ -270,19 +269,19 @@ func cutOff(err error, have, length int64) *BodyError {
 	return bodyError(http.StatusBadRequest, "read body: %v", err)
 }
 
-// firstRead is how much memory a body gets that announces more, until so much of it
-// has come: a length is only a claim.
+// firstRead bounds the memory of a body until that much of it has arrived, since an announced
+// length is only a claim.
 const firstRead = 128 << 10
 
-// beginningBytes is how much of a body that is too long is looked at: in a review, what
-// it is about comes first, and then the user's groups.
+// beginningBytes is the part read of a body that is too long. A review first names its object, and
+// then the user's groups.
 const beginningBytes = 16 << 10
 
-// refuse returns the error of a body that announces too much. Its beginning is what has
-// come when beginningBytes have, or the time that a body waits for memory is over.
+// refuse returns the error of a body that announces too much. Its Beginning holds the bytes that
+// have arrived by the time there are beginningBytes of them, or a body's wait for memory is over.
 func (b *Body) refuse(ctx context.Context, w http.ResponseWriter, r *http.Request, format string, args ...any) *BodyError {
 	err := bodyError(http.StatusRequestEntityTooLarge, format, args...)
-	// A client that expects to be asked for its body would send all of it.
+	// A client that sends Expect would send the whole body.
 	if r.Header.Get("Expect") != "" || b.hold(ctx, beginningBytes, true) != nil {
 		return err
 	}
@@ -291,22 +290,22 @@ func (b *Body) refuse(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	defer cancel()
 	from, stop := limitTime(ctx, w, r.Body)
 	defer stop()
-	n, _ := io.ReadFull(from, b.Bytes[:beginningBytes]) // What has come is all there is to tell by.
+	n, _ := io.ReadFull(from, b.Bytes[:beginningBytes]) // An error leaves the bytes that have arrived.
 	err.Beginning = bytes.Clone(b.Bytes[:n])
 	return err
 }
 
-// limitTime returns a body whose Read ends with ctx, by [os.ErrDeadlineExceeded]. stop is
-// called when no more is read of it.
+// limitTime returns a body whose Read ends with ctx, with [os.ErrDeadlineExceeded]. Call stop after
+// the last Read.
 func limitTime(ctx context.Context, w http.ResponseWriter, body io.ReadCloser) (_ io.ReadCloser, stop func()) {
 	deadline, _ := ctx.Deadline()
 	connection := http.NewResponseController(w)
 	if connection.SetReadDeadline(deadline) == nil {
-		// What comes after the body is not of it.
+		// Data after the body is not part of it.
 		return body, func() { _ = connection.SetReadDeadline(time.Time{}) }
 	}
-	// The writer hides the connection: that of a middleware without Unwrap, or of a
-	// test. Whatever becomes of the read, the request ends in time.
+	// The writer hides the connection, as a middleware without Unwrap or a test does. Even if the
+	// read does not end, the request ends in time.
 	t := &timedBody{ctx: ctx, ReadCloser: body, reads: make(chan timedRead), stopped: make(chan struct{})}
 	go t.run()
 	return t, func() { close(t.stopped) }
@@ -318,7 +317,7 @@ type timedBody struct {
 	ctx     context.Context
 	reads   chan timedRead
 	stopped chan struct{}
-	// rest is what has come and was not read from here.
+	// rest is the data that has arrived and was not yet returned by Read.
 	rest timedRead
 }
 
@@ -327,11 +326,11 @@ type timedRead struct {
 	err   error
 }
 
-// timedReadBytes is the memory of such a body beside its own.
+// timedReadBytes is the size of a buffer of such a body.
 const timedReadBytes = 16 << 10
 
 func (t *timedBody) run() {
-	// Two buffers: the reader may have one of them.
+	// Two buffers are needed, since the reader may hold one of them.
 	var buffers [2][timedReadBytes]byte
 	for i := 0; ; i++ {
 		buffer := buffers[i%2][:]
@@ -363,8 +362,8 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	return n, t.rest.err
 }
 
-// hold gives the body memory for n bytes instead of what it has, and waits until that is
-// within the limits. begins is set if the body may need more later.
+// hold replaces the memory of the body by n bytes, and waits until that is within the limits.
+// begins is set if the body may need more later.
 func (b *Body) hold(ctx context.Context, n int64, begins bool) *BodyError {
 	all := b.bodies
 	if most := all.limits.Bytes; n > most {
@@ -402,9 +401,9 @@ func (b *Body) hold(ctx context.Context, n int64, begins bool) *BodyError {
 	return nil
 }
 
-// add adds to what the body has, or returns why more is beyond the limits. The only body
-// of an address or of a connection may be as long as all bodies together. The lock is
-// held.
+// add adds to the share of the body, or returns the reason that the sum is beyond the limits. The
+// only body of an address or of a connection may be as long as all bodies together. The lock must
+// be held.
 func (b *Body) add(more share) *BodyError {
 	all := b.bodies
 	for _, p := range b.parties {
@@ -423,7 +422,7 @@ func (b *Body) add(more share) *BodyError {
 	return nil
 }
 
-// refuse returns why a party that has s and may have most gets no more.
+// refuse returns the error for a party with share s and limit most that gets no more.
 func (p party) refuse(s, more share, most int64) *BodyError {
 	code, whose := http.StatusTooManyRequests, "the bodies of this connection"
 	switch p.scope {
@@ -435,7 +434,7 @@ func (p party) refuse(s, more share, most int64) *BodyError {
 	return bodyError(code, "%s have %d bytes, and %d more are too many: the limit is %d", whose, s.held, more.held, most)
 }
 
-// free gives back some of what the body has.
+// free returns a part of the body's share.
 func (b *Body) free(less share) {
 	all := b.bodies
 	all.mu.Lock()
@@ -444,7 +443,7 @@ func (b *Body) free(less share) {
 	all.wake()
 }
 
-// give adds to the share of a party. The lock is held.
+// give adds to the share of a party. The lock must be held.
 func (b *Bodies) give(p party, more share) {
 	s := b.shares[p]
 	s.held, s.begun = s.held+more.held, s.begun+more.begun
@@ -453,7 +452,7 @@ func (b *Bodies) give(p party, more share) {
 	}
 }
 
-// wake has those look again who wait for memory. The lock is held.
+// wake wakes the bodies that wait for memory. The lock must be held.
 func (b *Bodies) wake() {
 	if b.freed != nil {
 		close(b.freed)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// certificates are the files of a server, as they were when they last were good.
+// certificates holds the last valid contents of a server's certificate files.
 type certificates struct {
 	certFile, keyFile string
 	caFiles           []string
@@ -26,13 +26,13 @@ type certificates struct {
 }
 
 type loaded struct {
-	// pem is what the files held: certificate, key and those of CAs.
+	// pem holds the contents of the files: certificate, key and CAs.
 	pem    [][]byte
 	config *tls.Config
 }
 
 func newCertificates(certFile, keyFile string, caFiles []string, clientAuth tls.ClientAuthType) (*certificates, error) {
-	// Probes have no certificate: by default the handler asks for one where it counts.
+	// Probes have no certificate, so by default the handler decides where one is required.
 	c := &certificates{certFile: certFile, keyFile: keyFile, caFiles: caFiles, clientAuth: cmp.Or(clientAuth, tls.VerifyClientCertIfGiven)}
 	return c, c.reload()
 }
@@ -40,8 +40,8 @@ func newCertificates(certFile, keyFile string, caFiles []string, clientAuth tls.
 // files returns the names of all files.
 func (c *certificates) files() []string { return append([]string{c.certFile, c.keyFile}, c.caFiles...) }
 
-// reload reads the files. What they hold is in use afterwards, or nothing has
-// changed and the error says why.
+// reload reads the files. Either their contents are in use afterwards, or nothing changes and an
+// error is returned.
 func (c *certificates) reload() error {
 	var next loaded
 	for _, file := range c.files() {
@@ -76,7 +76,7 @@ func (c *certificates) reload() error {
 	return nil
 }
 
-// config returns a configuration that is the current one for each connection.
+// config returns a configuration that uses the current certificates for each connection.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -84,18 +84,18 @@ func (c *certificates) config() *tls.Config {
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			return c.current.Load().config, nil
 		},
-		// ServeTLS wants to see one.
+		// ServeTLS requires one.
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return nil, errors.New("there is a configuration for each client")
 		},
 	}
 }
 
-// pollInterval is how often the files are looked at, for file systems that do not
-// tell of changes.
+// pollInterval is the interval between checks of the files, for file systems that do not report
+// changes.
 const pollInterval = 30 * time.Second
 
-// follow reads the files again when they change, until ctx ends.
+// follow reloads the files when they change, until ctx ends.
 func (c *certificates) follow(ctx context.Context, logger *slog.Logger) {
 	changed := make(chan struct{}, 1)
 	hint := func() {
@@ -115,8 +115,8 @@ func (c *certificates) follow(ctx context.Context, logger *slog.Logger) {
 	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	// Certificate and key are two files: for a moment they may not fit. What
-	// failed is tried again soon.
+	// Certificate and key are two files, which may not match for a moment. A failed reload is
+	// retried soon.
 	var again <-chan time.Time
 	for {
 		select {

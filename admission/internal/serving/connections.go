@@ -9,24 +9,24 @@ import (
 	"sync"
 )
 
-// connections bounds how many connections a server has. There is always room for
-// one more: the one that is missed least is closed for it.
+// connections bounds the number of connections of a server. A new connection is always accepted: if
+// necessary, the least important one is closed for it.
 type connections struct {
 	most int
 
 	mu  sync.Mutex
 	all map[net.Conn]*connection
-	// events counts what has happened, as a clock.
+	// events counts events, as a logical clock.
 	events int
 }
 
-// connection is what is known of a connection.
+// connection is the state of a connection.
 type connection struct {
 	address netip.Addr
-	// busy says that it is at a request, and trusted that its client has shown a
-	// certificate that was verified.
+	// busy reports whether it serves a request, and trusted whether its client has shown a verified
+	// certificate.
 	busy, trusted bool
-	// since is when it became busy, or was so last.
+	// since is the time of the last change to or from busy.
 	since int
 }
 
@@ -44,19 +44,19 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 	trusted := false
 	if secure, ok := conn.(*tls.Conn); ok && state != http.StateNew {
-		// The handshake is over: there are bytes of a request.
+		// The handshake is over, since a request has begun.
 		trusted = len(secure.ConnectionState().VerifiedChains) != 0
 	}
 	if victim := c.note(conn, state, trusted); victim != nil {
 		if secure, ok := victim.(*tls.Conn); ok {
-			victim = secure.NetConn() // Without a word to a client that may not read it.
+			victim = secure.NetConn() // Skips the TLS alert, since the client may not read it.
 		}
-		// It is of no use any more, whatever the error is.
+		// The connection is abandoned, so its error does not matter.
 		_ = victim.Close()
 	}
 }
 
-// note notes the state of a connection and returns one to close, or nil.
+// note records the state of a connection and returns a connection to close, or nil.
 func (c *connections) note(conn net.Conn, state http.ConnState, trusted bool) (victim net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState, trusted bool) (v
 			victim = c.leastMissed()
 			delete(c.all, victim)
 		}
-		from, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // Or all have none.
+		from, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // Without addresses, all count as one.
 		c.all[conn] = &connection{address: from.Addr().Unmap(), since: c.events}
 	} else if known := c.all[conn]; known != nil {
 		known.busy, known.trusted, known.since = state == http.StateActive, trusted, c.events
@@ -74,9 +74,9 @@ func (c *connections) note(conn net.Conn, state http.ConnState, trusted bool) (v
 	return victim
 }
 
-// leastMissed returns a connection without a verified client if there is one, from
-// the address that has most of them; of these one without a request if there is one,
-// and the one that has been so for longest.
+// leastMissed returns the least important connection. It prefers, in this order, connections
+// without a verified client, connections from the address with the most connections, connections
+// without a request, and the longest time in that state.
 func (c *connections) leastMissed() (least net.Conn) {
 	type class struct {
 		trusted bool

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// waitShare is the share of its time that a request waits.
+	// waitShare divides the time of a request into the time for which it waits.
 	waitShare = 100
-	// maxCalls is how many calls of all policies outlive their requests, and maxCallsOfPolicy
-	// how many of one.
+	// maxCalls bounds the calls of all policies that outlive their requests, and maxCallsOfPolicy
+	// those of one policy.
 	maxCalls         = 64
 	maxCallsOfPolicy = 8
-	// maxBytes is the memory of their requests.
+	// maxBytes bounds the memory of their requests.
 	maxBytes = 32 << 20
 )
 
-// running has a place for each call of a slow policy that runs: half of the processors are for
-// those on which requests wait.
+// running has a slot for each running call of a slow policy. The other half of the processors is
+// for calls that requests wait for.
 var running = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// all are the calls that outlive their requests.
+// all counts the calls that outlive their requests.
 var all struct {
 	sync.Mutex
 	calls int
@@ -32,13 +32,13 @@ var all struct {
 
 // Monitor holds the state of a policy that only monitors. The zero value is ready to use.
 //
-// A request waits for such a policy a hundredth of its time, and not at all for one that was slow
-// the last time: its verdict comes after the answer. The calls that outlive their requests are
+// A request waits for such a policy a hundredth of its time, and not at all if the policy was slow
+// the last time. Its verdict then comes after the answer. The calls that outlive their requests are
 // bounded in number, in bytes, and in processors.
 type Monitor struct {
-	// slow is set if the last call took longer than a request waits.
+	// slow is set if the last call took longer than the wait of a request.
 	slow atomic.Bool
-	// calls are those of the policy in all; its lock guards them.
+	// calls is the number of the policy's calls counted in all, and guarded by its lock.
 	calls int
 }
 
@@ -46,22 +46,23 @@ type Monitor struct {
 type Call struct {
 	policy *Monitor
 	bytes  int64
-	wait   time.Duration // 0 for as long as it takes.
+	wait   time.Duration // 0 means no limit.
 	slow   bool
 	done   chan struct{}
 	cancel context.CancelFunc
-	// late is set when the request is answered before, and dropped if the call may not go on
-	// then.
+	// late is set if the request is answered first, and dropped if the call may not continue after
+	// that.
 	late, dropped atomic.Bool
-	// held ends what the call has in all. mu guards it against the end of the call.
+	// mu guards ended and free, which removes the call from all.
 	mu    sync.Mutex
 	ended bool
 	free  func()
 }
 
-// Start calls f on a goroutine of its own, for a request that has so many bytes. It returns nil if
-// the call is dropped, as dropped is called if it must be later: there are too many. f must not
-// use the caller's ctx. A ctx without a deadline waits for f.
+// Start calls f on a new goroutine, for a request with the given number of bytes. It returns nil if
+// too many calls outlive their requests, so that the call is dropped. If the call is dropped later,
+// it calls dropped. f must not use the caller's ctx. If ctx has no deadline, the request waits for
+// f.
 func (p *Monitor) Start(ctx context.Context, bytes int64, f func(ctx context.Context, c *Call), dropped func()) *Call {
 	c := &Call{policy: p, bytes: bytes, done: make(chan struct{})}
 	deadline, ok := ctx.Deadline()
@@ -115,15 +116,15 @@ func (c *Call) end() {
 	close(c.done)
 }
 
-// Late reports whether the request is answered without the call.
+// Late reports whether the request was answered without the call.
 func (c *Call) Late() bool { return c.late.Load() }
 
-// Dropped reports whether the call was ended because it would have outlived its request, and there
-// are too many that do.
+// Dropped reports whether the call was ended because too many calls would have outlived their
+// requests.
 func (c *Call) Dropped() bool { return c.dropped.Load() }
 
-// Wait waits for the call as long as a request may, and reports whether it has ended. If not, it
-// goes on without the request, or is dropped.
+// Wait waits for the call for the time allowed to a request, and reports whether it has ended. If
+// it has not, the call continues without the request, or is dropped.
 func (c *Call) Wait(ctx context.Context) bool {
 	if c.wait == 0 {
 		<-c.done
@@ -143,9 +144,9 @@ func (c *Call) Wait(ctx context.Context) bool {
 	default:
 	}
 	if c.late.Store(true); c.slow {
-		return false // Start has counted it.
+		return false // Counted by Start.
 	}
-	c.policy.slow.Store(true) // Before it ends: the next request does not wait, too.
+	c.policy.slow.Store(true) // Set before the call ends, so that the next request does not wait either.
 	if !c.outlive(ctx) {
 		c.dropped.Store(true)
 		c.cancel()

@@ -13,35 +13,33 @@ import (
 	"time"
 )
 
-// Server serves webhooks: by TLS, with certificates that are read again when their files
-// change, with bounds for what strangers can make it hold, and with an end that leaves no
-// request without an answer. It runs once.
+// Server serves webhooks over TLS. It reloads certificates when their files change, bounds the
+// memory that clients can make it hold, and answers every request before it ends. It runs once.
 type Server struct {
-	// Name stands in errors.
+	// Name is the name of the server in errors.
 	Name string
-	// Addr is the address to listen on. Listener, if it is set, is served in its place, and
-	// closed when Run returns.
+	// Addr is the address to listen on. Listener, if set, is used instead, and closed when Run
+	// returns.
 	Addr     string
 	Listener net.Listener
 	// CertFile and KeyFile are the certificate and its key in PEM. Without them the server
 	// has no TLS.
 	CertFile, KeyFile string
-	// ClientCAFiles are bundles in PEM of those who sign the certificates of clients.
-	// ClientAuth says what becomes of a client without such a certificate. Default
-	// tls.VerifyClientCertIfGiven.
+	// ClientCAFiles are PEM bundles of the CAs that sign certificates of clients. ClientAuth is the
+	// policy for clients without such a certificate. Default tls.VerifyClientCertIfGiven.
 	ClientCAFiles []string
 	ClientAuth    tls.ClientAuthType
 	// Handler answers requests.
 	Handler http.Handler
-	// WriteTimeout is how long the answer to a request may take.
+	// WriteTimeout bounds the time of the answer to a request.
 	WriteTimeout time.Duration
-	// MaxConnections, DrainDelay and DrainTimeout are as in package webhook. Zero is the
-	// default; a DrainDelay below zero is none.
+	// MaxConnections, DrainDelay and DrainTimeout work as in package webhook. Zero means the
+	// default; a negative DrainDelay means none.
 	MaxConnections           int
 	DrainDelay, DrainTimeout time.Duration
-	// Sleep waits for the DrainDelay; nil is time.Sleep. A test says by it when the delay ends.
+	// Sleep waits for the DrainDelay; nil is time.Sleep. Tests use it to end the delay.
 	Sleep func(time.Duration)
-	// Logger takes what goes wrong; nil drops it.
+	// Logger receives errors; nil drops them.
 	Logger *slog.Logger
 
 	listening, draining atomic.Bool
@@ -53,21 +51,21 @@ const (
 	defaultDrainDelay   = 5 * time.Second
 	defaultDrainTimeout = 30 * time.Second
 	defaultConnections  = 1024
-	// An API server sends some hundred bytes of headers, and a token perhaps.
+	// An API server sends a few hundred bytes of headers, and possibly a token.
 	maxHeaderBytes = 16 << 10
-	// quietDrain is how long a connection without a request is waited for when the
-	// server ends: what net/http gives one that has sent nothing yet.
+	// quietDrain is the time for which a connection without a request is waited for when the server
+	// ends. net/http allows the same to one that has sent nothing yet.
 	quietDrain = 5 * time.Second
 )
 
 // Listening reports whether Run has begun to listen.
 func (s *Server) Listening() bool { return s.listening.Load() }
 
-// Draining reports whether the server is about to end: it goes on to answer, and clients
-// should go elsewhere.
+// Draining reports whether the server is about to end. It still answers, but clients should go
+// elsewhere.
 func (s *Server) Draining() bool { return s.draining.Load() }
 
-// Run serves until ctx ends, and returns when everything is answered. The error is nil then.
+// Run serves until ctx ends, and returns nil when every request is answered.
 func (s *Server) Run(ctx context.Context) error {
 	var certificates *certificates
 	var err error
@@ -86,8 +84,8 @@ func (s *Server) Run(ctx context.Context) error {
 		Handler:        s.counted(s.Handler),
 		ConnState:      newConnections(cmp.Or(s.MaxConnections, defaultConnections)).changed,
 		MaxHeaderBytes: maxHeaderBytes,
-		// What a client can have the server hold without a request that is read: an
-		// API server speaks HTTP/1.1, so this is for others.
+		// Bounds on the memory that a client can occupy without a complete request. An API server
+		// uses HTTP/1.1, so this affects only other clients.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 16, MaxReadFrameSize: 16 << 10,
 			MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10,
@@ -117,10 +115,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.drain(server)
 }
 
-// drain ends the server without an answer that is missing.
+// drain ends the server after all requests are answered.
 func (s *Server) drain(server *http.Server) error {
 	s.draining.Store(true)
-	// Requests go on arriving until everybody knows.
+	// Requests keep arriving until all clients have noticed.
 	sleep := s.Sleep
 	if sleep == nil {
 		sleep = time.Sleep
@@ -141,9 +139,9 @@ func (s *Server) drain(server *http.Server) error {
 			}
 			return nil
 		case now := <-look.C:
-			// A connection of HTTP/2 that was at its handshake when Shutdown began,
-			// and has no request then, is waited for to the end (golang/go#81153).
-			// answered is read first: a request that starts between the two counts.
+			// Shutdown waits to the end for an HTTP/2 connection that was in its handshake when
+			// Shutdown began and has no request (golang/go#81153). answered is read first, so that
+			// a request that starts between the two reads counts.
 			if answered, started := s.answered.Load(), s.started.Load(); answered != started || started != seen {
 				seen, since = started, now
 			} else if now.Sub(since) >= quietDrain {
@@ -153,10 +151,9 @@ func (s *Server) drain(server *http.Server) error {
 	}
 }
 
-// counted counts the requests that h is at. While the server drains, it closes their
-// connections: a client that asks again does so by a new connection, which comes out at
-// another server. One that is left open would be cut in the end, and a request may be on its
-// way then.
+// counted counts the requests in h. While the server drains, it closes their connections, so that a
+// client sends its next request over a new connection, to another server. An open connection would
+// be cut at the end, possibly with a request on its way.
 func (s *Server) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.started.Add(1)

@@ -9,18 +9,18 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 )
 
-// File is a file that is not read while it is being written: what it holds is
-// what two looks have seen, one after the other.
+// File is a file that is not read while it is being written. Fetch returns contents that two
+// successive reads have in common.
 type File struct {
 	host.Watcher
-	// last is what it held when it was last read.
+	// last is the content at the last read.
 	last []byte
 }
 
 const (
-	// settleTime is the time between two looks.
+	// settleTime is the time between two reads.
 	settleTime = 250 * time.Millisecond
-	// settleLooks is how many looks a file gets that goes on changing.
+	// settleLooks is the maximum number of reads of a file that keeps changing.
 	settleLooks = 20
 )
 
@@ -29,7 +29,7 @@ func NewFile(path string) *File {
 	return &File{Watcher: host.File(path).(host.Watcher)}
 }
 
-// Fetch implements host.Source. It is for one goroutine at a time.
+// Fetch implements host.Source. Only one goroutine may call it at a time.
 func (s *File) Fetch(ctx context.Context) ([]byte, error) {
 	seen, err := s.Watcher.Fetch(ctx)
 	if err != nil || s.last != nil && bytes.Equal(seen, s.last) {

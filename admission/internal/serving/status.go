@@ -9,32 +9,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WriteStatus answers a request about which there is no review: with the code and a
-// Status of the Kubernetes API in JSON, on one line. An API server drops a text, and
-// tells its client that there was no more information; of a Status it hands the message
-// on: failed calling webhook "…": failed to call webhook: <message>.
+// WriteStatus answers a request without a review: with the code and a Status of the Kubernetes API
+// in JSON, on one line. An API server drops plain text, and tells its client that there was no more
+// information. It passes on the message of a Status: failed calling webhook "…": failed to call
+// webhook: <message>.
 func WriteStatus(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(StatusBody(code, message)) // The client is gone, and there is no other to tell.
+	_, _ = w.Write(StatusBody(code, message)) // If the client is gone, nobody reads the answer.
 }
 
-// StatusBody returns the text that WriteStatus writes.
+// StatusBody returns the text written by WriteStatus.
 func StatusBody(code int, message string) []byte {
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Message: message, Reason: Reasons[int32(code)], Code: int32(code),
 	})
 	if err != nil {
-		panic(err) // It has strings and numbers.
+		panic(err) // Never happens: it has only strings and numbers.
 	}
 	return append(text, '\n')
 }
 
-// Reasons are the reasons that belong to HTTP codes, as in
-// k8s.io/apimachinery/pkg/api/errors. 422 has none: of a status whose reason is Invalid
-// kubectl prints the causes instead of the message, in which the API server names the
-// webhook and we the policy. Clients know that the object is invalid by the code.
+// Reasons are the reasons that belong to HTTP codes, as in k8s.io/apimachinery/pkg/api/errors. 422
+// has none: for the reason Invalid, kubectl prints the causes instead of the message, in which the
+// API server names the webhook and this package the policy. The code already tells clients that the
+// object is invalid.
 var Reasons = map[int32]metav1.StatusReason{
 	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
 	http.StatusUnauthorized:          metav1.StatusReasonUnauthorized,
@@ -50,9 +50,9 @@ var Reasons = map[int32]metav1.StatusReason{
 	http.StatusGatewayTimeout:        metav1.StatusReasonTimeout,
 }
 
-// Timeout returns how long a request may take, as the query of an API server says: unsaid if it
-// says nothing, and at most longest. A tenth is left for the way back, 50 ms at least and
-// 500 ms at most.
+// Timeout returns the time for a request, from the query of an API server: unsaid if the query has
+// none, and at most longest. It subtracts a tenth for the response, at least 50 ms and at most 500
+// ms.
 func Timeout(r *http.Request, unsaid, longest time.Duration) (time.Duration, error) {
 	timeout := unsaid
 	if text := r.URL.Query().Get("timeout"); text != "" {

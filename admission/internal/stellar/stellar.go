@@ -1,15 +1,14 @@
-// Package stellar serves plugins of the webhook of the Stellar operator for
-// Kubernetes as they are.
+// Package stellar serves unmodified plugins of the webhook of the Stellar operator for Kubernetes.
 //
 // Such a plugin exports validate () -> i32 and imports from the module env:
 //
-//	get_input_len () -> i32           how long the request is
-//	read_input (ptr, len) -> i32      copies it, and returns how much; -1 out of bounds
+//	get_input_len () -> i32           the length of the request
+//	read_input (ptr, len) -> i32      copies the request and returns its length; -1 out of bounds
 //	write_output (ptr, len) -> i32    the verdict; 0, or -1 out of bounds or over 256 KiB
 //	log_message (ptr, len)            a line for the log
 //
-// Request and verdict are JSON. A plugin that writes no verdict, or an empty one,
-// allows the request with 0 and denies it with any other number.
+// Request and verdict are JSON. If a plugin writes no verdict, or an empty one, a result of 0
+// allows the request and any other result denies it.
 package stellar
 
 import (
@@ -32,21 +31,21 @@ const Name = "stellar"
 
 const module = "env"
 
-// The limits that plugins have in the webhook that they were written for.
+// Limits of plugins in the webhook that they were written for.
 const (
 	memoryBytes = 16 << 20
 	fuel        = 1_000_000
 	timeout     = time.Second
 )
 
-// maxOutputBytes is how long a verdict may be. It has no object; a field error of three
-// bytes takes thirty times that here.
+// maxOutputBytes is the maximum length of a verdict. It has no object; a field error of three bytes
+// takes thirty times that here.
 const maxOutputBytes = 256 << 10
 
 // validate is the index of the export.
 const validate host.ExportIndex = 0
 
-// New returns the dialect. logger takes what plugins log; nil drops it.
+// New returns the dialect. logger receives the messages of plugins; nil drops them.
 func New(plugin string, logger *slog.Logger) *policy.Dialect {
 	i32 := []abi.ValueType{abi.I32}
 	two := []abi.ValueType{abi.I32, abi.I32}
@@ -103,7 +102,7 @@ func New(plugin string, logger *slog.Logger) *policy.Dialect {
 	}
 }
 
-// minusOne is -1 as WebAssembly has it in 32 bits.
+// minusOne is -1 as a 32-bit value of WebAssembly.
 const minusOne = uint64(0xffffffff)
 
 func ask(ctx context.Context, inst host.DialectInstance, _ []byte, req *policy.Request) (policy.Verdict, error) {
@@ -126,8 +125,7 @@ func ask(ctx context.Context, inst host.DialectInstance, _ []byte, req *policy.R
 	return v, nil
 }
 
-// input writes the request as plugins read it. Some of them insist on fields that
-// are empty.
+// input encodes the request for plugins. Some plugins require fields even if they are empty.
 func input(req *policy.Request) []byte {
 	o := policy.NewObject(make([]byte, 0, len(req.Object.Raw)+len(req.OldObject.Raw)+512))
 	o.Text("operation", string(req.Operation))
@@ -141,8 +139,7 @@ func input(req *policy.Request) []byte {
 	return o.End()
 }
 
-// output is the verdict of a plugin. What is optional there may be null, what has a
-// default may not.
+// output is the verdict of a plugin. Optional fields may be null; fields with a default may not.
 type output struct {
 	Allowed          policy.Field[bool]           `json:"allowed"`
 	Message          *policy.Text                 `json:"message"`
@@ -171,9 +168,9 @@ func (e *outputError) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// errorTypes are Kubernetes' types for those of plugins. What it has no type for
-// is an invalid value, and the plugin's message says why. An unknown type stays in a
-// denial; where the request is allowed it is a mistake, as it is in that webhook.
+// errorTypes maps the error types of plugins to those of Kubernetes. A type without a counterpart
+// becomes an invalid value, and the plugin's message explains it. A denial keeps an unknown
+// type. If the request is allowed, an unknown type is a mistake, as in that webhook.
 var errorTypes = map[string]string{
 	"":                    "FieldValueInvalid",
 	"Required":            "FieldValueRequired",

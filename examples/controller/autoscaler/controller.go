@@ -36,25 +36,25 @@ import (
 	"github.com/kubewasm/kubewasm/examples/controller/scaler"
 )
 
-// Reconciler scales workloads by ScalePolicies. All fields are required but for Metrics.
+// Reconciler scales workloads by ScalePolicies. All fields except Metrics are required.
 type Reconciler struct {
-	// Client reads policies and Pods from the cache, Reader asks the API server.
+	// Client reads policies and Pods from the cache, and Reader reads from the API server.
 	Client client.Client
 	Reader client.Reader
 	// Mapper and Scales find and write the subresource scale of any kind.
 	Mapper meta.RESTMapper
 	Scales scale.ScalesGetter
-	// Events records what was done.
+	// Events records the controller's actions.
 	Events events.EventRecorder
 	// Plugins are the guests.
 	Plugins *Plugins
-	// Metrics has what Pods use, for policies that ask for it.
+	// Metrics returns the resource usage of Pods, for policies that request it.
 	Metrics Metrics
-	// Clock is the time that guests get.
+	// Clock is the clock for the time passed to guests.
 	Clock clock.PassiveClock
 
 	mu sync.Mutex
-	// known are the statuses of policies as they were last written, see status.
+	// known holds the statuses of policies as last written, see status.
 	known map[types.NamespacedName]known
 }
 
@@ -67,8 +67,8 @@ type known struct {
 // workloadIndex is the index of policies by their workload.
 const workloadIndex = "spec.scaleTargetRef"
 
-// workloadKey is the value of workloadIndex: what names a workload in a namespace, in
-// whichever version.
+// workloadKey is the value of workloadIndex: the identity of a workload in a namespace, without the
+// version.
 func workloadKey(ref v1alpha1.ScaleTargetRef) string {
 	group, _ := schema.ParseGroupVersion(ref.APIVersion)
 	return ref.Kind + "." + group.Group + "/" + ref.Name
@@ -95,10 +95,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager, 
 		Complete(r)
 }
 
-// soon is when a policy is looked at again whose workload was changed by another writer.
+// soon is the time until a policy is reconciled again after another writer has changed its
+// workload.
 const soon = 200 * time.Millisecond
 
-// Reconcile asks the guest of a policy, and scales its workload.
+// Reconcile calls the guest of a policy, and scales its workload.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	policy := &v1alpha1.ScalePolicy{}
 	err := r.Client.Get(ctx, req.NamespacedName, policy)
@@ -122,13 +123,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := errors.Join(err, t.write(ctx)); err != nil {
 		return reconcile.Result{}, err
 	}
-	// Policies that are new, were changed or have a new module come first, those that were not
-	// looked at since the start among the others.
+	// Policies that are new, changed or have a new module come first; next come those that were not
+	// reconciled since the start.
 	return reconcile.Result{RequeueAfter: time.Duration(policy.Spec.IntervalSeconds) * time.Second, Priority: ptr.To(handler.LowPriority)}, nil
 }
 
-// status sets the status of a policy to what it is: what this controller last wrote, or what
-// the API server has. The cache may have an older decision.
+// status sets the current status of a policy: the one last written by this controller, or the one
+// in the API server. The cache may have an older decision.
 func (r *Reconciler) status(ctx context.Context, policy *v1alpha1.ScalePolicy) error {
 	name := client.ObjectKeyFromObject(policy)
 	r.mu.Lock()
@@ -163,11 +164,11 @@ func (r *Reconciler) forget(name types.NamespacedName) {
 	delete(r.known, name)
 }
 
-// turn is one look at a policy.
+// turn is one reconciliation of a policy.
 type turn struct {
 	*Reconciler
 	policy *v1alpha1.ScalePolicy
-	// before is the status as the API server has it.
+	// before is the status in the API server.
 	before *v1alpha1.ScalePolicyStatus
 }
 
@@ -182,7 +183,7 @@ func (t *turn) write(ctx context.Context) error {
 	want := t.policy.Status.DeepCopy()
 	target := t.policy.DeepCopy()
 	if err := t.Client.Status().Patch(ctx, target, client.MergeFrom(base)); err != nil {
-		// What the API server has is not known: the next look asks it.
+		// The status in the API server is unknown, so the next reconciliation reads it.
 		t.forget(client.ObjectKeyFromObject(t.policy))
 		return client.IgnoreNotFound(err)
 	}
@@ -203,11 +204,11 @@ func (t *turn) fail(reason, message string) {
 	t.set(v1alpha1.Ready, metav1.ConditionFalse, reason, message)
 }
 
-// errChanged is the error of a workload that was changed since it was read.
+// errChanged is the error of a workload that has changed since it was read.
 var errChanged = errors.New("the workload has changed")
 
-// run looks at the policy. What is wrong with the policy, its guest or its workload is in the
-// status, other errors are returned.
+// run reconciles the policy. It writes errors of the policy, its guest or its workload into the
+// status, and returns other errors.
 func (t *turn) run(ctx context.Context) error {
 	spec := &t.policy.Spec
 	plugin, err := t.Plugins.Use(client.ObjectKeyFromObject(t.policy), &spec.Guest)
@@ -230,7 +231,7 @@ func (t *turn) run(ctx context.Context) error {
 	uid := w.scale.UID
 	last := t.policy.Status.LastDecision
 	if last != nil && last.Workload != uid {
-		// The answer was about another object.
+		// The answer was about a different object.
 		last, t.policy.Status.LastDecision, t.policy.Status.DesiredReplicas = nil, nil, nil
 	}
 	switch d, err := t.ask(ctx, plugin, w, zone); {
@@ -262,7 +263,7 @@ func (t *turn) run(ctx context.Context) error {
 	return t.act(ctx, w, last)
 }
 
-// module says in the status which module serves.
+// module sets the condition about the module in service.
 func (t *turn) module(plugin *scaler.Scaler, err error) {
 	switch {
 	case errors.Is(err, ErrLoading):
@@ -302,15 +303,15 @@ func (t *turn) rival(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// workload is what a policy scales.
+// workload is the object scaled by a policy.
 type workload struct {
 	resource schema.GroupResource
 	kind     schema.GroupVersionKind
 	scale    *autoscalingv1.Scale
 }
 
-// workload reads the scale of the workload. Without one and without an error, the status says
-// why.
+// workload reads the scale of the workload. If it returns neither a workload nor an error, the
+// status has the reason.
 func (t *turn) workload(ctx context.Context) (*workload, error) {
 	ref := t.policy.Spec.ScaleTargetRef
 	group, err := schema.ParseGroupVersion(ref.APIVersion)
@@ -351,7 +352,7 @@ func (t *turn) workload(ctx context.Context) (*workload, error) {
 // errNoModule is the error of a policy without a plugin.
 var errNoModule = errors.New("no module was loaded")
 
-// ask asks the guest about the workload.
+// ask calls the guest for the workload.
 func (t *turn) ask(ctx context.Context, plugin *scaler.Scaler, w *workload, zone *time.Location) (decision, error) {
 	if plugin == nil {
 		return decision{}, errNoModule
@@ -379,7 +380,7 @@ func (t *turn) ask(ctx context.Context, plugin *scaler.Scaler, w *workload, zone
 		return decision{}, errChanged
 	}
 	req.Workload.Object = object
-	// A workload that has no selector tells nothing about its Pods.
+	// The Pods of a workload without a selector are unknown.
 	if w.scale.Status.Selector != "" {
 		if err := t.pods(ctx, w, req); err != nil {
 			return decision{}, &inputError{err}
@@ -394,8 +395,8 @@ func (t *turn) pods(ctx context.Context, w *workload, req *scaler.ReplicasReques
 	if err != nil {
 		return fmt.Errorf("read Pods: %w", err)
 	}
-	// The guest reads Pods, and so does the plugin until the next call: nothing changes those
-	// of the cache.
+	// The guest reads the Pods, and so does the plugin until the next call. Pods in the cache are
+	// never changed.
 	pods := &corev1.PodList{}
 	err = t.Client.List(ctx, pods, client.InNamespace(t.policy.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -434,7 +435,8 @@ func reasonOf(err error) string {
 	return "GuestFailed"
 }
 
-// act scales the workload to the last decision within the bounds. The status has it first.
+// act scales the workload to the last decision within the bounds. The decision must be in the
+// status first.
 func (t *turn) act(ctx context.Context, w *workload, last *v1alpha1.Decision) error {
 	spec, status := &t.policy.Spec, &t.policy.Status
 	replicas, limit := bounded(last.Replicas, spec.MinReplicas, spec.MaxReplicas)
@@ -475,7 +477,7 @@ func (t *turn) act(ctx context.Context, w *workload, last *v1alpha1.Decision) er
 	return nil
 }
 
-// event records an Event about the policy.
+// event records an Event on the policy.
 func (t *turn) event(kind, reason, action, message string) {
 	t.Events.Eventf(t.policy, nil, kind, reason, action, "%s", short(message, maxErrorBytes))
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
-// decision is an answer of a guest that counts.
+// decision is a valid answer of a guest.
 type decision struct {
 	replicas int32
 	reason   string
 	digest   string
 }
 
-// maxReasonBytes and maxErrorBytes are how much of a reason, and of an error, is kept. An Event
+// maxReasonBytes and maxErrorBytes are the lengths to which a reason and an error are cut. An Event
 // takes 1 KiB.
 const maxReasonBytes, maxErrorBytes = 256, 768
 
-// answerError is the error of a guest whose answer is none.
+// answerError is the error of a guest with an invalid answer.
 type answerError struct{ text string }
 
 func (e *answerError) Error() string { return "the guest answered " + e.text }
 
-// ask asks a guest. An answer without replicas is the number that the workload has.
+// ask calls a guest. An answer without replicas means the current number of the workload.
 func ask(ctx context.Context, s *scaler.Scaler, req *scaler.ReplicasRequest) (decision, error) {
 	ctx, digest := withDigest(ctx)
 	resp, err := s.Replicas(ctx, req)
@@ -43,8 +43,8 @@ func ask(ctx context.Context, s *scaler.Scaler, req *scaler.ReplicasRequest) (de
 	return d, nil
 }
 
-// bounded returns the number of replicas within the bounds, and what is wrong with the number,
-// empty if nothing is.
+// bounded returns the number of replicas within the bounds, and the reason that it was changed,
+// empty if it was not.
 func bounded(replicas, low, high int32) (int32, string) {
 	switch {
 	case replicas < low:
@@ -55,9 +55,9 @@ func bounded(replicas, low, high int32) (int32, string) {
 	return replicas, ""
 }
 
-// short returns a text of a guest as one line of UTF-8 of at most n bytes.
+// short cuts a text of a guest to one line of UTF-8 of at most n bytes.
 func short(text string, n int) string {
-	text = cut.Text(text, 4*n) // It may be a mebibyte.
+	text = cut.Text(text, 4*n) // The text may have a mebibyte.
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	return cut.Marked(text, n)
 }

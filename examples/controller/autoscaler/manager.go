@@ -14,7 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/examples/controller/api/v1alpha1"
 )
 
-// NewScheme returns the types that the manager of the controller needs.
+// NewScheme returns the types needed by the manager of the controller.
 func NewScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
@@ -23,7 +23,7 @@ func NewScheme() *runtime.Scheme {
 	return s
 }
 
-// NewScales returns a client for the subresource scale of anything.
+// NewScales returns a client for the subresource scale of any kind.
 func NewScales(mgr manager.Manager) (scale.ScalesGetter, error) {
 	found, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -32,7 +32,7 @@ func NewScales(mgr manager.Manager) (scale.ScalesGetter, error) {
 	return scale.NewForConfig(mgr.GetConfig(), mgr.GetRESTMapper(), dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(found))
 }
 
-// NewReconciler returns the Reconciler of a manager, with the time of the machine.
+// NewReconciler returns the Reconciler of a manager, with the clock of the machine.
 func NewReconciler(mgr manager.Manager, scales scale.ScalesGetter, plugins *Plugins, metrics Metrics) *Reconciler {
 	return &Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(), Scales: scales,

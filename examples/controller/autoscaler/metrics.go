@@ -10,21 +10,20 @@ import (
 	"github.com/kubewasm/kubewasm/examples/controller/scaler"
 )
 
-// Metrics is where metrics come from. Package clustermetrics has the one of a cluster.
+// Metrics is a source of metrics. Package clustermetrics implements it for a cluster.
 // Implementations are safe for use by several goroutines.
 type Metrics interface {
-	// PodUsage returns what the Pods of a namespace use that a selector selects, by their
-	// names. Pods that were not measured are missing.
+	// PodUsage returns the resource usage of the selected Pods of a namespace, by their names. Pods
+	// without measurements are missing.
 	PodUsage(ctx context.Context, namespace string, selector labels.Selector) (map[string]scaler.Usage, error)
-	// Query returns the values of a metric of a namespace, one for each series that has
-	// the labels.
+	// Query returns the values of a metric of a namespace, one for each series with the labels.
 	Query(ctx context.Context, namespace, name string, series map[string]string) ([]float64, error)
 }
 
-// metricsTimeout is how long a query may take.
+// metricsTimeout bounds the time of a query.
 const metricsTimeout = 10 * time.Second
 
-// metricsOf is what guests of a namespace may ask. It implements scaler.Metrics.
+// metricsOf answers the queries of guests in a namespace. It implements scaler.Metrics.
 type metricsOf struct {
 	of        Metrics
 	namespace string

@@ -24,56 +24,56 @@ import (
 type PluginsConfig struct {
 	// Runtime loads the modules.
 	Runtime *host.Runtime
-	// Sources says which modules policies may name.
+	// Sources determines the modules that policies may name.
 	Sources Sources
-	// Metrics is what guests with the grant metrics may ask.
+	// Metrics answers the queries of guests with the grant metrics.
 	Metrics Metrics
 	// Limits are the limits of each guest, and the highest that a policy may set.
 	Limits host.Limits
-	// FollowInterval is the longest time between two looks at a source. Default 30 s.
+	// FollowInterval is the longest time between two checks of a source. Default 30 s.
 	FollowInterval time.Duration
-	// Observer is told what guests do; Logger gets what they log. Nil drops it.
+	// Observer receives the calls of guests, and Logger their messages. Nil drops them.
 	Observer host.Observer
 	Logger   *slog.Logger
 }
 
-// Plugins are the plugins of all policies. Policies of a namespace that name the same module
+// Plugins manages the plugins of all policies. Policies of a namespace that name the same module
 // with the same digest, configuration, grants and limits share one.
 //
-// Namespaces share none: an instance remembers what it was asked before, and what it reads of
-// the metrics is bounded by its namespace. They share the compiled code of a module, which
-// the runtime keeps by its digest.
+// Namespaces share no plugin, since an instance remembers earlier requests, and may query only the
+// metrics of its namespace. They share the compiled code of a module, which the runtime keeps by
+// its digest.
 type Plugins struct {
 	cfg  PluginsConfig
 	stop context.CancelFunc
-	ctx  context.Context // Ends when the plugins are closed.
+	ctx  context.Context // It ends when the plugins are closed.
 	open sync.WaitGroup
 
 	mu       sync.Mutex
 	entries  map[guestKey]*entry
 	policies map[types.NamespacedName]*assigned
-	// changed is told of each policy whose plugin was loaded, replaced or refused.
+	// changed receives each policy whose plugin was loaded, replaced or refused.
 	changed func(types.NamespacedName)
 }
 
-// guestKey is all that makes a plugin what it is.
+// guestKey identifies a plugin by everything that affects it.
 type guestKey struct{ namespace, guest string }
 
-// entry is a plugin, from the moment on that a policy names it.
+// entry is a plugin, from the time at which a policy names it.
 type entry struct {
 	key   guestKey
 	guest *v1alpha1.Guest
 	users map[types.NamespacedName]struct{}
 	stop  context.CancelFunc
 
-	// The following are guarded by Plugins.mu.
-	// scaler is nil until a module was loaded.
+	// The following fields are guarded by Plugins.mu. scaler is nil until a module is loaded.
 	scaler *scaler.Scaler
-	// unreadable says why the source cannot be read, refused why its module does not serve.
+	// unreadable is the reason that the source cannot be read, and refused the reason that its
+	// module does not serve.
 	unreadable, refused error
 }
 
-// err returns why the module that the source has does not serve, nil if it does.
+// err returns the reason that the source's module does not serve, nil if it does.
 func (e *entry) err() error {
 	if err := cmp.Or(e.unreadable, e.refused); err != nil || e.scaler != nil {
 		return err
@@ -81,14 +81,14 @@ func (e *entry) err() error {
 	return ErrLoading
 }
 
-// assigned are the plugins of a policy: the one that its spec names, and the one that
-// answers, which is another until that is loaded. Both may be nil.
+// assigned holds the plugins of a policy: the one named by its spec, and the one that answers,
+// which differs until the former is loaded. Both may be nil.
 type assigned struct{ wanted, serving *entry }
 
 // ErrLoading is the error of a module that is being loaded.
 var ErrLoading = errors.New("the module is being loaded")
 
-// NewPlugins returns Plugins without any.
+// NewPlugins returns an empty Plugins.
 func NewPlugins(cfg PluginsConfig) *Plugins {
 	ctx, stop := context.WithCancel(context.Background())
 	cfg.Observer = host.Observers(cfg.Observer, digests{})
@@ -99,15 +99,15 @@ func NewPlugins(cfg PluginsConfig) *Plugins {
 	}
 }
 
-// Close closes the plugins. No policy may use them any more.
+// Close closes the plugins. No policy may use them afterwards.
 func (p *Plugins) Close() {
 	p.stop()
 	p.open.Wait()
 }
 
-// Use makes guest the one of a policy, and returns the plugin that answers for the policy. It
-// is nil if there is none yet. The error says why it is not the one that the policy names, or
-// not the newest module of it: [ErrLoading], or why that does not serve.
+// Use assigns guest to a policy, and returns the plugin that answers for the policy, nil if there
+// is none yet. The error is non-nil if that is not the plugin named by the policy, or not its
+// newest module. It is [ErrLoading], or the reason that the module does not serve.
 //
 // The plugin may be called until the next Use or Forget of this policy.
 func (p *Plugins) Use(policy types.NamespacedName, guest *v1alpha1.Guest) (*scaler.Scaler, error) {
@@ -144,7 +144,7 @@ func (p *Plugins) Use(policy types.NamespacedName, guest *v1alpha1.Guest) (*scal
 	return a.serving.scaler, err
 }
 
-// Forget tells that a policy is gone.
+// Forget drops the plugins of a policy that is gone.
 func (p *Plugins) Forget(policy types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,12 +155,12 @@ func (p *Plugins) Forget(policy types.NamespacedName) {
 	}
 }
 
-// entry returns the plugin of a guest, which it loads in the background if no policy uses it.
-// p.mu is held.
+// entry returns the plugin of a guest, which it loads in the background if no policy uses it. p.mu
+// must be held.
 func (p *Plugins) entry(policy types.NamespacedName, guest *v1alpha1.Guest) *entry {
 	text, err := json.Marshal(guest)
 	if err != nil {
-		panic(err) // It was read from JSON.
+		panic(err) // Never fails: it was read from JSON.
 	}
 	key := guestKey{policy.Namespace, string(text)}
 	e := p.entries[key]
@@ -174,8 +174,8 @@ func (p *Plugins) entry(policy types.NamespacedName, guest *v1alpha1.Guest) *ent
 	return e
 }
 
-// release takes a policy from the users of an entry, which is closed without users. e may be
-// nil. p.mu is held.
+// release removes a policy from the users of an entry, and closes an entry without users. e may be
+// nil. p.mu must be held.
 func (p *Plugins) release(policy types.NamespacedName, e *entry) {
 	if e == nil {
 		return
@@ -187,7 +187,7 @@ func (p *Plugins) release(policy types.NamespacedName, e *entry) {
 	}
 }
 
-// update changes the state of an entry, and tells the policies that use it.
+// update changes the state of an entry, and notifies the policies that use it.
 func (p *Plugins) update(e *entry, change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,15 +198,15 @@ func (p *Plugins) update(e *entry, change func()) {
 	}
 }
 
-// tell tells the policies that use an entry that it has changed. p.mu is held.
+// tell notifies the policies that use an entry of a change. p.mu must be held.
 func (p *Plugins) tell(e *entry) {
 	for policy := range e.users {
 		p.changed(policy)
 	}
 }
 
-// retryInterval is how long a module waits that could not be loaded for want of memory or
-// time, which may be there later.
+// retryInterval is the time after which a module is loaded again if it could not be loaded for lack
+// of memory or time.
 const retryInterval = 10 * time.Second
 
 // serve loads the module of an entry, replaces it when its source changes, and closes the
@@ -240,7 +240,7 @@ func (p *Plugins) serve(ctx context.Context, e *entry) {
 				return &refusedError{err}
 			}
 			if e.guest.SHA256 != "" {
-				stop() // It does not change any more.
+				stop() // It no longer changes.
 			}
 			return nil
 		}
@@ -264,13 +264,13 @@ func (p *Plugins) serve(ctx context.Context, e *entry) {
 	}
 	<-ctx.Done()
 	if e.scaler != nil {
-		// Nothing calls it any more. The error has no receiver.
+		// No caller remains, and nobody receives the error.
 		_ = e.scaler.Close(context.WithoutCancel(ctx))
 	}
 }
 
-// first takes the module that a source has, and tells opts. Unlike following, it is content with
-// what a cache has while the source is away. Follow reports why there is none.
+// first applies the module in a source, and records that in opts. Unlike following, it accepts a
+// cached module while the source is unreachable. Follow reports the reason if there is none.
 func (p *Plugins) first(ctx context.Context, source host.Source, take func(context.Context, []byte, string) error, opts *host.FollowOptions) {
 	module, err := source.Fetch(ctx)
 	if err != nil {
@@ -286,15 +286,15 @@ func (p *Plugins) first(ctx context.Context, source host.Source, take func(conte
 	host.Keep(source, digest)
 }
 
-// refusedError is the error of a module that does not serve, rather than of its source.
+// refusedError is an error of a module, not of its source.
 type refusedError struct{ error }
 
-// apply loads a module of an entry, or has it replace the one that serves.
+// apply loads a module of an entry, or replaces the one that serves.
 func (p *Plugins) apply(ctx context.Context, e *entry, source host.Source, module []byte, sha256 string) error {
 	if e.guest.SHA256 != "" && e.guest.SHA256 != sha256 {
 		return fmt.Errorf("%s: sha256 of the module is %s, want %s", source, sha256, e.guest.SHA256)
 	}
-	if e.scaler != nil { // Only this goroutine writes it.
+	if e.scaler != nil { // Only this goroutine writes scaler.
 		if err := e.scaler.Swap(ctx, host.Fetched(source, module), sha256); err != nil {
 			return err
 		}
@@ -342,13 +342,13 @@ func limits(highest host.Limits, l *v1alpha1.Limits) host.Limits {
 	return highest
 }
 
-// digests is an observer that tells the caller which module has answered.
+// digests is an observer that reports to the caller the digest of the module that has answered.
 type digests struct{}
 
 type digestKey struct{}
 
-// withDigest returns a context for a call. The digest of the module that ran is written to
-// the second result.
+// withDigest returns a context for a call. The second result receives the digest of the module that
+// ran.
 func withDigest(ctx context.Context) (context.Context, *string) {
 	digest := new(string)
 	return context.WithValue(ctx, digestKey{}, digest), digest

@@ -13,6 +13,6 @@ var (
 	}, []string{"result"})
 )
 
-// Collectors returns the metrics of the controllers of this process. What guests do is in
-// those of package host/hostmetrics.
+// Collectors returns the metrics of the controllers of this process. Package host/hostmetrics has
+// the metrics of guests.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{decisionsTotal, scalesTotal} }

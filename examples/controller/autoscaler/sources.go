@@ -17,21 +17,21 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 )
 
-// Sources says which modules policies may name. Whoever may write a ScalePolicy names its
-// module, so each kind of source is bounded by what the operator or the namespace allows.
+// Sources determines the modules that policies may name. Since whoever may write a ScalePolicy
+// names its module, the operator or the namespace bounds each kind of source.
 type Sources struct {
-	// Directory has the modules that policies name as files; empty allows no files.
+	// Directory is the directory of the modules that policies name as files; empty allows no files.
 	Directory string
 	// ConfigMaps reads ConfigMaps of the namespaces of policies; nil allows none.
 	ConfigMaps host.ObjectGetter
-	// Registries are how registries are reached, with rules of trust. Policies name artifacts
-	// of repositories with a rule only, also if the reference has a digest: a digest says that
-	// nothing was replaced, not who made it. Nil allows none.
+	// Registries is the client for registries, with rules of trust. Policies may name only
+	// artifacts of repositories with a rule, even if the reference has a digest: a digest proves
+	// that nothing was replaced, but not the author. Nil allows none.
 	Registries *oci.Client
 }
 
-// Source returns the source of a guest of a policy in a namespace. The error says what the
-// policy may not name.
+// Source returns the source of a guest of a policy in a namespace. The error names the part that
+// the policy may not use.
 func (s *Sources) Source(namespace string, guest *v1alpha1.Guest) (host.Source, error) {
 	switch {
 	case guest.ConfigMap != nil:
@@ -70,8 +70,8 @@ func (s *Sources) Source(namespace string, guest *v1alpha1.Guest) (host.Source, 
 	return nil, errors.New("guest: one of configMap, file and oci is required")
 }
 
-// configMaps reads ConfigMaps from the API server and watches their metadata, so that the
-// cache of the controller has no modules.
+// configMaps reads ConfigMaps from the API server and watches their metadata, so that the cache of
+// the controller holds no modules.
 type configMaps struct {
 	reader client.Reader
 	cache  ctrlcache.Cache
@@ -79,8 +79,8 @@ type configMaps struct {
 
 var _ host.ObjectWatcher = configMaps{}
 
-// ConfigMaps returns what reads ConfigMaps by reader, which should have no cache, and notices
-// their changes by the informers of c.
+// ConfigMaps returns a source that reads ConfigMaps by reader, which should have no cache, and
+// notices their changes by the informers of c.
 func ConfigMaps(reader client.Reader, c ctrlcache.Cache) host.ObjectWatcher {
 	return configMaps{reader, c}
 }

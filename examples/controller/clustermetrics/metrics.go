@@ -1,6 +1,6 @@
-// Package clustermetrics reads metrics of a cluster: what Pods use from metrics.k8s.io, which
-// metrics-server serves, and external metrics from external.metrics.k8s.io, which adapters of
-// Prometheus, KEDA and others serve.
+// Package clustermetrics reads metrics of a cluster: the resource usage of Pods from
+// metrics.k8s.io, as served by metrics-server, and external metrics from external.metrics.k8s.io,
+// as served by adapters of Prometheus, KEDA and others.
 package clustermetrics
 
 import (
@@ -26,7 +26,7 @@ type Metrics struct {
 
 var _ autoscaler.Metrics = (*Metrics)(nil)
 
-// timeout is how long a request may take.
+// timeout bounds the time of a request.
 const timeout = 10 * time.Second
 
 // New returns the metrics of the cluster that config connects to.

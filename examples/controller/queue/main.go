@@ -1,4 +1,4 @@
-// The guest queue gives a workload as many replicas as a queue needs. It asks the controller
+// The guest queue sets the replicas of a workload by the length of a queue. It asks the controller
 // for the length of the queue, and needs the grant metrics.
 package main
 
@@ -16,7 +16,7 @@ type queue struct {
 	// values are added.
 	Metric string            `json:"metric"`
 	Labels map[string]string `json:"labels"`
-	// PerReplica is how many entries of the queue a replica works on.
+	// PerReplica is the number of queue entries for one replica.
 	PerReplica float64 `json:"perReplica"`
 }
 

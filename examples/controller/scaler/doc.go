@@ -2,6 +2,6 @@
 // scaler.proto.
 package scaler
 
-// Schema returns the schema of the extension point, for modules that kubewasm build does not
-// make: they carry it in the custom section kubewasm_schema.
+// Schema returns the schema of the extension point, for modules not made by kubewasm build, which
+// carry it in the custom section kubewasm_schema.
 func Schema() []byte { return []byte(serviceSchema) }

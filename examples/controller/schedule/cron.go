@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// cron is a time that comes again: minute, hour, day of the month, month and day of the week,
-// as in crontab(5). A bit is set for each value that matches.
+// cron is a recurring time: minute, hour, day of the month, month and day of the week, as in
+// crontab(5).
 type cron struct {
 	minutes, hours, days, months, weekdays uint64
-	// anyDay and anyWeekday are set for the fields that begin with *. If neither does, a day
-	// matches that one of them has.
+	// anyDay and anyWeekday are set for fields that begin with *. If neither is set, a day matches
+	// if one of the two fields does.
 	anyDay, anyWeekday bool
 }
 
@@ -76,10 +76,10 @@ func parseItem(item string, low, high int) (set uint64, err error) {
 	return set, nil
 }
 
-// maxDays is how many days a time is looked for: the 29th of February may be 8 years away.
+// maxDays is the number of days searched for a time: the 29th of February may be 8 years away.
 const maxDays = 8*365 + 2
 
-// last returns the last time that matches, at t or before, in the location of t.
+// last returns the last matching time at or before t, in the location of t.
 func (c *cron) last(t time.Time) (last time.Time, ok bool) {
 	limit := t.Hour()*60 + t.Minute()
 	year, month, day := t.Date()

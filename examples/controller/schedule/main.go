@@ -1,4 +1,4 @@
-// The guest schedule gives a workload replicas by the time of day, the day and the month. The
+// The guest schedule sets the replicas of a workload by the time of day, the day and the month. The
 // time and its zone are those of the request.
 package main
 
@@ -12,15 +12,15 @@ import (
 
 // schedule is the guest. Its fields are its configuration.
 type schedule struct {
-	// Entries say from when on a workload has how many replicas. The one counts whose time
-	// came last, and of several with the same time the last in the list.
+	// Entries map times to numbers of replicas. The entry with the latest past time counts, and of
+	// several with the same time the last in the list.
 	Entries []struct {
 		// From is an expression as in crontab(5), in the time zone of the policy.
 		From     string `json:"from"`
 		Replicas int32  `json:"replicas"`
 	} `json:"entries"`
 
-	times []cron // Of the entries.
+	times []cron // The times of the entries.
 }
 
 // Configure checks the configuration.
@@ -33,7 +33,7 @@ func (s *schedule) Configure() error {
 	for i, e := range s.Entries {
 		c, err := parseCron(e.From)
 		if err == nil {
-			// A leap year and seven others, before which there is nothing to find.
+			// A leap year and seven others: an expression without a match in them never matches.
 			if _, ok := c.last(time.Date(2024, 12, 31, 23, 59, 0, 0, time.UTC)); !ok {
 				err = fmt.Errorf("%q never comes", e.From)
 			}
@@ -49,10 +49,10 @@ func (s *schedule) Configure() error {
 	return errors.Join(errs...)
 }
 
-// Replicas returns the number of replicas of the entry whose time came last.
+// Replicas returns the number of replicas of the entry with the latest past time.
 func (s *schedule) Replicas(req scalerguest.ReplicasRequest, resp *scalerguest.ReplicasResponse) error {
 	t := req.Time()
-	// The wall clock of the time zone, as if it were that of UTC.
+	// The wall clock of the time zone, represented as UTC.
 	now := time.Unix(t.UnixSeconds()+int64(t.UtcOffsetSeconds()), 0).UTC()
 	best, since := -1, time.Time{}
 	for i := range s.times {

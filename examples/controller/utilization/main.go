@@ -1,6 +1,6 @@
-// The guest utilization keeps what the Pods of a workload use at a share of what they
-// request, by the algorithm of the HorizontalPodAutoscaler of Kubernetes 1.37, with its defaults. The
-// policy needs podUsage.
+// The guest utilization keeps the resource usage of a workload's Pods at a share of their requests,
+// by the algorithm of the HorizontalPodAutoscaler of Kubernetes 1.37, with its defaults. The policy
+// needs podUsage.
 package main
 
 import (
@@ -19,9 +19,9 @@ import (
 type utilization struct {
 	// Resource is cpu, the default, or memory.
 	Resource string `json:"resource"`
-	// TargetPercent is how much of its requests a workload should use.
+	// TargetPercent is the target usage in percent of the requests.
 	TargetPercent int64 `json:"targetPercent"`
-	// TolerancePercent is how far the use may be off the target without a change.
+	// TolerancePercent is the deviation from the target that causes no change, in percent.
 	TolerancePercent *int64 `json:"tolerancePercent"`
 }
 
@@ -48,17 +48,18 @@ func (u *utilization) Configure() error {
 	return errors.Join(errs...)
 }
 
-// What the HorizontalPodAutoscaler has as its defaults: a Pod may use more of a processor while it
-// starts, and the first status of its readiness may come late. In milliseconds.
+// Defaults of the HorizontalPodAutoscaler, in milliseconds: a Pod may use more of a processor while
+// it starts, and the first status of its readiness may come late.
 const (
 	initialization = 5 * 60 * 1000
 	firstReadiness = 30 * 1000
 )
 
-// sample is what a Pod uses and requests, in thousandths of a processor or of a byte.
+// sample is the usage and the request of a Pod, in thousandths of a processor or of a byte.
 type sample struct{ used, requested int64 }
 
-// percent returns the share of the requests that is used. The error is for Pods that request nothing.
+// percent returns the share of the requests that is used. It returns an error for Pods that request
+// nothing.
 func percent(samples []sample) (int64, error) {
 	var used, requested int64
 	for _, s := range samples {
@@ -70,13 +71,14 @@ func percent(samples []sample) (int64, error) {
 	return used * 100 / requested, nil
 }
 
-// pods are those of a workload, by what is known of them.
+// pods holds the Pods of a workload, by the state of their measurements.
 type pods struct {
-	// measured take their part of the load, unready do not yet, and missing have no usage.
+	// measured Pods take their part of the load, unready ones do not yet, and missing ones have no
+	// usage.
 	measured, unready, missing []sample
 }
 
-// sort tells the Pods of a request apart. Those that fail or end are left out.
+// sort classifies the Pods of a request. Failed and ending Pods are left out.
 func (u *utilization) sort(req scalerguest.ReplicasRequest) (all pods, err error) {
 	now := req.Time().UnixSeconds() * 1000
 	for _, p := range req.Pods() {
@@ -103,7 +105,7 @@ func (u *utilization) sort(req scalerguest.ReplicasRequest) (all pods, err error
 	return all, nil
 }
 
-// Replicas returns the number of replicas with which the use would be at the target.
+// Replicas returns the number of replicas at which the usage would meet the target.
 func (u *utilization) Replicas(req scalerguest.ReplicasRequest, resp *scalerguest.ReplicasResponse) error {
 	current := req.Workload().SpecReplicas()
 	if current == 0 {
@@ -121,8 +123,8 @@ func (u *utilization) Replicas(req scalerguest.ReplicasRequest, resp *scalergues
 		return err
 	}
 	state := fmt.Sprintf("%d%% of the requested %s is used, the target is %d%%", used, u.Resource, u.TargetPercent)
-	// In doubt the change is the smaller one: Pods that are not measured use nothing if more are
-	// wanted, and what they request if fewer are. Those that are not ready will take their part.
+	// In doubt, choose the smaller change. Unmeasured Pods count as unused if more replicas are
+	// wanted, and as using their requests if fewer are. Unready Pods will take their part.
 	ratio, samples := u.ratio(used), all.measured
 	more := ratio > 1 && len(all.unready) > 0
 	if !more && len(all.missing) == 0 {
@@ -152,29 +154,29 @@ func (u *utilization) Replicas(req scalerguest.ReplicasRequest, resp *scalergues
 	}
 	want := replicas(ratio, len(samples))
 	if ratio < 1 && want > current || ratio > 1 && want < current {
-		want = current // The workload is on its way.
+		want = current // The workload is already scaling.
 	}
 	return answer(resp, want, state)
 }
 
-// ratio returns how much is used of what should be.
+// ratio returns the ratio of the usage to the target.
 func (u *utilization) ratio(percent int64) float64 {
 	return float64(percent) / float64(u.TargetPercent)
 }
 
-// close reports whether a ratio is as good as 1.
+// close reports whether a ratio is within the tolerance of 1.
 func (u *utilization) close(ratio float64) bool {
 	tolerance := float64(*u.TolerancePercent) / 100
 	return 1-tolerance <= ratio && ratio <= 1+tolerance
 }
 
-// replicas returns how many replicas would use what so many use now.
+// replicas returns the number of replicas for a ratio of usage to target, given the current number.
 func replicas(ratio float64, now int) int32 {
 	return int32(min(math.Ceil(ratio*float64(now)), math.MaxInt32))
 }
 
-// requested returns what a Pod requests, in thousandths: as a whole if it does, and otherwise its
-// containers together with the sidecars. Each of these must request something.
+// requested returns the request of a Pod, in thousandths: that of the Pod as a whole if it has one,
+// and otherwise the sum of its containers and sidecars. Each of these must request something.
 func (u *utilization) requested(pod core.Pod) (sum int64, err error) {
 	for name := range pod.Spec().Resources().Requests().All {
 		if name == core.ResourceCPU || name == core.ResourceMemory || strings.HasPrefix(name, core.ResourceHugePagesPrefix) {
@@ -201,8 +203,8 @@ func (u *utilization) requested(pod core.Pod) (sum int64, err error) {
 	return sum, nil
 }
 
-// unready reports whether what a Pod uses of processors tells nothing yet: it starts, or has never
-// been ready.
+// unready reports whether the processor usage of a Pod is not meaningful yet: the Pod is starting,
+// or has never been ready.
 func unready(status core.PodStatus, usage scalerguest.Usage, now int64) bool {
 	conditions := status.Conditions()
 	n := slices.IndexFunc(conditions, func(c core.PodCondition) bool { return c.Type() == core.PodReady })
@@ -211,13 +213,13 @@ func unready(status core.PodStatus, usage scalerguest.Usage, now int64) bool {
 	}
 	isFalse, changed, started := conditions[n].Status() == core.ConditionFalse, millis(conditions[n].LastTransitionTime()), millis(status.StartTime())
 	if started+initialization > now {
-		// The window must have begun since it was ready.
+		// The window must have begun after the Pod became ready.
 		return isFalse || usage.UnixSeconds()*1000 < changed+usage.WindowMillis()
 	}
 	return isFalse && started+firstReadiness > changed
 }
 
-// millis returns a time in milliseconds since 1970, and a moment long before for none.
+// millis returns a time in milliseconds since 1970, or a moment long before that if there is none.
 func millis(t meta.Time) int64 {
 	if t.IsZero() {
 		return math.MinInt64 / 2

@@ -1,6 +1,5 @@
-// Package cgroup2vm runs a test binary on a kernel with cgroup v2 and all its
-// controllers, in QEMU: machines that build have cgroup v1 still, or a container's
-// part of v2.
+// Package cgroup2vm runs a test binary on a kernel with cgroup v2 and all its controllers, in QEMU:
+// build machines may still have cgroup v1, or only a container's part of v2.
 package cgroup2vm
 
 import (
@@ -16,8 +15,8 @@ import (
 	"time"
 )
 
-// Kernel returns a Linux kernel to boot: the file that KUBEWASM_KERNEL names, or
-// one of the machine's own.
+// Kernel returns a Linux kernel to boot: the file named by KUBEWASM_KERNEL, or a kernel of the
+// machine.
 func kernel() (string, error) {
 	if file := os.Getenv("KUBEWASM_KERNEL"); file != "" {
 		return file, nil
@@ -32,14 +31,13 @@ func kernel() (string, error) {
 	return files[len(files)-1], nil
 }
 
-// GuestDir is the environment variable that names the directory with the guests,
-// in the virtual machine, where there is nothing to build them with.
+// GuestDir is the environment variable that names the directory with the guests, in the virtual
+// machine, which has no tools to build them.
 const GuestDir = "KUBEWASM_GUEST_DIR"
 
-// Run builds the tests of the package in dir and runs those that match pattern in
-// a virtual machine, with guests in GuestDir. The test fails if one of them does,
-// and is skipped where there is no QEMU or no kernel; with CI set that is a
-// failure.
+// Run builds the tests of the package in dir and runs those that match pattern in a virtual
+// machine, with guests in GuestDir. The test fails if one of them does, and is skipped without QEMU
+// or a kernel; with CI set that is a failure.
 func Run(t *testing.T, dir, pattern string, guests ...string) {
 	t.Helper()
 	no := func(err error) {
@@ -93,12 +91,12 @@ func Run(t *testing.T, dir, pattern string, guests ...string) {
 
 	out, err := boot(t, qemu, linux, image)
 	for tries := 1; errors.Is(err, errStalled) && tries < 3; tries++ {
-		// The kernel stalls in its timers now and then, when other tests leave the
-		// emulated processors too little time; what is tested has its own limits.
+		// The kernel occasionally stalls in its timers, if other tests leave the emulated
+		// processors too little time. The tests have separate limits.
 		t.Logf("%s\nthe virtual machine stalled, once more", out)
 		out, err = boot(t, qemu, linux, image)
 	}
-	// The serial line ends lines as terminals do.
+	// The serial line ends lines as on terminals.
 	out = bytes.ReplaceAll(out, []byte("\r\n"), []byte("\n"))
 	t.Logf("%s", out)
 	if err != nil {
@@ -112,16 +110,15 @@ func Run(t *testing.T, dir, pattern string, guests ...string) {
 	}
 }
 
-// errStalled reports that a virtual machine has said nothing for the time of silence. The
-// longest of a test is that for compiling a guest, which took two minutes on a machine
-// with much else to do.
+// errStalled reports that a virtual machine has printed nothing for the time of silence. The
+// longest silence of a test is that for compiling a guest, which took two minutes on a busy
+// machine.
 var errStalled = errors.New("it stalled")
 
 const silence = 4 * time.Minute
 
-// boot runs the virtual machine, which takes ten seconds on a machine with nothing else
-// to do, and until shortly before the end of the test's time at most, so that what it
-// said is seen.
+// boot runs the virtual machine, which takes ten seconds on an idle machine. It ends it shortly
+// before the end of the test's time, so that its output is shown.
 func boot(t *testing.T, qemu, linux, image string) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -130,7 +127,7 @@ func boot(t *testing.T, qemu, linux, image string) ([]byte, error) {
 	}
 	said := &serial{alarm: time.AfterFunc(silence, func() { cancel(errStalled) })}
 	defer said.alarm.Stop()
-	// Not KVM: where it is nested, not every version of QEMU works with it.
+	// KVM is not used, since not every version of QEMU works with nested KVM.
 	vm := exec.CommandContext(ctx, qemu, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024", "-nodefaults", "-no-reboot",
 		"-display", "none", "-serial", "stdio", "-kernel", linux, "-initrd", image, "-append", "console=ttyS0 quiet panic=-1")
 	vm.Stdout, vm.Stderr = said, said
@@ -141,7 +138,7 @@ func boot(t *testing.T, qemu, linux, image string) ([]byte, error) {
 	return said.out.Bytes(), err
 }
 
-// serial keeps what a virtual machine says, and puts off the alarm whenever it does.
+// serial keeps the output of a virtual machine, and resets the alarm at each output.
 type serial struct {
 	out   bytes.Buffer
 	alarm *time.Timer
@@ -152,7 +149,7 @@ func (s *serial) Write(b []byte) (int, error) {
 	return s.out.Write(b)
 }
 
-// Passed is what init says in the end.
+// Passed is the last line of init after a success.
 const Passed = "cgroup2vm: passed"
 
 // archive is an initramfs: cpio in the format "newc"

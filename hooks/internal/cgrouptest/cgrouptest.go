@@ -1,5 +1,5 @@
-// Package cgrouptest makes cgroups of the kernel for tests, in a subtree of the
-// test's own, and removes them afterwards.
+// Package cgrouptest creates cgroups of the kernel for tests, in a separate subtree, and removes
+// them afterwards.
 package cgrouptest
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Mount is where the hierarchies are.
+// Mount is the directory of the hierarchies.
 const Mount = "/sys/fs/cgroup"
 
 // Tree is a subtree of the kernel's cgroups.
@@ -24,16 +24,15 @@ type Tree struct {
 	t testing.TB
 	// Root is the subtree's path below Mount, "kubewasm-123".
 	Root string
-	// V2 says which interface the kernel offers.
+	// V2 reports whether the kernel offers cgroup v2.
 	V2 bool
 }
 
-// v1 are the controllers that a test on cgroup v1 needs.
+// v1 lists the controllers that a test on cgroup v1 needs.
 var v1 = []string{"cpu", "cpuset", "memory"}
 
-// New makes a subtree. It skips the test where there are none to be made: not as
-// root, not on Linux, not in a container with cgroups that are read-only. With
-// CI set that is a failure.
+// New creates a subtree. It skips the test if none can be created: without root, on other systems
+// than Linux, or in a container with read-only cgroups. With CI set that is a failure.
 func New(t testing.TB) *Tree {
 	t.Helper()
 	no := func(why string) {
@@ -47,7 +46,7 @@ func New(t testing.TB) *Tree {
 	switch _, err := os.Stat(filepath.Join(Mount, "cgroup.controllers")); {
 	case err == nil:
 		tree.V2 = true
-		// What the root does not hand down, a cgroup does not have.
+		// A cgroup has only the controllers enabled by the root.
 		if err := tree.enable(""); err != nil {
 			no(err.Error())
 		}
@@ -65,7 +64,7 @@ func New(t testing.TB) *Tree {
 	return tree
 }
 
-// hierarchies are the directories that hold the subtree.
+// hierarchies returns the directories that hold the subtree.
 func (tr *Tree) hierarchies() []string {
 	if tr.V2 {
 		return []string{Mount}
@@ -77,7 +76,7 @@ func (tr *Tree) hierarchies() []string {
 	return dirs
 }
 
-// enable hands all controllers of a cgroup of v2 down to its children.
+// enable enables all controllers of a cgroup of v2 for its children.
 func (tr *Tree) enable(cgroup string) error {
 	b, err := os.ReadFile(filepath.Join(Mount, cgroup, "cgroup.controllers"))
 	if err != nil {
@@ -95,7 +94,7 @@ func (tr *Tree) enable(cgroup string) error {
 
 func (tr *Tree) mkdir(cgroup string) error {
 	if parent := filepath.Dir(cgroup); tr.V2 && parent != "." {
-		// Not before there are children: a cgroup that hands down takes no processes.
+		// Only once there are children, since a cgroup that enables controllers takes no processes.
 		if err := tr.enable(parent); err != nil {
 			return err
 		}
@@ -104,7 +103,7 @@ func (tr *Tree) mkdir(cgroup string) error {
 		if err := os.Mkdir(filepath.Join(dir, cgroup), 0o755); err != nil {
 			return err
 		}
-		// A cpuset of v1 is empty at first, and takes no processes then.
+		// A cpuset of v1 is empty at first, and then takes no processes.
 		if strings.HasSuffix(dir, "/cpuset") {
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				if err := inherit(filepath.Join(dir, filepath.Dir(cgroup), file), filepath.Join(dir, cgroup, file)); err != nil {
@@ -116,8 +115,7 @@ func (tr *Tree) mkdir(cgroup string) error {
 	return nil
 }
 
-// inherit copies the parent's list, which the test's subject may change at the
-// same time.
+// inherit copies the parent's list, which the code under test may change at the same time.
 func inherit(parent, file string) (err error) {
 	for range 100 {
 		var b []byte
@@ -131,8 +129,8 @@ func inherit(parent, file string) (err error) {
 	return err
 }
 
-// Make makes a cgroup below the subtree's root, with those above it, and returns
-// its path below Mount.
+// Make creates a cgroup below the subtree's root, with its ancestors, and returns its path below
+// Mount.
 func (tr *Tree) Make(cgroup string) string {
 	tr.t.Helper()
 	at := tr.Root
@@ -145,8 +143,8 @@ func (tr *Tree) Make(cgroup string) string {
 	return at
 }
 
-// Path returns a file of a cgroup, by its path below Mount. On v1 the file's name
-// tells the controller.
+// Path returns a file of a cgroup, by its path below Mount. On v1 the file's name determines the
+// controller.
 func (tr *Tree) Path(cgroup, file string) string {
 	if tr.V2 {
 		return filepath.Join(Mount, cgroup, file)
@@ -158,7 +156,7 @@ func (tr *Tree) Path(cgroup, file string) string {
 	return filepath.Join(Mount, controller, cgroup, file)
 }
 
-// Read returns what a file has, without white space around it.
+// Read returns the contents of a file, without surrounding white space.
 func (tr *Tree) Read(cgroup, file string) string {
 	tr.t.Helper()
 	b, err := os.ReadFile(tr.Path(cgroup, file))
@@ -187,8 +185,7 @@ func (tr *Tree) Has(cgroup, file string) bool {
 	return err == nil
 }
 
-// Process starts a process in a cgroup, of each hierarchy, which ends with the
-// test.
+// Process starts a process in a cgroup of each hierarchy. It ends with the test.
 func (tr *Tree) Process(cgroup string) (pid int) {
 	tr.t.Helper()
 	cmd := exec.Command("sleep", "3600")
@@ -219,7 +216,7 @@ func (tr *Tree) Remove(cgroup string) {
 
 func (tr *Tree) remove() {
 	for _, dir := range tr.hierarchies() {
-		// A process that was killed leaves a moment later.
+		// A killed process leaves its cgroup a moment later.
 		var err error
 		for range 100 {
 			if err = removeAll(filepath.Join(dir, tr.Root)); err == nil {
@@ -233,7 +230,7 @@ func (tr *Tree) remove() {
 	}
 }
 
-// removeAll removes directories alone: the files are the kernel's.
+// removeAll removes only directories, since the files are the kernel's.
 func removeAll(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

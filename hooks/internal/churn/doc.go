@@ -1,4 +1,4 @@
-// Package churn runs the node agent as it is built on a node whose pods come and go, beside writers
-// that change what it has written, and ends it without a warning. Its test is short; the environment
-// variable KUBEWASM_CHURN has a longer time, such as 10m, with 250 pods.
+// Package churn runs the built node agent on a node with changing pods, beside writers that change
+// the agent's files, and ends it without warning. Its test is short. The environment variable
+// KUBEWASM_CHURN sets a longer time, such as 10m, and uses 250 pods.
 package churn

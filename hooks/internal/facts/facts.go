@@ -1,6 +1,6 @@
-// Package facts holds what the running modes know of pods and containers besides the
-// decisions: above all which resources the kubelet asks for. Events of a runtime and lists
-// of running pods have a part of that each.
+// Package facts holds the facts about pods and containers known to the running modes besides
+// decisions, above all the resources requested by the kubelet. Events of a runtime and lists of
+// running pods each have a part of them.
 package facts
 
 import (
@@ -12,40 +12,39 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
-// Subject names a pod by its UID or, with the identifier of the runtime, a container of
-// it. A container's name would not do: the container that replaces it has the same.
+// Subject names a pod by its UID or, with the identifier of the runtime, a container of it. A
+// container's name is not enough, since a replacement has the same name.
 type Subject struct{ PodUID, ContainerID string }
 
-// Facts are what is known of a pod or a container. The running modes share them by a
-// [Store]. Their maps and resources must not change.
+// Facts are the facts about a pod or a container. The running modes share them by a [Store]. Their
+// maps and resources must not change.
 type Facts struct {
-	// Asked are the resources that the kubelet asks for, as in a request. A nil field is
-	// not known.
+	// Asked are the resources requested by the kubelet, as in a request. A nil field is unknown.
 	Asked *hookmsg.Resources
 	// Heard is the time of the last event with resources, zero if there was none.
 	Heard time.Time
-	// Told are the resources that are in force instead: those that the runtime was told
-	// for a container, or that were decided on a pod's cgroup. A nil field is not known,
-	// as after a restart.
+	// Told are the resources in force instead: those that the runtime got for a container, or that
+	// were decided on a pod's cgroup. A nil field is unknown, as after a restart.
 	Told *hookmsg.Resources
-	// Found has the quota and the period that the cgroup had before any of them was decided.
-	// It is nil before the cgroup was looked at.
+	// Found has the quota and the period of the cgroup before any of them was decided. It is nil
+	// before the cgroup was examined.
 	Found *hookmsg.Resources
-	// Protected has the amounts of memory.min, low and high that the cgroup had before any of them
-	// was decided: the kubelet's feature MemoryQoS sets them. It is nil before that was looked at.
+	// Protected has the amounts of memory.min, low and high of the cgroup before any of them was
+	// decided, as set by the kubelet's feature MemoryQoS. It is nil before the cgroup was examined.
 	Protected *hookmsg.Resources
-	// Files has the texts that files of FieldUnified had before they were decided, by name.
+	// Files holds the texts of files of FieldUnified before they were decided, by name.
 	Files map[string]string
-	// Swap is the text of memory.swap.max that the kubelet asks for, empty while that is not known.
+	// Swap is the text of memory.swap.max requested by the kubelet, empty while it is unknown.
 	// SwapRequest is the memory that it was derived from.
 	Swap        string
 	SwapRequest int64
-	// ContainerAnnotations and ContainerEnvs are those of the last event with any.
+	// ContainerAnnotations and ContainerEnvs are the values of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
-	// Judged is set when it is known whether the container started undecided, Undecided if it did.
+	// Judged is set once it is known whether the container started undecided, and Undecided if it
+	// did.
 	Judged, Undecided bool
-	// Parent is the pod's cgroup, Cgroup that of the subject, empty before it is made.
+	// Parent is the pod's cgroup, and Cgroup that of the subject, empty before its creation.
 	Parent, Cgroup string
 
 	// askedBefore and toldBefore are the values before the last change. The kubelet falls
@@ -53,29 +52,27 @@ type Facts struct {
 	askedBefore, toldBefore *hookmsg.Resources
 	// listed are the resources of the last list.
 	listed *hookmsg.Resources
-	// revision is the number of changes of what the plugins are asked about, and of events that
-	// changed nothing of it.
+	// revision counts changes of the facts that plugins are asked with, and events without such
+	// changes.
 	revision uint64
 }
 
-// asksAs reports whether the plugins would be asked the same, and no event has come between.
+// asksAs reports whether the plugins would get the same request, with no event in between.
 func (f *Facts) asksAs(g *Facts) bool {
 	return f.Asked == g.Asked && f.Heard.Equal(g.Heard) && maps.Equal(f.ContainerAnnotations, g.ContainerAnnotations) &&
 		slices.Equal(f.ContainerEnvs, g.ContainerEnvs)
 }
 
-// Hear takes the resources of an event whose sender may have read them back. Each field
-// of the event is one of these:
+// Hear processes the resources of an event whose sender may have read them back. Each field of the
+// event is one of these:
 //
-//   - The value that is told: no change.
-//   - The value that was told before the last change, if takesBack is set: the last change
-//     is undone.
-//   - A field of which no told value is known: a change if the cgroup has another value.
-//     others returns such fields.
-//   - Any other value: what the kubelet asks for now.
+//   - The value in Told: no change.
+//   - The value in Told before the last change, if takesBack is set: the last change is undone.
+//   - A field that is unknown in Told: a change if the cgroup has a different value. others returns
+//     such fields.
+//   - Any other value: the kubelet's current request.
 //
-// If the kubelet begins to ask for exactly the value that it was given instead of another
-// one, that passes for no change.
+// A change of the kubelet's request to exactly the value in Told passes unnoticed.
 func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hookmsg.Resources) *hookmsg.Resources) {
 	if event == nil {
 		return
@@ -125,7 +122,7 @@ func (f *Facts) Hear(event *hookmsg.Resources, takesBack bool, others func(*hook
 	}
 }
 
-// hear takes one field, and reports whether it is a change.
+// hear processes one field, and reports whether it is a change.
 func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore *T) (news bool) {
 	switch {
 	case event == nil:
@@ -140,22 +137,22 @@ func hear[T comparable](asked, untold **T, event, told, askedBefore, toldBefore 
 	return news
 }
 
-// Ask takes the resources of an event that has only values that the kubelet asks for.
+// Ask processes the resources of an event with only values requested by the kubelet.
 func (f *Facts) Ask(event *hookmsg.Resources) {
 	f.Heard = time.Now()
 	f.Asked = f.Asked.Overlay(event)
 }
 
-// listIsLate is how long a list may be older than an event before it: the kubelet's list
-// is some seconds late.
+// listIsLate is the maximum age of a list relative to an earlier event: the kubelet's list is some
+// seconds late.
 const listIsLate = time.Minute
 
-// List takes the resources of a list of running pods that was begun at a time. A field
-// that the last list had and this one has not is not known any more. A list without any
-// resources changes nothing.
+// List processes the resources of a list of running pods that was begun at the given time. A field
+// in the last list that is missing in this one becomes unknown. A list without resources changes
+// nothing.
 //
-// The resources of an event take precedence: for good over those of a list that are
-// inferred, for a minute over others, except fields that the list has changed since.
+// The resources of an event take precedence: permanently over inferred resources of a list, and for
+// a minute over others. Fields that the list has changed since are an exception.
 func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) {
 	if listed == nil {
 		return
@@ -164,7 +161,7 @@ func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) 
 	f.listed = listed
 	switch {
 	case f.Heard.IsZero():
-		f.Asked = listed // All that was known is from the last list.
+		f.Asked = listed // All known values are from the last list.
 	case !inferred && begun.Sub(f.Heard) > listIsLate:
 		f.Asked = f.Asked.Select(hookmsg.AllFields &^ sameFields(f.Asked, before)).Overlay(listed)
 	default:
@@ -175,7 +172,7 @@ func (f *Facts) List(listed *hookmsg.Resources, begun time.Time, inferred bool) 
 	}
 }
 
-// sameFields returns the fields with one value that both set to the same.
+// sameFields returns the single-valued fields that both set to the same value.
 func sameFields(a, b *hookmsg.Resources) (same hookmsg.Fields) {
 	both := a.Fields() & b.Fields()
 	for field := range (both & hookmsg.NumberFields).All() {
@@ -202,21 +199,21 @@ func orNone(r *hookmsg.Resources) *hookmsg.Resources {
 // A Store is safe for use by several goroutines.
 type Store struct {
 	mu sync.Mutex
-	// pods are by UID, in each the containers by identifier, "" for the pod itself.
+	// pods maps UIDs to facts by the identifier of the container, "" for the pod itself.
 	pods map[string]map[string]*Facts
-	// creations is set if containers are announced before they are made.
+	// creations is set if containers are announced before their creation.
 	creations bool
 }
 
-// ExpectCreations declares that containers are announced before they are made: one that is first
-// heard of when it runs may have started undecided.
+// ExpectCreations declares that containers are announced before their creation. A container without
+// an announcement may then have started undecided.
 func (s *Store) ExpectCreations() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.creations = true
 }
 
-// Unjudged reports whether it is to be found out if a container started undecided.
+// Unjudged reports whether it is still unknown if a container started undecided.
 func (s *Store) Unjudged(of Subject) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +235,7 @@ func (s *Store) Undecided() (n int) {
 	return n
 }
 
-// Get returns what is known of a pod or a container.
+// Get returns the facts about a pod or a container.
 func (s *Store) Get(of Subject) Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +245,8 @@ func (s *Store) Get(of Subject) Facts {
 	return Facts{}
 }
 
-// AskedOf returns the resources that are asked for the pod, or the container of it, with a cgroup, nil
-// if they are not known.
+// AskedOf returns the resources requested for the pod, or for the container of it, with a cgroup;
+// nil if they are unknown.
 func (s *Store) AskedOf(podUID, cgroup string) *hookmsg.Resources {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,9 +281,9 @@ func (s *Store) EachAsked(f func(cgroup string, pod bool, asked *hookmsg.Resourc
 	}
 }
 
-// Sum returns the sums of the quotas and the memory limits that the kubelet asks for the
-// containers of a pod. A sum is nil if a container is known without its amount, or if none
-// is known; the quotas have one period.
+// Sum returns the sums of the quotas and the memory limits requested by the kubelet for the
+// containers of a pod. A sum is nil if a container is known without its amount, or if no container
+// is known. The quotas have one period.
 func (s *Store) Sum(podUID string) *hookmsg.Resources {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,8 +316,8 @@ func (s *Store) Sum(podUID string) *hookmsg.Resources {
 	return sum
 }
 
-// Learn changes what is known of a pod or a container, and returns it. Of a pod
-// without a UID nothing is kept.
+// Learn changes the facts about a pod or a container, and returns them. For a pod without a UID it
+// keeps nothing.
 func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,9 +343,9 @@ func (s *Store) Learn(of Subject, learn func(*Facts)) Facts {
 	return *f
 }
 
-// IfAsked calls f if the plugins would still be asked what they were when the facts were returned,
-// and reports whether it did. If not, another decision has been made, or is about to be. Nothing is
-// learned meanwhile. Of a pod without a UID nothing is known.
+// IfAsked calls f if the plugins would still get the request of the returned facts, and reports
+// whether it did. If not, another decision has been made, or is about to be. The facts do not
+// change meanwhile. For a pod without a UID there are no facts.
 func (s *Store) IfAsked(of Subject, known Facts, f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,7 +358,7 @@ func (s *Store) IfAsked(of Subject, known Facts, f func()) bool {
 	return true
 }
 
-// Forget drops what is known of a container, or of a pod with its containers.
+// Forget drops the facts about a container, or of a pod with its containers.
 func (s *Store) Forget(of Subject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -371,8 +368,8 @@ func (s *Store) Forget(of Subject) {
 	}
 }
 
-// Prune drops what is known of pods and containers whose cgroups do not exist any more,
-// and returns the UIDs of the pods of which nothing is left.
+// Prune drops the facts about pods and containers whose cgroups no longer exist, and returns the
+// UIDs of the pods of which nothing is left.
 func (s *Store) Prune(exists func(cgroup string) bool) (pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

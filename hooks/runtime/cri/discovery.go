@@ -20,17 +20,18 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 )
 
-// Config says how to ask the runtime.
+// Config configures a Discovery.
 type Config struct {
-	// Endpoint is the runtime's socket. Default unix:///run/containerd/containerd.sock.
+	// Endpoint is the address of the runtime's socket. Default
+	// unix:///run/containerd/containerd.sock.
 	Endpoint string
-	// Layout says where the cgroups are, as for the reconciler.
+	// Layout locates the cgroups, as for the reconciler.
 	Layout cgroup.Layout
-	// Timeout is how long one answer may take. Default 5 s.
+	// Timeout bounds the time of each answer. Default 5 s.
 	Timeout time.Duration
 }
 
-// Discovery is a [standalone.Discovery]. Close it in the end.
+// Discovery is a [standalone.Discovery]. Close it after use.
 type Discovery struct {
 	cfg    Config
 	conn   *grpc.ClientConn
@@ -39,11 +40,11 @@ type Discovery struct {
 
 var _ standalone.Discovery = (*Discovery)(nil)
 
-// maxAnswer is the longest answer: that of the kubelet's own client.
+// maxAnswer is the maximum length of an answer: the limit of the kubelet's client.
 const maxAnswer = 16 << 20
 
-// New returns a Discovery. It connects when it is asked, and again when the
-// runtime was restarted.
+// New returns a Discovery. The Discovery connects on the first use, and again after a restart of
+// the runtime.
 func New(cfg Config) (*Discovery, error) {
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = "unix:///run/containerd/containerd.sock"
@@ -64,24 +65,22 @@ func New(cfg Config) (*Discovery, error) {
 // Close closes the connection.
 func (d *Discovery) Close() error { return d.conn.Close() }
 
-// Pods lists the sandboxes that are ready and their containers that are not
-// ended.
+// Pods lists the sandboxes that are ready, with their containers that have not ended.
 //
-// The class is told by the cgroup where the runtime tells that: by the kubelet's
-// configuration of the sandbox or the path in its OCI specification, never by an
-// annotation, which may be the pod author's. The reconciler checks it.
+// The class comes from the cgroup, if the runtime reports that: from the kubelet's configuration of
+// the sandbox or from the path in its OCI specification. It never comes from an annotation, which
+// the pod's author may have written. The reconciler checks the class.
 //
-// The resources of a container are what the kubelet asked for at its creation, of
-// fields that the runtime still has as they were. Of others nobody can tell
-// whether the kubelet asked for something else since or a plugin of NRI has
-// changed them, so they are not known: a plugin that divides a quota must not
-// divide what it made of it. Only containerd tells what was asked; of other
-// runtimes the resources are those that they hold. The kubelet's pods endpoint has
-// all of them.
+// The resources of a container are those requested by the kubelet at its creation, for fields that
+// the runtime still has unchanged. If a field has changed, either the kubelet has requested another
+// value or an NRI plugin has changed it. These cases cannot be distinguished, so the field is
+// unknown: a plugin that divides a quota must not divide its result again. Only containerd reports
+// the request; for other runtimes the resources are the current ones. The kubelet's pods endpoint
+// has all of them.
 //
-// The environment of a container is the whole one that its process began with, from
-// its OCI specification: with that of the image, the values from elsewhere, and what
-// plugins of NRI have added.
+// The environment of a container is the complete environment at the start of its process, from its
+// OCI specification. It includes the variables of the image, values from elsewhere, and additions
+// of NRI plugins.
 func (d *Discovery) Pods(ctx context.Context) ([]standalone.Pod, error) {
 	pods, err := d.pods(ctx)
 	if err != nil {
@@ -133,7 +132,7 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 			return nil, err
 		}
 		pod.Cgroup = podCgroup(d.cfg.Layout, status.GetInfo())
-		// One that is not the pod's has no class, and the reconciler refuses it.
+		// A cgroup outside of the pod has no class, and the reconciler refuses it.
 		pod.QOSClass, _ = d.cfg.Layout.CheckPod(hookmsg.PodMeta{UID: pod.UID}, pod.Cgroup)
 		at[s.GetId()] = len(pods)
 		pods = append(pods, pod)
@@ -160,7 +159,7 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 		if asked := info.Config.Linux.Resources; asked != nil {
 			keepEqual(container.Resources, resources(asked))
 		}
-		// As NRI has them: what the runtime adds, and what the image has.
+		// As in NRI: the additions of the runtime, and those of the image.
 		container.Annotations = merged(info.RuntimeSpec.Annotations, container.Annotations)
 		for _, env := range info.RuntimeSpec.Process.Env {
 			name, value, _ := strings.Cut(env, "=")
@@ -171,13 +170,13 @@ func (d *Discovery) pods(ctx context.Context) ([]standalone.Pod, error) {
 	return pods, errors.Join(ctx.Err())
 }
 
-// isGone reports whether what was listed has ended since.
+// isGone reports whether the listed object has ended since.
 func isGone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// podCgroup finds the pod's cgroup in what containerd and CRI-O tell when they are
-// asked to be verbose; no field of the interface has it. containerd tells what the
-// kubelet configured, both tell the path of the sandbox's own cgroup, which lies in
-// the pod's. It is empty if they tell neither.
+// podCgroup finds the pod's cgroup in the verbose information of containerd and CRI-O, since no
+// field of the interface has it. containerd reports the kubelet's configuration. Both report the
+// path of the sandbox's cgroup, which lies in the pod's. podCgroup returns an empty path if the
+// information has neither.
 func podCgroup(layout cgroup.Layout, info map[string]string) string {
 	var verbose struct {
 		Config struct {
@@ -204,10 +203,9 @@ func podCgroup(layout cgroup.Layout, info map[string]string) string {
 	return ""
 }
 
-// verbose is what is looked at of what containerd and CRI-O tell of a container when
-// they are asked to be verbose.
+// verbose is the part used from the verbose information of containerd and CRI-O about a container.
 type verbose struct {
-	// Config is what the kubelet configured, which only containerd tells.
+	// Config is the kubelet's configuration, which only containerd reports.
 	Config struct {
 		Linux struct {
 			Resources *runtimeapi.LinuxContainerResources `json:"resources"`
@@ -238,7 +236,7 @@ func merged(base, top map[string]string) map[string]string {
 	return m
 }
 
-// keepEqual makes fields of r nil that are others in asked.
+// keepEqual sets fields of r to nil if they differ from those in asked.
 func keepEqual(r, asked *hookmsg.Resources) {
 	if r == nil {
 		return
@@ -262,7 +260,7 @@ func keepIfEqual[T comparable](is **T, was *T) {
 	}
 }
 
-// resources converts what the runtime holds; 0 is not specified.
+// resources converts the resources held by the runtime; 0 means not specified.
 func resources(l *runtimeapi.LinuxContainerResources) *hookmsg.Resources {
 	if l == nil {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 )
 
-// Supported are the fields that NRI carries when a container is created. Those of an update
-// are the resources among them, except for the OOM score. On cgroup v1, runc makes no
-// container with FieldUnified.
+// Supported are the fields that NRI carries when a container is created. An update carries the
+// resources among them, except for the OOM score. On cgroup v1, runc creates no container with
+// FieldUnified.
 const Supported = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs |
 	hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
 
-// resources converts what the runtime knows; 0 is not specified.
+// resources converts resources of the runtime; 0 means not specified.
 func resources(l *api.LinuxResources) *hookmsg.Resources {
 	r := new(hookmsg.Resources)
 	set := func(into **int64, v int64) {
@@ -44,9 +44,8 @@ func resources(l *api.LinuxResources) *hookmsg.Resources {
 	return r
 }
 
-// podResources returns what the kubelet asks for the cgroup of a pod: the resources of
-// its containers with the overhead of the pod. What the containers have no limit of,
-// the pod has none of.
+// podResources returns the resources requested by the kubelet for the cgroup of a pod: those of its
+// containers plus the overhead of the pod. The pod has no limit that its containers lack.
 func podResources(containers, overhead *api.LinuxResources) *hookmsg.Resources {
 	r, more := resources(containers), resources(overhead)
 	for _, f := range []struct{ into, more *int64 }{
@@ -67,9 +66,9 @@ func envs(list []string) []hookmsg.Env {
 	return envs
 }
 
-// PodRequest returns the request about a pod at a stage, with the resources that it was created
-// with. Its cgroup is the one that the runtime names, and its QoS class is not set unless the
-// layout has that cgroup for the pod, see [cgroup.Layout.CheckPod].
+// PodRequest returns the request about a pod at a stage, with the resources at its creation. Its
+// cgroup is the one named by the runtime. Its QoS class is set only if the layout has that cgroup
+// for the pod, see [cgroup.Layout.CheckPod].
 func PodRequest(l cgroup.Layout, stage hookmsg.Stage, pod *api.PodSandbox) *hookmsg.Request {
 	req := &hookmsg.Request{
 		Stage: stage, Level: hookmsg.LevelPod,
@@ -117,7 +116,7 @@ func ContainerCgroup(l cgroup.Layout, req *hookmsg.Request, c *api.Container) (s
 	return l.Of(req)
 }
 
-// adjustable is what an adjustment and an update have in common.
+// adjustable is the common interface of an adjustment and an update.
 type adjustable interface {
 	SetLinuxCPUShares(uint64)
 	SetLinuxCPUQuota(int64)
@@ -139,7 +138,7 @@ func adjust(a adjustable, r *hookmsg.Resources) (set hookmsg.Fields) {
 			set |= field
 		}
 	}
-	// NRI knows no empty list; it is written to the cgroup.
+	// NRI has no empty list; an empty list is written to the cgroup.
 	text := func(field hookmsg.Fields, v *string, to func(string)) {
 		if v != nil && *v != "" {
 			to(*v)
@@ -159,10 +158,10 @@ func adjust(a adjustable, r *hookmsg.Resources) (set hookmsg.Fields) {
 	return set
 }
 
-// Adjust adds a decision on a container that is created to an adjustment, which may have
-// settings of the caller's. It returns the fields of the decision that NRI does not carry: a
-// [proxy.Handler] writes those of them that are resources to the cgroup, as
-// [cgroup.Applier.Apply] does once the container has one. A nil decision has no fields.
+// Adjust adds a decision on a container that is created to an adjustment, which may have other
+// settings of the caller. It returns the fields of the decision that NRI does not carry: a
+// [proxy.Handler] writes the resources among them to the cgroup, as [cgroup.Applier.Apply] does
+// once the container has a cgroup. A nil decision has no fields.
 func Adjust(a *api.ContainerAdjustment, d *hookmsg.Decision) (left hookmsg.Fields) {
 	if d.Fields() == 0 {
 		return 0
@@ -200,7 +199,7 @@ func Adjust(a *api.ContainerAdjustment, d *hookmsg.Decision) (left hookmsg.Field
 }
 
 // AdjustUpdate adds a decision on a container that exists to an update, which must name the
-// container: NRI drops one without its identifier. It returns the fields that are left, as
+// container: NRI drops an update without an identifier. It returns the remaining fields, as
 // [Adjust] does.
 func AdjustUpdate(u *api.ContainerUpdate, d *hookmsg.Decision) (left hookmsg.Fields) {
 	if d == nil {
@@ -209,8 +208,8 @@ func AdjustUpdate(u *api.ContainerUpdate, d *hookmsg.Decision) (left hookmsg.Fie
 	return d.Fields() &^ adjust(u, d.Resources)
 }
 
-// mountOptions returns those of a mount. To runc a bind mount is one by its
-// options, whatever its type says.
+// mountOptions returns the options of a mount. For runc the options make a bind mount, regardless
+// of the type.
 func mountOptions(m *hookmsg.Mount) []string {
 	if m.Type != "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind") {
 		return m.Options
@@ -218,7 +217,7 @@ func mountOptions(m *hookmsg.Mount) []string {
 	return append([]string{"bind"}, m.Options...)
 }
 
-// adjustment returns a decision on a container that is created, nil for none.
+// adjustment returns the adjustment for a decision on a container being created, nil for none.
 func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
 	if d.Fields() == 0 {
 		return nil
@@ -228,7 +227,7 @@ func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
 	return a
 }
 
-// update returns a decision on a container that exists, nil for none.
+// update returns the update for a decision on an existing container, nil for none.
 func update(id string, d *hookmsg.Decision) *api.ContainerUpdate {
 	u := &api.ContainerUpdate{ContainerId: id}
 	if left := AdjustUpdate(u, d); d.Fields()&^left == 0 {

@@ -31,51 +31,49 @@ type Config struct {
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
-	// Layout says where a container's cgroup is that the runtime names none for.
+	// Layout locates the cgroup of a container if the runtime names none.
 	Layout cgroup.Layout
-	// Name is the plugin's for the runtime. Default "kubewasm".
+	// Name is the name of the plugin in the runtime. Default "kubewasm".
 	Name string
-	// Index is two digits, the plugin's place among those of NRI. Default "50".
+	// Index is the order among NRI plugins, in two digits. Default "50".
 	Index string
-	// Socket is the runtime's. Default /var/run/nri/nri.sock.
+	// Socket is the socket of the runtime. Default /var/run/nri/nri.sock.
 	//
-	// A runtime that starts the process itself, from its plugin directory, gives it
-	// a name, an index and a connection: they take the place of these three.
+	// If a runtime starts the process itself, from its plugin directory, it provides a name, an
+	// index and a connection, which replace these three.
 	Socket string
-	// FailClosed asks the runtime to fail what the plugin does not answer in time,
-	// and to keep the plugin then. By default NRI goes on without it, and drops it:
-	// the container starts undecided, and so do all others until the plugin has
-	// connected again. It takes a runtime with NRI 0.12.3 or later; an older one
-	// ignores it.
+	// FailClosed asks the runtime to fail requests that the plugin does not answer in time, and to
+	// keep the plugin. By default NRI continues without the plugin, and drops it. The container
+	// starts undecided, and so do all others until the plugin has connected again. FailClosed needs
+	// a runtime with NRI 0.12.3 or later; older ones ignore it.
 	//
-	// It says nothing of the time in which no plugin is connected, see "Failing
-	// closed" in the documentation of the package.
+	// It has no effect while no plugin is connected, see "Failing closed" in the documentation of
+	// the package.
 	FailClosed bool
-	// Timeout is how long an answer may take, which must be less than the
-	// runtime's own (2 s by default): a plugin that misses that is dropped.
-	// Default 1.5 s.
+	// Timeout bounds the time of an answer. It must be less than the runtime's timeout (2 s by
+	// default), after which the runtime drops the plugin. Default 1.5 s.
 	Timeout time.Duration
-	// Backoff is how long to wait before the first attempt to connect again, and
-	// twice as long each time after that, up to MaxBackoff. Defaults 100 ms, 10 s.
+	// Backoff is the time before the first attempt to reconnect. It doubles with each attempt, up
+	// to MaxBackoff. Defaults 100 ms, 10 s.
 	Backoff, MaxBackoff time.Duration
-	// Logger receives what goes wrong; nil drops it.
+	// Logger receives errors; nil drops them.
 	Logger *slog.Logger
 }
 
-// Plugin is a plugin of NRI.
+// Plugin is an NRI plugin.
 type Plugin struct {
 	cfg     Config
 	handler *proxy.Handler
 	logger  *slog.Logger
 
-	ctx  context.Context // Of Run.
+	ctx  context.Context // The context of Run.
 	late sync.WaitGroup
-	// connections counts them.
+	// connections counts the connections to the runtime.
 	connections atomic.Uint64
 
 	mu sync.Mutex
-	// connected is the connection on which the runtime has told what runs, nil if
-	// there is none.
+	// connected is the connection on which the runtime has listed running pods, nil if there is
+	// none.
 	connected *events
 }
 
@@ -105,19 +103,19 @@ func New(cfg Config) (*Plugin, error) {
 	if p.logger == nil {
 		p.logger = slog.New(slog.DiscardHandler)
 	}
-	p.logger = lograte.Logger(p.logger, lograte.New(lograte.DefaultBytes)) // Pods can repeat all events.
+	p.logger = lograte.Logger(p.logger, lograte.New(lograte.DefaultBytes)) // Pods can provoke any event repeatedly.
 	return p, nil
 }
 
-// Refused returns how many events have claimed a cgroup that was not the pod's or
-// the container's own, see [proxy.Handler.Handle].
+// Refused returns the number of events that claimed a cgroup outside of the pod or the container,
+// see [proxy.Handler.Handle].
 func (p *Plugin) Refused() uint64 { return p.handler.Refused() }
 
-// Connections returns how often the plugin has connected to a runtime.
+// Connections returns the number of connections to a runtime so far.
 func (p *Plugin) Connections() uint64 { return p.connections.Load() }
 
-// Ready returns nil while the plugin is connected to a runtime that has told it
-// what runs, and otherwise an error that says so.
+// Ready returns nil while the plugin is connected to a runtime that has listed its running pods,
+// and an error otherwise.
 func (p *Plugin) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +125,8 @@ func (p *Plugin) Ready() error {
 	return nil
 }
 
-// Check returns why the plugin cannot connect to a runtime, such as a socket that is not there. It
-// does not connect: a runtime waits for the registration of a process that does.
+// Check returns the reason that the plugin cannot connect to a runtime, such as a missing socket.
+// It does not connect, since a runtime waits for the registration of a process that does.
 func (p *Plugin) Check(context.Context) error {
 	if _, launched := os.LookupEnv(api.PluginSocketEnvVar); launched {
 		return nil // The runtime has given a connection to the process.
@@ -145,21 +143,20 @@ func (p *Plugin) Check(context.Context) error {
 	return nil
 }
 
-// Healthy returns an error while an answer takes so much longer than the runtime
-// waits that the process is stuck, see [proxy.Handler.Healthy].
+// Healthy returns an error if an answer takes so much longer than the runtime's timeout that the
+// process must be stuck, see [proxy.Handler.Healthy].
 func (p *Plugin) Healthy() error { return p.handler.Healthy() }
 
-// ErrClosed is the error of [Plugin.Run] when the runtime has closed the
-// connection that it gave to the process when it started it.
+// ErrClosed is the error of [Plugin.Run] if the runtime that started the process has closed its
+// connection.
 var ErrClosed = errors.New("the runtime that started the plugin has closed its connection")
 
-// Run warms the guests, connects and answers until ctx ends, and returns its
-// error. Before it returns, it answers the requests that the runtime has sent by then. It
-// connects again whenever the connection ends. It may be called once.
+// Run warms the guests, connects and answers until ctx ends, and returns the error of ctx. Before
+// it returns, it answers the requests already sent by the runtime. It connects again whenever the
+// connection ends. It may be called only once.
 //
-// In a process that the runtime started from its plugin directory there is one
-// connection, and Run returns [ErrClosed] when that ends: a runtime that is started
-// again starts a plugin of its own.
+// If the runtime started the process from its plugin directory, there is only one connection, and
+// Run returns [ErrClosed] when it ends. A restarted runtime starts a new process.
 func (p *Plugin) Run(ctx context.Context) error {
 	if err := p.cfg.Engine.Warm(ctx); err != nil {
 		return fmt.Errorf("nri: %w", err)
@@ -168,7 +165,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	defer p.handler.Wait()
 	defer p.late.Wait()
 	if fd, launched := os.LookupEnv(api.PluginSocketEnvVar); launched {
-		// The first plugin of the process has it.
+		// The first plugin of the process uses the connection.
 		os.Unsetenv(api.PluginSocketEnvVar)
 		conn, err := given(fd)
 		if err == nil {
@@ -202,7 +199,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 }
 
-// given returns the connection that the runtime left open for the process.
+// given returns the connection passed to the process by the runtime.
 func given(fd string) (net.Conn, error) {
 	n, err := strconv.Atoi(fd)
 	if err == nil {
@@ -214,7 +211,7 @@ func given(fd string) (net.Conn, error) {
 	return nil, fmt.Errorf("take the runtime's connection, %s=%q: %w", api.PluginSocketEnvVar, fd, err)
 }
 
-// connection tells of its end.
+// connection reports its end.
 type connection struct {
 	net.Conn
 	ended func(error)
@@ -228,13 +225,13 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lastAnswers is how many times the time of an answer a connection is served on for what
-// the runtime has asked when the plugin ends: one event may wait for another.
+// lastAnswers times the timeout of an answer bounds the time for answering remaining requests after
+// the plugin ends: one event may wait for another.
 const lastAnswers = 2
 
-// serve answers on one connection. When ctx ends, it answers what the runtime has asked
-// before it closes the connection: NRI goes on without a plugin that has gone, and the
-// container of the request would start undecided.
+// serve answers on one connection. When ctx ends, it answers the requests of the runtime before it
+// closes the connection. NRI continues without a plugin that has gone, so the container of an
+// unanswered request would start undecided.
 func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	ending := ctx
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -242,15 +239,15 @@ func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	options := []stub.Option{
 		stub.WithConnection(&connection{conn, cancel}), stub.WithLogger(logger{p.logger}),
-		// Without it the stub ends the process.
+		// Without this option the stub ends the process.
 		stub.WithOnClose(func() { cancel(errors.New("the runtime closed the connection")) }),
 	}
-	// The stub has those of the environment, and takes no other index.
+	// The stub uses the name and index in the environment, and refuses any other index.
 	if os.Getenv(api.PluginIdxEnvVar) == "" {
 		options = append(options, stub.WithPluginName(p.cfg.Name), stub.WithPluginIdx(p.cfg.Index))
 	}
 	if p.cfg.FailClosed {
-		// A plugin that is dropped fails nothing any more.
+		// A dropped plugin could not fail requests any more.
 		options = append(options, stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true}))
 	}
 	e := &events{p: p}
@@ -272,8 +269,8 @@ func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		// A stub that waits to be configured does not see that its connection has
-		// ended, and waits for ever.
+		// A stub that waits for its configuration does not notice the end of its connection, and
+		// waits forever.
 		if e.configured.Load() {
 			err = <-ended
 		}
@@ -284,7 +281,7 @@ func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	return context.Cause(ctx)
 }
 
-// events are what the runtime calls on one connection.
+// events handles the calls of the runtime on one connection.
 type events struct {
 	p          *Plugin
 	configured atomic.Bool
@@ -293,15 +290,15 @@ type events struct {
 	ended bool
 }
 
-// Configure is called when the runtime has taken the plugin. The runtime's
-// configuration of the plugin, which may be in its drop-in directory, is not looked
-// at, and the events are those that the plugin has methods for.
+// Configure is called when the runtime has accepted the plugin. The runtime's configuration of the
+// plugin, which may be in its drop-in directory, is ignored. The events are those that the plugin
+// has methods for.
 func (e *events) Configure(context.Context, string, string, string) (api.EventMask, error) {
 	e.configured.Store(true)
 	return 0, nil
 }
 
-// begin makes this the connection that serves, unless it has ended.
+// begin makes this the serving connection, unless it has ended.
 func (e *events) begin() {
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
@@ -326,7 +323,7 @@ func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandb
 	return err
 }
 
-// container asks about a container; asked are resources that an update asks for.
+// container asks about a container; asked are the resources requested by an update.
 func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookmsg.Decision, error) {
 	req := ContainerRequest(p.cfg.Layout, stage, pod, c, asked)
 	cgroup, err := ContainerCgroup(p.cfg.Layout, req, c)
@@ -336,16 +333,16 @@ func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.Po
 	return p.handler.Handle(ctx, req, cgroup)
 }
 
-// Synchronize is called on each connection with what runs: all of it is decided
-// on again, so nothing is lost while the plugin was not connected.
+// Synchronize is called on each connection with the running pods and containers. All of them are
+// decided on again, so nothing is lost while the plugin was not connected.
 //
-// The runtime waits no longer for it than for any answer. What there is no time
-// for, because a guest hangs, is decided on afterwards and written to the cgroups.
+// The runtime's timeout is that of any answer. If a guest hangs, the remaining decisions are made
+// afterwards and written to the cgroups.
 func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) (updates []*api.ContainerUpdate, _ error) {
 	e.p.logger.Info("connected to the runtime", slog.Int("pods", len(pods)), slog.Int("containers", len(containers)))
 	defer e.begin()
 	e.p.handler.Resync(ctx)
-	// What cannot be decided now must not keep the plugin out.
+	// A failing decision must not prevent the connection of the plugin.
 	var decide []decision
 	byID := map[string]*api.PodSandbox{}
 	for _, pod := range pods {
@@ -363,7 +360,7 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 			d, err := e.p.container(ctx, hookmsg.Reconcile, pod, c, nil)
 			u := update(c.GetId(), d)
 			if u != nil {
-				u.SetIgnoreFailure() // It may have ended since.
+				u.SetIgnoreFailure() // The container may have ended since.
 			}
 			return u, err
 		})
@@ -385,10 +382,10 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	return updates, nil
 }
 
-// decision decides on a pod or a container that runs; the update is nil for none.
+// decision decides on a running pod or container; the update is nil for none.
 type decision func(context.Context) (*api.ContainerUpdate, error)
 
-// later decides on what there was no time for, until the plugin ends.
+// later makes the remaining decisions, until the plugin ends.
 func (p *Plugin) later(decide []decision) {
 	p.logger.Warn("no time to decide on all that runs; going on beside the runtime's events", slog.Int("left", len(decide)))
 	p.late.Go(func() {
@@ -408,23 +405,23 @@ func (e *events) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	return e.pod(ctx, hookmsg.PreRunPodSandbox, pod)
 }
 
-// notified logs what went wrong in an event that the runtime does not wait for. An error
-// would keep it from the plugins of NRI that come later.
+// notified logs an error of an event that the runtime does not wait for. Returning it would keep
+// the event from later NRI plugins.
 func (e *events) notified(event string, err error) {
 	if err != nil {
 		e.p.logger.Warn(event, slog.Any("err", err))
 	}
 }
 
-// UpdatePodSandbox is called before the kubelet changes the cgroup of a pod, for an
-// in-place resize. The kubelet writes it itself, after PostUpdatePodSandbox even.
+// UpdatePodSandbox is called before the kubelet changes the cgroup of a pod, for an in-place
+// resize. The kubelet writes the cgroup itself, possibly even after PostUpdatePodSandbox.
 func (e *events) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, overhead, asked *api.LinuxResources) error {
 	req := PodUpdateRequest(e.p.cfg.Layout, pod, overhead, asked)
 	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
 	return err
 }
 
-// PostUpdatePodSandbox is called after the runtime has taken the resources of a pod.
+// PostUpdatePodSandbox is called after the runtime has accepted the resources of a pod.
 func (e *events) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	e.p.handler.LookAgain(pod.GetUid())
 	return nil
@@ -442,7 +439,7 @@ func (e *events) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	return nil
 }
 
-// CreateContainer is called before a container is made.
+// CreateContainer is called before a container is created.
 func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	d, err := e.p.container(ctx, hookmsg.PreCreateContainer, pod, c, nil)
 	if err != nil {
@@ -451,7 +448,7 @@ func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	return adjustment(d), nil, nil
 }
 
-// StartContainer is called before a container starts: its cgroup is there.
+// StartContainer is called before a container starts. Its cgroup exists.
 func (e *events) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	_, err := e.p.container(ctx, hookmsg.PreStartContainer, pod, c, nil)
 	return err
@@ -487,7 +484,7 @@ func (e *events) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 	return nil, nil
 }
 
-// logger writes what NRI's stub says.
+// logger writes the messages of NRI's stub.
 type logger struct{ *slog.Logger }
 
 func (l logger) write(ctx context.Context, level slog.Level, format string, args []any) {
@@ -500,7 +497,7 @@ func (l logger) Debugf(ctx context.Context, format string, args ...any) {
 	l.write(ctx, slog.LevelDebug, format, args)
 }
 
-// Infof is for what NRI finds worth telling about each connection.
+// Infof logs the messages of NRI about each connection at a lower level.
 func (l logger) Infof(ctx context.Context, format string, args ...any) {
 	l.write(ctx, slog.LevelDebug, format, args)
 }

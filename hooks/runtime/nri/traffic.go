@@ -10,17 +10,17 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// traffic counts the runtime's requests that have no answer yet, by the messages on the
-// connection: what a handler has returned is not sent yet. The zero value has none.
+// traffic counts the runtime's unanswered requests, by the messages on the connection, since an
+// answer returned by a handler is not sent yet. The zero value has none.
 type traffic struct {
 	mu sync.Mutex
-	// requests and answers are the messages that began to come, and went whole.
+	// requests counts messages that have begun to arrive, and answers those that were sent whole.
 	requests, answers framing
-	// last is when the last message came or went.
+	// last is the time of the last message in either direction.
 	last time.Time
 }
 
-// options makes a server count what it serves.
+// options returns options that make a server count its messages.
 func (t *traffic) options() []ttrpc.ServerOpt {
 	return []ttrpc.ServerOpt{ttrpc.WithServerHandshaker(handshaker(func(conn net.Conn) net.Conn { return &counted{conn, t} }))}
 }
@@ -66,7 +66,7 @@ func (t *traffic) waiting() int {
 	return t.requests.begun - t.answers.ended
 }
 
-// quiet is how long there must be no request for the connection to be closed: one that was
+// quiet is the time without a request after which the connection may be closed: a request that was
 // sent may not have been read yet.
 const quiet = 20 * time.Millisecond
 
@@ -95,7 +95,8 @@ func (t *traffic) settle(ctx context.Context) {
 type framing struct {
 	begun, ended int
 	header       [10]byte
-	// have is the number of bytes of the header, left that of the rest.
+	// have is the number of bytes read of the header, and left that of the remaining bytes of the
+	// message.
 	have, left int
 }
 

@@ -10,7 +10,7 @@ import (
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 )
 
-// supported are the fields that the protocol has.
+// supported are the fields in the protocol.
 const supported = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs
 
@@ -28,7 +28,7 @@ func fields(r *hookmsg.Resources, p *pb.LinuxContainerResources) []struct {
 	}
 }
 
-// resources converts those of a request: 0 is not specified.
+// resources converts the resources of a request: 0 means not specified.
 func resources(p *pb.LinuxContainerResources) *hookmsg.Resources {
 	if p == nil {
 		return nil
@@ -48,7 +48,8 @@ func resources(p *pb.LinuxContainerResources) *hookmsg.Resources {
 	return r
 }
 
-// envs converts an environment. The protocol has no order of it: this is by name.
+// envs converts an environment. The protocol does not keep its order, so the result is sorted by
+// name.
 func envs(m map[string]string) []hookmsg.Env {
 	envs := make([]hookmsg.Env, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -57,7 +58,7 @@ func envs(m map[string]string) []hookmsg.Env {
 	return envs
 }
 
-// echo returns the resources of a request with what was decided in its place.
+// echo returns the resources of a request overlaid with the decision.
 func echo(p *pb.LinuxContainerResources, d *hookmsg.Resources) *pb.LinuxContainerResources {
 	if d == nil {
 		return p
@@ -71,7 +72,7 @@ func echo(p *pb.LinuxContainerResources, d *hookmsg.Resources) *pb.LinuxContaine
 			*f.theirs = **f.ours
 		}
 	}
-	// Of an empty list the runtime makes a cgroup with its parent's.
+	// For an empty list, the runtime creates a cgroup with the parent's list.
 	if d.CPUSetCPUs != nil {
 		out.CpusetCpus = *d.CPUSetCPUs
 	}

@@ -13,15 +13,14 @@
 // Choose it on nodes with Koordinator's runtime proxy; package nri is for containerd and
 // CRI-O without one.
 //
-// The proxy clears the fields that an answer leaves out, so an answer repeats those of the
-// request and changes the decided ones. Fields that the protocol does not have (burst,
-// idle, group identity, memory protection) are written to the cgroup.
+// The proxy clears fields that are missing in an answer, so an answer repeats the fields of the
+// request and changes the decided ones. Fields that the protocol lacks (burst, idle, group
+// identity, memory protection) are written to the cgroup.
 //
-// The proxy keeps each answer and sends it back with the next update, so a value that was
-// answered does not count as one that the kubelet asks for. After its own restart, it
-// knows neither the cgroups nor the resources nor the environment of older containers, and
-// passes on their updates unchanged. Then the pod's cgroup is looked up on the node and
-// the environment in the state. The values that the runtime has written count as those
-// that the kubelet asks for; they are decided on, and replaced in the cgroup some
-// milliseconds later. The environment never has variables of the image.
+// The proxy keeps each answer and sends it back with the next update, so a value of an earlier
+// answer does not count as the kubelet's request. After its own restart, it knows neither the
+// cgroups nor the resources nor the environment of older containers, and passes on their updates
+// unchanged. Then the pod's cgroup is looked up on the node and the environment in the state. The
+// values written by the runtime count as the kubelet's request; they are decided on, and replaced
+// in the cgroup some milliseconds later. The environment never includes variables of the image.
 package runtimehook

@@ -32,19 +32,19 @@ type Config struct {
 	Engine   *hooks.Engine
 	State    *cgroup.State
 	Enforcer *cgroup.Enforcer
-	// Layout says where a container's cgroup is.
+	// Layout locates the cgroups of containers.
 	Layout cgroup.Layout
 	// Socket is the path of the socket to serve on. Required.
 	Socket string
-	// Registration is the file by which the runtime proxy finds the server,
-	// below /etc/runtime/hookserver.d; empty writes none.
+	// Registration is the file by which the runtime proxy finds the server, below
+	// /etc/runtime/hookserver.d. If it is empty, no file is written.
 	Registration string
-	// FailurePolicy is what the proxy does when the server cannot be reached:
-	// host.Fail, or host.Ignore.
+	// FailurePolicy is the proxy's reaction if it cannot reach the server: host.Fail or
+	// host.Ignore.
 	FailurePolicy host.FailurePolicy
-	// Timeout is that of [proxy.Config].
+	// Timeout is the Timeout of [proxy.Config].
 	Timeout time.Duration
-	// Logger receives what goes wrong; nil drops it.
+	// Logger receives errors; nil drops them.
 	Logger *slog.Logger
 }
 
@@ -74,25 +74,24 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, handler: handler}, nil
 }
 
-// registration is the file that Koordinator's runtime proxy reads.
+// registration is the content of the file read by Koordinator's runtime proxy.
 type registration struct {
 	RemoteEndpoint string   `json:"remote-endpoint"`
 	FailurePolicy  string   `json:"failure-policy"`
 	RuntimeHooks   []string `json:"runtime-hooks"`
 }
 
-// registered are the stages in the proxy's names.
+// registered are the stages to register with the proxy.
 var registered = []hookmsg.Stage{
 	hookmsg.PreRunPodSandbox, hookmsg.PostStopPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer,
 	hookmsg.PostStartContainer, hookmsg.PostStopContainer, hookmsg.PreUpdateContainerResources,
 }
 
-// Refused returns how many events have claimed a cgroup that was not the pod's or
-// the container's own, see [proxy.Handler.Handle].
+// Refused returns the number of events that claimed a cgroup outside of the pod or the container,
+// see [proxy.Handler.Handle].
 func (s *Server) Refused() uint64 { return s.handler.Refused() }
 
-// Ready returns nil while the server listens and is registered, and otherwise an
-// error that says so.
+// Ready returns nil while the server listens and is registered, and an error otherwise.
 func (s *Server) Ready() error {
 	if !s.serving.Load() {
 		return fmt.Errorf("runtimehook: not serving on %s", s.cfg.Socket)
@@ -100,8 +99,8 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// Check returns why the server cannot listen or register: directories of the configuration that are
-// not there.
+// Check returns the reason that the server cannot listen or register: missing directories of the
+// configuration.
 func (s *Server) Check(context.Context) error {
 	var errs []error
 	for _, file := range []string{s.cfg.Socket, s.cfg.Registration} {
@@ -118,17 +117,17 @@ func (s *Server) Check(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Healthy returns an error while an answer takes so much longer than it may that the
-// process is stuck, see [proxy.Handler.Healthy].
+// Healthy returns an error if an answer takes so much longer than its timeout that the process must
+// be stuck, see [proxy.Handler.Healthy].
 func (s *Server) Healthy() error { return s.handler.Healthy() }
 
-// Run warms the plugins, serves until ctx ends and returns its error. The server
-// registers when it listens, and takes the registration back before it stops.
+// Run warms the plugins, serves until ctx ends and returns the error of ctx. The server registers
+// once it listens, and removes the registration before it stops.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.cfg.Engine.Warm(ctx); err != nil {
 		return fmt.Errorf("runtimehook: %w", err)
 	}
-	// What an earlier process left.
+	// Left by an earlier process.
 	if info, err := os.Lstat(s.cfg.Socket); err == nil {
 		if info.Mode().Type() != fs.ModeSocket {
 			return fmt.Errorf("runtimehook: serve on %s: there is something that is no socket", s.cfg.Socket)
@@ -164,7 +163,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// register writes the registration at once, since the proxy watches it.
+// register writes the registration atomically, since the proxy watches it.
 func (s *Server) register() error {
 	r := registration{RemoteEndpoint: s.cfg.Socket, FailurePolicy: string(cmp.Or(s.cfg.FailurePolicy, host.Fail))}
 	for _, stage := range registered {
@@ -227,7 +226,7 @@ func podMeta(m *pb.PodSandboxMetadata) hookmsg.PodMeta {
 	return hookmsg.PodMeta{Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUid()}
 }
 
-// refused makes a status of an error that the proxy shows to the kubelet.
+// refused converts an error to a status, which the proxy shows to the kubelet.
 func refused(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -238,7 +237,7 @@ func refused(err error) error {
 	return status.Error(codes.Aborted, err.Error())
 }
 
-// PreRunPodSandboxHook is called before the sandbox of a pod is made.
+// PreRunPodSandboxHook is called before the sandbox of a pod is created.
 func (s *Server) PreRunPodSandboxHook(ctx context.Context, in *pb.PodSandboxHookRequest) (*pb.PodSandboxHookResponse, error) {
 	return s.pod(ctx, hookmsg.PreRunPodSandbox, in)
 }
@@ -248,12 +247,12 @@ func (s *Server) PostStopPodSandboxHook(ctx context.Context, in *pb.PodSandboxHo
 	return s.pod(ctx, hookmsg.PostStopPodSandbox, in)
 }
 
-// PreCreateContainerHook is called before a container is made.
+// PreCreateContainerHook is called before a container is created.
 func (s *Server) PreCreateContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
 	return s.container(ctx, hookmsg.PreCreateContainer, in)
 }
 
-// PreStartContainerHook is called before a container starts that was made.
+// PreStartContainerHook is called before a created container starts.
 func (s *Server) PreStartContainerHook(ctx context.Context, in *pb.ContainerResourceHookRequest) (*pb.ContainerResourceHookResponse, error) {
 	return s.container(ctx, hookmsg.PreStartContainer, in)
 }

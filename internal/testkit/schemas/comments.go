@@ -14,8 +14,8 @@ import (
 // comments are those of the fields of structs, by the paths of their packages.
 type comments map[string]map[string]string
 
-// links matches the links of Go's comments.
-var links = regexp.MustCompile(`\[([\w.]+)\]`)
+// links matches the links of Go's comments, which stand for themselves: unified[io.weight] is none.
+var links = regexp.MustCompile(`(^|[\s(])\[([\w.]+)\]`)
 
 // of returns the comment of a field, in one line; empty for a struct of another module.
 func (c comments) of(t reflect.Type, field string) (string, error) {
@@ -31,7 +31,7 @@ func (c comments) of(t reflect.Type, field string) (string, error) {
 		c[t.PkgPath()] = known
 	}
 	text := strings.Join(strings.Fields(known[t.Name()+"."+field]), " ")
-	return links.ReplaceAllString(text, "$1"), nil
+	return links.ReplaceAllString(text, "$1$2"), nil
 }
 
 // read returns the comments of the fields of a package, by TYPE.FIELD.

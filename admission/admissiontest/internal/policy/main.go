@@ -1,4 +1,4 @@
-// The policy guest is what the tests of the harness run, both ways.
+// The policy guest is run by the tests of the harness, natively and as wasm.
 package main
 
 import (
@@ -36,7 +36,7 @@ func (p *policy) Validate(req *admission.Request) *admission.Response {
 	return nil
 }
 
-// Mutate gives every object the label, with the value that the annotation has.
+// Mutate gives every object the label, with the value of the annotation.
 func (p *policy) Mutate(req *admission.Request, patch *admission.Patch) *admission.Response {
 	label := field.NewPath("metadata", "labels").Key(p.Label)
 	object := core.PodFromJSON(req.Object()).Metadata()

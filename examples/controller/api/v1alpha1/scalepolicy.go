@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ScalePolicy has a guest decide how many replicas a workload of its namespace has.
+// ScalePolicy lets a guest decide the number of replicas of a workload in its namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=scp,categories=all
@@ -39,13 +39,13 @@ type ScalePolicyList struct {
 	Items           []ScalePolicy `json:"items"`
 }
 
-// ScalePolicySpec is what a user wants. The schema refuses every value that this struct
-// cannot hold: a controller that cannot decode one policy reads no other.
+// ScalePolicySpec is the desired configuration. The schema refuses every value that this struct
+// cannot hold, since a controller that cannot decode one policy reads no other.
 //
 // +kubebuilder:validation:XValidation:rule="self.minReplicas <= self.maxReplicas",message="minReplicas must not be more than maxReplicas"
 type ScalePolicySpec struct {
-	// scaleTargetRef names the workload: anything in the namespace of the policy that has
-	// the subresource scale.
+	// scaleTargetRef names the workload: any object in the namespace of the policy with the
+	// subresource scale.
 	//
 	// +required
 	ScaleTargetRef ScaleTargetRef `json:"scaleTargetRef"`
@@ -62,23 +62,23 @@ type ScalePolicySpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	// +required
 	MaxReplicas int32 `json:"maxReplicas"`
-	// intervalSeconds is how often the guest is asked.
+	// intervalSeconds is the interval between calls of the guest.
 	//
 	// +kubebuilder:default=15
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
-	// timeZone is the zone of the time that the guest gets, by its name in the IANA
-	// database, as in "Europe/Berlin".
+	// timeZone is the zone of the time that the guest gets, as a name of the IANA database such as
+	// "Europe/Berlin".
 	//
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="a time zone has a name as in Europe/Berlin"
 	// +optional
 	TimeZone string `json:"timeZone,omitempty"`
-	// podUsage tells the guest what the Pods of the workload use. The cluster needs the API
-	// metrics.k8s.io.
+	// podUsage passes the resource usage of the workload's Pods to the guest. The cluster needs the
+	// API metrics.k8s.io.
 	//
 	// +optional
 	PodUsage bool `json:"podUsage,omitempty"`
@@ -110,7 +110,7 @@ type ScaleTargetRef struct {
 	Name string `json:"name"`
 }
 
-// Guest is a module, its configuration, and what it may use.
+// Guest is a module with its configuration, grants and limits.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.configMap), has(self.file), has(self.oci)].exists_one(x, x)",message="a guest has one of configMap, file and oci"
 type Guest struct {
@@ -118,22 +118,22 @@ type Guest struct {
 	//
 	// +optional
 	ConfigMap *ConfigMapKey `json:"configMap,omitempty"`
-	// file is a file below the directory that the operator gives the controller.
+	// file is a file below the directory configured by the operator.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(part, part == '..')",message="a file is a path without .. that does not begin with /"
 	// +optional
 	File string `json:"file,omitempty"`
-	// oci is a reference of a registry whose repositories the operator trusts, as in
+	// oci is a reference to a registry whose repositories the operator trusts, such as
 	// ghcr.io/acme/queue:1.2.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	OCI string `json:"oci,omitempty"`
-	// sha256 is the digest that the module must have. Without one, the controller follows
-	// the source and replaces the module when it changes.
+	// sha256 is the required digest of the module. Without one, the controller follows the source
+	// and replaces the module when it changes.
 	//
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
 	// +optional
@@ -145,15 +145,15 @@ type Guest struct {
 	// +kubebuilder:validation:Type=object
 	// +optional
 	Config *apiextensionsv1.JSON `json:"config,omitempty"`
-	// grants are what the guest may use beyond the request: metrics is the external metrics
-	// of the policy's namespace.
+	// grants are permissions of the guest beyond the request: metrics allows queries of external
+	// metrics in the policy's namespace.
 	//
 	// +kubebuilder:validation:MaxItems=1
 	// +kubebuilder:validation:items:Enum=metrics
 	// +listType=set
 	// +optional
 	Grants []string `json:"grants,omitempty"`
-	// limits lower the limits that the operator gives to guests.
+	// limits lower the operator's limits for guests.
 	//
 	// +optional
 	Limits *Limits `json:"limits,omitempty"`
@@ -176,9 +176,9 @@ type ConfigMapKey struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Limits bound a call of a guest. What is more than the operator allows counts as that.
+// Limits bound a call of a guest. Values above those of the operator are reduced to them.
 type Limits struct {
-	// memoryBytes is the most memory that an instance of the guest may have.
+	// memoryBytes is the maximum memory of an instance of the guest.
 	//
 	// +kubebuilder:validation:Minimum=65536
 	// +kubebuilder:validation:Maximum=4294967296
@@ -190,7 +190,7 @@ type Limits struct {
 	// +kubebuilder:validation:Maximum=1000000000000
 	// +optional
 	Fuel int64 `json:"fuel,omitempty"`
-	// timeoutMilliseconds is how long a call may take.
+	// timeoutMilliseconds bounds the time of a call.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60000
@@ -198,13 +198,13 @@ type Limits struct {
 	TimeoutMilliseconds int32 `json:"timeoutMilliseconds,omitempty"`
 }
 
-// ScalePolicyStatus is what the controller found and did.
+// ScalePolicyStatus is the observed state of a policy.
 type ScalePolicyStatus struct {
-	// observedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec described by the status.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions are those of the policy: Ready, ModuleCurrent, GuestAnswers and Limited.
+	// conditions are the conditions of the policy: Ready, ModuleCurrent, GuestAnswers and Limited.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -214,11 +214,11 @@ type ScalePolicyStatus struct {
 	//
 	// +optional
 	DesiredReplicas *int32 `json:"desiredReplicas,omitempty"`
-	// lastDecision is the last answer of the guest. It counts until there is another.
+	// lastDecision is the last answer of the guest. It applies until the next answer.
 	//
 	// +optional
 	LastDecision *Decision `json:"lastDecision,omitempty"`
-	// lastScaleTime is when the controller last changed the workload.
+	// lastScaleTime is the time at which the controller last changed the workload.
 	//
 	// +optional
 	LastScaleTime *metav1.Time `json:"lastScaleTime,omitempty"`
@@ -228,25 +228,25 @@ type ScalePolicyStatus struct {
 type Decision struct {
 	// replicas is the answer, before the bounds were applied.
 	Replicas int32 `json:"replicas"`
-	// reason is what the guest says of it, 256 bytes at most.
+	// reason is the guest's explanation, at most 256 bytes.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// digest is the SHA-256 of the module that answered.
 	Digest string `json:"digest"`
-	// time is when the guest first gave this answer.
+	// time is the time at which the guest first gave this answer.
 	Time metav1.Time `json:"time"`
-	// workload is the UID of the workload that the answer is about.
+	// workload is the UID of the workload of the answer.
 	Workload types.UID `json:"workload"`
 }
 
 // The types of conditions.
 const (
-	// Ready is True if the workload has the replicas that the guest wants.
+	// Ready is True if the workload has the number of replicas decided by the guest.
 	Ready = "Ready"
-	// ModuleCurrent is True if the module that the spec names serves.
+	// ModuleCurrent is True if the module named by the spec is in service.
 	ModuleCurrent = "ModuleCurrent"
-	// GuestAnswers is True if the guest answered the last time it was asked.
+	// GuestAnswers is True if the guest answered the last call.
 	GuestAnswers = "GuestAnswers"
 	// Limited is True if the bounds changed the answer.
 	Limited = "Limited"

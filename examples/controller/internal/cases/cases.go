@@ -27,7 +27,7 @@ type Case struct {
 	// Config is the configuration of the guest.
 	Config map[string]any `json:"config"`
 	// Metrics are the values of the series of a metric, by its name, with labels as in
-	// name{label=value}. There are no others.
+	// name{label=value}. No other metrics exist.
 	Metrics map[string][]float64 `json:"metrics"`
 	// Request is the question.
 	Request scaler.ReplicasRequest `json:"request"`
@@ -55,7 +55,7 @@ func (m *metrics) Query(_ context.Context, req *scaler.QueryRequest) (*scaler.Qu
 	return &scaler.QueryResponse{Values: values}, nil
 }
 
-// Run asks guest, natively and as WebAssembly, each case of testdata/cases.yaml.
+// Run runs each case of testdata/cases.yaml on guest, natively and as WebAssembly.
 func Run(t *testing.T, guest scalerguest.Scaler) {
 	text, err := os.ReadFile("testdata/cases.yaml")
 	if err != nil {
@@ -81,7 +81,7 @@ func Run(t *testing.T, guest scalerguest.Scaler) {
 	})
 }
 
-// answer returns what a guest answers in a case.
+// answer returns the answer of a guest in a case.
 func answer(t *testing.T, p *servicetest.Plugin[*scaler.Scaler], c *Case) string {
 	config, err := yaml.Marshal(c.Config)
 	if err != nil {

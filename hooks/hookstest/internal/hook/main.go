@@ -1,4 +1,4 @@
-// The hook guest is what the tests of the harness run, both ways.
+// The hook guest is run by the tests of the harness, natively and as wasm.
 package main
 
 import (

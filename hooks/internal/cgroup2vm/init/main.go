@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command init is the first process of the virtual machine: it mounts what a test
-// needs, runs it, says what came of it and switches the machine off. Under the
-// name of sleep it sleeps, as a process that is put into cgroups.
+// Command init is the first process of the virtual machine. It mounts the file systems that a test
+// needs, runs the test, prints the result and switches the machine off. Under the name of sleep it
+// sleeps, as a process to put into cgroups.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command generate makes the Go code of api.proto, with nothing but Go: the
-// definition is compiled here and handed to the two generators, which are run by
-// their versions.
+// Command generate generates the Go code of api.proto with Go alone: it compiles the definition and
+// passes it to the two generators, which run at fixed versions.
 //
 //	go run ./internal/generate
 package main

@@ -1,6 +1,6 @@
-// Package runtimetest is what tests of the transports share: an agent with a
-// guest that does what a pod's annotation says, and a container runtime that does
-// with cgroups what runc does, by runc's own package.
+// Package runtimetest is shared by the tests of the transports. It has an agent with a guest that
+// is scripted by a pod's annotation, and a container runtime that manages cgroups as runc does,
+// with runc's package.
 package runtimetest
 
 import (
@@ -26,15 +26,15 @@ import (
 // Scripted is the guest, from a package two directories below hooks.
 const Scripted = "../../testdata/scripted"
 
-// Grants are what the scripts of the tests take.
+// Grants are the grants needed by the scripts of the tests.
 var Grants = hooks.Grants{
 	Env: []string{"A", "B", "C"}, Annotations: []string{"note"}, Devices: []string{"/dev/null", "/dev/kmsg"},
 	Mounts: []hooks.MountGrant{{Source: "/usr", Destination: "/a"}, {Source: "/usr", Destination: "/mnt"}},
 }
 
-// Agent is what the running modes share.
+// Agent holds the parts shared by the running modes.
 type Agent struct {
-	// Runtime is where the plugins are loaded.
+	// Runtime loads the plugins.
 	Runtime  *host.Runtime
 	Engine   *hooks.Engine
 	State    *cgroup.State
@@ -74,7 +74,7 @@ func NewAgent(t testing.TB, dir string, change func(*hooks.PluginConfig)) *Agent
 	return a
 }
 
-// Restart empties the state, as the end of the process does.
+// Restart empties the state, as a restart of the process does.
 func (a *Agent) Restart(t testing.TB) {
 	t.Helper()
 	applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: cgrouptest.Mount})
@@ -93,15 +93,15 @@ func (a *Agent) Restart(t testing.TB) {
 	})
 }
 
-// Runtime makes containers.
+// Runtime creates containers.
 type Runtime struct {
 	t    testing.TB
 	Tree *cgrouptest.Tree
-	// Layout is that of the node.
+	// Layout is the layout of the node.
 	Layout cgroup.Layout
 }
 
-// NewRuntime makes a subtree of the kernel's cgroups for a node.
+// NewRuntime creates a subtree of the kernel's cgroups for a node.
 func NewRuntime(t testing.TB) *Runtime {
 	t.Helper()
 	r := &Runtime{t: t, Tree: cgrouptest.New(t)}
@@ -109,7 +109,7 @@ func NewRuntime(t testing.TB) *Runtime {
 	return r
 }
 
-// Pod makes the cgroup of a pod, which the kubelet does.
+// Pod creates the cgroup of a pod, in place of the kubelet.
 func (r *Runtime) Pod(class hookmsg.QOSClass, uid string) string {
 	r.t.Helper()
 	cgroup := r.Layout.Pod(class, uid)
@@ -117,8 +117,7 @@ func (r *Runtime) Pod(class hookmsg.QOSClass, uid string) string {
 	return cgroup
 }
 
-// Create makes the cgroup of a container with a process in it, and gives them
-// their resources.
+// Create creates the cgroup of a container with a process in it, and gives them their resources.
 func (r *Runtime) Create(pod, id string, resources *hookmsg.Resources) (cgroup string, pid int) {
 	r.t.Helper()
 	cgroup = r.Layout.Container(pod, id)
@@ -176,7 +175,7 @@ func (r *Runtime) Update(cgroup string, from *hookmsg.Resources) {
 	}
 }
 
-// Files returns what the kernel has for a cgroup, by the names of its files.
+// Files returns the contents of a cgroup's files, by the names of the files.
 func (r *Runtime) Files(cgroup string) map[string]string {
 	r.t.Helper()
 	names := []string{"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.limit_in_bytes"}
