@@ -64,6 +64,39 @@ func loadGated(t *testing.T, limits host.Limits, policy host.FailurePolicy) *gat
 	return g
 }
 
+// TestLookUpsHoldToTheirNamespaces looks a ConfigMap of the namespace shop up with several grants.
+// A grant of objects implies that of the import.
+func TestLookUpsHoldToTheirNamespaces(t *testing.T) {
+	rt, err := compiledOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		namespaces []string
+		want       string
+	}{
+		"all":                {nil, ""},
+		"that of the object": {[]string{"bank", "shop"}, ""},
+		"another":            {[]string{"bank"}, `the plugin's configuration does not name the objects "v1/configmaps" of the namespace "shop"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &gated{}
+			g.handle = &framework.Handle{Informers: framework.NewInformers(), Synced: func() bool { return true }}
+			g.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{Objects: []host.ObjectGrant{{Resource: "v1/configmaps", Namespaces: test.namespaces}}, Config: host.Config{
+				Name: "gated", Module: host.ModuleConfig{File: "testdata/gated.wasm"},
+			}}, framework.Of(g.handle))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close(context.WithoutCancel(t.Context()))
+			g.sync(t)
+			if got := g.PreEnqueue(annotated("p")).Message(); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("PreEnqueue says %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // sync fills the informers.
 func (g *gated) sync(t *testing.T) {
 	t.Helper()
