@@ -29,6 +29,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/host"
 )
 
 // namespace is where the manifests install the scheduler.
@@ -288,13 +290,14 @@ func (m *manifest) checkConfiguration(t *testing.T) {
 		if !ok {
 			continue // One of kube-scheduler's own.
 		}
-		var of struct {
-			File, URL, SHA256 string
-			Objects           []string
+		var args struct {
+			Module  host.ModuleConfig  `json:"module"`
+			Objects []host.ObjectGrant `json:"objects"`
 		}
-		if err := sigsyaml.Unmarshal(raw.Raw, &of); err != nil {
+		if err := sigsyaml.Unmarshal(raw.Raw, &args); err != nil {
 			t.Fatal(err)
 		}
+		of := args.Module
 		modules++
 		if !slices.ContainsFunc(c.Profiles[0].Plugins.MultiPoint.Enabled, func(e config.Plugin) bool { return e.Name == p.Name }) {
 			t.Errorf("%s is not enabled", p.Name)
@@ -304,10 +307,11 @@ func (m *manifest) checkConfiguration(t *testing.T) {
 		}); of.File != "" && !mounted && path.Dir(of.File) != "/plugins" {
 			t.Errorf("%s: %s is on no volume", p.Name, of.File)
 		}
-		if of.URL != "" && of.SHA256 == "" {
-			t.Errorf("%s: a url without a digest", p.Name)
+		if errs := of.Check("module"); len(errs) != 0 {
+			t.Errorf("%s: %v", p.Name, errs)
 		}
-		for _, object := range of.Objects {
+		for _, grant := range args.Objects {
+			object := grant.Resource
 			group, resource := "", path.Base(object)
 			if parts := strings.Split(object, "/"); len(parts) == 3 {
 				group = parts[0]

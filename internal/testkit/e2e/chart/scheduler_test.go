@@ -138,16 +138,16 @@ func (i *installation) configuration(t *testing.T) string {
 	}
 	c["clientConnection"] = map[string]any{"kubeconfig": i.kubeconfig(t, i.m.serviceAccount.Name)}
 	for _, p := range c["profiles"].([]any)[0].(map[string]any)["pluginConfig"].([]any) {
-		args := p.(map[string]any)["args"].(map[string]any)
-		name, ok := strings.CutPrefix(args["file"].(string), "/plugins/")
+		module := p.(map[string]any)["args"].(map[string]any)["module"].(map[string]any)
+		name, ok := strings.CutPrefix(module["file"].(string), "/plugins/")
 		if !ok {
-			t.Fatalf("%s is not in the image", args["file"])
+			t.Fatalf("%s is not in the image", module["file"])
 		}
 		file, err := guestbuild.Build(t.Context(), "../../../../examples/sched/"+strings.TrimSuffix(name, ".wasm"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		args["file"] = file
+		module["file"] = file
 	}
 	text, err := yaml.Marshal(c)
 	if err != nil {
