@@ -28,8 +28,8 @@ type ModuleConfig struct {
 	// Source is a source of the program, which takes precedence. A configuration file cannot name
 	// one.
 	Source Source `json:"-"`
-	// SHA256 is the digest of the module in hexadecimal; empty accepts any. It is checked before
-	// anything is parsed.
+	// SHA256 is the digest of the module in hexadecimal, uncompressed; empty accepts any. It is
+	// checked before the module is parsed, after at most 64 MiB were decompressed.
 	SHA256 string `json:"sha256,omitempty"`
 	// Compiled grants compiled forms of the module, by their SHA-256 in hexadecimal: machine code
 	// for a platform that a [CompiledSource] has beside the module. It is not compiled again, is

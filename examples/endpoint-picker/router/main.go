@@ -81,13 +81,12 @@ func run(ctx context.Context, plugins, configs values, in io.Reader, out io.Writ
 			return fmt.Errorf("plugin %q: want name=file:weight", text)
 		}
 		p, err := picker.LoadPicker(ctx, rt, service.Config{Config: host.Config{
-			Name: name, Module: host.ModuleConfig{File: file}, GuestConfig: config[name], Grants: []string{"cache"}, Logger: slog.Default(),
+			// A new file takes over as soon as it is there, and only if it loads.
+			Name: name, Module: host.ModuleConfig{File: file, Follow: true}, GuestConfig: config[name], Grants: []string{"cache"}, Logger: slog.Default(),
 		}, FailurePolicy: host.Ignore}, NewIndex())
 		if err != nil {
 			return err
 		}
-		// A new file takes over as soon as it is there, and only if it loads.
-		go p.Follow(ctx, host.FollowOptions{})
 		router.plugins = append(router.plugins, Weighted{name, p, w})
 		delete(config, name)
 	}
