@@ -17,6 +17,7 @@ import (
 //   - "conflict": an earlier plugin has decided otherwise.
 //   - "trap", "fuel", "stack", "timeout": the call did not return.
 //   - "memory", "saturated", "disabled", "closed": there was no instance for it.
+//   - "unavailable": it could not be loaded yet.
 //   - "node": it reads the node, which is still unknown.
 //   - "other": any other error.
 func CauseOf(err error) string {
@@ -24,7 +25,10 @@ func CauseOf(err error) string {
 	var decision *DecisionError
 	var grant *GrantError
 	var conflict *ConflictError
+	var unavailable *host.UnavailableError
 	switch {
+	case errors.As(err, &unavailable):
+		return "unavailable"
 	case errors.As(err, &grant):
 		return "grant"
 	case errors.As(err, &decision):

@@ -49,6 +49,10 @@ type Adapter struct {
 	// Guests of a [Dialect] are not reset for growth: they may keep the objects of a cluster in
 	// memory.
 	ResetGrown bool
+	// StandIn makes a plugin whose module cannot be fetched or loaded: calls fail with an
+	// *[UnavailableError] until it can. The source is checked again as a followed one is. Mistakes
+	// of the configuration stay errors of [Runtime.Load].
+	StandIn bool
 	// Swapped is called whenever another version has begun to serve, by the goroutine that swaps;
 	// nil is not called.
 	Swapped func()

@@ -69,7 +69,7 @@ const DefaultFollowInterval = 30 * time.Second
 // time: changes during a call are checked after it.
 //
 // A module is skipped if it is the last that apply accepted or refused: a broken module is tried
-// once, not at every check. The module of a [ConditionalSource] is not fetched as long as its
+// once, not at every check. One that did not fit into memory, by [ErrMemory], is tried again. The module of a [ConditionalSource] is not fetched as long as its
 // revision is the same. A [Keeper] is notified of each module that apply accepts.
 //
 // It is an error to follow a source that needs a digest: a pinned module does
@@ -81,12 +81,17 @@ func Follow(ctx context.Context, source Source, opts FollowOptions, apply func(c
 	if opts.Interval < 0 {
 		return fmt.Errorf("follow %s: interval is %s, less than 0", source, opts.Interval)
 	}
+	follow(ctx, source, opts, apply)
+	return nil
+}
+
+// follow acts as Follow with valid options, also for a source that needs a digest.
+func follow(ctx context.Context, source Source, opts FollowOptions, apply func(ctx context.Context, module []byte, sha256 string) error) {
 	if opts.Interval == 0 {
 		opts.Interval = DefaultFollowInterval
 	}
 	f := follower{source: source, apply: apply, applied: opts.Applied, refused: opts.Refused, failed: opts.Failed, checked: opts.Checked, hints: make(chan struct{}, 1)}
 	f.follow(ctx, opts.Interval)
-	return nil
 }
 
 // Follow swaps the plugin to each new module of the source of its configuration, by [Plugin.Swap],
@@ -98,28 +103,48 @@ func (p *Plugin) Follow(ctx context.Context, opts FollowOptions) error {
 	if p.cfg.Module.SHA256 != "" {
 		return nil
 	}
-	opts.Applied = p.Digest()
-	return Follow(ctx, p.source, opts, func(ctx context.Context, module []byte, sha256 string) error {
-		return p.Swap(ctx, Fetched(p.source, module), sha256)
-	})
+	if opts.Interval < 0 {
+		return fmt.Errorf("plugin %q: follow %s: interval is %s, less than 0", p.cfg.Name, p.source, opts.Interval)
+	}
+	p.followSource(ctx, opts)
+	return nil
 }
 
-// follow acts as Follow until ctx, which Close ends, has ended.
-func (p *Plugin) follow(ctx context.Context) {
-	failed := func(err error) {
-		p.stale.Store(true)
-		if p.cfg.Logger != nil {
-			p.cfg.Logger.Error("the module was not swapped", "plugin", p.cfg.Name, "err", err)
+// follow keeps the declared module in service until ctx, which Close ends, has ended: that of the
+// source if ModuleConfig.Follow is set, and otherwise the one that could not be loaded at first.
+// refused is the digest of a module that was refused already.
+func (p *Plugin) follow(ctx context.Context, refused string) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	opts := FollowOptions{Interval: p.runtime.sources.all().Interval, Refused: refused}
+	opts.Checked = func(string) {
+		if state, _ := p.State(); state == Serving && !p.cfg.Module.Follow {
+			stop()
 		}
 	}
-	checked := func(sha256 string) {
+	p.followSource(ctx, opts)
+}
+
+// followSource implements Follow, and keeps the state of the plugin.
+func (p *Plugin) followSource(ctx context.Context, opts FollowOptions) {
+	failed, checked := opts.Failed, opts.Checked
+	opts.Applied = p.Digest()
+	opts.Failed = func(err error) {
+		if p.failed(err); failed != nil {
+			failed(err)
+		}
+	}
+	opts.Checked = func(sha256 string) {
 		if sha256 == p.Digest() {
-			p.stale.Store(false)
+			p.became(Serving, nil)
+		}
+		if checked != nil {
+			checked(sha256)
 		}
 	}
-	if err := p.Follow(ctx, FollowOptions{Interval: p.runtime.sources.all().Interval, Failed: failed, Checked: checked}); err != nil {
-		failed(err)
-	}
+	follow(ctx, p.source, opts, func(ctx context.Context, module []byte, _ string) error {
+		return p.Swap(ctx, Fetched(p.source, module), p.cfg.Module.SHA256)
+	})
 }
 
 type follower struct {
@@ -217,7 +242,9 @@ func (f *follower) look(ctx context.Context) {
 		return
 	}
 	if err := f.apply(ctx, module, digest); err != nil {
-		f.refused = digest
+		if !errors.Is(err, ErrMemory) { // There may be memory the next time.
+			f.refused = digest
+		}
 		f.report(ctx, err)
 		return
 	}

@@ -560,6 +560,8 @@ type keeper struct {
 
 func (k *keeper) Keep(sha256 string) { k.kept = append(k.kept, sha256) }
 
+func (k *keeper) Kept(context.Context) ([]byte, error) { return nil, errors.New("nothing is kept") }
+
 func TestFollowTellsWhatWasTaken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts host.FollowOptions
@@ -610,20 +612,20 @@ func TestModulesThatAreFollowed(t *testing.T) {
 	p := load(t, cfg)
 	for _, step := range []struct {
 		what, content, serves string
-		stale                 bool
+		state                 host.State
 	}{
-		{"a broken module", "no module", noop, true},
-		{"the first again", noop, noop, false},
-		{"a source that is away", "error: away", noop, true},
-		{"another module", spins, spins, false},
-		{"one without the marker", read("nomarker"), spins, true},
-		{"the other again", spins, spins, false},
+		{"a broken module", "no module", noop, host.Stale},
+		{"the first again", noop, noop, host.Serving},
+		{"a source that is away", "error: away", noop, host.Stale},
+		{"another module", spins, spins, host.Serving},
+		{"one without the marker", read("nomarker"), spins, host.Stale},
+		{"the other again", spins, spins, host.Serving},
 	} {
 		source.set(step.content)
 		hints <- struct{}{}
-		for deadline := time.Now().Add(time.Minute); p.Stats().Stale != step.stale || p.Digest() != digest([]byte(step.serves)); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); p.Stats().State != step.state || p.Digest() != digest([]byte(step.serves)); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: %s serves, stale is %t", step.what, p.Digest(), p.Stats().Stale)
+				t.Fatalf("%s: %s serves, the state is %s", step.what, p.Digest(), p.Stats().State)
 			}
 		}
 	}

@@ -164,15 +164,15 @@ type Stats struct {
 	LogDropped uint64
 	// Disabled reports whether the plugin is out of service, see [CircuitBreaker].
 	Disabled bool
-	// Stale reports whether the source of a followed plugin could not be read at the last check,
-	// or holds a module that was refused: an earlier one serves.
-	Stale bool
+	// State is Serving, Stale or Unavailable.
+	State State
 }
 
 // Stats returns the state of the plugin.
 func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
-	s := Stats{LogDropped: p.lines.Dropped() + p.calls.Dropped(), Disabled: p.breaker != nil && p.breaker.open(), Stale: p.stale.Load()}
+	s := Stats{LogDropped: p.lines.Dropped() + p.calls.Dropped(), Disabled: p.breaker != nil && p.breaker.open()}
+	s.State, _ = p.State()
 	if v.snapshot != nil {
 		s.MemoryBytes = v.snapshot.size
 	}

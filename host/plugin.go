@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +33,13 @@ type Plugin struct {
 	tapes         record.Tapes
 	stopRecording func() error
 
-	// unfollow stops following the source, and stale is set while that is not in service.
+	// unfollow stops following the source, and ends ended.
 	unfollow context.CancelFunc
-	stale    atomic.Bool
+	ended    context.Context
+	// standing compares the version in service with the declared one; nil before the first load.
+	standing atomic.Pointer[standing]
 
+	// current is the version that serves new calls, which refuses all of them while there is none.
 	current atomic.Pointer[version]
 
 	// swapping serialises swaps and the closing, which may take seconds: the goroutine that has put
@@ -83,20 +87,21 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 			cfg.Logger.Error("calls are not recorded", "plugin", cfg.Name, "err", err)
 		}
 	}
-	if err := p.build(ctx, source, cfg.Module.SHA256, nil); err != nil {
+	refused, err := p.first(ctx)
+	if err != nil {
 		if stopErr := p.stopRecording(); stopErr != nil {
 			err = errors.Join(err, stopErr)
 		}
 		return nil, err // Unwrap returns the error without the plugin's name.
 	}
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p.unfollow = stop
+	p.ended, p.unfollow = following, stop
 	if err := rt.add(p); err != nil {
 		stop()
 		return nil, errors.Join(err, p.current.Load().close(context.WithoutCancel(ctx)), p.stopRecording())
 	}
-	if cfg.Module.Follow {
-		go p.follow(following)
+	if state, _ := p.State(); cfg.Module.Follow || state != Serving {
+		go p.follow(following, refused)
 	}
 	return p, nil
 }
@@ -128,11 +133,11 @@ func (p *Plugin) Name() string { return p.cfg.Name }
 func (p *Plugin) CallLogger() *slog.Logger { return p.callLogger }
 
 // Functions returns the functions that the guest implements, none if it is of a
-// [Dialect]. They are the same for every version.
+// [Dialect] or unavailable. They are the same for every version.
 func (p *Plugin) Functions() abi.Mask { return p.current.Load().functions }
 
 // Digest returns the SHA-256 of the module that serves new calls, in
-// hexadecimal.
+// hexadecimal; it is empty if the plugin is unavailable.
 func (p *Plugin) Digest() string { return p.current.Load().digest }
 
 // Acquire takes an instance for the caller alone, making one if all are in use
@@ -141,8 +146,8 @@ func (p *Plugin) Digest() string { return p.current.Load().digest }
 //
 // Errors, for errors.Is: [ErrClosed]; [ErrSaturated] together with ctx's error
 // if ctx ends first; [ErrDisabled]; [ErrMemory] if there is no memory for a new
-// instance and no other to wait for. A new instance may also fail as in
-// [Runtime.Load].
+// instance and no other to wait for. For errors.As: *[UnavailableError]. A new
+// instance may also fail as in [Runtime.Load].
 func (p *Plugin) Acquire(ctx context.Context) (*Instance, error) { return p.acquire(ctx, nil, nil) }
 
 // acquire takes an instance of the pinned version or, if that is nil, of the one that serves new
@@ -172,6 +177,9 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 		}
 		if pinned == nil && p.current.Load() != v && ctx.Err() == nil && (errors.Is(err, ErrClosed) || errors.Is(err, ErrMemory)) {
 			err = nil // It was replaced in between.
+		} else if v.unavailable != nil && errors.Is(err, ErrClosed) && p.ended.Err() == nil {
+			_, reason := p.State()
+			err = &UnavailableError{Plugin: p.cfg.Name, Err: cmp.Or(reason, v.unavailable)}
 		}
 	}
 	p.refused(ctx, err)
@@ -277,7 +285,8 @@ func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final
 	if err := checkSource(source, sha256); err != nil {
 		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err)
 	}
-	return p.build(ctx, source, sha256, final)
+	_, err := p.build(ctx, source, sha256, final)
+	return err
 }
 
 // turn waits until no swap and no closing is under way, or ctx ends. A goroutine with the turn
@@ -297,11 +306,11 @@ func (p *Plugin) turn(ctx context.Context) error {
 }
 
 // build makes the module of a source the current version, unless it is that already or final, which
-// a first version does not have, returns an error. It notifies the observer. The caller has the
-// turn, unless p is not shared yet.
-func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final func() error) (err error) {
+// a first version does not have, returns an error. It notifies the observer, and returns the digest
+// of the module, empty if it was not fetched. The caller has the turn, unless p is not shared yet.
+func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final func() error) (digest string, err error) {
 	old := p.current.Load()
-	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil, Start: time.Now()}
+	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil && old.unavailable == nil, Start: time.Now()}
 	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
 		b.Digest = digest
@@ -313,9 +322,10 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final 
 		}
 		if err == nil {
 			Keep(source, digest)
+			p.keepLast(source, module, digest)
 		}
 		if same {
-			return err
+			return digest, err
 		}
 	}
 	b.Duration, b.Err = time.Since(b.Start), err
@@ -325,7 +335,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final 
 	if err == nil {
 		p.logBuilt(ctx, b, source)
 	}
-	return err
+	return digest, err
 }
 
 // logBuilt logs the module that serves from now on. Errors are returned to a caller that logs them.
@@ -351,7 +361,7 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 		p.current.Store(v)
 		return nil
 	}
-	if has, had := v.implements(), old.implements(); has != had {
+	if has, had := v.implements(), old.implements(); has != had && old.unavailable == nil {
 		return errors.Join(
 			fmt.Errorf("plugin %q: swap: the new version implements %s, the running one %s", p.cfg.Name, has, had),
 			v.close(context.WithoutCancel(ctx)))
@@ -360,6 +370,9 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 		return errors.Join(fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err), v.close(context.WithoutCancel(ctx)))
 	}
 	p.current.Store(v)
+	if old.unavailable != nil {
+		p.became(Serving, nil)
+	}
 	if p.breaker != nil {
 		p.breaker.level.Store(0) // The new version has not failed.
 	}

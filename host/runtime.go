@@ -24,6 +24,9 @@ type Runtime struct {
 	// shared has the machine code of modules that are not in the cache of files.
 	shared  wazero.CompilationCache
 	modules moduleCache
+	last    lastModules
+	// keepModules is that of RuntimeConfig.
+	keepModules bool
 	// cacheFailed is called with the reason why a module is not kept in the cache.
 	cacheFailed func(error)
 	engine      wazero.RuntimeConfig
@@ -80,6 +83,12 @@ type RuntimeConfig struct {
 	// nil, [NewRuntime] fails. It is called once more, from a load, when a module cannot be kept in
 	// the cache for the first time.
 	CacheError func(error)
+	// KeepModules lets a plugin begin with the module that it loaded last, in this process or an
+	// earlier one, if its source is away or holds a module that is refused: it is [Stale] until the
+	// source has one that can be loaded. Modules from files, URLs and objects are kept in CacheDir,
+	// in up to a quarter of CacheBytes in addition; a [Keeper] keeps its own. It is for servers,
+	// and not for tools, whose users want to see the error.
+	KeepModules bool
 	// MemoryBytes is the maximum linear memory of the instances of all plugins and their snapshots
 	// together. A guest that grows beyond it gets -1 from memory.grow. An instance that does not
 	// fit is an [ErrMemory], unless the plugin has others to wait for. An instance counts by the
@@ -129,9 +138,9 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		compiled:  map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, min(maxCompilations, runtime.GOMAXPROCS(0))),
 		memory:    snapmem.Allocator{Budget: snapmem.NewBudget(cmp.Or(cfg.MemoryBytes, availableMemory(os.DirFS("/"))/2)), Guard: guard},
-		goPass:    !cfg.DisableGoPass,
-		sources:   &registry{known: cfg.Sources},
-		mappings:  processMappings(),
+		goPass:    !cfg.DisableGoPass, keepModules: cfg.KeepModules,
+		sources:  &registry{known: cfg.Sources},
+		mappings: processMappings(),
 	}
 	if rt.idleAfter = cmp.Or(cfg.IdleAfter, defaultIdleAfter); rt.idleAfter < 0 {
 		rt.idleAfter = math.MaxInt64
@@ -149,11 +158,16 @@ func NewRuntime(cfg RuntimeConfig) (*Runtime, error) {
 		}
 	}
 	if cfg.CacheDir != "" {
-		switch rt.modules, err = newModuleCache(cfg.CacheDir, cmp.Or(cfg.CacheBytes, defaultCacheBytes)); {
+		bytes := cmp.Or(cfg.CacheBytes, defaultCacheBytes)
+		rt.modules, err = newModuleCache(cfg.CacheDir, bytes)
+		if err == nil && cfg.KeepModules {
+			rt.last, err = newLastModules(cfg.CacheDir, bytes)
+		}
+		switch {
 		case err == nil:
 			rt.modules.copies = cfg.CacheCopy
 		case cfg.CacheError != nil:
-			rt.modules = moduleCache{}
+			rt.modules, rt.last = moduleCache{}, lastModules{}
 			cfg.CacheError(err)
 		default:
 			return nil, err
@@ -170,7 +184,7 @@ func (rt *Runtime) Beside(memoryBytes uint64) *Runtime {
 	return &Runtime{
 		plugins: map[*Plugin]struct{}{}, recorders: map[recorderKey]*recorder{}, compiled: map[compiledKey]*compiled{},
 		compiling: make(chan struct{}, 1), memory: snapmem.Allocator{Budget: snapmem.NewBudget(memoryBytes), Guard: rt.memory.Guard},
-		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
+		engine: rt.engine, engineName: rt.engineName, noCompiler: rt.noCompiler, goPass: rt.goPass, sources: rt.sources, mappings: rt.mappings, modules: rt.modules, last: rt.last, shared: rt.shared, idleAfter: rt.idleAfter, borrowed: true,
 	}
 }
 

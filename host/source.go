@@ -34,6 +34,10 @@ type Keeper interface {
 	Source
 	// Keep records that a fetched module is in use. sha256 is its digest in lower-case hexadecimal.
 	Keep(sha256 string)
+	// Kept returns the last module of which Keep was notified, in this process or an earlier one,
+	// if it is still acceptable. With RuntimeConfig.KeepModules, [Runtime.Load] falls back to it
+	// from a module that it refuses.
+	Kept(ctx context.Context) ([]byte, error)
 }
 
 // Keep notifies a source, if it is a [Keeper], that one of its modules is in use. [Runtime.Load],
@@ -122,11 +126,20 @@ func File(path string) Source { return fileSource(path) }
 type fileSource string
 
 func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
+	module, err := readModuleFile(ctx, string(s))
+	if err != nil {
+		return nil, err
+	}
+	return unpack(module)
+}
+
+// readModuleFile reads a file of at most MaxModuleBytes.
+func readModuleFile(ctx context.Context, s string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	// Opening a pipe would wait for a writer even after ctx has ended.
-	info, err := os.Stat(string(s))
+	info, err := os.Stat(s)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +149,7 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 	if info.Size() > MaxModuleBytes {
 		return nil, fmt.Errorf("read %s: file has %d bytes, more than %d", s, info.Size(), MaxModuleBytes)
 	}
-	f, err := os.Open(string(s))
+	f, err := os.Open(s)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +163,7 @@ func (s fileSource) Fetch(ctx context.Context) ([]byte, error) {
 	if module.Len() > MaxModuleBytes {
 		return nil, fmt.Errorf("read %s: file has more than %d bytes", s, MaxModuleBytes)
 	}
-	return unpack(module.Bytes())
+	return module.Bytes(), nil
 }
 
 func (s fileSource) String() string { return string(s) }

@@ -51,6 +51,9 @@ type version struct {
 	// tapes makes the tapes of recorded instances, nil if none is.
 	tapes *record.VersionTape
 
+	// unavailable is the reason why this is not a version but represents that there is none.
+	unavailable error
+
 	// pins is the number of pins on the version, replaced is set once another
 	// version serves new calls. Plugin.mu guards both.
 	pins     int

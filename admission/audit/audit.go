@@ -576,7 +576,7 @@ func (r *run) askPolicy(ctx context.Context, t *target, p *asked, o *object) ans
 	switch {
 	case e.Err != nil && ctx.Err() != nil:
 		return answer{kind: unasked}
-	case errors.Is(e.Err, host.ErrDisabled):
+	case errors.Is(e.Err, host.ErrDisabled), errors.As(e.Err, new(*host.UnavailableError)):
 		p.last.Store(&e.Err)
 		return answer{kind: unasked}
 	case e.Err != nil:

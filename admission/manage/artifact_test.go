@@ -2,6 +2,7 @@ package manage_test
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
@@ -166,6 +167,11 @@ func (k keeper) Keep(sha256 string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.digests = append(k.digests, sha256)
+}
+
+// Kept implements [host.Keeper].
+func (k keeper) Kept(context.Context) ([]byte, error) {
+	return nil, errors.New("nothing is kept")
 }
 
 // TestSourcesAreToldWhatWasLoaded loads good and bad modules in all ways. Only the good ones

@@ -112,6 +112,11 @@ func (s source) Keep(sha256 string) {
 	s.kept[s.url] = sha256
 }
 
+// Kept implements [host.Keeper].
+func (s source) Kept(context.Context) ([]byte, error) {
+	return nil, errors.New("nothing is kept")
+}
+
 func (m *modules) source(url string) (host.Source, error) {
 	if strings.HasPrefix(url, "ftp:") {
 		return nil, errors.New("scheme ftp is none of a module")

@@ -33,7 +33,7 @@
 //	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
 //	kubewasm_plugin_log_lines_dropped_total  plugin                   lines of it that were not logged
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
-//	kubewasm_plugin_stale                  plugin                     1 while the source of a followed module is not in service
+//	kubewasm_plugin_state                  plugin, state              1 for Serving, Stale or Unavailable
 //
 // Of the process:
 //
@@ -63,13 +63,13 @@
 //	other     anything else: the source, a probe, other functions than before
 //
 // A caller gets no instance because all are in use until its context ends (saturated), the plugin
-// is disabled, there is no memory for a new one (memory), the plugin is closed, or a new instance
-// fails (other).
+// is disabled, there is no memory for a new one (memory), the plugin is closed, it could not be
+// loaded yet (unavailable), or a new instance fails (other).
 //
 // # Cardinality
 //
 // No label holds data from a guest. Plugins are named by the configuration, functions by the ABI,
-// and a plugin has one digest at a time. A plugin has 51 series, and 30 for each of its functions
+// and a plugin has one digest at a time. A plugin has 54 series, and 30 for each of its functions
 // that was called. Those that run once in each instance, such as configure, have 7. All results
 // of a function appear with its first call, as 0, since rate and increase do not see the step from
 // no series to 1. [NewSparse] has about 20 series for a plugin.

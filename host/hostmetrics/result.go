@@ -49,13 +49,17 @@ const (
 	refusedDisabled
 	refusedMemory
 	refusedClosed
+	refusedUnavailable
 	refusedOther
 )
 
-var refusalLabels = [...]string{"saturated", "disabled", "memory", "closed", "other"}
+var refusalLabels = [...]string{"saturated", "disabled", "memory", "closed", "unavailable", "other"}
 
 func refusalOf(err error) refusal {
+	var unavailable *host.UnavailableError
 	switch {
+	case errors.As(err, &unavailable):
+		return refusedUnavailable
 	// A caller that waited because there was no memory counts as one that got
 	// none.
 	case errors.Is(err, host.ErrMemory):

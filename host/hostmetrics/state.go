@@ -1,6 +1,8 @@
 package hostmetrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
@@ -35,6 +37,9 @@ var (
 	infoDesc = prometheus.NewDesc("kubewasm_plugin_info",
 		"The SHA-256 of the module that serves new calls; always 1.", []string{"plugin", "digest"}, nil)
 
+	stateDesc = prometheus.NewDesc("kubewasm_plugin_state",
+		"1 for the state of the plugin: Serving, Stale if an earlier version serves than the declared one, Unavailable if none does.", []string{"plugin", "state"}, nil)
+
 	stateGauges = []stateGauge{
 		newStateGauge("instances", "Instances of the version that serves new calls.",
 			func(s host.Stats) float64 { return float64(s.Instances) }),
@@ -53,24 +58,23 @@ var (
 		newStateCounter("log_lines_dropped_total", "Lines that were dropped of what the guest logs, and of what the host logs about its calls, by limits.outputBytes and limits.logBytes.",
 			func(s host.Stats) float64 { return float64(s.LogDropped) }),
 		newStateGauge("disabled", "Whether the plugin is out of service since it kept failing.",
-			func(s host.Stats) float64 {
-				if s.Disabled {
-					return 1
-				}
-				return 0
-			}),
-		newStateGauge("stale", "Whether the source of the followed module could not be read, or holds one that was refused.",
-			func(s host.Stats) float64 {
-				if s.Stale {
-					return 1
-				}
-				return 0
-			}).rarely(),
+			func(s host.Stats) float64 { return truth(s.Disabled) }),
 	}
 )
 
+// pluginStates are the states of a plugin, from the best to the worst.
+var pluginStates = []host.State{host.Serving, host.Stale, host.Unavailable}
+
+func truth(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
 func describeState(ch chan<- *prometheus.Desc) {
 	ch <- infoDesc
+	ch <- stateDesc
 	for _, g := range stateGauges {
 		ch <- g.desc
 	}
@@ -88,12 +92,19 @@ func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin, sparse bo
 	for _, p := range plugins {
 		label := labelOf(p.Name())
 		infos[info{label, p.Digest()}] = struct{}{}
-		stats[label] = together(stats[label], p.Stats())
+		now := p.Stats()
+		if before, several := stats[label]; several {
+			now = together(before, now)
+		}
+		stats[label] = now
 	}
 	for i := range infos {
 		ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, i.plugin, i.digest)
 	}
 	for label, s := range stats {
+		for _, state := range pluginStates {
+			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(s.State == state), label, string(state))
+		}
 		for _, g := range stateGauges {
 			if v := g.value(s); !sparse || !g.rare || v != 0 {
 				ch <- prometheus.MustNewConstMetric(g.desc, g.kind, v, label)
@@ -115,5 +126,6 @@ func together(a, b host.Stats) host.Stats {
 		MemoryBytes: max(a.MemoryBytes, b.MemoryBytes),
 		LogDropped:  a.LogDropped + b.LogDropped,
 		Disabled:    a.Disabled || b.Disabled,
+		State:       pluginStates[max(slices.Index(pluginStates, a.State), slices.Index(pluginStates, b.State))],
 	}
 }

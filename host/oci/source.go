@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -222,6 +223,18 @@ func (s *source) Keep(sha256 string) {
 	s.waiting = slices.Delete(s.waiting, i, i+1)
 	s.mu.Unlock()
 	kept()
+}
+
+// Kept implements [host.Keeper]. It verifies the signatures of the artifact in the cache again.
+func (s *source) Kept(ctx context.Context) ([]byte, error) {
+	if s.err != nil || s.client.cache == nil || s.ref.Layout != "" {
+		return nil, fmt.Errorf("fetch the last good module of %s: %w", s, os.ErrNotExist)
+	}
+	a, err := s.client.fetchKept(ctx, s.ref, s.ruled.Load())
+	if err != nil {
+		return nil, err
+	}
+	return a.Module, nil
 }
 
 // failed records an error. s.mu is held.
