@@ -54,6 +54,10 @@ type Config struct {
 	// mounts it there. Below it, the engine looks up the sources of mounts and the devices that
 	// plugins add to containers. Default "/".
 	HostRoot string
+	// StandIn makes the Engine although modules of plugins cannot be fetched or loaded: such a plugin
+	// fails on its requests, so that its failure policy decides, until the module can be loaded; it
+	// is tried again. [Engine.Unavailable] returns the reasons.
+	StandIn bool
 	// Node declares that [Engine.SetNode] is called. Without it, a plugin whose module or
 	// configuration declares a read of the node is refused, unless Audit is set.
 	Node bool
@@ -104,7 +108,8 @@ type PluginConfig struct {
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 }
 
-// NewEngine loads the plugins in rt. If one of them cannot be loaded, no plugin stays loaded.
+// NewEngine loads the plugins in rt. If one of them cannot be loaded, no plugin stays loaded,
+// unless Config.StandIn is set.
 //
 // The errors are those of [host.Runtime.Load], for each plugin that fails, and
 // all mistakes of the configuration at once: two plugins that own one field are
@@ -121,7 +126,7 @@ func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, erro
 	errs := make([]error, len(plugins))
 	var loading sync.WaitGroup
 	for i, p := range plugins { // The Runtime bounds the simultaneous compilations.
-		p.swapped = e.signal
+		p.swapped, p.standIn = e.signal, cfg.StandIn
 		loading.Go(func() { errs[i] = p.load(ctx, rt, cfg.Plugins[i].Config) })
 	}
 	loading.Wait()
@@ -264,6 +269,9 @@ func (e *Engine) Lack(ctx context.Context, mode string, fields ...string) error 
 		}
 		p.lacks.Store(&lack{mode: mode, fields: fields, rest: hookmsg.Reads{}.Without(fields...)})
 		inst, err := p.Acquire(ctx)
+		if errors.As(err, new(*host.UnavailableError)) {
+			continue // Its first version is checked by the probe.
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -444,13 +452,27 @@ func (e *Engine) Warm(ctx context.Context) error {
 		for range n {
 			inst, err := p.Acquire(ctx)
 			if err != nil {
-				errs = append(errs, err)
+				if !errors.As(err, new(*host.UnavailableError)) {
+					errs = append(errs, err)
+				}
 				break
 			}
 			taken = append(taken, inst)
 		}
 		for _, inst := range taken {
 			inst.Release()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Unavailable returns the joined reasons of the plugins without a version in service, each an
+// *[host.UnavailableError], or nil.
+func (e *Engine) Unavailable() error {
+	var errs []error
+	for _, p := range e.plugins {
+		if state, err := p.State(); state == host.Unavailable {
+			errs = append(errs, &host.UnavailableError{Plugin: p.Name(), Err: err})
 		}
 	}
 	return errors.Join(errs...)

@@ -700,7 +700,7 @@ func TestPluginsFollowTheirModules(t *testing.T) {
 		{Config: host.Config{Name: "pinned", Module: host.ModuleConfig{File: file, SHA256: hex.EncodeToString(sum[:])}, Args: []string{"pinned"}}},
 	}})
 	replace("no module")
-	if line := <-failed; !strings.Contains(line, "the module was not swapped") {
+	if line := <-failed; !strings.Contains(line, "the declared module is not in service, an earlier one is") {
 		t.Errorf("logged is %s", line)
 	}
 	changed := e.Changed()

@@ -34,6 +34,8 @@ type plugin struct {
 	monitored bool
 	// swapped is called after a swap. It may be nil.
 	swapped func()
+	// standIn is Config.StandIn.
+	standIn bool
 	owns    ownership
 	grants  *Grants
 	// resources are the resources of the objects that it may look up.
@@ -92,7 +94,7 @@ func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (e
 		Defaults:   host.Limits{ResultBytes: defaultDecisionBytes, Timeout: defaultTimeout},
 		ResetGrown: true,
 		NewState:   func() any { return new(exchange) },
-		Probe:      p.probe, Confidential: confide, Swapped: p.swapped,
+		Probe:      p.probe, Confidential: confide, Swapped: p.swapped, StandIn: p.standIn,
 	})
 	return err
 }

@@ -1,9 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
+	"time"
 )
 
 // State compares the version of a plugin in service with the declared one: the module of the
@@ -126,4 +129,34 @@ func (p *Plugin) unavailable(reason error) *version {
 	v.pool = newPool(v.limits.Instances, false, v.discard)
 	v.pool.close()
 	return v
+}
+
+// Readiness decides whether a program is ready, by the plugins that could not be loaded yet. A
+// replica that fails all its calls must not replace one that serves, and one that has served must
+// not be taken out of service by its source. The zero value waits for the default time.
+type Readiness struct {
+	// Timeout is the longest time for which plugins without a version keep the program from being
+	// ready, from the first call of Ready. Default [DefaultReadyTimeout].
+	Timeout time.Duration
+
+	begun atomic.Pointer[time.Time]
+	ready atomic.Bool
+}
+
+// DefaultReadyTimeout is the default of Readiness.Timeout.
+const DefaultReadyTimeout = 15 * time.Minute
+
+// Ready returns unavailable, the joined reasons of the plugins without a version in service, until
+// it was nil once or the timeout has passed. Then it always returns nil.
+func (r *Readiness) Ready(unavailable error) error {
+	if r.ready.Load() {
+		return nil
+	}
+	now := time.Now()
+	r.begun.CompareAndSwap(nil, &now)
+	if unavailable == nil || time.Since(*r.begun.Load()) >= cmp.Or(r.Timeout, DefaultReadyTimeout) {
+		r.ready.Store(true)
+		return nil
+	}
+	return unavailable
 }

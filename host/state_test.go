@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -309,4 +311,36 @@ func TestSwapsOfAnUnavailablePlugin(t *testing.T) {
 	if _, err := q.Acquire(t.Context()); !errors.Is(err, host.ErrClosed) {
 		t.Errorf("acquire after close: %v", err)
 	}
+}
+
+// TestReadiness waits for the plugins once, and not for ever.
+func TestReadiness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("away")
+		var never, served host.Readiness
+		bounded := host.Readiness{Timeout: time.Minute}
+		for _, step := range []struct {
+			after                  time.Duration
+			unavailable            error
+			never, served, bounded error
+		}{
+			{0, away, away, away, away},
+			{30 * time.Second, away, away, away, away},
+			{30 * time.Second, away, away, away, nil},
+			{host.DefaultReadyTimeout - 2*time.Minute, away, away, away, nil},
+			{time.Minute, away, nil, nil, nil},
+		} {
+			time.Sleep(step.after)
+			if step.after == host.DefaultReadyTimeout-2*time.Minute {
+				if err := served.Ready(nil); err != nil {
+					t.Error(err)
+				}
+				step.served = nil
+			}
+			got := []error{never.Ready(step.unavailable), served.Ready(step.unavailable), bounded.Ready(step.unavailable)}
+			if want := []error{step.never, step.served, step.bounded}; !slices.Equal(got, want) {
+				t.Errorf("after %s: %v, want %v", step.after, got, want)
+			}
+		}
+	})
 }

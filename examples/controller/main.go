@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	// A policy makes three requests in each of its intervals.
 	config.QPS, config.Burst = 100, 200
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir:   o.cacheDir,
+		CacheDir: o.cacheDir, KeepModules: true,
 		CacheError: func(err error) { logger.Error("the controller runs without its cache", "err", err) },
 	})
 	if err != nil {

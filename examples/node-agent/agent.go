@@ -61,6 +61,8 @@ type agent struct {
 	places  []int
 	// relabeled signals that the plugins for the node differ from the loaded ones.
 	relabeled chan struct{}
+	// readiness waits for plugins that could not be loaded yet.
+	readiness host.Readiness
 	// reload is nil if the configuration is not followed.
 	reload *reload
 	// cacheless is set once the cache of compiled modules could not be used.
@@ -119,7 +121,7 @@ func (a *agent) flag(name, help string, set *atomic.Bool) {
 
 // newAgent loads the plugins and makes the modes, without starting any.
 func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, err error) {
-	a := &agent{relabeled: make(chan struct{}, 1), dryRun: cfg.DryRun}
+	a := &agent{relabeled: make(chan struct{}, 1), dryRun: cfg.DryRun, readiness: host.Readiness{Timeout: cfg.ReadyTimeout}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())
@@ -137,7 +139,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	kubeletWeight, errKubelet := parse("cgroup.kubeletWeight", cfg.Cgroup.KubeletWeight, cgroup.WeightQuadratic, cgroup.WeightLinear)
 	// The agent is root on its node, so it must not execute pages of a file that may change.
 	a.runtime, err = host.NewRuntime(host.RuntimeConfig{
-		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, Engine: cfg.Engine,
+		CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes, CacheCopy: true, KeepModules: true, Engine: cfg.Engine,
 		CacheError: func(err error) {
 			a.cacheless.Store(true)
 			logger.Error("the agent runs without its cache", slog.Any("err", err))
@@ -191,7 +193,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 			a.count("kubewasm_agent_events_total", "Events on Pods that were refused.", "result", result, n.Load)
 		}
 	}
-	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer, Node: cfg.Node != nil}); err != nil {
+	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer, Node: cfg.Node != nil, StandIn: cfg.standIn}); err != nil {
 		return nil, err
 	}
 	if err := a.followNode(cfg, whole, logger); err != nil {

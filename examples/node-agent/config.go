@@ -31,6 +31,9 @@ type config struct {
 	// Follow reloads this file whenever its configuration changes. A plugin follows its module if
 	// the module's configuration sets that.
 	Follow bool `json:"follow"`
+	// ReadyTimeout is the longest time for which plugins that could not be loaded keep the agent
+	// from being ready. Default 15m.
+	ReadyTimeout time.Duration `json:"readyTimeout"`
 	// HostRoot is the path of the node's root file system, for mounts and devices granted to
 	// plugins: /host in a container that mounts it there.
 	HostRoot string `json:"hostRoot"`
@@ -97,6 +100,10 @@ type config struct {
 	// oci.
 	Registries oci.Config     `json:"registries"`
 	Plugins    []pluginConfig `json:"plugins"`
+
+	// standIn is set at the start of the process, when a plugin that cannot be loaded must not keep
+	// the others from the node. Later, the agent before goes on.
+	standIn bool
 }
 
 // nodeConfig configures the node to follow.

@@ -79,16 +79,18 @@ func run(ctx context.Context, args []string) error {
 // configuration, once the next one has loaded its plugins.
 func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) error {
 	var build func([]byte) (*agent, error)
+	started := false
 	build = func(text []byte) (*agent, error) {
 		cfg, err := parseConfig(file, text)
 		if err != nil {
 			return nil, err
 		}
-		cfg.DryRun = cfg.DryRun || dryRun
+		cfg.DryRun, cfg.standIn = cfg.DryRun || dryRun, !started
 		a, err := newAgent(ctx, cfg, logger)
 		if err != nil {
 			return nil, err
 		}
+		started = true
 		if cfg.Follow || cfg.selectsNodes() {
 			a.setReload(&reload{file: file, text: text, follow: cfg.Follow, build: build, logger: logger})
 		}

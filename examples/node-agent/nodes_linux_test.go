@@ -401,23 +401,23 @@ var setups = []setup{
 	},
 
 	// Plugins.
-	{name: "a module is missing", plugins: "[{name: identity, module: {file: /nowhere/identity.wasm}}]", ends: "stat /nowhere/identity.wasm: no such file"},
+	{name: "a module is missing", plugins: "[{name: identity, module: {file: /nowhere/identity.wasm}}]", check: "stat /nowhere/identity.wasm: no such file", fails: true, unready: "stat /nowhere/identity.wasm: no such file", logged: `msg="the plugin is not available"`, metric: `kubewasm_plugin_state{plugin="identity",state="Unavailable"} 1`},
 	{
 		name: "a module is cut off", plugins: "[{name: identity, module: {file: $DIR/identity.wasm}}]",
 		node: func(t *testing.T, n *wrong) string {
 			n.write(t, "identity.wasm", "\x00asm\x01\x00\x00\x00\x01\x7f")
 			return ""
 		},
-		ends: `plugin "identity"`,
+		check: `plugin "identity"`, fails: true, unready: `plugin "identity"`, logged: `msg="the plugin is not available"`, metric: `kubewasm_plugin_state{plugin="identity",state="Unavailable"} 1`,
 	},
 	{
 		name: "a module is an error page", plugins: "[{name: identity, module: {file: $DIR/identity.wasm}}]",
-		node: func(t *testing.T, n *wrong) string { n.write(t, "identity.wasm", "<html>404</html>"); return "" },
-		ends: `want the preamble "\x00asm\x01\x00\x00\x00", have "<html>40"`,
+		node:  func(t *testing.T, n *wrong) string { n.write(t, "identity.wasm", "<html>404</html>"); return "" },
+		check: `want the preamble "\x00asm\x01\x00\x00\x00", have "<html>40"`, fails: true, unready: `want the preamble "\x00asm\x01\x00\x00\x00", have "<html>40"`, logged: `msg="the plugin is not available"`, metric: `kubewasm_plugin_state{plugin="identity",state="Unavailable"} 1`,
 	},
 	{
 		name: "the digest of a module differs from the pinned one", plugins: "[{name: identity, module: {file: $GUEST, sha256: " + strings.Repeat("ab", 32) + "}}]",
-		ends: "sha256 of the module is",
+		check: "sha256 of the module is", fails: true, unready: "sha256 of the module is", logged: `msg="the plugin is not available"`, metric: `kubewasm_plugin_state{plugin="identity",state="Unavailable"} 1`,
 	},
 	{
 		name: "a module is no hook", plugins: "[{name: identity, module: {file: $1}}]",
@@ -428,7 +428,7 @@ var setups = []setup{
 			}
 			return file
 		},
-		ends: `plugin "identity"`,
+		check: `plugin "identity"`, fails: true, unready: `plugin "identity"`, logged: `msg="the plugin is not available"`, metric: `kubewasm_plugin_state{plugin="identity",state="Unavailable"} 1`,
 	},
 
 	// The machine.

@@ -23,13 +23,14 @@ import (
 //
 //	/metrics  metrics for Prometheus
 //	/healthz  200, or 503 with the reasons if only a restart can help
-//	/readyz   200 while each mode serves, otherwise 503 with the reasons
+//	/readyz   200 while each mode serves and once each plugin was loaded, otherwise 503 with the
+//	          reasons
 //	/state    decisions on pods and containers and the values in force, in JSON:
 //	          of all, or selected by ?namespace=, ?pod= and ?container=
 //
 // The metrics come from packages hostmetrics and hookmetrics, and
 //
-//	kubewasm_agent_ready                        1 while each mode serves
+//	kubewasm_agent_ready                        1 if /readyz answers 200
 //	kubewasm_agent_connections_total      mode  connections to the container runtime
 //	kubewasm_agent_inotify_watches        mode  watched directories of cgroups
 //	kubewasm_agent_inotify_full           mode  1 while the kernel refuses more watches
@@ -53,15 +54,15 @@ func newServer(address, state string, a *agent, logger *slog.Logger) (*server, e
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("http.address %q: %w", address, err)
 	}
-	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubewasm_agent_ready", Help: "Whether each mode serves."}, func() float64 {
-		if a.all(probed.Ready) != nil {
+	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubewasm_agent_ready", Help: "Whether each mode serves, and each plugin was loaded."}, func() float64 {
+		if a.ready() != nil {
 			return 0
 		}
 		return 1
 	}))
-	probe := func(how func(probed) error) http.HandlerFunc {
+	probe := func(how func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
-			if err := a.all(how); err != nil {
+			if err := how(); err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
@@ -70,8 +71,8 @@ func newServer(address, state string, a *agent, logger *slog.Logger) (*server, e
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", probe(probed.Healthy))
-	mux.Handle("GET /readyz", probe(probed.Ready))
+	mux.Handle("GET /healthz", probe(func() error { return a.all(probed.Healthy) }))
+	mux.Handle("GET /readyz", probe(a.ready))
 	switch state {
 	case "", "Node":
 		mux.Handle("GET /state", onlyLocal(a.source))
@@ -145,6 +146,11 @@ func printState(ctx context.Context, cfg *config, of string, to io.Writer) error
 		return fmt.Errorf("state: %w", err)
 	}
 	return nil
+}
+
+// ready returns the reasons that the agent is not ready.
+func (a *agent) ready() error {
+	return errors.Join(a.all(probed.Ready), a.readiness.Ready(a.engine.Unavailable()))
 }
 
 // all joins the errors of the modes.

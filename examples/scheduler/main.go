@@ -50,7 +50,7 @@ func run() (int, error) {
 	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
 	// The chart has a volume of 512 MiB for it.
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: cache, CacheBytes: 384 << 20,
+		CacheDir: cache, CacheBytes: 384 << 20, KeepModules: true,
 		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
 	})
 	if err != nil {

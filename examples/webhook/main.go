@@ -144,7 +144,7 @@ func run(ctx context.Context, args []string) error {
 	lines := &denials{Handler: slog.NewJSONHandler(foreign.NewWriter(os.Stderr), &slog.HandlerOptions{Level: o.logLevel})}
 	logger := slog.New(lines)
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
+		CacheDir: o.cacheDir, KeepModules: true, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
 		CacheError: func(err error) { logger.Error("the server runs without -cache-dir", "err", err) },
 	})
 	if err != nil {

@@ -186,6 +186,26 @@ func TestTheLastLoadedVersionIsTheOneThatIsKept(t *testing.T) {
 						t.Fatalf("follow: %v, %v", err, t.Context().Err())
 					}
 				}
+				// A program that keeps its modules starts with the good one, verified again.
+				keeps, err := host.NewRuntime(host.RuntimeConfig{KeepModules: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer keeps.Close(context.Background())
+				start := func() (*host.Plugin, error) {
+					return keeps.Load(t.Context(), host.Config{Name: "zone", Module: host.ModuleConfig{Source: newClient(t, cfg).Source(ref.String())}}, host.Adapter{Kind: abi.KindScheduler})
+				}
+				if p, err := start(); err != nil || p.Digest() != good {
+					t.Errorf("a start with the bad version: %v", err)
+				} else if state, _ := p.State(); state != host.Stale {
+					t.Errorf("the state is %s", state)
+				}
+				trusted := cfg.Trust[0].AllOf[0].Key
+				_, cfg.Trust[0].AllOf[0].Key = newKey(t)
+				if p, err := start(); err == nil {
+					t.Errorf("%s serves, although nobody trusts its signature any more", p.Digest())
+				}
+				cfg.Trust[0].AllOf[0].Key = trusted
 				s.setFault(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) bool {
 					w.Header().Set("Retry-After", "3600") // So that it is not asked again.
 					w.WriteHeader(http.StatusServiceUnavailable)
