@@ -90,6 +90,9 @@ type PluginConfig struct {
 	Shadow *shadow.Config `json:"shadow,omitempty"`
 	// Promote makes a candidate serve; nil swaps the plugin's module.
 	Promote func(ctx context.Context, p *shadow.Promotion) error `json:"-"`
+	// Swapped is called whenever another module of the plugin has begun to serve, by the goroutine
+	// that swaps; nil is not called.
+	Swapped func() `json:"-"`
 }
 
 // Cluster answers look-ups of policies, from informers or by a client. It is safe for use by
@@ -167,6 +170,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		Defaults:   host.Limits{ResultBytes: defaultResultBytes},
 		ResetGrown: true,
 		NewState:   func() any { return new(policy.Call) },
+		Swapped:    cfg.Swapped,
 		Confidential: func(inst *host.Instance, s *confidential.Stain) {
 			if req := policy.CallOf(inst).Request; req != nil {
 				p.findConfidential(req, s)

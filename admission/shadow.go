@@ -66,7 +66,7 @@ func (p *Plugin) backgroundOptions() shadow.Options {
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := p.cfg
 			change(&cfg.Config)
-			cfg.Shadow, cfg.PolicyRules.Observer = nil, nil
+			cfg.Shadow, cfg.Swapped, cfg.PolicyRules.Observer = nil, nil, nil
 			return Load(ctx, rt, cfg)
 		},
 	}

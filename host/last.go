@@ -41,7 +41,7 @@ func newLastModules(dir string, max int64) (lastModules, error) {
 func (l lastModules) module(digest string) string { return filepath.Join(l.dir, digest+".wasm") }
 func (l lastModules) last(key string) string      { return filepath.Join(l.dir, key+".last") }
 
-// put keeps a module as the last one of a key.
+// put keeps a module, and as the last one of a key, unless that is empty.
 func (l lastModules) put(key, digest string, module []byte) error {
 	name := l.module(digest)
 	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(module)) {
@@ -49,7 +49,10 @@ func (l lastModules) put(key, digest string, module []byte) error {
 	} else if err := diskcache.Write(name, module); err != nil {
 		return err
 	}
-	name = l.last(key)
+	if name = l.last(key); key == "" {
+		_, err := diskcache.Trim(l.max, l.dir)
+		return err
+	}
 	if was, err := readLast(name); err != nil || was != digest {
 		if err := diskcache.Write(name, []byte(digest)); err != nil {
 			return err
@@ -108,16 +111,19 @@ func (p *Plugin) lastKey() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keepLast keeps a module in service for the next start, if it is that of the plugin's source, and
-// the source does not keep its modules itself.
+// keepLast keeps a module in service, if it is that of the plugin's source, and keeps it for the next
+// start, unless the source does that itself.
 func (p *Plugin) keepLast(source Source, module []byte, digest string) {
 	l := p.runtime.last
-	_, keeps := p.source.(Keeper)
-	_, inMemory := p.source.(bytesSource)
-	if l.dir == "" || keeps || inMemory || p.cfg.Throttle != nil || source.String() != p.source.String() {
+	if l.dir == "" || p.cfg.Throttle != nil || source.String() != p.source.String() {
 		return
 	}
-	if err := l.put(p.lastKey(), digest, module); err != nil {
+	key := p.lastKey()
+	switch p.source.(type) {
+	case Keeper, bytesSource:
+		key = ""
+	}
+	if err := l.put(key, digest, module); err != nil {
 		p.runtime.cacheFailed(fmt.Errorf("keep the module of plugin %q for the next start: %w", p.cfg.Name, err))
 	}
 }
@@ -150,4 +156,30 @@ func (p *Plugin) last(ctx context.Context, reason error, refused string) bool {
 		p.cfg.Logger.Error("the module that served last cannot be loaded either", "plugin", p.cfg.Name, "err", err)
 	}
 	return false
+}
+
+// KeepModule keeps a module in CacheDir, as RuntimeConfig.KeepModules does for those of plugins, and
+// reports whether it could. [Runtime.KeptModule] returns it until newer ones have taken its room.
+func (rt *Runtime) KeepModule(module []byte) bool {
+	if rt.last.dir == "" {
+		return false
+	}
+	if err := rt.last.put("", digestOf(module), module); err != nil {
+		rt.cacheFailed(fmt.Errorf("keep a module: %w", err))
+		return false
+	}
+	return true
+}
+
+// KeptModule returns a module that RuntimeConfig.KeepModules or [Runtime.KeepModule] has kept, by
+// its SHA-256 in lower-case hexadecimal. The error is os.ErrNotExist if there is none.
+func (rt *Runtime) KeptModule(ctx context.Context, sha256 string) ([]byte, error) {
+	if !isDigest(sha256) {
+		return nil, fmt.Errorf("sha256 %.80q is not 64 hexadecimal digits: %w", sha256, os.ErrNotExist)
+	}
+	module, err := rt.last.byDigest(ctx, sha256)
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", sha256, err)
+	}
+	return module, nil
 }

@@ -21,6 +21,8 @@ import (
 type State string
 
 const (
+	// Loading is the state of a plugin whose first version is being fetched or loaded.
+	Loading State = "Loading"
 	// Serving is the state of a plugin that serves as it was declared.
 	Serving State = "Serving"
 	// Stale is the state of a plugin that an earlier version serves, since the declared one could
@@ -34,7 +36,7 @@ const (
 )
 
 // States returns all states.
-func States() []State { return []State{Serving, Stale, Unavailable, Disabled} }
+func States() []State { return []State{Loading, Serving, Stale, Unavailable, Disabled} }
 
 // UnavailableError is the error of a call to a plugin that could not be loaded yet, see
 // [Adapter.StandIn].
@@ -116,11 +118,32 @@ func (p *Plugin) first(ctx context.Context) (refused string, err error) {
 		}
 	}
 	if !p.adapter.StandIn {
+		if refused != "" {
+			err = &refusedError{err, refused}
+		}
 		return "", err
 	}
 	p.current.Store(p.unavailable(err))
 	p.became(Unavailable, err)
 	return refused, nil
+}
+
+// refusedError is the error of a module that was fetched and refused.
+type refusedError struct {
+	error
+	digest string
+}
+
+func (e *refusedError) Unwrap() error { return e.error }
+
+// RefusedModule returns the SHA-256, in lower-case hexadecimal, of the module that [Runtime.Load] has
+// fetched and refused with err: as long as the source has it, another attempt is futile. It is empty
+// if the module could not be fetched, or may be loaded the next time.
+func RefusedModule(err error) string {
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		return refused.digest
+	}
+	return ""
 }
 
 // unavailable returns the version that represents that there is none.
@@ -144,7 +167,7 @@ type Readiness struct {
 }
 
 // DefaultReadyTimeout is the default of Readiness.Timeout.
-const DefaultReadyTimeout = 15 * time.Minute
+const DefaultReadyTimeout = 10 * time.Minute
 
 // Ready returns unavailable, the joined reasons of the plugins without a version in service, until
 // it was nil once or the timeout has passed. Then it always returns nil.

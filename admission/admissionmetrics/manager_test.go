@@ -58,11 +58,11 @@ func TestManager(t *testing.T) {
 # HELP kubewasm_admission_config_applied 1 if the configuration file is in service as it was read last, 0 if it was refused, cannot be read or is being loaded.
 # TYPE kubewasm_admission_config_applied gauge
 kubewasm_admission_config_applied ` + applied + `
-# HELP kubewasm_admission_policy_state 1 for the state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled.
+# HELP kubewasm_admission_policy_state 1 for the state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.
 # TYPE kubewasm_admission_policy_state gauge
 `
 		for policy, is := range want {
-			for _, state := range manage.States {
+			for _, state := range host.States() {
 				value := "0"
 				if string(state) == is {
 					value = "1"

@@ -301,9 +301,12 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 			return err
 		}
 		spec.Module.OCI = body.OCI
-		module, source, err := m.fetch(ctx, &spec)
+		source, err := m.cfg.Runtime.Source(spec.Module, "module")
+		if err == nil {
+			module, err = source.Fetch(ctx)
+		}
 		if err != nil {
-			return err
+			return fmt.Errorf("plugin %q: fetch module: %w", spec.Name, err)
 		}
 		if err := m.Load(ctx, spec, module); err != nil {
 			return err

@@ -13,38 +13,57 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 )
 
 // Manager manages the policies of an engine. It is safe for use by several goroutines.
+//
+// The policies in service, and their order, are a function of the declared ones: those of the
+// configuration file in the order of the file, and then those of the API in the order of their
+// names. Each policy is loaded by itself: a slow source delays no other policy.
 type Manager struct {
 	cfg   Config
 	store *store // nil without a directory.
 
-	// changing serialises changes, which may take seconds to load modules. It guards closed, which
-	// Close sets.
-	changing sync.Mutex
-	closed   bool
-	// closing counts policies that are out of service but not closed yet, and followers.
-	closing sync.WaitGroup
+	// ctx ends with Close.
+	ctx  context.Context
+	stop context.CancelFunc
+	// working counts policies that are out of service but not closed yet, loads and followers.
+	working sync.WaitGroup
+	// slots bounds the simultaneous loads.
+	slots chan struct{}
+	// unpacking is held while a module of the API is decompressed: it may be many times longer.
+	unpacking sync.Mutex
 
-	mu      sync.RWMutex
+	// publishing is held while the engine gets the policies, and is locked before mu.
+	publishing sync.Mutex
+	// storing is held while the directory is written, and is locked before mu.
+	storing sync.Mutex
+
+	mu      sync.Mutex
+	closed  bool
 	entries map[string]*entry
-	next    int
-	applied bool
+	// overrides are those of policies in the file, by name, also before the file was read.
+	overrides map[string]override
+	// newest is the declaration of the newest file, nil before.
+	newest *declaration
 	// wantsFile reports whether there is a configuration file, and fileErr is the reason that its
-	// policies are not in service.
-	wantsFile bool
-	fileErr   error
+	// policies are not in service. applied is set once a file has been applied.
+	wantsFile, applied bool
+	fileErr            error
 	// waiting is a file that was refused because the management API's policies have some of its
-	// names. It is guarded by changing.
+	// names.
 	waiting *File
+
+	// readiness bounds the wait for policies; ready is set once Ready has returned nil.
+	readiness host.Readiness
+	ready     atomic.Bool
 }
 
 // The origins of policies.
@@ -53,20 +72,26 @@ const (
 	fromAPI  = "api"
 )
 
-// entry is a declared or loaded policy. Both locks must be held to change its fields.
+// entry is a declared or loaded policy. Manager.mu guards it.
 type entry struct {
 	name, origin string
-	// place is the position of the policy among others.
+	// place is the position of a policy of the file.
 	place int
-	// plugin or group is the spec in service, or the wanted one if none ever was.
-	plugin *PluginSpec
-	group  *GroupSpec
-	// policy is the policy in the engine, even if it is disabled.
+	// declared is the declaration of the file, and key identifies it. They are not set for a policy
+	// of the API.
+	declared *wanted
+	key      string
+	override *override
+	// wanted is the version that should serve, and serving the one that does, or would if it were
+	// not disabled: nil if none ever did.
+	wanted, serving *wanted
+	// policy is the policy in the engine: serving, or a replacement of wanted. It is nil while the
+	// first version is being loaded.
 	policy   admission.Policy
+	members  []*admission.Plugin // Of a group.
 	disabled bool
-	// standIn reports whether policy only represents one that never came into service, and unknown
-	// whether the rules of that one are unknown.
-	standIn, unknown bool
+	// unknown reports whether the rules of a policy that could not be loaded are unknown.
+	unknown bool
 	// gap guards the requests that policy does not guard and the version that could not be loaded
 	// would. It is nil if there are none.
 	gap admission.Policy
@@ -75,33 +100,29 @@ type entry struct {
 	loadedAt time.Time
 	// versions are the versions that were in service, the newest last.
 	versions []Version
-	// err is the reason that the last change did not come into service.
+	// err is the reason that wanted is not in service.
 	err error
-	// unfollow ends the following of sources.
-	unfollow context.CancelFunc
+
+	// turn has a value while a version of the policy is being loaded.
+	turn chan struct{}
+	// cancel ends the work on wanted.
+	cancel context.CancelFunc
+	// tried is closed when the first attempt to load wanted has ended.
+	tried chan struct{}
+	// removed is set once the policy is gone.
+	removed bool
 }
 
-// built is the result of building an entry from its sources.
-type built struct {
-	policy admission.Policy
-	// module is the module of a plugin.
-	module []byte
-	// fetched holds the contents of the sources by the names of a group's members, or by "" for a
-	// plugin. Sources that could not be fetched are missing.
-	fetched map[string]fetched
-}
-
-// fetched is the digest of a source's content.
-type fetched struct {
-	source host.Source
-	digest string
-}
-
-// keep reports to the sources that their content is in use.
-func (b *built) keep() {
-	for _, f := range b.fetched {
-		host.Keep(f.source, f.digest)
-	}
+// wanted is a version of a policy.
+type wanted struct {
+	// plugin or group is the configuration.
+	plugin *PluginSpec
+	group  *GroupSpec
+	// pinned is the module of a plugin that was chosen by the API; nil for the one that the
+	// configuration names.
+	pinned *pinned
+	// enabled is set if the configuration enables the policy.
+	enabled bool
 }
 
 // Version is a version of a plugin.
@@ -112,8 +133,8 @@ type Version struct {
 	Digest   string     `json:"digest"`
 	LoadedAt time.Time  `json:"loadedAt"`
 	Spec     PluginSpec `json:"spec"`
-	// module is nil if it is in the store.
-	module []byte
+	// pinned is the module if it was not that of the source of Spec.
+	pinned *pinned
 }
 
 var (
@@ -123,6 +144,9 @@ var (
 	// changed here.
 	ErrDeclared = errors.New("is declared in the configuration file")
 )
+
+// errSuperseded ends the work on a version that is no longer wanted.
+var errSuperseded = errors.New("another version is wanted by now")
 
 // New returns a manager with the policies in its directory, if it has one. A policy that cannot be
 // loaded is unavailable, which is not an error. If its rules are also unknown, it guards every
@@ -137,7 +161,11 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = host.DefaultFollowInterval
 	}
-	m := &Manager{cfg: cfg, entries: map[string]*entry{}}
+	m := &Manager{
+		cfg: cfg, entries: map[string]*entry{}, overrides: map[string]override{}, slots: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		readiness: host.Readiness{Timeout: cfg.ReadyTimeout},
+	}
+	m.ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if cfg.Directory == "" {
 		return m, nil
 	}
@@ -150,43 +178,46 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		m.store.close()
 		return nil, fmt.Errorf("manage policies: state directory %s: %w", cfg.Directory, err)
 	}
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	if m.overrides, err = m.store.readOverrides(); err != nil {
+		m.log(slog.LevelError, "changes of declared policies by the API are lost", "err", err)
+		m.overrides = map[string]override{}
+	}
 	for _, k := range kept {
 		m.restore(ctx, k)
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		e := &entry{name: name, origin: fromAPI, loadedAt: time.Now()}
-		m.refuse(e, e, broken[name])
+		m.refuse(m.entry(name, fromAPI), &wanted{}, broken[name])
 	}
 	m.publish()
 	return m, nil
 }
 
-// restore restores a policy from the store.
-func (m *Manager) restore(ctx context.Context, k kept) {
-	e := &entry{name: k.Spec.Name, origin: fromAPI, plugin: &k.Spec, digest: k.Digest, disabled: k.Disabled, versions: k.Versions, loadedAt: time.Now()}
-	module, err := m.store.module(k.Digest)
-	if err == nil {
-		e.policy, err = m.loadPlugin(ctx, e.plugin, module)
-	}
-	if err != nil {
-		m.refuse(e, e, err)
-		return
-	}
-	m.warn(e.policy)
+// entry returns a new entry.
+func (m *Manager) entry(name, origin string) *entry {
+	e := &entry{name: name, origin: origin, turn: make(chan struct{}, 1), cancel: func() {}, tried: make(chan struct{}), loadedAt: time.Now()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(e)
+	m.entries[name] = e
+	return e
 }
 
-// add adds an entry and sets its place. mu must be held.
-func (m *Manager) add(e *entry) {
-	if _, ok := m.entries[e.name]; !ok {
-		m.next++
-		e.place = m.next
-		m.entries[e.name] = e
+// restore restores a policy from the store.
+func (m *Manager) restore(ctx context.Context, k kept) {
+	e := m.entry(k.Spec.Name, fromAPI)
+	w := &wanted{plugin: &k.Spec, pinned: m.pin(k.Digest, nil, nil), enabled: !k.Disabled}
+	e.wanted, e.disabled, e.digest, e.versions = w, k.Disabled, k.Digest, k.Versions
+	for i := range e.versions {
+		e.versions[i].pinned = m.pin(e.versions[i].Digest, nil, nil)
 	}
+	b, err := m.build(ctx, w)
+	if err != nil {
+		m.refuse(e, w, err)
+		return
+	}
+	m.warn(b.policy)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.policy, e.serving = b.policy, w
 }
 
 func (m *Manager) log(level slog.Level, msg string, args ...any) {
@@ -195,80 +226,88 @@ func (m *Manager) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// Ready returns the reason that requests should not reach the engine: the configuration file is not
-// in service, or the rules of a policy, which it names, are unknown. A policy that is only
-// unavailable is not a reason, since only its requests fail. A refused file is not a reason either
-// if an earlier one is in service.
+// Ready returns the reason that requests should not reach the engine yet: the configuration file is
+// not in service, the rules of a policy, which it names, are unknown, or policies have not been
+// loaded, for which it waits for Config.ReadyTimeout. A server that cannot load its policies must
+// not replace one that serves them. Once Ready has returned nil, it always does: a policy that is
+// unavailable fails only its own requests.
 func (m *Manager) Ready() error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	var errs []error
+	if m.ready.Load() {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var never, yet []error
 	switch {
 	case !m.wantsFile || m.applied:
 	case m.fileErr != nil:
-		errs = append(errs, fmt.Errorf("policies are not in service: %w", m.fileErr))
+		never = append(never, fmt.Errorf("policies are not in service: %w", m.fileErr))
 	default:
-		errs = append(errs, errors.New("policies are being loaded"))
+		yet = append(yet, errors.New("policies are being loaded"))
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
-		if e := m.entries[name]; e.unknown && !e.disabled {
-			errs = append(errs, fmt.Errorf("policy %q guards every request, because its rules are not known: %w", name, e.err))
+	for _, e := range m.sorted() {
+		switch {
+		case e.disabled:
+		case e.unknown:
+			never = append(never, fmt.Errorf("policy %q guards every request, because its rules are not known: %w", e.name, e.err))
+		case e.policy == nil:
+			yet = append(yet, fmt.Errorf("policy %q is being loaded", e.name))
+		case e.serving == nil && e.origin == fromFile: // A module of the API is not fetched again.
+			yet = append(yet, fmt.Errorf("policy %q is not available: %w", e.name, e.err))
 		}
 	}
-	return errors.Join(errs...)
+	err := m.readiness.Ready(errors.Join(yet...))
+	if len(never) != 0 {
+		return errors.Join(append(never, yet...)...)
+	}
+	if err == nil {
+		m.ready.Store(true)
+	}
+	return err
 }
 
 // ConfigErr returns an error if the configuration file is not in service as it was read last: it is
 // being loaded, could not be read, or was refused, and an earlier one may be in service. It returns
 // nil for a file in service, also if some of its policies cannot be loaded, and without a file.
 func (m *Manager) ConfigErr() error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.fileErr == nil && m.wantsFile && !m.applied {
 		return errors.New("policies are being loaded")
 	}
 	return m.fileErr
 }
 
-// loadPlugin loads a plugin from a module.
-func (m *Manager) loadPlugin(ctx context.Context, s *PluginSpec, module []byte) (admission.Policy, error) {
-	plugin, err := admission.Load(ctx, m.cfg.Runtime, m.pluginConfig(s, module))
-	if err != nil {
-		return nil, err // And not a policy that is a nil plugin.
-	}
-	return plugin, nil
-}
-
 // unavailable returns the replacement for a policy that cannot be loaded. unknown reports whether
 // its rules are unknown, so that the replacement guards every request.
-func (m *Manager) unavailable(e *entry, reason error) (policy admission.Policy, unknown bool) {
-	rules, mutates, err := m.rulesOf(e)
-	if converts := e.converts(); err == nil && len(converts) != 0 {
-		return admission.UnavailableConverter(e.name, converts, rules, reason), false
+func (m *Manager) unavailable(name string, w *wanted, reason error) (policy admission.Policy, unknown bool) {
+	rules, mutates, err := m.rulesOf(w)
+	if converts := w.converts(); err == nil && len(converts) != 0 {
+		return admission.UnavailableConverter(name, converts, rules, reason), false
 	}
 	if err == nil {
-		policy, err = admission.Unavailable(e.name, rules, mutates, reason)
+		policy, err = admission.Unavailable(name, rules, mutates, reason)
 	}
 	if err != nil {
 		// The zero rules are always valid.
-		policy, _ = admission.Unavailable(e.name, m.complete(admission.PolicyRules{}), true, reason)
+		policy, _ = admission.Unavailable(name, m.complete(admission.PolicyRules{}), true, reason)
 	}
 	return policy, err != nil
 }
 
-// uncovered returns a policy for the requests that wanted guards and the policy in service does
-// not, nil if there are none.
-func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
-	rules, mutates, err := m.rulesOf(wanted)
-	if converts := wanted.converts(); err == nil && len(converts) != 0 {
-		missing := slices.DeleteFunc(slices.Clone(converts), func(kind metav1.GroupKind) bool { return slices.Contains(e.converts(), kind) })
+// uncovered returns a policy for the requests that w guards and the version in service does not, nil
+// if there are none.
+func (m *Manager) uncovered(e *entry, w *wanted, reason error) admission.Policy {
+	rules, mutates, err := m.rulesOf(w)
+	if converts := w.converts(); err == nil && len(converts) != 0 {
+		missing := slices.DeleteFunc(slices.Clone(converts), func(kind metav1.GroupKind) bool { return slices.Contains(e.serving.converts(), kind) })
 		if len(missing) == 0 {
 			return nil
 		}
 		return admission.UnavailableConverter(e.name, missing, rules, reason)
 	}
-	old, mutated, oldErr := m.rulesOf(e)
-	if err != nil || oldErr == nil && len(e.converts()) == 0 && mutates == mutated && equalSpecs(old.Match, rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
+	old, mutated, oldErr := m.rulesOf(e.serving)
+	if err != nil || oldErr == nil && len(e.serving.converts()) == 0 && mutates == mutated && keyOf(old.Match) == keyOf(rules.Match) && old.Mode == rules.Mode && old.FailurePolicy == rules.FailurePolicy {
 		return nil // A file with wrong rules is refused as a whole.
 	}
 	policy, err := admission.Uncovered(e.policy, rules, mutates, reason)
@@ -278,144 +317,34 @@ func (m *Manager) uncovered(e, wanted *entry, reason error) admission.Policy {
 	return policy
 }
 
-// converts returns the kinds that the plugin of an entry converts, none if it decides.
-func (e *entry) converts() []metav1.GroupKind {
-	if e.plugin == nil {
+// converts returns the kinds that a plugin converts, none if it decides.
+func (w *wanted) converts() []metav1.GroupKind {
+	if w == nil || w.plugin == nil {
 		return nil
 	}
-	return e.plugin.Converts
+	return w.plugin.Converts
 }
 
-// rulesOf returns the rules of an entry, and reports whether it may mutate.
-func (m *Manager) rulesOf(e *entry) (rules admission.PolicyRules, mutates bool, err error) {
+// rulesOf returns the rules of a version, and reports whether it may mutate.
+func (m *Manager) rulesOf(w *wanted) (rules admission.PolicyRules, mutates bool, err error) {
 	switch {
-	case e.plugin != nil:
-		rules, mutates = e.plugin.PolicyRules, e.plugin.AllowedToMutate
-	case e.group != nil:
-		rules = e.group.PolicyRules
+	case w.plugin != nil:
+		rules, mutates = w.plugin.PolicyRules, w.plugin.AllowedToMutate
+	case w.group != nil:
+		rules = w.group.PolicyRules
 	default:
 		err = errors.New("there are no rules")
 	}
 	return m.complete(rules), mutates, err
 }
 
-// build builds the policy of an entry from its sources. data is the content of a plugin's source,
-// nil to fetch it. b has the fetched contents even if there is an error.
-func (m *Manager) build(ctx context.Context, e *entry, data []byte) (b built, err error) {
-	if e.plugin == nil {
-		return m.buildGroup(ctx, e.group)
-	}
-	if data == nil {
-		var source host.Source
-		if data, source, err = m.fetch(ctx, e.plugin); err != nil {
-			return built{}, err
-		}
-		b.fetched = map[string]fetched{"": {source, digestOf(data)}}
-	}
-	b.module = data
-	b.policy, err = m.loadPlugin(ctx, e.plugin, b.module)
-	return b, err
-}
-
-// result is the result of build for an entry.
-type result struct {
-	built built
-	err   error
-}
-
-// buildAll builds entries, several at a time, and returns their results in order.
-func (m *Manager) buildAll(ctx context.Context, entries []*entry) []result {
-	results := make([]result, len(entries))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for n, e := range entries {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			results[n].built, results[n].err = m.build(ctx, e, nil)
-		})
-	}
-	wg.Wait()
-	return results
-}
-
-func (m *Manager) buildGroup(ctx context.Context, g *GroupSpec) (b built, err error) {
-	b.fetched = map[string]fetched{}
-	members := map[string]*admission.Plugin{}
-	var errs []error
-	for _, alias := range slices.Sorted(maps.Keys(g.Members)) {
-		spec := g.Members[alias]
-		data, source, err := m.fetch(ctx, &spec)
-		if err == nil {
-			b.fetched[alias] = fetched{source, digestOf(data)}
-		}
-		if err == nil {
-			var policy admission.Policy
-			if policy, err = m.loadPlugin(ctx, &spec, data); err == nil {
-				members[alias] = policy.(*admission.Plugin)
-				continue
-			}
-		}
-		errs = append(errs, fmt.Errorf("group %q: member %s: %w", g.Name, alias, err))
-	}
-	if err = errors.Join(errs...); err == nil {
-		b.policy, err = admission.NewGroup(admission.GroupConfig{
-			Name: g.Name, Members: members, Expression: g.Expression, Message: g.Message, PolicyRules: m.complete(g.PolicyRules),
-		})
-	}
+// keyOf returns a text that is the same for equal values, without the bytes of long ones.
+func keyOf(v any) string {
+	data, err := json.Marshal(v)
 	if err != nil {
-		b.policy = nil
-		for _, p := range members {
-			if err := p.Close(context.WithoutCancel(ctx)); err != nil {
-				m.log(slog.LevelError, "close policy", "policy", p.Name(), "err", err)
-			}
-		}
-		return b, err
+		return err.Error()
 	}
-	return b, nil
-}
-
-// install replaces the policy of an entry. The next publish makes that effective; the returned
-// policy must be closed after that.
-func (m *Manager) install(e *entry, policy admission.Policy, module []byte) (old admission.Policy) {
-	m.warn(policy)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old, e.policy, e.err, e.loadedAt = e.policy, policy, nil, time.Now()
-	e.standIn, e.unknown, e.gap = false, false, nil
-	if e.plugin != nil {
-		e.digest = digestOf(module)
-		m.remember(e, module)
-	}
-	m.add(e)
-	return old
-}
-
-// warn logs the match warnings of a policy that comes into service.
-func (m *Manager) warn(policy admission.Policy) {
-	for _, warning := range admission.Describe(policy).MatchWarnings {
-		m.log(slog.LevelWarn, "match may not be what is meant", "policy", policy.Name(), "warning", warning)
-	}
-}
-
-// remember adds the version in service to those of an entry. mu must be held.
-func (m *Manager) remember(e *entry, module []byte) {
-	spec := *e.plugin
-	spec.Module.Bytes = nil // The version holds the bytes.
-	v := Version{Version: spec.Version, Digest: e.digest, LoadedAt: e.loadedAt, Spec: spec, module: module}
-	e.versions = slices.DeleteFunc(e.versions, func(o Version) bool {
-		return o.Digest == v.Digest && o.Version == v.Version && equalSpecs(o.Spec, v.Spec)
-	})
-	e.versions = append(e.versions, v)
-	if n := len(e.versions) - m.cfg.Versions; n > 0 {
-		e.versions = slices.Delete(e.versions, 0, n)
-	}
-}
-
-func equalSpecs(a, b any) bool {
-	x, err1 := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err1 == nil && err2 == nil && string(x) == string(y)
+	return digestOf(data)
 }
 
 func digestOf(module []byte) string {
@@ -423,208 +352,58 @@ func digestOf(module []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// publish gives the engine the current policies, and closes the policies in gone after the last
-// request that uses them.
-func (m *Manager) publish(gone ...admission.Policy) {
-	m.mu.RLock()
-	entries := make([]*entry, 0, len(m.entries))
-	for _, e := range m.entries {
-		entries = append(entries, e)
-	}
-	m.mu.RUnlock()
-	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.place, b.place) })
-	var policies []admission.Policy
-	for _, e := range entries {
-		if e.disabled {
-			policies = append(policies, admission.Disabled(e.policy))
-			continue
-		}
-		policies = append(policies, e.policy)
-		if e.gap != nil {
-			policies = append(policies, e.gap)
-		}
-	}
-	drained := m.cfg.Engine.Replace(policies...)
-	for _, policy := range gone {
-		if policy == nil {
-			continue
-		}
-		m.closing.Go(func() {
-			<-drained
-			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-			defer cancel()
-			if err := policy.Close(ctx); err != nil {
-				m.log(slog.LevelError, "close policy", "policy", policy.Name(), "err", err)
-			}
-		})
-	}
-}
-
-// refuse records that a change of an entry to wanted failed. The policy in service stays, and
-// requests that only wanted would guard get a replacement. The next publish makes that effective.
-func (m *Manager) refuse(e, wanted *entry, reason error) {
-	m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e.err = reason
-	if e.policy == nil || e.standIn {
-		e.standIn = true
-		e.policy, e.unknown = m.unavailable(wanted, reason)
-	} else {
-		e.gap = m.uncovered(e, wanted, reason)
-	}
-	m.add(e)
-}
-
-// Apply puts the policies of the file into the engine, beside those loaded by the API. Unchanged
-// policies are not touched. A file that is wrong, or that has the name of a policy loaded by the
-// API, is refused as a whole, and nothing changes. Otherwise, the error joins those of the policies
-// that cannot be loaded; the others are in service.
-func (m *Manager) Apply(ctx context.Context, f *File) error {
-	end, err := m.begin()
-	if err != nil {
-		return err
-	}
-	defer end()
-	refused, failed := m.apply(ctx, f)
-	return errors.Join(refused, failed)
-}
-
-// apply implements Apply; changing must be held. refused is the reason that nothing has changed,
-// and failed joins the errors of single policies.
-func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
-	if refused = m.admit(f); refused != nil {
-		m.mu.Lock()
-		m.fileErr = refused
-		m.mu.Unlock()
-		return refused, nil
-	}
-	if len(f.Plugins)+len(f.Groups) == 0 {
-		m.log(slog.LevelWarn, "configuration declares that there are no policies")
-	}
-	var errs []error
-	var gone []admission.Policy
-	declared := map[string]bool{}
-	var changed []*entry
-	declare := func(next *entry) {
-		declared[next.name] = true
-		m.mu.RLock()
-		e := m.entries[next.name]
-		m.mu.RUnlock()
-		if e == nil || e.err != nil || !equalSpecs(e.plugin, next.plugin) || !equalSpecs(e.group, next.group) {
-			changed = append(changed, next)
-		}
-	}
-	for i := range f.Plugins {
-		s := &f.Plugins[i]
-		declare(&entry{name: s.Name, origin: fromFile, plugin: s, disabled: !enabled(s.Enabled)})
-	}
-	for i := range f.Groups {
-		g := &f.Groups[i]
-		declare(&entry{name: g.Name, origin: fromFile, group: g, disabled: !enabled(g.Enabled)})
-	}
-	for n, result := range m.buildAll(ctx, changed) {
-		next, b, err := changed[n], result.built, result.err
-		m.mu.RLock()
-		e := m.entries[next.name]
-		m.mu.RUnlock()
-		if e != nil {
-			e.stopFollowing()
-			if err == nil || e.standIn {
-				m.mu.Lock()
-				e.plugin, e.group = next.plugin, next.group
-				m.mu.Unlock()
-			}
-		} else {
-			e = next
-		}
-		m.mu.Lock()
-		e.disabled = next.disabled
-		m.mu.Unlock()
-		if err != nil {
-			errs = append(errs, err)
-			m.refuse(e, next, err)
-		} else {
-			gone = append(gone, m.install(e, b.policy, b.module))
-			b.keep()
-			m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
-		}
-		m.follow(ctx, e, next, b, err)
-	}
-	m.mu.Lock()
-	for name, e := range m.entries {
-		if e.origin == fromFile && !declared[name] {
-			gone = append(gone, m.drop(e))
-		}
-	}
-	m.applied, m.fileErr = true, nil
-	m.mu.Unlock()
-	m.publish(gone...)
-	return nil, errors.Join(errs...)
-}
-
-// admit returns the reason to refuse a file as a whole. changing must be held.
-func (m *Manager) admit(f *File) error {
-	m.waiting = nil
-	errs := f.check(m.cfg.Namespaces)
-	if len(errs) == 0 {
-		errs = m.checkSources(f)
-	}
-	if len(errs) != 0 {
-		return fmt.Errorf("configuration: %w", errors.Join(errs...))
-	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	taken := func(name string) {
-		if e := m.entries[name]; e != nil && e.origin == fromAPI {
-			errs = append(errs, fmt.Errorf("policy %q: was loaded by the management API already, which can remove it", name))
-		}
-	}
-	for i := range f.Plugins {
-		taken(f.Plugins[i].Name)
-	}
-	for i := range f.Groups {
-		taken(f.Groups[i].Name)
-	}
-	if len(errs) != 0 {
-		m.waiting = f
-		return fmt.Errorf("configuration: %w", errors.Join(errs...))
-	}
-	return nil
-}
-
-// retryFile applies a file that was waiting for the name of a removed policy. changing must be
-// held.
-func (m *Manager) retryFile() {
-	f := m.waiting
-	if f == nil {
-		return
-	}
-	m.closing.Go(func() {
-		m.changing.Lock()
-		defer m.changing.Unlock()
-		if m.waiting != f {
-			return // Another file is waiting, or the manager is closed.
-		}
-		m.told(m.apply(context.Background(), f))
+// sorted returns the entries in the order in which they are asked. mu must be held.
+func (m *Manager) sorted() []*entry {
+	return slices.SortedFunc(maps.Values(m.entries), func(a, b *entry) int {
+		// "file" comes after "api", and its policies come first.
+		return cmp.Or(-cmp.Compare(a.origin, b.origin), cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name))
 	})
 }
 
-// told logs the result of applying a configuration.
-func (m *Manager) told(refused, failed error) {
-	switch {
-	case refused != nil:
-		m.log(slog.LevelError, "configuration is refused", "err", refused)
-	case failed != nil:
-		m.log(slog.LevelError, "configuration is applied, and some policies cannot be loaded", "err", failed)
-	default:
-		m.log(slog.LevelInfo, "configuration is applied")
+// publish gives the engine the current policies, and closes the policies in gone after the last
+// request that uses them.
+func (m *Manager) publish(gone ...admission.Policy) {
+	m.publishing.Lock()
+	defer m.publishing.Unlock()
+	var policies []admission.Policy
+	m.mu.Lock()
+	for _, e := range m.sorted() {
+		switch {
+		case e.policy == nil:
+		case e.disabled:
+			policies = append(policies, admission.Disabled(e.policy))
+		default:
+			policies = append(policies, e.policy)
+			if e.gap != nil {
+				policies = append(policies, e.gap)
+			}
+		}
+	}
+	m.mu.Unlock()
+	drained := m.cfg.Engine.Replace(policies...)
+	for _, policy := range gone {
+		if policy != nil {
+			m.working.Go(func() {
+				<-drained
+				m.close(policy)
+			})
+		}
 	}
 }
 
-// drop removes an entry. mu must be held.
+// close closes a policy that no request uses.
+func (m *Manager) close(policy admission.Policy) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := policy.Close(ctx); err != nil {
+		m.log(slog.LevelError, "close policy", "policy", policy.Name(), "err", err)
+	}
+}
+
+// drop removes an entry, and returns its policy. mu must be held.
 func (m *Manager) drop(e *entry) (gone admission.Policy) {
-	e.stopFollowing()
+	e.cancel()
+	e.removed = true
 	delete(m.entries, e.name)
 	m.log(slog.LevelInfo, "policy is removed", "policy", e.name)
 	if m.cfg.Forget != nil {
@@ -633,212 +412,39 @@ func (m *Manager) drop(e *entry) (gone admission.Policy) {
 	return e.policy
 }
 
-func (e *entry) stopFollowing() {
-	if e.unfollow != nil {
-		e.unfollow()
-		e.unfollow = nil
+// closedErr returns an error after Close, since nothing would close policies loaded then. mu must be
+// held.
+func (m *Manager) closedErr() error {
+	if m.closed {
+		return fmt.Errorf("manage policies: %w", host.ErrClosed)
 	}
-}
-
-// follow updates an entry whenever its sources change. wanted is the wanted entry, which differs
-// from e if it was refused for err, and b holds the contents fetched for it.
-func (m *Manager) follow(ctx context.Context, e, wanted *entry, b built, err error) {
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	e.unfollow = stop
-	changed := func(ctx context.Context, data []byte, _ string) error { return m.rebuild(ctx, e, wanted, data) }
-	failed := func(err error) { m.log(slog.LevelWarn, "follow module", "policy", e.name, "err", err) }
-	one := func(s *PluginSpec, had fetched) {
-		switch {
-		case s.Module.Follow:
-		case err == nil || len(s.Module.Bytes) != 0:
-			return
-		default:
-			m.closing.Go(func() { m.fetchUntilApplied(following, s, had.digest, changed, failed) })
-			return
-		}
-		opts := host.FollowOptions{Interval: m.cfg.Interval, Failed: failed}
-		if err == nil {
-			opts.Applied = had.digest
-		} else {
-			opts.Refused = had.digest
-		}
-		source := had.source
-		if source == nil {
-			var unknown error
-			if source, unknown = m.cfg.Runtime.Source(s.Module, "module"); unknown != nil {
-				failed(unknown)
-				return
-			}
-		}
-		m.closing.Go(func() {
-			err := host.Follow(following, source, opts, changed)
-			if err != nil {
-				failed(err)
-			}
-		})
-	}
-	if wanted.plugin != nil {
-		one(wanted.plugin, b.fetched[""])
-		return
-	}
-	for alias, spec := range wanted.group.Members {
-		one(&spec, b.fetched[alias])
-	}
-}
-
-// fetchUntilApplied fetches a module that is neither followed nor in service until it has been
-// applied. A server that does not answer, or has the wrong module, may have the right one later.
-// tried is the digest of the module that was already fetched.
-func (m *Manager) fetchUntilApplied(ctx context.Context, s *PluginSpec, tried string, apply func(context.Context, []byte, string) error, failed func(error)) {
-	tick := time.NewTicker(m.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		data, source, err := m.fetch(ctx, s)
-		if err == nil {
-			digest := digestOf(data)
-			if digest == tried {
-				continue
-			}
-			tried = digest
-			if err = apply(ctx, data, digest); err == nil {
-				host.Keep(source, digest)
-				return
-			}
-		}
-		if ctx.Err() == nil {
-			failed(err)
-		}
-	}
-}
-
-// rebuild builds an entry again after a change of a source. data is the new content of the source
-// of a plugin, or of a group's member.
-func (m *Manager) rebuild(ctx context.Context, e, wanted *entry, data []byte) error {
-	end, err := m.begin()
-	if err != nil {
-		return err
-	}
-	defer end()
-	if ctx.Err() != nil {
-		return ctx.Err() // The entry has been replaced.
-	}
-	b, err := m.build(ctx, wanted, data)
-	if err != nil {
-		m.refuse(e, wanted, err)
-		m.publish()
-		return err
-	}
-	m.mu.Lock()
-	e.plugin, e.group = wanted.plugin, wanted.group
-	m.mu.Unlock()
-	m.publish(m.install(e, b.policy, b.module))
-	b.keep()
-	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
 	return nil
 }
 
-// FollowFile applies a configuration file, and applies it again whenever it changes, until ctx
-// ends. A file that cannot be read or is refused leaves the policies unchanged, also if it does not
-// exist at first. FollowFile returns the first error; later ones are logged. [Manager.Ready]
-// returns nil once a file has been applied.
-//
-// Replace the file by renaming another over it. A file that is written in place is read once it has
-// not changed for a quarter of a second. A file that stays cut off between two policies for longer
-// counts as one with fewer policies.
-func (m *Manager) FollowFile(ctx context.Context, path string) error {
-	m.ExpectFile()
-	source := serving.NewFile(path)
-	apply := func(ctx context.Context, data []byte) (refused, failed error) {
-		end, err := m.begin()
-		if err != nil {
-			return err, nil
-		}
-		defer end()
-		f, err := ParseFile(data)
-		if err != nil {
-			m.waiting = nil
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.fileErr = err
-			return err, nil
-		}
-		return m.apply(ctx, f)
-	}
-	var first error
-	applied := ""
-	data, refused := source.Fetch(ctx)
-	if refused != nil {
-		refused = fmt.Errorf("read configuration: %w", refused)
-		m.mu.Lock()
-		m.fileErr = refused
-		m.mu.Unlock()
-	} else {
-		applied = digestOf(data)
-		refused, first = apply(ctx, data)
-	}
-	if first = errors.Join(refused, first); errors.Is(first, host.ErrClosed) {
-		return first
-	}
-	m.closing.Go(func() {
-		err := host.Follow(ctx, source, host.FollowOptions{
-			Interval: m.cfg.Interval, Applied: applied,
-			Failed: func(err error) { m.log(slog.LevelError, "follow configuration", "file", path, "err", err) },
-		}, func(ctx context.Context, data []byte, _ string) error {
-			m.told(apply(ctx, data))
-			// Follow would not return to the file before a refused one, which may differ from the
-			// one in service.
-			return nil
-		})
-		if err != nil {
-			m.log(slog.LevelError, "follow configuration", "file", path, "err", err)
-		}
-	})
-	return first
-}
-
-// ExpectFile makes [Manager.Ready] wait for a configuration file that FollowFile is about to apply.
-// Fetching and compiling its modules may take long, and a server may begin to listen meanwhile.
-func (m *Manager) ExpectFile() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.wantsFile = true
-}
-
-// begin begins a change, which lasts until the call of end. After Close it returns
-// [host.ErrClosed], since nothing would close policies loaded then.
-func (m *Manager) begin() (end func(), err error) {
-	m.changing.Lock()
-	if m.closed {
-		m.changing.Unlock()
-		return nil, fmt.Errorf("manage policies: %w", host.ErrClosed)
-	}
-	return m.changing.Unlock, nil
-}
-
-// Close removes all policies from the engine and closes them, and waits for that until ctx ends.
-// The context of FollowFile must have ended.
+// Close removes all policies from the engine and closes them, and waits for that until ctx ends. It
+// ends loads, and the following of files.
 func (m *Manager) Close(ctx context.Context) error {
-	m.changing.Lock()
-	m.waiting, m.closed = nil, true
 	m.mu.Lock()
+	first := !m.closed
+	m.waiting, m.closed = nil, true
 	var gone []admission.Policy
 	for _, e := range m.entries {
-		e.stopFollowing()
+		e.cancel()
+		e.removed = true
 		gone = append(gone, e.policy)
 	}
 	clear(m.entries)
 	m.mu.Unlock()
-	m.publish(gone...)
-	m.store.close()
-	m.changing.Unlock()
+	m.stop()
+	if first {
+		m.publish(gone...)
+	}
 	closed := make(chan struct{})
 	go func() {
-		m.closing.Wait()
+		m.working.Wait()
+		m.storing.Lock()
+		m.store.close()
+		m.storing.Unlock()
 		close(closed)
 	}()
 	select {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,38 +42,19 @@ type Info struct {
 	// Warnings are mismatches in match, see admission.Description.
 	Warnings []string `json:"warnings,omitempty"`
 	// State compares the policy in service with the one that was declared last.
-	State State `json:"state"`
+	State host.State `json:"state"`
+	// Override is set if the API has changed a policy of the file: enabled, disabled or version. It
+	// lasts until the declaration of the policy changes.
+	Override string `json:"override,omitempty"`
 	// Error is the reason that the last requested change is not in service.
 	Error string `json:"error,omitempty"`
 }
 
-// State compares a policy in service with the one that was declared last.
-type State string
-
-const (
-	// Serving is a policy that is in service as it was declared.
-	Serving State = "Serving"
-	// Stale is a policy that an earlier version serves, since the declared one was refused.
-	Stale State = "Stale"
-	// Unavailable is a policy of which no version could be loaded: the failure policy decides
-	// about its requests.
-	Unavailable State = "Unavailable"
-	// Disabled is a policy that is not asked.
-	Disabled State = "Disabled"
-)
-
-// States are all states.
-var States = []State{Serving, Stale, Unavailable, Disabled}
-
-// List returns the policies, in the order in which they were added.
+// List returns the policies, in the order in which they are asked.
 func (m *Manager) List() []Info {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	entries := make([]*entry, 0, len(m.entries))
-	for _, e := range m.entries {
-		entries = append(entries, e)
-	}
-	slices.SortFunc(entries, func(a, b *entry) int { return cmp.Compare(a.place, b.place) })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entries := m.sorted()
 	list := make([]Info, len(entries))
 	for i, e := range entries {
 		list[i] = e.info()
@@ -80,16 +62,28 @@ func (m *Manager) List() []Info {
 	return list
 }
 
+// shown returns the version that is in service or, if there never was any, the wanted one.
+func (e *entry) shown() *wanted {
+	switch {
+	case e.serving != nil:
+		return e.serving
+	case e.wanted != nil:
+		return e.wanted
+	}
+	return &wanted{} // A record that cannot be read.
+}
+
 func (e *entry) info() Info {
+	w := e.shown()
 	i := Info{
-		Name: e.name, Enabled: !e.disabled, Origin: e.origin, Digest: e.digest, LoadedAt: e.loadedAt, Group: e.group != nil,
+		Name: e.name, Enabled: !e.disabled, Origin: e.origin, Digest: e.digest, LoadedAt: e.loadedAt, Group: w.group != nil,
 	}
 	var rules admission.PolicyRules
 	switch {
-	case e.plugin != nil:
-		i.Version, i.Description, rules = e.plugin.Version, e.plugin.Description, e.plugin.PolicyRules
-	case e.group != nil:
-		rules = e.group.PolicyRules
+	case w.plugin != nil:
+		i.Version, i.Description, rules = w.plugin.Version, w.plugin.Description, w.plugin.PolicyRules
+	case w.group != nil:
+		rules = w.group.PolicyRules
 	}
 	i.Mode, i.FailurePolicy = cmp.Or(rules.Mode, host.Enforce), cmp.Or(rules.FailurePolicy, host.Fail)
 	for _, rule := range rules.Match.Rules {
@@ -99,7 +93,7 @@ func (e *entry) info() Info {
 			}
 		}
 	}
-	switch i.Converts = e.converts(); {
+	switch i.Converts = w.converts(); {
 	case len(i.Converts) != 0:
 		i.Operations = []string{}
 	case i.Operations == nil:
@@ -108,35 +102,114 @@ func (e *entry) info() Info {
 	if p, ok := e.policy.(*admission.Plugin); ok {
 		i.Dialect = p.Dialect()
 	}
-	i.Warnings = admission.Describe(e.policy).MatchWarnings
-	if e.err != nil {
-		i.Error = publicerr.Redact(e.err.Error())
+	if e.policy != nil {
+		i.Warnings = admission.Describe(e.policy).MatchWarnings
 	}
-	i.State = e.state()
+	var err error
+	if i.State, err = e.state(); err != nil {
+		i.Error = publicerr.Redact(err.Error())
+	}
+	switch o := e.override; {
+	case o == nil:
+	case o.Spec != nil:
+		i.Override = "version"
+	case *o.Enabled:
+		i.Override = "enabled"
+	default:
+		i.Override = "disabled"
+	}
 	return i
 }
 
-func (e *entry) state() State {
+// state returns the state of a policy, and the reason unless it is as it was declared.
+func (e *entry) state() (state host.State, err error) {
 	switch {
-	case e.disabled:
-		return Disabled
-	case e.standIn:
-		return Unavailable
+	case e.serving == nil && e.policy != nil:
+		state, err = host.Unavailable, e.err
+	case e.serving == nil:
+		state = host.Loading
 	case e.err != nil:
-		return Stale
+		state, err = host.Stale, e.err
+	default:
+		state, err = e.followed()
 	}
-	return Serving
+	if e.disabled {
+		state = host.Disabled
+	}
+	return state, err
 }
 
-// find returns a policy. changing must be held.
+// followed returns the state of the modules of a policy in service.
+func (e *entry) followed() (state host.State, err error) {
+	plugins := e.members
+	if p, ok := e.policy.(*admission.Plugin); ok {
+		plugins = []*admission.Plugin{p}
+	}
+	state = host.Serving
+	var errs []error
+	for _, p := range plugins {
+		if of, err := p.Guest().State(); of != host.Serving {
+			state, errs = of, append(errs, err)
+		}
+	}
+	return state, errors.Join(errs...)
+}
+
+// find returns a policy. mu must be held.
 func (m *Manager) find(name string) (*entry, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	if err := m.closedErr(); err != nil {
+		return nil, err
+	}
 	e, ok := m.entries[name]
 	if !ok {
 		return nil, fmt.Errorf("policy %q: %w", name, ErrNotFound)
 	}
 	return e, nil
+}
+
+// enter begins a change by the API, for which Close waits.
+func (m *Manager) enter() (leave func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.closedErr(); err != nil {
+		return nil, err
+	}
+	m.working.Add(1)
+	return m.working.Done, nil
+}
+
+// exchange loads a version that the API chose, and puts it into service unless final, which is
+// called when nothing else can fail, returns an error.
+func (m *Manager) exchange(ctx context.Context, e *entry, w *wanted, final func() error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(m.ctx, func() { cancel(host.ErrClosed) })()
+	end, err := m.begin(ctx, e)
+	if err != nil {
+		return fmt.Errorf("policy %q: wait for another change: %w", e.name, err)
+	}
+	defer end()
+	b, err := m.build(ctx, w)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	old, err := m.install(e, w, b, final)
+	if err != nil {
+		m.mu.Unlock()
+		m.close(b.policy)
+		if errors.Is(err, errSuperseded) {
+			return fmt.Errorf("policy %q: it was removed meanwhile: %w", e.name, errors.Join(ErrNotFound, err))
+		}
+		return err
+	}
+	e.cancel() // The work on the version before.
+	e.cancel = func() {}
+	digest := e.digest
+	m.mu.Unlock()
+	m.publish(old)
+	m.served(e, b.policy, digest)
+	return nil
 }
 
 // Load loads a plugin from the bytes of its module, which may be compressed by gzip, replacing an
@@ -156,48 +229,72 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		return err
 	}
 	spec.Module.Bytes = nil
-	end, err := m.begin()
+	leave, err := m.enter()
 	if err != nil {
 		return err
 	}
-	defer end()
-	e, err := m.find(spec.Name)
-	switch {
-	case err != nil:
-		e = &entry{name: spec.Name, origin: fromAPI}
-	case e.origin == fromFile:
+	defer leave()
+	m.mu.Lock()
+	e := m.entries[spec.Name]
+	if e != nil && e.origin == fromFile {
+		m.mu.Unlock()
 		return fmt.Errorf("plugin %q: %w", spec.Name, ErrDeclared)
 	}
 	if err := m.checkConverts(&spec); err != nil {
+		m.mu.Unlock()
 		return err
 	}
-	// Only one at a time, since the module may be many times longer than its compressed form.
-	if module, err = host.Bytes(module).Fetch(ctx); err != nil {
-		return fmt.Errorf("plugin %q: %w", spec.Name, err)
+	w := &wanted{plugin: &spec, enabled: enabled(spec.Enabled)}
+	if e == nil {
+		e = &entry{name: spec.Name, origin: fromAPI, turn: make(chan struct{}, 1), cancel: func() {}}
+		m.entries[spec.Name] = e
 	}
-	policy, err := m.loadPlugin(ctx, &spec, module)
-	if err != nil {
-		return err
-	}
-	m.mu.Lock()
-	e.plugin, e.disabled = &spec, !enabled(spec.Enabled)
+	before := e.wanted
+	e.wanted = w // The kinds that it converts are taken.
 	m.mu.Unlock()
-	m.publish(m.install(e, policy, module))
-	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", e.digest)
-	return m.save(e, module)
+	if err := m.loadModule(ctx, e, w, module); err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if e.wanted == w {
+			if e.wanted = before; before == nil && e.policy == nil && !e.removed {
+				delete(m.entries, e.name)
+				e.removed = true
+			}
+		}
+		return err
+	}
+	return m.save(e)
+}
+
+// loadModule loads the module of a version that the API has sent.
+func (m *Manager) loadModule(ctx context.Context, e *entry, w *wanted, module []byte) error {
+	var err error
+	m.unpacking.Lock()
+	module, err = host.Bytes(module).Fetch(ctx)
+	m.unpacking.Unlock()
+	if err != nil {
+		return fmt.Errorf("plugin %q: %w", e.name, err)
+	}
+	digest := digestOf(module)
+	if want := w.plugin.Module.SHA256; want != "" && !strings.EqualFold(want, digest) {
+		return &host.DigestError{Plugin: e.name, Want: strings.ToLower(want), Got: digest}
+	}
+	w.pinned = m.pin(digest, module, nil)
+	return m.exchange(ctx, e, w, func() error {
+		e.disabled = !w.enabled
+		return nil
+	})
 }
 
 // checkConverts returns an error if a plugin converts a kind that another enabled plugin converts.
-// changing must be held.
+// mu must be held.
 func (m *Manager) checkConverts(spec *PluginSpec) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
 		e := m.entries[name]
 		if e.name == spec.Name || e.disabled || !enabled(spec.Enabled) {
 			continue
 		}
-		for _, kind := range e.converts() {
+		for _, kind := range append(slices.Clone(e.serving.converts()), e.wanted.converts()...) {
 			if slices.Contains(spec.Converts, kind) {
 				return convertsToo(spec.Name, e.name, kind)
 			}
@@ -208,24 +305,33 @@ func (m *Manager) checkConverts(spec *PluginSpec) error {
 
 // Remove removes a plugin loaded by Load.
 func (m *Manager) Remove(name string) error {
-	end, err := m.begin()
+	leave, err := m.enter()
 	if err != nil {
 		return err
 	}
-	defer end()
-	e, err := m.find(name)
-	if err != nil {
-		return err
-	}
-	if e.origin == fromFile {
-		return fmt.Errorf("policy %q: %w", name, ErrDeclared)
-	}
+	defer leave()
 	m.mu.Lock()
+	e, err := m.find(name)
+	if err == nil && e.origin == fromFile {
+		err = fmt.Errorf("policy %q: %w", name, ErrDeclared)
+	}
+	if err != nil {
+		m.mu.Unlock()
+		return err
+	}
 	gone := m.drop(e)
 	m.mu.Unlock()
 	m.publish(gone)
 	m.retryFile()
 	if m.store == nil {
+		return nil
+	}
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	m.mu.Lock()
+	again := m.entries[name] // Another plugin of that name was loaded meanwhile.
+	m.mu.Unlock()
+	if again != nil {
 		return nil
 	}
 	if err := m.store.remove(name); err != nil {
@@ -239,34 +345,38 @@ type keepError struct{ error }
 
 func (e *keepError) Unwrap() error { return e.error }
 
-// SetEnabled enables or disables a policy. A change of the configuration file resets a policy of
-// the file.
+// SetEnabled enables or disables a policy, at once: it waits for nothing that is being loaded. For a
+// policy of the configuration file it lasts until the declaration of that policy changes.
 func (m *Manager) SetEnabled(name string, on bool) error {
-	end, err := m.begin()
+	leave, err := m.enter()
 	if err != nil {
 		return err
 	}
-	defer end()
-	e, err := m.find(name)
-	if err != nil {
-		return err
-	}
-	if e.unknown {
-		return fmt.Errorf("policy %q cannot be read, so it is to be loaded anew or removed: %w", name, e.err)
-	}
+	defer leave()
 	m.mu.Lock()
+	e, err := m.find(name)
+	if err == nil && e.unknown {
+		err = fmt.Errorf("policy %q cannot be read, so it is to be loaded anew or removed: %w", name, e.err)
+	}
+	if err != nil {
+		m.mu.Unlock()
+		return err
+	}
 	e.disabled = !on
+	o := e.overriding()
+	o.Enabled = &on
+	m.setOverride(e, o)
 	m.mu.Unlock()
 	m.publish()
 	m.log(slog.LevelInfo, "policy is switched", "policy", name, "enabled", on)
-	return m.save(e, nil)
+	return m.save(e)
 }
 
 // Versions returns the versions of a plugin that were in service, with their settings. The first
 // one is in service now, and the others follow from the latest to the earliest.
 func (m *Manager) Versions(name string) ([]Version, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	e, ok := m.entries[name]
 	if !ok {
 		return nil, fmt.Errorf("policy %q: %w", name, ErrNotFound)
@@ -278,67 +388,108 @@ func (m *Manager) Versions(name string) ([]Version, error) {
 
 // Rollback puts an earlier version of a plugin back into service. wanted is its version or digest;
 // if it is empty, it is the version before the current one. For a plugin of the configuration file
-// this lasts until the file or its source changes.
-func (m *Manager) Rollback(ctx context.Context, name, wanted string) (Version, error) {
-	end, err := m.begin()
+// this lasts until its declaration changes, and its source is not followed until then.
+func (m *Manager) Rollback(ctx context.Context, name, version string) (Version, error) {
+	leave, err := m.enter()
 	if err != nil {
 		return Version{}, err
 	}
-	defer end()
+	defer leave()
+	m.mu.Lock()
 	e, err := m.find(name)
+	var v Version
+	if err == nil {
+		v, err = e.earlier(version)
+	}
 	if err != nil {
+		m.mu.Unlock()
 		return Version{}, err
 	}
+	w := &wanted{plugin: &v.Spec, pinned: v.pinned, enabled: !e.disabled}
+	m.mu.Unlock()
+	if err := m.exchange(ctx, e, w, func() error { return m.overrideVersion(e, w) }); err != nil {
+		return Version{}, err
+	}
+	m.log(slog.LevelInfo, "policy is rolled back", "policy", name, "digest", v.Digest)
+	return v, m.save(e)
+}
+
+// earlier returns a version that was in service. mu must be held.
+func (e *entry) earlier(version string) (Version, error) {
 	i := len(e.versions) - 2
-	if wanted != "" {
+	if version != "" {
 		for i = len(e.versions) - 1; i >= 0; i-- {
-			if v := &e.versions[i]; v.Version == wanted || v.Digest == wanted {
+			if v := &e.versions[i]; v.Version == version || v.Digest == version {
 				break
 			}
 		}
 	}
 	switch {
-	case i < 0 && wanted == "":
-		return Version{}, fmt.Errorf("policy %q: there is no earlier version to roll back to: %w", name, ErrNotFound)
+	case i < 0 && version == "":
+		return Version{}, fmt.Errorf("policy %q: there is no earlier version to roll back to: %w", e.name, ErrNotFound)
 	case i < 0:
-		return Version{}, fmt.Errorf("policy %q: version %q to roll back to: %w", name, wanted, ErrNotFound)
+		return Version{}, fmt.Errorf("policy %q: version %q to roll back to: %w", e.name, version, ErrNotFound)
 	}
-	v := e.versions[i]
-	module := v.module
-	if module == nil {
-		if module, err = m.store.module(v.Digest); err != nil {
-			return Version{}, fmt.Errorf("policy %q: %w", name, err)
-		}
-	}
-	spec := v.Spec
-	policy, err := m.loadPlugin(ctx, &spec, module)
-	if err != nil {
-		return Version{}, err
-	}
-	m.mu.Lock()
-	e.plugin = &spec
-	m.mu.Unlock()
-	m.publish(m.install(e, policy, module))
-	m.log(slog.LevelInfo, "policy is rolled back", "policy", name, "digest", v.Digest)
-	return v, m.save(e, module)
+	return e.versions[i], nil
 }
 
-// save stores the changes of a policy by the API. changing must be held.
-func (m *Manager) save(e *entry, module []byte) error {
-	if m.store == nil || e.origin != fromAPI {
+// overrideVersion makes a version the one that the API has chosen for a policy of the file. mu must
+// be held.
+func (m *Manager) overrideVersion(e *entry, w *wanted) error {
+	o := e.overriding()
+	o.Spec, o.Digest = w.plugin, w.pinned.digest
+	m.setOverride(e, o)
+	return nil
+}
+
+// save stores the changes of a policy by the API.
+func (m *Manager) save(e *entry) error {
+	if m.store == nil {
 		return nil
 	}
-	m.mu.RLock()
-	k := kept{Spec: *e.plugin, Digest: e.digest, Disabled: e.disabled, Versions: slices.Clone(e.versions)}
-	m.mu.RUnlock()
-	if err := m.store.write(k, module); err != nil {
+	m.mu.Lock()
+	w := e.serving
+	m.mu.Unlock()
+	if err := m.saveModule(w); err != nil {
 		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
 	}
-	// The module is now in the store.
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range e.versions {
-		e.versions[i].module = nil
+	if e.origin == fromFile {
+		return m.saveOverrides()
 	}
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	m.mu.Lock()
+	w = e.shown()
+	k := kept{Spec: *w.plugin, Digest: e.digest, Disabled: e.disabled, Versions: slices.Clone(e.versions)}
+	removed := e.removed
+	m.mu.Unlock()
+	if removed {
+		return nil
+	}
+	if err := m.store.write(k); err != nil {
+		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
+	}
+	return nil
+}
+
+// saveModule stores the module of a version that the API has chosen.
+func (m *Manager) saveModule(w *wanted) error {
+	if w == nil || w.pinned == nil {
+		return nil
+	}
+	m.storing.Lock()
+	defer m.storing.Unlock()
+	if m.store.has(w.pinned.digest) {
+		w.pinned.drop()
+		return nil
+	}
+	module, err := w.pinned.Fetch(m.ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.store.put(w.pinned.digest, module); err != nil {
+		return err
+	}
+	w.pinned.drop()
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -18,8 +17,8 @@ import (
 
 // plugin returns the plugin of that name in service.
 func (m *Manager) plugin(name string) (*admission.Plugin, error) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	e, ok := m.entries[name]
 	if !ok {
 		return nil, fmt.Errorf("policy %q: %w", name, ErrNotFound)
@@ -73,21 +72,14 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 }
 
 // promote puts the candidate of the current plugin's shadow into service, with the shadow's
-// settings. As after a rollback, for a plugin of the configuration file this lasts until the file
-// or its source changes.
+// settings. As after a rollback, for a plugin of the configuration file this lasts until its
+// declaration changes.
 func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Promotion) error {
-	end, err := m.begin()
+	leave, err := m.enter()
 	if err != nil {
 		return err
 	}
-	defer end()
-	e, err := m.find(name)
-	if err != nil {
-		return err
-	}
-	if p, ok := e.policy.(*admission.Plugin); !ok || p.Shadow() != candidate.Shadow {
-		return fmt.Errorf("policy %q: the candidate was compared with a version that is gone: a shadow: %w", name, ErrNotFound)
-	}
+	defer leave()
 	module, err := candidate.Source.Fetch(ctx)
 	if err != nil {
 		return fmt.Errorf("policy %q: fetch module: %w", name, err)
@@ -95,24 +87,43 @@ func (m *Manager) promote(ctx context.Context, name string, candidate *shadow.Pr
 	if got := digestOf(module); got != candidate.SHA256 {
 		return &host.DigestError{Plugin: name, Want: candidate.SHA256, Got: got}
 	}
-	spec := *e.plugin
+	m.mu.Lock()
+	e, err := m.find(name)
+	if err == nil {
+		err = e.serves(candidate)
+	}
+	if err != nil {
+		m.mu.Unlock()
+		return err
+	}
+	spec := *e.serving.plugin
+	m.mu.Unlock()
 	spec.PluginConfig.Shadow, spec.Module.SHA256 = nil, ""
 	if len(candidate.GuestConfig) != 0 {
 		spec.GuestConfig = candidate.GuestConfig
 	}
-	policy, err := m.loadPlugin(ctx, &spec, module)
+	w := &wanted{plugin: &spec, pinned: m.pin(candidate.SHA256, module, candidate.Source), enabled: true}
+	err = m.exchange(ctx, e, w, func() error {
+		if err := e.serves(candidate); err != nil {
+			return err
+		}
+		if err := candidate.Claim(); err != nil { // The shadow has ended meanwhile.
+			return fmt.Errorf("policy %q: %w", name, err)
+		}
+		return m.overrideVersion(e, w)
+	})
 	if err != nil {
 		return err
 	}
-	if err := candidate.Claim(); err != nil { // The shadow has ended meanwhile.
-		return errors.Join(fmt.Errorf("policy %q: %w", name, err), policy.Close(context.WithoutCancel(ctx)))
+	return m.save(e)
+}
+
+// serves returns an error unless a shadow is that of the version in service. mu must be held.
+func (e *entry) serves(candidate *shadow.Promotion) error {
+	if p, ok := e.policy.(*admission.Plugin); !ok || p.Shadow() != candidate.Shadow {
+		return fmt.Errorf("policy %q: the candidate was compared with a version that is gone: a shadow: %w", e.name, ErrNotFound)
 	}
-	m.mu.Lock()
-	e.plugin = &spec
-	m.mu.Unlock()
-	m.publish(m.install(e, policy, module))
-	m.log(slog.LevelInfo, "policy is in service", "policy", name, "digest", candidate.SHA256)
-	return m.save(e, module)
+	return nil
 }
 
 // shadowRequest is the body of a request that begins a shadow.

@@ -164,32 +164,19 @@ func checkRules(rules admission.PolicyRules, namespaces admission.NamespaceLabel
 	return rules.Check()
 }
 
-// pluginConfig returns the configuration for loading a plugin.
-func (m *Manager) pluginConfig(s *PluginSpec, module []byte) admission.PluginConfig {
+// pluginConfig returns the configuration for loading a plugin. module is the one that was chosen by
+// the API, nil for that of the configuration.
+func (m *Manager) pluginConfig(s *PluginSpec, module *pinned) admission.PluginConfig {
 	cfg := s.PluginConfig
 	cfg.Logger, cfg.Config.Observer = m.cfg.Logger, m.cfg.HostObserver
-	// The manager fetches and follows modules, so the plugin gets the fetched bytes.
-	cfg.Module = host.ModuleConfig{Source: host.Fetched(host.Bytes(module), module), SHA256: s.Module.SHA256, Compiled: s.Module.Compiled}
-	if source, err := m.cfg.Runtime.Source(s.Module, "module"); err == nil {
-		cfg.Module.Source = host.Fetched(source, module)
-		if from, ok := source.(host.CompiledSource); ok {
-			cfg.Module.Source = withForms{cfg.Module.Source, from}
-		}
+	if module != nil {
+		cfg.Module = host.ModuleConfig{Source: module, SHA256: module.digest, Compiled: s.Module.Compiled}
 	}
 	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
-	cfg.Promote = func(ctx context.Context, p *shadow.Promotion) error { return m.promote(ctx, s.Name, p) }
+	name := s.Name
+	cfg.Promote = func(ctx context.Context, p *shadow.Promotion) error { return m.promote(ctx, name, p) }
+	cfg.Swapped = func() { m.swapped(name) }
 	return cfg
-}
-
-// withForms is a fetched module, with the compiled forms of its source.
-type withForms struct {
-	host.Source
-	from host.CompiledSource
-}
-
-// FetchCompiled implements [host.CompiledSource].
-func (f withForms) FetchCompiled(ctx context.Context, platform string, sha256 []string) ([]byte, error) {
-	return f.from.FetchCompiled(ctx, platform, sha256)
 }
 
 // complete adds the settings common to all policies of a manager.
@@ -220,9 +207,13 @@ type Config struct {
 	Directory string
 	// Versions is the number of versions of a plugin kept for a rollback. Default 5.
 	Versions int
-	// Interval is the time between checks of sources and of the configuration file, if those do not
-	// report changes. Default 30 s.
+	// Interval is the time between checks of the configuration file, and of sources whose modules
+	// could not be loaded, if those do not report changes. Default 30 s. Followed modules are
+	// checked as host.Sources say.
 	Interval time.Duration
+	// ReadyTimeout is the longest time for which policies that could not be loaded keep the server
+	// from being ready, see [Manager.Ready]. Default [host.DefaultReadyTimeout].
+	ReadyTimeout time.Duration
 	// Observer and HostObserver receive the decisions of policies and the calls of guests.
 	Observer     admission.Observer
 	HostObserver host.Observer
@@ -239,18 +230,6 @@ const (
 	defaultVersions = 5
 	closeTimeout    = time.Minute
 )
-
-// fetch returns the content of a plugin's source, and the source. The caller must report to the
-// source if the content could be loaded.
-func (m *Manager) fetch(ctx context.Context, s *PluginSpec) (data []byte, source host.Source, err error) {
-	if source, err = m.cfg.Runtime.Source(s.Module, "module"); err != nil {
-		return nil, nil, fmt.Errorf("plugin %q: %w", s.Name, err)
-	}
-	if data, err = source.Fetch(ctx); err != nil {
-		return nil, nil, fmt.Errorf("plugin %q: fetch module: %w", s.Name, err)
-	}
-	return data, source, nil
-}
 
 // checkSources returns all mistakes in the modules of a file that has passed check, such as a
 // missing access to their sources.

@@ -249,15 +249,21 @@ func (s *store) module(digest string) ([]byte, error) {
 	return module, nil
 }
 
-// write stores a plugin; module is the module of its digest, nil if it is already stored. Whenever
-// the process ends, the store has either the old plugin or the new one. To that end, the module is
-// written before its record, and the record before it is listed.
-func (s *store) write(k kept, module []byte) error {
-	if module != nil {
-		if err := replaceFile(s.moduleFile(k.Digest), module); err != nil {
-			return err
-		}
-	}
+// has reports whether the store has a module.
+func (s *store) has(digest string) bool {
+	_, err := os.Stat(s.moduleFile(digest))
+	return err == nil
+}
+
+// put stores a module.
+func (s *store) put(digest string, module []byte) error {
+	return replaceFile(s.moduleFile(digest), module)
+}
+
+// write stores a plugin, whose module is stored already. Whenever the process ends, the store has
+// either the old plugin or the new one. To that end, the module is written before its record, and
+// the record before it is listed.
+func (s *store) write(k kept) error {
 	var err error
 	if k.SHA256, err = k.sum(); err != nil {
 		return err
@@ -300,6 +306,13 @@ func (s *store) sweep() error {
 		for _, v := range k.Versions {
 			used[v.Digest] = true
 		}
+	}
+	overrides, err := s.readOverrides()
+	if err != nil {
+		return err
+	}
+	for _, o := range overrides {
+		used[o.Digest] = true
 	}
 	files, err := os.ReadDir(s.modules())
 	if err != nil {

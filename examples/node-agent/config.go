@@ -32,7 +32,7 @@ type config struct {
 	// the module's configuration sets that.
 	Follow bool `json:"follow"`
 	// ReadyTimeout is the longest time for which plugins that could not be loaded keep the agent
-	// from being ready. Default 15m.
+	// from being ready. Default 10m.
 	ReadyTimeout time.Duration `json:"readyTimeout"`
 	// HostRoot is the path of the node's root file system, for mounts and devices granted to
 	// plugins: /host in a container that mounts it there.
