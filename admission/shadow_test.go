@@ -148,27 +148,19 @@ func renamed(t testing.TB, dir string) []byte {
 }
 
 func TestShadowIsPromoted(t *testing.T) {
-	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 4}} {
-		t.Run(name, func(t *testing.T) {
-			cfg := config(t, "p", scripted)
-			cfg.Shadow = shadowing("")
-			cfg.Shadow.Module.Source, cfg.Shadow.Promote = host.Bytes(renamed(t, scripted)), when
-			p := load(t, cfg)
-			for range 3 {
-				ask(t, p)
-			}
-			if when.Calls == 0 {
-				if err := p.Shadow().Promote(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				admission.NewEngine(p).Validate(t.Context(), request(t))
-			}
-			got := await(t, p.Shadow(), "promoted", func(s shadow.Status) bool { return s.State == shadow.Promoted })
-			if p.Digest() != got.Digest {
-				t.Errorf("%s serves, the candidate is %s", p.Digest(), got.Digest)
-			}
-		})
+	cfg := config(t, "p", scripted)
+	cfg.Shadow = shadowing("")
+	cfg.Shadow.Module.Source = host.Bytes(renamed(t, scripted))
+	p := load(t, cfg)
+	for range 3 {
+		ask(t, p)
+	}
+	if err := p.Shadow().Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := await(t, p.Shadow(), "promoted", func(s shadow.Status) bool { return s.State == shadow.Promoted })
+	if p.Digest() != got.Digest {
+		t.Errorf("%s serves, the candidate is %s", p.Digest(), got.Digest)
 	}
 }
 
@@ -197,7 +189,7 @@ func TestProfileOfAServingPolicy(t *testing.T) {
 
 func TestShadowReportsEveryMistake(t *testing.T) {
 	cfg := config(t, "p", scripted)
-	cfg.Shadow = &shadow.Config{Module: host.ModuleConfig{HTTPS: "https://example.com/a.wasm", File: "b.wasm"}, Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1, Promote: shadow.Promote{Calls: -1, After: -1}}
+	cfg.Shadow = &shadow.Config{Module: host.ModuleConfig{HTTPS: "https://example.com/a.wasm", File: "b.wasm"}, Rate: 2, CPU: -1, MemoryBytes: 1, Queue: -1, Examples: -1, Failures: -1}
 	_, err := admission.Load(t.Context(), shared, cfg)
 	if err == nil {
 		t.Fatal("it is loaded")
@@ -205,7 +197,7 @@ func TestShadowReportsEveryMistake(t *testing.T) {
 	var missing []string
 	for _, want := range []string{
 		"shadow.module has file and https, want one of them", "shadow.module.https needs sha256", "shadow.rate is 2", "shadow.cpu is -1", "shadow.memoryBytes is 1", "shadow.queue is -1",
-		"shadow.examples is -1", "shadow.failures is -1", "shadow.promote.calls is -1", "shadow.promote.after is -1ns",
+		"shadow.examples is -1", "shadow.failures is -1",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			missing = append(missing, want)

@@ -133,41 +133,37 @@ func TestShadowOfAHookIsPromoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	candidate := host.Bytes(append(module, "\x00\x07\x05otherx"...)) // With one more custom section.
-	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 3}} {
-		t.Run(name, func(t *testing.T) {
-			e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
-				Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
-				Shadow: &shadow.Config{Module: host.ModuleConfig{Source: candidate}, Rate: 1, CPU: 1, Promote: when},
-			}}})
-			digest := func() string {
-				for _, p := range runtime.Plugins() {
-					if p.Name() == "p" {
-						return p.Digest()
-					}
-				}
-				return ""
+	e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{{
+		Config: host.Config{Name: "p", Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(`{"qos": {"BestEffort": "cpu_shares 10"}}`)},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{Source: candidate}, Rate: 1, CPU: 1},
+	}}})
+	digest := func() string {
+		for _, p := range runtime.Plugins() {
+			if p.Name() == "p" {
+				return p.Digest()
 			}
-			before := digest()
-			for e.Shadow("p").Status().State == shadow.Loading {
-				time.Sleep(time.Millisecond)
+		}
+		return ""
+	}
+	before := digest()
+	for e.Shadow("p").Status().State == shadow.Loading {
+		time.Sleep(time.Millisecond)
+	}
+	for status := e.Shadow("p").Status(); status.State != shadow.Promoted; status = e.Shadow("p").Status() {
+		if status.State == shadow.Stopped {
+			t.Fatalf("the shadow has stopped: %s", status.Reason)
+		}
+		if status.Same >= 3 {
+			if err := e.Shadow("p").Promote(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			for status := e.Shadow("p").Status(); status.State != shadow.Promoted; status = e.Shadow("p").Status() {
-				if status.State == shadow.Stopped {
-					t.Fatalf("the shadow has stopped: %s", status.Reason)
-				}
-				if when.Calls == 0 && status.Same >= 3 {
-					if err := e.Shadow("p").Promote(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Millisecond)
-			}
-			if got := digest(); got == before || got != e.Shadow("p").Status().Digest {
-				t.Errorf("%s serves, before %s, the candidate is %s", got, before, e.Shadow("p").Status().Digest)
-			}
-		})
+		}
+		if _, err := e.Decide(t.Context(), &hookmsg.Request{Stage: hookmsg.Reconcile, Level: hookmsg.LevelQOS, QOSClass: hookmsg.QOSBestEffort, CgroupParent: "kubepods"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if got := digest(); got == before || got != e.Shadow("p").Status().Digest {
+		t.Errorf("%s serves, before %s, the candidate is %s", got, before, e.Shadow("p").Status().Digest)
 	}
 }

@@ -121,9 +121,24 @@ func (rt *Runtime) open(cfg *Config, adapter *Adapter) (Source, error) {
 	return nil, errors.Join(mistakes, err)
 }
 
-// Source returns the source of the configured module. A swap may have replaced it by another
-// source.
-func (p *Plugin) Source() Source { return p.source }
+// Source returns a source of the module that serves new calls now: of the module that the runtime
+// has kept, or of the configured source, which may have another one by then.
+func (p *Plugin) Source() Source { return servingSource{p.source, p.runtime, p.Digest()} }
+
+// servingSource is the source of a module that was loaded.
+type servingSource struct {
+	Source
+	runtime *Runtime
+	digest  string
+}
+
+// Fetch implements [Source].
+func (s servingSource) Fetch(ctx context.Context) ([]byte, error) {
+	if module, err := s.runtime.KeptModule(ctx, s.digest); err == nil {
+		return module, nil
+	}
+	return s.Source.Fetch(ctx)
+}
 
 // Name returns the plugin's name.
 func (p *Plugin) Name() string { return p.cfg.Name }

@@ -194,37 +194,32 @@ func TestShadowOfASchedulerIsPromoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	candidate := host.Bytes(append(slices.Clone(module), "\x00\x07\x05otherx"...)) // With one more custom section.
-	for name, when := range map[string]shadow.Promote{"by command": {}, "by itself": {Calls: 3}} {
-		t.Run(name, func(t *testing.T) {
-			p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
-			p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
-				Config: host.Config{Name: "passes", Module: host.ModuleConfig{Bytes: module}},
-				Shadow: &shadow.Config{Module: host.ModuleConfig{Source: candidate}, Rate: 1, CPU: 1, Promote: when},
-			}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
-			if err != nil {
+	p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
+	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
+		Config: host.Config{Name: "passes", Module: host.ModuleConfig{Bytes: module}},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{Source: candidate}, Rate: 1, CPU: 1},
+	}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	before := p.digest(t)
+	p.await(t, func(s shadow.Status) bool { return s.State != shadow.Loading })
+	got := p.await(t, func(s shadow.Status) bool {
+		p.cycle("web")
+		if s.Same >= 3 {
+			if err := p.Shadow().Promote(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			defer p.Close(t.Context())
-			before := p.digest(t)
-			p.await(t, func(s shadow.Status) bool { return s.State != shadow.Loading })
-			got := p.await(t, func(s shadow.Status) bool {
-				p.cycle("web")
-				if when.Calls == 0 && s.Same >= 3 {
-					if err := p.Shadow().Promote(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				}
-				return s.State == shadow.Promoted
-			})
-			if is := p.digest(t); is == before || is != got.Digest {
-				t.Errorf("%s serves, before %s, the candidate is %s", is, before, got.Digest)
-			}
-		})
+		}
+		return s.State == shadow.Promoted
+	})
+	if is := p.digest(t); is == before || is != got.Digest {
+		t.Errorf("%s serves, before %s, the candidate is %s", is, before, got.Digest)
 	}
 }
 
-// A candidate of a plugin with functions that are not repeated takes over by command only, and calls of
-// which nothing can be compared are no agreement.
+// Calls of which nothing can be compared are no agreement.
 func TestAShadowThatComparesNothing(t *testing.T) {
 	module, err := os.ReadFile("testdata/permit.wasm")
 	if err != nil {
@@ -237,7 +232,7 @@ func TestAShadowThatComparesNothing(t *testing.T) {
 	p := &shadowed{nodes: framework.Nodes{framework.NewNodeInfo(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})}}
 	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
 		Config: host.Config{Name: "permit", Module: host.ModuleConfig{Bytes: module}},
-		Shadow: &shadow.Config{Module: host.ModuleConfig{Bytes: append(slices.Clone(module), "\x00\x07\x05otherx"...)}, Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1}},
+		Shadow: &shadow.Config{Module: host.ModuleConfig{Bytes: append(slices.Clone(module), "\x00\x07\x05otherx"...)}, Rate: 1, CPU: 1},
 	}, framework.Of(&framework.Handle{Snapshot: p.nodes}))
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +264,7 @@ func TestAShadowOfAVersionThatIsSwapped(t *testing.T) {
 		return host.Bytes(append(slices.Clone(module), "\x00\x07\x05other"+name...))
 	}
 	p := newShadowed(t, "zone", `{"defaultZones": ["a"]}`, "")
-	if err := p.BeginShadow(t.Context(), shadow.Config{Module: host.ModuleConfig{Source: variant("x")}, Rate: 1, CPU: 1, Promote: shadow.Promote{Calls: 1 << 30}}); err != nil {
+	if err := p.BeginShadow(t.Context(), shadow.Config{Module: host.ModuleConfig{Source: variant("x")}, Rate: 1, CPU: 1}); err != nil {
 		t.Fatal(err)
 	}
 	compares := func(s shadow.Status) bool {

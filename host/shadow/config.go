@@ -3,10 +3,8 @@ package shadow
 import (
 	"cmp"
 	"fmt"
-	"time"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
 // Config names the module of the candidate and limits its cost. It is the field shadow of a
@@ -35,28 +33,10 @@ type Config struct {
 	// Failures is the number of consecutive failed calls on the candidate that stops it. Default
 	// 10.
 	Failures int `json:"failures,omitempty"`
-	// Promote configures the automatic promotion of the candidate. The zero value never promotes.
-	Promote Promote `json:"promote,omitzero"`
 
 	// profile is the number of calls to profile, 0 for none.
 	profile int
 }
-
-// Promote configures automatic promotion: the candidate takes over when Calls calls were compared
-// in at least the time After, and all agreed.
-type Promote struct {
-	Calls int           `json:"calls,omitempty"`
-	After time.Duration `json:"after,omitempty"`
-}
-
-// promoteFields is Promote without its methods.
-type promoteFields Promote
-
-// MarshalJSON writes durations as texts, such as "1h0m0s".
-func (p Promote) MarshalJSON() ([]byte, error) { return configfile.Marshal(promoteFields(p)) }
-
-// UnmarshalJSON reads the output of MarshalJSON, see package configfile.
-func (p *Promote) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*promoteFields)(p)) }
 
 // Check returns every mistake of the configuration, including a module origin to which rt has no
 // access. The messages begin with what.
@@ -77,9 +57,6 @@ func (c *Config) Check(rt *host.Runtime, what string) (errs []error) {
 	fail(c.QueueBytes < 0, "queueBytes is %d, less than 0", c.QueueBytes)
 	fail(c.Examples < 0, "examples is %d, less than 0", c.Examples)
 	fail(c.Failures < 0, "failures is %d, less than 0", c.Failures)
-	fail(c.Promote.Calls < 0, "promote.calls is %d, less than 0", c.Promote.Calls)
-	fail(c.Promote.After < 0, "promote.after is %s, less than 0", c.Promote.After)
-	fail(c.Promote.After > 0 && c.Promote.Calls == 0, "promote.after needs promote.calls")
 	return errs
 }
 

@@ -9,7 +9,7 @@
 // Differences are counted in groups: the verdicts of both, such as "allow -> deny". The first
 // examples of each group are kept and logged. [Shadow.Status] returns all of it.
 //
-// The candidate takes the place of the serving version by [Shadow.Promote], or by itself when
-// enough calls have agreed for long enough, see [Promote]. It is stopped when it keeps failing,
+// The candidate takes the place of the serving version by [Shadow.Promote]. It does not by
+// itself: replicas would serve different versions, each from another time on. It is stopped when it keeps failing,
 // and rests while the machine is busy.
 package shadow

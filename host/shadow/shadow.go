@@ -37,8 +37,7 @@ type Options struct {
 	Load func(ctx context.Context, rt *host.Runtime, change func(cfg *host.Config)) (Candidate, error)
 	// Promote has the candidate serve; nil is a swap of Serving.
 	Promote func(ctx context.Context, p *Promotion) error
-	// NotRepeated are the functions of Serving whose calls cannot be repeated, sorted. If there are
-	// any, the candidate is not promoted automatically.
+	// NotRepeated are the functions of Serving whose calls cannot be repeated, sorted.
 	NotRepeated []string
 	Logger      *slog.Logger
 	Observer    host.Observer
@@ -153,7 +152,7 @@ type Status struct {
 	// Uncompared is the number of calls in which there was nothing to compare.
 	Uncompared uint64 `json:"uncompared,omitempty"`
 	// NotRepeated are the functions of the plugin whose calls cannot be repeated: the behavior of
-	// the candidate in them is not known, and it is not promoted automatically.
+	// the candidate in them is not known.
 	NotRepeated []string `json:"notRepeated,omitempty"`
 	// Serving is the digest of the serving version to which everything is compared. When it is
 	// swapped, the numbers begin anew.
@@ -196,10 +195,6 @@ type Shadow struct {
 	mu     sync.Mutex
 	status Status
 	groups map[string]*Group
-	// agreed is the number of consecutive calls without a difference, and since the time of the
-	// first.
-	agreed  int
-	since   time.Time
 	failing int
 	source  host.Source
 	profile *profile.Profile
@@ -225,14 +220,11 @@ func Begin(cfg Config, opts Options) (*Shadow, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Shadow{
 		cfg: cfg, opts: opts, queue: make(chan offered, cfg.Queue), cancel: cancel, done: make(chan struct{}),
-		throttle: newThrottle(cfg.CPU), groups: map[string]*Group{}, since: time.Now(), source: source,
+		throttle: newThrottle(cfg.CPU), groups: map[string]*Group{}, source: source,
 		status: Status{State: Loading, Since: time.Now(), NotRepeated: opts.NotRepeated},
 	}
 	if opts.Serving != nil {
 		s.status.Serving = opts.Serving.Digest()
-	}
-	if cfg.Promote.Calls != 0 && len(opts.NotRepeated) != 0 {
-		s.log(slog.LevelWarn, "the candidate is not promoted by itself: not all calls can be repeated", "functions", strings.Join(opts.NotRepeated, ", "))
 	}
 	if cfg.profile != 0 {
 		s.profiler = &host.Profiler{}
@@ -493,11 +485,10 @@ func (s *Shadow) run(ctx context.Context) {
 	}
 	s.mu.Lock()
 	if s.status.State == Loading {
-		s.status.State = Running
+		s.status.State = Running // From here on, each call may be sampled.
+		s.threshold.Store(s.sampled())
 	}
-	s.since = time.Now()
 	s.mu.Unlock()
-	s.sample()
 	for n := 1; ; n++ {
 		o, ok := s.next(ctx)
 		if !ok {
@@ -539,7 +530,7 @@ func (s *Shadow) renewed() bool {
 	}
 	s.drain()
 	s.status = Status{State: s.status.State, Digest: s.status.Digest, Since: time.Now(), NotRepeated: s.status.NotRepeated, Serving: serving}
-	s.groups, s.agreed, s.failing, s.since = map[string]*Group{}, 0, 0, time.Now()
+	s.groups, s.failing = map[string]*Group{}, 0
 	s.dropped.Store(0)
 	return true
 }
@@ -572,9 +563,12 @@ func (s *Shadow) sample() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status.State == Running {
-		s.threshold.Store(uint64(s.cfg.Rate * (1 << 32)))
+		s.threshold.Store(s.sampled())
 	}
 }
+
+// sampled returns the threshold below which a random number samples a call.
+func (s *Shadow) sampled() uint64 { return uint64(s.cfg.Rate * (1 << 32)) }
 
 // call makes a call. A fault of this process's own code must not end it.
 func (s *Shadow) call(ctx context.Context, candidate Candidate, call Call) (o Outcome) {
@@ -630,10 +624,7 @@ func (s *Shadow) take(o Outcome) {
 		s.failing = 0
 	}
 	logged := false
-	if result == "same" {
-		s.agreed++
-	} else {
-		s.agreed, s.since = 0, time.Now()
+	if result != "same" {
 		g := s.groups[change]
 		if g == nil && len(s.groups) >= maxGroups {
 			change = "others"
@@ -651,22 +642,14 @@ func (s *Shadow) take(o Outcome) {
 		}
 	}
 	failing := s.failing
-	p := s.cfg.Promote
-	promote := p.Calls != 0 && len(s.opts.NotRepeated) == 0 && s.agreed >= p.Calls && time.Since(s.since) >= p.After
 	s.mu.Unlock()
 
 	s.observe(result)
 	if logged {
 		s.log(slog.LevelWarn, "the shadow differs", "change", change, "example", o.Detail)
 	}
-	switch {
-	case failing >= s.cfg.Failures && s.profiler == nil:
+	if failing >= s.cfg.Failures && s.profiler == nil {
 		s.stop(fmt.Sprintf("%d calls in a row have failed, the last: %s", failing, o.text(o.Err.Error())))
-	case promote:
-		if err := s.Promote(context.Background()); err != nil {
-			s.log(slog.LevelError, "the shadow is not promoted", "err", err)
-			s.stop(err.Error())
-		}
 	}
 }
 

@@ -213,7 +213,7 @@ failurePolicy: Ignore
 		t.Errorf("got %+v", want)
 	}
 	// Beside them schedulers and hooks have objects and a shadow in one text, policies in theirs.
-	const more = "objects: [{resource: v1/nodes}]\nshadow: {module: {file: next.wasm}, rate: 0.5, promote: {calls: 100, after: 1h}}\n"
+	const more = "objects: [{resource: v1/nodes}]\nshadow: {module: {file: next.wasm}, rate: 0.5}\n"
 	for _, name := range []string{"scheduler", "hook"} {
 		if err := configfile.YAML([]byte(text+more), reflect.New(files[name].of).Interface()); err != nil {
 			t.Errorf("%s: %v", name, err)
