@@ -192,9 +192,9 @@ type Shadow struct {
 	// promoting serialises promotions.
 	promoting sync.Mutex
 
-	mu     sync.Mutex
-	status Status
-	groups map[string]*Group
+	mu      sync.Mutex
+	status  Status
+	groups  map[string]*Group
 	failing int
 	source  host.Source
 	profile *profile.Profile
