@@ -200,15 +200,17 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if guest.Dialect() != "" {
 		p.dialect = dialectOf(dialects, guest.Module())
 	}
+	refuse := func(err error) (*Plugin, error) {
+		return nil, errors.Join(&host.LoadError{Plugin: p.Name(), SHA256: guest.Digest(), Err: err}, p.Close(ctx))
+	}
 	if err := p.checkDialect(); err != nil {
-		return nil, errors.Join(err, p.Close(ctx))
+		return refuse(err)
 	}
 	if len(cfg.Objects) != 0 && p.dialect != nil {
-		err := fmt.Errorf("plugin %q: configuration: objects are for guests of package abi, and the module is of %s", p.Name(), guest.Dialect())
-		return nil, errors.Join(err, p.Close(ctx))
+		return refuse(fmt.Errorf("plugin %q: configuration: objects are for guests of package abi, and the module is of %s", p.Name(), guest.Dialect()))
 	}
 	if err := p.checkFunctions(); err != nil {
-		return nil, errors.Join(err, p.Close(ctx))
+		return refuse(err)
 	}
 	p.kept.wait(ctx)
 	if p.inventory != nil && guest.Dialect() == opa.Name {

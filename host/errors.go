@@ -29,6 +29,21 @@ var ErrFuel = errors.New("out of fuel")
 // It is wrapped by a *[TrapError].
 var ErrStack = errors.New("out of stack")
 
+// LoadError is the error of a module that [Runtime.Load] could not fetch, or has refused: another
+// attempt may succeed. Mistakes of the configuration are other errors.
+type LoadError struct {
+	Plugin string
+	// SHA256 is the digest of the module, in lower-case hexadecimal, if it was refused: as long as
+	// the source has it, another attempt is futile. It is empty if the module could not be fetched,
+	// or there was no memory for it.
+	SHA256 string
+	Err    error
+}
+
+func (e *LoadError) Error() string { return e.Err.Error() }
+
+func (e *LoadError) Unwrap() error { return e.Err }
+
 // DigestError is the error of a module whose digest differs from that of the configuration.
 type DigestError struct {
 	Plugin    string

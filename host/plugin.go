@@ -55,7 +55,8 @@ type Plugin struct {
 // Load makes a plugin of a module: fetch, verify, check, compile, instantiate,
 // configure. The plugin's user sets cfg; adapter describes the component.
 //
-// Errors, for errors.As: *[DigestError]; *[ModuleError] for bytes that are not a module for this
+// The error of a module that cannot be fetched or is refused is a *[LoadError]. It wraps, for
+// errors.As: *[DigestError]; *[ModuleError] for bytes that are not a module for this
 // host; *[ExportError] and *[ImportError] for a module that is not a guest for this caller, all of
 // them at once; *[TrapError] for a guest that traps while it starts; *[StatusError] for a guest
 // that refuses its configuration. For errors.Is: [ErrMemory] if its memory exceeds the rest of

@@ -118,32 +118,11 @@ func (p *Plugin) first(ctx context.Context) (refused string, err error) {
 		}
 	}
 	if !p.adapter.StandIn {
-		if refused != "" {
-			err = &refusedError{err, refused}
-		}
-		return "", err
+		return "", &LoadError{Plugin: p.cfg.Name, SHA256: refused, Err: err}
 	}
 	p.current.Store(p.unavailable(err))
 	p.became(Unavailable, err)
 	return refused, nil
-}
-
-// refusedError is the error of a module that was fetched and refused.
-type refusedError struct {
-	error
-	digest string
-}
-
-func (e *refusedError) Unwrap() error { return e.error }
-
-// RefusedModule returns the SHA-256, in lower-case hexadecimal, of the module that [Runtime.Load] has
-// fetched and refused with err: as long as the source has it, another attempt is futile. It is empty
-// if the module could not be fetched, or may be loaded the next time.
-func RefusedModule(err error) string {
-	if refused, ok := errors.AsType[*refusedError](err); ok {
-		return refused.digest
-	}
-	return ""
 }
 
 // unavailable returns the version that represents that there is none.

@@ -82,18 +82,23 @@ func (p *pinned) drop() {
 type built struct {
 	policy  admission.Policy
 	members []*admission.Plugin
-	// refused are the digests of modules that were refused, by the names of a group's members or by
-	// "" for a plugin.
-	refused map[string]string
+	// failed are the modules that could not be loaded, by the names of a group's members or by ""
+	// for a plugin.
+	failed map[string]*host.LoadError
 }
 
-// build loads a version. b.refused is set even if there is an error.
+// build loads a version. b.failed is set if there is an error that may pass.
 func (m *Manager) build(ctx context.Context, w *wanted) (b built, err error) {
-	b.refused = map[string]string{}
+	b.failed = map[string]*host.LoadError{}
+	failed := func(alias string, err error) {
+		if load, ok := errors.AsType[*host.LoadError](err); ok {
+			b.failed[alias] = load
+		}
+	}
 	if w.plugin != nil {
 		plugin, err := admission.Load(ctx, m.cfg.Runtime, m.pluginConfig(w.plugin, w.pinned))
 		if err != nil {
-			b.refused[""] = host.RefusedModule(err)
+			failed("", err)
 			return b, err // And not a policy that is a nil plugin.
 		}
 		b.policy = plugin
@@ -106,7 +111,7 @@ func (m *Manager) build(ctx context.Context, w *wanted) (b built, err error) {
 		spec := g.Members[alias]
 		plugin, err := admission.Load(ctx, m.cfg.Runtime, m.pluginConfig(&spec, nil))
 		if err != nil {
-			b.refused[alias] = host.RefusedModule(err)
+			failed(alias, err)
 			errs = append(errs, fmt.Errorf("group %q: member %s: %w", g.Name, alias, err))
 			continue
 		}
@@ -234,9 +239,11 @@ func (m *Manager) swapped(name string) {
 // refuse records that w could not be loaded. The version in service stays, and requests that only w
 // would guard get a replacement. The next publish makes that effective.
 func (m *Manager) refuse(e *entry, w *wanted, reason error) {
-	m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if e.err == nil || e.err.Error() != reason.Error() {
+		m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
+	}
 	e.err = reason
 	if e.serving == nil {
 		e.policy, e.unknown = m.unavailable(e.name, w, reason)
@@ -245,14 +252,14 @@ func (m *Manager) refuse(e *entry, w *wanted, reason error) {
 	}
 }
 
-// bring loads the wanted version of a policy of the file, and tries again in the background if it
-// cannot be loaded. The error is that of the first attempt.
+// bring loads the wanted version of a policy of the file, and tries again in the background if its
+// modules cannot be loaded. The error is that of the first attempt.
 func (m *Manager) bring(ctx context.Context, e *entry, w *wanted) error {
-	refused, err := m.attempt(ctx, e, w)
-	if err != nil && !errors.Is(err, errSuperseded) && ctx.Err() == nil {
+	failed, err := m.attempt(ctx, e, w)
+	if len(failed) != 0 {
 		m.mu.Lock()
 		if !m.closed {
-			m.working.Go(func() { m.retry(ctx, e, w, refused) })
+			m.working.Go(func() { m.retry(ctx, e, w, failed) })
 		}
 		m.mu.Unlock()
 	}
@@ -260,8 +267,8 @@ func (m *Manager) bring(ctx context.Context, e *entry, w *wanted) error {
 }
 
 // attempt tries to put the wanted version of a policy into service. The error is errSuperseded if
-// that is no longer the wanted one. refused are the digests of modules that were refused.
-func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (refused map[string]string, err error) {
+// that is no longer the wanted one. failed are the modules that could not be loaded.
+func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (failed map[string]*host.LoadError, err error) {
 	end, err := m.begin(ctx, e)
 	if err != nil {
 		return nil, errors.Join(errSuperseded, err)
@@ -276,11 +283,15 @@ func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (refused map
 	}
 	if err != nil {
 		m.mu.Lock()
-		e.disabled = !m.enables(e, w)
+		if e.removed || e.wanted != w {
+			m.mu.Unlock()
+			return nil, errors.Join(errSuperseded, err)
+		}
+		e.disabled, e.passing = !m.enables(e, w), len(b.failed) != 0
 		m.mu.Unlock()
 		m.refuse(e, w, err)
 		m.publish()
-		return b.refused, err
+		return b.failed, err
 	}
 	m.mu.Lock()
 	current := func() error {
@@ -314,7 +325,7 @@ func (m *Manager) enables(e *entry, w *wanted) bool {
 // retry tries to load a version until it is in service or no longer wanted: whenever its modules may
 // have changed, unless they are those that were refused. Sources that do not answer, or have the
 // wrong module, may have the right one later.
-func (m *Manager) retry(ctx context.Context, e *entry, w *wanted, refused map[string]string) {
+func (m *Manager) retry(ctx context.Context, e *entry, w *wanted, failed map[string]*host.LoadError) {
 	sources := map[string]host.Source{}
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -349,35 +360,31 @@ func (m *Manager) retry(ctx context.Context, e *entry, w *wanted, refused map[st
 		case <-tick.C:
 		case <-hints:
 		}
-		if changed, err := m.changed(ctx, sources, refused); err != nil {
-			if ctx.Err() == nil {
-				m.log(slog.LevelWarn, "policy cannot be loaded yet", "policy", e.name, "err", err)
-			}
-			continue
-		} else if !changed {
-			continue
+		if changed, err := m.changed(ctx, sources, failed); err != nil || !changed {
+			continue // The reason of the policy stands.
 		}
 		again, err := m.attempt(ctx, e, w)
 		if err == nil || errors.Is(err, errSuperseded) {
 			return
 		}
-		refused = again
+		failed = again
 	}
 }
 
 // changed reports whether all modules can be fetched, and one of them may be loaded by now. Modules
 // that were not refused may be.
-func (m *Manager) changed(ctx context.Context, sources map[string]host.Source, refused map[string]string) (bool, error) {
+func (m *Manager) changed(ctx context.Context, sources map[string]host.Source, failed map[string]*host.LoadError) (bool, error) {
 	var errs []error
 	changed := true
 	for alias, source := range sources {
-		if refused[alias] == "" && len(sources) == 1 {
-			continue // The load will fetch it.
+		of := failed[alias]
+		if of == nil || of.SHA256 == "" && len(sources) == 1 {
+			continue // It was loaded, or the load will fetch it.
 		}
 		module, err := source.Fetch(ctx)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("fetch module of %s: %w", source, err))
-		} else if refused[alias] != "" && digestOf(module) == refused[alias] {
+		} else if of.SHA256 != "" && digestOf(module) == of.SHA256 {
 			changed = false
 		}
 	}

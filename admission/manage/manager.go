@@ -100,8 +100,10 @@ type entry struct {
 	loadedAt time.Time
 	// versions are the versions that were in service, the newest last.
 	versions []Version
-	// err is the reason that wanted is not in service.
-	err error
+	// err is the reason that wanted is not in service, and passing is set if that may pass: a
+	// module could not be loaded.
+	err     error
+	passing bool
 
 	// turn has a value while a version of the policy is being loaded.
 	turn chan struct{}
@@ -252,7 +254,7 @@ func (m *Manager) Ready() error {
 			never = append(never, fmt.Errorf("policy %q guards every request, because its rules are not known: %w", e.name, e.err))
 		case e.policy == nil:
 			yet = append(yet, fmt.Errorf("policy %q is being loaded", e.name))
-		case e.serving == nil && e.origin == fromFile: // A module of the API is not fetched again.
+		case e.serving == nil && e.passing:
 			yet = append(yet, fmt.Errorf("policy %q is not available: %w", e.name, e.err))
 		}
 	}

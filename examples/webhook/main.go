@@ -67,7 +67,7 @@ type options struct {
 	engine                                        host.Engine
 	bodyBytes, cacheBytes                         int64
 	answers                                       capabilities.Bounds
-	interval                                      time.Duration
+	interval, readyTimeout                        time.Duration
 	logLevel                                      slog.Level
 	configurations                                []string
 	events                                        bool
@@ -96,6 +96,7 @@ func parse(args []string) (*options, error) {
 		return nil
 	})
 	flags.DurationVar(&o.interval, "interval", 30*time.Second, "how often ConfigMaps and Secrets with modules are looked at, and files that do not tell of changes")
+	flags.DurationVar(&o.readyTimeout, "ready-timeout", 0, "the longest `time` for which policies that cannot be loaded keep the server from being ready; 0 means 10m")
 	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
 	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
 	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "the most `bytes` that the requests to the webhooks may have together")
@@ -168,7 +169,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	registry.MustRegister(ocimetrics.New(artifacts))
-	rt.AddSources(host.Sources{OCI: artifacts.Source})
+	rt.AddSources(host.Sources{OCI: artifacts.Source, Interval: o.interval})
 
 	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver, Bounds: o.answers})
 	if err != nil {
@@ -178,7 +179,7 @@ func run(ctx context.Context, args []string) error {
 
 	engine := admission.NewEngine()
 	cfg := manage.Config{
-		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval,
+		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
 		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
