@@ -465,8 +465,9 @@ func (r *Reconciler) forgetGone(listed []string) {
 func (r *Reconciler) Run(ctx context.Context) error {
 	l := &loop{
 		Reconciler: r, watcher: newWatcher(r.cfg.Enforcer.Applier().Hierarchies()),
-		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]int{}, sandboxes: map[string]bool{}, rediscover: r.cfg.Rediscover,
-		pace: pace{tokens: burst},
+		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]time.Time{}, sandboxes: map[string]bool{}, rediscover: r.cfg.Rediscover,
+		// A start reads the list once, and its events once more: all that runs is listed.
+		pace: pace{tokens: 2},
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		l.classes[r.cfg.Layout.QOS(class)] = true
