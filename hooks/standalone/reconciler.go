@@ -254,13 +254,18 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			errs = append(errs, err) // The earlier decision stays.
 			return true
 		}
-		before, _ := r.cfg.State.Get(path)
+		state, _ := r.cfg.State.Get(path)
+		if req.Level != hookmsg.LevelQOS && !known.Noted && r.cfg.Enforcer.Applier().Exists(path) {
+			known.Files, known.Earlier = r.notes(path, known.Files)
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Files, f.Earlier, f.Noted = known.Files, known.Earlier, true })
+		}
+		before := known.Earlier.Overlay(state.Resources)
 		target := cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources}
 		if lacks := r.cfg.Enforcer.NoteStart(target, req.Container.ID); lacks != nil {
 			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
-		if files := r.findFiles(known.Files, before.Resources, target); len(files) != len(known.Files) {
+		if files := r.findFiles(known.Files, before, target); len(files) != len(known.Files) {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Files = files })
 		}
 		if !r.facts().IfAsked(subject, known, func() { r.cfg.State.Put(target) }) {
@@ -269,10 +274,14 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if req.Level == hookmsg.LevelPod {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		dropped := before.Resources.Fields() & answered.Fields() &^ d.Resources.Fields()
-		if files := givenFiles(&known, before.Resources, d.Resources, answered.File); dropped != 0 || files != nil {
+		dropped := before.Fields() & answered.Fields() &^ d.Resources.Fields()
+		files := givenFiles(&known, before, d.Resources, answered.File)
+		if earlier := stillEarlier(known.Earlier, d.Resources, dropped, files); known.Earlier != nil {
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Earlier = earlier })
+		}
+		if dropped != 0 || files != nil {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Files = without(f.Files, files) })
-			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped)).Overlay(&hookmsg.Resources{Unified: files})
+			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before, dropped)).Overlay(&hookmsg.Resources{Unified: files})
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
 		return true
