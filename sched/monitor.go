@@ -46,9 +46,9 @@ func (p *Plugin) tell(f abi.Function, pod *corev1.Pod, node string, s *Status) {
 	if node != "" {
 		attrs = append(attrs, slog.String("node", node))
 	}
-	attrs = append(attrs, slog.String("code", s.Code().String()))
+	attrs = append(attrs, slog.String("decided", s.Code().String()))
 	if reasons := s.Reasons(); len(reasons) != 0 {
-		attrs = append(attrs, slog.String("reasons", strings.Join(reasons, ", ")))
+		attrs = append(attrs, slog.String("reason", strings.Join(reasons, ", ")))
 	}
 	p.callLogger.Info("monitored: the answer of the plugin has no effect", attrs...)
 }
