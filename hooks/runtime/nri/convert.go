@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/runtime/internal/files"
 )
 
 // Supported are the fields that NRI carries when a container is created. An update carries the
@@ -46,61 +47,28 @@ func resources(l *api.LinuxResources) *hookmsg.Resources {
 	return r
 }
 
-// swapFile and memswFile are the limits of swap of cgroup v2, and of memory and swap of v1.
-const (
-	swapFile  = "memory.swap.max"
-	memswFile = "memory.memsw.limit_in_bytes"
-)
-
-// hugepageSize returns the size of huge pages limited by a file of FieldUnified, "2MB" of
-// "hugetlb.2MB.max" or "hugetlb.2MB.limit_in_bytes"; empty for other files.
-func hugepageSize(file string) string {
-	size, ok := strings.CutPrefix(file, "hugetlb.")
-	if !ok {
-		return ""
-	}
-	for _, suffix := range [...]string{".max", ".limit_in_bytes"} {
-		if size, ok := strings.CutSuffix(size, suffix); ok && size != "" && !strings.Contains(size, ".") {
-			return size
-		}
-	}
-	return ""
-}
-
 // SupportedFile reports whether NRI has a field for a file of FieldUnified, of either version of
 // cgroups: those of huge pages, and v1's limit of memory and swap. It is for
 // [proxy.Config.SupportsFile].
-func SupportedFile(name string) bool { return hugepageSize(name) != "" || name == memswFile }
+func SupportedFile(name string) bool { return files.Supported(name) }
 
 // Files returns the limits of huge pages and of swap in resources of the runtime as files of
 // FieldUnified, with the names and units of a version of cgroups; nil for none. Files that the
 // runtime has in Unified are not among them, since their texts take precedence.
 func Files(v cgroup.Version, l *api.LinuxResources) map[string]string {
-	files := map[string]string{}
+	limits := map[string]string{}
 	for _, limit := range l.GetHugepageLimits() {
-		name := "hugetlb." + limit.GetPageSize()
-		if v == cgroup.V2 {
-			name += ".max"
-		} else {
-			name += ".limit_in_bytes"
-		}
-		files[name] = strconv.FormatUint(limit.GetLimit(), 10)
+		name, text := files.Hugepages(v, limit.GetPageSize(), limit.GetLimit())
+		limits[name] = text
 	}
-	// The runtime's specification has the sum of memory and swap, of which 0 is no limit.
-	switch limit, sum := l.GetMemory().GetLimit().GetValue(), l.GetMemory().GetSwap().GetValue(); {
-	case sum == 0:
-	case v != cgroup.V2:
-		files[memswFile] = strconv.FormatInt(sum, 10)
-	case sum < 0:
-		files[swapFile] = "max"
-	case limit > 0 && sum >= limit:
-		files[swapFile] = strconv.FormatInt(sum-limit, 10)
+	if name, text, ok := files.Swap(v, l.GetMemory().GetLimit().GetValue(), l.GetMemory().GetSwap().GetValue()); ok {
+		limits[name] = text
 	}
-	maps.DeleteFunc(files, func(name, _ string) bool { _, ok := l.GetUnified()[name]; return ok })
-	if len(files) == 0 {
+	maps.DeleteFunc(limits, func(name, _ string) bool { _, ok := l.GetUnified()[name]; return ok })
+	if len(limits) == 0 {
 		return nil
 	}
-	return files
+	return limits
 }
 
 // podResources returns the resources requested by the kubelet for the cgroup of a pod: those of its
@@ -215,14 +183,14 @@ func adjust(a adjustable, r *hookmsg.Resources) (set hookmsg.Fields) {
 	for _, key := range slices.Sorted(maps.Keys(r.Unified)) {
 		value := r.Unified[key]
 		set |= hookmsg.FieldUnified
-		if size := hugepageSize(key); size != "" {
+		if size := files.HugepageSize(key); size != "" {
 			// "max" has no number.
 			if n, err := strconv.ParseUint(value, 10, 63); err == nil {
 				a.AddLinuxHugepageLimit(size, n)
 				continue
 			}
 		}
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil && key == memswFile {
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && key == files.Memsw {
 			a.SetLinuxMemorySwap(n)
 			continue
 		}
@@ -298,6 +266,7 @@ func adjustment(c *api.Container, d *hookmsg.Decision) *api.ContainerAdjustment 
 	a := &api.ContainerAdjustment{}
 	Adjust(a, d)
 	keepSwap(a, d, c.GetLinux().GetResources())
+	replaceFiles(a, d, c.GetLinux().GetResources())
 	return a
 }
 
@@ -309,7 +278,21 @@ func update(c *api.Container, asked *api.LinuxResources, d *hookmsg.Decision) *a
 		return nil
 	}
 	keepSwap(u, d, asked, c.GetLinux().GetResources())
+	replaceFiles(u, d, asked)
 	return u
+}
+
+// replaceFiles sets the decided files that the runtime itself has in Unified, which take precedence
+// over the fields for them.
+func replaceFiles(a adjustable, d *hookmsg.Decision, l *api.LinuxResources) {
+	if d.Resources == nil {
+		return
+	}
+	for name := range l.GetUnified() {
+		if text, ok := d.Resources.Unified[name]; ok && files.Supported(name) {
+			a.AddLinuxUnified(name, text)
+		}
+	}
 }
 
 // keepSwap sets the sum of memory and swap for a decided limit of memory, so that the swap stays as
@@ -319,7 +302,7 @@ func keepSwap(a adjustable, d *hookmsg.Decision, resources ...*api.LinuxResource
 	if d.Resources == nil || d.Resources.MemoryLimitBytes == nil {
 		return
 	}
-	if _, decided := d.Resources.Unified[memswFile]; decided {
+	if _, decided := d.Resources.Unified[files.Memsw]; decided {
 		return
 	}
 	for _, l := range resources {

@@ -319,7 +319,7 @@ func TestSwapAndHugePages(t *testing.T) {
 		{
 			"a file of the runtime's own is handed instead", []string{"unified[" + hugepages + "]"}, "divide_unified " + hugepages + " 2",
 			&api.LinuxResources{Unified: map[string]string{hugepages: "4194304"}, HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 1 << 30}}},
-			map[string]string{"hugepages 2MB": "2097152"}, map[string]string{"hugepages 2MB": "2097152"},
+			map[string]string{"hugepages 2MB": "2097152", hugepages: "2097152"}, map[string]string{"hugepages 2MB": "2097152", hugepages: "2097152"},
 		},
 		{
 			"no limit of huge pages, of which NRI has no number", []string{"unified"}, "unified " + hugepages + " \"max\"", asks(0),
