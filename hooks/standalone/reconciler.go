@@ -232,6 +232,8 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	var back []cgroup.Target // Fields that plugins no longer decide.
 	// askOnce makes the request about a cgroup that an event would make. It reports false if an
 	// event came while the plugins decided, which makes their decision outdated.
+	owned := r.cfg.Engine.Owned()
+	noted := owned&hookmsg.FieldCoreSchedGroup != 0 || r.cfg.Engine.OwnsFiles()
 	askOnce := func(req *hookmsg.Request, path string, learn func(*facts.Facts)) bool {
 		subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 		var known facts.Facts
@@ -255,7 +257,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			return true
 		}
 		state, _ := r.cfg.State.Get(path)
-		if req.Level != hookmsg.LevelQOS && !known.Noted && r.cfg.Enforcer.Applier().Exists(path) {
+		if noted && req.Level != hookmsg.LevelQOS && !known.Noted && r.cfg.Enforcer.Applier().Exists(path) {
 			known.Files, known.Earlier = r.notes(path, known.Files)
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Files, f.Earlier, f.Noted = known.Files, known.Earlier, true })
 		}
@@ -286,7 +288,6 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		}
 		return true
 	}
-	owned := r.cfg.Engine.Owned()
 	ask := func(req *hookmsg.Request, path string, inferred, derived bool, hugepages map[string]int64, swap int64) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources

@@ -134,6 +134,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, serv
 		return nil, err
 	}
 	p.callLogger = p.Plugin.CallLogger()
+	p.cfg.Module = host.ModuleConfig{} // It may have the bytes. A candidate has a module of its own.
 	if cfg.Shadow != nil {
 		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
 			return nil, errors.Join(err, p.Plugin.Close(ctx))
