@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/guestbuild"
 )
 
 // counting counts the questions of guests.
@@ -97,6 +102,49 @@ func TestShadow(t *testing.T) {
 			}
 			if c.change != "" && (len(s.Groups) != 1 || !strings.HasPrefix(s.Groups[0].Change, c.change) || s.Same != 0) {
 				t.Errorf("the groups are %+v", s.Groups)
+			}
+		})
+	}
+}
+
+// A candidate reads objects as they were, and asks the host nothing: what the serving version has
+// not asked has no answer.
+func TestShadowOfAPluginThatAsks(t *testing.T) {
+	file, err := guestbuild.Build(t.Context(), "testdata/testservice/asks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ candidate string }{"the same question": {`{"text": "a"}`}, "another question": {`{"text": "b"}`}} {
+		t.Run(name, func(t *testing.T) {
+			cfg, hosts := config(t), &counting{}
+			cfg.Module, cfg.GuestConfig, cfg.Limits.Fuel = host.ModuleConfig{File: file}, host.GuestConfig(`{"text": "a"}`), 100_000_000
+			cfg.Shadow = &shadow.Config{Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(c.candidate), Rate: 1, CPU: 1}
+			p, err := testservice.LoadTest(t.Context(), runtime(t), cfg, hosts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close(context.Background())
+			pod := &corev1.Pod{}
+			var s shadow.Status
+			n := 0
+			for start := time.Now(); s.Compared+s.Asked < 5; s = p.Shadow().Status() {
+				if s.State == shadow.Stopped || s.Failed != 0 || time.Since(start) > time.Minute {
+					t.Fatalf("got %+v", s)
+				}
+				// Into the same variable, as client.Get reads.
+				n++
+				label := strconv.Itoa(n)
+				*pod = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "u1", ResourceVersion: label, Labels: map[string]string{"app": label}}}
+				got, err := p.AskHost(t.Context(), &testservice.Message{Pod: pod})
+				if err != nil || got.Text != "a of "+label {
+					t.Fatalf("got %+v, error %v", got, err)
+				}
+			}
+			if same := c.candidate == `{"text": "a"}`; same != (s.Asked == 0) || same != (s.Compared != 0) || s.Same != s.Compared {
+				t.Errorf("got %+v", s)
+			}
+			if got := hosts.n.Load(); got != int64(n) {
+				t.Errorf("the host was asked %d times in %d calls", got, n)
 			}
 		})
 	}
