@@ -227,7 +227,7 @@ func TestDecideRefusesValues(t *testing.T) {
 		{decide: "device /dev/x u", want: `container_devices["/dev/x"]: the type is "u", want c, b or p`},
 		{decide: "device /dev/null c 1:3 4666", want: `container_devices["/dev/null"]: file_mode is 2486, want 0 to 511`},
 		{decide: "device /dev/x p", want: `container_devices["/dev/x"]: a FIFO has no number`},
-		{decide: "cpu_idle 1", level: hookmsg.LevelQOS, want: "cpu_idle is set for a QoS class"},
+		{decide: "cpu_idle 1", level: hookmsg.LevelQOS, want: `cpu_idle = 1 is not granted: a kubelet cannot start while a QoS class is idle; decisionGrants {"idleQOSClasses":true} would allow it`},
 	} {
 		t.Run(c.decide, func(t *testing.T) {
 			req := script(map[string]string{"p": c.decide})

@@ -68,6 +68,10 @@ type Grants struct {
 	// end them before the processes of a container with a lower score. -1000 exempts those processes:
 	// out of memory, the node then ends others, regardless of the container's usage.
 	OOMScoreAdj int64 `json:"oomScoreAdj,omitempty"`
+	// IdleQOSClasses lets the plugin make the cgroups of QoS classes idle. The kernel refuses the
+	// kubelet's writes of their shares then: a running kubelet logs that each minute, and one that
+	// is started ends. No grant is needed for pods and containers.
+	IdleQOSClasses bool `json:"idleQOSClasses,omitempty"`
 }
 
 // leastOOMScoreAdj is the lowest OOM score that needs no grant: that of a guaranteed pod
@@ -351,9 +355,25 @@ func setsLowScore(d *hookmsg.Decision) bool {
 	return d.Resources.OOMScoreAdj != nil && *d.Resources.OOMScoreAdj < leastOOMScoreAdj
 }
 
+// idles reports whether a decision at a level makes the cgroup of a QoS class idle.
+func idles(level hookmsg.Level, d *hookmsg.Decision) bool {
+	return level == hookmsg.LevelQOS && d.Resources != nil && d.Resources.CPUIdle != nil && *d.Resources.CPUIdle != 0
+}
+
+// idle returns an error if a decision at a level needs IdleQOSClasses and has not got it.
+func (g *Grants) idle(level hookmsg.Level, d *hookmsg.Decision) *GrantError {
+	if g.IdleQOSClasses || !idles(level, d) {
+		return nil
+	}
+	return &GrantError{
+		Field: hookmsg.FieldCPUIdle.String(), Value: "1", Reason: "a kubelet cannot start while a QoS class is idle", Grants: &Grants{IdleQOSClasses: true},
+	}
+}
+
 // Check returns a *[GrantError] for each value that the decision sets without a grant, joined; nil
 // if there is none. It checks only names: the [Engine] checks the targets of symbolic links, and
-// the devices at paths, on the node.
+// the devices at paths, on the node. Only the Engine checks IdleQOSClasses, since a decision has no
+// level.
 func (g *Grants) Check(d *hookmsg.Decision) error {
 	var errs []error
 	for _, err := range g.check(d, nil) {
@@ -613,6 +633,7 @@ func (g *Grants) Add(more *Grants) {
 	add(&g.Devices, more.Devices)
 	add(&g.Resctrl, more.Resctrl)
 	g.OOMScoreAdj = min(g.OOMScoreAdj, more.OOMScoreAdj)
+	g.IdleQOSClasses = g.IdleQOSClasses || more.IdleQOSClasses
 	for _, m := range more.Mounts {
 		if !slices.ContainsFunc(g.Mounts, func(n MountGrant) bool { return reflect.DeepEqual(m, n) }) {
 			g.Mounts = append(g.Mounts, m)

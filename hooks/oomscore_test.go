@@ -58,3 +58,37 @@ func TestOOMScoresBelowAGuaranteedPods(t *testing.T) {
 		}
 	}
 }
+
+func TestIdleQOSClasses(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		granted bool
+		idle    string
+		level   hookmsg.Level
+		refused bool
+	}{
+		{"a class", false, "1", hookmsg.LevelQOS, true},
+		{"a class, granted", true, "1", hookmsg.LevelQOS, false},
+		{"a class that is not", false, "0", hookmsg.LevelQOS, false},
+		{"a pod", false, "1", hookmsg.LevelPod, false},
+		{"a container", false, "1", hookmsg.LevelContainer, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := plugin(t, "p", scripted)
+			cfg.DecisionGrants.IdleQOSClasses = tt.granted
+			e := engine(t, hooks.Config{Plugins: []hooks.PluginConfig{cfg}})
+			req := script(map[string]string{"p": "cpu_idle " + tt.idle})
+			req.Level = tt.level
+			d, err := e.Decide(t.Context(), req)
+			var refused *hooks.GrantError
+			switch {
+			case tt.refused != errors.As(err, &refused):
+				t.Errorf("got error %v", err)
+			case tt.refused && !refused.Grants.IdleQOSClasses:
+				t.Errorf("it would take %+v", refused.Grants)
+			case !tt.refused && (err != nil || d.Resources.CPUIdle == nil):
+				t.Errorf("got %+v, error %v", d, err)
+			}
+		})
+	}
+}

@@ -49,6 +49,16 @@ func (e *Engine) OwnsFile(name string) bool {
 	return false
 }
 
+// OwnsFiles reports whether a plugin owns files of unified, all or some.
+func (e *Engine) OwnsFiles() bool {
+	for _, p := range e.plugins {
+		if (p.owns.whole|p.owns.partly)&hookmsg.FieldUnified != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func keyName(field hookmsg.Fields, key string) string { return field.String() + "[" + key + "]" }
 
 // parseOwnership parses the fields and keys owned by a plugin.

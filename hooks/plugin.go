@@ -283,7 +283,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 // value, or the decision conflicts with those of earlier plugins. The state of the node may differ
 // the next time. A dry run is not compared with other plugins.
 func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision, earlier []part) error {
-	if takesGrant(d) {
+	if takesGrant(d) || idles(req.Level, d) {
 		if err := p.checkGrants(ctx, req, d); err != nil {
 			return err
 		}
@@ -297,7 +297,11 @@ func (p *plugin) accept(ctx context.Context, req *hookmsg.Request, d *hookmsg.De
 // checkGrants returns an error if a decision sets a value without a grant.
 func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookmsg.Decision) error {
 	var errs []error
-	for _, err := range p.grants.check(d, p.node) {
+	missing := p.grants.check(d, p.node)
+	if err := p.grants.idle(req.Level, d); err != nil {
+		missing = append(missing, err)
+	}
+	for _, err := range missing {
 		if p.audit != nil {
 			p.audit(ctx, req, p.Name(), err)
 			continue

@@ -38,8 +38,8 @@
 //
 // One thing has one key in the logs of all packages: "plugin" is the name of a plugin, "policy"
 // that of a policy or a group, "function" the running export, "err" an error, "reason" and "stack"
-// those of a trap, "fields" names of fields; "pod" is namespace/name, "container" and "cgroup" a
-// name and a path, "reference" and "digest" those of an artifact or a module, "duration" the time
+// those of a trap, "fields" names of fields; "pod" is namespace/name, "node" and "container" names,
+// "cgroup" a path, "reference" and "digest" those of an artifact or a module, "duration" the time
 // that something took. The attributes of a guest's log lines are in the group "guest". A level is a
 // level of the host's logger, so the host's configuration decides on the lines to keep.
 //

@@ -22,7 +22,8 @@ func (p *Plugin) Reserve(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	}
 	defer c.stage.Store(hasNode)
 	object := p.objects.Pod(pod)
-	return p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
+	s := p.runStep(c, step{function: abi.Reserve, pod: object, of: pod, nodeName: nodeName}, nil)
+	return p.answer(abi.Reserve, pod, s, nil)
 }
 
 // Unreserve tells the guest that the Pod is not bound to the node after all, which ends the cycle.
@@ -40,12 +41,12 @@ func (p *Plugin) notify(f abi.Function, c *Cycle, pod *corev1.Pod, nodeName stri
 	if !p.functions.Has(f) {
 		return
 	}
-	if err := p.tell(c, f, pod, nodeName); err != nil {
+	if err := p.notice(c, f, pod, nodeName); err != nil {
 		p.callLogger.Error("call failed", "plugin", p.guest.Name(), "function", f.String(), "pod", pod.Namespace+"/"+pod.Name, "err", err)
 	}
 }
 
-func (p *Plugin) tell(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
+func (p *Plugin) notice(c *Cycle, f abi.Function, pod *corev1.Pod, nodeName string) error {
 	object := p.objects.Pod(pod)
 	if first := c.life.first(); first != nil && replayed.Has(first.function) {
 		p.skipped(f)
@@ -73,7 +74,7 @@ func (p *Plugin) Permit(c *Cycle, pod *corev1.Pod, nodeName string) (*Status, ti
 		timeout = time.Duration(ms) * time.Millisecond
 		return nil
 	})
-	if status.Code() != abi.Wait {
+	if status = p.answer(abi.Permit, pod, status, nil); status.Code() != abi.Wait {
 		timeout = 0
 	}
 	return status, timeout
@@ -94,7 +95,7 @@ func (p *Plugin) PreBindPreFlight(c *Cycle, pod *corev1.Pod, nodeName string) (p
 		parallel = answer != 0 && code == abi.Success
 		return nil
 	})
-	return parallel, status
+	return parallel || p.monitored, p.answer(abi.PreBindPreFlight, pod, status, nil)
 }
 
 // PreBind asks the guest to prepare the node.
@@ -102,7 +103,8 @@ func (p *Plugin) PreBind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	if !p.functions.Has(abi.PreBind) {
 		return nil
 	}
-	return p.inCycle(abi.PreBind, binding, c, pod, nil, call{nodeName: nodeName}, nil)
+	s := p.inCycle(abi.PreBind, binding, c, pod, nil, call{nodeName: nodeName}, nil)
+	return p.answer(abi.PreBind, pod, s, nil)
 }
 
 // Bind asks the guest to bind the Pod. Skip leaves the Pod to the next plugin. It is also the
@@ -111,7 +113,8 @@ func (p *Plugin) Bind(c *Cycle, pod *corev1.Pod, nodeName string) *Status {
 	if !p.functions.Has(abi.Bind) {
 		return skip
 	}
-	return p.inCycle(abi.Bind, binding, c, pod, skip, call{nodeName: nodeName}, nil)
+	s := p.inCycle(abi.Bind, binding, c, pod, skip, call{nodeName: nodeName}, nil)
+	return p.answer(abi.Bind, pod, s, skip)
 }
 
 // PostBind tells the guest that the Pod is bound, which ends the cycle. A failure is logged.

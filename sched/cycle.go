@@ -36,6 +36,8 @@ type Cycle struct {
 	stage   atomic.Int32
 	// peer is nil unless the guest is of package wasmextension.
 	peer *peerCycle
+	// told is set once a node that the guest rejects was logged, in the mode Monitor.
+	told atomic.Bool
 	// recorded is the record of the calls of the cycle, nil unless it is to be repeated.
 	recorded *recordedCycle
 	// nodes are the nodes passed to PreFilter, nil without PreFilter. newCount is the number of

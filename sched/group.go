@@ -59,7 +59,10 @@ func (p *Plugin) PodGroupPostFilter(c *Cycle, group schedmsg.PodGroup, try func(
 		}
 		return nil
 	})
-	return nominations, status
+	if p.monitored {
+		nominations = nil
+	}
+	return nominations, p.answer(abi.PodGroupPostFilter, nil, status, unschedulable)
 }
 
 // GeneratePlacements returns the placements that the guest proposes for a group, each with
@@ -87,8 +90,8 @@ func (p *Plugin) GeneratePlacements(c *Cycle, group schedmsg.PodGroup, parent No
 		}
 		return nil
 	})
-	if status != nil {
-		return nil, status
+	if status != nil || p.monitored {
+		return nil, p.answer(abi.GeneratePlacements, nil, status, nil)
 	}
 	return placements, nil
 }
@@ -104,7 +107,10 @@ func (p *Plugin) ScorePlacement(c *Cycle, group schedmsg.PodGroup, placement fun
 		score = i.call.scoreOf(packed)
 		return nil
 	})
-	return score, status
+	if p.monitored {
+		score = 0
+	}
+	return score, p.answer(abi.ScorePlacement, nil, status, nil)
 }
 
 // NormalizePlacementScore changes the scores of placements, which have their names.
@@ -112,12 +118,16 @@ func (p *Plugin) NormalizePlacementScore(c *Cycle, group schedmsg.PodGroup, scor
 	if !p.functions.Has(abi.NormalizePlacementScore) {
 		return nil
 	}
-	return p.inGroup(abi.NormalizePlacementScore, c, nil, call{group: group, scores: scores}, func(i *instance, _ uint64) *Status {
+	s := p.inGroup(abi.NormalizePlacementScore, c, nil, call{group: group, scores: scores}, func(i *instance, _ uint64) *Status {
+		if p.monitored {
+			return nil
+		}
 		for n, score := range i.call.normalized {
 			scores.SetScore(n, score)
 		}
 		return nil
 	})
+	return p.answer(abi.NormalizePlacementScore, nil, s, nil)
 }
 
 // A trial schedules a group of Pods while the guest's PodGroupPostFilter runs. The scheduler

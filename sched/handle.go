@@ -93,7 +93,7 @@ func (p *Plugin) handleImports() []host.Import {
 			uid := read(inst, stack)
 			stack[0] = inst.State().(*instance).call.effect(inst, uid, func() bool {
 				w := p.handle.WaitingPod(types.UID(uid))
-				if w != nil {
+				if w != nil && !p.monitored {
 					w.Allow(p.guest.Name())
 				}
 				return w != nil
@@ -103,7 +103,7 @@ func (p *Plugin) handleImports() []host.Import {
 			uid, reason, _ := strings.Cut(read(inst, stack), "\x00")
 			stack[0] = inst.State().(*instance).call.effect(inst, uid, func() bool {
 				w := p.handle.WaitingPod(types.UID(uid))
-				return w != nil && w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD"))
+				return w != nil && (p.monitored || w.Reject(p.guest.Name(), strings.ToValidUTF8(reason, "\uFFFD")))
 			})
 		}),
 	}
@@ -145,9 +145,10 @@ const answerBytes = 128
 // maxEventBytes is the length of the longest event. An API server accepts notes of 1 KiB.
 const maxEventBytes = 16 << 10
 
-// report hands an event to the scheduler's recorder. A replay reports nothing.
+// report hands an event to the scheduler's recorder. A replay reports nothing, nor does a monitored
+// guest.
 func (p *Plugin) report(c *call, e *schedmsg.Event) {
-	if c.first != nil {
+	if c.first != nil || p.monitored {
 		return
 	}
 	var regarding, related runtime.Object

@@ -74,6 +74,12 @@ type PluginConfig struct {
 	// [host.Fail] the Pod is tried again later. With [host.Ignore] the node passes, the score is 0,
 	// the Pod may be bound, and the failure is logged.
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// Mode decides whether the guest's answers count. With [host.Monitor] the guest is called, but has
+	// no effect: the scheduler gets the answers of a guest whose failures are ignored, and answers
+	// that differ are logged, of Filter the first for a Pod. Events and decisions on waiting Pods are
+	// dropped. A profile with such a guest that scores still searches for more nodes than one that
+	// fits.
+	Mode host.Mode `json:"mode,omitempty"`
 	// Shadow has a candidate called in the background, see [Plugin.BeginShadow]; nil for none.
 	Shadow *shadow.Config `json:"shadow,omitempty"`
 }
@@ -171,6 +177,9 @@ func (c *PluginConfig) validate(rt *host.Runtime) error {
 	mistake(c.CycleFuel < 0, "cycleFuel is %d, less than 0", c.CycleFuel)
 	mistake(c.QueueTimeout < 0, "queueTimeout is %s, less than 0", c.QueueTimeout)
 	if err := c.FailurePolicy.Check(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.Mode.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	errs = append(errs, lookup.CheckGrants(c.Objects)...)

@@ -50,6 +50,9 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		// has begun therefore ends by its own limits only.
 		ctx: context.WithoutCancel(ctx),
 	}
+	if p.monitored = cfg.Mode == host.Monitor; p.monitored {
+		p.policy = host.Ignore
+	}
 	if p.logger == nil {
 		p.logger = slog.New(slog.DiscardHandler)
 	}
@@ -160,8 +163,10 @@ type Plugin struct {
 	handle  Handle
 	ctx     context.Context
 	policy  host.FailurePolicy
-	cache   resultCache
-	hints   hintCache
+	// monitored is set in the mode Monitor.
+	monitored bool
+	cache     resultCache
+	hints     hintCache
 	// cycleFuel and queueTimeout are those of the configuration. queue guards questions about
 	// events, and pods those about Pods in the queue.
 	cycleFuel    int64

@@ -27,7 +27,11 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 	if !p.functions.Has(abi.PreEnqueue) {
 		return nil
 	}
-	return p.preEnqueued(pod, p.onPod(abi.PreEnqueue, pod, nil, nil))
+	s := p.onPod(abi.PreEnqueue, pod, nil, nil)
+	if p.monitored {
+		return p.answer(abi.PreEnqueue, pod, s, nil)
+	}
+	return p.preEnqueued(pod, s)
 }
 
 // SignPod returns the signature of a Pod, from the guest if it has the function. For a guest that
@@ -37,7 +41,7 @@ func (p *Plugin) PreEnqueue(pod *corev1.Pod) *Status {
 func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 	switch {
 	case p.functions.Has(abi.SignPod):
-	case p.offered&choosing == 0:
+	case p.offered&choosing == 0 || p.monitored:
 		return nil, nil
 	case p.signature != nil:
 		return p.signature.of(pod), nil
@@ -49,6 +53,9 @@ func (p *Plugin) SignPod(pod *corev1.Pod) ([]SignFragment, *Status) {
 		fragments = i.call.fragments
 		return nil
 	})
+	if p.monitored {
+		return nil, nil // No choice of a node depends on the guest.
+	}
 	return fragments, status
 }
 
@@ -71,6 +78,12 @@ func (p *Plugin) Less(a, b Queued) bool {
 	if err != nil {
 		p.unsorted.Store(&unsorted{p.pin(), time.Now().Add(unsortedTime)})
 		p.logger.Error("the queue is sorted by priority and time for a while", "plugin", p.guest.Name(), "after", unsortedTime.String(), "err", err)
+		if swapped {
+			a, b = b, a
+		}
+		return prioritySort(a, b)
+	}
+	if p.monitored {
 		if swapped {
 			a, b = b, a
 		}
@@ -240,7 +253,7 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 	}
 	key, queue, known := p.sharedHint(n, c.pod, c.other, c.node)
 	if known {
-		return queue, nil
+		return queue || p.monitored, nil
 	}
 	err = p.onEvent(abi.QueueingHint, c, objectOf(oldObj), objectOf(newObj), func(ctx context.Context, inst *host.Instance, c *call) error {
 		result, err := inst.Call(ctx, abi.QueueingHint, uint64(uint32(n)), uint64(c.pod.Ref), refOf(c.other), refOf(c.node))
@@ -254,7 +267,7 @@ func (p *Plugin) hint(n int, pod *corev1.Pod, oldObj, newObj any) (queue bool, e
 		}
 		return status(code, inst).AsError()
 	})
-	if errors.Is(err, errNotAsked) {
+	if errors.Is(err, errNotAsked) || p.monitored {
 		return true, nil // The framework logs an error for each Pod.
 	}
 	return queue || err != nil, err
@@ -276,10 +289,10 @@ func (p *Plugin) preHint(n int, oldObj, newObj any) (pods []types.NamespacedName
 		pods = c.hinted
 		return status(abi.Code(result), inst).AsError()
 	})
-	if err != nil {
+	if err != nil || p.monitored {
 		pods = nil
 	}
-	if errors.Is(err, errNotAsked) {
+	if errors.Is(err, errNotAsked) || p.monitored {
 		err = nil
 	}
 	return pods, pods == nil, err

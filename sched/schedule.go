@@ -31,8 +31,11 @@ func (p *Plugin) PreFilter(c *Cycle, nodes Nodes) (names []string, _ *Status) {
 	if c.recorded != nil {
 		c.recorded.list(abi.PreFilter, nodes, looked, names, status)
 	}
-	if status != nil {
-		return nil, status
+	if p.monitored && status == nil && names != nil {
+		p.tell(abi.PreFilter, c.of, strings.Join(names[:min(len(names), 3)], ","), nil)
+	}
+	if status != nil || p.monitored {
+		return nil, p.answer(abi.PreFilter, c.of, status, leavingOut(status))
 	}
 	return names, nil
 }
@@ -55,9 +58,10 @@ func (p *Plugin) changePod(f abi.Function, c *Cycle, changed *corev1.Pod, nodeIn
 	if node == nil {
 		return noNode
 	}
-	return p.runStep(c, step{
+	s := p.runStep(c, step{
 		function: f, pod: c.pod, of: c.of, other: p.objects.Pod(changed), node: p.objects.Node(node), info: nodeInfo,
 	}, nil)
+	return p.answer(f, c.of, s, nil)
 }
 
 // Filter asks whether the Pod fits on a node.
@@ -68,7 +72,7 @@ func (p *Plugin) Filter(c *Cycle, node NodeInfo) *Status {
 	if c != nil && c.recorded != nil {
 		c.recorded.node(abi.Filter, node, 0, status)
 	}
-	return status
+	return p.onNodeAnswer(abi.Filter, c, node, status)
 }
 
 // PostFilter lets the guest make room for a Pod that fits on no node. statuses returns the explicit
@@ -91,7 +95,10 @@ func (p *Plugin) PostFilter(c *Cycle, statuses func() []schedmsg.NodeStatus) (*N
 		}
 		return nil
 	})
-	return result, status
+	if p.monitored {
+		result = nil
+	}
+	return result, p.answer(abi.PostFilter, c.of, status, unschedulable)
 }
 
 // modeOverride is the mode of a nomination that replaces the one before.
@@ -119,7 +126,7 @@ func (p *Plugin) PreScore(c *Cycle, nodes Nodes) *Status {
 		if c.recorded != nil {
 			c.recorded.list(abi.PreScore, nodes, looked, nil, status)
 		}
-		return status
+		return p.answer(abi.PreScore, c.of, status, leavingOut(status))
 	case p.functions.Has(abi.Score):
 		return nil
 	}
@@ -133,6 +140,9 @@ func (p *Plugin) Score(c *Cycle, node NodeInfo) (int64, *Status) {
 	score, status := p.onNode(abi.Score, c, node)
 	if c != nil && c.recorded != nil {
 		c.recorded.node(abi.Score, node, score, status)
+	}
+	if p.monitored {
+		return 0, p.onNodeAnswer(abi.Score, c, node, status)
 	}
 	return score, status
 }
@@ -196,8 +206,8 @@ func (p *Plugin) NormalizeScore(c *Cycle, scores Scores) *Status {
 	if !p.functions.Has(abi.NormalizeScore) {
 		return nil
 	}
-	return p.inCycle(abi.NormalizeScore, scheduling, c, c.of, nil, call{scores: scores}, func(i *instance, result uint64) *Status {
-		if abi.Code(int32(uint32(result))) == abi.Success {
+	s := p.inCycle(abi.NormalizeScore, scheduling, c, c.of, nil, call{scores: scores}, func(i *instance, result uint64) *Status {
+		if abi.Code(int32(uint32(result))) == abi.Success && !p.monitored {
 			// By index: the framework reads the list that way, whatever the names.
 			for n, score := range i.call.normalized {
 				scores.SetScore(n, score)
@@ -205,6 +215,7 @@ func (p *Plugin) NormalizeScore(c *Cycle, scores Scores) *Status {
 		}
 		return nil
 	})
+	return p.answer(abi.NormalizeScore, c.of, s, nil)
 }
 
 // inCycle runs f for the Pod of a cycle. args is the data that the guest may ask about beside it.

@@ -85,7 +85,7 @@ func (p *Plugin) backgroundOptions() (shadow.Options, error) {
 		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 			cfg := p.args
 			change(&cfg.Config)
-			cfg.Shadow, cfg.FailurePolicy = nil, host.Fail
+			cfg.Shadow, cfg.FailurePolicy, cfg.Mode = nil, host.Fail, host.Enforce
 			c := &candidate{handle: &frozenHandle{}}
 			f := p.framework
 			if f.Handle != nil {

@@ -34,6 +34,12 @@ var compiledOnce = sync.OnceValues(func() (*host.Runtime, error) { return host.N
 
 func newShadowed(t *testing.T, example, serving, candidate string) *shadowed {
 	t.Helper()
+	return newShadowedIn(t, host.Enforce, example, serving, candidate)
+}
+
+// newShadowedIn is newShadowed in a mode.
+func newShadowedIn(t *testing.T, mode host.Mode, example, serving, candidate string) *shadowed {
+	t.Helper()
 	rt, err := compiledOnce()
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +56,7 @@ func newShadowed(t *testing.T, example, serving, candidate string) *shadowed {
 	}
 	f := framework.Of(&framework.Handle{Snapshot: p.nodes})
 	p.Plugin, err = sched.Load(t.Context(), rt, sched.PluginConfig{
-		Config: host.Config{Name: example, Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(serving)},
+		Config: host.Config{Name: example, Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(serving)}, Mode: mode,
 		Shadow: &shadow.Config{Module: host.ModuleConfig{File: file}, GuestConfig: host.GuestConfig(candidate), Rate: 1, CPU: 1},
 	}, f)
 	if err != nil {
@@ -144,6 +150,25 @@ func TestShadowRepeatsCycles(t *testing.T) {
 		}
 		if example := got.Groups[0].Examples[0]; !strings.Contains(example, "shop/web0 on n0") || !strings.Contains(example, `"" -> "node is in zone`) {
 			t.Errorf("example %s", example)
+		}
+	})
+	t.Run("what a monitored plugin answers is compared", func(t *testing.T) {
+		p := newShadowedIn(t, host.Monitor, "zone", `{"defaultZones": ["a"]}`, `{"defaultZones": ["b"]}`)
+		got := p.schedule(t, 5)
+		c := p.Begin(p.pod("web"))
+		if names, status := p.PreFilter(c, p.nodes); names != nil || status != nil {
+			t.Errorf("it allows the nodes %q alone, %v", names, status)
+		}
+		for _, node := range p.nodes {
+			if status := p.Filter(c, node); status != nil {
+				t.Errorf("it rejects a node: %v", status)
+			}
+			if score, status := p.Score(c, node); score != 0 || status != nil {
+				t.Errorf("it scores a node with %d, %v", score, status)
+			}
+		}
+		if got.Same != 0 || len(got.Groups) != 1 || got.Groups[0].Change != "filter Success -> filter Unschedulable" {
+			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("nodes are as they were", func(t *testing.T) {

@@ -172,7 +172,7 @@ func (s peerScheduler) RejectWaitingPod(inst *host.Instance, uid types.UID, reas
 	}
 	return inst.State().(*instance).call.effect(inst, string(uid), func() bool {
 		w := s.p.handle.WaitingPod(uid)
-		if w != nil {
+		if w != nil && !s.p.monitored {
 			w.Reject(s.p.guest.Name(), reason)
 		}
 		return w != nil

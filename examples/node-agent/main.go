@@ -143,12 +143,12 @@ func (a *agent) restore(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		owned := a.engine.Owned()
-		changes, err := m.Restore(ctx, owned)
+		owned := a.engine.Owned() | hookmsg.FieldUnified // Those files of it that a plugin owns.
+		changes, err := m.Restore(ctx, owned, a.engine.OwnsFile)
 		for _, c := range changes {
 			fmt.Println(c)
 		}
-		if kept := owned & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
+		if kept := a.engine.Owned() & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
 			fmt.Printf("not undone: %s\n", kept)
 		}
 		return err

@@ -109,14 +109,18 @@ func (r *reload) Run(ctx context.Context) error {
 // handOver restores the fields decided by plugins that the next agent does not have unchanged.
 func (a *agent) handOver(ctx context.Context, next *agent, logger *slog.Logger) {
 	var fields hookmsg.Fields
+	var whole bool // Of unified.
+	files := map[string]bool{}
 	for i := range a.plugins {
 		stays := false
 		for j := range next.plugins {
 			stays = stays || reflect.DeepEqual(a.plugins[i], next.plugins[j])
 		}
 		for _, name := range a.plugins[i].Owns {
-			if field, _, err := hookmsg.ParseField(name); err == nil && !stays {
+			if field, key, err := hookmsg.ParseField(name); err == nil && !stays {
 				fields |= field
+				whole = whole || field == hookmsg.FieldUnified && key == ""
+				files[key] = files[key] || field == hookmsg.FieldUnified
 			}
 		}
 	}
@@ -125,7 +129,7 @@ func (a *agent) handOver(ctx context.Context, next *agent, logger *slog.Logger) 
 	}
 	for _, mode := range a.modes {
 		if m, ok := mode.(*standalone.Reconciler); ok {
-			if _, err := m.Restore(ctx, fields); err != nil {
+			if _, err := m.Restore(ctx, fields, func(name string) bool { return whole || files[name] }); err != nil {
 				logger.Warn("not all was given back that plugins of the configuration before had decided", slog.Any("err", err))
 			}
 			return

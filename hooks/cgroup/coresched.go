@@ -47,6 +47,23 @@ type cookies interface {
 // maxKeepers is the maximum number of remembered threads of a group that may pass its cookie on.
 const maxKeepers = 16
 
+// is reports whether a thread is in a group, or in none if the group is "".
+func (c *coreSched) is(group string, thread int) (bool, error) {
+	if group != "" {
+		return c.has(group, thread)
+	}
+	cookie, err := c.kernel.get(thread)
+	return cookie == 0, err
+}
+
+// put puts a thread into a group, or takes it out of its group if the group is "".
+func (c *coreSched) put(group string, thread int) error {
+	if group == "" {
+		return c.leave(thread)
+	}
+	return c.join(group, thread)
+}
+
 // has reports whether a thread has the cookie of a group.
 func (c *coreSched) has(group string, thread int) (bool, error) {
 	cookie, err := c.kernel.get(thread)
@@ -70,7 +87,25 @@ func (g *coreGroup) keep(thread int) {
 }
 
 // join gives a thread the cookie of a group.
-func (c *coreSched) join(group string, thread int) (err error) {
+func (c *coreSched) join(group string, thread int) error {
+	return c.onThread(func() error { return c.joinFromHere(group, thread) })
+}
+
+// leave takes a thread out of its group.
+func (c *coreSched) leave(thread int) error {
+	return c.onThread(func() error {
+		switch own, err := c.kernel.get(0); {
+		case err != nil:
+			return err
+		case own != 0:
+			return fmt.Errorf("this process is in a group itself, and only one without a group can take others out: %w", ErrUnsupported)
+		}
+		return c.kernel.shareTo(thread)
+	})
+}
+
+// onThread calls f on a thread that ends with it.
+func (c *coreSched) onThread(f func() error) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	done := make(chan struct{})
@@ -79,7 +114,7 @@ func (c *coreSched) join(group string, thread int) (err error) {
 		// The thread ends together with its cookie: since it is never unlocked, no other goroutine
 		// uses it.
 		runtime.LockOSThread()
-		err = c.joinFromHere(group, thread)
+		err = f()
 	}()
 	<-done
 	return err
@@ -131,14 +166,14 @@ func (c *coreSched) forget() {
 	}
 }
 
-// coreSchedGroup plans the cookies of the cgroup's threads. Threads created meanwhile inherit their
-// parents' cookies.
+// coreSchedGroup plans the cookies of the cgroup's threads: that of a group, or none for the group
+// "". Threads created meanwhile inherit their parents' cookies.
 func (p *plan) coreSchedGroup(group string) {
 	const file = "core_sched"
 	if p.skip != nil && p.skip(p.cgroup, p.field, file) {
 		return
 	}
-	if err := checkCoreSchedGroup(group); err != nil {
+	if err := checkCoreSchedGroup(group); err != nil && group != "" {
 		p.fail(fmt.Errorf("apply core_sched_group to cgroup %q: %w", p.cgroup, err))
 		return
 	}
@@ -153,7 +188,7 @@ func (p *plan) coreSchedGroup(group string) {
 			continue // It had the cookie already.
 		}
 		path := t + "/" + file // Not a real file: the path names the thread.
-		has, err := cores.has(group, thread)
+		has, err := cores.is(group, thread)
 		switch {
 		case errors.Is(err, syscall.ESRCH):
 		case err != nil:
@@ -162,12 +197,15 @@ func (p *plan) coreSchedGroup(group string) {
 		case !has:
 			p.outside(s, path, "", group, func() error {
 				return threads.ifStill(i, func(*os.Root) error {
-					if err := cores.join(group, thread); err != nil && !errors.Is(err, syscall.ESRCH) {
+					if err := cores.put(group, thread); err != nil && !errors.Is(err, syscall.ESRCH) {
 						return coreSchedError("write", path, group, err)
 					}
 					return nil
 				})
 			})
+			if last := &p.steps[len(p.steps)-1]; group != "" {
+				last.noted, last.note = coreSchedNote, group
+			}
 		}
 	}
 }

@@ -218,6 +218,58 @@ func TestCoreSched(t *testing.T) {
 	if len(a.cores.groups) != 1 {
 		t.Errorf("there are %d groups", len(a.cores.groups))
 	}
+	// The threads leave their group, by one that is in none.
+	none := &hookmsg.Resources{CoreSchedGroup: new("")}
+	if got, err := changes(t, a, "pod/db", none); CauseOf(err) != causeUnsupported || !strings.Contains(err.Error(), "this process is in a group itself") {
+		t.Errorf("by a process in a group it wrote %q, error %v", got, err)
+	}
+	kernel.own = 0
+	apply("they leave it", "pod/db", none, 1, map[int]uint64{50: 0})
+	apply("they have left it", "pod/db", none, 0, map[int]uint64{50: 0})
+}
+
+// A cgroup keeps what was written to it, for a process that comes later, until it is given back.
+func TestNotes(t *testing.T) {
+	a, root, _ := groupNode(t, "10\n")
+	kernel := &cores{threads: map[int]uint64{10: 0}, next: 100}
+	a.cores.kernel = kernel
+	write(t, root, map[string]string{"pod/web/io.weight": "default 100\n"})
+	decide := func(weight string) {
+		t.Helper()
+		if _, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a"), Unified: map[string]string{"io.weight": weight}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := a.Notes("pod/web"); n.Files != nil || n.CoreSchedGroup != "" {
+		t.Errorf("before a decision there is %+v", n)
+	}
+	decide("default 50")
+	decide("default 60")
+	want := Notes{Files: map[string]string{"io.weight": "default 100"}, CoreSchedGroup: "a"}
+	got := a.Notes("pod/web")
+	if got.Files == nil {
+		t.Skip("the file system of the test's directory keeps no notes")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	kernel.own = 0
+	given := Target{Cgroup: "pod/web", Resources: &hookmsg.Resources{CoreSchedGroup: new(""), Unified: map[string]string{"io.weight": "default 100"}}}
+	// What could not be given back stays noted.
+	kernel.err = syscall.EPERM
+	if _, err := a.GiveBack(t.Context(), given); err == nil || a.Notes("pod/web").CoreSchedGroup != "a" {
+		t.Errorf("error %v, and the notes %+v", err, a.Notes("pod/web"))
+	}
+	kernel.err = nil
+	if done, err := a.GiveBack(t.Context(), given); err != nil || kernel.threads[10] != 0 {
+		t.Errorf("gave back %v, error %v; the cookies are %v", done, err, kernel.threads)
+	}
+	if diff := cmp.Diff(Notes{}, a.Notes("pod/web")); diff != "" {
+		t.Error(diff)
+	}
+	if n := a.Notes("pod/gone"); n.Files != nil {
+		t.Errorf("a missing cgroup has %+v", n)
+	}
 }
 
 func TestCoreSchedOfAKernelWithoutIt(t *testing.T) {
@@ -244,6 +296,9 @@ func TestCoreSchedOfThisKernel(t *testing.T) {
 	}
 	if again, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")}); err != nil || len(again) != 0 {
 		t.Errorf("a second time it writes %q, error %v", again, err)
+	}
+	if left, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("")}); err != nil || len(left) != 1 {
+		t.Errorf("to leave it, it writes %q, error %v", left, err)
 	}
 }
 

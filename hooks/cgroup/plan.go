@@ -55,6 +55,9 @@ type step struct {
 	depth  int
 	// do performs the write; it is nil for a file of the cgroup.
 	do func() error
+	// noted is the name of the note on the value before the first write, empty for none, and note
+	// its text.
+	noted, note string
 	// done is set after the write, and cleared if it is undone.
 	done bool
 }
@@ -96,6 +99,9 @@ func (p *plan) run(ctx context.Context) (done []Change, err error) {
 		write := s.do
 		if write == nil {
 			write = func() error { return s.setting.dir.write(path.Base(s.File), s.To) }
+		}
+		if s.noted != "" {
+			s.setting.dir.note(s.noted, s.note)
 		}
 		if err := write(); err != nil {
 			s.setting.failed = true
@@ -593,6 +599,8 @@ func (p *plan) unified(file, value string) {
 		return
 	}
 	p.write(s, file, from, value, true)
+	last := &p.steps[len(p.steps)-1]
+	last.noted, last.note = file, from
 	if file == memswFile {
 		p.memsw(from, value)
 	}

@@ -86,9 +86,6 @@ func Validate(r *hookmsg.Resources, level hookmsg.Level) (errs []error) {
 	if r.CPUBurstUS != nil && r.CFSQuotaUS != nil && *r.CFSQuotaUS >= 0 && *r.CPUBurstUS > *r.CFSQuotaUS {
 		errs = append(errs, fmt.Errorf("cpu_burst_us is %d, more than the cfs_quota_us of %d", *r.CPUBurstUS, *r.CFSQuotaUS))
 	}
-	if r.CPUIdle != nil && level == hookmsg.LevelQOS {
-		errs = append(errs, errors.New("cpu_idle is set for a QoS class, where the kubelet could no longer set cpu.weight"))
-	}
 	if r.OOMScoreAdj != nil && level != hookmsg.LevelContainer {
 		errs = append(errs, errors.New("oom_score_adj is set above a container, where there are no processes"))
 	}

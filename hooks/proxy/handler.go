@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,9 @@ type Config struct {
 	// or updated. A field that is neither supported nor a resource of a cgroup is lost, which is
 	// logged. On cgroup v1 FieldUnified is removed, since runc creates no container with it.
 	Supports hookmsg.Fields
+	// SupportsFile reports whether the transport carries a file of FieldUnified in a field of its
+	// own, on cgroup v1 as well; nil for none.
+	SupportsFile func(name string) bool
 	// Echoes is set if the transport's updates of a container repeat earlier answers in fields that
 	// the kubelet does not change. This is so for Koordinator's runtime proxy.
 	Echoes bool
@@ -185,6 +189,9 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 		carries = h.cfg.Supports
 	}
 	carried := d.Select(carries)
+	if carries != 0 && carries&hookmsg.FieldUnified == 0 {
+		carried.Resources = h.withSupportedFiles(carried.Resources, d.Resources)
+	}
 	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
 		h.cfg.Logger.Warn("the runtime cannot be told", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
@@ -203,6 +210,20 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 	}
 	h.put(ctx, req, cgroup, d.Resources)
 	return carried, nil
+}
+
+// withSupportedFiles returns carried with the files of d that the transport carries in fields of
+// its own.
+func (h *Handler) withSupportedFiles(carried, d *hookmsg.Resources) *hookmsg.Resources {
+	if d == nil || len(d.Unified) == 0 || h.cfg.SupportsFile == nil {
+		return carried
+	}
+	files := maps.Clone(d.Unified)
+	maps.DeleteFunc(files, func(name, _ string) bool { return !h.cfg.SupportsFile(name) })
+	if len(files) == 0 {
+		return carried
+	}
+	return carried.Overlay(&hookmsg.Resources{Unified: files})
 }
 
 // noteStart logs a container that started undecided, at the first decision on it.

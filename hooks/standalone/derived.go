@@ -270,6 +270,43 @@ func (r *Reconciler) findFiles(known map[string]string, before *hookmsg.Resource
 	return found
 }
 
+// notes returns the texts that files of a cgroup had before they were decided, by earlier processes
+// or this one, and what earlier processes have decided. The values of the latter are unknown.
+func (r *Reconciler) notes(cgroup string, known map[string]string) (files map[string]string, earlier *hookmsg.Resources) {
+	notes := r.cfg.Enforcer.Applier().Notes(cgroup)
+	earlier = &hookmsg.Resources{Unified: notes.Files}
+	if notes.CoreSchedGroup != "" {
+		earlier.CoreSchedGroup = &notes.CoreSchedGroup
+	}
+	if earlier.Fields() == 0 {
+		return known, nil
+	}
+	files = maps.Clone(notes.Files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	maps.Copy(files, known)
+	return files, earlier
+}
+
+// stillEarlier returns the fields of earlier that are neither decided nor given back.
+func stillEarlier(earlier, decided *hookmsg.Resources, dropped hookmsg.Fields, given map[string]string) *hookmsg.Resources {
+	if earlier == nil {
+		return nil
+	}
+	left := &hookmsg.Resources{Unified: without(earlier.Unified, given)}
+	if decided != nil {
+		left.Unified = without(left.Unified, decided.Unified)
+	}
+	if dropped&hookmsg.FieldCoreSchedGroup == 0 && (decided == nil || decided.CoreSchedGroup == nil) {
+		left.CoreSchedGroup = earlier.CoreSchedGroup
+	}
+	if left.Fields() == 0 {
+		return nil
+	}
+	return left
+}
+
 // without returns files without those in given: before the next decision on them, their texts may
 // change.
 func without(files, given map[string]string) map[string]string {

@@ -129,11 +129,11 @@ func TestReconcilerGivesBackSwapAndHugepages(t *testing.T) {
 	}{
 		{
 			"LimitedSwap", limited, "4194304", "default 100", limited, halves,
-			[3]string{"16777216", "2097152", "default 50"}, [3]string{"16777216", "2097152", "default 50"}, [3]string{limited, "4194304", "default 50"},
+			[3]string{"16777216", "2097152", "default 50"}, [3]string{"16777216", "2097152", "default 50"}, [3]string{limited, "4194304", "default 100"},
 		},
 		{
 			"NoSwap", "0", "4194304", "default 100", "0", halves,
-			[3]string{"0", "2097152", "default 50"}, [3]string{"0", "2097152", "default 50"}, [3]string{"0", "4194304", "default 50"},
+			[3]string{"0", "2097152", "default 50"}, [3]string{"0", "2097152", "default 50"}, [3]string{"0", "4194304", "default 100"},
 		},
 		{
 			"a value that an earlier process has decided, beside a container with LimitedSwap", "16777216", "2097152", "default 50", limited, halves,
@@ -141,7 +141,7 @@ func TestReconcilerGivesBackSwapAndHugepages(t *testing.T) {
 		},
 		{
 			"another value, of which it is not known what the kubelet asks for", "777", "4194304", "default 100", "0", halves,
-			[3]string{"777", "2097152", "default 50"}, [3]string{"777", "2097152", "default 50"}, [3]string{"777", "4194304", "default 50"},
+			[3]string{"777", "2097152", "default 50"}, [3]string{"777", "2097152", "default 50"}, [3]string{"777", "4194304", "default 100"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,9 +175,11 @@ func TestReconcilerGivesBackSwapAndHugepages(t *testing.T) {
 			}
 			list := filepath.Join(t.TempDir(), "pods.json")
 			var r *standalone.Reconciler
+			var applier *cgroup.Applier
 			start := func() {
 				t.Helper()
-				applier, err := cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Proc: proc})
+				var err error
+				applier, err = cgroup.NewApplier(cgroup.ApplierConfig{Root: root, Proc: proc})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -188,7 +190,7 @@ func TestReconcilerGivesBackSwapAndHugepages(t *testing.T) {
 				}
 				t.Cleanup(func() {
 					enforcer.Close()
-					applier.Close()
+					enforcer.Applier().Close()
 				})
 				if r, err = standalone.New(standalone.Config{Engine: engine, State: state, Enforcer: enforcer, Discovery: standalone.File(list)}); err != nil {
 					t.Fatal(err)
@@ -225,6 +227,9 @@ func TestReconcilerGivesBackSwapAndHugepages(t *testing.T) {
 			sync("after a failure", "error no answer", c.decided)
 			sync("given back", "", [3]string{c.given[0], c.given[1], c.weight})
 			sync("decided once more", c.script, c.decided)
+			if applier.Notes(container).Files == nil {
+				t.Skip("the file system of the test's directory keeps no notes")
+			}
 			start()
 			sync("after a restart", c.script, c.restarted)
 			sync("given back after a restart", "", c.given)
@@ -269,7 +274,31 @@ func TestReconcilerGivesBackOtherFiles(t *testing.T) {
 	sync("after a failure", "error no answer", 1)
 	sync("given back", "", 0)
 	sync("decided once more", script, 1)
-	n.restart(cgroup.EnforcerConfig{}) // Nothing is remembered, so nothing is given back.
+	n.restart(cgroup.EnforcerConfig{}) // What the files had is noted at the cgroup.
 	sync("after a restart", script, 1)
-	sync("without a decision after a restart", "", 1)
+	sync("given back after a restart", "", 0)
+	if notes := n.enforcer.Applier().Notes(container); notes.Files != nil {
+		t.Errorf("the notes %v are left", notes.Files)
+	}
+	sync("decided by that process", script, 1)
+	n.restart(cgroup.EnforcerConfig{})
+	sync("after another, without an answer", "error no answer", 1)
+	sync("without a decision by this process", "", 0)
+	sync("decided", script, 1)
+	n.restart(cgroup.EnforcerConfig{})
+	r, err := standalone.New(standalone.Config{Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changes, err := r.Restore(t.Context(), n.engine.Owned(), func(string) bool { return false }); err != nil || len(changes) != 0 {
+		t.Errorf("of other files it restores %v, error %v", changes, err)
+	}
+	if changes, err := r.Restore(t.Context(), n.engine.Owned(), nil); err != nil || len(changes) != len(files) {
+		t.Errorf("it restores %v, error %v", changes, err)
+	}
+	for file, of := range files {
+		if got := n.tree.Read(container, file); got != of[0] {
+			t.Errorf("restored, %s is %s, want %s", file, got, of[0])
+		}
+	}
 }

@@ -40,3 +40,10 @@ func (r *Reconciler) Looks() (n int) {
 	}
 	return n
 }
+
+// ResyncsIn returns the time until Discovery is asked at the latest if its last answer is as old.
+func (r *Reconciler) ResyncsIn(age time.Duration) time.Duration {
+	now := epoch.Add(time.Hour)
+	r.listed.Store(int64(now.Sub(epoch) - age))
+	return (&loop{Reconciler: r}).untilResync(now)
+}

@@ -25,11 +25,11 @@ type loop struct {
 	dirty map[string]bool
 	// quiet is the time from which an event triggers a pass immediately again.
 	quiet time.Time
-	// known are the cgroups of running pods and containers. unknown are newer cgroups, with the
-	// number of rounds that have not listed them. sandboxes are cgroups taken for those of pods'
-	// sandboxes.
+	// known are the cgroups of running pods and containers. unknown are newer cgroups, with the time
+	// of the first of the last rounds that have found them like a sandbox, zero for others.
+	// sandboxes are cgroups taken for those of pods' sandboxes.
 	known, sandboxes map[string]bool
-	unknown          map[string]int
+	unknown          map[string]time.Time
 	// unlimited are the cgroups without the quota in the spec of their pod.
 	unlimited map[string]bool
 	// blocked is the obstacle that was logged, empty for none.
@@ -44,10 +44,11 @@ type loop struct {
 
 // Limits of lists of all pods, which cost a kubelet and the agent milliseconds for each hundred
 // pods. Events trigger at most burst lists at once, and then one in each interval. So a single pod
-// is decided on as soon as it is listed, and a node with many changes lists pods once a second.
+// is decided on as soon as it is listed, and a node with many changes lists pods less than once a
+// second: with a new pod each second, there is at most one list for each, those of starts included.
 const (
 	burst    = 4
-	interval = time.Second
+	interval = 1250 * time.Millisecond
 )
 
 // pace is a bucket of tokens for lists.
@@ -74,7 +75,7 @@ func (l *loop) discover() {
 		return // A round is already requested and has not begun.
 	}
 	if wait := l.pace.take(time.Now()); wait > 0 {
-		l.owed, l.rediscover = true, max(l.rediscover, wait)
+		l.owed, l.rediscover = true, wait
 		return
 	}
 	l.owed = false
@@ -94,7 +95,7 @@ func (l *loop) run() {
 	open()
 	l.look()
 	l.demand()
-	resync := time.NewTicker(l.cfg.Resync)
+	resync := time.NewTimer(l.cfg.Resync)
 	defer resync.Stop()
 	settle, again, retry := stopped(), stopped(), stopped()
 	for {
@@ -132,7 +133,12 @@ func (l *loop) run() {
 		case <-resync.C:
 			open()
 			l.look()
-			l.demand()
+			due := l.untilResync(time.Now())
+			if due == 0 {
+				l.demand()
+				due = l.cfg.Resync
+			}
+			resync.Reset(due)
 			l.enforce(true)
 		case <-again.C:
 			l.discover()
@@ -148,6 +154,16 @@ func (l *loop) run() {
 			l.rediscover = 0
 		}
 	}
+}
+
+// untilResync returns the time until Discovery is asked at the latest, 0 if that is now: each of
+// its answers takes the place of a resync for Config.Resync.
+func (l *loop) untilResync(now time.Time) time.Duration {
+	listed := l.listed.Load()
+	if listed == 0 {
+		return 0
+	}
+	return max(time.Duration(listed)+l.cfg.Resync-now.Sub(epoch), 0)
 }
 
 // stopped returns a stopped timer.
@@ -240,7 +256,7 @@ func (l *loop) onCgroup(cgroup string, list bool) {
 		l.dirty[cgroup] = true
 		if _, decided := l.cfg.State.Get(cgroup); !l.known[cgroup] && !decided && !l.sandboxes[cgroup] {
 			if _, ok := l.unknown[cgroup]; !ok {
-				l.unknown[cgroup] = 0
+				l.unknown[cgroup] = time.Time{}
 				l.rediscover, l.waited = l.cfg.Rediscover, 0
 				l.discover()
 			}
@@ -282,42 +298,63 @@ func (l *loop) onSync(o outcome) {
 	for _, cgroup := range o.cgroups {
 		l.onCgroup(cgroup, false)
 	}
-	maps.DeleteFunc(l.unknown, func(cgroup string, _ int) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
+	maps.DeleteFunc(l.unknown, func(cgroup string, _ time.Time) bool { return !l.cfg.Enforcer.Applier().Exists(cgroup) })
 	maps.DeleteFunc(l.sandboxes, func(cgroup string, _ bool) bool { return l.known[cgroup] })
-	l.findSandboxes()
-	if len(l.unknown) == 0 {
+	asks := l.findSandboxes(time.Now())
+	switch {
+	case len(l.unknown) == 0:
 		l.rediscover, l.waited = l.cfg.Rediscover, 0
-		return
+	case asks > 0:
+		l.rediscover, l.waited = asks, 0
+	default:
+		l.waited = min(max(2*l.waited, l.cfg.Rediscover), l.cfg.Resync)
+		l.rediscover = l.waited
 	}
-	l.waited = min(max(2*l.waited, l.cfg.Rediscover), l.cfg.Resync)
-	l.rediscover = l.waited
 }
 
-// looks is the number of rounds without a listing after which a cgroup is taken for a sandbox.
-const looks = 2
+// sandboxWait times Config.Rediscover is the time for which a cgroup is unlisted before it is taken
+// for a sandbox. By default that is 3.2 s, within which a kubelet lists a container.
+const sandboxWait = 64
 
 // findSandboxes stops asking about the cgroup of a pod's sandbox, which no list of pods names. It
 // is the only unlisted cgroup in the cgroup of a listed pod with listed containers. A container
-// that has just been created is a second one, and is asked about until it is listed.
-func (l *loop) findSandboxes() {
+// that has just been created is a second one, and is asked about until it is listed. It is the
+// only one as well if the runtime has no sandboxes, so the list is read again before a cgroup is
+// taken for one.
+//
+// It returns the time after which to read the list if all unknown cgroups may be sandboxes, and 0
+// otherwise.
+func (l *loop) findSandboxes(now time.Time) (after time.Duration) {
 	named, unnamed := map[string]bool{}, map[string]int{}
 	for cgroup := range l.known {
 		named[path.Dir(cgroup)] = true
 	}
 	for cgroup := range l.unknown {
-		l.unknown[cgroup]++
 		unnamed[path.Dir(cgroup)]++
 	}
 	for cgroup := range l.sandboxes {
 		unnamed[path.Dir(cgroup)]++
 	}
-	for cgroup, rounds := range l.unknown {
+	wait, others := min(sandboxWait*l.cfg.Rediscover, l.cfg.Resync), false
+	after = wait
+	for cgroup, since := range l.unknown {
 		pod := path.Dir(cgroup)
-		if rounds >= looks && !l.classes[pod] && l.known[pod] && named[pod] && unnamed[pod] == 1 {
+		switch like := !l.classes[pod] && l.known[pod] && named[pod] && unnamed[pod] == 1; {
+		case !like:
+			l.unknown[cgroup], others = time.Time{}, true
+		case since.IsZero():
+			l.unknown[cgroup] = now
+		case now.Sub(since) >= wait:
 			delete(l.unknown, cgroup)
 			l.sandboxes[cgroup] = true
+		default:
+			after = min(after, wait-now.Sub(since))
 		}
 	}
+	if others {
+		return 0
+	}
+	return after
 }
 
 // enforce enforces the cgroups with an event, or all cgroups.

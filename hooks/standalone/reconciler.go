@@ -232,6 +232,8 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 	var back []cgroup.Target // Fields that plugins no longer decide.
 	// askOnce makes the request about a cgroup that an event would make. It reports false if an
 	// event came while the plugins decided, which makes their decision outdated.
+	owned := r.cfg.Engine.Owned()
+	noted := owned&hookmsg.FieldCoreSchedGroup != 0 || r.cfg.Engine.OwnsFiles()
 	askOnce := func(req *hookmsg.Request, path string, learn func(*facts.Facts)) bool {
 		subject := facts.Subject{PodUID: req.Pod.UID, ContainerID: req.Container.ID}
 		var known facts.Facts
@@ -254,13 +256,18 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 			errs = append(errs, err) // The earlier decision stays.
 			return true
 		}
-		before, _ := r.cfg.State.Get(path)
+		state, _ := r.cfg.State.Get(path)
+		if noted && req.Level != hookmsg.LevelQOS && !known.Noted && r.cfg.Enforcer.Applier().Exists(path) {
+			known.Files, known.Earlier = r.notes(path, known.Files)
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Files, f.Earlier, f.Noted = known.Files, known.Earlier, true })
+		}
+		before := known.Earlier.Overlay(state.Resources)
 		target := cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources}
 		if lacks := r.cfg.Enforcer.NoteStart(target, req.Container.ID); lacks != nil {
 			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
-		if files := r.findFiles(known.Files, before.Resources, target); len(files) != len(known.Files) {
+		if files := r.findFiles(known.Files, before, target); len(files) != len(known.Files) {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Files = files })
 		}
 		if !r.facts().IfAsked(subject, known, func() { r.cfg.State.Put(target) }) {
@@ -269,15 +276,18 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		if req.Level == hookmsg.LevelPod {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Asked.Overlay(d.Resources) })
 		}
-		dropped := before.Resources.Fields() & answered.Fields() &^ d.Resources.Fields()
-		if files := givenFiles(&known, before.Resources, d.Resources, answered.File); dropped != 0 || files != nil {
+		dropped := before.Fields() & answered.Fields() &^ d.Resources.Fields()
+		files := givenFiles(&known, before, d.Resources, answered.File)
+		if earlier := stillEarlier(known.Earlier, d.Resources, dropped, files); known.Earlier != nil {
+			r.facts().Learn(subject, func(f *facts.Facts) { f.Earlier = earlier })
+		}
+		if dropped != 0 || files != nil {
 			r.facts().Learn(subject, func(f *facts.Facts) { f.Files = without(f.Files, files) })
-			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before.Resources, dropped)).Overlay(&hookmsg.Resources{Unified: files})
+			given := undecided(req.Resources, req.Level, dropped).Overlay(protected(known.Protected, before, dropped)).Overlay(&hookmsg.Resources{Unified: files})
 			back = append(back, cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: given})
 		}
 		return true
 	}
-	owned := r.cfg.Engine.Owned()
 	ask := func(req *hookmsg.Request, path string, inferred, derived bool, hugepages map[string]int64, swap int64) {
 		o.cgroups = append(o.cgroups, path)
 		var found *hookmsg.Resources
@@ -465,8 +475,9 @@ func (r *Reconciler) forgetGone(listed []string) {
 func (r *Reconciler) Run(ctx context.Context) error {
 	l := &loop{
 		Reconciler: r, watcher: newWatcher(r.cfg.Enforcer.Applier().Hierarchies()),
-		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]int{}, sandboxes: map[string]bool{}, rediscover: r.cfg.Rediscover,
-		pace: pace{tokens: burst},
+		classes: map[string]bool{}, dirty: map[string]bool{}, unknown: map[string]time.Time{}, sandboxes: map[string]bool{}, rediscover: r.cfg.Rediscover,
+		// A start reads the list once, and its events once more: all that runs is listed.
+		pace: pace{tokens: 2},
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
 		l.classes[r.cfg.Layout.QOS(class)] = true

@@ -4,16 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/facts"
 )
 
-// Restorable are the fields that can be restored: those requested by the kubelet, and those with a
-// default in the kernel. The OOM score, the groups of core scheduling and resctrl, and unified
-// files stay unchanged.
-const Restorable = askedFields | hookmsg.FieldCPUIdle | hookmsg.FieldCPUBvt | hookmsg.FieldCPUBurst | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
+// Restorable are the fields that can be restored: those requested by the kubelet, those with a
+// default in the kernel, and those on which the cgroup has notes, see [cgroup.Applier.Notes]. The
+// OOM score and the groups of resctrl stay unchanged.
+const Restorable = askedFields | hookmsg.FieldUnified | hookmsg.FieldCoreSchedGroup | hookmsg.FieldCPUIdle | hookmsg.FieldCPUBvt | hookmsg.FieldCPUBurst | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryHigh | hookmsg.FieldMemoryLow | hookmsg.FieldMemoryMin | hookmsg.FieldNetClsClassID
 
 const askedFields = limitFields | hookmsg.FieldCPUShares | hookmsg.FieldMemoryLimit
@@ -24,7 +26,7 @@ func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fie
 	const none = -1
 	r := &hookmsg.Resources{
 		CPUIdle: new(int64), CPUBvt: new(int64), CPUBurstUS: new(int64), MemoryMinBytes: new(int64), MemoryLowBytes: new(int64), MemoryHighBytes: new(int64(none)),
-		NetClsClassID: new(int64), CPUSetCPUs: new(string), CPUSetMems: new(string),
+		NetClsClassID: new(int64), CPUSetCPUs: new(string), CPUSetMems: new(string), CoreSchedGroup: new(string),
 	}
 	if asked.Fields() != 0 {
 		r.CPUShares, r.CFSPeriodUS = asked.CPUShares, asked.CFSPeriodUS
@@ -35,6 +37,9 @@ func undecided(asked *hookmsg.Resources, level hookmsg.Level, fields hookmsg.Fie
 		if asked.MemoryLimitBytes != nil {
 			r.MemoryLimitBytes = asked.MemoryLimitBytes
 		}
+	}
+	if level != hookmsg.LevelContainer {
+		fields &^= hookmsg.FieldCoreSchedGroup // There are no processes.
 	}
 	if level == hookmsg.LevelQOS {
 		fields &^= hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems // The lists of a class affect all cgroups below.
@@ -66,11 +71,11 @@ func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]c
 		changes, err := r.cfg.Enforcer.Applier().DryRun(ctx, targets...)
 		return changes, restoreError(err)
 	}
-	changes, err := r.cfg.Enforcer.Applier().Apply(ctx, targets...)
+	changes, err := r.cfg.Enforcer.Applier().GiveBack(ctx, targets...)
 	if len(changes) != 0 && ctx.Err() == nil {
 		// On cgroup v1 a list is copied from the parent, whose list may just have changed.
 		var more []cgroup.Change
-		more, err = r.cfg.Enforcer.Applier().Apply(ctx, targets...)
+		more, err = r.cfg.Enforcer.Applier().GiveBack(ctx, targets...)
 		changes = append(changes, more...)
 	}
 	for _, c := range changes {
@@ -95,24 +100,45 @@ func restoreError(err error) error {
 // and the kernel's defaults, without asking any plugin. Call it after the plugins or the program
 // have been removed from the node. If Run is running, it enforces its decisions again.
 //
-// Only [Restorable] fields are restored, and only those of cgroups listed by the Discovery. A
-// missing quota stays: a kubelet with a static CPU manager also requests none. A file that the
-// kernel lacks is not an error.
-func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields) ([]cgroup.Change, error) {
+// Only [Restorable] fields are restored, and only those of cgroups listed by the Discovery; of
+// FieldUnified the files for which owns returns true, or all if owns is nil. A missing quota stays:
+// a kubelet with a static CPU manager also requests none. A file that the kernel lacks is not an
+// error.
+func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields, owns func(file string) bool) ([]cgroup.Change, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	pods, err := r.cfg.Discovery.Pods(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var targets []cgroup.Target
 	var errs []error
-	restore := func(path, podUID string, asked *hookmsg.Resources, level hookmsg.Level, derived bool) {
+	restore := func(path, podUID string, asked *hookmsg.Resources, level hookmsg.Level, derived bool, known map[string]string) {
 		if derived {
 			asked = inForce(asked, r.cfg.Enforcer.Applier().Limits(path))
 		}
 		if asked != nil && asked.CPUShares != nil {
 			r.cfg.Enforcer.Applier().FindConversion(level, path, *asked.CPUShares)
 		}
-		targets = append(targets, cgroup.Target{Cgroup: path, PodUID: podUID, Level: level, Resources: undecided(asked, level, fields)})
+		own := fields
+		var files map[string]string
+		if fields&(hookmsg.FieldUnified|hookmsg.FieldCoreSchedGroup) != 0 {
+			notes := r.cfg.Enforcer.Applier().Notes(path)
+			if notes.CoreSchedGroup == "" {
+				own &^= hookmsg.FieldCoreSchedGroup
+			}
+			if fields&hookmsg.FieldUnified != 0 {
+				files = maps.Clone(notes.Files)
+				maps.DeleteFunc(files, func(name, _ string) bool { return owns != nil && !owns(name) })
+				for name := range files {
+					if text, ok := known[name]; ok {
+						files[name] = text
+					}
+				}
+			}
+		}
+		given := undecided(asked, level, own).Overlay(&hookmsg.Resources{Unified: files})
+		targets = append(targets, cgroup.Target{Cgroup: path, PodUID: podUID, Level: level, Resources: given})
 	}
 	for i := range pods {
 		p := &pods[i]
@@ -124,7 +150,13 @@ func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields) ([]cgro
 			errs = append(errs, err)
 			continue
 		}
-		restore(path, p.UID, p.Resources, hookmsg.LevelPod, p.Derived)
+		files := func(of facts.Subject, path string, hugepages map[string]int64, swap int64) map[string]string {
+			if !p.Derived {
+				return nil
+			}
+			return r.files(of, path, hugepages, swap)
+		}
+		restore(path, p.UID, p.Resources, hookmsg.LevelPod, p.Derived, files(facts.Subject{PodUID: p.UID}, path, p.Hugepages, 0))
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			container := c.Cgroup
@@ -135,11 +167,11 @@ func (r *Reconciler) Restore(ctx context.Context, fields hookmsg.Fields) ([]cgro
 				errs = append(errs, err)
 				continue
 			}
-			restore(container, p.UID, c.Resources, hookmsg.LevelContainer, p.Derived)
+			restore(container, p.UID, c.Resources, hookmsg.LevelContainer, p.Derived, files(facts.Subject{PodUID: p.UID, ContainerID: c.ID}, container, c.Hugepages, c.SwapRequest))
 		}
 	}
 	for class := hookmsg.QOSGuaranteed; class <= hookmsg.QOSBestEffort; class++ {
-		restore(r.cfg.Layout.QOS(class), "", nil, hookmsg.LevelQOS, false)
+		restore(r.cfg.Layout.QOS(class), "", nil, hookmsg.LevelQOS, false, nil)
 	}
 	changes, err := r.giveBack(ctx, targets)
 	return changes, errors.Join(append(errs, err)...)

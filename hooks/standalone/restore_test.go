@@ -89,13 +89,13 @@ func TestReconcilerGivesBackWhatIsNotDecidedAnyMore(t *testing.T) {
 	if diff := cmp.Diff(plugins, read()); diff != "" {
 		t.Errorf("after a restart: %s", diff)
 	}
-	if _, err := r.Restore(t.Context(), n.engine.Owned()); err != nil {
+	if _, err := r.Restore(t.Context(), n.engine.Owned(), nil); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(kubelets, read()); diff != "" {
 		t.Errorf("restored: %s", diff)
 	}
-	if changes, err := r.Restore(t.Context(), n.engine.Owned()); err != nil || len(changes) != 0 {
+	if changes, err := r.Restore(t.Context(), n.engine.Owned(), nil); err != nil || len(changes) != 0 {
 		t.Errorf("restored again: %v, error %v", changes, err)
 	}
 }

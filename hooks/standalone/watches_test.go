@@ -156,3 +156,79 @@ func TestReconcilerAsksSeldom(t *testing.T) {
 	n.list(pods...)
 	n.within(soon, second, 500)
 }
+
+// Any list takes the place of a resync, which comes at most its interval later.
+func TestReconcilerResyncsAfterTheLastList(t *testing.T) {
+	n := newNode(t)
+	r, err := standalone.New(standalone.Config{
+		Engine: n.engine, State: n.state, Enforcer: n.enforcer, Discovery: standalone.File(n.pods), Layout: n.layout, Resync: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for age, want := range map[time.Duration]time.Duration{
+		time.Hour: 0, // There was none.
+		0:         time.Minute, 20 * time.Second: 40 * time.Second, time.Minute: 0, 2 * time.Minute: 0,
+	} {
+		if got := r.ResyncsIn(age); got != want {
+			t.Errorf("%s after a list the resync comes in %s, want %s", age, got, want)
+		}
+	}
+}
+
+// Without events the list is read again in each interval, and no sooner.
+func TestReconcilerResyncs(t *testing.T) {
+	n := newNode(t)
+	_, container := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	const resync = 50 * time.Millisecond
+	list := standalone.File(n.pods)
+	type answer struct{ asked, answered time.Time }
+	answers := make(chan answer, 100)
+	n.run(func(cfg *standalone.Config) {
+		cfg.Resync = resync
+		cfg.Discovery = discoveryFunc(func(ctx context.Context) (pods []standalone.Pod, err error) {
+			a := answer{asked: time.Now()}
+			pods, err = list.Pods(ctx)
+			a.answered = time.Now()
+			select {
+			case answers <- a:
+			default:
+			}
+			return pods, err
+		})
+	})
+	n.within(soon, container, 300)
+	last := receive(t, answers)
+	for i := range 10 {
+		next := receive(t, answers)
+		// What ran at the start may be unlisted at first.
+		if i > 2 && next.asked.Sub(last.answered) < resync {
+			t.Errorf("the list is read %s after the last one, sooner than %s", next.asked.Sub(last.answered), resync)
+		}
+		last = next
+	}
+}
+
+// A runtime without sandboxes makes the cgroup of a further container the only unlisted one of its
+// pod. It is decided on although the kubelet lists it late.
+func TestReconcilerFindsAContainerBesideNoSandbox(t *testing.T) {
+	n := newNode(t)
+	podCgroup, first := n.make("a")
+	n.list(pod("a", "cpu_shares 300"))
+	var made atomic.Pointer[time.Time]
+	list := standalone.File(n.pods)
+	n.run(func(cfg *standalone.Config) {
+		cfg.Discovery = discoveryFunc(func(ctx context.Context) ([]standalone.Pod, error) {
+			pods, err := list.Pods(ctx)
+			if at := made.Load(); err == nil && at != nil && time.Since(*at) > time.Second {
+				pods[0].Containers = append(pods[0].Containers, standalone.Container{Name: "second", ID: "ad"})
+			}
+			return pods, err
+		})
+	})
+	n.within(soon, first, 300)
+	second := n.tree.Make(strings.TrimPrefix(podCgroup, n.tree.Root+"/") + "/ad")
+	made.Store(new(time.Now()))
+	n.within(soon, second, 300)
+}

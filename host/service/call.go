@@ -24,6 +24,13 @@ import (
 // 0 allocs for a request that was seen before: TestCallAllocations.
 func Call(ctx context.Context, p *Plugin, method int, req, resp unsafe.Pointer) (unsafe.Pointer, error) {
 	err := p.call(ctx, method, req, onStack(resp))
+	if p.monitored {
+		if err = p.monitor(ctx, method, err); !errors.Is(err, ErrMonitored) {
+			return nil, err
+		}
+		p.definition.Methods[method].response.Clear(onStack(resp))
+		return resp, err
+	}
 	if err == nil {
 		return resp, nil
 	}
@@ -38,6 +45,42 @@ func Call(ctx context.Context, p *Plugin, method int, req, resp unsafe.Pointer) 
 // [host.Ignore]: the response is empty, and the program may go on without the plugin. errors.Is
 // and errors.As find the plugin's error, too.
 var ErrIgnored = errors.New("the plugin's failure is to be ignored")
+
+// ErrMonitored is the error of a method of a plugin in the mode [host.Monitor], whether it has
+// answered or failed: the response is empty, and the program goes on without the plugin, as with
+// [ErrIgnored], which errors.Is finds, too.
+var ErrMonitored error = monitoredError{}
+
+type monitoredError struct{}
+
+func (monitoredError) Error() string { return "the plugin is monitored: its answers have no effect" }
+
+func (monitoredError) Is(target error) bool { return target == ErrIgnored }
+
+// monitor logs the answer of a monitored plugin, and returns the error for the caller: err itself if
+// it is none of the plugin.
+func (p *Plugin) monitor(ctx context.Context, method int, err error) error {
+	if err != nil && (ctx.Err() != nil || !plugins(err)) {
+		return err
+	}
+	if p.callLogger != nil {
+		attrs := []slog.Attr{slog.String("plugin", p.name), slog.String("function", p.method(method))}
+		if err != nil {
+			attrs = append(attrs, slog.Any("err", err))
+		}
+		p.callLogger.LogAttrs(ctx, slog.LevelInfo, "monitored: the answer of the plugin has no effect", attrs...)
+	}
+	return fmt.Errorf("plugin %q: call %s: %w", p.name, p.method(method), ErrMonitored)
+}
+
+// plugins reports whether an error is that of a plugin: one that it has returned, or its failure.
+func plugins(err error) bool {
+	if errors.Is(err, host.ErrHostFault) {
+		return false
+	}
+	return errors.As(err, new(*host.StatusError)) || errors.As(err, new(*host.TrapError)) || errors.As(err, new(*responseError)) ||
+		errors.Is(err, ErrUnimplemented) || errors.Is(err, host.ErrDisabled)
+}
 
 type ignoredError struct{ error }
 
@@ -63,15 +106,10 @@ func onStack(p unsafe.Pointer) unsafe.Pointer {
 
 // ignores reports whether an error is a failure of the plugin, and the policy is to ignore those.
 func (p *Plugin) ignores(ctx context.Context, method int, err error) bool {
-	if p.policy != host.Ignore || ctx.Err() != nil || errors.Is(err, host.ErrHostFault) {
+	if p.policy != host.Ignore || ctx.Err() != nil || !plugins(err) {
 		return false
 	}
-	status, returned := errors.AsType[*host.StatusError](err)
-	if returned && !status.Code.Failure() {
-		return false
-	}
-	if !returned && !errors.As(err, new(*host.TrapError)) && !errors.As(err, new(*responseError)) &&
-		!errors.Is(err, ErrUnimplemented) && !errors.Is(err, host.ErrDisabled) {
+	if status, returned := errors.AsType[*host.StatusError](err); returned && !status.Code.Failure() {
 		return false
 	}
 	if p.callLogger != nil {
@@ -103,7 +141,12 @@ func (p *Plugin) call(ctx context.Context, method int, req, resp unsafe.Pointer)
 	if c.request, err = m.request.Append(c.request[:0], req, c); err != nil {
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, p.method(method), err)
 	}
-	if err := p.run(ctx, inst, method); err != nil {
+	c.sample = p.sampled(method, c.request)
+	err = p.run(ctx, inst, method)
+	if c.sample != nil {
+		c.sample.offer(c, err)
+	}
+	if err != nil {
 		return err
 	}
 	if err := m.response.Parse(c.response, resp, c, p.resultBytes); err != nil {
@@ -130,7 +173,7 @@ func (p *Plugin) run(ctx context.Context, inst *host.Instance, method int) error
 // CallBytes calls a method, by its name without that of the service, with an encoded request and
 // returns the encoded response. It is for programs that know messages only by their schema: objects
 // in the request are those of [Plugin.Ref], and refs in the response name them. The failure policy
-// does not count.
+// does not count; the mode does.
 func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) ([]byte, error) {
 	i := slices.IndexFunc(p.definition.Methods, func(m Method) bool { return m.name == method })
 	if i < 0 {
@@ -144,7 +187,11 @@ func (p *Plugin) CallBytes(ctx context.Context, method string, request []byte) (
 	defer c.end(inst)
 	p.store.Advance() // The objects have been passed before, by Ref.
 	c.request, c.byBytes = append(c.request[:0], request...), true
-	if err := p.run(ctx, inst, i); err != nil {
+	err = p.run(ctx, inst, i)
+	if p.monitored {
+		return nil, p.monitor(ctx, i, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return slices.Clone(c.response), nil
@@ -159,6 +206,10 @@ type call struct {
 	request, response, answer, part []byte
 	// byBytes is set in a call by CallBytes.
 	byBytes bool
+	// sample records a call that is repeated on a candidate. There repeats is the sample, and
+	// unasked is the method of a host service that the candidate alone has asked.
+	sample, repeats *sample
+	unasked         string
 	// objects are the objects of the request and of the answers of host services.
 	objects []passed
 	// places are the indexes in objects by ref, if there are many.
@@ -198,7 +249,7 @@ func begin(inst *host.Instance) *call {
 
 // end forgets the content of the call, and releases the instance.
 func (c *call) end(inst *host.Instance) {
-	c.byBytes = false
+	c.byBytes, c.sample, c.repeats, c.unasked = false, nil, nil, ""
 	if len(c.objects) != 0 {
 		clear(c.objects)
 		c.objects, c.places = c.objects[:0], nil

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -130,6 +131,18 @@ func (m *HostMethod) function(service string) host.Import {
 			c := inst.State().(*call)
 			request := inst.Read(uint32(stack[0]), uint32(stack[1])) // Lent, and parsed at once.
 			had := len(c.answer)
+			name := service + "/" + m.name
+			if c.repeats != nil {
+				a := c.replayed(inst, name, request)
+				c.answer = append(c.answer[:0], a.answer...)
+				inst.Keep(len(c.answer) - had)
+				stack[0] = abi.Pack(uint32(len(c.answer)), a.code)
+				return
+			}
+			var asked []byte
+			if c.sample != nil {
+				asked = bytes.Clone(request)
+			}
 			// It may wait, above all for another instance of this plugin, but no longer than the
 			// guest may run.
 			ctx, cancel := context.WithDeadline(inst.Context(), inst.Deadline())
@@ -142,6 +155,9 @@ func (m *HostMethod) function(service string) host.Import {
 			code := OK
 			if c.answer = answer; err != nil {
 				c.answer, code = append(c.answer[:0], err.Error()...), codeOf(err)
+			}
+			if c.sample != nil {
+				c.sample.answered(name, asked, c.answer, code)
 			}
 			inst.Keep(len(c.answer) - had)
 			stack[0] = abi.Pack(uint32(len(c.answer)), code)

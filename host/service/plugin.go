@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 	"github.com/kubewasm/kubewasm/internal/objects"
@@ -34,6 +35,11 @@ type Config struct {
 	// any case. The same goes for answers: errors whose code is no failure, see
 	// [abi.ErrorCode.Failure].
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// Mode decides whether the answers of the plugin count. With [host.Monitor] it is called, its
+	// answers are logged, and each method returns an empty response beside [ErrMonitored].
+	Mode host.Mode `json:"mode,omitempty"`
+	// Shadow has a candidate called in the background, see [Plugin.BeginShadow]; nil for none.
+	Shadow *shadow.Config `json:"shadow,omitempty"`
 	// Reads are the fields that the plugin gets of the objects in messages, beside their names,
 	// namespaces and UIDs: pod.metadata.labels, deployment.spec.replicas,
 	// pod.metadata.annotations[example.com/zone], tenant.spec.plan of a custom resource. All others
@@ -62,7 +68,16 @@ type Plugin struct {
 	definition *Definition
 	schema     *serviceschema.Schema
 	policy     host.FailurePolicy
+	// monitored is set in the mode Monitor.
+	monitored  bool
 	callLogger *slog.Logger
+	shadow     shadow.Place
+	// cfg, runtime and hosts are those of Load.
+	cfg     Config
+	runtime *host.Runtime
+	hosts   []HostService
+	// serving is the plugin whose calls a candidate repeats, nil for others. They share objects.
+	serving *Plugin
 	// native is set in tests that run the plugin in this process.
 	native *native
 
@@ -80,12 +95,21 @@ type Plugin struct {
 // Errors are those of [host.Runtime.Load], and a *[SchemaError] for a module that lacks the
 // extension point, or has a different one of that name.
 func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, hosts ...HostService) (*Plugin, error) {
+	return load(ctx, rt, cfg, d, nil, hosts)
+}
+
+// load loads a plugin, or a candidate for a serving one.
+func load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, serving *Plugin, hosts []HostService) (*Plugin, error) {
 	p := &Plugin{
-		name: cfg.Name, definition: d, policy: cfg.FailurePolicy,
+		name: cfg.Name, definition: d, policy: cfg.FailurePolicy, monitored: cfg.Mode == host.Monitor,
+		cfg: cfg, runtime: rt, hosts: hosts, serving: serving,
 		store: objects.NewStore(), kinds: map[reflect.Type]*objects.Kind{},
 		resultBytes: cmp.Or(cfg.Limits.ResultBytes, defaultResultBytes),
 	}
-	if cfg.DetectChanges {
+	switch {
+	case serving != nil:
+		p.store = serving.store
+	case cfg.DetectChanges:
 		p.store = objects.NewDetectingStore()
 	}
 	var err error
@@ -93,7 +117,11 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 		return nil, fmt.Errorf("plugin %q: %s: %w", cfg.Name, d.Name, err)
 	}
 	p.reads = newReads(cfg.Reads, p.schema)
-	if err := errors.Join(cfg.FailurePolicy.Check(), p.reads.check(d, hosts)); err != nil {
+	mistakes := []error{cfg.FailurePolicy.Check(), cfg.Mode.Check(), p.reads.check(d, hosts)}
+	if cfg.Shadow != nil {
+		mistakes = append(mistakes, cfg.Shadow.Check(rt, "shadow")...)
+	}
+	if err := errors.Join(mistakes...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
 	if source, ok := cfg.Module.Source.(nativehost.Service); ok {
@@ -106,6 +134,12 @@ func Load(ctx context.Context, rt *host.Runtime, cfg Config, d *Definition, host
 		return nil, err
 	}
 	p.callLogger = p.Plugin.CallLogger()
+	p.cfg.Module = host.ModuleConfig{} // It may have the bytes. A candidate has a module of its own.
+	if cfg.Shadow != nil {
+		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
+			return nil, errors.Join(err, p.Plugin.Close(ctx))
+		}
+	}
 	return p, nil
 }
 
@@ -114,7 +148,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	if p.native != nil {
 		return nil
 	}
-	return p.Plugin.Close(ctx)
+	return errors.Join(p.shadow.Close(ctx), p.Plugin.Close(ctx))
 }
 
 // Name returns the plugin's name.
@@ -122,6 +156,9 @@ func (p *Plugin) Name() string { return p.name }
 
 // kind returns the objects of a type, which travel by ref.
 func (p *Plugin) kind(t reflect.Type) *objects.Kind {
+	if p.serving != nil {
+		return p.serving.kind(t)
+	}
 	p.mu.RLock()
 	k := p.kinds[t]
 	p.mu.RUnlock()

@@ -13,7 +13,7 @@ func TestTheRatioOfANode(t *testing.T) {
 	for _, c := range []struct {
 		name, annotation string
 		percent          int64
-		want             int64 // 0 for an error.
+		want             int64
 	}{
 		{"no ratio", "", 0, 150_000},
 		{"that of the configuration", "", 125, 120_000},
@@ -22,7 +22,7 @@ func TestTheRatioOfANode(t *testing.T) {
 		{"one that does not divide evenly", "1.30", 0, 115_385},
 		{"a ratio of 1 undoes a larger one", "1.00", 150, 150_000},
 		{"one below 1", "0.50", 0, 150_000},
-		{"no number", "fast", 0, 0},
+		{"no number", "fast", 150, 150_000},
 	} {
 		f := hooks.Fields{
 			Level: hooks.LevelContainer, ContainerName: "worker", PodLabels: map[string]string{batch.QOSLabel: "BE"},
@@ -33,7 +33,7 @@ func TestTheRatioOfANode(t *testing.T) {
 		}
 		var d hooks.Decision
 		err := (&batch.Config{RatioPercent: c.percent}).Decide(hooks.NewRequest(f), &d)
-		if got, _ := d.CFSQuota(); (err == nil) != (c.want != 0) || err == nil && got != c.want {
+		if got, _ := d.CFSQuota(); err != nil || got != c.want {
 			t.Errorf("%s: got %d, error %v; want %d", c.name, got, err, c.want)
 		}
 	}

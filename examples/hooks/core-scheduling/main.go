@@ -6,7 +6,7 @@
 //	  resourceQOSStrategy:
 //	    policies: {cpuPolicy: coreSched}
 //	    lsClass: {cpuQOS: {enable: true, coreExpeller: true}}
-//	    beClass: {cpuQOS: {enable: true}}
+//	    beClass: {cpuQOS: {enable: true, schedIdle: 1}}
 //
 // It needs the object, and the name of the node:
 //
@@ -22,8 +22,20 @@
 // own.
 //
 // The names of groups begin with "koordinator/", since a group without an identifier has a name as
-// well. Koordinator also makes the cgroup of a QoS class idle (schedIdle). That is not decided: in
-// an idle cgroup the kubelet can no longer write cpu.weight.
+// well.
+//
+// With schedIdle, the pods whose label has the class are idle (cpu.idle): the kernel runs others
+// first. koordlet makes the cgroup of the QoS class idle instead, in which the kernel refuses the
+// kubelet's writes of cpu.shares and cpu.weight, so that a kubelet does not start any more
+// (koordinator-sh/koordinator#2732). The configuration
+//
+//	{"idleQOSClasses": true}
+//
+// does as koordlet does, with the grant idleQOSClasses. The processes of an idle class also yield to
+// those of other classes at once; those of idle pods in a class that is not idle yield by its shares.
+//
+// A pod that leaves its group, and one that is idle no more, is as others again if the plugin owns
+// core_sched_group and cpu_idle.
 package main
 
 import (
@@ -35,7 +47,7 @@ import (
 
 //kubewasm:reads pod node_name
 //kubewasm:reads pod_labels[koordinator.sh/qosClass] pod_labels[koordinator.sh/core-sched-group-id] pod_labels[koordinator.sh/core-sched-policy]
-//kubewasm:decides core_sched_group
+//kubewasm:decides core_sched_group cpu_idle
 
 const (
 	qosLabel    = "koordinator.sh/qosClass"
@@ -62,14 +74,18 @@ type qosClass struct {
 	CPUQOS struct {
 		Enable       *bool `json:"enable"`
 		CoreExpeller *bool `json:"coreExpeller"`
+		SchedIdle    int64 `json:"schedIdle"`
 	} `json:"cpuQOS"`
 }
 
-// param is whether pods of a class are in groups, and in groups of the class's own.
-type param struct{ enabled, expeller bool }
+// param is whether pods of a class are in groups, in groups of the class's own, and idle.
+type param struct{ enabled, expeller, idle bool }
 
-// rule is that of a node.
-type rule struct{ lsr, ls, be param }
+// rule is that of a node. set is whether its policy is core scheduling.
+type rule struct {
+	set         bool
+	lsr, ls, be param
+}
 
 // ruleOf returns the rule of an object, with Koordinator's defaults.
 func ruleOf(o *nodeSLO) rule {
@@ -80,20 +96,29 @@ func ruleOf(o *nodeSLO) rule {
 			expeller = *c.CPUQOS.CoreExpeller
 		}
 		p.expeller = p.enabled && expeller
+		p.idle = p.enabled && c.CPUQOS.SchedIdle == 1
 		return p
 	}
-	return rule{lsr: param(&s.LSR, true), ls: param(&s.LS, true), be: param(&s.BE, false)}
+	return rule{set: s.Policies.CPUPolicy == "coreSched", lsr: param(&s.LSR, true), ls: param(&s.LS, true), be: param(&s.BE, false)}
 }
 
-// of returns the parameters of a pod.
-func (r *rule) of(label string, class hooks.QOSClass) param {
+// labeled returns the parameters of a label; ok is false for others.
+func (r *rule) labeled(label string) (p param, ok bool) {
 	switch label {
 	case "LSE", "LSR":
-		return r.lsr
+		return r.lsr, true
 	case "LS":
-		return r.ls
+		return r.ls, true
 	case "BE":
-		return r.be
+		return r.be, true
+	}
+	return param{}, false
+}
+
+// of returns the parameters of a pod, or those of a class for the label "".
+func (r *rule) of(label string, class hooks.QOSClass) param {
+	if p, ok := r.labeled(label); ok {
+		return p
 	}
 	switch class {
 	case hooks.QOSBestEffort:
@@ -127,10 +152,14 @@ func (r *rule) group(req *hooks.Request) string {
 	return "koordinator/" + group
 }
 
-type coreScheduling struct{}
+// coreScheduling is the configuration.
+type coreScheduling struct {
+	// IdleQOSClasses makes QoS classes idle in the place of their pods.
+	IdleQOSClasses bool `json:"idleQOSClasses"`
+}
 
-func (coreScheduling) Decide(req *hooks.Request, d *hooks.Decision) error {
-	if req.Level() != hooks.LevelContainer {
+func (c *coreScheduling) Decide(req *hooks.Request, d *hooks.Decision) error {
+	if req.Level() == hooks.LevelQOS && !c.IdleQOSClasses || req.Level() == hooks.LevelPod && c.IdleQOSClasses {
 		return nil
 	}
 	object, ok := hooks.Get(func(b []byte) []byte { return b }, nodeSLOs, req.Node().Name())
@@ -142,12 +171,24 @@ func (coreScheduling) Decide(req *hooks.Request, d *hooks.Decision) error {
 		return errors.New("NodeSLO: " + err.Error())
 	}
 	r := ruleOf(&slo)
-	if group := r.group(req); group != "" {
-		d.SetCoreSchedGroup(group)
+	switch req.Level() {
+	case hooks.LevelContainer:
+		if group := r.group(req); group != "" {
+			d.SetCoreSchedGroup(group)
+		}
+	case hooks.LevelPod:
+		p, ok := r.labeled(req.PodLabels().Get(qosLabel))
+		if r.set && ok {
+			d.SetCPUIdle(p.idle)
+		}
+	case hooks.LevelQOS:
+		if r.set {
+			d.SetCPUIdle(r.of("", req.QOSClass()).idle)
+		}
 	}
 	return nil
 }
 
-func init() { hooks.Register(coreScheduling{}) }
+func init() { hooks.Register(&coreScheduling{}) }
 
 func main() {}

@@ -26,6 +26,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/json"
 
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
 const (
@@ -65,7 +66,8 @@ func (n *normalization) ratio(req *hooks.Request) (float64, error) {
 	if text, ok := req.Node().Annotations().Lookup(ratioAnnotation); ok {
 		ratio, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(ratio > 0) || math.IsInf(ratio, 0) {
-			return 0, errors.New("annotation " + ratioAnnotation + " of the node is " + strconv.Quote(text) + ", want a number above 0")
+			log.Warn("quotas are not divided: the annotation of the node is no number above 0", "annotation", ratioAnnotation, "value", text)
+			return 0, nil
 		}
 		return ratio, nil
 	}

@@ -21,18 +21,17 @@
 // the parent. All other pods get all pools, unless the kubelet's CPU manager, with
 // the policy static, binds them.
 //
-// Without sharePools it decides only on pods with CPUs in their annotation.
+// Without sharePools it decides only on pods with CPUs in their annotation. An annotation that cannot
+// be read is logged, and its pod left alone.
 package main
 
 import (
-	"errors"
-	"strconv"
 	"strings"
-
-	"github.com/kubewasm/kubewasm/guest/json"
 
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
 const (
@@ -74,12 +73,14 @@ func (c *cpuset) Decide(req *hooks.Request, d *hooks.Decision) error {
 	var s status
 	if text, ok := req.PodAnnotations().Lookup(statusAnnotation); ok {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			return errors.New("annotation " + statusAnnotation + ": " + err.Error())
+			log.Warn("the CPUs of a pod stay as they are: its annotation cannot be read", "pod", req.Pod().Name(), "annotation", statusAnnotation, "err", err)
+			return nil
 		}
 	}
 	if s.CPUSet != "" {
 		if !isList(s.CPUSet) {
-			return errors.New("annotation " + statusAnnotation + ": cpuset is " + strconv.Quote(s.CPUSet) + `, want CPUs like "0-3,8"`)
+			log.Warn("the CPUs of a pod stay as they are: its annotation has no list of CPUs", "pod", req.Pod().Name(), "annotation", statusAnnotation, "cpuset", s.CPUSet)
+			return nil
 		}
 		if !c.KeepQuota {
 			d.SetCFSQuota(hooks.Unlimited)

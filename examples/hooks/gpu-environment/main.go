@@ -18,6 +18,8 @@
 //
 // Koordinator's hook mounts the library writable, so that one container could
 // change the code that runs in all others. Here it is read-only.
+//
+// An annotation that cannot be read is logged, and the container is created without its GPUs.
 package main
 
 import (
@@ -29,9 +31,10 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
-//kubewasm:reads pod_labels[koordinator.sh/gpu-isolation-provider]
+//kubewasm:reads pod pod_labels[koordinator.sh/gpu-isolation-provider]
 //kubewasm:reads pod_annotations[scheduling.koordinator.sh/device-allocated]
 
 const (
@@ -62,7 +65,7 @@ func (v *device) get(name string) (n int64, ok bool, err error) {
 	}
 	q, err := resource.Parse(strings.Trim(string(raw), `"`))
 	if err != nil {
-		return 0, false, errors.New("annotation " + allocatedAnnotation + ": " + name + " is " + string(raw) + ": " + err.Error())
+		return 0, false, errors.New(name + " is " + string(raw) + ": " + err.Error())
 	}
 	return q.Value(), true, nil
 }
@@ -80,10 +83,22 @@ func (g *gpu) Decide(req *hooks.Request, d *hooks.Decision) error {
 		GPU []device `json:"gpu"`
 	}
 	if err := json.Unmarshal([]byte(text), &allocated); err != nil {
-		return errors.New("annotation " + allocatedAnnotation + ": " + err.Error())
+		unread(req, err)
+		return nil
 	}
 	if len(allocated.GPU) == 0 {
 		return nil
+	}
+	var limits [3]*int64
+	for i, name := range [...]string{memoryRatio, memoryBytes, core} {
+		n, ok, err := allocated.GPU[0].get(name)
+		switch {
+		case err != nil:
+			unread(req, err)
+			return nil
+		case ok:
+			limits[i] = &n
+		}
 	}
 	var minors []string
 	for _, v := range allocated.GPU {
@@ -91,41 +106,38 @@ func (g *gpu) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	d.SetContainerEnv("NVIDIA_VISIBLE_DEVICES", strings.Join(minors, ","))
 	if req.PodLabels().Get(isolationLabel) == "HAMi-core" {
-		return g.isolate(&allocated.GPU[0], d)
+		g.isolate(req, limits[0], limits[1], limits[2], d)
 	}
 	return nil
 }
 
-// isolate keeps a container to its part of a GPU.
-func (g *gpu) isolate(v *device, d *hooks.Decision) error {
-	ratio, ok, err := v.get(memoryRatio)
+// unread logs an annotation that cannot be read.
+func unread(req *hooks.Request, err error) {
+	log.Warn("a container is not told of its GPUs: the annotation of its pod cannot be read", "pod", req.Pod().Name(), "annotation", allocatedAnnotation, "err", err)
+}
+
+// isolate keeps a container to its part of a GPU. Amounts that the annotation lacks are nil.
+func (g *gpu) isolate(req *hooks.Request, ratio, memory, share *int64, d *hooks.Decision) {
+	missing := ""
 	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return errors.New("annotation " + allocatedAnnotation + " has no " + memoryRatio)
-	case ratio >= 100:
-		return nil
+	case ratio == nil:
+		missing = memoryRatio
+	case *ratio >= 100:
+		return
+	case memory == nil:
+		missing = memoryBytes
 	}
-	memory, ok, err := v.get(memoryBytes)
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		return errors.New("annotation " + allocatedAnnotation + " has no " + memoryBytes)
+	if missing != "" {
+		log.Warn("a container is not kept to its part of a GPU: the annotation of its pod lacks an amount", "pod", req.Pod().Name(), "annotation", allocatedAnnotation, "amount", missing)
+		return
 	}
-	share, limited, err := v.get(core)
-	if err != nil {
-		return err
-	}
-	d.SetContainerEnv("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(memory, 10))
-	if limited {
-		d.SetContainerEnv("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(share, 10))
+	d.SetContainerEnv("CUDA_DEVICE_MEMORY_LIMIT", strconv.FormatInt(*memory, 10))
+	if share != nil {
+		d.SetContainerEnv("CUDA_DEVICE_SM_LIMIT", strconv.FormatInt(*share, 10))
 	}
 	d.SetContainerEnv("LD_PRELOAD", g.Library)
 	d.AddContainerMount(hooks.Mount{Destination: g.Library, Type: "bind", Source: g.Library, Options: []string{"bind", "ro"}})
 	d.AddContainerMount(hooks.Mount{Destination: g.Lock, Type: "bind", Source: g.Lock, Options: []string{"rbind"}})
-	return nil
 }
 
 func init() { hooks.Register(&gpu{Library: "/usr/local/vgpu/libvgpu.so", Lock: "/tmp/vgpulock"}) }

@@ -21,7 +21,6 @@ func TestDecide(t *testing.T) {
 		level                      hooks.Level
 		want                       map[string]string
 		mounts                     int
-		err                        string
 	}{
 		{name: "one", annotation: `{"gpu": [{"minor": 0}]}`, want: visible("0")},
 		{name: "several", annotation: `{"gpu": [{"minor": 1}, {"minor": 3}], "rdma": [{"minor": 7}]}`, want: visible("1,3")},
@@ -39,10 +38,10 @@ func TestDecide(t *testing.T) {
 			"NVIDIA_VISIBLE_DEVICES": "2", "CUDA_DEVICE_MEMORY_LIMIT": "17179869184", "LD_PRELOAD": "/usr/local/vgpu/libvgpu.so",
 		}},
 		{name: "all of it", annotation: strings.Replace(half, `"50"`, `"100"`, 1), provider: "HAMi-core", want: visible("2")},
-		{name: "a part of unknown size", annotation: `{"gpu": [{"minor": 2}]}`, provider: "HAMi-core", err: "has no koordinator.sh/gpu-memory-ratio"},
-		{name: "a part without memory", annotation: strings.Replace(half, "gpu-memory\"", "gpu-other\"", 1), provider: "HAMi-core", err: "has no koordinator.sh/gpu-memory"},
-		{name: "not an amount", annotation: strings.Replace(half, `"50"`, `"half"`, 1), provider: "HAMi-core", err: `koordinator.sh/gpu-memory-ratio is "half"`},
-		{name: "not JSON", annotation: `{`, err: "annotation scheduling.koordinator.sh/device-allocated: "},
+		{name: "a part of unknown size", annotation: `{"gpu": [{"minor": 2}]}`, provider: "HAMi-core", want: visible("2")},
+		{name: "a part without memory", annotation: strings.Replace(half, "gpu-memory\"", "gpu-other\"", 1), provider: "HAMi-core", want: visible("2")},
+		{name: "not an amount", annotation: strings.Replace(half, `"50"`, `"half"`, 1), provider: "HAMi-core"},
+		{name: "not JSON", annotation: `{`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := hooks.Fields{Stage: c.stage, Level: c.level, PodAnnotations: map[string]string{}, PodLabels: map[string]string{isolationLabel: c.provider}}
@@ -57,12 +56,6 @@ func TestDecide(t *testing.T) {
 			}
 			var d hooks.Decision
 			err := (&gpu{Library: "/usr/local/vgpu/libvgpu.so", Lock: "/tmp/vgpulock"}).Decide(hooks.NewRequest(f), &d)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Fatalf("got error %v", err)
-				}
-				return
-			}
 			if err != nil {
 				t.Fatal(err)
 			}

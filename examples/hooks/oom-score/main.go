@@ -5,8 +5,9 @@
 //	koordinator.sh/oom-score-adj: "-500"
 //	koordinator.sh/oom-score-adj-spec: '{"sidecar": 500}'
 //
-// A container that neither names keeps the score of the kubelet. Scores below -997, which no pod
-// has otherwise, need the grant oomScoreAdj.
+// A container that neither names keeps the score of the kubelet, and so does one whose annotation
+// cannot be read, which is logged. Scores below -997, which no pod has otherwise, need the grant
+// oomScoreAdj.
 package main
 
 import (
@@ -15,9 +16,10 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
-//kubewasm:reads container pod_annotations[koordinator.sh/oom-score-adj] pod_annotations[koordinator.sh/oom-score-adj-spec]
+//kubewasm:reads pod container pod_annotations[koordinator.sh/oom-score-adj] pod_annotations[koordinator.sh/oom-score-adj-spec]
 //kubewasm:decides oom_score_adj
 
 const (
@@ -35,10 +37,14 @@ func (oomScore) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	score, ok, err := scoreOf(req)
 	switch {
-	case err != nil || !ok:
-		return err
+	case err != nil:
+		log.Warn("the kubelet's OOM score stays", "pod", req.Pod().Name(), "container", req.Container().Name(), "err", err)
+		return nil
+	case !ok:
+		return nil
 	case score < minScore || score > maxScore:
-		return errors.New("the OOM score is " + strconv.FormatInt(score, 10) + ", want -1000 to 1000")
+		log.Warn("the kubelet's OOM score stays", "pod", req.Pod().Name(), "container", req.Container().Name(), "score", score, "want", "-1000 to 1000")
+		return nil
 	}
 	d.SetOOMScoreAdj(score)
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/guest/hooks"
@@ -15,21 +14,20 @@ func TestScores(t *testing.T) {
 		name, score, spec string
 		level             hooks.Level
 		want              int64
-		err               string
 	}{
-		{"no annotation", "", "", hooks.LevelContainer, none, ""},
-		{"the pod's", "-500", "", hooks.LevelContainer, -500, ""},
-		{"the container's own before the pod's", "-500", `{"web": 200}`, hooks.LevelContainer, 200, ""},
-		{"another container's, and the pod's", "-500", `{"db": 200}`, hooks.LevelContainer, -500, ""},
-		{"another container's alone", "", `{"db": 200}`, hooks.LevelContainer, none, ""},
-		{"0 is a score", "-500", `{"web": 0}`, hooks.LevelContainer, 0, ""},
-		{"the least", "-1000", "", hooks.LevelContainer, -1000, ""},
-		{"the most", "1000", "", hooks.LevelContainer, 1000, ""},
-		{"less than there is", "-1001", "", hooks.LevelContainer, none, "is -1001"},
-		{"more than there is", "", `{"web": 1001}`, hooks.LevelContainer, none, "is 1001"},
-		{"no number", "low", "", hooks.LevelContainer, none, `oom-score-adj is "low"`},
-		{"no JSON", "5", "{", hooks.LevelContainer, none, "oom-score-adj-spec: "},
-		{"a pod has no processes", "-500", "", hooks.LevelPod, none, ""},
+		{"no annotation", "", "", hooks.LevelContainer, none},
+		{"the pod's", "-500", "", hooks.LevelContainer, -500},
+		{"the container's own before the pod's", "-500", `{"web": 200}`, hooks.LevelContainer, 200},
+		{"another container's, and the pod's", "-500", `{"db": 200}`, hooks.LevelContainer, -500},
+		{"another container's alone", "", `{"db": 200}`, hooks.LevelContainer, none},
+		{"0 is a score", "-500", `{"web": 0}`, hooks.LevelContainer, 0},
+		{"the least", "-1000", "", hooks.LevelContainer, -1000},
+		{"the most", "1000", "", hooks.LevelContainer, 1000},
+		{"less than there is", "-1001", "", hooks.LevelContainer, none},
+		{"more than there is", "", `{"web": 1001}`, hooks.LevelContainer, none},
+		{"no number", "low", "", hooks.LevelContainer, none},
+		{"no JSON", "5", "{", hooks.LevelContainer, none},
+		{"a pod has no processes", "-500", "", hooks.LevelPod, none},
 	} {
 		annotations := map[string]string{}
 		for name, text := range map[string]string{scoreAnnotation: c.score, specAnnotation: c.spec} {
@@ -39,8 +37,8 @@ func TestScores(t *testing.T) {
 		}
 		var d hooks.Decision
 		err := oomScore{}.Decide(hooks.NewRequest(hooks.Fields{Level: c.level, ContainerName: "web", PodAnnotations: annotations}), &d)
-		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: got error %v, want %q", c.name, err, c.err)
+		if err != nil {
+			t.Errorf("%s: got error %v", c.name, err)
 		}
 		got, ok := d.OOMScoreAdj()
 		if !ok {

@@ -21,9 +21,10 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
-//kubewasm:reads pod_annotations[scheduling.koordinator.sh/device-allocated]
+//kubewasm:reads pod pod_annotations[scheduling.koordinator.sh/device-allocated]
 
 const (
 	allocatedAnnotation = "scheduling.koordinator.sh/device-allocated"
@@ -67,7 +68,8 @@ func (r *rdma) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	var a allocated
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		return errors.New("annotation " + allocatedAnnotation + ": " + err.Error())
+		log.Warn("a container has no RDMA devices: the annotation of its pod cannot be read", "pod", req.Pod().Name(), "annotation", allocatedAnnotation, "err", err)
+		return nil
 	}
 	if len(a.RDMA) == 0 {
 		return nil

@@ -26,7 +26,7 @@ func TestDevices(t *testing.T) {
 		{name: "devices of another kind", text: `{"gpu": [{"minor": 1}]}`},
 		{name: "after the creation", text: `{"rdma": [{"id": "0000:1f:00.0"}]}`, stage: hooks.PreStartContainer},
 		{name: "one that the node does not have", text: `{"rdma": [{"id": "0000:20:00.0"}]}`, err: `devices has no "0000:20:00.0"`},
-		{name: "no JSON", text: `{`, err: "annotation scheduling.koordinator.sh/device-allocated: "},
+		{name: "no JSON", text: `{`},
 	} {
 		stage := c.stage
 		if stage == 0 {

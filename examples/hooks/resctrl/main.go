@@ -25,6 +25,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
 //kubewasm:reads pod pod_annotations[node.koordinator.sh/resctrl]
@@ -76,10 +77,16 @@ func (r *resctrl) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	var c config
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return errors.New("annotation " + annotation + ": " + err.Error())
+		log.Warn("a pod has no resctrl group: its annotation cannot be read", "pod", req.Pod().Name(), "annotation", annotation, "err", err)
+		return nil
 	}
 	schemata, err := r.schemata(&c)
-	if err != nil {
+	var wrong *rangeError
+	switch {
+	case errors.As(err, &wrong):
+		log.Warn("a pod has no resctrl group", "pod", req.Pod().Name(), "annotation", annotation, "err", err)
+		return nil
+	case err != nil:
 		return err
 	}
 	d.SetResctrlGroup(groupPrefix + req.Pod().UID())
@@ -142,11 +149,19 @@ func (r *resctrl) schemata(c *config) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
+// rangeError is a mistake in the annotation, which is logged. Mistakes in the configuration fail the
+// plugin.
+type rangeError struct{ from, to int64 }
+
+func (e *rangeError) Error() string {
+	return "the range is " + strconv.FormatInt(e.from, 10) + " to " + strconv.FormatInt(e.to, 10) + ", want one of 0 to 100"
+}
+
 // part returns the mask of a range of the ways of a cache, in hundredths.
 func part(ways int64, of []int64) (int64, error) {
 	from, to := of[0], of[1]
 	if from < 0 || to > 100 || to <= from {
-		return 0, errors.New("annotation " + annotation + ": the range is " + strconv.FormatInt(from, 10) + " to " + strconv.FormatInt(to, 10) + ", want one of 0 to 100")
+		return 0, &rangeError{from, to}
 	}
 	ceil := func(hundredths int64) int64 { return (ways*hundredths + 99) / 100 }
 	return 1<<ceil(to) - 1<<ceil(from), nil

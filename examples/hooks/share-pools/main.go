@@ -19,7 +19,7 @@
 // static, binds them.
 //
 // Pods with CPUs of their own are left to the hook cpuset. Without the object, or its pools, it
-// decides nothing.
+// decides nothing. Annotations that cannot be read are logged, and decide nothing either.
 package main
 
 import (
@@ -29,9 +29,10 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
-//kubewasm:reads node_name pod_labels[koordinator.sh/qosClass] pod_annotations[scheduling.koordinator.sh/resource-status]
+//kubewasm:reads pod node_name pod_labels[koordinator.sh/qosClass] pod_annotations[scheduling.koordinator.sh/resource-status]
 //kubewasm:decides cpuset_cpus
 
 const (
@@ -96,12 +97,20 @@ func (p *sharePools) Decide(req *hooks.Request, d *hooks.Decision) error {
 		return nil
 	}
 	var s status
-	if err := decode(req.PodAnnotations().Get(statusAnnotation), statusAnnotation, &s); err != nil || s.CPUSet != "" {
-		return err
+	if err := decode(req.PodAnnotations().Get(statusAnnotation), statusAnnotation, &s); err != nil {
+		log.Warn("the CPUs of a pod stay as they are", "pod", req.Pod().Name(), "err", err)
+		return nil
+	}
+	if s.CPUSet != "" {
+		return nil
 	}
 	r, ok, err := ruleOf(req.Node().Name())
-	if err != nil || !ok {
-		return err
+	if err != nil {
+		log.Warn("the CPUs of pods stay as they are: the node's rule cannot be read", "err", err)
+		return nil
+	}
+	if !ok {
+		return nil
 	}
 	if cpus, ok := r.cpus(req, &s, p.BECPUManager); ok {
 		d.SetCPUSet(cpus)

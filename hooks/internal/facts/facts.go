@@ -34,6 +34,10 @@ type Facts struct {
 	Protected *hookmsg.Resources
 	// Files holds the texts of files of FieldUnified before they were decided, by name.
 	Files map[string]string
+	// Noted is set once the notes of earlier processes on the cgroup were read. Earlier are the
+	// fields that they have decided and that have not been decided or given back since.
+	Noted   bool
+	Earlier *hookmsg.Resources
 	// Swap is the text of memory.swap.max requested by the kubelet, empty while it is unknown.
 	// SwapRequest is the memory that it was derived from.
 	Swap        string

@@ -1,19 +1,22 @@
 package nri
 
 import (
+	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/runtime/internal/files"
 )
 
 // Supported are the fields that NRI carries when a container is created. An update carries the
 // resources among them, except for the OOM score. On cgroup v1, runc creates no container with
-// FieldUnified.
+// FieldUnified: NRI then carries only the files for which [SupportedFile] returns true.
 const Supported = hookmsg.FieldCPUShares | hookmsg.FieldCFSQuota | hookmsg.FieldCFSPeriod | hookmsg.FieldCPUSetCPUs | hookmsg.FieldCPUSetMems |
 	hookmsg.FieldMemoryLimit | hookmsg.FieldOOMScoreAdj | hookmsg.FieldUnified | hookmsg.FieldContainerAnnotations | hookmsg.FieldContainerEnvs |
 	hookmsg.FieldContainerMounts | hookmsg.FieldContainerDevices
@@ -42,6 +45,30 @@ func resources(l *api.LinuxResources) *hookmsg.Resources {
 		r.Unified = l.GetUnified()
 	}
 	return r
+}
+
+// SupportedFile reports whether NRI has a field for a file of FieldUnified, of either version of
+// cgroups: those of huge pages, and v1's limit of memory and swap. It is for
+// [proxy.Config.SupportsFile].
+func SupportedFile(name string) bool { return files.Supported(name) }
+
+// Files returns the limits of huge pages and of swap in resources of the runtime as files of
+// FieldUnified, with the names and units of a version of cgroups; nil for none. Files that the
+// runtime has in Unified are not among them, since their texts take precedence.
+func Files(v cgroup.Version, l *api.LinuxResources) map[string]string {
+	limits := map[string]string{}
+	for _, limit := range l.GetHugepageLimits() {
+		name, text := files.Hugepages(v, limit.GetPageSize(), limit.GetLimit())
+		limits[name] = text
+	}
+	if name, text, ok := files.Swap(v, l.GetMemory().GetLimit().GetValue(), l.GetMemory().GetSwap().GetValue()); ok {
+		limits[name] = text
+	}
+	maps.DeleteFunc(limits, func(name, _ string) bool { _, ok := l.GetUnified()[name]; return ok })
+	if len(limits) == 0 {
+		return nil
+	}
+	return limits
 }
 
 // podResources returns the resources requested by the kubelet for the cgroup of a pod: those of its
@@ -124,6 +151,8 @@ type adjustable interface {
 	SetLinuxCPUSetCPUs(string)
 	SetLinuxCPUSetMems(string)
 	SetLinuxMemoryLimit(int64)
+	SetLinuxMemorySwap(int64)
+	AddLinuxHugepageLimit(size string, bytes uint64)
 	AddLinuxUnified(key, value string)
 }
 
@@ -151,9 +180,21 @@ func adjust(a adjustable, r *hookmsg.Resources) (set hookmsg.Fields) {
 	number(hookmsg.FieldMemoryLimit, r.MemoryLimitBytes, a.SetLinuxMemoryLimit)
 	text(hookmsg.FieldCPUSetCPUs, r.CPUSetCPUs, a.SetLinuxCPUSetCPUs)
 	text(hookmsg.FieldCPUSetMems, r.CPUSetMems, a.SetLinuxCPUSetMems)
-	for key, value := range r.Unified {
-		a.AddLinuxUnified(key, value)
+	for _, key := range slices.Sorted(maps.Keys(r.Unified)) {
+		value := r.Unified[key]
 		set |= hookmsg.FieldUnified
+		if size := files.HugepageSize(key); size != "" {
+			// "max" has no number.
+			if n, err := strconv.ParseUint(value, 10, 63); err == nil {
+				a.AddLinuxHugepageLimit(size, n)
+				continue
+			}
+		}
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && key == files.Memsw {
+			a.SetLinuxMemorySwap(n)
+			continue
+		}
+		a.AddLinuxUnified(key, value)
 	}
 	return set
 }
@@ -218,20 +259,62 @@ func mountOptions(m *hookmsg.Mount) []string {
 }
 
 // adjustment returns the adjustment for a decision on a container being created, nil for none.
-func adjustment(d *hookmsg.Decision) *api.ContainerAdjustment {
+func adjustment(c *api.Container, d *hookmsg.Decision) *api.ContainerAdjustment {
 	if d.Fields() == 0 {
 		return nil
 	}
 	a := &api.ContainerAdjustment{}
 	Adjust(a, d)
+	keepSwap(a, d, c.GetLinux().GetResources())
+	replaceFiles(a, d, c.GetLinux().GetResources())
 	return a
 }
 
-// update returns the update for a decision on an existing container, nil for none.
-func update(id string, d *hookmsg.Decision) *api.ContainerUpdate {
-	u := &api.ContainerUpdate{ContainerId: id}
+// update returns the update for a decision on an existing container, nil for none. asked are the
+// resources of NRI's event UpdateContainer, nil for other events.
+func update(c *api.Container, asked *api.LinuxResources, d *hookmsg.Decision) *api.ContainerUpdate {
+	u := &api.ContainerUpdate{ContainerId: c.GetId()}
 	if left := AdjustUpdate(u, d); d.Fields()&^left == 0 {
 		return nil
 	}
+	keepSwap(u, d, asked, c.GetLinux().GetResources())
+	replaceFiles(u, d, asked)
 	return u
+}
+
+// replaceFiles sets the decided files that the runtime itself has in Unified, which take precedence
+// over the fields for them.
+func replaceFiles(a adjustable, d *hookmsg.Decision, l *api.LinuxResources) {
+	if d.Resources == nil {
+		return
+	}
+	for name := range l.GetUnified() {
+		if text, ok := d.Resources.Unified[name]; ok && files.Supported(name) {
+			a.AddLinuxUnified(name, text)
+		}
+	}
+}
+
+// keepSwap sets the sum of memory and swap for a decided limit of memory, so that the swap stays as
+// in the first of the resources that limit it. Otherwise a limit above the sum would make the
+// runtime refuse the container, and one below it would add swap.
+func keepSwap(a adjustable, d *hookmsg.Decision, resources ...*api.LinuxResources) {
+	if d.Resources == nil || d.Resources.MemoryLimitBytes == nil {
+		return
+	}
+	if _, decided := d.Resources.Unified[files.Memsw]; decided {
+		return
+	}
+	for _, l := range resources {
+		limit, sum := l.GetMemory().GetLimit().GetValue(), l.GetMemory().GetSwap().GetValue()
+		if limit <= 0 || sum < limit {
+			continue
+		}
+		if memory := *d.Resources.MemoryLimitBytes; memory >= 0 {
+			a.SetLinuxMemorySwap(memory + sum - limit)
+		} else {
+			a.SetLinuxMemorySwap(-1)
+		}
+		return
+	}
 }

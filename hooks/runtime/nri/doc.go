@@ -55,12 +55,13 @@
 //
 // An existing NRI plugin can ask hooks in addition to its work, see the example of [Adjust].
 // [PodRequest], [PodUpdateRequest] and [ContainerRequest] return requests for
-// [github.com/kubewasm/kubewasm/hooks.Engine.Decide], and [Adjust] and [AdjustUpdate] add the
-// decision to the plugin's answer.
+// [github.com/kubewasm/kubewasm/hooks.Engine.Decide], [Files] the limits of huge pages and of swap
+// for them, and [Adjust] and [AdjustUpdate] add the decision to the plugin's answer.
 //
 // Decisions on pods and fields that NRI does not carry are written by a
 // [github.com/kubewasm/kubewasm/hooks/proxy.Handler], which takes the same requests, with
-// [ContainerCgroup]. It answers the fields in its Supports, which must be [Supported].
+// [ContainerCgroup]. It answers the fields in its Supports, which must be [Supported], with
+// [SupportedFile] as its SupportsFile.
 //
 // # Started by the runtime
 //

@@ -36,7 +36,9 @@ var (
 func (g *gpus) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adjustment := &api.ContainerAdjustment{}
 	adjustment.AddEnv("GPU", "0") // The plugin's own work.
-	decision, err := g.hooks.Decide(ctx, nri.ContainerRequest(g.layout, hookmsg.PreCreateContainer, pod, c, nil))
+	req := nri.ContainerRequest(g.layout, hookmsg.PreCreateContainer, pod, c, nil)
+	req.Resources = req.Resources.Overlay(&hookmsg.Resources{Unified: nri.Files(cgroup.V2, c.GetLinux().GetResources())})
+	decision, err := g.hooks.Decide(ctx, req)
 	if err != nil {
 		return nil, nil, err // The container is not created.
 	}
@@ -230,5 +232,35 @@ func TestWhatNRIDoesNotCarryIsSaid(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, a, protocmp.Transform()); diff != "" {
 		t.Errorf("adjustment after no decision (-want +got):\n%s", diff)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	amounts := func(limit, sum int64) *api.LinuxResources {
+		return &api.LinuxResources{Memory: &api.LinuxMemory{Limit: api.Int64(limit), Swap: api.Int64(sum)}}
+	}
+	for name, c := range map[string]struct {
+		has    *api.LinuxResources
+		v1, v2 map[string]string
+	}{
+		"nothing":                       {nil, nil, nil},
+		"swap":                          {amounts(100, 130), map[string]string{"memory.memsw.limit_in_bytes": "130"}, map[string]string{"memory.swap.max": "30"}},
+		"no swap":                       {amounts(100, 100), map[string]string{"memory.memsw.limit_in_bytes": "100"}, map[string]string{"memory.swap.max": "0"}},
+		"no limit of swap":              {amounts(100, -1), map[string]string{"memory.memsw.limit_in_bytes": "-1"}, map[string]string{"memory.swap.max": "max"}},
+		"memory alone":                  {amounts(100, 0), nil, nil},
+		"a sum without that of memory":  {amounts(0, 100), map[string]string{"memory.memsw.limit_in_bytes": "100"}, nil},
+		"a sum below the memory's":      {amounts(100, 50), map[string]string{"memory.memsw.limit_in_bytes": "50"}, nil},
+		"swap that the kubelet derives": {&api.LinuxResources{Memory: amounts(100, 100).Memory, Unified: map[string]string{"memory.swap.max": "20"}}, map[string]string{"memory.memsw.limit_in_bytes": "100"}, nil},
+		"huge pages": {
+			&api.LinuxResources{HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 1 << 63}, {PageSize: "1GB"}}},
+			map[string]string{"hugetlb.2MB.limit_in_bytes": "9223372036854775808", "hugetlb.1GB.limit_in_bytes": "0"},
+			map[string]string{"hugetlb.2MB.max": "9223372036854775808", "hugetlb.1GB.max": "0"},
+		},
+	} {
+		for version, want := range map[cgroup.Version]map[string]string{cgroup.V1: c.v1, cgroup.V2: c.v2} {
+			if diff := cmp.Diff(want, nri.Files(version, c.has)); diff != "" {
+				t.Errorf("%s, %v (-want +got):\n%s", name, version, diff)
+			}
+		}
 	}
 }

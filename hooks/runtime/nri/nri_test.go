@@ -22,6 +22,7 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -277,6 +278,116 @@ func TestPlugin(t *testing.T) {
 		}
 	})
 	runtime.Stop()
+}
+
+// Limits of huge pages and of swap are handed to plugins that own the files, and go back to the
+// runtime in NRI's fields for them.
+func TestSwapAndHugePages(t *testing.T) {
+	node := runtimetest.NewRuntime(t)
+	hugepages, swap := "hugetlb.2MB.limit_in_bytes", "memory.memsw.limit_in_bytes"
+	if node.Tree.V2 {
+		hugepages, swap = "hugetlb.2MB.max", "memory.swap.max"
+	}
+	const limit = 64 << 20
+	halves := "divide_unified " + hugepages + " 2\ndivide_unified " + swap + " 2"
+	asks := func(sum int64) *api.LinuxResources {
+		return &api.LinuxResources{
+			Memory:         &api.LinuxMemory{Limit: api.Int64(limit), Swap: api.Int64(sum)},
+			HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 4 << 20}, {PageSize: "1GB"}},
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		owns   []string
+		script string
+		has    *api.LinuxResources
+		// v1 and v2 are what NRI carries of the decision.
+		v1, v2 map[string]string
+	}{
+		{
+			"both are halved", []string{"unified[" + hugepages + "]", "unified[" + swap + "]"}, halves, asks(limit + 8<<20),
+			map[string]string{"hugepages 2MB": "2097152", "memory+swap": "37748736"}, map[string]string{"hugepages 2MB": "2097152", swap: "4194304"},
+		},
+		{
+			"no swap", []string{"unified"}, "divide_unified " + swap + " 1", asks(limit),
+			map[string]string{"memory+swap": "67108864"}, map[string]string{swap: "0"},
+		},
+		{
+			"a plugin that owns neither is handed neither", []string{"cpu_shares"}, halves + "\ncpu_shares 5", asks(limit),
+			map[string]string{"shares": "5"}, map[string]string{"shares": "5"},
+		},
+		{
+			"a file of the runtime's own is handed instead", []string{"unified[" + hugepages + "]"}, "divide_unified " + hugepages + " 2",
+			&api.LinuxResources{Unified: map[string]string{hugepages: "4194304"}, HugepageLimits: []*api.HugepageLimit{{PageSize: "2MB", Limit: 1 << 30}}},
+			map[string]string{"hugepages 2MB": "2097152", hugepages: "2097152"}, map[string]string{"hugepages 2MB": "2097152", hugepages: "2097152"},
+		},
+		{
+			"no limit of huge pages, of which NRI has no number", []string{"unified"}, "unified " + hugepages + " \"max\"", asks(0),
+			map[string]string{hugepages: "max"}, map[string]string{hugepages: "max"},
+		},
+		{
+			"a memory limit above the sum of memory and swap", nil, "memory_limit_bytes 268435456", asks(limit + 1<<20),
+			map[string]string{"memory": "268435456", "memory+swap": "269484032"}, map[string]string{"memory": "268435456", "memory+swap": "269484032"},
+		},
+		{
+			"no memory limit any more", nil, "memory_limit_bytes -1", asks(limit),
+			map[string]string{"memory": "-1", "memory+swap": "-1"}, map[string]string{"memory": "-1", "memory+swap": "-1"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Owns = c.owns })
+			runtime := newPeer(t, filepath.Join(t.TempDir(), "nri.sock"))
+			defer runtime.Stop()
+			run(t, agent, runtime.socket, node.Layout)
+			runtime.wait(t)
+			path := node.Layout.Pod(hookmsg.QOSBurstable, "u1")
+			carried := c.v1
+			if node.Tree.V2 {
+				carried = c.v2
+			}
+			has := func() *api.LinuxResources { return proto.Clone(c.has).(*api.LinuxResources) } // NRI changes its own.
+			container := func() *api.Container {
+				c := nginx(path)
+				c.Linux.Resources = has()
+				return c
+			}
+			created, err := runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: sandbox(path, c.script), Container: container()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(carried, limits(created.GetAdjust().GetLinux().GetResources())); diff != "" {
+				t.Errorf("created (-want +got):\n%s", diff)
+			}
+			// The answer to an update has what the runtime asks for as well.
+			updated, err := runtime.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox(path, c.script), Container: container(), LinuxResources: has()})
+			if err != nil || len(updated.Update) != 1 {
+				t.Fatalf("updates are %v, error %v", updated, err)
+			}
+			want := limits(has())
+			maps.Copy(want, carried)
+			if diff := cmp.Diff(want, limits(updated.Update[0].GetLinux().GetResources())); diff != "" {
+				t.Errorf("updated (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// limits returns the limits that a runtime takes from resources: of a size of huge pages the last.
+func limits(l *api.LinuxResources) map[string]string {
+	limits := map[string]string{}
+	maps.Copy(limits, l.GetUnified())
+	for _, h := range l.GetHugepageLimits() {
+		limits["hugepages "+h.GetPageSize()] = strconv.FormatUint(h.GetLimit(), 10)
+	}
+	for name, v := range map[string]*api.OptionalInt64{"memory": l.GetMemory().GetLimit(), "memory+swap": l.GetMemory().GetSwap()} {
+		if v.GetValue() != 0 {
+			limits[name] = strconv.FormatInt(v.GetValue(), 10)
+		}
+	}
+	if v := l.GetCpu().GetShares().GetValue(); v != 0 {
+		limits["shares"] = strconv.FormatUint(v, 10)
+	}
+	return limits
 }
 
 // A runtime may believe what a pod says of its cgroup. The plugin does not, on no

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -94,7 +95,7 @@ func New(cfg Config) (*Plugin, error) {
 		errs = append(errs, fmt.Errorf("nri: configuration: index %q: %w", cfg.Index, err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: Supported, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: Supported, SupportsFile: SupportedFile, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -317,8 +318,20 @@ func (e *events) end() {
 	}
 }
 
+// withFiles adds the limits of huge pages and of swap to a request that have an owner among the
+// plugins.
+func (p *Plugin) withFiles(req *hookmsg.Request, l *api.LinuxResources) {
+	files := Files(p.cfg.Enforcer.Applier().Version(), l)
+	maps.DeleteFunc(files, func(name, _ string) bool { return !p.cfg.Engine.OwnsFile(name) })
+	if len(files) != 0 {
+		req.Resources = req.Resources.Overlay(&hookmsg.Resources{Unified: files})
+	}
+}
+
 func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox) error {
 	req := PodRequest(e.p.cfg.Layout, stage, pod)
+	// The kubelet limits no swap of pods.
+	e.p.withFiles(req, &api.LinuxResources{HugepageLimits: pod.GetLinux().GetPodResources().GetHugepageLimits()})
 	_, err := e.p.handler.Handle(ctx, req, req.CgroupParent)
 	return err
 }
@@ -326,6 +339,10 @@ func (e *events) pod(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandb
 // container asks about a container; asked are the resources requested by an update.
 func (p *Plugin) container(ctx context.Context, stage hookmsg.Stage, pod *api.PodSandbox, c *api.Container, asked *api.LinuxResources) (*hookmsg.Decision, error) {
 	req := ContainerRequest(p.cfg.Layout, stage, pod, c, asked)
+	if asked == nil {
+		asked = c.GetLinux().GetResources()
+	}
+	p.withFiles(req, asked)
 	cgroup, err := ContainerCgroup(p.cfg.Layout, req, c)
 	if err != nil {
 		return nil, err
@@ -358,7 +375,7 @@ func (e *events) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 		}
 		decide = append(decide, func(ctx context.Context) (*api.ContainerUpdate, error) {
 			d, err := e.p.container(ctx, hookmsg.Reconcile, pod, c, nil)
-			u := update(c.GetId(), d)
+			u := update(c, nil, d)
 			if u != nil {
 				u.SetIgnoreFailure() // The container may have ended since.
 			}
@@ -445,7 +462,7 @@ func (e *events) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err != nil {
 		return nil, nil, err
 	}
-	return adjustment(d), nil, nil
+	return adjustment(c, d), nil, nil
 }
 
 // StartContainer is called before a container starts. Its cgroup exists.
@@ -467,7 +484,7 @@ func (e *events) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc([]*api.ContainerUpdate{update(c.GetId(), d)}, func(u *api.ContainerUpdate) bool { return u == nil }), nil
+	return slices.DeleteFunc([]*api.ContainerUpdate{update(c, asked, d)}, func(u *api.ContainerUpdate) bool { return u == nil }), nil
 }
 
 // PostUpdateContainer is called after the runtime has written the resources of a

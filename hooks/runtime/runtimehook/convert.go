@@ -3,10 +3,13 @@ package runtimehook
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/runtime/internal/files"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 )
 
@@ -48,6 +51,27 @@ func resources(p *pb.LinuxContainerResources) *hookmsg.Resources {
 	return r
 }
 
+// withFiles returns the resources of a request with the limits of huge pages and of swap as files of
+// FieldUnified, of those that a plugin owns. Files that the request names take precedence.
+func withFiles(v cgroup.Version, r *hookmsg.Resources, p *pb.LinuxContainerResources, owns func(file string) bool) *hookmsg.Resources {
+	limits := map[string]string{}
+	add := func(name, text string) {
+		if _, ok := p.GetUnified()[name]; !ok && owns(name) {
+			limits[name] = text
+		}
+	}
+	for _, limit := range p.GetHugepageLimits() {
+		add(files.Hugepages(v, limit.GetPageSize(), limit.GetLimit()))
+	}
+	if name, text, ok := files.Swap(v, p.GetMemoryLimitInBytes(), p.GetMemorySwapLimitInBytes()); ok {
+		add(name, text)
+	}
+	if len(limits) == 0 {
+		return r
+	}
+	return r.Overlay(&hookmsg.Resources{Unified: limits})
+}
+
 // envs converts an environment. The protocol does not keep its order, so the result is sorted by
 // name.
 func envs(m map[string]string) []hookmsg.Env {
@@ -79,8 +103,35 @@ func echo(p *pb.LinuxContainerResources, d *hookmsg.Resources) *pb.LinuxContaine
 	if d.CPUSetMems != nil {
 		out.CpusetMems = *d.CPUSetMems
 	}
-	out.Unified = overlay(out.Unified, d.Unified)
+	rest := map[string]string{}
+	for name, text := range d.Unified {
+		if !carry(out, name, text) {
+			rest[name] = text
+		}
+	}
+	out.Unified = overlay(out.Unified, rest)
 	return out
+}
+
+// carry sets the field that stands for a file of FieldUnified, and reports whether there is one.
+func carry(out *pb.LinuxContainerResources, name, text string) bool {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && name == files.Memsw {
+		out.MemorySwapLimitInBytes = n
+		return true
+	}
+	size := files.HugepageSize(name)
+	n, err := strconv.ParseUint(text, 10, 63) // "max" has no number.
+	if _, named := out.Unified[name]; size == "" || err != nil || named {
+		return false
+	}
+	for _, limit := range out.HugepageLimits {
+		if limit.GetPageSize() == size {
+			limit.Limit = n
+			return true
+		}
+	}
+	out.HugepageLimits = append(out.HugepageLimits, &pb.HugepageLimit{PageSize: size, Limit: n})
+	return true
 }
 
 // overlay returns base with the entries of top.

@@ -22,6 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/proxy"
+	"github.com/kubewasm/kubewasm/hooks/runtime/internal/files"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -66,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 		errs = append(errs, fmt.Errorf("runtimehook: configuration: %w", err))
 	}
 	handler, err := proxy.New(proxy.Config{
-		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: supported, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
+		Engine: cfg.Engine, State: cfg.State, Enforcer: cfg.Enforcer, Supports: supported, SupportsFile: files.Supported, Echoes: true, Layout: cfg.Layout, Timeout: cfg.Timeout, Logger: cfg.Logger,
 	})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
@@ -188,6 +189,10 @@ func (s *Server) pod(ctx context.Context, stage hookmsg.Stage, in *pb.PodSandbox
 		Stage: stage, Level: hookmsg.LevelPod, Pod: podMeta(in.PodMeta),
 		PodLabels: in.Labels, PodAnnotations: in.Annotations, CgroupParent: cgroup, Resources: resources(in.Resources),
 	}
+	if in.Resources != nil { // The kubelet limits no swap of pods.
+		hugepages := &pb.LinuxContainerResources{HugepageLimits: in.Resources.HugepageLimits, Unified: in.Resources.Unified}
+		req.Resources = withFiles(s.cfg.Enforcer.Applier().Version(), req.Resources, hugepages, s.cfg.Engine.OwnsFile)
+	}
 	if _, err := s.handler.Handle(ctx, req, cgroup); err != nil {
 		return nil, refused(err)
 	}
@@ -202,6 +207,9 @@ func (s *Server) container(ctx context.Context, stage hookmsg.Stage, in *pb.Cont
 		Container: hookmsg.ContainerMeta{Name: in.ContainerMeta.GetName(), ID: in.ContainerMeta.GetId()},
 		PodLabels: in.PodLabels, PodAnnotations: in.PodAnnotations, ContainerAnnotations: in.ContainerAnnotations, ContainerEnvs: envs(in.ContainerEnvs),
 		CgroupParent: parent, Resources: resources(in.ContainerResources),
+	}
+	if in.ContainerResources != nil {
+		req.Resources = withFiles(s.cfg.Enforcer.Applier().Version(), req.Resources, in.ContainerResources, s.cfg.Engine.OwnsFile)
 	}
 	cgroup := ""
 	if req.Container.ID != "" && parent != "" {

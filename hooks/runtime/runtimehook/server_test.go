@@ -165,6 +165,63 @@ func TestAnswersEchoAndChange(t *testing.T) {
 	})
 }
 
+// Limits of huge pages and of swap are handed to plugins that own the files, and answered in the
+// fields of the protocol.
+func TestSwapAndHugePages(t *testing.T) {
+	node := runtimetest.NewRuntime(t)
+	hugepages, swap := "hugetlb.2MB.limit_in_bytes", "memory.memsw.limit_in_bytes"
+	if node.Tree.V2 {
+		hugepages, swap = "hugetlb.2MB.max", "memory.swap.max"
+	}
+	agent := runtimetest.NewAgent(t, runtimetest.Scripted, func(p *hooks.PluginConfig) { p.Owns = []string{"unified"} })
+	client, _ := serve(t, runtimehook.Config{Engine: agent.Engine, State: agent.State, Enforcer: agent.Enforcer, Layout: node.Layout})
+	const limit = 64 << 20
+	for _, c := range []struct {
+		name, script string
+		asked        *pb.LinuxContainerResources
+		change       func(v1, v2 *pb.LinuxContainerResources)
+	}{
+		{
+			"halved", "divide_unified " + hugepages + " 2\ndivide_unified " + swap + " 2",
+			&pb.LinuxContainerResources{MemoryLimitInBytes: limit, MemorySwapLimitInBytes: limit + 8<<20, HugepageLimits: []*pb.HugepageLimit{{PageSize: "1GB"}, {PageSize: "2MB", Limit: 4 << 20}}},
+			func(v1, v2 *pb.LinuxContainerResources) {
+				v1.HugepageLimits[1].Limit, v2.HugepageLimits[1].Limit = 2<<20, 2<<20
+				v1.MemorySwapLimitInBytes, v2.Unified = limit/2+4<<20, map[string]string{swap: "4194304"}
+			},
+		},
+		{
+			"a size without a limit", "unified " + hugepages + " \"2097152\"", &pb.LinuxContainerResources{},
+			func(v1, v2 *pb.LinuxContainerResources) {
+				v1.HugepageLimits = []*pb.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}
+				v2.HugepageLimits = []*pb.HugepageLimit{{PageSize: "2MB", Limit: 2 << 20}}
+			},
+		},
+		{
+			"a file that is asked for", "divide_unified " + hugepages + " 2", &pb.LinuxContainerResources{Unified: map[string]string{hugepages: "4194304"}},
+			func(v1, v2 *pb.LinuxContainerResources) {
+				v1.Unified, v2.Unified = map[string]string{hugepages: "2097152"}, map[string]string{hugepages: "2097152"}
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want, v2 := proto.Clone(c.asked).(*pb.LinuxContainerResources), proto.Clone(c.asked).(*pb.LinuxContainerResources)
+			if c.change(want, v2); node.Tree.V2 {
+				want = v2
+			}
+			got, err := client.PreCreateContainerHook(t.Context(), &pb.ContainerResourceHookRequest{
+				PodMeta: meta, ContainerMeta: &pb.ContainerMetadata{Name: "nginx"}, ContainerResources: c.asked,
+				PodAnnotations: map[string]string{"p/Container": c.script}, PodCgroupParent: "/" + node.Layout.Pod(hookmsg.QOSBurstable, "u1"),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got.ContainerResources, protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // The answer about a pod is the question, whatever a plugin decides; and what claims
 // another's cgroup has nothing written there.
 func TestAnswersDoNotMoveAPod(t *testing.T) {

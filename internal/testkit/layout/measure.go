@@ -45,8 +45,8 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 150_500, Target: 114_000},
-	{Name: linesOfRoot, Bound: 133_500, Target: 90_000},
+	{Name: linesOfAll, Bound: 151_500, Target: 114_000},
+	{Name: linesOfRoot, Bound: 134_500, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 59_500, Target: 50_000},
 	{Name: rootPackages, Bound: 189, Target: 165},
 	{Name: exportedNames, Bound: 3_250, Target: NoTarget},

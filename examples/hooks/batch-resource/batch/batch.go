@@ -11,6 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/hooks"
 	"github.com/kubewasm/kubewasm/guest/json"
+	"github.com/kubewasm/kubewasm/guest/log"
 )
 
 // The label and the annotations that it reads: the pod's class and amounts, and the node's ratio.
@@ -35,19 +36,18 @@ type Config struct {
 }
 
 // scaled divides a quota by the ratio of the node.
-func (b *Config) scaled(req *hooks.Request, quota int64) (int64, error) {
+func (b *Config) scaled(req *hooks.Request, quota int64) int64 {
 	if text, ok := req.Node().Annotations().Lookup(RatioAnnotation); ok {
 		ratio, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(ratio > 0) || math.IsInf(ratio, 0) {
-			return 0, errors.New("annotation " + RatioAnnotation + " of the node is " + strconv.Quote(text) + ", want a number above 0")
-		}
-		if ratio > 1 {
+			log.Warn("quotas are not divided: the annotation of the node is no number above 0", "annotation", RatioAnnotation, "value", text)
+		} else if ratio > 1 {
 			quota = int64(math.Ceil(float64(quota) / ratio))
 		}
 	} else if b.RatioPercent > 100 {
 		quota = (quota*100 + b.RatioPercent - 1) / b.RatioPercent
 	}
-	return max(quota, minQuota), nil
+	return max(quota, minQuota)
 }
 
 // amounts are quantities by the names of resources, as JSON has them.
@@ -76,6 +76,11 @@ func (a amounts) get(name string) (int64, error) {
 	return max(q.Value(), 0), nil
 }
 
+// unread logs an annotation that cannot be read.
+func unread(req *hooks.Request, err error) {
+	log.Warn("a pod keeps the resources of the kubelet: its annotation cannot be read", "pod", req.Pod().Name(), "annotation", SpecAnnotation, "err", err)
+}
+
 // Decide decides on a pod or a container.
 func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
 	if req.Level() == hooks.LevelQOS || req.PodLabels().Get(QOSLabel) != "BE" {
@@ -87,7 +92,8 @@ func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
 	}
 	var s spec
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return errors.New("annotation " + SpecAnnotation + ": " + err.Error())
+		unread(req, err)
+		return nil
 	}
 	containers := s.Containers
 	if req.Level() == hooks.LevelContainer {
@@ -110,11 +116,13 @@ func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
 		}{{c.Requests, batchCPU}, {c.Limits, batchCPU}, {c.Limits, batchMemory}} {
 			n, err := of.amounts.get(of.name)
 			if err != nil {
-				return errors.New("annotation " + SpecAnnotation + ": container " + strconv.Quote(name) + ": " + err.Error())
+				unread(req, errors.New("container "+strconv.Quote(name)+": "+err.Error()))
+				return nil
 			}
 			unlimited[i] = unlimited[i] || n == 0
 			if sum[i] += n; sum[i] < 0 || sum[i] > math.MaxInt64/period {
-				return errors.New("annotation " + SpecAnnotation + ": container " + strconv.Quote(name) + ": more than there can be")
+				unread(req, errors.New("container "+strconv.Quote(name)+": more than there can be"))
+				return nil
 			}
 		}
 	}
@@ -122,11 +130,7 @@ func (b *Config) Decide(req *hooks.Request, d *hooks.Decision) error {
 	if unlimited[1] || b.CFSQuota != nil && !*b.CFSQuota {
 		d.SetCFSQuota(hooks.Unlimited)
 	} else {
-		quota, err := b.scaled(req, max(sum[1]*period/1000, minQuota))
-		if err != nil {
-			return err
-		}
-		d.SetCFSQuota(quota)
+		d.SetCFSQuota(b.scaled(req, max(sum[1]*period/1000, minQuota)))
 		d.SetCFSPeriod(period) // The kubelet's may be another.
 	}
 	if unlimited[2] {

@@ -31,12 +31,18 @@ static bool amount(kw_str container, const char *list, const char *resource, int
 
 static int64_t between(int64_t least, int64_t n, int64_t most) { return n < least ? least : n > most ? most : n; }
 
+// unread logs an annotation that cannot be read: the pod keeps the resources of the kubelet.
+#define unread(...) \
+  (kw_log(KW_WARN, "a pod keeps the resources of the kubelet: its annotation cannot be read", "pod", \
+          kw_PodMeta_name(kw_HookRequest_pod(request)), "annotation", ANNOTATION, "err", kw_text(__VA_ARGS__)), \
+   KW_SUCCESS)
+
 KW_HOOK(request) {
   kw_str text, name, container;
   if (kw_HookRequest_level(request) == KW_LEVEL_QOS) return KW_SUCCESS;
   if (!kw_equal(kw_value(kw_HookRequest_pod_labels(request), "koordinator.sh/qosClass"), "BE")) return KW_SUCCESS;
   if (!kw_lookup(kw_HookRequest_pod_annotations(request), ANNOTATION, &text)) return KW_SUCCESS;
-  if (!kw_json_valid(text)) return kw_error("annotation " ANNOTATION ": not valid JSON");
+  if (!kw_json_valid(text)) return unread("not valid JSON");
   kw_str own = kw_ContainerMeta_name(kw_HookRequest_container(request));
   bool of_container = kw_HookRequest_level(request) == KW_LEVEL_CONTAINER;
   int64_t sum[3] = {0}; // Of requests and limits of CPU, and limits of memory.
@@ -51,10 +57,10 @@ KW_HOOK(request) {
       int64_t n;
       kw_str problem;
       if (!amount(container, amounts[i].list, amounts[i].resource, &n, &problem))
-        return kw_error("annotation " ANNOTATION ": container ", kw_json_of(name), ": ", problem);
+        return unread("container ", kw_json_of(name), ": ", problem);
       unlimited[i] = unlimited[i] || n == 0;
       if (__builtin_add_overflow(sum[i], n, &sum[i]) || sum[i] > INT64_MAX / PERIOD)
-        return kw_error("annotation " ANNOTATION ": container ", kw_json_of(name), ": more than there can be");
+        return unread("container ", kw_json_of(name), ": more than there can be");
     }
   }
   if (!any) return KW_SUCCESS;

@@ -17,7 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/json"
 )
 
-//kubewasm:reads node_name node_annotations[node.koordinator.sh/cpu-normalization-ratio] container
+//kubewasm:reads node_name node_annotations[node.koordinator.sh/cpu-normalization-ratio] pod container
 //kubewasm:reads pod_labels[koordinator.sh/qosClass] pod_annotations[node.koordinator.sh/extended-resource-spec]
 //kubewasm:decides cpu_shares cfs_quota_us cfs_period_us memory_limit_bytes
 

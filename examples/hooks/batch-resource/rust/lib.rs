@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use kubewasm::hooks::{Decision, Hook, Level, Request, UNLIMITED};
 use kubewasm::json::{self, Value};
+use kubewasm::log;
 use kubewasm::value::Quantity;
 
 const QOS_LABEL: &str = "koordinator.sh/qosClass";
@@ -51,6 +52,13 @@ fn sums<'a>(containers: impl Iterator<Item = (&'a str, Value<'a>)>) -> Result<[(
     Ok(sums)
 }
 
+/// Logs an annotation that cannot be read: the pod keeps the resources of the kubelet.
+fn unread(req: Request<'_>, e: &str) -> Result<(), String> {
+    let pod = req.pod().unwrap_or_default().name();
+    log::warn("a pod keeps the resources of the kubelet: its annotation cannot be read", &[("pod", &pod), ("annotation", &SPEC_ANNOTATION), ("err", &e)]);
+    Ok(())
+}
+
 impl Hook for Batch {
     fn decide(&self, req: Request<'_>, d: &mut Decision) -> Result<(), String> {
         if req.level() == Level::QOS || req.pod_labels().get(QOS_LABEL) != Some("BE") {
@@ -60,9 +68,8 @@ impl Hook for Batch {
             Some(text) => text,
             None => return Ok(()),
         };
-        let wrong = |e: String| format!("annotation {SPEC_ANNOTATION}: {e}");
         if !json::is_valid(text.as_bytes()) {
-            return Err(wrong("not valid JSON".into()));
+            return unread(req, "not valid JSON");
         }
         let containers = Value::of(req, text.as_bytes()).get("containers");
         let mut all: BTreeMap<&str, Value<'_>> = containers.iter().flat_map(|v| v.members()).collect();
@@ -73,7 +80,10 @@ impl Hook for Batch {
         if all.is_empty() {
             return Ok(());
         }
-        let [requests, limits, memory] = sums(all.into_iter()).map_err(wrong)?;
+        let [requests, limits, memory] = match sums(all.into_iter()) {
+            Ok(sums) => sums,
+            Err(e) => return unread(req, &e),
+        };
         d.resources.cpu_shares = Some((requests.0 * 1024 / 1000).clamp(MIN_SHARES, MAX_SHARES));
         let mut quota = UNLIMITED;
         if !limits.1 && self.cfs_quota {

@@ -3,6 +3,7 @@
 
 import { Decision, Level, Request, UNLIMITED } from "kubewasm/hooks";
 import { Json, Kind, quote } from "kubewasm/json";
+import { warn } from "kubewasm/log";
 import { Quantity } from "kubewasm/values";
 
 //kubewasm:name batch-resource
@@ -32,6 +33,12 @@ class Sum {
   }
 }
 
+/** unread logs an annotation that cannot be read: the pod keeps the resources of the kubelet. */
+function unread(req: Request, wrong: string): Error | null {
+  warn("a pod keeps the resources of the kubelet: its annotation cannot be read", "pod", req.pod.name, "annotation", ANNOTATION, "err", wrong);
+  return null;
+}
+
 @hook
 class Batch {
   /** Whether there are quotas. */
@@ -44,7 +51,7 @@ class Batch {
     const text = req.podAnnotations.lookup(ANNOTATION);
     if (text === null) return null;
     const spec = Json.parse(text);
-    if (spec === null) return new Error(`annotation ${ANNOTATION}: not valid JSON`);
+    if (spec === null) return unread(req, "not valid JSON");
     const containers = spec.get("containers");
     const names = containers.keys();
     const sums = [new Sum("requests", "kubernetes.io/batch-cpu"), new Sum("limits", "kubernetes.io/batch-cpu"), new Sum("limits", "kubernetes.io/batch-memory")];
@@ -54,7 +61,7 @@ class Batch {
       some = true;
       for (let j = 0; j < sums.length; j++) {
         const wrong = sums[j].add(containers.at(i));
-        if (wrong.length != 0) return new Error(`annotation ${ANNOTATION}: container ${quote(names[i])}: ${wrong}`);
+        if (wrong.length != 0) return unread(req, `container ${quote(names[i])}: ${wrong}`);
       }
     }
     if (!some) return null;
