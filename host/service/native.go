@@ -68,6 +68,14 @@ func (p *Plugin) Source() host.Source {
 	return p.Plugin.Source()
 }
 
+// State is that of [host.Plugin].
+func (p *Plugin) State() (state host.State, err error) {
+	if p.native != nil {
+		return host.Serving, nil
+	}
+	return p.Plugin.State()
+}
+
 // Swap is that of [host.Plugin].
 func (p *Plugin) Swap(ctx context.Context, source host.Source, sha256 string) error {
 	if p.native != nil {
