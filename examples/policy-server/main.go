@@ -175,7 +175,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 // runtime returns the configuration of the Runtime.
 func (o *options) runtime(logger *slog.Logger) host.RuntimeConfig {
 	return host.RuntimeConfig{
-		CacheDir: filepath.Join(o.downloadDir, "compiled"), KeepModules: true, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
 		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
 	}
 }
