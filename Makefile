@@ -43,7 +43,7 @@ hammers: hammers-library hammers-adapters ## Run what make race finds most with:
 hammers-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host/record ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
 	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/audit ./admission/clustercache \
-	  ./admission/capabilities ./admission/webhook ./admission/policyserver ./internal/diskcache ./internal/snapmem ./internal/objects
+	  ./admission/kubewarden/capabilities ./admission/webhook ./admission/kubewarden/policyserver ./internal/diskcache ./internal/snapmem ./internal/objects
 	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./hooks/standalone ./sched
 hammers-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' .

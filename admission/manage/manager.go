@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Manager manages the policies of an engine. It is safe for use by several goroutines.
@@ -566,7 +566,7 @@ func (m *Manager) apply(ctx context.Context, f *File) (refused, failed error) {
 // admit returns the reason to refuse a file as a whole. changing must be held.
 func (m *Manager) admit(f *File) error {
 	m.waiting = nil
-	errs := f.check(m.cfg.Namespaces)
+	errs := f.check(m.cfg.Namespaces, m.dialects())
 	if len(errs) == 0 {
 		errs = m.checkSources(f)
 	}

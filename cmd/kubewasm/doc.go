@@ -436,7 +436,7 @@
 //
 // An admission plugin has create, update, delete or review, and a conversion convert; a hook
 // has a pod and a container; a plugin of a service has a method and a request. The package
-// github.com/kubewasm/kubewasm/cmd/kubewasm/cases describes the file, and runs it in Go's
+// github.com/kubewasm/kubewasm/host/cases describes the file, and runs it in Go's
 // tests.
 //
 // The exit code is 1 if a case fails.
