@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/host"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 )
 
 // settings are the configuration of a plugin for the dialect.

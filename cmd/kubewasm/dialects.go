@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/dialect"
@@ -22,11 +23,13 @@ func policyDialect(about *host.Module) *dialect.Dialect { return dialect.Of(abou
 
 // dialectConfig returns the configuration of a policy for its dialect: the kinds of objects that it
 // sees, and the operations of its host that it calls if it is of Kubewarden. It is empty if there is
-// nothing to configure.
+// nothing to configure. Kinds for a policy of another dialect are an error.
 func dialectConfig(about *host.Module, gatekeeper bool, kinds []dialect.Kind, operations ...string) (dialect.Config, error) {
 	d := policyDialect(about)
 	var config any
 	switch {
+	case len(kinds) != 0 && (d == nil || d.Member != rego.Member && d.Member != kubewarden.Member):
+		return nil, errors.New("contextAwareResources are for policies of Kubewarden and in Rego, and the module is none")
 	case d == nil:
 		return nil, nil
 	case d.Member == rego.Member && (gatekeeper || len(kinds) != 0):

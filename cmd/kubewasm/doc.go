@@ -1,17 +1,11 @@
 // Kubewasm starts, builds, inspects, runs and distributes plugins of Kubernetes components
 // that run as WebAssembly modules.
 //
-// Install it with
+// It is a module of its own. Install it from a clone of the repository:
 //
-//	go install github.com/kubewasm/kubewasm/cmd/kubewasm@latest
+//	go install -C cmd/kubewasm .
 //
-// or, for the version of the library that a module requires, add it to the module's tools
-//
-//	go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm
-//
-// and write "go tool kubewasm" instead of "kubewasm". Before the first tag there is no such
-// version: "go install ./cmd/kubewasm" in a clone works then. Guests in Go need no other tool
-// than Go.
+// Guests in Go need no other tool than Go.
 //
 // Names and messages of modules, recordings, registries and clusters are printed with
 // escapes such as \n and \u001b in place of characters that a terminal acts upon. The output
@@ -199,7 +193,7 @@
 //
 // Example:
 //
-//	//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen crontabs.yaml
+//	//go:generate kubewasm gen crontabs.yaml
 //
 // # Describe a module
 //

@@ -92,3 +92,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
+
+replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden

@@ -2,7 +2,11 @@ module github.com/kubewasm/kubewasm/host/oci/e2e
 
 go 1.26.0
 
-replace github.com/kubewasm/kubewasm => ../../..
+replace (
+	github.com/kubewasm/kubewasm => ../../..
+	github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/kubewarden
+	github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
+)
 
 require (
 	github.com/distribution/distribution/v3 v3.1.2
@@ -10,6 +14,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/sirupsen/logrus v1.10.2
 	golang.org/x/crypto v0.57.0
 	k8s.io/apimachinery v0.35.0
@@ -85,6 +90,7 @@ require (
 	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/api v0.35.0 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
 	k8s.io/kube-openapi v0.0.0-20250910181357-589584f1c912 // indirect
 	k8s.io/utils v0.0.0-20251002143259-bc988d571ff4 // indirect

@@ -111,7 +111,7 @@ func (f *fixture) programWith(t *testing.T, args ...string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cluster.Build(t, repository, "./examples/webhook", "webhook"), append(args, "-addr", addr,
+	cmd := exec.Command(cluster.Build(t, filepath.Join(repository, "examples/webhook"), ".", "webhook"), append(args, "-addr", addr,
 		"-cert", filepath.Join(f.dir, "tls.crt"), "-key", filepath.Join(f.dir, "tls.key"), "-drain-delay", "1ms")...)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {

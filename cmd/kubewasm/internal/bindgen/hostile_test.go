@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/internal/bindgen"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen"
 )
 
 // hostileNames are names that end what they are written in, in one language or another, and go

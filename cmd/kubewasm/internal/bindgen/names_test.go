@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/internal/bindgen"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen"
 )
 
 // protoCase is a file of testdata/names.txt.
@@ -44,7 +44,7 @@ func protoCases(t testing.TB) (all []protoCase) {
 // packageDir returns the directory of a package with a .proto file beside it.
 func packageDir(path string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "github.com/kubewasm/kubewasm/"); ok {
-		return filepath.Abs("../../" + rest)
+		return filepath.Abs("../../../../" + rest)
 	}
 	return dirOfPackage(path)
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen"
 	"github.com/kubewasm/kubewasm/guest/assemblyscript"
 	"github.com/kubewasm/kubewasm/guest/c"
-	"github.com/kubewasm/kubewasm/internal/bindgen"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/languages"
 )
@@ -235,7 +235,7 @@ func compileRust(t *testing.T, dir string, packages []*bindgen.Package) {
 	if err != nil {
 		languages.Check(t, &guestbuild.MissingToolError{Language: "Rust", Tool: "cargo", Get: "install cargo"})
 	}
-	sdk, err := filepath.Abs("../../guest/rust")
+	sdk, err := filepath.Abs("../../../../guest/rust")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ const asTransform = `export default class {
 // compileAS compiles functions that use each accessor: the compiler looks at nothing else.
 func compileAS(t *testing.T, dir string, packages []*bindgen.Package) {
 	node, err := exec.LookPath("node")
-	asc, pathErr := filepath.Abs("../../guest/assemblyscript/node_modules/assemblyscript/bin/asc.js")
+	asc, pathErr := filepath.Abs("../../../../guest/assemblyscript/node_modules/assemblyscript/bin/asc.js")
 	if err != nil || pathErr != nil {
 		languages.Check(t, &guestbuild.MissingToolError{Language: "AssemblyScript", Tool: "node", Get: "install Node.js"})
 	}

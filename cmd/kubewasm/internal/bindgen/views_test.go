@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/kinds"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen/testdata/kinds"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 )
 
 // fill sets the fields of a message at random.

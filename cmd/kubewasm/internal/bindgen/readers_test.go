@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/bindgen"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/hostile"
@@ -208,7 +208,7 @@ func TestReadersOfACustomResource(t *testing.T) {
 			if err := os.CopyFS(dir, os.DirFS("testdata/readers/"+language.Name)); err != nil {
 				t.Fatal(err)
 			}
-			for name, definition := range map[string]string{"crontab": "testdata/crontab/crontabs.yaml", "stellarnode": "../../examples/admission/stellar-node/stellarnodes.yaml"} {
+			for name, definition := range map[string]string{"crontab": "../../../../internal/crontab/crontabs.yaml", "stellarnode": "../../../../examples/admission/stellar-node/stellarnodes.yaml"} {
 				writeViews(t, language.Name, name, definition, filepath.Join(dir, strings.ReplaceAll(views, "%s", name)))
 			}
 			rt, err := host.NewRuntime(compiled.Config())

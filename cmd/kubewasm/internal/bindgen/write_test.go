@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/internal/bindgen"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen"
 )
 
 // generatedFrom returns the files that are written for a CRD, by name.
