@@ -3,7 +3,7 @@
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The modules beside the root that are linted and compiled for other platforms as the root is.
-WINGS := admission/rego admission/kubewarden cmd/kubewasm examples/webhook
+WINGS := admission/audit admission/rego admission/kubewarden cmd/kubewasm examples/webhook
 
 .DEFAULT_GOAL := help
 
@@ -32,7 +32,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 race: race-library race-adapters ## Run all tests of these under the race detector, which needs a C compiler: 25 minutes.
 race-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
-	for mod in admission/rego admission/kubewarden; do (cd $$mod && CGO_ENABLED=1 go test -race -timeout 50m ./...) || exit 1; done
+	for mod in admission/audit admission/rego admission/kubewarden; do (cd $$mod && CGO_ENABLED=1 go test -race -timeout 50m ./...) || exit 1; done
 race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
@@ -46,8 +46,9 @@ HAMMERS := Hammer|Swap|Storm|Shadow|Parallel|Beside|InTurn
 hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes.
 hammers-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host/record ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
-	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/audit ./admission/clustercache \
+	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/clustercache \
 	  ./admission/webhook ./internal/diskcache ./internal/snapmem ./internal/objects
+	CGO_ENABLED=1 go test -C admission/audit -race -timeout 50m .
 	cd admission/kubewarden && CGO_ENABLED=1 go test -race -timeout 50m ./capabilities ./policyserver && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./internal/policies
 	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./hooks/standalone ./sched
 hammers-adapters:

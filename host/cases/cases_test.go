@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	zone    = "../../../examples/sched/zone"
-	labels  = "../../../examples/admission/required-labels"
-	batch   = "../../../examples/hooks/batch-resource"
-	service = "../../../abi/conformance/testdata/guests/service"
-	panics  = "../../../cmd/kubewasm/testdata/panics"
-	kit     = "../../../abi/conformance/testdata/guests/scheduler"
-	widgets = "../../../abi/conformance/testdata/guests/admission"
+	zone    = "../../examples/sched/zone"
+	labels  = "../../examples/admission/required-labels"
+	batch   = "../../examples/hooks/batch-resource"
+	service = "../../abi/conformance/testdata/guests/service"
+	panics  = "../../cmd/kubewasm/testdata/panics"
+	kit     = "../../abi/conformance/testdata/guests/scheduler"
+	widgets = "../../abi/conformance/testdata/guests/admission"
 )
 
 // read writes a file of cases, and reads it.

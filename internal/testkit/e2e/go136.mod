@@ -10,6 +10,7 @@ require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0
+	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
@@ -254,3 +255,5 @@ replace k8s.io/streaming => k8s.io/streaming v0.36.3
 replace github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
 
 replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/kubewarden
+
+replace github.com/kubewasm/kubewasm/admission/audit => ../../../admission/audit

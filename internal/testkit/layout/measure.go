@@ -46,11 +46,11 @@ const (
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
 	{Name: linesOfAll, Bound: 151_000, Target: 114_000},
-	{Name: linesOfRoot, Bound: 109_500, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 42_500, Target: 50_000},
-	{Name: rootPackages, Bound: 185, Target: 165},
-	{Name: exportedNames, Bound: 3_210, Target: NoTarget},
-	{Name: namesWithout, Bound: 1_100, Target: 800},
+	{Name: linesOfRoot, Bound: 105_500, Target: 90_000},
+	{Name: linesOfAdapter, Bound: 41_000, Target: 50_000},
+	{Name: rootPackages, Bound: 182, Target: 165},
+	{Name: exportedNames, Bound: 3_180, Target: NoTarget},
+	{Name: namesWithout, Bound: 1_070, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }

@@ -108,16 +108,6 @@ func compare(t *testing.T, want, got *admissionv1.AdmissionResponse) {
 	}
 }
 
-// podJSON is a Pod of 4.3 KB, as an API server sends it.
-func podJSON(t testing.TB) []byte {
-	t.Helper()
-	pod, err := os.ReadFile("testdata/pod.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pod
-}
-
 // objects are what a plugin may look up in a test. Without any they are not known.
 type objects struct {
 	mu        sync.Mutex
@@ -170,16 +160,6 @@ func hostRequest(host string) *admissionv1.AdmissionRequest {
 	r := requestOf(string(ingress("shop", "new", host).JSON))
 	r.Kind.Group, r.Kind.Kind, r.Name = "networking.k8s.io", "Ingress", "new"
 	return r
-}
-
-func message(r *admissionv1.AdmissionResponse) string {
-	switch {
-	case !r.Allowed:
-		return fmt.Sprintf("%d %s", r.Result.Code, r.Result.Message)
-	case len(r.Warnings) != 0:
-		return "allowed: " + strings.Join(r.Warnings, " ")
-	}
-	return "allowed"
 }
 
 func fetched(t testing.TB, source host.Source) []byte {
