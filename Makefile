@@ -2,6 +2,9 @@
 
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+# The modules beside the root that are linted and compiled for other platforms as the root is.
+WINGS := admission/audit admission/rego admission/kubewarden cmd/kubewasm examples/webhook
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -29,6 +32,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 race: race-library race-adapters ## Run all tests of these under the race detector, which needs a C compiler: 25 minutes.
 race-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
+	for mod in admission/audit admission/rego admission/kubewarden; do (cd $$mod && CGO_ENABLED=1 go test -race -timeout 50m ./...) || exit 1; done
 race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
@@ -42,8 +46,10 @@ HAMMERS := Hammer|Swap|Storm|Shadow|Parallel|Beside|InTurn
 hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes.
 hammers-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host/record ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
-	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/audit ./admission/clustercache \
-	  ./admission/capabilities ./admission/webhook ./admission/policyserver ./internal/diskcache ./internal/snapmem ./internal/objects
+	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/clustercache \
+	  ./admission/webhook ./internal/diskcache ./internal/snapmem ./internal/objects
+	CGO_ENABLED=1 go test -C admission/audit -race -timeout 50m .
+	cd admission/kubewarden && CGO_ENABLED=1 go test -race -timeout 50m ./capabilities ./policyserver && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./internal/policies
 	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./hooks/standalone ./sched
 hammers-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' .
@@ -54,8 +60,10 @@ hammers-adapters:
 .PHONY: languages
 languages: ## Test new plugins of each kind, and the SDKs of other languages than Go at length, which needs their toolchains: 2 minutes.
 	cd guest/rust && PATH="/usr/bin:$$PATH" cargo test --offline --quiet --target-dir "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewasm/rust-native"
-	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestGeneratedCodeCompiles|TestNewPlugins|TestMalformedMessages|TestKubewardenWASI' \
-	  ./admission ./internal/guestbuild ./internal/bindgen ./cmd/kubewasm ./guest/c ./abi/conformance
+	KUBEWASM_LANGUAGES=1 go test -timeout 20m -run 'TestStacks|TestMetadataOfEach|TestReaders|TestMalformedMessages' \
+	  ./admission ./internal/guestbuild ./guest/c ./abi/conformance
+	KUBEWASM_LANGUAGES=1 go test -C cmd/kubewasm -timeout 20m -run 'TestReaders|TestGeneratedCodeCompiles|TestNewPlugins' ./...
+	KUBEWASM_LANGUAGES=1 go test -C admission/kubewarden -timeout 20m -run 'TestKubewardenWASI' ./internal/policies
 
 # Most of the guides are not in README.md's second command: programs that embed
 # Kubernetes, and plugins that are built again and again.
@@ -89,6 +97,7 @@ lint: ## Check the format and run go vet and the linters of .golangci.yml.
 	test -z "$$(gofmt -l .)" || (gofmt -l . && false)
 	go vet ./...
 	$(GOLANGCI_LINT) run ./...
+	for mod in $(WINGS); do (cd $$mod && go vet ./... && $(GOLANGCI_LINT) run ./...) || exit 1; done
 
 .PHONY: house
 house: ## Print how large the house is: lines, packages, exported names, arrows between its rooms, and their bounds.
@@ -116,9 +125,11 @@ s390x: ## Run the host's tests for linux/s390x under qemu, which needs qemu-user
 
 .PHONY: platforms
 platforms: ## Compile everything for the other platforms.
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./...
-	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...
-	GOARCH=ppc64le CGO_ENABLED=0 go build ./cmd/kubewasm ./sched ./admission/... ./hooks/...
+	for mod in . $(WINGS); do \
+	  (cd $$mod && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go vet ./... && GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go vet ./...) || exit 1; \
+	done
+	GOARCH=ppc64le CGO_ENABLED=0 go build ./sched ./admission/... ./hooks/...
+	GOARCH=ppc64le CGO_ENABLED=0 go build -C cmd/kubewasm -o /dev/null .
 
 HELM := go run helm.sh/helm/v4/cmd/helm@v4.3.1
 CHART := examples/scheduler/chart
@@ -133,12 +144,14 @@ chart: ## Check the chart of examples/scheduler, and render it for the values in
 
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
+# The modules with generated files beside the root. Their commands find kubewasm on the PATH.
+GENERATING := cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas examples/controller internal/bench
+
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
-	go generate ./... ./abi/conformance/testdata/quotes ./host/service/testdata/testservice ./host/service/testdata/evolution/*/
-	cd internal/testkit/newestapi && go generate .
-	cd examples/controller && go generate .
-	cd internal/bench && go generate ./...
+	bin=$$(mktemp -d) && trap "rm -r $$bin" EXIT && go build -C cmd/kubewasm -o $$bin . && export PATH="$$bin:$$PATH" && \
+	  go generate ./... ./abi/conformance/testdata/quotes ./host/service/testdata/testservice ./host/service/testdata/evolution/*/ && \
+	  for mod in $(GENERATING); do (cd $$mod && go generate ./...) || exit 1; done
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

@@ -17,7 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/admission/stellar"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
@@ -32,6 +33,9 @@ const (
 	mutant         = "testdata/mutant.wasm"
 	memberGuest    = "testdata/member"
 )
+
+// withStellar are the dialects of the guests of the tests.
+var withStellar = []*dialect.Dialect{stellar.New()}
 
 // shared holds the compiled modules of all tests.
 var shared *host.Runtime
@@ -56,7 +60,7 @@ func config(t testing.TB, name, guest string) admission.PluginConfig {
 			t.Fatal(err)
 		}
 	}
-	return admission.PluginConfig{Config: host.Config{Name: name, Module: host.ModuleConfig{Source: host.File(guest)}}}
+	return admission.PluginConfig{Dialects: withStellar, Config: host.Config{Name: name, Module: host.ModuleConfig{Source: host.File(guest)}}}
 }
 
 // load loads a plugin and closes it with the test.
@@ -365,8 +369,20 @@ func TestLoadRefusesWhatItCannotServe(t *testing.T) {
 		change     func(*admission.PluginConfig)
 	}{
 		{"an unknown policy", `plugin "p": configuration: failurePolicy is "Panic", want Fail or Ignore`, func(c *admission.PluginConfig) { c.FailurePolicy = "Panic" }},
-		{"kinds that it cannot ask for", `plugin "p": configuration: contextAwareResources are for policies of Kubewarden and in Rego, and the module is none`, func(c *admission.PluginConfig) {
-			c.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Pod"}}
+		{"the configuration of a dialect that it is not of", `plugin "p": probe: dialect.stellar is for modules of that dialect, and the module is a guest of package abi`, func(c *admission.PluginConfig) {
+			c.Dialect = dialect.Config{"stellar": []byte("{}")}
+		}},
+		{"the configuration of an unknown dialect", `plugin "p": configuration: unknown field "dialect.stelar", did you mean "stellar"?`, func(c *admission.PluginConfig) {
+			c.Dialect = dialect.Config{"stelar": []byte("{}")}
+		}},
+		{"configurations of two dialects", `plugin "p": configuration: dialect has rego and stellar, want one of them`, func(c *admission.PluginConfig) {
+			c.Dialect = dialect.Config{"stellar": []byte("{}"), "rego": []byte("{}")}
+		}},
+		{"the configuration of a dialect without dialects", `plugin "p": configuration: dialect.stellar: this program supports no dialects`, func(c *admission.PluginConfig) {
+			c.Dialects, c.Dialect = nil, dialect.Config{"stellar": []byte("{}")}
+		}},
+		{"a mistake in the configuration of a dialect", `plugin "p": configuration: unknown field "dialect.stellar.fuel"`, func(c *admission.PluginConfig) {
+			c.Dialect = dialect.Config{"stellar": []byte(`{"fuel": 1}`)}
 		}},
 		{"an unknown field in the configuration", `plugin "p": configure returned Error: labls: unknown field, did you mean "labels"?; labels[1]: want string, got number`, func(c *admission.PluginConfig) { c.GuestConfig = []byte(`{"labls":[],"labels":["a",1]}`) }},
 	}

@@ -199,9 +199,10 @@ func (p *Plugin) convertOne(ctx context.Context, object []byte, desired string) 
 	}
 	defer inst.Release()
 	c := policy.CallOf(inst)
-	request := &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest)}
+	request := policy.About(new(admissionv1.AdmissionRequest))
 	request.Object.Raw = object
-	c.Request, c.Desired = request, desired
+	c.Begin(request)
+	c.Desired = desired
 	defer c.Reset()
 	packed, err := inst.Call(ctx, abi.Convert)
 	if err != nil {

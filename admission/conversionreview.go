@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 const (

@@ -24,8 +24,7 @@
 //
 // Package webhook is a whole server with TLS, package manage manages the policies of an engine by a
 // configuration file and a management API, and package admissionmetrics counts verdicts. Package
-// policyserver answers the webhooks of Kubewarden's controller. Package clustercache lets policies
-// look objects up in informers, without calls to the API server. A guest of package abi may look up
+// clustercache lets policies look objects up in informers, without calls to the API server. A guest of package abi may look up
 // the objects named by PluginConfig.Objects. A verdict is never cached: the same request is decided
 // again, by the objects at that time. If a plugin looks up objects that are not cached yet, the
 // call fails and the failure policy applies.
@@ -36,26 +35,11 @@
 //
 // # Guests of other ABIs
 //
-// The following guests run unmodified, and are recognized by their imports and exports:
-//
-//	stellar          plugins of the Stellar operator's webhook, within its limits
-//	kubewarden-wapc  waPC policies of Kubewarden
-//	kubewarden-wasi  WASI programs of Kubewarden
-//	opa              Rego compiled by OPA, for OPA or for Gatekeeper
-//
-// Kubewarden's policies may use the host capabilities granted by PluginConfig.Scope: objects of the
-// cluster and the rights of users, artifacts in registries and their signatures, addresses of host
-// names, and the trust in certificates. Package capabilities implements grants and answers. A
-// policy whose metadata name other kinds of objects is refused.
-//
-// Policies in Rego have the builtins of OPA 1.22 except those that need the network or a parser of
-// another language. A policy that needs such a builtin is refused. time.now_ns and random values
-// need the grants host.GrantClock and host.GrantRandom. Objects of the kinds in
-// ContextAwareResources are in data: for Gatekeeper in
-// data.inventory.namespace[namespace][apiVersion][kind][name] and
-// data.inventory.cluster[apiVersion][kind][name], for OPA in
-// data.kubernetes[resource][namespace][name] and data.kubernetes[resource][name]. A policy that
-// reads such objects without a grant is refused.
+// PluginConfig.Dialects lists the ABIs of other projects whose policies run unmodified, see package
+// dialect. The member dialect of a plugin's configuration has the settings that one of them alone
+// understands. Package stellar serves plugins of the Stellar operator's webhook. Two dialects are
+// modules of their own, so that other importers pay nothing for them: admission/rego serves Rego
+// compiled by OPA, for OPA or for Gatekeeper, and admission/kubewarden policies of Kubewarden.
 //
 // Verdicts are read as strictly as in the hosts that the guests were written for. An error there is
 // a failure here, and PolicyRules.FailurePolicy applies.

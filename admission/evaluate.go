@@ -49,7 +49,7 @@ type Evaluation struct {
 // Message, Patch or Err through its Text before keeping them in a log, a report or a trace after
 // the request. A raw request is the Object of request.
 func (e *Evaluation) Stain(p Policy, request *admissionv1.AdmissionRequest) *confidential.Stain {
-	return stainOf(p, &policy.Request{AdmissionRequest: request}, &verdict{sealed: e.Sealed})
+	return stainOf(p, policy.About(request), &verdict{sealed: e.Sealed})
 }
 
 // Evaluate asks one policy about a request, regardless of the mode and the failure policy of its

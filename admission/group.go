@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/boolexpr"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Group is a policy that asks plugins and combines their verdicts by a boolean expression. It never
@@ -126,7 +127,7 @@ func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict
 			v := g.members[i].decide(ctx, req, false)
 			if _, mutates := errors.AsType[*mutationError](v.failure); mutates {
 				// The patch allows an object different from the one under review.
-				v = verdict{sealed: v.sealed, Verdict: policy.Verdict{Message: "mutation is not allowed inside of policy group"}}
+				v = verdict{sealed: v.sealed, Verdict: dialect.Verdict{Message: "mutation is not allowed inside of policy group"}}
 			}
 			answers[i] = &v
 			failure, sealed = v.failure, sealed || v.sealed
@@ -138,7 +139,7 @@ func (g *Group) decide(ctx context.Context, req *policy.Request, _ bool) verdict
 		v.sealed = sealed
 		return v
 	}
-	v := verdict{sealed: sealed, Verdict: policy.Verdict{Allowed: allowed, Message: g.cfg.Message}}
+	v := verdict{sealed: sealed, Verdict: dialect.Verdict{Allowed: allowed, Message: g.cfg.Message}}
 	var merged resultMerger
 	for i, name := range g.expression.Names() {
 		a := answers[i]

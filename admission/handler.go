@@ -12,8 +12,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/internal/lograte"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Handler serves a [Validator] or a [Mutator] as an admission webhook of admission.k8s.io/v1, or a

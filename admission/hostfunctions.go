@@ -75,7 +75,7 @@ var ofRequest = []host.Import{
 }
 
 // none is the request between calls.
-var none = &policy.Request{AdmissionRequest: new(admissionv1.AdmissionRequest)}
+var none = policy.About(new(admissionv1.AdmissionRequest))
 
 // asked returns the request of the current call.
 func asked(inst *host.Instance) *policy.Request { return cmp.Or(policy.CallOf(inst).Request, none) }

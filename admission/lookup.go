@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
@@ -157,7 +158,7 @@ func (p lookups) List(inst *host.Instance, resource, namespace string) ([]*Objec
 		l.snapshots = make([][]*Object, len(p.kept))
 	}
 	if l.snapshots[i] == nil {
-		snapshot, err := policy.Ask(inst.Context(), "objects "+resource+" "+p.kept[i].namespace, p.kept[i].objects.Snapshot)
+		snapshot, err := dialect.Ask(inst.Context(), "objects "+resource+" "+p.kept[i].namespace, p.kept[i].objects.Snapshot)
 		if err != nil {
 			return nil, fmt.Errorf("objects %q: %w", resource, err)
 		}

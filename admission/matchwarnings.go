@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
 )
 
 // matchWarnings returns the MatchWarnings of the Description of p.
@@ -139,15 +137,10 @@ func (p *Plugin) declared() ([]metadata.Rule, error) {
 		}
 		return said.Matches, nil
 	}
-	said := metadata.Metadata{ABI: 1}
-	theirs, err := kubewarden.MetadataOf(m)
-	if err != nil || len(theirs.Rules) == 0 {
-		return nil, err
+	if p.dialect == nil || p.dialect.Rules == nil {
+		return nil, nil
 	}
-	if err := json.Unmarshal(theirs.Rules, &said.Matches); err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
-	}
-	return said.Matches, said.Validate()
+	return p.dialect.Rules(m)
 }
 
 // anything is the rule of a policy without rules.

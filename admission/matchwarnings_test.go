@@ -35,10 +35,6 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := os.ReadFile(buildC(t, "testdata/kubewarden/policy.c"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	matches := func(rules ...arv1.RuleWithOperations) (m []metadata.Rule) {
 		for _, r := range rules {
 			d := metadata.Rule{APIGroups: r.APIGroups, APIVersions: r.APIVersions, Resources: r.Resources}
@@ -65,7 +61,6 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		debug    = "match has UPDATE pods.v1 and not UPDATE pods.v1/ephemeralcontainers, which adds containers to a Pod, as kubectl debug does"
 		eviction = "match has DELETE pods.v1 and not CREATE pods.v1/eviction, which deletes a Pod"
 	)
-	const kubewarden = `[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE","UPDATE"]}]`
 	for _, test := range []struct {
 		name   string
 		module []byte
@@ -99,10 +94,6 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 		{"more than are compared", ours(pods), []arv1.RuleWithOperations{many}, []string{"match or the module has too many operations and resources to compare them"}},
 		{"what is no metadata", withSection(plain, abi.MetadataSection, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
 			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty", debug}},
-		{"a Kubewarden policy", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":`+kubewarden+`}`), []arv1.RuleWithOperations{rule("CREATE,DELETE", "", "v1", "pods")},
-			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1", eviction}},
-		{"a Kubewarden policy with rules of another form", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":"all"}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: test.module}}}

@@ -7,11 +7,12 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/json"
 	"github.com/kubewasm/kubewasm/internal/json/jsonpatch"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Mutate asks the policies that mutate and whose rules match, one after the other in the order of
@@ -91,7 +92,7 @@ func until(ctx context.Context) jsonpatch.Pay {
 
 // changes returns the changes of a verdict to the object of r, as a patch and as the resulting
 // object. It returns none if the object is unchanged.
-func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *policy.Verdict) (patch, object []byte, err error) {
+func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object []byte, err error) {
 	if r.Object.Raw == nil {
 		return nil, nil, errors.New("changes the object of a request that has none")
 	}

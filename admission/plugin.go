@@ -14,16 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
-	"github.com/kubewasm/kubewasm/admission/internal/kubewarden"
-	"github.com/kubewasm/kubewasm/admission/internal/opa"
+	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/admission/internal/answers"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
-	"github.com/kubewasm/kubewasm/admission/internal/stellar"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Plugin is a guest that validates or mutates, or one that converts. It is safe for use by several
@@ -34,20 +32,18 @@ type Plugin struct {
 	match     *matcher
 	monitors  serving.Monitor
 	functions abi.Mask
-	// dialect is the ABI of the guest, nil for that of package abi.
-	dialect *policy.Dialect
+	// dialect is the ABI of the guest, and binding binds it to the plugin; nil for the ABI of package
+	// abi.
+	dialect *dialect.Dialect
+	binding *dialect.Binding
 	// kept holds the objects that a guest of package abi may look up.
 	kept kept
-	// caller answers a Kubewarden policy, and inventory holds the objects for a policy in Rego; nil
-	// without a grant.
-	caller    *capabilities.Caller
-	inventory *inventory
-	// holds release the cluster's caches for caller.
-	holds []func()
+	// bindings are those of all dialects.
+	bindings []*dialect.Binding
 	// volatile reports whether the guest may depend on more than its requests, regardless of its
 	// calls.
 	volatile bool
-	// seals is set if an object entirely confidential may be in the data of a policy in Rego.
+	// seals is set if the guest may know an object that is entirely confidential.
 	seals bool
 
 	runtime    *host.Runtime
@@ -65,22 +61,18 @@ type PluginConfig struct {
 	// fails. A guest of another ABI is asked as a mutator if it is set, and as a validator
 	// otherwise.
 	AllowedToMutate bool `json:"allowedToMutate,omitempty"`
-	// Gatekeeper marks a policy in Rego written for Gatekeeper. It is not needed if the module has
-	// the entrypoint violation, or if Kubewarden's metadata in the module declare it.
-	Gatekeeper bool `json:"gatekeeper,omitempty"`
+	// Dialects are the ABIs, beside that of package abi, that the module may have. The first that
+	// detects the module counts.
+	Dialects []*dialect.Dialect `json:"-"`
+	// Dialect configures the plugin for one of the Dialects, by its name, such as
+	// {rego: {gatekeeper: true}}. For a module of another ABI it is a mistake.
+	Dialect dialect.Config `json:"dialect,omitempty"`
 	// Cluster answers look-ups of guests; without it, they cannot look objects up.
 	Cluster Cluster `json:"-"`
 	// Objects are the objects that a guest of package abi may look up; the default is none. Load
 	// waits a few seconds for the cluster to have them. Until then, look-ups fail, and so does the
 	// plugin. For a guest of another ABI they are a mistake.
 	Objects []host.ObjectGrant `json:"objects,omitempty"`
-	// Scope grants host capabilities to a Kubewarden policy: operations, kinds of objects,
-	// repositories and host names. A policy in Rego finds the objects of its ContextAwareResources
-	// in data. For a guest of another ABI they are a mistake.
-	capabilities.Scope `json:",inline"`
-	// Capabilities answers host capabilities that need more than the cluster and the question; nil
-	// answers none of them. A server has one for all plugins.
-	Capabilities *capabilities.Provider `json:"-"`
 	// Converts are the kinds of custom resources that the plugin converts between versions. A
 	// plugin with Converts does nothing else: it has no rules, and its failure policy is
 	// [host.Fail]. Load a module that also decides twice, under two names.
@@ -122,21 +114,23 @@ type Cluster interface {
 // of a review, plus 4 MiB added by a mutator or sent in a guest's requests to its host.
 const defaultResultBytes = expansion*storedBytes + 4<<20
 
-// Check returns all mistakes in Objects, Converts and Scope, the grants of a plugin. [Load] checks
-// them too.
+// Check returns all mistakes in Objects, Converts and Dialect. [Load] checks them too. Dialect is
+// not checked if Dialects is nil.
 func (cfg *PluginConfig) Check() (errs []error) {
 	errs = lookup.CheckGrants(cfg.Objects)
-	for _, err := range []error{checkConverts(cfg), cfg.Scope.Check()} {
-		if err != nil {
+	if err := checkConverts(cfg); err != nil {
+		errs = append(errs, err)
+	}
+	if cfg.Dialects != nil {
+		if _, _, err := cfg.Dialect.Decode(cfg.Dialects); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errs
 }
 
-// Load loads a module as a plugin: a guest of package abi, or of another ABI that package admission
-// supports. It recognizes the ABI by the module's imports and exports. The guest validates its
-// settings if it can.
+// Load loads a module as a plugin: a guest of package abi, or of one of cfg.Dialects. It recognizes
+// the ABI by the module's imports and exports. The guest validates its settings if it can.
 //
 // Errors are those of [host.Runtime.Load], and the mistakes of the configuration, joined.
 func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, error) {
@@ -150,20 +144,20 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
 		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
 	}
+	member, own, err := cfg.Dialect.Decode(cfg.Dialects)
+	if err != nil && cfg.Dialects == nil {
+		errs = append(errs, err)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	p := &Plugin{cfg: cfg, match: match, runtime: rt, kept: keep(cfg.Cluster, cfg.Objects), caller: cfg.Capabilities.Caller(cfg.Name, cfg.Scope)}
-	p.inventory = newInventory(cfg.Cluster, cfg.ContextAwareResources)
-	for _, k := range cfg.ContextAwareResources {
-		p.seals = p.seals || p.inventory != nil && cfg.Confidential.Seals(k.GroupVersionKind().Group, k.Kind)
-		if cfg.Cluster != nil {
-			p.holds = append(p.holds, cfg.Cluster.Hold(k.GroupVersionKind()))
-		}
+	p := &Plugin{cfg: cfg, match: match, runtime: rt}
+	p.volatile = slices.Contains(cfg.Grants, host.GrantClock) || slices.Contains(cfg.Grants, host.GrantRandom)
+	if err := p.bind(member, own); err != nil {
+		p.forget()
+		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
 	}
-	p.volatile = len(cfg.HostCapabilities)+len(cfg.ContextAwareResources) != 0 ||
-		slices.Contains(cfg.Grants, host.GrantClock) || slices.Contains(cfg.Grants, host.GrantRandom)
-	dialects := dialectsFor(&cfg, p.caller, p.inventory)
+	p.kept = keep(cfg.Cluster, cfg.Objects)
 	adapter := host.Adapter{
 		Kind:       abi.KindAdmission,
 		Imports:    p.hostFunctions(),
@@ -177,14 +171,18 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 			}
 		},
 		Probe: func(ctx context.Context, inst *host.Instance) error {
-			if d := dialectOf(dialects, inst.Module()); d != nil && d.Check != nil {
-				return d.Check(ctx, inst.Dialect(), cfg.GuestConfig)
+			if err := p.checkMember(member, inst.Module()); err != nil {
+				return err
+			}
+			if b := p.bindingOf(inst.Module()); b != nil && b.Check != nil {
+				defer policy.CallOf(inst).Reset()
+				return b.Check(ctx, inst.Dialect())
 			}
 			return nil
 		},
 	}
-	for _, d := range dialects {
-		adapter.Dialects = append(adapter.Dialects, d.Host)
+	for _, b := range p.bindings {
+		adapter.Dialects = append(adapter.Dialects, b.Host)
 	}
 	guestCfg := cfg.Config
 	if len(cfg.Objects) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
@@ -196,15 +194,12 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		return nil, err
 	}
 	p.guest, p.functions = guest, guest.Functions()
-	p.seals = p.seals && guest.Dialect() == opa.Name // Other guests declare their look-ups.
 	if guest.Dialect() != "" {
-		p.dialect = dialectOf(dialects, guest.Module())
+		p.dialect, p.binding = dialect.Of(guest.Module(), cfg.Dialects), p.bindingOf(guest.Module())
+		p.seals, p.volatile = p.binding.Sealed, p.volatile || p.binding.Volatile
 	}
 	refuse := func(err error) (*Plugin, error) {
 		return nil, errors.Join(&host.LoadError{Plugin: p.Name(), SHA256: guest.Digest(), Err: err}, p.Close(ctx))
-	}
-	if err := p.checkDialect(); err != nil {
-		return refuse(err)
 	}
 	if len(cfg.Objects) != 0 && p.dialect != nil {
 		return refuse(fmt.Errorf("plugin %q: configuration: objects are for guests of package abi, and the module is of %s", p.Name(), guest.Dialect()))
@@ -213,8 +208,8 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		return refuse(err)
 	}
 	p.kept.wait(ctx)
-	if p.inventory != nil && guest.Dialect() == opa.Name {
-		p.inventory.wait(ctx)
+	if p.binding != nil && p.binding.Wait != nil {
+		p.binding.Wait(ctx)
 	}
 	if cfg.Shadow != nil {
 		if err := p.BeginShadow(ctx, *cfg.Shadow); err != nil {
@@ -224,64 +219,42 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	return p, nil
 }
 
-// checkDialect returns an error for grants that the guest cannot use: it would find nothing, and
-// decide on that.
-func (p *Plugin) checkDialect() error {
-	n := p.guest.Dialect()
-	if n == kubewarden.Name || n == kubewarden.NameWASI {
-		return nil
-	}
-	switch {
-	case len(p.cfg.ContextAwareResources) == 0:
-	case n != opa.Name:
-		return fmt.Errorf("plugin %q: configuration: contextAwareResources are for policies of Kubewarden and in Rego, and the module is none", p.Name())
-	case p.cfg.Cluster == nil:
-		return fmt.Errorf("plugin %q: configuration: contextAwareResources need a cluster to look at, which the server does not have", p.Name())
-	}
-	if len(p.cfg.HostCapabilities) != 0 {
-		return fmt.Errorf("plugin %q: configuration: hostCapabilities are for Kubewarden policies, and the module is none", p.Name())
-	}
-	return nil
-}
-
-// dialectsFor returns the dialects that the modules of a plugin may have. Modules are matched
-// against them in order.
-func dialectsFor(cfg *PluginConfig, caller *capabilities.Caller, objects *inventory) []*policy.Dialect {
-	name, logger := cfg.Name, cfg.Logger
-	asks := &kubewarden.Capabilities{Plugin: name, Logger: logger, Cluster: cfg.Cluster, Caller: caller}
-	rego := &opa.Config{Plugin: name, Logger: logger, Gatekeeper: cfg.Gatekeeper, Grants: cfg.Grants, CheckKinds: asks.CheckKinds}
-	if objects != nil {
-		rego.Inventory = objects
-	}
-	return []*policy.Dialect{
-		kubewarden.New(name, asks, logger),
-		opa.New(rego),
-		stellar.New(name, logger),
-		kubewarden.NewWASI(asks),
-	}
-}
-
-// dialectOf returns the dialect of a module, nil for the ABI of package abi.
-func dialectOf(dialects []*policy.Dialect, m *host.Module) *policy.Dialect {
-	if m.Export(abi.Marker) != "" {
-		return nil
-	}
-	for _, d := range dialects {
-		if d.Host.Detect(m) {
-			return d
+// bind binds all dialects to the plugin. own is the configuration of those of a member.
+func (p *Plugin) bind(member string, own any) error {
+	for _, d := range p.cfg.Dialects {
+		of := dialect.Plugin{Name: p.cfg.Name, Logger: p.cfg.Logger, Settings: p.cfg.GuestConfig, Grants: p.cfg.Grants, Confidential: &p.cfg.Confidential}
+		if d.Member == member {
+			of.Config = own
 		}
+		b, err := d.Bind(of)
+		if err != nil {
+			return fmt.Errorf("dialect.%s: %w", d.Member, err)
+		}
+		b.Host.Name, b.Host.Detect = d.Name, d.Detect
+		p.bindings = append(p.bindings, b)
 	}
 	return nil
 }
 
-// DialectOf returns the name of the ABI that [Load] would use for a module, other than that of
-// package abi. It is empty for a guest of package abi, and for a module that would be refused as
-// one.
-func DialectOf(m *host.Module) string {
-	if d := dialectOf(dialectsFor(&PluginConfig{}, nil, nil), m); d != nil {
-		return d.Host.Name
+// bindingOf returns the binding of the dialect of a module, nil for the ABI of package abi.
+func (p *Plugin) bindingOf(m *host.Module) *dialect.Binding {
+	if d := dialect.Of(m, p.cfg.Dialects); d != nil {
+		return p.bindings[slices.Index(p.cfg.Dialects, d)]
 	}
-	return ""
+	return nil
+}
+
+// checkMember returns an error if a dialect is configured and a module is of another ABI.
+func (p *Plugin) checkMember(member string, m *host.Module) error {
+	d := dialect.Of(m, p.cfg.Dialects)
+	if member == "" || d != nil && d.Member == member {
+		return nil
+	}
+	is := "a guest of package abi"
+	if d != nil {
+		is = "of " + d.Name
+	}
+	return fmt.Errorf("dialect.%s is for modules of that dialect, and the module is %s", member, is)
 }
 
 // Name returns the name under which the plugin was loaded.
@@ -314,11 +287,11 @@ func (p *Plugin) Close(ctx context.Context) error {
 // forget ends the plugin's uses of the cluster and of the capabilities.
 func (p *Plugin) forget() {
 	p.kept.close()
-	p.inventory.close()
-	for _, release := range p.holds {
-		release()
+	for _, b := range p.bindings {
+		if b.Close != nil {
+			b.Close()
+		}
 	}
-	p.caller.Close()
 }
 
 func (p *Plugin) rules() *PolicyRules       { return &p.cfg.PolicyRules }
@@ -341,7 +314,7 @@ func (p *Plugin) mutates() bool {
 		return false
 	}
 	if p.dialect != nil {
-		return p.dialect.Mutating && p.cfg.AllowedToMutate
+		return p.binding.Mutating && p.cfg.AllowedToMutate
 	}
 	return p.functions.Has(abi.Mutate)
 }
@@ -352,8 +325,8 @@ func (p *Plugin) mutates() bool {
 func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool) (v verdict) {
 	if !p.background.none() {
 		if sampled, any := p.background.sample(bytesOf(req)); any {
-			told := new(policy.Answers)
-			ctx = policy.WithAnswers(ctx, told)
+			told := new(answers.Answers)
+			ctx = answers.With(ctx, told)
 			defer func() {
 				offer(ctx, sampled, told, bytesOf(req), bytesOfVerdict(&v), p.repeat(req, mutating, v, told))
 			}()
@@ -365,7 +338,7 @@ func (p *Plugin) decide(ctx context.Context, req *policy.Request, mutating bool)
 			v = panicked(p, r)
 		}
 	}()
-	if req.Raw != nil && (p.dialect == nil || !p.dialect.Raw) {
+	if req.Raw != nil && (p.binding == nil || !p.binding.Raw) {
 		return failed(fmt.Errorf("plugin %q: takes no raw requests", p.Name()))
 	}
 	inst, err := p.guest.Acquire(ctx)
@@ -400,9 +373,9 @@ func (e *mutationError) Error() string {
 // foreign asks a guest of another ABI.
 func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *policy.Request) (verdict, error) {
 	c := policy.CallOf(inst)
-	c.Request = req
+	c.Begin(req)
 	defer c.Reset()
-	v, err := p.dialect.Ask(ctx, inst.Dialect(), p.cfg.GuestConfig, req)
+	v, err := p.binding.Ask(ctx, inst.Dialect(), &req.Request)
 	if n := resultBytes(&v); err == nil && n > maxResultBytes {
 		return verdict{}, fmt.Errorf("plugin %q: its message, warnings and annotations have %d bytes, more than %d", p.Name(), n, maxResultBytes)
 	}
@@ -410,7 +383,7 @@ func (p *Plugin) foreign(ctx context.Context, inst *host.Instance, req *policy.R
 }
 
 // resultBytes returns the length of a guest's messages about a verdict.
-func resultBytes(v *policy.Verdict) int {
+func resultBytes(v *dialect.Verdict) int {
 	n := len(v.Message)
 	if v.Result == nil {
 		return n
@@ -437,13 +410,14 @@ func (p *Plugin) native(ctx context.Context, inst *host.Instance, req *policy.Re
 		function = abi.Mutate
 	}
 	c := policy.CallOf(inst)
-	c.Request, c.Mutating = req, mutating
+	c.Begin(req)
+	c.Mutating = mutating
 	defer c.Reset()
 	packed, err := inst.Call(ctx, function)
 	if err != nil {
 		return verdict{}, err
 	}
-	v := verdict{Verdict: policy.Verdict{Result: c.Result}, volatile: c.Looked != nil}
+	v := verdict{Verdict: dialect.Verdict{Result: c.Result}, volatile: c.Looked != nil}
 	switch code, number := abi.Unpack[abi.Verdict](packed); number {
 	case abi.VerdictAllow:
 		v.Allowed, v.Patch, v.Object = true, c.Patch, c.Mutant

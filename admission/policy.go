@@ -9,10 +9,11 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Policy is a unit that an [Engine] asks: a [Plugin] or a [Group].
@@ -131,7 +132,7 @@ const (
 
 // verdict is the verdict of one policy on a request.
 type verdict struct {
-	policy.Verdict
+	dialect.Verdict
 	// causes are added by a group: its members that deny.
 	causes []memberCause
 	// failure is the reason that there is no verdict.
@@ -201,7 +202,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 	rules := p.rules()
 	if call != nil && call.Dropped() {
 		dropped(ctx, p, mutating)
-		return verdict{Verdict: policy.Verdict{Allowed: true}}
+		return verdict{Verdict: dialect.Verdict{Allowed: true}}
 	}
 	if rules.Observer != nil {
 		d := Decision{
@@ -218,7 +219,7 @@ func observed(ctx context.Context, p Policy, req *policy.Request, mutating bool,
 	}
 	if rules.Mode == host.Monitor {
 		logVerdict(ctx, p, req, &v)
-		return verdict{Verdict: policy.Verdict{Allowed: true, Result: v.Result}}
+		return verdict{Verdict: dialect.Verdict{Allowed: true, Result: v.Result}}
 	}
 	return v
 }

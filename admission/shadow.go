@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewasm/kubewasm/admission/internal/answers"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // background holds the copies of a plugin that are called after it.
@@ -93,7 +94,7 @@ func (b *background) sample(bytes int) (sampled [2]*shadow.Shadow, any bool) {
 // offer passes a call to the shadows that sample it. It keeps the body of the request, which counts
 // among the Bodies meanwhile. bytes is the size of the kept objects, and made the part of that size
 // outside the body.
-func offer(ctx context.Context, sampled [2]*shadow.Shadow, told *policy.Answers, bytes, made int, call shadow.Call) {
+func offer(ctx context.Context, sampled [2]*shadow.Shadow, told *answers.Answers, bytes, made int, call shadow.Call) {
 	for _, s := range sampled {
 		if s == nil {
 			continue
@@ -128,11 +129,11 @@ func (p *Plugin) convertSampled(ctx context.Context, object []byte, desired stri
 	if !any {
 		return p.convertChecked(ctx, object, desired)
 	}
-	var told policy.Answers
-	converted, failure := p.convertChecked(policy.WithAnswers(ctx, &told), object, desired)
+	var told answers.Answers
+	converted, failure := p.convertChecked(answers.With(ctx, &told), object, desired)
 	offer(ctx, sampled, &told, len(object), len(converted), func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		told := told.Repeat()
-		got, err := c.(*Plugin).convertChecked(policy.WithAnswers(ctx, told), object, desired)
+		got, err := c.(*Plugin).convertChecked(answers.With(ctx, told), object, desired)
 		o := shadow.Outcome{Serving: outcomeOf(failure), Subject: fmt.Sprintf("%s to %s", subjectOfObject(object), desired), Stain: new(confidential.Stain)}
 		p.cfg.Confidential.Find("", "", object, o.Stain)
 		told.Find(&p.cfg.Confidential, o.Stain)
@@ -171,7 +172,7 @@ func outcomeOf(err error) string {
 
 // repeat returns a function that calls a candidate with the same request. It keeps the request,
 // which must not change after the call of the engine.
-func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, told *policy.Answers) shadow.Call {
+func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, told *answers.Answers) shadow.Call {
 	request, raw := *req.AdmissionRequest, req.Raw
 	return func(ctx context.Context, c shadow.Candidate) shadow.Outcome {
 		candidate := c.(*Plugin)
@@ -179,7 +180,7 @@ func (p *Plugin) repeat(req *policy.Request, mutating bool, serving verdict, tol
 		defer req.Free()
 		req.Raw = raw
 		told := told.Repeat()
-		v := candidate.decide(policy.WithAnswers(ctx, told), req, mutating)
+		v := candidate.decide(answers.With(ctx, told), req, mutating)
 		o := shadow.Outcome{Subject: fmt.Sprintf("%s %s %s/%s", request.Operation, request.Kind.Kind, request.Namespace, request.Name)}
 		o.Stain = stainOf(p, req, &verdict{sealed: serving.sealed || v.sealed})
 		told.Find(&p.cfg.Confidential, o.Stain)

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
@@ -252,38 +251,6 @@ func TestShadowIsToldWhatTheServingVersionWasTold(t *testing.T) {
 	}
 	if ingresses.snapshots != calls {
 		t.Errorf("%d calls have taken %d snapshots", calls, ingresses.snapshots)
-	}
-}
-
-func TestShadowOfAPolicyThatAsksItsHost(t *testing.T) {
-	resolver := &counting{}
-	provider, err := capabilities.NewProvider(capabilities.Config{Resolver: resolver})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := config(t, "asks", buildC(t, "testdata/kubewarden/asks.c"))
-	cfg.Capabilities, cfg.Scope = provider, capabilities.Scope{HostCapabilities: []string{"net/*"}, HostNames: []string{"*.example.com"}}
-	cfg.Shadow = shadowing("")
-	cfg.Shadow.Module.Source = cfg.Module.Source
-	p := load(t, cfg)
-	await(t, p.Shadow(), "running", running)
-	engine := admission.NewEngine(p)
-	const calls = 3
-	for n := range calls {
-		engine.Validate(t.Context(), asked("net/v1/dns_lookup_host", fmt.Sprintf(`"%d.example.com"`, n)))
-	}
-	engine.Validate(t.Context(), asked("net/v1/dns_lookup_host", `"example.org"`)) // Is refused, and so is the candidate.
-	got := await(t, p.Shadow(), "all calls", func(s shadow.Status) bool { return s.Compared+s.Failed+s.Uncompared+s.Asked == calls+1 })
-	if got.Same != calls+1 {
-		t.Errorf("got %+v", got)
-	}
-	stats := provider.Stats()
-	var counted uint64
-	for _, c := range stats.Calls {
-		counted += c.Count
-	}
-	if resolver.n.Load() != calls || stats.Hits != 0 || counted != calls+1 {
-		t.Errorf("%d questions are asked, %d had an answer in the cache, %d are counted", resolver.n.Load(), stats.Hits, counted)
 	}
 }
 

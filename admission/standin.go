@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Unavailable returns a policy that fails with reason on every request that rules match. It

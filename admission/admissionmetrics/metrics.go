@@ -20,14 +20,6 @@
 //	kubewasm_admission_body_bytes                                                memory of bodies now
 //	kubewasm_admission_panics_total                                              faults of the server
 //
-// [NewCapabilities] collects the calls of host capabilities by Kubewarden policies:
-//
-//	kubewasm_admission_capability_calls_total            policy, operation, result  calls, by result
-//	kubewasm_admission_capability_cache_lookups_total    result                     hits, misses, and shared misses
-//	kubewasm_admission_capability_cache_evictions_total                             evicted answers
-//	kubewasm_admission_capability_cache_entries                                     answers in the cache
-//	kubewasm_admission_capability_cache_bytes                                       memory of the cache
-//
 // [NewCluster] collects the age of objects that policies look up in a cluster:
 //
 //	kubewasm_admission_objects_age_seconds  resource, namespace  time without a watch, 0 while watched

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	adapter "github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/guest/admission"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/harness"
@@ -53,13 +54,14 @@ type Plugin struct {
 	config  []byte
 	// onlyConverts reports whether the plugin neither validates nor mutates.
 	onlyConverts bool
+	dialects     []*dialect.Dialect
 }
 
 // Load returns the plugin in a module, which may be written in any language. path is a file, or a
-// directory that kubewasm build compiles.
-func Load(t testing.TB, path string) *Plugin {
+// directory that kubewasm build compiles. dialects are the other ABIs that the module may have.
+func Load(t testing.TB, path string, dialects ...*dialect.Dialect) *Plugin {
 	t.Helper()
-	return &Plugin{module: harness.Load(t, path)}
+	return &Plugin{module: harness.Load(t, path), dialects: dialects}
 }
 
 // In returns the plugin in a cluster that has the objects of manifests: one or more documents of
@@ -72,7 +74,7 @@ func (a *Plugin) In(t testing.TB, manifests string) *Plugin {
 	if err != nil {
 		t.Fatalf("read objects: %v", err)
 	}
-	return &Plugin{native: a.native, module: a.module, cluster: cluster, config: a.config, onlyConverts: a.onlyConverts}
+	return &Plugin{native: a.native, module: a.module, cluster: cluster, config: a.config, onlyConverts: a.onlyConverts, dialects: a.dialects}
 }
 
 func clusterOf(manifests string) (*manifest.Cluster, error) {
@@ -107,7 +109,7 @@ func (a *Plugin) TryConfigure(t testing.TB, configuration string) (*Plugin, erro
 // load returns the plugin with a configuration. Without configure, a native plugin is unchanged.
 func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, error) {
 	t.Helper()
-	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config, onlyConverts: a.onlyConverts}
+	fresh := &Plugin{native: a.native, module: a.module, cluster: a.cluster, config: config, onlyConverts: a.onlyConverts, dialects: a.dialects}
 	var err error
 	if fresh.cluster == nil {
 		if fresh.cluster, err = clusterOf(""); err != nil {
@@ -121,7 +123,7 @@ func (a *Plugin) load(t testing.TB, config []byte, configure bool) (*Plugin, err
 		return fresh, err
 	}
 	cfg := adapter.PluginConfig{
-		Config: a.module.Config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(),
+		Config: a.module.Config(config), AllowedToMutate: true, Cluster: fresh.cluster, Objects: fresh.cluster.Grants(), Dialects: a.dialects,
 	}
 	if a.onlyConverts {
 		cfg = converts(a.module.Config(config), anyKind)

@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // Auth decides which clients may use the management API. The zero value lets none in.
@@ -94,8 +94,8 @@ const (
 // of the server.
 //
 // In addition to the fields of the Stellar operator's API, a request may have guestConfig, match,
-// mode, order, allowedToMutate, gatekeeper, contextAwareResources, hostCapabilities, repositories,
-// hostNames and converts as in [PluginSpec]. A plugin with converts has no operations.
+// mode, order, allowedToMutate, objects, dialect and converts as in [PluginSpec]. A plugin with
+// converts has no operations.
 func (m *Manager) API(auth Auth) http.Handler {
 	bodies := m.cfg.Bodies
 	if bodies == nil {
@@ -247,10 +247,9 @@ type loadRequest struct {
 	Mode            host.Mode          `json:"mode"`
 	Order           int                `json:"order"`
 	AllowedToMutate bool               `json:"allowedToMutate"`
-	Gatekeeper      bool               `json:"gatekeeper"`
 	Objects         []host.ObjectGrant `json:"objects"`
 	Converts        []metav1.GroupKind `json:"converts"`
-	capabilities.Scope
+	Dialect         dialect.Config     `json:"dialect"`
 }
 
 func (m *Manager) load(ctx context.Context, request []byte) error {
@@ -267,8 +266,8 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 				Limits: host.Limits{MemoryBytes: md.Limits.MaxMemoryBytes, Fuel: md.Limits.MaxFuel, Timeout: time.Duration(md.Limits.TimeoutMs) * time.Millisecond},
 			},
 			PolicyRules:     admission.PolicyRules{Mode: body.Mode, Order: body.Order},
-			AllowedToMutate: body.AllowedToMutate, Gatekeeper: body.Gatekeeper, Objects: body.Objects,
-			Converts: body.Converts, Scope: body.Scope,
+			AllowedToMutate: body.AllowedToMutate, Objects: body.Objects,
+			Converts: body.Converts, Dialect: body.Dialect,
 		},
 	}
 	if body.FailOpen {

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/internal/serving"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // declaration is a configuration file that is being applied.
@@ -49,7 +49,7 @@ func (d *declaration) wait(ctx context.Context) error {
 
 // declare begins to apply a file. The error is the reason that nothing changes.
 func (m *Manager) declare(f *File) (*declaration, error) {
-	errs := f.check(m.cfg.Namespaces)
+	errs := f.check(m.cfg.Namespaces, m.dialects())
 	if len(errs) == 0 {
 		errs = m.checkSources(f)
 	}

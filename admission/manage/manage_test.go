@@ -30,7 +30,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/stellar"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
@@ -401,7 +403,7 @@ plugins:
 - {name: A, module: {file: x, follow: true}}
 - {name: b, mode: Hope, failurePolicy: Pray}
 - {name: b, module: {file: x, https: 'y', follow: true}}
-- {name: c, module: {https: "https://example.com/c.wasm"}, contextAwareResources: [{kind: Pod}], hostCapabilities: [oci], repositories: [busybox], objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
+- {name: c, module: {https: "https://example.com/c.wasm"}, objects: [{resource: pods}, {resource: v1/pods, namespaces: []}]}
 groups:
 - {name: g}
 `))
@@ -417,10 +419,6 @@ groups:
 		`plugin "c": module.https needs sha256`,
 		`plugin "c": objects: "pods" is not version/resource or group/version/resource`,
 		`plugin "c": objects[1].namespaces is empty: leave it out for all`,
-		`plugin "c": hostCapabilities: "oci" is none of oci/v1/verify, oci/v2/verify, oci/v1/manifest_digest, oci/v1/oci_manifest, oci/v1/oci_manifest_config, net/v1/dns_lookup_host, crypto/v1/is_certificate_trusted, kubernetes/list_resources_by_namespace, kubernetes/list_resources_all, kubernetes/get_resource, kubernetes/can_i, nor such a name up to a slash and *`,
-		`contextAwareResources has apiVersion "", kind "Pod"`,
-		`repositories: "busybox" is no REGISTRY/REPOSITORY, no such name and /*, and not *: want a registry, a slash and a repository`,
-		`repositories need operations of oci in hostCapabilities`,
 		`group "g": has no members`,
 	}
 	if err == nil {
@@ -919,5 +917,32 @@ func TestCompiledFormsOfPolicies(t *testing.T) {
 				t.Errorf("the log is %s, want a warning with %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestAFileWithMistakesOfADialectChangesNothing holds that a dialect decodes its configuration before
+// a module is fetched.
+func TestAFileWithMistakesOfADialectChangesNothing(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(cfg *manage.Config) { cfg.Dialects = []*dialect.Dialect{stellar.New()} })
+	for config, want := range map[string]string{
+		"{stellar: {fuel: 1, time: 2}}": "plugin \"p\": unknown field \"dialect.stellar.fuel\"\nunknown field \"dialect.stellar.time\"",
+		"{stelar: {}}":                  "plugin \"p\": unknown field \"dialect.stelar\", did you mean \"stellar\"?",
+		"{stellar: [1]}":                "plugin \"p\": dialect.stellar is a list, want a mapping",
+		"{stellar: {}, rego: {}}":       "plugin \"p\": dialect has rego and stellar, want one of them",
+	} {
+		file, err := manage.ParseFile([]byte("plugins: [{name: p, module: {file: " + f.dir + "/none.wasm}, dialect: " + config + "}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Apply(t.Context(), file); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "none.wasm") {
+			t.Errorf("%s: error is %v, want %s", config, err, want)
+		}
+	}
+	var spec manage.PluginSpec
+	spec.Name, spec.Dialect = "p", dialect.Config{"stellar": []byte("{}")}
+	const want = "dialect.stellar is for modules of that dialect, and the module is a guest of package abi"
+	if err := f.Load(t.Context(), spec, says("p")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want %s", err, want)
 	}
 }

@@ -225,7 +225,7 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	}
 	named := spec.Module
 	spec.Module = host.ModuleConfig{Bytes: module, SHA256: named.SHA256, Compiled: named.Compiled}
-	if err := errors.Join(spec.check("plugin", m.cfg.Namespaces)...); err != nil {
+	if err := errors.Join(spec.check("plugin", m.cfg.Namespaces, m.dialects())...); err != nil {
 		return err
 	}
 	spec.Module.Bytes = nil

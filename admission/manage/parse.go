@@ -43,7 +43,7 @@ func ParseFile(data []byte) (*File, error) {
 		return nil, fmt.Errorf("read configuration: %w", errors.Join(errs...))
 	}
 	// Only the manager can read labels.
-	if errs := f.check(func(context.Context, string) (map[string]string, error) { return nil, nil }); len(errs) != 0 {
+	if errs := f.check(func(context.Context, string) (map[string]string, error) { return nil, nil }, nil); len(errs) != 0 {
 		return nil, fmt.Errorf("configuration: %w", errors.Join(errs...))
 	}
 	return f, nil

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
-	"github.com/kubewasm/kubewasm/admission/internal/boolexpr"
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/boolexpr"
 )
 
 // File is a configuration file.
@@ -65,8 +65,8 @@ func checkName(what, name string) error {
 }
 
 // check returns all mistakes in a file that can be found without the modules. namespaces returns
-// the labels of namespaces on the server.
-func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
+// the labels of namespaces on the server. dialects are those of the server; nil if it is unknown.
+func (f *File) check(namespaces admission.NamespaceLabels, dialects []*dialect.Dialect) (errs []error) {
 	names := map[string]bool{}
 	name := func(name string) {
 		if names[name] {
@@ -78,7 +78,7 @@ func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
 	for i := range f.Plugins {
 		p := &f.Plugins[i]
 		name(p.Name)
-		errs = append(errs, p.check("plugin", namespaces)...)
+		errs = append(errs, p.check("plugin", namespaces, dialects)...)
 		if !enabled(p.Enabled) {
 			continue
 		}
@@ -91,7 +91,7 @@ func (f *File) check(namespaces admission.NamespaceLabels) (errs []error) {
 	}
 	for i := range f.Groups {
 		name(f.Groups[i].Name)
-		errs = append(errs, f.Groups[i].check(namespaces)...)
+		errs = append(errs, f.Groups[i].check(namespaces, dialects)...)
 	}
 	return errs
 }
@@ -102,7 +102,7 @@ func convertsToo(name, other string, kind metav1.GroupKind) error {
 	return fmt.Errorf("plugin %q: converts: %s.%s is converted by the plugin %q already", name, kind.Kind, kind.Group, other)
 }
 
-func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (errs []error) {
+func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels, dialects []*dialect.Dialect) (errs []error) {
 	if err := checkName(what, s.Name); err != nil {
 		errs = append(errs, err)
 	}
@@ -115,7 +115,9 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	if err := checkRules(s.PolicyRules, namespaces); err != nil {
 		fail("%v", err)
 	}
-	for _, err := range s.PluginConfig.Check() {
+	of := s.PluginConfig
+	of.Dialects = dialects
+	for _, err := range of.Check() {
 		fail("%v", err)
 	}
 	if s.Record != nil {
@@ -126,7 +128,7 @@ func (s *PluginSpec) check(what string, namespaces admission.NamespaceLabels) (e
 	return errs
 }
 
-func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
+func (g *GroupSpec) check(namespaces admission.NamespaceLabels, dialects []*dialect.Dialect) (errs []error) {
 	fail := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("group %q: "+format, append([]any{g.Name}, args...)...))
 	}
@@ -136,7 +138,7 @@ func (g *GroupSpec) check(namespaces admission.NamespaceLabels) (errs []error) {
 	aliases := slices.Sorted(maps.Keys(g.Members))
 	for _, alias := range aliases {
 		member := g.Members[alias]
-		errs = append(errs, member.check("group "+g.Name+": member "+alias, namespaces)...)
+		errs = append(errs, member.check("group "+g.Name+": member "+alias, namespaces, dialects)...)
 		// Rules and enabled of a member would be ignored.
 		if !reflect.ValueOf(member.PolicyRules).IsZero() || member.Enabled != nil {
 			fail("member %s has match, order, mode, failurePolicy or enabled, which are the group's", alias)
@@ -172,11 +174,19 @@ func (m *Manager) pluginConfig(s *PluginSpec, module *pinned) admission.PluginCo
 	if module != nil {
 		cfg.Module = host.ModuleConfig{Source: module, SHA256: module.digest, Compiled: s.Module.Compiled}
 	}
-	cfg.PolicyRules, cfg.Cluster, cfg.Capabilities = m.complete(s.PolicyRules), m.cfg.Cluster, m.cfg.Capabilities
+	cfg.PolicyRules, cfg.Cluster, cfg.Dialects = m.complete(s.PolicyRules), m.cfg.Cluster, m.dialects()
 	name := s.Name
 	cfg.Promote = func(ctx context.Context, p *shadow.Promotion) error { return m.promote(ctx, name, p) }
 	cfg.Swapped = func() { m.swapped(name) }
 	return cfg
+}
+
+// dialects returns the dialects of the configuration, which are not nil.
+func (m *Manager) dialects() []*dialect.Dialect {
+	if m.cfg.Dialects == nil {
+		return []*dialect.Dialect{}
+	}
+	return m.cfg.Dialects
 }
 
 // complete adds the settings common to all policies of a manager.
@@ -200,9 +210,8 @@ type Config struct {
 	// Cluster and Namespaces are for all policies, see package admission.
 	Cluster    admission.Cluster
 	Namespaces admission.NamespaceLabels
-	// Capabilities answers host capabilities of Kubewarden policies by their grants; nil answers
-	// only those that need nothing but the cluster.
-	Capabilities *capabilities.Provider
+	// Dialects are the ABIs of policies beside that of package abi.
+	Dialects []*dialect.Dialect
 	// Directory, if set, keeps the plugins loaded by the API.
 	Directory string
 	// Versions is the number of versions of a plugin kept for a rollback. Default 5.

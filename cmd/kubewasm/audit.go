@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,14 +21,12 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/yaml"
 
-	"github.com/spf13/pflag"
-
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/audit"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/manage"
-	"github.com/kubewasm/kubewasm/admission/ociregistry"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )
@@ -126,7 +125,8 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 		return err
 	}
 	rt.AddSources(host.Sources{OCI: artifacts.Source})
-	if cfg.Capabilities, err = capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts)}); err != nil {
+	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts)})
+	if err != nil {
 		return err
 	}
 	file, mistakes := readPolicies(f.policies)
@@ -146,6 +146,7 @@ func (f *auditFlags) audit(ctx context.Context, t *tool) (err error) {
 	if mistakes != nil {
 		return fmt.Errorf("audit: %w", mistakes)
 	}
+	cfg.Dialects = dialects(cfg.Cluster, provider)
 	manager, err := manage.New(ctx, cfg)
 	if err != nil {
 		return err

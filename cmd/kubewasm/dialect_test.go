@@ -28,8 +28,12 @@ func policy(t *testing.T, file, metadata string) string {
 		}
 		t.Skip("clang is not installed (Debian: clang, lld)")
 	}
+	from := "../../admission/kubewarden/internal/policies/testdata/" + file
+	if strings.HasPrefix(file, "stellar/") {
+		from = "../../admission/testdata/" + file
+	}
 	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(file), ".c")+".wasm")
-	cmd := exec.CommandContext(t.Context(), "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", out, filepath.Join("../../admission/testdata", file))
+	cmd := exec.CommandContext(t.Context(), "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", out, from)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("clang: %v\n%s", err, output)
 	}
@@ -91,13 +95,13 @@ func TestInspectKnowsEveryDialect(t *testing.T) {
 			examination{ABI: "kubewarden-wapc", Kinds: admission, Lookups: []string{"apps/v1/Deployment"}}},
 		{"a policy of Kubewarden whose settings are wrong", policy(t, "kubewarden/policy.c", ""), []string{"--config", file(t, "c.json", `{"labels":[]}`)}, 2,
 			examination{ABI: "kubewarden-wapc", Problems: []string{"admission, as a guest of kubewarden-wapc: probe: settings are not valid: labels is empty"}}},
-		{"a policy of Kubewarden that is a program", plain(t, "../../admission/testdata/kubewardenwasi", "exe"), nil, 0,
+		{"a policy of Kubewarden that is a program", plain(t, "../../admission/kubewarden/internal/policies/testdata/kubewardenwasi", "exe"), nil, 0,
 			examination{ABI: "kubewarden-wasi", Kinds: admission, Fakes: []string{"clock", "random"}}},
-		{"a policy in Go of Kubewarden that wants settings", plain(t, "../../admission/testdata/kubewardengo", "c-shared"), nil, 0,
+		{"a policy in Go of Kubewarden that wants settings", plain(t, "../../admission/kubewarden/internal/policies/testdata/kubewardengo", "c-shared"), nil, 0,
 			examination{ABI: "kubewarden-wapc", Kinds: admission, Fakes: []string{"clock", "random"}, Settings: "settings are not valid"}},
 		{"a program that is no policy", plain(t, "testdata/program", "exe"), nil, 2,
 			examination{ABI: "kubewarden-wasi", Fakes: []string{"clock", "random"}, Problems: []string{"admission, as a guest of kubewarden-wasi: probe: read the answer about settings: invalid character 'h' looking for beginning of value"}}},
-		{"a policy in Rego", "../../admission/testdata/opa/prints.wasm", nil, 0, examination{ABI: "opa", Kinds: admission}},
+		{"a policy in Rego", "../../admission/kubewarden/internal/policies/testdata/opa/prints.wasm", nil, 0, examination{ABI: "opa", Kinds: admission}},
 		{"a guest of our own", "../../abi/conformance/testdata/queue.wasm", nil, 0, examination{ABI: "kubewasm_abi_v1", Kinds: scheduler}},
 	}
 	for _, test := range tests {
@@ -171,7 +175,7 @@ func TestRunForeign(t *testing.T) {
 	declares := policy(t, "kubewarden/policy.c", `{"contextAwareResources": [{"apiVersion": "apps/v1", "kind": "Deployment"}]}`)
 	settings := file(t, "settings.yaml", "labels: [team]")
 	was := file(t, "was.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {was: here}}}")
-	bundle := file(t, "bundle.tar.gz", bundleOf(t, "../../admission/testdata/opa/prints.wasm"))
+	bundle := file(t, "bundle.tar.gz", bundleOf(t, "../../admission/kubewarden/internal/policies/testdata/opa/prints.wasm"))
 	review := file(t, "request.json", `{"uid": "u-1", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "name": "p", "object": {"metadata": {"annotations": {"mode": "mode-echo"}}}}`)
 	tests := []struct {
 		name string
@@ -181,7 +185,7 @@ func TestRunForeign(t *testing.T) {
 	}{
 		{"a scheduler plugin", []string{"-f", "testdata/cluster.yaml", "--grant", "events", "--grant", "waiting-pods", "../../sched/testdata/peer/present.wasm"}, 2,
 			[]string{"shop/web n1 Unschedulable", " pk n1\n", "shop/web (PostFilter) Success ", " nominates n7\n"}},
-		{"a policy in Rego", []string{"-f", objects("x"), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
+		{"a policy in Rego", []string{"-f", objects("x"), "../../admission/kubewarden/internal/policies/testdata/opa/prints.wasm"}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
 		{"what opa build writes", []string{"-f", objects("x"), bundle}, 2, []string{"Pod default/web denied 403 ", "what it denies with"}},
 		{"a Stellar policy", []string{"-f", objects("mode-silent"), stellar}, 0, []string{"Pod default/web allowed", "Deployment db allowed"}},
 		{"the creation of objects", []string{"-f", objects("mode-echo"), "--config", settings, wapc}, 2,
@@ -197,8 +201,8 @@ func TestRunForeign(t *testing.T) {
 		{"a lookup in the file", []string{"-f", objects("mode-list"), "--namespace", "shop", "--see", "apps/v1/Deployment", wapc}, 2, []string{`"kind":"DeploymentList"`, `"items":[{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"db","namespace":"shop"}}]`}},
 		{"a lookup that the metadata declare", []string{"-f", objects("mode-list"), "--namespace", "shop", declares}, 2, []string{`"items":[{"apiVersion"`}},
 		{"a raw request", []string{"--raw", "-f", file(t, "raw.json", `{"user": "tonio", "action": ["eats"]}`), "--config", file(t, "c.yaml", "is: mode-echo"), wapc}, 2, []string{"raw.json denied 418", `"request":{"action":["eats"],"user":"tonio"}`}},
-		{"a raw request in Rego", []string{"--raw", "-f", file(t, "raw.json", `[1]`), "../../admission/testdata/opa/prints.wasm"}, 2, []string{"raw.json denied 400", "what it denies with"}},
-		{"a policy that is a program", []string{"-f", objects("x"), "--config", file(t, "c.yaml", "deny: never"), plain(t, "../../admission/testdata/kubewardenwasi", "exe")}, 2, []string{"Pod default/web denied 403", `never {"apiVersion":"v1","kind":"Pod"`}},
+		{"a raw request in Rego", []string{"--raw", "-f", file(t, "raw.json", `[1]`), "../../admission/kubewarden/internal/policies/testdata/opa/prints.wasm"}, 2, []string{"raw.json denied 400", "what it denies with"}},
+		{"a policy that is a program", []string{"-f", objects("x"), "--config", file(t, "c.yaml", "deny: never"), plain(t, "../../admission/kubewarden/internal/policies/testdata/kubewardenwasi", "exe")}, 2, []string{"Pod default/web denied 403", `never {"apiVersion":"v1","kind":"Pod"`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

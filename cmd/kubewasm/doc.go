@@ -1,17 +1,11 @@
 // Kubewasm starts, builds, inspects, runs and distributes plugins of Kubernetes components
 // that run as WebAssembly modules.
 //
-// Install it with
+// It is a module of its own. Install it from a clone of the repository:
 //
-//	go install github.com/kubewasm/kubewasm/cmd/kubewasm@latest
+//	go install -C cmd/kubewasm .
 //
-// or, for the version of the library that a module requires, add it to the module's tools
-//
-//	go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm
-//
-// and write "go tool kubewasm" instead of "kubewasm". Before the first tag there is no such
-// version: "go install ./cmd/kubewasm" in a clone works then. Guests in Go need no other tool
-// than Go.
+// Guests in Go need no other tool than Go.
 //
 // Names and messages of modules, recordings, registries and clusters are printed with
 // escapes such as \n and \u001b in place of characters that a terminal acts upon. The output
@@ -199,7 +193,7 @@
 //
 // Example:
 //
-//	//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen crontabs.yaml
+//	//go:generate kubewasm gen crontabs.yaml
 //
 // # Describe a module
 //
@@ -436,7 +430,7 @@
 //
 // An admission plugin has create, update, delete or review, and a conversion convert; a hook
 // has a pod and a container; a plugin of a service has a method and a request. The package
-// github.com/kubewasm/kubewasm/cmd/kubewasm/cases describes the file, and runs it in Go's
+// github.com/kubewasm/kubewasm/host/cases describes the file, and runs it in Go's
 // tests.
 //
 // The exit code is 1 if a case fails.

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -146,7 +146,10 @@ func (t *tool) examine(ctx context.Context, try trying) (*examination, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheduler, policy := sched.DialectOf(about), admission.DialectOf(about)
+	scheduler, policy := sched.DialectOf(about), ""
+	if d := policyDialect(about); d != nil {
+		policy = d.Name
+	}
 	if r.foreign = scheduler != "" || policy != ""; r.foreign {
 		err = r.tryDialects(ctx, rt, about, try, scheduler, policy)
 	} else {
@@ -578,16 +581,17 @@ func (try *trying) policy(ctx context.Context, rt *host.Runtime, cfg host.Config
 			return nil, err
 		}
 	}
-	c := admission.PluginConfig{Config: cfg, AllowedToMutate: true, Gatekeeper: try.gatekeeper, Cluster: cluster}
+	c := admission.PluginConfig{Config: cfg, AllowedToMutate: true, Cluster: cluster, Dialects: dialects(cluster, nil)}
+	var kinds []dialect.Kind
 	for _, kind := range append(declared.kinds(), try.sees...) {
 		apiVersion, name := kind.ToAPIVersionAndKind()
-		k := capabilities.Kind{APIVersion: apiVersion, Kind: name}
-		if !slices.ContainsFunc(c.ContextAwareResources, func(o capabilities.Kind) bool { return o.GroupVersionKind() == kind }) {
-			c.ContextAwareResources = append(c.ContextAwareResources, k)
+		if !slices.ContainsFunc(kinds, func(o dialect.Kind) bool { return o.GroupVersionKind() == kind }) {
+			kinds = append(kinds, dialect.Kind{APIVersion: apiVersion, Kind: name})
 		}
 	}
-	if strings.HasPrefix(admission.DialectOf(about), "kubewarden") {
-		c.HostCapabilities = []string{"*"} // Of which those of the cluster and of certificates work here.
+	// Of a Kubewarden policy's operations those of the cluster and of certificates work here.
+	if c.Dialect, err = dialectConfig(about, try.gatekeeper, kinds, "*"); err != nil {
+		return nil, err
 	}
 	if granted {
 		c.Objects = cluster.Grants()

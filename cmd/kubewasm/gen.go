@@ -18,7 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubewasm/kubewasm/internal/bindgen"
+	"github.com/kubewasm/kubewasm/cmd/kubewasm/internal/bindgen"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 

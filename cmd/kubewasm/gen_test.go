@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var directive = regexp.MustCompile(`(?m)^//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm (gen .+)$`)
+var directive = regexp.MustCompile(`(?m)^//go:generate kubewasm (gen .+)$`)
 
 // generate runs kubewasm gen and returns what it reports, nil if it succeeds.
 func generate(t *testing.T, args ...string) error {
@@ -31,7 +31,7 @@ func generate(t *testing.T, args ...string) error {
 // TestGeneratedCodeIsUpToDate runs what go generate runs in this module, to compare only.
 func TestGeneratedCodeIsUpToDate(t *testing.T) {
 	for _, doc := range []string{
-		"../../internal/bindgen/doc.go", "../../host/service/testdata/testservice/doc.go", "../../examples/endpoint-picker/generate.go",
+		"internal/bindgen/doc.go", "../../internal/crontab/doc.go", "../../host/service/testdata/testservice/doc.go", "../../examples/endpoint-picker/generate.go",
 		"../../host/service/testdata/evolution/old/doc.go", "../../host/service/testdata/evolution/evolved/doc.go", "../../host/service/testdata/evolution/broken/doc.go",
 		"../../host/service/internal/crontabs/doc.go", "../../abi/conformance/testdata/quotes/doc.go", "../../examples/admission/stellar-node/main.go", "../../examples/admission/crontab-versions/main.go",
 	} {
@@ -58,7 +58,7 @@ func TestGeneratedCodeIsUpToDate(t *testing.T) {
 func TestGenerationWritesChecksAndRemoves(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cron")
 	run := func(flags ...string) error {
-		return generate(t, append(flags, "--output-dir", dir, "../../internal/bindgen/testdata/crontab/crontabs.yaml")...)
+		return generate(t, append(flags, "--output-dir", dir, "../../internal/crontab/crontabs.yaml")...)
 	}
 	if err := run(); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -131,7 +132,7 @@ func (m *manifesting) policy(ctx context.Context, p *placed) (*manage.PluginSpec
 	spec := new(manage.PluginSpec)
 	spec.Module = host.ModuleConfig{File: p.file, OCI: p.oci, Follow: true}
 	spec.Name, spec.GuestConfig, spec.Grants = p.name, p.config, p.grants
-	spec.AllowedToMutate, spec.Gatekeeper = mutates, p.try.gatekeeper
+	spec.AllowedToMutate = mutates
 	spec.Match.MatchPolicy = admissionregistrationv1.Equivalent
 	if spec.Match.Rules = described.Rules; len(m.rules) != 0 {
 		spec.Match.Rules = rulesOf(m.rules)
@@ -142,17 +143,20 @@ func (m *manifesting) policy(ctx context.Context, p *placed) (*manage.PluginSpec
 	if p.looks {
 		spec.Objects = lookup.Grants(m.objects...)
 	}
+	var kinds []dialect.Kind
+	var operations []string
 	for _, kind := range theirs.kinds() {
 		apiVersion, name := kind.ToAPIVersionAndKind()
-		spec.ContextAwareResources = append(spec.ContextAwareResources, capabilities.Kind{APIVersion: apiVersion, Kind: name})
+		kinds = append(kinds, dialect.Kind{APIVersion: apiVersion, Kind: name})
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
 		m.seen = append(m.seen, resource)
 		m.verbs = []string{"get", "list", "watch"}
 	}
-	if len(spec.ContextAwareResources) != 0 {
-		spec.HostCapabilities = []string{capabilities.GetResource, capabilities.ListAll, capabilities.ListByNamespace}
+	if len(kinds) != 0 {
+		operations = []string{capabilities.GetResource, capabilities.ListAll, capabilities.ListByNamespace}
 	}
-	return spec, nil
+	spec.Dialect, err = dialectConfig(about, p.try.gatekeeper, kinds, operations...)
+	return spec, err
 }
 
 // rulesOf returns rules in the form of a webhook configuration.

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/framework"
@@ -207,10 +207,15 @@ func TestManifestsOfAKubewardenPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := file.Plugins[0]
-	if !p.AllowedToMutate || string(p.GuestConfig) != `{"labels":["team"]}` || len(p.HostCapabilities) != 3 {
-		t.Errorf("got %+v", p)
+	_, own, err := p.Dialect.Decode(dialects(nil, nil))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]capabilities.Kind{{APIVersion: "apps/v1", Kind: "Deployment"}}, p.ContextAwareResources); diff != "" {
+	scope, ok := own.(*capabilities.Scope)
+	if !ok || !p.AllowedToMutate || string(p.GuestConfig) != `{"labels":["team"]}` || len(scope.HostCapabilities) != 3 {
+		t.Fatalf("got %+v", p)
+	}
+	if diff := cmp.Diff([]capabilities.Kind{{APIVersion: "apps/v1", Kind: "Deployment"}}, scope.ContextAwareResources); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "watch"}}}

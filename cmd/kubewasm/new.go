@@ -262,18 +262,17 @@ const (
 // is none.
 func (s *scaffold) plan(around string) {
 	const fetch = "fetch kubewasm"
-	s.Command = "go tool kubewasm"
+	s.Command = "kubewasm"
 	switch {
 	case s.Module != "":
 		s.Steps = append(s.Steps, step{"go mod tidy", fetch})
 	case around == libraryPath:
-		s.Command = "go run " + commandPath
 	case s.Library.Checkout != "":
 		s.Steps = append(s.Steps,
-			step{"go mod edit -replace=" + libraryPath + "=" + s.Library.Checkout, "use this checkout of kubewasm"},
-			step{"go get -tool " + commandPath, fetch})
+			step{"go mod edit -require=" + libraryPath + "@v0.0.0 -replace=" + libraryPath + "=" + s.Library.Checkout, "use this checkout of kubewasm"},
+			step{"go mod tidy", fetch})
 	default:
-		s.Steps = append(s.Steps, step{"go get -tool " + commandPath + "@" + cmp.Or(s.Library.Version, "latest"), fetch})
+		s.Steps = append(s.Steps, step{"go get " + libraryPath + "@" + cmp.Or(s.Library.Version, "latest"), fetch})
 	}
 	const test = "natively, and as WebAssembly in the real host"
 	if s.Kind == "service" {
@@ -440,7 +439,7 @@ type library struct {
 
 // thisLibrary returns the module that this program is a part of.
 func thisLibrary() library {
-	if m := ownModule(); m == nil {
+	if m := libraryModule(); m == nil {
 		return library{}
 	} else if m.Sum != "" && m.Replace == nil {
 		return library{Version: m.Version}

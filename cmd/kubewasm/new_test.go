@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +27,19 @@ func scaffolded(t *testing.T, args ...string) string {
 	return out
 }
 
+// installed returns a directory with the command, as go install leaves it.
+var installed = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "kubewasm"); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-o", dir, ".")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the command: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
 // paste runs the commands that kubewasm new has printed, and returns what they print
 // together with their exit codes.
 func paste(t *testing.T, printed string) string {
@@ -37,8 +52,12 @@ func paste(t *testing.T, printed string) string {
 	for line := range strings.Lines(commands) {
 		script.WriteString("echo '$ '; " + strings.TrimSpace(line) + "\necho \"exit code $?\"\n")
 	}
+	bin, err := installed()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script.String())
-	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -128,16 +147,16 @@ func TestNewInAModule(t *testing.T) {
 		files, steps []string
 	}{
 		"a package of the module": {"example.com/mine", "hook", []string{"plugins/zone"}, files,
-			append([]string{"cd plugins/zone", "go mod edit -replace=" + libraryPath + "=" + checkout, "go get -tool " + commandPath}, last("go tool kubewasm")...)},
+			append([]string{"cd plugins/zone", "go mod edit -require=" + libraryPath + "@v0.0.0 -replace=" + libraryPath + "=" + checkout, "go mod tidy"}, last("kubewasm")...)},
 		"a package of kubewasm": {libraryPath, "hook", []string{"plugins/zone"}, files,
-			append([]string{"cd plugins/zone"}, last("go run "+commandPath)...)},
+			append([]string{"cd plugins/zone"}, last("kubewasm")...)},
 		"a module of its own": {"example.com/mine", "hook", []string{"--module", "example.com/zone", "plugins/zone"}, append([]string{"README.md", "config.yaml", "go.mod"}, files[2:]...),
-			append([]string{"cd plugins/zone", "go mod tidy"}, last("go tool kubewasm")...)},
+			append([]string{"cd plugins/zone", "go mod tidy"}, last("kubewasm")...)},
 		"an extension point in kubewasm": {libraryPath, "service", []string{"plugins/zone"},
 			[]string{"README.md", "config.yaml", "controller/main.go", "region/main.go", "region/main_test.go", "request.yaml", "zone.go", "zone.proto", "zoneguest/doc.go"},
 			[]string{
-				"cd plugins/zone", "go generate", "go test ./...", "go run " + commandPath + " build --output-file region.wasm ./region", "go run " + commandPath + " inspect region.wasm",
-				"go run " + commandPath + " run --config config.yaml -f request.yaml region.wasm Zone/Place", "go run ./controller",
+				"cd plugins/zone", "go generate", "go test ./...", "kubewasm build --output-file region.wasm ./region", "kubewasm inspect region.wasm",
+				"kubewasm run --config config.yaml -f request.yaml region.wasm Zone/Place", "go run ./controller",
 			}},
 	}
 	for name, test := range tests {

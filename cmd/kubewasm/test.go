@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubewasm/kubewasm/cmd/kubewasm/cases"
+	"github.com/kubewasm/kubewasm/host/cases"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
@@ -57,6 +57,7 @@ func test(t *tool, flags *pflag.FlagSet) action {
 			out = t.out
 		}
 		start := time.Now()
+		f.Dialects = dialects(nil, nil)
 		err = cases.Run(ctx, f, filepath.Dir(file), staged, matches.MatchString, func(r cases.Result) {
 			suite.add(r.Name, r.Took, r.Failures...)
 			word := "PASS"

@@ -39,13 +39,18 @@ func versionLine() string {
 
 // ownModule returns the module of which this program is a part, nil if the program does
 // not know it.
-func ownModule() *debug.Module {
+func ownModule() *debug.Module { return moduleOf(commandPath) }
+
+// libraryModule returns the module of the library, nil if it is not known.
+func libraryModule() *debug.Module { return moduleOf(libraryPath) }
+
+func moduleOf(path string) *debug.Module {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return nil
 	}
 	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == libraryPath {
+		if m.Path == path {
 			return m
 		}
 	}

@@ -3,4 +3,4 @@
 // package pickerguest.
 package endpointpicker
 
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --output-dir pickerguest --host picker picker.proto
+//go:generate kubewasm gen --output-dir pickerguest --host picker picker.proto

@@ -32,10 +32,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
-	"github.com/kubewasm/kubewasm/admission/ociregistry"
-	"github.com/kubewasm/kubewasm/admission/policyserver"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities/capabilitymetrics"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/ociregistry"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
@@ -121,7 +122,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	cfg.Capabilities = provider
-	registry.MustRegister(admissionmetrics.NewCapabilities(provider))
+	registry.MustRegister(capabilitymetrics.New(provider))
 	if config := clusterConfig(logger); config != nil {
 		cluster, err := clustercache.NewForConfig(caching, config)
 		if err != nil {

@@ -142,7 +142,7 @@ func (o *output) String() string {
 // saying returns the module of a policy that speaks waPC and has a verdict.
 func saying(t *testing.T, verdict string) []byte {
 	t.Helper()
-	module, err := os.ReadFile("../../admission/testdata/verdict/wapc.wasm")
+	module, err := os.ReadFile("../../admission/kubewarden/internal/policies/testdata/verdict/wapc.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

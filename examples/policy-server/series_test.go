@@ -15,7 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewasm/kubewasm/admission/policyserver"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
 )
 
 func newTestTelemetry(t *testing.T) (*telemetry, *prometheus.Registry) {

@@ -21,7 +21,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/kubewasm/kubewasm/admission/policyserver"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )

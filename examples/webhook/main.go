@@ -31,10 +31,14 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities/capabilitymetrics"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/ociregistry"
 	"github.com/kubewasm/kubewasm/admission/manage"
-	"github.com/kubewasm/kubewasm/admission/ociregistry"
+	"github.com/kubewasm/kubewasm/admission/rego"
+	"github.com/kubewasm/kubewasm/admission/stellar"
 	"github.com/kubewasm/kubewasm/admission/webhook"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
@@ -175,17 +179,18 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(admissionmetrics.NewCapabilities(asked))
+	registry.MustRegister(capabilitymetrics.New(asked))
 
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
-		Observer: verdicts, HostObserver: guests, Capabilities: asked, Forget: verdicts.Forget, Logger: logger,
+		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
 		return err
 	}
+	cfg.Dialects = append(kubewarden.New(kubewarden.Options{Cluster: cfg.Cluster, Capabilities: asked}), rego.New(rego.Options{Cluster: cfg.Cluster}), stellar.New())
 	if cluster != nil {
 		if o.events {
 			stop, err := lines.writeEvents(cluster)

@@ -50,16 +50,10 @@ func TestREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := filepath.Join(dir, "webhook")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", server, "./examples/webhook")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	_, port, _ := strings.Cut(addr, ":")
 	there := strings.NewReplacer(
 		"localhost:8443", "localhost:"+port,
-		"go run ./examples/webhook ", fmt.Sprintf("%s -addr %s -api-token-file %s/token -state-dir %s/state -cache-dir %s ", server, addr, dir, dir, compiled.Config().CacheDir),
+		"\nwebhook ", fmt.Sprintf("\nwebhook -addr %s -api-token-file %s/token -state-dir %s/state -cache-dir %s ", addr, dir, dir, compiled.Config().CacheDir),
 		"tls.key", dir+"/tls.key", "tls.crt", dir+"/tls.crt", "settings.json", dir+"/settings.json", "policies.yaml", dir+"/policies.yaml",
 		" required-labels.wasm", " "+dir+"/required-labels.wasm", "cat token", "cat "+dir+"/token", "TOKEN_FILE=token", "TOKEN_FILE="+dir+"/token", "owner.yaml", dir+"/owner.yaml",
 	)
@@ -69,7 +63,7 @@ func TestREADME(t *testing.T) {
 	// The first section ends with a denial.
 	script := "set -u\n" + there.Replace(blocks("1.")) + "echo code $?\nset -eo pipefail\ntrap 'kill %1; wait' EXIT\n" + there.Replace(blocks("2.")) + there.Replace(blocks("5."))
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOBIN="+dir, "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=-buildvcs=false")
 	raw, err := cmd.CombinedOutput()
 	out := string(raw)
 	if err != nil {
@@ -77,7 +71,7 @@ func TestREADME(t *testing.T) {
 	}
 	for _, want := range []string{
 		`spec.containers[0].image: Invalid value: "nginx": must come from registry.example.com/`,
-		"\ncode 1\n",
+		"\ncode 2\n",
 		`"message":"required-labels: metadata.labels[team]: Required value: every Pod must have it"`,
 		`{"status":"created"}`,
 		`"name":"owner","version":"1.0.0"`,

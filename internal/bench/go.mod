@@ -11,6 +11,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
 	github.com/tetratelabs/wazero v1.12.0
 	k8s.io/api v0.37.1
@@ -92,3 +93,9 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
+
+replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
+
+replace github.com/kubewasm/kubewasm/admission/audit => ../../admission/audit

@@ -44,7 +44,7 @@ type serverGuest struct {
 // benchPolicyServer measures the example of a policy server as a process of its own: 50
 // policies, of ten modules, which are asked over HTTP and changed.
 func benchPolicyServer(b *bench) error {
-	module, err := buildPlain(b.ctx, "../../admission/testdata/kubewardengo")
+	module, err := buildPlain(b.ctx, "../../admission/kubewarden/internal/policies/testdata/kubewardengo")
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func benchPolicyServer(b *bench) error {
 	if _, err := exec.LookPath("clang"); err == nil {
 		file := filepath.Join(os.TempDir(), fmt.Sprintf("kubewasm-bench-%d.wasm", os.Getpid()))
 		defer os.Remove(file)
-		out, err := exec.CommandContext(b.ctx, "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", file, source("../../admission/testdata/kubewarden/policy.c")).CombinedOutput()
+		out, err := exec.CommandContext(b.ctx, "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", file, source("../../admission/kubewarden/internal/policies/testdata/kubewarden/policy.c")).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("build the policy in C: %w: %s", err, out)
 		}

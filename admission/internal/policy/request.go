@@ -1,3 +1,4 @@
+// Package policy holds the requests and the calls of an engine.
 package policy
 
 import (
@@ -6,30 +7,21 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/codec/admissionmsg"
 )
 
 // Request is the input of a guest. The engine owns it with all its bytes. It is valid until the
 // verdicts of all policies are there, and must not be kept longer.
 type Request struct {
-	*admissionv1.AdmissionRequest
+	// Request is the part for dialects.
+	dialect.Request
 	// Envelope is the message kubewasm.admission.v1.Request.
 	Envelope []byte
-	// Raw is the request of a raw review, in JSON of the client's choice. It is nil for a request
-	// of an API server. If it is set, AdmissionRequest has its uid, and Raw as its object.
-	Raw []byte
 
 	// users is the number of holders of the request.
-	users  atomic.Int32
-	mu     sync.Mutex
-	bodies []body
-	proto  protobuf
-}
-
-// body is the request in the form of a dialect.
-type body struct {
-	dialect string
-	bytes   []byte
+	users atomic.Int32
+	proto protobuf
 }
 
 // protobuf holds the objects as protobuf, once they are encoded.
@@ -55,6 +47,11 @@ func NewRequest(request *admissionv1.AdmissionRequest) *Request {
 	return r
 }
 
+// About returns a request that is not freed and has no Envelope.
+func About(request *admissionv1.AdmissionRequest) *Request {
+	return &Request{Request: dialect.Request{AdmissionRequest: request}}
+}
+
 // Hold keeps the request for another user, who must also free it.
 func (r *Request) Hold() { r.users.Add(1) }
 
@@ -66,8 +63,7 @@ func (r *Request) Free() {
 	if cap(r.Envelope) > keepEnvelope {
 		return
 	}
-	clear(r.bodies)
-	*r = Request{Envelope: r.Envelope, bodies: r.bodies[:0]}
+	*r = Request{Envelope: r.Envelope}
 	requests.Put(r)
 }
 
@@ -76,27 +72,4 @@ func (r *Request) Free() {
 func (r *Request) Proto() (object, oldObject []byte, err error) {
 	r.proto.once.Do(func() { r.proto.object, r.proto.oldObj, r.proto.err = protoObjects(r.AdmissionRequest) })
 	return r.proto.object, r.proto.oldObj, r.proto.err
-}
-
-// Body returns the request in the form of a dialect, encoded by encode once for all plugins of the
-// dialect. It must not be changed.
-func (r *Request) Body(dialect string, encode func() []byte) []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.bodies {
-		if b.dialect == dialect {
-			return b.bytes
-		}
-	}
-	r.bodies = append(r.bodies, body{dialect, encode()})
-	return r.bodies[len(r.bodies)-1].bytes
-}
-
-// JSON returns the request in the form of Kubewarden's dialects: the AdmissionRequest, or Raw. It
-// must not be changed.
-func (r *Request) JSON() []byte {
-	if r.Raw != nil {
-		return r.Raw
-	}
-	return r.Body("admission request", func() []byte { return AppendRequest(nil, r.AdmissionRequest) })
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kubewasm/kubewasm/guest/admission/field"
 )
 
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --api-version v1 --package v1 --output-dir v1 crontabs.yaml
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --api-version v1beta1 --package v1beta1 --output-dir v1beta1 crontabs.yaml
+//go:generate kubewasm gen --api-version v1 --package v1 --output-dir v1 crontabs.yaml
+//go:generate kubewasm gen --api-version v1beta1 --package v1beta1 --output-dir v1beta1 crontabs.yaml
 
 var (
 	spec        = field.NewPath("spec")

@@ -14,7 +14,7 @@ import (
 
 //kubewasm:matches CREATE,UPDATE stellarnodes.stellar.org
 
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --package main stellarnodes.yaml
+//go:generate kubewasm gen --package main stellarnodes.yaml
 
 type policy struct {
 	Registries []string `json:"registries"` // Prefixes that images may have, any if empty: "docker.io/stellar/".

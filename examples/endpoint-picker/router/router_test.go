@@ -26,7 +26,11 @@ import (
 func module(t testing.TB, dir string) []byte {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "plugin.wasm")
-	build := exec.CommandContext(t.Context(), "go", "run", "github.com/kubewasm/kubewasm/cmd/kubewasm", "build", "--output-file", file, dir)
+	from, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "run", "-C", "../../../cmd/kubewasm", ".", "build", "--output-file", file, from)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

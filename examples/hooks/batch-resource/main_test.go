@@ -3,9 +3,9 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/cmd/kubewasm/cases"
 	"github.com/kubewasm/kubewasm/examples/hooks/batch-resource/batch"
 	"github.com/kubewasm/kubewasm/guest/hooks"
+	"github.com/kubewasm/kubewasm/host/cases"
 )
 
 // The ratio is the Node's, if it has one.

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/cmd/kubewasm/cases"
+	"github.com/kubewasm/kubewasm/host/cases"
 )
 
 // TestCases holds the guest in each language against the same cases.

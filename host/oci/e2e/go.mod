@@ -2,7 +2,11 @@ module github.com/kubewasm/kubewasm/host/oci/e2e
 
 go 1.26.0
 
-replace github.com/kubewasm/kubewasm => ../../..
+replace (
+	github.com/kubewasm/kubewasm => ../../..
+	github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/kubewarden
+	github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
+)
 
 require (
 	github.com/distribution/distribution/v3 v3.1.2
@@ -10,6 +14,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/sirupsen/logrus v1.10.2
 	golang.org/x/crypto v0.57.0
 	k8s.io/api v0.35.0
@@ -79,7 +84,6 @@ require (
 	go.opentelemetry.io/otel/trace v1.45.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect

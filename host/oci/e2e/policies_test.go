@@ -13,8 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewasm/kubewasm/admission/capabilities"
-	"github.com/kubewasm/kubewasm/admission/ociregistry"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/ociregistry"
 	"github.com/kubewasm/kubewasm/host/oci"
 )
 

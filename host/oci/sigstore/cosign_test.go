@@ -258,7 +258,7 @@ func sign(t *testing.T) {
 	}
 	ref := oci.Reference{Registry: host, Repository: "zone", Tag: "1"}
 	// A policy that admits everything, so that a policy server can load it.
-	policy, err := os.ReadFile("../../../admission/testdata/verdict/wapc.wasm")
+	policy, err := os.ReadFile("../../../admission/kubewarden/internal/policies/testdata/verdict/wapc.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

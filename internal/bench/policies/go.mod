@@ -10,6 +10,8 @@ replace (
 require (
 	github.com/google/cel-go v0.29.2
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/internal/testkit/rego v0.0.0-00010101000000-000000000000
 	github.com/open-policy-agent/opa v1.22.0
 	golang.org/x/sync v0.24.0
@@ -96,3 +98,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
+
+replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/kubewarden

@@ -42,8 +42,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	celgo "github.com/google/cel-go/cel"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,10 +59,9 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	celgo "github.com/google/cel-go/cel"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/kubewarden"
+	regodialect "github.com/kubewasm/kubewasm/admission/rego"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/rego/compile"
@@ -75,6 +76,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// dialects are those of the modules.
+var dialects = append(kubewarden.New(kubewarden.Options{}), regodialect.New(regodialect.Options{}))
 
 // contender is one way to have the policy.
 type contender struct {
@@ -187,7 +191,7 @@ func run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "policy", Module: host.ModuleConfig{File: file}, GuestConfig: []byte(g.guest)}})
+		plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Dialects: dialects, Config: host.Config{Name: "policy", Module: host.ModuleConfig{File: file}, GuestConfig: []byte(g.guest)}})
 		if err != nil {
 			return err
 		}

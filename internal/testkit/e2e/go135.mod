@@ -10,6 +10,9 @@ require (
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/kubewasm/kubewasm v0.0.0
+	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
 	k8s.io/api v0.35.4
 	k8s.io/apimachinery v0.35.4
@@ -246,3 +249,9 @@ replace k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.35.4
 replace k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.35.4
 
 replace k8s.io/sample-controller => k8s.io/sample-controller v0.35.4
+
+replace github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
+
+replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/kubewarden
+
+replace github.com/kubewasm/kubewasm/admission/audit => ../../../admission/audit

@@ -16,17 +16,17 @@ import (
 // boundedLists are slices to a limit of something that is no text, by their files: lists, bytes
 // that are read into, hashes. Whatever is text goes through package cut.
 var boundedLists = map[string][]string{
-	"admission/capabilities/provider.go":      {"addresses[:min(len(addresses), maxAddresses)]"},
-	"admission/internal/boolexpr/boolexpr.go": {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
-	"cmd/kubewasm/run.go":                     {"t.failures[:min(len(t.failures), maxFailures)]"},
-	"host/oci/client.go":                      {"all[:min(len(all), maxReferrers)]"},
-	"host/replay/about.go":                    {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
-	"host/service/internal/message/append.go": {"b[:start+18]"},
-	"host/wasi.go":                            {"buf[:min(len(buf), piece)]"},
-	"internal/json/append.go":                 {"s[:min(len(s), utf8.UTFMax)]"}, // One character is decoded.
-	"internal/snapmem/image.go":               {"splits[:maxSpans-1]"},
-	"internal/wasmbin/decode.go":              {"bin[:min(len(bin), len(preamble))]"},
-	"sched/wasmextension.go":                  {"texts[:min(len(texts), 2*maxAttributes)]"},
+	"admission/kubewarden/capabilities/provider.go": {"addresses[:min(len(addresses), maxAddresses)]"},
+	"internal/boolexpr/boolexpr.go":                 {"rest[:min(max(n, 1), len(rest))]"}, // A token, of which the parser knows the end.
+	"cmd/kubewasm/run.go":                           {"t.failures[:min(len(t.failures), maxFailures)]"},
+	"host/oci/client.go":                            {"all[:min(len(all), maxReferrers)]"},
+	"host/replay/about.go":                          {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
+	"host/service/internal/message/append.go":       {"b[:start+18]"},
+	"host/wasi.go":                                  {"buf[:min(len(buf), piece)]"},
+	"internal/json/append.go":                       {"s[:min(len(s), utf8.UTFMax)]"}, // One character is decoded.
+	"internal/snapmem/image.go":                     {"splits[:maxSpans-1]"},
+	"internal/wasmbin/decode.go":                    {"bin[:min(len(bin), len(preamble))]"},
+	"sched/wasmextension.go":                        {"texts[:min(len(texts), 2*maxAttributes)]"},
 }
 
 // ofNoText are functions that take lists, or bytes that are no text.

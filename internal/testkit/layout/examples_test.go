@@ -90,7 +90,7 @@ func TestExamplesCanBeCopied(t *testing.T) {
 var (
 	slowRE = regexp.MustCompile(`\b(?:languages|toolchains)\.Slow\(`)
 	testRE = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	makeRE = regexp.MustCompile(`(?s)\nlanguages:.*?-run '([^']+)' \\\n(.*?)\n`)
+	makeRE = regexp.MustCompile(`(?m)^\tKUBEWASM_LANGUAGES=1 go test(?: -C (\S+))? -timeout \S+ -run '([^']+)'(?: \\\n)?(.*)$`)
 )
 
 // TestSlowTestsOfLanguagesRun holds that make languages runs each test that only it runs.
@@ -99,11 +99,26 @@ func TestSlowTestsOfLanguagesRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := makeRE.FindSubmatch(text)
-	if target == nil {
+	_, target, _ := strings.Cut(string(text), "\nlanguages:")
+	target, _, _ = strings.Cut(target, "\n\n")
+	lines := makeRE.FindAllStringSubmatch(target, -1)
+	if lines == nil {
 		t.Fatal("Makefile has no target languages that runs go test")
 	}
-	run, packages := regexp.MustCompile(string(target[1])), strings.Fields(string(target[2]))
+	// runs reports whether a line runs a test of a directory.
+	runs := func(dir, name string) bool {
+		return slices.ContainsFunc(lines, func(line []string) bool {
+			rest, ok := dir, line[1] == ""
+			if !ok {
+				if rest, ok = strings.CutPrefix(dir+"/", line[1]+"/"); !ok {
+					return false
+				}
+			}
+			rest = "./" + strings.TrimSuffix(rest, "/")
+			packages := strings.Fields(line[3])
+			return (slices.Contains(packages, rest) || slices.Contains(packages, "./...")) && regexp.MustCompile(line[2]).MatchString(name)
+		})
+	}
 	found := 0
 	eachTest(t, func(dir string, source []byte) {
 		for _, at := range slowRE.FindAllIndex(source, -1) {
@@ -113,7 +128,7 @@ func TestSlowTestsOfLanguagesRun(t *testing.T) {
 			}
 			found++
 			name := string(tests[len(tests)-1][1])
-			if !slices.Contains(packages, "./"+dir) || !run.MatchString(name) {
+			if !runs(dir, name) {
 				t.Errorf("%s: make languages does not run %s", dir, name)
 			}
 		}

@@ -69,6 +69,39 @@ func eachImport(t *testing.T, f func(file, dir string)) {
 	}
 }
 
+// wings are the dialects of policies that are modules of their own.
+var wings = []string{"admission/kubewarden", "admission/rego"}
+
+// TestWingsUseTheSeam holds that the dialects of policies import the adapter by its public packages
+// alone, as a dialect in another repository would, and that nothing of the root module imports them.
+func TestWingsUseTheSeam(t *testing.T) {
+	inWing := func(dir string) bool {
+		return slices.ContainsFunc(wings, func(wing string) bool { return within(dir, wing) })
+	}
+	nested := []string{"cmd/kubewasm", "examples/policy-server", "examples/webhook", "host/oci/e2e", "internal/bench", "internal/testkit/e2e", "internal/testkit/rego", "internal/testkit/schemas"}
+	found := 0
+	eachImport(t, func(file, dir string) {
+		from := filepath.ToSlash(filepath.Dir(file))
+		switch {
+		case inWing(from):
+			if within(dir, "admission") {
+				found++
+			}
+			if within(dir, "admission/internal") {
+				t.Errorf("%s imports %s", file, dir)
+			}
+			if within(from, "admission/rego") && within(dir, "admission/kubewarden") {
+				t.Errorf("%s imports %s: Kubewarden's policy server needs Rego, and not the other way round", file, dir)
+			}
+		case inWing(dir) && !slices.ContainsFunc(nested, func(n string) bool { return within(from, n) }):
+			t.Errorf("%s imports %s", file, dir)
+		}
+	})
+	if found < 20 {
+		t.Errorf("found %d imports of admission", found)
+	}
+}
+
 // TestProductsImportNoChecks holds that internal has two floors: what products use imports nothing
 // of what builds and checks the project, outside of tests.
 func TestProductsImportNoChecks(t *testing.T) {

@@ -19,7 +19,7 @@ var logKeys = []string{
 	"reference", "digest", // Of host/oci.
 	"pod", "node", "functions", "fields", "missing", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.
-	"request", "stage", "container", "cgroup", "change", "contention", "mode", "decided", "cause", "driver", // Of hooks.
+	"request", "stage", "container", "cgroup", "change", "contention", "mode", "state", "decided", "cause", "driver", // Of hooks.
 	"pods", "containers", "left", "after", "address", "duration",
 }
 

@@ -45,12 +45,12 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 151_500, Target: 114_000},
-	{Name: linesOfRoot, Bound: 134_500, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 59_500, Target: 50_000},
-	{Name: rootPackages, Bound: 189, Target: 165},
-	{Name: exportedNames, Bound: 3_250, Target: NoTarget},
-	{Name: namesWithout, Bound: 1_140, Target: 800},
+	{Name: linesOfAll, Bound: 153_000, Target: 114_000},
+	{Name: linesOfRoot, Bound: 107_500, Target: 90_000},
+	{Name: linesOfAdapter, Bound: 41_500, Target: 50_000},
+	{Name: rootPackages, Bound: 182, Target: 165},
+	{Name: exportedNames, Bound: 3_180, Target: NoTarget},
+	{Name: namesWithout, Bound: 1_070, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }
@@ -227,7 +227,7 @@ var floors = [][]string{{"abi"}, {products}, {"codec"}, {"host", "guest"}, {"adm
 var secondFloor = []string{"internal/bench", "internal/testkit"}
 
 // kitsOf are the directories of kits for tests, with the two packages that they alone share.
-var kitsOf = []string{"abi/conformance", "admission/admissiontest", "hooks/hookstest", "host/service/servicetest", "sched/schedtest", "internal/harness", "internal/framework"}
+var kitsOf = []string{"abi/conformance", "admission/admissiontest", "hooks/hookstest", "host/cases", "host/service/servicetest", "sched/schedtest", "internal/harness", "internal/framework"}
 
 // roomOf returns the room of a directory relative to the root.
 func roomOf(dir string) string {

@@ -36,7 +36,7 @@ func TestRooms(t *testing.T) {
 	for dir, want := range map[string]string{
 		"abi/metadata": "abi", "abi/conformance/testdata/quotes": kits, "hooks/hookstest": kits, "hooks/hookmetrics": "hooks",
 		"internal/objects/lookup": products, "internal/framework": kits, "internal/testkit/layout": checks, "internal/testkits": products,
-		"cmd/kubewasm/cases": "cmd",
+		"host/cases": "kits",
 	} {
 		if got := roomOf(dir); got != want {
 			t.Errorf("%s is in %s, want %s", dir, got, want)

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	source = regexp.MustCompile(`(?m)^//go:generate go tool kubewasm gen --output-dir \S+/(\w+) (\S+)/generated\.proto$`)
+	source = regexp.MustCompile(`(?m)^//go:generate kubewasm gen --output-dir \S+/(\w+) (\S+)/generated\.proto$`)
 	view   = regexp.MustCompile(`(?m)^type (\w+) view\.View$`)
 )
 

@@ -1,7 +1,7 @@
 // Command peaks prints how much memory hostile inputs take: each in a process of its own, whose
 // peak of resident memory is a row of a table.
 //
-//	go run ./internal/testkit/peaks [-before FILE] [-only TEXT]
+//	go run -C internal/testkit/peaks . [-before FILE] [-only TEXT]
 //
 // With -before, each row runs in that build of the program as well, of a commit before a limit
 // was there: the directory copied there builds as long as the functions that it calls exist.

@@ -21,7 +21,7 @@ const root = "../../.."
 // documents returns the paths of the documents of the root, of docs, and of the Stellar dialect.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "admission/internal/stellar/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "admission/stellar/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d documents, error %v", pattern, len(files), err)
@@ -127,9 +127,16 @@ func TestPaste(t *testing.T) {
 	if err := guestbuild.TrackSources(root); err != nil {
 		t.Fatal(err)
 	}
+	// What the documents install from a clone.
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join(root, "cmd/kubewasm"), "-o", bin, ".")
+	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	// Directories without commands of their own are made and built like this.
-	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get -tool github.com/kubewasm/kubewasm/cmd/kubewasm@latest"}
-	last := []string{"go mod tidy", "go test", "go tool kubewasm build"}
+	first := []string{"mkdir %[1]s && cd %[1]s", "go mod init example.com/%[1]s", "go get github.com/kubewasm/kubewasm@latest"}
+	last := []string{"go mod tidy", "go test", "kubewasm build"}
 	// The others build Kubernetes, or plugins and the command over and over.
 	quick := []string{"zone", "webhook"}
 	scripts := map[string]string{}
@@ -174,30 +181,23 @@ func TestPaste(t *testing.T) {
 			if !strings.Contains(script, "go mod tidy") {
 				script += strings.Join(last, "\n") + "\n"
 			}
-			install := "go install github.com/kubewasm/kubewasm/cmd/kubewasm@latest\n"
-			built := fmt.Sprintf("go build -C '%s' -o \"$PWD/bin/\" ./cmd/kubewasm\nPATH=\"$PWD/bin:$PATH\"\n", root)
-			get := regexp.MustCompile(`(?m)^go get (-tool )?github\.com/kubewasm/.*$`)
+			install := "git clone https://github.com/kubewasm/kubewasm && go install -C kubewasm/cmd/kubewasm .\n"
+			get := regexp.MustCompile(`(?m)^go get github\.com/kubewasm/.*$`)
 			if !get.MatchString(script) && !strings.Contains(script, install) {
 				t.Fatal("the module is not fetched")
 			}
-			script = strings.Replace(script, install, built, 1)
+			script = strings.Replace(script, install, "", 1)
 			script = get.ReplaceAllStringFunc(script, func(line string) string {
-				local, tool := ":", ""
+				local := ":"
 				for _, module := range strings.Fields(line)[2:] {
 					path := strings.TrimSuffix(module, "@latest")
-					if path == "-tool" {
-						continue
-					}
-					if module, ok := strings.CutSuffix(path, "/cmd/kubewasm"); ok {
-						path, tool = module, " -tool "+path
-					}
 					local += fmt.Sprintf(" && go mod edit -require %[1]s@v0.0.0 -replace %[1]s='%[2]s'", path, root+strings.TrimPrefix(path, "github.com/kubewasm/kubewasm"))
 				}
-				return local + tool
+				return local
 			})
 			cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 			cmd.Dir = t.TempDir()
-			cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off")
+			cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off", "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -126,7 +126,7 @@ var dispatch = sync.OnceValues(func() (*dispatcher, error) {
 	}
 	cfg := host.Config{Name: "d", Module: host.ModuleConfig{Bytes: module}}
 	cfg.Limits.Timeout = time.Minute
-	plugin, err := admission.Load(context.Background(), rt, admission.PluginConfig{Config: cfg})
+	plugin, err := admission.Load(context.Background(), rt, admission.PluginConfig{Dialects: dialects(), Config: cfg})
 	if err != nil {
 		return nil, err
 	}

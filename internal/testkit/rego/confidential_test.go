@@ -42,7 +42,7 @@ func TestBuiltinsRepeatNoSecretInARecording(t *testing.T) {
 				t.Fatal(err)
 			}
 			recording := filepath.Join(dir, "recording")
-			p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Config: host.Config{
+			p, err := admission.Load(t.Context(), rt, admission.PluginConfig{Dialects: dialects(), Config: host.Config{
 				Name: "p", Module: host.ModuleConfig{Bytes: module}, Limits: host.Limits{Instances: 1}, Record: &record.Config{Path: recording},
 			}})
 			if err != nil {

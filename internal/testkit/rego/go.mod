@@ -2,10 +2,14 @@ module github.com/kubewasm/kubewasm/internal/testkit/rego
 
 go 1.26.0
 
-replace github.com/kubewasm/kubewasm => ../../..
+replace (
+	github.com/kubewasm/kubewasm => ../../..
+	github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
+)
 
 require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
 	github.com/open-policy-agent/opa v1.22.0
 	k8s.io/api v0.35.10
 	k8s.io/apimachinery v0.35.10

@@ -16,12 +16,19 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/dialect"
+	regodialect "github.com/kubewasm/kubewasm/admission/rego"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/rego/compile"
 )
 
-const policies = "../../../admission/testdata/rego/"
+const policies = "../../../admission/kubewarden/internal/policies/testdata/rego/"
+
+// dialects returns the dialect of the tests.
+func dialects() []*dialect.Dialect {
+	return []*dialect.Dialect{regodialect.New(regodialect.Options{})}
+}
 
 // policy is a policy in both worlds.
 type policy struct {
@@ -43,7 +50,7 @@ func load(t testing.TB, file, entrypoint, settings string) *policy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rt.Close(context.Background()) })
-	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: module}, GuestConfig: []byte(settings)}})
+	plugin, err := admission.Load(ctx, rt, admission.PluginConfig{Dialects: dialects(), Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: module}, GuestConfig: []byte(settings)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/admission/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/rego"
+	"github.com/kubewasm/kubewasm/admission/stellar"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
@@ -45,6 +50,13 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[hookmsg.Stage]():      namesOf(hookmsg.PreRunPodSandbox),
 	reflect.TypeFor[hookmsg.Level]():      namesOf(hookmsg.LevelQOS),
 	reflect.TypeFor[hookmsg.QOSClass]():   {hookmsg.QOSGuaranteed.String(), hookmsg.QOSBurstable.String(), hookmsg.QOSBestEffort.String()},
+}
+
+// dialects are the configurations of dialects of policies, by their members.
+var dialects = map[string]reflect.Type{
+	kubewarden.Member: reflect.TypeFor[capabilities.Scope](),
+	rego.Member:       reflect.TypeFor[rego.Config](),
+	stellar.Name:      reflect.TypeFor[struct{}](),
 }
 
 // namesOf returns the names of an enumeration from its first value on.
@@ -122,6 +134,17 @@ const (
 func (w *writer) schema(t reflect.Type, name string) (schema, error) {
 	if names := enums[t]; names != nil {
 		return schema{"type": "string", "enum": names}, nil
+	}
+	if t == reflect.TypeFor[dialect.Config]() {
+		properties := schema{}
+		for member, of := range dialects {
+			s, err := w.schema(of, member)
+			if err != nil {
+				return nil, err
+			}
+			properties[member] = s
+		}
+		return schema{"type": "object", "properties": properties, "additionalProperties": false, "maxProperties": 1}, nil
 	}
 	ours := strings.HasPrefix(t.PkgPath(), "github.com/kubewasm/kubewasm/")
 	switch pointer := reflect.PointerTo(t); {

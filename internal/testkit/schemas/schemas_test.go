@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
@@ -136,7 +139,14 @@ func TestSchemasAreWhatIsDecoded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return configfile.JSON(document, reflect.New(f.of).Interface())
+				to := reflect.New(f.of).Interface()
+				if err := configfile.JSON(document, to); err != nil {
+					return err
+				}
+				if file, ok := to.(*manage.File); ok {
+					return ownMembers(file)
+				}
+				return nil
 			}
 			tried := 0
 			values(s, "", func(v any) any { return v }, func(s map[string]any, path string, put func(any) any) {
@@ -160,6 +170,48 @@ func TestSchemasAreWhatIsDecoded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ownMembers decodes the members of plugins that a dialect decodes.
+func ownMembers(file *manage.File) error {
+	decode := func(path string, p *manage.PluginSpec) error {
+		for member, raw := range p.Dialect {
+			of, ok := dialects[member]
+			if !ok {
+				return fmt.Errorf("unknown field %q", path+".dialect."+member)
+			}
+			if err := configfile.JSON(raw, reflect.New(of).Interface()); err != nil {
+				return errors.New(below(path+".dialect."+member, err))
+			}
+		}
+		return nil
+	}
+	for i := range file.Plugins {
+		if err := decode(fmt.Sprintf("plugins[%d]", i), &file.Plugins[i]); err != nil {
+			return err
+		}
+	}
+	for i := range file.Groups {
+		for name, member := range file.Groups[i].Members {
+			if err := decode(fmt.Sprintf("groups[%d].members.%s", i, name), &member); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// below returns the text of err with a path before those of its mistakes.
+func below(path string, err error) string {
+	var of *configfile.Error
+	if !errors.As(err, &of) {
+		return path + ": " + err.Error()
+	}
+	mistakes := slices.Clone(of.Mistakes)
+	for i := range mistakes {
+		mistakes[i].Path = strings.TrimSuffix(path+"."+mistakes[i].Path, ".")
+	}
+	return (&configfile.Error{Mistakes: mistakes}).Error()
 }
 
 // TestOneGrammar reads one text as a plugin of each kind: what all have, they have in the same

@@ -1,7 +1,7 @@
 // Package testservice is a service for tests of package service.
 package testservice
 
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --host . --output-dir guest test.proto
+//go:generate kubewasm gen --host . --output-dir guest test.proto
 
 // Schema returns the encoded FileDescriptorSet of the services.
 func Schema() []byte { return []byte(serviceSchema) }

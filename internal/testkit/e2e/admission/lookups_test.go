@@ -21,8 +21,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/capabilities"
 	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/dialect"
+	"github.com/kubewasm/kubewasm/admission/kubewarden"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/admission/rego"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
@@ -94,7 +97,7 @@ type lookups struct {
 	rt      *host.Runtime
 	objects *clustercache.Cluster
 	watches *watches
-	// kubewarden is the module of admission/testdata/kubewarden/policy.c.
+	// kubewarden is the module of admission/kubewarden/internal/policies/testdata/kubewarden/policy.c.
 	kubewarden string
 }
 
@@ -108,6 +111,17 @@ func (l *lookups) load(t *testing.T, cfg admission.PluginConfig) *admission.Plug
 	return p
 }
 
+// configured returns cfg with the configuration of a dialect.
+func configured(t *testing.T, cfg admission.PluginConfig, member string, of any) admission.PluginConfig {
+	t.Helper()
+	text, err := json.Marshal(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Dialect = dialect.Config{member: text}
+	return cfg
+}
+
 // asks returns the policy that asks what its settings say, for the kinds that it may see.
 func (l *lookups) asks(t *testing.T, what string, kinds ...capabilities.Kind) *admission.Plugin {
 	t.Helper()
@@ -115,9 +129,9 @@ func (l *lookups) asks(t *testing.T, what string, kinds ...capabilities.Kind) *a
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := admission.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: l.kubewarden}, GuestConfig: []byte(`{"is":"` + what + `"}`)}, Capabilities: provider}
-	cfg.HostCapabilities, cfg.ContextAwareResources = []string{"kubernetes/*"}, kinds
-	return l.load(t, cfg)
+	cfg := admission.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: l.kubewarden}, GuestConfig: []byte(`{"is":"` + what + `"}`)}}
+	cfg.Dialects = kubewarden.New(kubewarden.Options{Cluster: l.objects, Capabilities: provider})
+	return l.load(t, configured(t, cfg, kubewarden.Member, capabilities.Scope{HostCapabilities: []string{"kubernetes/*"}, ContextAwareResources: kinds}))
 }
 
 // rego returns a policy in Rego.
@@ -134,8 +148,8 @@ func (l *lookups) rego(t *testing.T, entrypoint, source string, kinds ...capabil
 		t.Fatalf("%v\n%s", err, output)
 	}
 	cfg := admission.PluginConfig{Config: host.Config{Module: host.ModuleConfig{File: out}}}
-	cfg.ContextAwareResources = kinds
-	return l.load(t, cfg)
+	cfg.Dialects = []*dialect.Dialect{rego.New(rego.Options{Cluster: l.objects})}
+	return l.load(t, configured(t, cfg, rego.Member, rego.Config{ContextAwareResources: kinds}))
 }
 
 // said returns what a policy says to the creation of an object, empty if it allows it.
@@ -196,7 +210,7 @@ func TestPoliciesLookObjectsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	l := &lookups{Cluster: c, rt: rt, watches: &watches{open: map[string]int{}}, kubewarden: kubewarden(t)}
+	l := &lookups{Cluster: c, rt: rt, watches: &watches{open: map[string]int{}}, kubewarden: kubewardenModule(t)}
 	config := rest.CopyConfig(c.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		l.watches.next = next

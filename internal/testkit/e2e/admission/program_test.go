@@ -74,8 +74,8 @@ users: [{name: u, user: {token: %s}}]
 	return file
 }
 
-// kubewarden builds the policy in C, if there is a compiler.
-func kubewarden(t *testing.T) string {
+// kubewardenModule builds the policy in C, if there is a compiler.
+func kubewardenModule(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("clang"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -84,7 +84,7 @@ func kubewarden(t *testing.T) string {
 		t.Skip("clang is not installed (Debian: clang, lld)")
 	}
 	out := filepath.Join(t.TempDir(), "policy.wasm")
-	cmd := exec.CommandContext(t.Context(), "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", out, admissionDir+"testdata/kubewarden/policy.c")
+	cmd := exec.CommandContext(t.Context(), "clang", "--target=wasm32", "-O2", "-nostdlib", "-Wl,--no-entry", "-o", out, admissionDir+"kubewarden/internal/policies/testdata/kubewarden/policy.c")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("clang: %v\n%s", err, output)
 	}
@@ -111,7 +111,7 @@ func (f *fixture) programWith(t *testing.T, args ...string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cluster.Build(t, repository, "./examples/webhook", "webhook"), append(args, "-addr", addr,
+	cmd := exec.Command(cluster.Build(t, filepath.Join(repository, "examples/webhook"), ".", "webhook"), append(args, "-addr", addr,
 		"-cert", filepath.Join(f.dir, "tls.crt"), "-key", filepath.Join(f.dir, "tls.key"), "-drain-delay", "1ms")...)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
@@ -166,10 +166,9 @@ plugins:
   match: {objectSelector: {matchLabels: {ask: secret}}}
 - name: looks
   module: {file: %[2]q, follow: true}
-  contextAwareResources: [{apiVersion: v1, kind: Namespace}]
-  hostCapabilities: [kubernetes/*]
+  dialect: {kubewarden: {contextAwareResources: [{apiVersion: v1, kind: Namespace}], hostCapabilities: [kubernetes/*]}}
   match: {objectSelector: {matchLabels: {ask: lookup}}}
-`, installed, kubewarden(t)))
+`, installed, kubewardenModule(t)))
 	url := f.program(t, policies)
 	f.validating(t, "", func(w *arv1.ValidatingWebhook) {
 		w.ClientConfig.URL, w.NamespaceSelector = &url, &metav1.LabelSelector{MatchLabels: map[string]string{"webhook": "yes"}}

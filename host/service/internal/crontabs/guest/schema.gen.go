@@ -5,27 +5,26 @@ package guest
 import ()
 
 // serviceSchema is the services of this package. Kubewasm build adds it to a module.
-const serviceSchema = "\n\xaa\x04\n\x0ecrontabs.proto\x12\x14kub" +
+const serviceSchema = "\n\x98\x04\n\x0ecrontabs.proto\x12\x14kub" +
 	"ewasm.crontabs.v1\x1a.githu" +
 	"b.com/kubewasm/kubewasm/" +
-	"abi/options.proto\"\xa1\x01\n\aCr" +
-	"onTab:\x95\x01\xaa\xb8\x19\x90\x01\nFgithub.co" +
-	"m/kubewasm/kubewasm/host" +
-	"/service/internal/cronta" +
-	"bs/v1.CronTab\x12Fgithub.co" +
-	"m/kubewasm/kubewasm/inte" +
-	"rnal/bindgen/testdata/cr" +
-	"ontab.CronTab\"x\n\nDueRequ" +
-	"est\x123\n\x05first\x18\x01 \x01(\v2\x1d.kub" +
-	"ewasm.crontabs.v1.CronTa" +
-	"bR\x05first\x125\n\x06others\x18\x02 \x03(\v" +
+	"abi/options.proto\"\x8f\x01\n\aCr" +
+	"onTab:\x83\x01\xaa\xb8\x19\x7f\nFgithub.com" +
+	"/kubewasm/kubewasm/host/" +
+	"service/internal/crontab" +
+	"s/v1.CronTab\x125github.com" +
+	"/kubewasm/kubewasm/inter" +
+	"nal/crontab.CronTab\"x\n\nD" +
+	"ueRequest\x123\n\x05first\x18\x01 \x01(\v" +
 	"2\x1d.kubewasm.crontabs.v1." +
-	"CronTabR\x06others\"T\n\vDueRe" +
-	"sponse\x12/\n\x03due\x18\x01 \x03(\v2\x1d.ku" +
-	"bewasm.crontabs.v1.CronT" +
-	"abR\x03due\x12\x14\n\x05image\x18\x02 \x01(\tR\x05" +
-	"image2V\n\bCronTabs\x12J\n\x03Due" +
-	"\x12 .kubewasm.crontabs.v1." +
-	"DueRequest\x1a!.kubewasm.cr" +
-	"ontabs.v1.DueResponseb\x06p" +
-	"roto3"
+	"CronTabR\x05first\x125\n\x06others" +
+	"\x18\x02 \x03(\v2\x1d.kubewasm.cronta" +
+	"bs.v1.CronTabR\x06others\"T\n" +
+	"\vDueResponse\x12/\n\x03due\x18\x01 \x03(" +
+	"\v2\x1d.kubewasm.crontabs.v1" +
+	".CronTabR\x03due\x12\x14\n\x05image\x18\x02" +
+	" \x01(\tR\x05image2V\n\bCronTabs\x12" +
+	"J\n\x03Due\x12 .kubewasm.cronta" +
+	"bs.v1.DueRequest\x1a!.kubew" +
+	"asm.crontabs.v1.DueRespo" +
+	"nseb\x06proto3"

@@ -5,7 +5,7 @@ package guest
 import (
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 )
 
 // CronTabs is implemented by plugins of the extension point

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 )
 
 // DueRequest is a view of a DueRequest.

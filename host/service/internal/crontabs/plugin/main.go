@@ -3,7 +3,7 @@ package main
 
 import (
 	"github.com/kubewasm/kubewasm/host/service/internal/crontabs/guest"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 )
 
 type plugin struct {

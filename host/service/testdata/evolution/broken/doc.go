@@ -1,4 +1,4 @@
 // Package broken is the broken version of the extension point.
 package broken
 
-//go:generate go run github.com/kubewasm/kubewasm/cmd/kubewasm gen --host . --output-dir guest orders.proto
+//go:generate kubewasm gen --host . --output-dir guest orders.proto

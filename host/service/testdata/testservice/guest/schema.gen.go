@@ -5,7 +5,7 @@ package guest
 import ()
 
 // serviceSchema is the services of this package. Kubewasm build adds it to a module.
-const serviceSchema = "\n\x81#\n\ntest.proto\x12\x10kubewas" +
+const serviceSchema = "\n\xf0\"\n\ntest.proto\x12\x10kubewas" +
 	"m.test.v1\x1a.github.com/ku" +
 	"bewasm/kubewasm/abi/opti" +
 	"ons.proto\x1a\x1egoogle/protob" +
@@ -104,116 +104,115 @@ const serviceSchema = "\n\x81#\n\ntest.proto\x12\x10kubewas" +
 	"\x06choiceB\b\n\x06_maybeB\r\n\v_ma" +
 	"ybe_textB\r\n\v_maybe_data\"" +
 	")\n\x05Small\x12\x12\n\x04name\x18\x01 \x01(\tR\x04" +
-	"name\x12\f\n\x01n\x18\x02 \x01(\x11R\x01n\"U\n\x05Cr" +
-	"ate:L\xaa\xb8\x19H\x12Fgithub.com/ku" +
+	"name\x12\f\n\x01n\x18\x02 \x01(\x11R\x01n\"D\n\x05Cr" +
+	"ate:;\xaa\xb8\x197\x125github.com/ku" +
 	"bewasm/kubewasm/internal" +
-	"/bindgen/testdata/cronta" +
-	"b.CronTab\"\x8b\x04\n\nKubernetes" +
-	"\x12N\n\nquantities\x18\x01 \x03(\v2..k" +
-	"8s.io.apimachinery.pkg.a" +
-	"pi.resource.QuantityR\nqu" +
-	"antities\x12D\n\x05limit\x18\x02 \x01(\v2" +
-	"..k8s.io.apimachinery.pk" +
-	"g.api.resource.QuantityR" +
-	"\x05limit\x12>\n\x04time\x18\x03 \x01(\v2*.k" +
-	"8s.io.apimachinery.pkg.a" +
-	"pis.meta.v1.TimeR\x04time\x12N" +
-	"\n\nmicro_time\x18\x04 \x01(\v2/.k8s" +
-	".io.apimachinery.pkg.api" +
-	"s.meta.v1.MicroTimeR\tmic" +
-	"roTime\x12J\n\bduration\x18\x05 \x01(\v" +
-	"2..k8s.io.apimachinery.p" +
-	"kg.apis.meta.v1.Duration" +
-	"R\bduration\x12D\n\x04port\x18\x06 \x01(\v" +
-	"20.k8s.io.apimachinery.p" +
-	"kg.util.intstr.IntOrStri" +
-	"ngR\x04port\x12E\n\x06object\x18\a \x01(\v" +
-	"2-.k8s.io.apimachinery.p" +
-	"kg.runtime.RawExtensionR" +
-	"\x06object*9\n\x05Color\x12\x11\n\rCOLO" +
-	"R_UNKNOWN\x10\x00\x12\r\n\tCOLOR_RED" +
-	"\x10\x01\x12\x0e\n\nCOLOR_BLUE\x10\x052\xa3\t\n\x04T" +
-	"est\x12<\n\x04Echo\x12\x19.kubewasm.t" +
-	"est.v1.Message\x1a\x19.kubewas" +
-	"m.test.v1.Message\x12<\n\x04Tra" +
-	"p\x12\x19.kubewasm.test.v1.Mes" +
-	"sage\x1a\x19.kubewasm.test.v1." +
-	"Message\x12<\n\x04Loop\x12\x19.kubewa" +
-	"sm.test.v1.Message\x1a\x19.kub" +
-	"ewasm.test.v1.Message\x12<\n" +
-	"\x04Fail\x12\x19.kubewasm.test.v1" +
-	".Message\x1a\x19.kubewasm.test" +
-	".v1.Message\x12>\n\x06Silent\x12\x19." +
-	"kubewasm.test.v1.Message" +
-	"\x1a\x19.kubewasm.test.v1.Mess" +
-	"age\x12C\n\vOutOfBounds\x12\x19.kub" +
+	"/crontab.CronTab\"\x8b\x04\n\nKub" +
+	"ernetes\x12N\n\nquantities\x18\x01 " +
+	"\x03(\v2..k8s.io.apimachiner" +
+	"y.pkg.api.resource.Quant" +
+	"ityR\nquantities\x12D\n\x05limit" +
+	"\x18\x02 \x01(\v2..k8s.io.apimachi" +
+	"nery.pkg.api.resource.Qu" +
+	"antityR\x05limit\x12>\n\x04time\x18\x03 " +
+	"\x01(\v2*.k8s.io.apimachiner" +
+	"y.pkg.apis.meta.v1.TimeR" +
+	"\x04time\x12N\n\nmicro_time\x18\x04 \x01(" +
+	"\v2/.k8s.io.apimachinery." +
+	"pkg.apis.meta.v1.MicroTi" +
+	"meR\tmicroTime\x12J\n\bduratio" +
+	"n\x18\x05 \x01(\v2..k8s.io.apimach" +
+	"inery.pkg.apis.meta.v1.D" +
+	"urationR\bduration\x12D\n\x04por" +
+	"t\x18\x06 \x01(\v20.k8s.io.apimach" +
+	"inery.pkg.util.intstr.In" +
+	"tOrStringR\x04port\x12E\n\x06objec" +
+	"t\x18\a \x01(\v2-.k8s.io.apimach" +
+	"inery.pkg.runtime.RawExt" +
+	"ensionR\x06object*9\n\x05Color\x12" +
+	"\x11\n\rCOLOR_UNKNOWN\x10\x00\x12\r\n\tCO" +
+	"LOR_RED\x10\x01\x12\x0e\n\nCOLOR_BLUE\x10" +
+	"\x052\xa3\t\n\x04Test\x12<\n\x04Echo\x12\x19.kub" +
 	"ewasm.test.v1.Message\x1a\x19." +
 	"kubewasm.test.v1.Message" +
-	"\x12A\n\tMalformed\x12\x19.kubewasm" +
-	".test.v1.Message\x1a\x19.kubew" +
-	"asm.test.v1.Message\x12B\n\nF" +
-	"oreignRef\x12\x19.kubewasm.tes" +
-	"t.v1.Message\x1a\x19.kubewasm." +
-	"test.v1.Message\x12E\n\rAskFo" +
-	"reignRef\x12\x19.kubewasm.test" +
+	"\x12<\n\x04Trap\x12\x19.kubewasm.test" +
 	".v1.Message\x1a\x19.kubewasm.t" +
-	"est.v1.Message\x12?\n\aAskPar" +
-	"t\x12\x19.kubewasm.test.v1.Mes" +
-	"sage\x1a\x19.kubewasm.test.v1." +
-	"Message\x12@\n\bAskEntry\x12\x19.ku" +
-	"bewasm.test.v1.Message\x1a\x19" +
+	"est.v1.Message\x12<\n\x04Loop\x12\x19" +
 	".kubewasm.test.v1.Messag" +
-	"e\x12A\n\tServeLate\x12\x19.kubewas" +
+	"e\x1a\x19.kubewasm.test.v1.Mes" +
+	"sage\x12<\n\x04Fail\x12\x19.kubewasm." +
+	"test.v1.Message\x1a\x19.kubewa" +
+	"sm.test.v1.Message\x12>\n\x06Si" +
+	"lent\x12\x19.kubewasm.test.v1." +
+	"Message\x1a\x19.kubewasm.test." +
+	"v1.Message\x12C\n\vOutOfBound" +
+	"s\x12\x19.kubewasm.test.v1.Mes" +
+	"sage\x1a\x19.kubewasm.test.v1." +
+	"Message\x12A\n\tMalformed\x12\x19.k" +
+	"ubewasm.test.v1.Message\x1a" +
+	"\x19.kubewasm.test.v1.Messa" +
+	"ge\x12B\n\nForeignRef\x12\x19.kubew" +
+	"asm.test.v1.Message\x1a\x19.ku" +
+	"bewasm.test.v1.Message\x12E" +
+	"\n\rAskForeignRef\x12\x19.kubewa" +
+	"sm.test.v1.Message\x1a\x19.kub" +
+	"ewasm.test.v1.Message\x12?\n" +
+	"\aAskPart\x12\x19.kubewasm.test" +
+	".v1.Message\x1a\x19.kubewasm.t" +
+	"est.v1.Message\x12@\n\bAskEnt" +
+	"ry\x12\x19.kubewasm.test.v1.Me" +
+	"ssage\x1a\x19.kubewasm.test.v1" +
+	".Message\x12A\n\tServeLate\x12\x19." +
+	"kubewasm.test.v1.Message" +
+	"\x1a\x19.kubewasm.test.v1.Mess" +
+	"age\x12?\n\aTooLong\x12\x19.kubewas" +
 	"m.test.v1.Message\x1a\x19.kube" +
 	"wasm.test.v1.Message\x12?\n\a" +
-	"TooLong\x12\x19.kubewasm.test." +
+	"Swollen\x12\x19.kubewasm.test." +
 	"v1.Message\x1a\x19.kubewasm.te" +
-	"st.v1.Message\x12?\n\aSwollen" +
+	"st.v1.Message\x12?\n\aAskHost" +
 	"\x12\x19.kubewasm.test.v1.Mess" +
 	"age\x1a\x19.kubewasm.test.v1.M" +
-	"essage\x12?\n\aAskHost\x12\x19.kube" +
-	"wasm.test.v1.Message\x1a\x19.k" +
-	"ubewasm.test.v1.Message\x12" +
-	"H\n\x10AskHostMalformed\x12\x19.ku" +
-	"bewasm.test.v1.Message\x1a\x19" +
-	".kubewasm.test.v1.Messag" +
-	"e\x12<\n\x04Name\x12\x19.kubewasm.tes" +
-	"t.v1.Message\x1a\x19.kubewasm." +
-	"test.v1.Message\x12?\n\aMissi" +
-	"ng\x12\x19.kubewasm.test.v1.Me" +
+	"essage\x12H\n\x10AskHostMalform" +
+	"ed\x12\x19.kubewasm.test.v1.Me" +
 	"ssage\x1a\x19.kubewasm.test.v1" +
-	".Message2R\n\x04Host\x12D\n\x03Ask\x12" +
-	"\x19.kubewasm.test.v1.Messa" +
-	"ge\x1a\x19.kubewasm.test.v1.Me" +
-	"ssage\"\a\xaa\xb8\x19\x03ask\x1a\x04\xa8\xb8\x19\x012\x85\x01\n" +
-	"\x06Values\x12C\n\x05Twice\x12\x1c.kubew" +
-	"asm.test.v1.Kubernetes\x1a\x1c" +
-	".kubewasm.test.v1.Kubern" +
-	"etes\x126\n\x04Ping\x12\x16.google.pr" +
-	"otobuf.Empty\x1a\x16.google.pr" +
-	"otobuf.Emptyb\x06proto3\n\xbe\x01\n" +
-	"\x1bgoogle/protobuf/empty.p" +
-	"roto\x12\x0fgoogle.protobuf\"\a\n" +
-	"\x05EmptyB}\n\x13com.google.pro" +
-	"tobufB\nEmptyProtoP\x01Z.goo" +
-	"gle.golang.org/protobuf/" +
-	"types/known/emptypb\xf8\x01\x01\xa2\x02" +
-	"\x03GPB\xaa\x02\x1eGoogle.Protobuf.W" +
-	"ellKnownTypesb\x06proto3\n\x83\x03" +
-	"\n\x11parts/parts.proto\x12\x16kub" +
-	"ewasm.test.parts.v1\x1a\x1fgoo" +
-	"gle/protobuf/timestamp.p" +
-	"roto\"\xf6\x01\n\x04Part\x12\x12\n\x04name\x18\x01 " +
-	"\x01(\tR\x04name\x123\n\x05shape\x18\x02 \x01(\x0e" +
-	"2\x1d.kubewasm.test.parts.v" +
-	"1.ShapeR\x05shape\x128\n\x05inner\x18" +
-	"\x03 \x01(\v2\".kubewasm.test.pa" +
-	"rts.v1.Part.InnerR\x05inner" +
-	"\x12.\n\x04made\x18\x04 \x01(\v2\x1a.google." +
-	"protobuf.TimestampR\x04made" +
-	"\x1a;\n\x05Inner\x122\n\x05parts\x18\x01 \x03(\v" +
-	"2\x1c.kubewasm.test.parts.v" +
-	"1.PartR\x05parts\"\b\n\x06Unused*" +
-	"*\n\x05Shape\x12\x0f\n\vSHAPE_ROUND\x10" +
-	"\x00\x12\x10\n\fSHAPE_SQUARE\x10\x01b\x06pro" +
-	"to3"
+	".Message\x12<\n\x04Name\x12\x19.kubew" +
+	"asm.test.v1.Message\x1a\x19.ku" +
+	"bewasm.test.v1.Message\x12?" +
+	"\n\aMissing\x12\x19.kubewasm.tes" +
+	"t.v1.Message\x1a\x19.kubewasm." +
+	"test.v1.Message2R\n\x04Host\x12" +
+	"D\n\x03Ask\x12\x19.kubewasm.test.v" +
+	"1.Message\x1a\x19.kubewasm.tes" +
+	"t.v1.Message\"\a\xaa\xb8\x19\x03ask\x1a\x04\xa8" +
+	"\xb8\x19\x012\x85\x01\n\x06Values\x12C\n\x05Twice\x12" +
+	"\x1c.kubewasm.test.v1.Kuber" +
+	"netes\x1a\x1c.kubewasm.test.v1" +
+	".Kubernetes\x126\n\x04Ping\x12\x16.go" +
+	"ogle.protobuf.Empty\x1a\x16.go" +
+	"ogle.protobuf.Emptyb\x06pro" +
+	"to3\n\xbe\x01\n\x1bgoogle/protobuf/" +
+	"empty.proto\x12\x0fgoogle.prot" +
+	"obuf\"\a\n\x05EmptyB}\n\x13com.goo" +
+	"gle.protobufB\nEmptyProto" +
+	"P\x01Z.google.golang.org/pr" +
+	"otobuf/types/known/empty" +
+	"pb\xf8\x01\x01\xa2\x02\x03GPB\xaa\x02\x1eGoogle.Pro" +
+	"tobuf.WellKnownTypesb\x06pr" +
+	"oto3\n\x83\x03\n\x11parts/parts.pro" +
+	"to\x12\x16kubewasm.test.parts." +
+	"v1\x1a\x1fgoogle/protobuf/time" +
+	"stamp.proto\"\xf6\x01\n\x04Part\x12\x12\n\x04" +
+	"name\x18\x01 \x01(\tR\x04name\x123\n\x05shap" +
+	"e\x18\x02 \x01(\x0e2\x1d.kubewasm.test." +
+	"parts.v1.ShapeR\x05shape\x128\n" +
+	"\x05inner\x18\x03 \x01(\v2\".kubewasm." +
+	"test.parts.v1.Part.Inner" +
+	"R\x05inner\x12.\n\x04made\x18\x04 \x01(\v2\x1a." +
+	"google.protobuf.Timestam" +
+	"pR\x04made\x1a;\n\x05Inner\x122\n\x05part" +
+	"s\x18\x01 \x03(\v2\x1c.kubewasm.test." +
+	"parts.v1.PartR\x05parts\"\b\n\x06" +
+	"Unused**\n\x05Shape\x12\x0f\n\vSHAPE" +
+	"_ROUND\x10\x00\x12\x10\n\fSHAPE_SQUARE" +
+	"\x10\x01b\x06proto3"

@@ -11,7 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 )
 
 // Test has a method for each behaviour of a guest.

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/guest/api/resource"
 	"github.com/kubewasm/kubewasm/guest/service"
 	"github.com/kubewasm/kubewasm/guest/view"
-	"github.com/kubewasm/kubewasm/internal/bindgen/testdata/crontab"
+	"github.com/kubewasm/kubewasm/internal/crontab"
 )
 
 // Message has a field of each type.

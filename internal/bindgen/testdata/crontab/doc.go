@@ -1,2 +1,0 @@
-// Package crontab has views of a custom resource.
-package crontab
