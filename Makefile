@@ -3,7 +3,7 @@
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The modules beside the root that are linted and compiled for other platforms as the root is.
-WINGS := admission/audit admission/rego admission/kubewarden cmd/kubewasm examples/webhook
+WINGS := admission/audit admission/rego admission/kubewarden cmd/kubewasm cmd/kubewasm-webhook
 
 .DEFAULT_GOAL := help
 
@@ -132,14 +132,14 @@ platforms: ## Compile everything for the other platforms.
 	GOARCH=ppc64le CGO_ENABLED=0 go build -C cmd/kubewasm -o /dev/null .
 
 HELM := go run helm.sh/helm/v4/cmd/helm@v4.3.1
-CHART := examples/scheduler/chart
+CHART := cmd/kubewasm-scheduler/chart
 
 .PHONY: chart
-chart: ## Check the chart of examples/scheduler, and render it for the values in its ci.
+chart: ## Check the chart of cmd/kubewasm-scheduler, and render it for the values in its ci.
 	for values in $(CHART)/ci/*-values.yaml; do \
 	  $(HELM) lint --strict --quiet $(CHART) -f $$values && \
 	  $(HELM) template kubewasm-scheduler $(CHART) -n kubewasm-scheduler --kube-version 1.37 -f $$values \
-	    >examples/scheduler/manifests/$$(basename $$values -values.yaml).yaml || exit 1; \
+	    >cmd/kubewasm-scheduler/manifests/$$(basename $$values -values.yaml).yaml || exit 1; \
 	done
 
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat

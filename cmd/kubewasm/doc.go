@@ -511,7 +511,7 @@
 //
 // Audit asks admission policies about objects that exist: those of a cluster, or with -f those
 // of files, and prints what the policies have against them. The file of the policies is that of
-// the webhook server, examples/webhook: see package manage of admission. Modes and failure
+// the webhook server, cmd/kubewasm-webhook: see package manage of admission. Modes and failure
 // policies do not count.
 //
 // Each object is reviewed as if it were created now, by a dry run, and nothing is changed. The
@@ -591,8 +591,8 @@
 // configurations whose rules are those of the policies, and the right to list and watch what the
 // policies look up. For scheduler plugins it is a ConfigMap with a KubeSchedulerConfiguration,
 // and for hooks one with the configuration of the node agent, each with such rights. Names are
-// those of the manifests in examples/webhook, of the chart of examples/scheduler, and of
-// examples/node-agent, which have the rest.
+// those of the manifests in cmd/kubewasm-webhook, of the chart of cmd/kubewasm-scheduler, and of
+// cmd/kubewasm-agent, which have the rest.
 //
 // A ConfigMap has the policies or plugins of all modules that are named. A webhook configuration
 // leaves out the namespace of the server and kube-system, by their names.
@@ -645,7 +645,7 @@
 //	kubewasm policies [--server URL] [flags] end|promote NAME
 //
 // Policies asks the management API of a webhook server, which changes that server alone:
-// examples/webhook. Package manage of admission describes the API.
+// cmd/kubewasm-webhook. Package manage of admission describes the API.
 //
 // Load loads a module as a policy, in place of one of its name, with the settings of a file.
 // Rollback brings back the version before, or the one with the version or digest that is named.

@@ -69,7 +69,7 @@ func (m *manifesting) webhook(ctx context.Context) (any, []any, error) {
 }
 
 // webhookMeta has cert-manager put its CA into a webhook configuration, by the name in
-// certificate.yaml of examples/webhook.
+// certificate.yaml of cmd/kubewasm-webhook.
 func (m *manifesting) webhookMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "kubewasm-webhook", Annotations: map[string]string{"cert-manager.io/inject-ca-from": m.inNamespace() + "/webhook"}}
 }
@@ -251,7 +251,7 @@ func (m *manifesting) decisionGrants(ctx context.Context, cfg hooks.PluginConfig
 	for _, e := range missing {
 		g := e.Grants
 		if g == nil {
-			return needed, fmt.Errorf("%w; the module does not tell which decisionGrants it needs: see examples/node-agent/deploy/agent.yaml", err)
+			return needed, fmt.Errorf("%w; the module does not tell which decisionGrants it needs: see cmd/kubewasm-agent/deploy/agent.yaml", err)
 		}
 		needed.Env, needed.Annotations, needed.Devices = append(needed.Env, g.Env...), append(needed.Annotations, g.Annotations...), append(needed.Devices, g.Devices...)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -27,7 +26,6 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
-	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
 // options holds the flags.
@@ -55,10 +53,10 @@ func main() {
 	flag.DurationVar(&o.limits.Timeout, "guest-timeout", 5*time.Second, "the longest time of a call of a guest")
 	flag.Parse()
 	o.limits.Instances = o.workers
-	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil)) // JSON escapes the texts of guests.
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	if err := run(ctrl.SetupSignalHandler(), o, logger); err != nil {
-		fmt.Fprintln(os.Stderr, "controller:", foreign.Lines(err.Error()))
+		logger.Error("the controller has ended", "err", err)
 		os.Exit(1)
 	}
 }

@@ -64,7 +64,7 @@
 //	}
 //
 // The webhook configuration and the rules of the policy select the requests that the
-// plugin gets. [github.com/kubewasm/kubewasm/examples/webhook] has both, for
+// plugin gets. [github.com/kubewasm/kubewasm/cmd/kubewasm-webhook] has both, for
 // pods/ephemeralcontainers as well.
 //
 // [Get] and [List] look other objects of the cluster up, if the configuration names them.

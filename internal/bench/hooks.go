@@ -440,7 +440,7 @@ func benchHookMemory(b *bench) error {
 	defer os.RemoveAll(dir)
 	agent := filepath.Join(dir, "node-agent")
 	build := exec.CommandContext(b.ctx, "go", "build", "-ldflags=-s -w", "-o", agent, ".")
-	build.Dir = source("../../examples/node-agent")
+	build.Dir = source("../../cmd/kubewasm-agent")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the node agent: %w: %s", err, out)
 	}

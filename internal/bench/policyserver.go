@@ -82,7 +82,7 @@ func benchPolicies(b *bench, guest serverGuest) error {
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "policy-server")
 	build := exec.CommandContext(b.ctx, "go", "build", "-o", binary, ".")
-	build.Dir = source("../../examples/policy-server")
+	build.Dir = source("../../cmd/kubewasm-policy-server")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the policy server: %w: %s", err, out)
 	}

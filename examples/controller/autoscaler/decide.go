@@ -7,7 +7,6 @@ import (
 	"unicode"
 
 	"github.com/kubewasm/kubewasm/examples/controller/scaler"
-	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // decision is a valid answer of a guest.
@@ -57,7 +56,12 @@ func bounded(replicas, low, high int32) (int32, string) {
 
 // short cuts a text of a guest to one line of UTF-8 of at most n bytes.
 func short(text string, n int) string {
-	text = cut.Text(text, 4*n) // The text may have a mebibyte.
+	text = text[:min(len(text), 4*n)] // The text may have a mebibyte.
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	return cut.Marked(text, n)
+	const ellipsis = "…"
+	if text = strings.ToValidUTF8(text, ""); len(text) <= n {
+		return text
+	}
+	// A character that is cut leaves bytes that are not UTF-8.
+	return strings.ToValidUTF8(text[:n-len(ellipsis)], "") + ellipsis
 }

@@ -297,7 +297,7 @@ func TestPodsThatComeAndGo(t *testing.T) {
 	}
 	program := filepath.Join(t.TempDir(), "node-agent")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
-	build.Dir = "../../../examples/node-agent"
+	build.Dir = "../../../cmd/kubewasm-agent"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the agent: %v\n%s", err, out)
 	}

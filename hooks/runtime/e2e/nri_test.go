@@ -157,7 +157,7 @@ func TestContainerdRequiresThePlugin(t *testing.T) {
 	n.containerd.stop(os.Interrupt)
 	file := filepath.Join(n.dir, "config.toml")
 	config, err := os.ReadFile(file)
-	example, err2 := os.ReadFile("../../../examples/node-agent/deploy/containerd.toml")
+	example, err2 := os.ReadFile("../../../cmd/kubewasm-agent/deploy/containerd.toml")
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}

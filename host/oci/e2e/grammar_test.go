@@ -123,7 +123,7 @@ shadow: {module: {oci: %[1]q}, rate: 1, cpu: 1, promote: {calls: 1000, after: 1h
 		dir := t.TempDir()
 		program := filepath.Join(dir, "node-agent")
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
-		build.Dir = "../../../examples/node-agent"
+		build.Dir = "../../../cmd/kubewasm-agent"
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build the agent: %v\n%s", err, out)
 		}

@@ -25,7 +25,7 @@ var logKeys = []string{
 
 // TestLogKeys holds that one thing has one key in the logs of all packages.
 func TestLogKeys(t *testing.T) {
-	list := exec.CommandContext(t.Context(), "git", "ls-files", "host/*.go", "sched/*.go", "admission/*.go", "hooks/*.go", "examples/node-agent/*.go", "examples/webhook/*.go")
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "host/*.go", "sched/*.go", "admission/*.go", "hooks/*.go", "cmd/kubewasm-agent/*.go", "cmd/kubewasm-webhook/*.go")
 	list.Dir = "../../.."
 	files, err := list.Output()
 	if err != nil {

@@ -193,7 +193,7 @@ func TestManifestsGrantLittle(t *testing.T) {
 	files := shipped(t, "examples/*.yaml", "examples/*.yml")
 	for name := range files {
 		if strings.Contains(name, "/templates/") || strings.Contains(name, "/testdata/") {
-			delete(files, name) // The chart's are rendered in examples/scheduler/manifests.
+			delete(files, name) // The chart's are rendered in cmd/kubewasm-scheduler/manifests.
 		}
 	}
 	for _, mistake := range mistakesOf(files) {

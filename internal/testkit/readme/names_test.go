@@ -55,7 +55,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 // TestLinksLeadSomewhere holds that the files and headings are there to which documents link.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	for _, document := range append(documents(t), "examples/webhook/README.md", "abi/SPEC.md") {
+	for _, document := range append(documents(t), "cmd/kubewasm-webhook/README.md", "abi/SPEC.md") {
 		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, ":") {

@@ -255,7 +255,7 @@ func (f *fixture) testAuditProgram(t *testing.T, reports int) {
 	policies := filepath.Join(f.Dir, "audited.yaml")
 	replace(t, policies, []byte(`plugins: [{name: scripted, allowedToMutate: true, module: {file: `+guest(t, admissionDir+"testdata/scripted")+`, follow: true}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}}]
 `))
-	data, err := os.ReadFile(examples + "webhook/manifests/audit/arguments.yaml")
+	data, err := os.ReadFile(commands + "kubewasm-webhook/manifests/audit/arguments.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

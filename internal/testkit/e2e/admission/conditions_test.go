@@ -19,7 +19,7 @@ import (
 // code.
 func TestConditionsOfTheManifests(t *testing.T) {
 	var shipped *arv1.ValidatingWebhook
-	for _, object := range documents(t, examples+"webhook/manifests/webhooks.yaml") {
+	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/webhooks.yaml") {
 		var config arv1.ValidatingWebhookConfiguration
 		if object.GetKind() != "ValidatingWebhookConfiguration" {
 			continue

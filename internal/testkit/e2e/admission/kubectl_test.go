@@ -176,7 +176,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 
 // The example's README.md quotes what kubectl prints.
 func TestREADMEQuotesKubectl(t *testing.T) {
-	policies := documents(t, examples+"webhook/manifests/policies.yaml")[0]
+	policies := documents(t, commands+"kubewasm-webhook/manifests/policies.yaml")[0]
 	text, _, err := unstructured.NestedString(policies.Object, "data", "policies.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestREADMEQuotesKubectl(t *testing.T) {
 	}
 	e := engineOf(t, map[string]string{"required-labels": string(file.Plugins[0].GuestConfig)}, "required-labels")
 	got := printed(t, told(t, &admission.Handler{Validator: e}, reviewOf(`{"metadata":{"labels":{"run":"web"}},"spec":{"containers":[{"name":"web","image":"nginx"}]}}`)))
-	readme, err := os.ReadFile(examples + "webhook/README.md")
+	readme, err := os.ReadFile(commands + "kubewasm-webhook/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

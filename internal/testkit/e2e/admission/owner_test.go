@@ -29,7 +29,7 @@ import (
 // shippedWebhooks returns the configurations of the manifests, which call the program at addr.
 func (f *fixture) shippedWebhooks(t *testing.T, addr string) (m *arv1.MutatingWebhookConfiguration, v *arv1.ValidatingWebhookConfiguration) {
 	t.Helper()
-	for _, object := range documents(t, examples+"webhook/manifests/webhooks.yaml") {
+	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/webhooks.yaml") {
 		var into any = new(arv1.ValidatingWebhookConfiguration)
 		if object.GetKind() == "MutatingWebhookConfiguration" {
 			into = new(arv1.MutatingWebhookConfiguration)
@@ -55,7 +55,7 @@ func (f *fixture) shippedWebhooks(t *testing.T, addr string) (m *arv1.MutatingWe
 // shippedPolicy makes the API server's own policy of the node agent's manifests.
 func (f *fixture) shippedPolicy(t *testing.T) {
 	t.Helper()
-	objects := documents(t, examples+"node-agent/deploy/tolerate-no-agent.yaml")
+	objects := documents(t, commands+"kubewasm-agent/deploy/tolerate-no-agent.yaml")
 	policy, binding := new(arv1.ValidatingAdmissionPolicy), new(arv1.ValidatingAdmissionPolicyBinding)
 	for i, into := range []any{policy, binding} {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, into); err != nil {
@@ -194,7 +194,7 @@ func TestNamespaceOwner(t *testing.T) {
 	})
 
 	var file string
-	for _, object := range documents(t, examples+"webhook/manifests/policies.yaml") {
+	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/policies.yaml") {
 		file, _, _ = unstructured.NestedString(object.Object, "data", "policies.yaml")
 	}
 	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {

@@ -38,9 +38,9 @@ func (f *fixture) serviceAccount(t *testing.T, more ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := documents(t, examples+"webhook/manifests/rbac.yaml")
+	objects := documents(t, commands+"kubewasm-webhook/manifests/rbac.yaml")
 	for _, file := range more {
-		objects = append(objects, documents(t, examples+"webhook/manifests/"+file)...)
+		objects = append(objects, documents(t, commands+"kubewasm-webhook/manifests/"+file)...)
 	}
 	for _, object := range objects {
 		gvk := object.GroupVersionKind()
@@ -111,7 +111,7 @@ func (f *fixture) programWith(t *testing.T, args ...string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(cluster.Build(t, filepath.Join(repository, "examples/webhook"), ".", "webhook"), append(args, "-addr", addr,
+	cmd := exec.Command(cluster.Build(t, filepath.Join(repository, "cmd/kubewasm-webhook"), ".", "webhook"), append(args, "-addr", addr,
 		"-cert", filepath.Join(f.dir, "tls.crt"), "-key", filepath.Join(f.dir, "tls.key"), "-drain-delay", "1ms")...)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
@@ -209,7 +209,7 @@ plugins:
 // and with the rights of the manifests.
 func (f *fixture) testShippedPolicies(t *testing.T) {
 	var file string
-	for _, object := range documents(t, examples+"webhook/manifests/policies.yaml") {
+	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/policies.yaml") {
 		file, _, _ = unstructured.NestedString(object.Object, "data", "policies.yaml")
 	}
 	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {
@@ -231,7 +231,7 @@ func (f *fixture) testShippedPolicies(t *testing.T) {
 	}
 	url := f.program(t, policies)
 	var shipped arv1.ValidatingWebhookConfiguration
-	for _, object := range documents(t, examples+"webhook/manifests/webhooks.yaml") {
+	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/webhooks.yaml") {
 		if object.GetKind() != "ValidatingWebhookConfiguration" {
 			continue
 		}

@@ -95,7 +95,7 @@ func (f *fixture) testManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(f.Client.Discovery()))
-	files, err := filepath.Glob(examples + "webhook/manifests/*.yaml")
+	files, err := filepath.Glob(commands + "kubewasm-webhook/manifests/*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
@@ -142,7 +142,7 @@ func (f *fixture) testInstall(t *testing.T) {
 			t.Skip(tool + " is not installed")
 		}
 	}
-	const manifests = "examples/webhook/manifests"
+	const manifests = "cmd/kubewasm-webhook/manifests"
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)

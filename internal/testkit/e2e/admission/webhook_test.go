@@ -38,6 +38,7 @@ import (
 const (
 	admissionDir = "../../../../admission/"
 	examples     = "../../../../examples/"
+	commands     = "../../../../cmd/"
 )
 
 // authority signs certificates for 127.0.0.1.

@@ -1,4 +1,4 @@
-// Package chart tests the chart of examples/scheduler: what it renders, and the scheduler
+// Package chart tests the chart of cmd/kubewasm-scheduler: what it renders, and the scheduler
 // that it runs, with the rights that it gives.
 package chart
 
@@ -36,7 +36,7 @@ import (
 // namespace is where the manifests install the scheduler.
 const namespace = "kubewasm-scheduler"
 
-const manifests = "../../../../examples/scheduler/manifests"
+const manifests = "../../../../cmd/kubewasm-scheduler/manifests"
 
 // manifest is what one rendering of the chart consists of.
 type manifest struct {

@@ -29,11 +29,11 @@ func BuildKubernetes(t testing.TB, pkg, name string) string {
 	return Build(t, minor.Dir(), pkg, name, minor.Flags()...)
 }
 
-// BuildScheduler compiles the scheduler of examples/scheduler for the minor. Its module files
+// BuildScheduler compiles the scheduler of cmd/kubewasm-scheduler for the minor. Its module files
 // have the names of this module's.
 func BuildScheduler(t testing.TB) string {
 	t.Helper()
-	return Build(t, filepath.Join(minor.Dir(), "../../../examples/scheduler"), ".", "scheduler", "-modfile="+minor.Modfile)
+	return Build(t, filepath.Join(minor.Dir(), "../../../cmd/kubewasm-scheduler"), ".", "scheduler", "-modfile="+minor.Modfile)
 }
 
 // Build compiles the package main pkg, as go build understands it in the directory dir with

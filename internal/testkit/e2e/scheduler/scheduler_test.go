@@ -1,4 +1,4 @@
-// Package scheduler tests the scheduler of examples/scheduler against a real
+// Package scheduler tests the scheduler of cmd/kubewasm-scheduler against a real
 // control plane.
 package scheduler
 

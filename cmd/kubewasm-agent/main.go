@@ -1,0 +1,172 @@
+// Command kubewasm-agent runs runtime hooks on a node, in both running modes at once. It answers the
+// container runtime, by NRI or Koordinator's runtime proxy, and keeps the cgroups at the decided
+// values.
+//
+//	kubewasm-agent -config /etc/kubewasm/agent.yaml
+//	kubewasm-agent -config /etc/kubewasm/agent.yaml -restore
+//	kubewasm-agent -config /etc/kubewasm/agent.yaml -state shop/web
+//
+// The second form restores the fields decided by the plugins of the configuration, before they or
+// the agent are removed from a node: stop the agent first. The third queries the running agent for
+// the decisions on a pod and the values in force.
+//
+// The directory deploy has a configuration with four plugins, a systemd unit and a DaemonSet.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"syscall"
+
+	"github.com/kubewasm/kubewasm/codec/hookmsg"
+	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/internal/foreign"
+)
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // Trades the agent's time for memory of the node.
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "kubewasm-agent:", foreign.Lines(err.Error()))
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("kubewasm-agent", flag.ContinueOnError)
+	file := flags.String("config", "/etc/kubewasm/agent.yaml", "the configuration `file`")
+	check := flags.Bool("check", false, "load the configuration and the plugins, look at the cgroups and the list of pods, and say what is wrong")
+	dryRun := flags.Bool("dry-run", false, "log what would be written, and write nothing")
+	restore := flags.Bool("restore", false, "write what the kubelet asks for to the fields that the plugins own, and end; stop the agent before")
+	state := flags.String("state", "", "ask the agent that runs about `namespace/pod[/container]`, or about all, and print its answer in JSON")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	cfg, err := readConfig(*file)
+	if err != nil {
+		return err
+	}
+	if *state != "" {
+		return printState(ctx, cfg, *state, foreign.NewWriter(os.Stdout))
+	}
+	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
+	if !*check && !*restore {
+		return start(ctx, *file, *dryRun, logger)
+	}
+	cfg.DryRun = cfg.DryRun || *dryRun
+	a, err := newAgent(ctx, cfg, logger)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if *check {
+		return a.check(ctx, logger)
+	}
+	return a.alone(func() error { return a.restore(ctx) })
+}
+
+// start runs the agents of a file, one after the other. An agent ends after a change of the
+// configuration, once the next one has loaded its plugins.
+func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) error {
+	var build func([]byte) (*agent, error)
+	started := false
+	build = func(text []byte) (*agent, error) {
+		cfg, err := parseConfig(file, text)
+		if err != nil {
+			return nil, err
+		}
+		cfg.DryRun, cfg.standIn = cfg.DryRun || dryRun, !started
+		a, err := newAgent(ctx, cfg, logger)
+		if err != nil {
+			return nil, err
+		}
+		started = true
+		if cfg.Follow || cfg.selectsNodes() {
+			a.setReload(&reload{file: file, text: text, follow: cfg.Follow, build: build, logger: logger})
+		}
+		debug.FreeOSMemory() // Frees the memory used for loading the plugins.
+		return a, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	a, err := build(text)
+	if err != nil {
+		return err
+	}
+	for {
+		var next *agent
+		err := a.alone(func() error {
+			err := a.run(ctx)
+			if a.reload != nil && a.reload.next != nil {
+				next = a.reload.next
+				logger.Info("another configuration, or other plugins of it, take the place")
+				a.handOver(ctx, next, logger)
+			}
+			return err
+		})
+		a.close()
+		if next == nil {
+			return err
+		}
+		a = next
+	}
+}
+
+// alone calls f while no other agent serves the node. A dry run does not need that.
+func (a *agent) alone(f func() error) error {
+	if !a.dryRun {
+		unlock, err := a.applier.Lock()
+		if err != nil {
+			return fmt.Errorf("another agent serves this node: %w", err)
+		}
+		defer unlock()
+	}
+	return f()
+}
+
+// restore restores the fields decided by the plugins.
+func (a *agent) restore(ctx context.Context) error {
+	for _, mode := range a.modes {
+		m, ok := mode.(*standalone.Reconciler)
+		if !ok {
+			continue
+		}
+		owned := a.engine.Owned() | hookmsg.FieldUnified // Those files of it that a plugin owns.
+		changes, err := m.Restore(ctx, owned, a.engine.OwnsFile)
+		for _, c := range changes {
+			fmt.Println(c)
+		}
+		if kept := a.engine.Owned() & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
+			fmt.Printf("not undone: %s\n", kept)
+		}
+		return err
+	}
+	return errors.New("restore: the configuration has no standalone mode, whose list of pods is needed")
+}
+
+// run runs the modes until ctx ends or one of them fails.
+func (a *agent) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, mode := range a.modes {
+		all.Go(func() {
+			a.await(ctx, mode)
+			cancel(mode.Run(ctx))
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}

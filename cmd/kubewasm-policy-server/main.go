@@ -1,0 +1,250 @@
+// Command kubewasm-policy-server runs the policies of Kubewarden's controller: it takes the files, the
+// environment and the flags of Kubewarden's policy-server, and serves its paths and metrics.
+// Point spec.image of a PolicyServer at it.
+//
+//	policy-server -policies policies.yml -port 3000
+//
+// See docs/kubewarden.md for what it does in another way.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities/capabilitymetrics"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/ociregistry"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/foreign"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Getenv, foreign.NewWriter(os.Stderr))
+	switch {
+	case errors.Is(err, errVersion):
+		fmt.Println("policy-server", version())
+	case err != nil:
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "policy-server:", foreign.Lines(err.Error()))
+		}
+		stop()
+		os.Exit(1)
+	}
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// levels are those of the setting log-level.
+var levels = map[string]slog.Level{"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+// run serves until ctx ends. It logs to out.
+func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+	o, err := parse(args, getenv, out)
+	if err != nil {
+		return err
+	}
+	handlerOptions := &slog.HandlerOptions{Level: levels[o.logLevel]}
+	logger := slog.New(slog.NewTextHandler(out, handlerOptions))
+	if o.logFormat == "json" {
+		logger = slog.New(slog.NewJSONHandler(out, handlerOptions))
+	}
+	for _, name := range o.ignored {
+		logger.Warn("setting has no meaning for this server and is ignored", "name", name)
+	}
+	guests, guestsErr := readGuests(o)
+	modules, modulesErr := newArtifacts(o, logger)
+	if err := errors.Join(guestsErr, modulesErr, checkPolicies(o.policies)); err != nil {
+		return err
+	}
+	rt, err := host.NewRuntime(o.runtime(logger))
+	if err != nil {
+		return err
+	}
+	defer rt.Close(context.Background())
+	if _, why := rt.Engine(); why != nil {
+		logger.Warn("calls of policies take 50 times as long as they could", "err", why)
+	}
+
+	hostname := getenv("HOSTNAME")
+	calls, registry := hostmetrics.New(rt), prometheus.NewRegistry()
+	registry.MustRegister(calls, ocimetrics.New(modules.client), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	telemetry, err := newTelemetry(ctx, o, registry, calls, hostname, logger)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		telemetry.close(closing, logger)
+	}()
+
+	cfg := policyserver.Config{
+		Runtime: rt, Source: modules.source, Guests: guests, Timeout: o.timeout, AcceptNamespace: o.acceptNamespace, Workers: o.workers,
+		Observer: telemetry, HostObserver: calls, Logger: logger,
+	}
+	// The cache of objects ends after the last request.
+	caching, stopCaching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCaching()
+	provider, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(modules.client), Resolver: net.DefaultResolver, Bounds: guests.Answers})
+	if err != nil {
+		return err
+	}
+	cfg.Capabilities = provider
+	registry.MustRegister(capabilitymetrics.New(provider))
+	if config := clusterConfig(logger); config != nil {
+		cluster, err := clustercache.NewForConfig(caching, config)
+		if err != nil {
+			return err
+		}
+		cfg.Cluster = cluster
+		registry.MustRegister(admissionmetrics.NewCluster(cluster))
+	}
+	server, err := policyserver.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if err := server.Close(closing); err != nil {
+			logger.Error("end", "err", err)
+		}
+	}()
+	// Modules may take a while to come. The server listens meanwhile, so that it is not taken
+	// for dead, and is not ready.
+	following, unfollow := context.WithCancelCause(ctx)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		if err := server.FollowFile(following, o.policies); err != nil {
+			unfollow(err) // With no policies at all there is nothing to serve.
+		}
+	}()
+	defer func() {
+		unfollow(nil)
+		<-followed
+	}()
+	if o.guestsFile != "" {
+		server.FollowGuests(following, o.guestsFile, o.adjustGuests)
+	}
+	serving := policyserver.ServeConfig{
+		Addr: o.addr, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFiles: o.clientCAFiles, ProbeAddr: o.probeAddr, DrainDelay: o.drainDelay,
+		Probes: probes(registry), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
+	}
+	if o.drainDelay == 0 {
+		serving.DrainDelay = -1
+	}
+	err = server.Serve(following, serving)
+	if cause := context.Cause(following); ctx.Err() == nil && cause != nil {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// runtime returns the configuration of the Runtime.
+func (o *options) runtime(logger *slog.Logger) host.RuntimeConfig {
+	return host.RuntimeConfig{
+		CacheDir: filepath.Join(o.downloadDir, "compiled"), CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes,
+		CacheError: func(err error) { logger.Error("the server runs without a cache of compiled policies", "err", err) },
+	}
+}
+
+// checkPolicies returns what is wrong with the form of a policies.yml, so that a server does not
+// begin with none.
+func checkPolicies(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read policies: %w", err)
+	}
+	_, err = policyserver.ParseFile(text)
+	return err
+}
+
+func readGuests(o *options) (policyserver.Guests, error) {
+	guests, err := policyserver.ReadGuestsFile(o.guestsFile)
+	if o.guests != "" {
+		guests, err = policyserver.ReadGuests([]byte(o.guests))
+	}
+	o.adjustGuests(&guests)
+	return guests, errors.Join(err, guests.Check())
+}
+
+// adjustGuests adds the settings beside the file of guests.
+func (o *options) adjustGuests(guests *policyserver.Guests) {
+	if o.namespacedCapabilities != "" {
+		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
+	}
+	if o.defaultCapabilities != "" {
+		guests.DefaultCapabilities = strings.Split(o.defaultCapabilities, ",")
+	}
+}
+
+// clusterConfig returns how the cluster is reached, nil if there is none: that of the pod, or of
+// a kubeconfig.
+func clusterConfig(logger *slog.Logger) *rest.Config {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if err != nil {
+		logger.Warn("there is no cluster: policies that look objects up cannot be loaded", "err", err)
+		return nil
+	}
+	return config
+}
+
+// probes serves /metrics.
+func probes(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// withProfiles returns h with the profiles, if they are asked for.
+func withProfiles(o *options, h http.Handler) http.Handler {
+	if !o.pprof {
+		return h
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.HandleFunc("GET /debug/pprof/cpu", func(w http.ResponseWriter, r *http.Request) {
+		// Kubewarden's server calls the seconds interval.
+		query := r.URL.Query()
+		if interval := query.Get("interval"); interval != "" {
+			query.Set("seconds", interval)
+			r.URL.RawQuery = query.Encode()
+		}
+		pprof.Profile(w, r)
+	})
+	mux.Handle("GET /debug/pprof/heap", pprof.Handler("heap"))
+	return mux
+}

@@ -1,0 +1,123 @@
+// Command kubewasm-scheduler is a kube-scheduler with plugins that are WebAssembly.
+//
+// It takes the flags of kube-scheduler. A plugin of its configuration whose args name a
+// module, by file, url or oci, is that module; config.yaml is a complete configuration. The
+// environment variable KUBEWASM_REGISTRIES names a file that says how registries are reached
+// and what is trusted, which oci needs: docs/operating.md. build.sh builds the program for each supported minor of Kubernetes, Dockerfile an image of it, and
+// the chart runs it beside the cluster's own scheduler: docs/scheduler.md has the steps.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/oci"
+	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/sched"
+	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
+)
+
+func main() {
+	code, err := run()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scheduler:", foreign.Lines(err.Error()))
+	}
+	os.Exit(code)
+}
+
+func run() (int, error) {
+	names, err := plugins(os.Args[1:])
+	if err != nil {
+		return 1, err
+	}
+	var cache string
+	if dir, err := os.UserCacheDir(); err == nil {
+		cache = filepath.Join(dir, "kubewasm", "compiled")
+	}
+	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
+	// The chart has a volume of 512 MiB for it.
+	rt, err := host.NewRuntime(host.RuntimeConfig{
+		CacheDir: cache, CacheBytes: 384 << 20, KeepModules: true,
+		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer rt.Close(context.Background())
+	if _, why := rt.Engine(); why != nil {
+		logger.Warn("calls of plugins take 50 times as long as they could", "err", why)
+	}
+
+	// Served with the scheduler's own metrics.
+	metrics := hostmetrics.New(rt)
+	legacyregistry.RawMustRegister(metrics)
+
+	registries, err := oci.ReadConfig(os.Getenv("KUBEWASM_REGISTRIES"))
+	if err != nil {
+		return 1, err
+	}
+	registries.Logger = logger
+	artifacts, err := oci.New(registries)
+	if err != nil {
+		return 1, err
+	}
+	legacyregistry.RawMustRegister(ocimetrics.New(artifacts))
+	rt.AddSources(host.Sources{OCI: artifacts.Source})
+
+	var options []app.Option
+	for _, name := range names {
+		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+	}
+	return cli.Run(app.NewSchedulerCommand(options...)), nil
+}
+
+// plugins returns the names of the plugins that have a module in the configuration that the
+// program's arguments name. What else is wrong with either, kube-scheduler reports.
+func plugins(args []string) ([]string, error) {
+	flags := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.BoolP("help", "h", false, "")
+	file := flags.String("config", "", "")
+	if err := flags.Parse(args); err != nil || *file == "" {
+		return nil, err
+	}
+	text, err := os.ReadFile(*file)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	var configuration struct {
+		Profiles []struct {
+			PluginConfig []struct {
+				Name string `json:"name"`
+				Args struct {
+					Module map[string]any `json:"module"`
+				} `json:"args"`
+			} `json:"pluginConfig"`
+		} `json:"profiles"`
+	}
+	if err := yaml.Unmarshal(text, &configuration); err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", *file, err)
+	}
+	var names []string
+	for _, profile := range configuration.Profiles {
+		for _, plugin := range profile.PluginConfig {
+			if plugin.Args.Module != nil && !slices.Contains(names, plugin.Name) {
+				names = append(names, plugin.Name)
+			}
+		}
+	}
+	return names, nil
+}
