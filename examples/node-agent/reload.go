@@ -43,7 +43,7 @@ type reload struct {
 func (a *agent) setReload(r *reload) {
 	a.reload, r.relabeled = r, a.relabeled
 	a.modes = append(a.modes, r)
-	a.flag("kubewasm_agent_config_stale", "1 while the file has a configuration, or the node has labels, that the agent could not follow.", &r.stale)
+	a.flag("kubewasm_agent_config_stale", "1 while the agent cannot apply the configuration in the file or the labels of the node.", &r.stale)
 }
 
 // Run follows the configuration until ctx ends or another agent is ready.

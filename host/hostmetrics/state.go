@@ -40,26 +40,26 @@ var (
 			func(s host.Stats) float64 { return float64(s.Instances) }),
 		newStateGauge("instances_idle", "Instances that serve no call.",
 			func(s host.Stats) float64 { return float64(s.Idle) }),
-		newStateGauge("instances_limit", "How many instances there may be.",
+		newStateGauge("instances_limit", "Maximum number of instances.",
 			func(s host.Stats) float64 { return float64(s.Limit) }),
-		newStateGauge("instances_held", "Instances that are held from call to call, beside the others.",
+		newStateGauge("instances_held", "Instances held from call to call, which do not count as instances of the pool.",
 			func(s host.Stats) float64 { return float64(s.Held) }).rarely(),
 		newStateGauge("waiting_callers", "Callers that wait for an instance.",
 			func(s host.Stats) float64 { return float64(s.Waiting) }),
 		newStateGauge("retired_versions", "Replaced versions that still serve calls.",
 			func(s host.Stats) float64 { return float64(s.Retired) }).rarely(),
-		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if it is not known.",
+		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if unknown.",
 			func(s host.Stats) float64 { return float64(s.MemoryBytes) }),
-		newStateCounter("log_lines_dropped_total", "Lines that were dropped of what the guest logs, and of what the host logs about its calls, by limits.outputBytes and limits.logBytes.",
+		newStateCounter("log_lines_dropped_total", "Dropped log lines of the guest, and of the host about its calls, by limits.outputBytes and limits.logBytes.",
 			func(s host.Stats) float64 { return float64(s.LogDropped) }),
-		newStateGauge("disabled", "Whether the plugin is out of service since it kept failing.",
+		newStateGauge("disabled", "Whether the circuit breaker has disabled the plugin.",
 			func(s host.Stats) float64 {
 				if s.Disabled {
 					return 1
 				}
 				return 0
 			}),
-		newStateGauge("stale", "Whether the source of the followed module could not be read, or holds one that was refused.",
+		newStateGauge("stale", "Whether the source of the followed module is unreadable or holds a refused module.",
 			func(s host.Stats) float64 {
 				if s.Stale {
 					return 1
