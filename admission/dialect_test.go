@@ -400,7 +400,7 @@ func testKubewardenWASI(t *testing.T, file string) {
 		cfg.Limits.KeptBytes = 4 << 20
 		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
-		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: the host would keep ") {
+		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: the call would make the host keep ") {
 			t.Errorf("answer is %+v", got.Result)
 		}
 	})

@@ -61,7 +61,7 @@ func during(inst *host.Instance, functions abi.Mask) *instance {
 			return inst.State().(*instance)
 		}
 	}
-	inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", functions, inst.Calling()))
+	inst.Abort(fmt.Errorf("it belongs to %s, but the guest runs %s", functions, inst.Calling()))
 	return nil
 }
 

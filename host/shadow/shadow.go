@@ -232,7 +232,7 @@ func Begin(cfg Config, opts Options) (*Shadow, error) {
 		s.status.Serving = opts.Serving.Digest()
 	}
 	if cfg.Promote.Calls != 0 && len(opts.NotRepeated) != 0 {
-		s.log(slog.LevelWarn, "the candidate is not promoted by itself: not all calls can be repeated", "functions", strings.Join(opts.NotRepeated, ", "))
+		s.log(slog.LevelWarn, "the candidate is not promoted automatically: some calls cannot be repeated", "functions", strings.Join(opts.NotRepeated, ", "))
 	}
 	if cfg.profile != 0 {
 		s.profiler = &host.Profiler{}
@@ -390,7 +390,7 @@ func (s *Shadow) Promote(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)
 	case len(s.cfg.GuestConfig) != 0 && s.opts.Promote == nil:
-		return fmt.Errorf("plugin %q: promote shadow: it has another guestConfig, which only the configuration can give the serving version", s.opts.Plugin)
+		return fmt.Errorf("plugin %q: promote shadow: its guestConfig differs; change the serving version's configuration instead", s.opts.Plugin)
 	}
 	promote := s.opts.Promote
 	if promote == nil {
@@ -614,7 +614,7 @@ func (s *Shadow) take(o Outcome) {
 		result = "asked"
 		s.status.Asked++
 		s.failing = 0
-		change, o.Detail = o.Serving+" -> asked something else", join(o.Detail, o.Asked)
+		change, o.Detail = o.Serving+" -> asked different questions", join(o.Detail, o.Asked)
 	case o.Err != nil:
 		result = "failed"
 		s.status.Failed++

@@ -288,7 +288,7 @@ func TestModulesOfARegistry(t *testing.T) {
 	publish([]byte("\x00asm\x01\x00\x00\x00"), true)
 	serves(t, p, policy, g, two, "does not fit the service")
 	away.Store(true)
-	serves(t, p, policy, g, two, "asked to be left alone")
+	serves(t, p, policy, g, two, "asked for a pause")
 	// After a restart the last module that was loaded serves, from the cache.
-	serves(t, start(), policy, g, two, "asked to be left alone")
+	serves(t, start(), policy, g, two, "asked for a pause")
 }
