@@ -312,7 +312,7 @@ func (a *agent) await(ctx context.Context, m mode) {
 
 func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger) error {
 	if err := a.enforcer.Check(layout); err != nil && cfg.Standalone == nil {
-		logger.Error("what the plugins decide is not in force", slog.Any("err", err))
+		logger.Error("decisions of the plugins are not in force", slog.Any("err", err))
 	}
 	if s := cfg.Standalone; s != nil {
 		discovery, err := a.discovery(cfg, layout)

@@ -258,7 +258,7 @@ func TestMetricsAndProbes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer a.close()
-			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "standalone: it is not known yet what runs") {
+			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "standalone: the running pods are unknown so far") {
 				t.Errorf("before it runs: %v", err)
 			}
 			addresses := make(chan net.Addr, 1)

@@ -350,7 +350,7 @@ func TestBadGuests(t *testing.T) {
 		"version that is not there yet":      {abi.MaskOf(abi.Filter), 16, filter, "call k8s.io/api.object: slot "},
 		"slot that nobody has":               {abi.MaskOf(abi.Filter), 17, filter, "call k8s.io/api.object: slot 4294967295 has no version 1"},
 		"normalizescore traps":               {abi.MaskOf(abi.Score, abi.NormalizeScore), 20, normalize, "normalizescore trapped: wasm error: unreachable"},
-		"normalizescore with too few scores": {abi.MaskOf(abi.Score, abi.NormalizeScore), 21, normalize, "call k8s.io/scheduler.result_scores: 8 bytes are not the scores of 2 nodes"},
+		"normalizescore with too few scores": {abi.MaskOf(abi.Score, abi.NormalizeScore), 21, normalize, "call k8s.io/scheduler.result_scores: 8 bytes are not 2 scores of nodes"},
 		"replayed prefilter traps before score": {all, 1, func(c *cycle) *fwk.Status {
 			_, s := c.p.(fwk.ScorePlugin).Score(c.t.Context(), c.state, c.pod, kube137test.NewNodeInfo(n))
 			return s
