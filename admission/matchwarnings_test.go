@@ -98,11 +98,11 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 			[]string{"match leaves out what the module is for: CREATE b.v1; CREATE c.v1; CREATE d.v1; CREATE e.v1; CREATE f.v1; CREATE g.v1; CREATE h.v1; CREATE i.v1; and 1 more"}},
 		{"more than are compared", ours(pods), []arv1.RuleWithOperations{many}, []string{"match or the module has too many operations and resources to compare them"}},
 		{"what is no metadata", withSection(plain, abi.MetadataSection, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty", debug}},
+			[]string{"the module's declaration of its requests is invalid: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty", debug}},
 		{"a Kubewarden policy", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":`+kubewarden+`}`), []arv1.RuleWithOperations{rule("CREATE,DELETE", "", "v1", "pods")},
 			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1", eviction}},
 		{"a Kubewarden policy with rules of another form", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":"all"}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
+			[]string{"the module's declaration of its requests is invalid: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: test.module}}}

@@ -145,7 +145,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	errs = append(errs, cfg.Check()...)
 	errs = append(errs, cfg.checkShadow(rt)...)
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
-		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
+		errs = append(errs, errors.New("objects need a cluster, which the server does not have"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("plugin %q: configuration: %w", cfg.Name, err)
@@ -230,7 +230,7 @@ func (p *Plugin) checkDialect() error {
 	case n != opa.Name:
 		return fmt.Errorf("plugin %q: configuration: contextAwareResources are for policies of Kubewarden and in Rego, and the module is none", p.Name())
 	case p.cfg.Cluster == nil:
-		return fmt.Errorf("plugin %q: configuration: contextAwareResources need a cluster to look at, which the server does not have", p.Name())
+		return fmt.Errorf("plugin %q: configuration: contextAwareResources need a cluster, which the server does not have", p.Name())
 	}
 	if len(p.cfg.HostCapabilities) != 0 {
 		return fmt.Errorf("plugin %q: configuration: hostCapabilities are for Kubewarden policies, and the module is none", p.Name())

@@ -80,7 +80,7 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
 	if _, why := rt.Engine(); why != nil {
-		logger.Warn("calls of plugins take 50 times as long as they could", "err", why)
+		logger.Warn("calls of plugins take about 50 times as long", "err", why)
 	}
 	sources := autoscaler.Sources{Directory: o.modules}
 	if o.registries != "" {

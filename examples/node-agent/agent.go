@@ -167,10 +167,10 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		return nil, err
 	}
 	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
-		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook: there is nothing to do")
+		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook")
 	}
 	if _, why := a.runtime.Engine(); why != nil {
-		logger.Warn("calls of plugins take 50 times as long as they could; engine: compiler refuses to start instead", slog.Any("err", why))
+		logger.Warn("calls of plugins take about 50 times as long; engine: compiler refuses to start instead", slog.Any("err", why))
 	}
 	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
@@ -210,7 +210,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	var wrong []error
 	switch {
 	case len(whole.Plugins) == 0:
-		wrong = append(wrong, errors.New("the configuration has no plugins: there is nothing to decide"))
+		wrong = append(wrong, errors.New("the configuration has no plugins"))
 	case len(cfg.Plugins) == 0:
 		logger.Info("no plugin of the configuration is for this node")
 	}

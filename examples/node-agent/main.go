@@ -109,7 +109,7 @@ func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) e
 			err := a.run(ctx)
 			if a.reload != nil && a.reload.next != nil {
 				next = a.reload.next
-				logger.Info("another configuration, or other plugins of it, take the place")
+				logger.Info("a new configuration or selection of plugins replaces the old one")
 				a.handOver(ctx, next, logger)
 			}
 			return err
@@ -147,7 +147,7 @@ func (a *agent) restore(ctx context.Context) error {
 			fmt.Println(c)
 		}
 		if kept := owned & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
-			fmt.Printf("not undone: %s\n", kept)
+			fmt.Printf("not restored: %s\n", kept)
 		}
 		return err
 	}

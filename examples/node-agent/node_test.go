@@ -252,7 +252,7 @@ func TestTheConfigurationIsFollowed(t *testing.T) {
 	// A file that is wrong changes nothing.
 	write("- {name: identity, module: {file: /nowhere/identity.wasm}}\n")
 	until("the log of the refusal", func() bool {
-		return strings.Contains(out.String(), "the configuration is not taken; the agent goes on with the one before") && strings.Contains(out.String(), "/nowhere/identity.wasm")
+		return strings.Contains(out.String(), "the configuration is refused; the agent continues with the previous one") && strings.Contains(out.String(), "/nowhere/identity.wasm")
 	})
 	inForce(quota, "80000 100000")
 	write(normalization("", "200"))

@@ -17,7 +17,7 @@ import (
 )
 
 // errReplaced ends an agent that was replaced by another.
-var errReplaced = errors.New("another configuration takes the place")
+var errReplaced = errors.New("a new configuration replaces the old one")
 
 // reload is a mode of an agent that ends once another agent can take its place: the file has
 // another configuration, or other plugins of it are for the node. The other agent has loaded its
@@ -55,7 +55,7 @@ func (r *reload) Run(ctx context.Context) error {
 	failed := func(err error) {
 		if ctx.Err() == nil {
 			r.stale.Store(true)
-			r.logger.Error("the configuration is not taken; the agent goes on with the one before", slog.Any("err", err))
+			r.logger.Error("the configuration is refused; the agent continues with the previous one", slog.Any("err", err))
 		}
 	}
 	take := func(text []byte) error {
@@ -126,10 +126,10 @@ func (a *agent) handOver(ctx context.Context, next *agent, logger *slog.Logger) 
 	for _, mode := range a.modes {
 		if m, ok := mode.(*standalone.Reconciler); ok {
 			if _, err := m.Restore(ctx, fields); err != nil {
-				logger.Warn("not all was given back that plugins of the configuration before had decided", slog.Any("err", err))
+				logger.Warn("some decisions of the previous configuration's plugins were not restored", slog.Any("err", err))
 			}
 			return
 		}
 	}
-	logger.Warn("what plugins of the configuration before have decided stays: without the standalone mode it is not known what runs", slog.String("fields", fields.String()))
+	logger.Warn("decisions of the previous configuration's plugins stay: without the standalone mode, the running pods are unknown", slog.String("fields", fields.String()))
 }

@@ -199,7 +199,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		o.timeout = time.Duration(n) * time.Second
 	}
 	if (o.certFile == "") != (o.keyFile == "") {
-		errs = append(errs, errors.New("cert-file and key-file need one another"))
+		errs = append(errs, errors.New("cert-file and key-file need each other"))
 	}
 	if len(o.clientCAFiles) != 0 && o.certFile == "" {
 		errs = append(errs, errors.New("client-ca-file needs cert-file and key-file"))

@@ -102,7 +102,7 @@ func (a *auditing) begin(ctx context.Context) (err error) {
 	}
 	cfg := audit.Config{Engine: a.engine, Client: a.config, SkipNamespaces: a.skip, StateFile: a.state, Logger: a.logger}
 	if a.auditor, err = audit.New(cfg); errors.Is(err, audit.ErrState) {
-		a.logger.Error("audits keep no state: each asks everything after a restart", "err", err)
+		a.logger.Error("audits keep no state: a restart repeats all questions", "err", err)
 		cfg.StateFile = ""
 		a.auditor, err = audit.New(cfg)
 	}

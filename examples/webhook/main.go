@@ -116,7 +116,7 @@ func parse(args []string) (*options, error) {
 		return nil, err
 	}
 	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
-		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
+		return nil, errors.New("-policies, -api-token-file and -api-clients are all missing: every request would pass")
 	}
 	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
@@ -128,10 +128,10 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-review-bytes is %d, want more than 0", o.server.MaxBodyBytes)
 	}
 	if o.bodyBytes/2 < o.server.MaxBodyBytes {
-		return nil, fmt.Errorf("-body-memory is %d, less than two of the longest reviews, which may have -review-bytes: %d", o.bodyBytes, o.server.MaxBodyBytes)
+		return nil, fmt.Errorf("-body-memory is %d, less than twice -review-bytes of %d", o.bodyBytes, o.server.MaxBodyBytes)
 	}
 	if len(o.clients) != 0 && o.server.ClientCAFile == "" {
-		return nil, errors.New("-api-clients needs -client-ca, to verify them by")
+		return nil, errors.New("-api-clients needs -client-ca")
 	}
 	return o, nil
 }
@@ -152,7 +152,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer rt.Close(context.Background())
 	if _, why := rt.Engine(); why != nil {
-		logger.Warn("calls of policies take 50 times as long as they could", "err", why)
+		logger.Warn("calls of policies take about 50 times as long", "err", why)
 	}
 
 	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
@@ -263,7 +263,7 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	if o.stateDir == "" && (o.tokenFile != "" || len(o.clients) != 0) {
-		logger.Warn("without -state-dir, what the management API loads is gone when the server ends")
+		logger.Warn("without -state-dir, modules of the management API are lost when the server ends")
 	}
 	serving := o.server
 	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})

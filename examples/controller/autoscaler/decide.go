@@ -48,9 +48,9 @@ func ask(ctx context.Context, s *scaler.Scaler, req *scaler.ReplicasRequest) (de
 func bounded(replicas, low, high int32) (int32, string) {
 	switch {
 	case replicas < low:
-		return low, fmt.Sprintf("the guest wants %d, minReplicas is %d", replicas, low)
+		return low, fmt.Sprintf("the guest wants %d, but minReplicas is %d", replicas, low)
 	case replicas > high:
-		return high, fmt.Sprintf("the guest wants %d, maxReplicas is %d", replicas, high)
+		return high, fmt.Sprintf("the guest wants %d, but maxReplicas is %d", replicas, high)
 	}
 	return replicas, ""
 }
