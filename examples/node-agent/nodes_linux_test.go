@@ -291,7 +291,7 @@ var setups = []setup{
 		},
 		plugins: "[{name: identity, module: {file: $GUEST}, levels: [QOS], owns: [cpu_bvt]}]",
 		check:   `msg="the node has no cgroup file for fields that plugins own; these decisions are not in force" fields=cpu_bvt`,
-		logged:  `msg="the node has no cgroup file for what was decided; other cgroups are counted only" fields=cpu_bvt`,
+		logged:  `msg="the node has no cgroup file for a decided field; further cgroups are only counted" fields=cpu_bvt`,
 		metric:  `kubewasm_hooks_refusals_total{cause="unsupported"} 3`,
 	},
 	{

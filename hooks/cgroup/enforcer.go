@@ -497,7 +497,7 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 				// Logged once for a kernel that lacks a field, not once for each pod.
 				if _, field, _ := whose(err); field == 0 || e.lacking&field != field {
 					e.lacking |= field
-					e.log(ctx, "", slog.LevelWarn, "the node has no cgroup file for what was decided; other cgroups are counted only", slog.String("fields", field.String()), slog.Any("err", err))
+					e.log(ctx, "", slog.LevelWarn, "the node has no cgroup file for a decided field; further cgroups are only counted", slog.String("fields", field.String()), slog.Any("err", err))
 				}
 				continue
 			}
