@@ -87,7 +87,7 @@ func (e *Engine) Convert(ctx context.Context, request *ConversionRequest) ([][]b
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("there is no plugin that converts %s", kindName(kind))
+		return nil, fmt.Errorf("no plugin converts %s", kindName(kind))
 	case 1:
 		return convert(ctx, found[0], request)
 	}
@@ -172,7 +172,7 @@ func (p *Plugin) convert(ctx context.Context, request *ConversionRequest) ([][]b
 		}
 		c, err := p.convertSampled(ctx, object, desired)
 		if room -= len(c); err == nil && room < 0 {
-			err = fmt.Errorf("the converted objects are more than %d times as long as what was to be converted", growth)
+			err = fmt.Errorf("the converted objects are more than %d times as long as the originals", growth)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("plugin %q: convert objects[%d], %s, to %s: %w", p.Name(), i, about, desired, err)
@@ -287,16 +287,16 @@ func checkConverts(cfg *PluginConfig) error {
 		errs = append(errs, fmt.Errorf("%s is set beside converts: %s", name, why))
 	}
 	if m := &cfg.Match; len(m.Rules) != 0 || m.MatchPolicy != "" || m.NamespaceSelector != nil || m.ObjectSelector != nil {
-		refuse("match", "a conversion is asked for by the kinds in converts")
+		refuse("match", "converts selects the kinds of a conversion")
 	}
 	if cfg.Mode == host.Monitor {
-		refuse("mode Monitor", "a conversion that does not count leaves no object")
+		refuse("mode Monitor", "a conversion without effect leaves no object")
 	}
 	if cfg.FailurePolicy == host.Ignore {
 		refuse("failurePolicy Ignore", "an object that could not be converted cannot be served")
 	}
 	if cfg.AllowedToMutate {
-		refuse("allowedToMutate", "a policy that mutates is another plugin, of the same module if you like")
+		refuse("allowedToMutate", "use another plugin for mutation, of the same module if desired")
 	}
 	if len(cfg.Objects) != 0 {
 		refuse("objects", "a conversion depends on nothing but the object")
@@ -311,7 +311,7 @@ func (p *Plugin) checkFunctions() error {
 	case len(p.cfg.Converts) != 0 && p.dialect != nil:
 		return fmt.Errorf("plugin %q: configuration: converts is for guests of package abi, and the module is of %s", p.Name(), p.guest.Dialect())
 	case len(p.cfg.Converts) != 0 && !converts:
-		return fmt.Errorf("plugin %q: configuration: converts is set, and the module has no function %s", p.Name(), abi.Convert)
+		return fmt.Errorf("plugin %q: configuration: converts is set, but the module has no function %s", p.Name(), abi.Convert)
 	case len(p.cfg.Converts) == 0 && converts && !p.functions.Has(abi.Validate) && !p.functions.Has(abi.Mutate):
 		return fmt.Errorf("plugin %q: configuration: the module only converts: name the kinds in converts", p.Name())
 	}

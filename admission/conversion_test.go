@@ -93,14 +93,14 @@ func TestConversionChecksWhatAGuestReturns(t *testing.T) {
 		{"a label that is none", head + `{` + meta + `,` + rest + `,"labels":{"a":"no label!"}}}`, `metadata.labels: Invalid value: "no label!"`},
 		{"an annotation whose key is none", head + `{` + meta + `,` + rest + `,"annotations":{"no key!":"v"}}}`, `metadata.annotations: Invalid value: "no key!"`},
 		{"a patch that does not apply", `[{"op":"remove","path":"/spec/y"}]`, `patch: operations[0]: remove /spec/y: `},
-		{"a patch that leaves no object", `[{"op":"replace","path":"","value":[]}]`, `the converted object is no JSON object`},
+		{"a patch that leaves no object", `[{"op":"replace","path":"","value":[]}]`, `the converted object is not a JSON object`},
 		{"a refusal", `"refuse"`, "spec.when is in no version"},
 		{"a refusal without a reason", `"error"`, "no reason given"},
 		{"a refusal with the version", `"desired"`, "stable.example.com/v1"},
 		{"a verdict that there is not", `"verdict"`, "convert returned verdict 9, want 0 or 1"},
 		{"a trap", `"trap"`, "convert trapped: "},
 		{"a look-up", `"get"`, "convert trapped: call k8s.io/api.get_object: objects are looked up in validate and mutate"},
-		{"a result", `"with a result"`, "convert trapped: call k8s.io/admission.result: convert has no result beside its reason"},
+		{"a result", `"with a result"`, "convert trapped: call k8s.io/admission.result: convert has only a reason as its result"},
 		{"a loop", `"loop"`, "convert trapped: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestConvertedObjectsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := e.Convert(t.Context(), toV1(objects...))
-	if want := `plugin "tabs": convert objects[5], CronTab a of stable.example.com/v1beta1, to stable.example.com/v1: the converted objects are more than 4 times as long as what was to be converted`; err == nil || err.Error() != want {
+	if want := `plugin "tabs": convert objects[5], CronTab a of stable.example.com/v1beta1, to stable.example.com/v1: the converted objects are more than 4 times as long as the originals`; err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant     %s", err, want)
 	}
 }
@@ -199,9 +199,9 @@ func TestWhichPluginConverts(t *testing.T) {
 			t.Errorf("converted to %q, %v; want %s", converted, err, want)
 		}
 	}
-	fails(admission.NewEngine(policy, other), "there is no plugin that converts CronTab.stable.example.com")
+	fails(admission.NewEngine(policy, other), "no plugin converts CronTab.stable.example.com")
 	fails(admission.NewEngine(one, converterOf(t, "two", v1, nil)), "the plugins one and two convert CronTab.stable.example.com: name one in the path of the conversion webhook")
-	fails(admission.NewEngine(admission.Disabled(one)), "there is no plugin that converts CronTab.stable.example.com")
+	fails(admission.NewEngine(admission.Disabled(one)), "no plugin converts CronTab.stable.example.com")
 	missing := admission.UnavailableConverter("one", []metav1.GroupKind{cronTabs}, admission.PolicyRules{}, errors.New("no such file"))
 	fails(admission.NewEngine(missing), `plugin "one" is not available: no such file`)
 	if r := admission.NewEngine(missing).Validate(t.Context(), &admissionv1.AdmissionRequest{UID: "u"}); !r.Allowed {
@@ -227,7 +227,7 @@ func TestMistakesOfConverters(t *testing.T) {
 		want        string
 	}{
 		{"a module that only converts, and no kinds", converterGuest, func(c *admission.PluginConfig) { c.Converts, c.Grants = nil, []string{admission.GrantObjects} }, `plugin "p": configuration: the module only converts: name the kinds in converts`},
-		{"a module that does not convert", mutant, nil, `plugin "p": configuration: converts is set, and the module has no function convert`},
+		{"a module that does not convert", mutant, nil, `plugin "p": configuration: converts is set, but the module has no function convert`},
 		{"a module of another ABI", "testdata/hostile/stellar.wasm", nil, `plugin "p": configuration: converts is for guests of package abi, and the module is of stellar`},
 		{"everything that decides", converterGuest, func(c *admission.PluginConfig) {
 			c.Converts = append(c.Converts, metav1.GroupKind{Kind: "Pod"}, cronTabs)
@@ -235,10 +235,10 @@ func TestMistakesOfConverters(t *testing.T) {
 			c.Mode, c.FailurePolicy, c.AllowedToMutate = host.Monitor, host.Ignore, true
 		}, `plugin "p": configuration: converts[1]: group is "" and kind "Pod", want both, of a custom resource
 converts[2]: CronTab.stable.example.com is there twice
-match is set beside converts: a conversion is asked for by the kinds in converts
-mode Monitor is set beside converts: a conversion that does not count leaves no object
+match is set beside converts: converts selects the kinds of a conversion
+mode Monitor is set beside converts: a conversion without effect leaves no object
 failurePolicy Ignore is set beside converts: an object that could not be converted cannot be served
-allowedToMutate is set beside converts: a policy that mutates is another plugin, of the same module if you like`},
+allowedToMutate is set beside converts: use another plugin for mutation, of the same module if desired`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := config(t, "p", test.guest)
@@ -313,7 +313,7 @@ func TestHandlerServesAConverter(t *testing.T) {
 		},
 		{
 			"a converter that drops an object", converterFunc(func(_ context.Context, r *admission.ConversionRequest) ([][]byte, error) { return r.Objects[1:], nil }), conversionReview(v1, tab, second), http.StatusOK,
-			`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"uid-1","result":{"status":"Failure","message":"conversion gave 1 objects for 2"},"convertedObjects":[]}}`,
+			`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"uid-1","result":{"status":"Failure","message":"conversion returned 1 objects for 2"},"convertedObjects":[]}}`,
 		},
 		{
 			"a failure with a library's text", missing, conversionReview(v1, tab), http.StatusOK,
@@ -326,8 +326,8 @@ func TestHandlerServesAConverter(t *testing.T) {
 		{"no uid", same, strings.Replace(conversionReview(v1), "uid-1", "", 1), http.StatusBadRequest, "request of the conversion review has no uid"},
 		{"no version", same, conversionReview(""), http.StatusBadRequest, "request.desiredAPIVersion is (none), want a group and a version such as example.com/v1"},
 		{"a version without a group", same, conversionReview("v1"), http.StatusBadRequest, `request.desiredAPIVersion is \"v1\", want a group and a version`},
-		{"an object of another group", same, conversionReview("example.com/v1", tab), http.StatusBadRequest, `request.objects[0].apiVersion is \"stable.example.com/v1beta1\", of another group than example.com/v1`},
-		{"two kinds", same, conversionReview(v1, tab, strings.Replace(tab, "CronTab", "Other", 1)), http.StatusBadRequest, `request.objects[1].kind is \"Other\", and those before it are \"CronTab\"`},
+		{"an object of another group", same, conversionReview("example.com/v1", tab), http.StatusBadRequest, `request.objects[0].apiVersion is \"stable.example.com/v1beta1\", not of group example.com/v1`},
+		{"two kinds", same, conversionReview(v1, tab, strings.Replace(tab, "CronTab", "Other", 1)), http.StatusBadRequest, `request.objects[1].kind is \"Other\", but earlier ones are \"CronTab\"`},
 		{"an object without a kind", same, conversionReview(v1, strings.Replace(tab, "CronTab", "", 1)), http.StatusBadRequest, `request.objects[0].kind is empty`},
 		{"an object without a version", same, conversionReview(v1, `{"kind":"CronTab"}`), http.StatusBadRequest, `request.objects[0].apiVersion is (none), want a group and a version`},
 		{"an object that is none", same, conversionReview(v1, tab, `null`), http.StatusBadRequest, `request.objects[1] is null, want object`},

@@ -91,11 +91,11 @@ func (r *ConversionRequest) add(object json.Value) error {
 	case err != nil || version == "":
 		return fmt.Errorf(".apiVersion is %s, want a group and a version", orNone(version))
 	case gv.Group != r.Desired.Group:
-		return fmt.Errorf(".apiVersion is %s, of another group than %s", orNone(version), r.Desired)
+		return fmt.Errorf(".apiVersion is %s, not of group %s", orNone(version), r.Desired)
 	case kind == "":
 		return errors.New(".kind is empty")
 	case r.Kind != "" && kind != r.Kind:
-		return fmt.Errorf(".kind is %s, and those before it are %s", orNone(kind), orNone(r.Kind))
+		return fmt.Errorf(".kind is %s, but earlier ones are %s", orNone(kind), orNone(r.Kind))
 	}
 	r.Kind = kind
 	r.Objects = append(r.Objects, object)
@@ -168,7 +168,7 @@ func (h *Handler) convert(ctx context.Context, request *ConversionRequest) (conv
 		h.log("convert", "uid", request.UID, "kind", kindName(request.GroupKind()), "err", publicerr.Redact(err.Error()))
 		return nil, err
 	case len(converted) != len(request.Objects):
-		return nil, fmt.Errorf("conversion gave %d objects for %d", len(converted), len(request.Objects))
+		return nil, fmt.Errorf("conversion returned %d objects for %d", len(converted), len(request.Objects))
 	}
 	return converted, nil
 }

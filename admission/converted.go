@@ -21,7 +21,7 @@ import (
 // that occurs twice is an error as well. A null in the metadata counts as missing.
 func checkConverted(ctx context.Context, object, converted []byte, desired string) error {
 	if !json.Valid(converted) || json.Value(converted).Kind() != json.KindObject {
-		return errors.New("the converted object is no JSON object")
+		return errors.New("the converted object is not a JSON object")
 	}
 	was, err := membersOf(object, "")
 	if err != nil {

@@ -66,7 +66,7 @@ func Evaluate(ctx context.Context, p Policy, request *admissionv1.AdmissionReque
 // since a raw request has nothing to match.
 func EvaluateRaw(ctx context.Context, p Policy, uid types.UID, request json.RawMessage) Evaluation {
 	if !json.Valid(request) {
-		return Evaluation{Err: errors.New("decode raw request: it is no JSON")}
+		return Evaluation{Err: errors.New("decode raw request: it is not JSON")}
 	}
 	r := &admissionv1.AdmissionRequest{UID: uid}
 	r.Object.Raw = request

@@ -245,7 +245,7 @@ func (h *Handler) decide(ctx context.Context, request *admissionv1.AdmissionRequ
 		response = h.Validator.Validate(ctx, request)
 	}
 	if response == nil {
-		return internalError(request.UID, "admission gave no answer")
+		return internalError(request.UID, "admission returned no answer")
 	}
 	return response
 }

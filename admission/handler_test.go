@@ -229,7 +229,7 @@ func TestHandlerAnswersForAValidatorThatIsBroken(t *testing.T) {
 	}{
 		{"it panics", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { panic("oops") }), broken("admission panicked")},
 		{"it is missing", nil, broken("admission panicked")},
-		{"it gives no answer", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }), broken("admission gave no answer")},
+		{"it gives no answer", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse { return nil }), broken("admission returned no answer")},
 		{"it patches, though it validates, and answers another request", validatorFunc(func(context.Context, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			return &admissionv1.AdmissionResponse{UID: "other", Allowed: true, Patch: []byte("[]"), PatchType: &patchType}
 		}), allowed()},

@@ -51,7 +51,7 @@ var ofRequest = []host.Import{
 			inst.Abort(fmt.Errorf("result has %d bytes, more than %d", len(data), maxResultBytes))
 		}
 		if policy.CallOf(inst).Desired != "" {
-			inst.Abort(fmt.Errorf("%s has no result beside its reason", abi.Convert))
+			inst.Abort(fmt.Errorf("%s has only a reason as its result", abi.Convert))
 		}
 		result, err := admissionmsg.ParseResult(data)
 		if err != nil {

@@ -187,7 +187,7 @@ func TestBodyThatNeverComesEndsInTime(t *testing.T) {
 					}
 					defer resp.Body.Close()
 					out, _ := io.ReadAll(resp.Body)
-					if got := statusOf(t, http.StatusRequestTimeout, string(out)); resp.Proto != protocol || resp.StatusCode != http.StatusRequestTimeout || got != "body has not arrived in time: 1 bytes have" {
+					if got := statusOf(t, http.StatusRequestTimeout, string(out)); resp.Proto != protocol || resp.StatusCode != http.StatusRequestTimeout || got != "body did not arrive in time: 1 bytes did" {
 						t.Errorf("answer is %s %s %s", resp.Proto, resp.Status, out)
 					}
 					if held := bodies.Held(); held != 0 {

@@ -264,7 +264,7 @@ func TestObjectGrantsThatAreRefused(t *testing.T) {
 		cluster admission.Cluster
 		want    string
 	}{
-		"no cluster":                    {asker, grant("v1/pods"), nil, "objects need a cluster to look at"},
+		"no cluster":                    {asker, grant("v1/pods"), nil, "objects need a cluster"},
 		"no resource":                   {asker, grant(""), &keeper{}, `objects: "" is not version/resource`},
 		"every resource":                {asker, grant("*/*"), &keeper{}, `objects: "*/*" is not version/resource`},
 		"a kind":                        {asker, grant("v1/Pod"), &keeper{}, `objects: "v1/Pod" is not version/resource`},

@@ -66,7 +66,7 @@ func passedBy(rules []admissionregistrationv1.RuleWithOperations) (warnings []st
 func (p *Plugin) matchWarnings(rules []admissionregistrationv1.RuleWithOperations) []string {
 	declared, err := p.declared()
 	if err != nil {
-		return []string{fmt.Sprintf("the module says what it is for, wrongly: %v", err)}
+		return []string{fmt.Sprintf("the module's declaration of its requests is invalid: %v", err)}
 	}
 	if len(declared) == 0 {
 		return nil

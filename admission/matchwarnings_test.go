@@ -93,7 +93,7 @@ func TestMatchThatDiffersFromWhatTheModuleIsFor(t *testing.T) {
 			[]string{"match leaves out what the module is for: CREATE b.v1; CREATE c.v1; CREATE d.v1; CREATE e.v1; CREATE f.v1; CREATE g.v1; CREATE h.v1; CREATE i.v1; and 1 more"}},
 		{"more than are compared", ours(pods), []arv1.RuleWithOperations{many}, []string{"match or the module has too many operations and resources to compare them"}},
 		{"what is no metadata", withSection(plain, abi.MetadataSection, `{"abi":1,"matches":[{}]}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty", debug}},
+			[]string{"the module's declaration of its requests is invalid: metadata: matches: operations is empty\nmatches: apiGroups is empty\nmatches: apiVersions is empty\nmatches: resources is empty", debug}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := admission.PluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: test.module}}}

@@ -79,7 +79,7 @@ func dropped(ctx context.Context, p Policy, mutating bool) {
 		o.Decided(ctx, Decision{Policy: p.Name(), Mutating: mutating, Mode: host.Monitor, Verdict: Dropped, Late: true})
 	}
 	if l, ok := p.(logger); ok && l.logger() != nil {
-		l.logger().Log(ctx, slog.LevelDebug, "policy that monitors is too slow, and was not asked about all requests", "policy", p.Name())
+		l.logger().Log(ctx, slog.LevelDebug, "monitoring policy is too slow and was not asked about all requests", "policy", p.Name())
 	}
 }
 

@@ -94,11 +94,11 @@ func until(ctx context.Context) jsonpatch.Pay {
 // object. It returns none if the object is unchanged.
 func changes(ctx context.Context, r *admissionv1.AdmissionRequest, v *dialect.Verdict) (patch, object []byte, err error) {
 	if r.Object.Raw == nil {
-		return nil, nil, errors.New("changes the object of a request that has none")
+		return nil, nil, errors.New("changes the object of a request without an object")
 	}
 	if v.Object != nil {
 		if !json.Valid(v.Object) || json.Value(v.Object).Kind() != json.KindObject {
-			return nil, nil, errors.New("the mutated object is no JSON object")
+			return nil, nil, errors.New("the mutated object is not a JSON object")
 		}
 		if patch, err = until(ctx).Diff(r.Object.Raw, v.Object); err != nil {
 			return nil, nil, fmt.Errorf("compare the mutated object: %w", err)

@@ -51,7 +51,7 @@ func TestHostileMutations(t *testing.T) {
 		{"a long key on the way to many values", ordinary(`{"` + key + `":` + numbers(10_000, "0") + `}`), []string{"m" + ordinary(`{"`+key+`":`+numbers(10_000, "1")+`}`)}, ""},
 		{"a deep object with much at the bottom", ordinary(deep(numbers(1<<15, "0"))), []string{"m" + ordinary(deep(numbers(1<<15, "1")))}, ""},
 		{"a root of many members", ordinary("{}"), []string{"m{" + strings.TrimSuffix(strings.Repeat(`"`+key[:10]+`":0,`, 50_000), ",") + "}"}, ""},
-		{"brackets without end", ordinary("{}"), []string{"m" + strings.Repeat(`{"a":`, 1<<20)}, "the mutated object is no JSON object"},
+		{"brackets without end", ordinary("{}"), []string{"m" + strings.Repeat(`{"a":`, 1<<20)}, "the mutated object is not a JSON object"},
 		{"a patch of brackets without end", ordinary("{}"), []string{"p" + strings.Repeat(`[`, 7<<20)}, "patch is not valid JSON"},
 		{"copies that double the object", ordinary(`["` + key + `"]`), []string{repeated(40, `{"op":"copy","from":"/spec","path":"/spec/-"}`)}, "copies more than 3145728 bytes"},
 		{"elements at the head of a long list", ordinary(numbers(300_000, "0")), []string{repeated(10_000, `{"op":"add","path":"/spec/0","value":1}`)}, "too much work"},

@@ -142,7 +142,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 	errs = append(errs, cfg.Check()...)
 	errs = append(errs, cfg.checkShadow(rt)...)
 	if len(cfg.Objects) != 0 && cfg.Cluster == nil {
-		errs = append(errs, errors.New("objects need a cluster to look at, which the server does not have"))
+		errs = append(errs, errors.New("objects need a cluster, which the server does not have"))
 	}
 	member, own, err := cfg.Dialect.Decode(cfg.Dialects)
 	if err != nil && cfg.Dialects == nil {

@@ -131,7 +131,7 @@ func TestGuestsThatMutateAgainstTheRules(t *testing.T) {
 		{`{"n":"1"}`, "patch: patch is not valid JSON"},
 		{`{"n":"2"}`, "patch: operations[0]: remove /nowhere: no such value"},
 		{`{"n":"3"}`, "patch: leaves no object"},
-		{`{"n":"4"}`, "the mutated object is no JSON object"},
+		{`{"n":"4"}`, "the mutated object is not a JSON object"},
 		{`{"n":"5"}`, "mutate trapped: call k8s.io/admission.patch: bytes [65530, 65630) are out of bounds of the guest's memory of 65536 bytes"},
 	}
 	for _, test := range tests {
@@ -149,7 +149,7 @@ func TestGuestsThatMutateAgainstTheRules(t *testing.T) {
 	t.Run("a change of nothing", func(t *testing.T) {
 		r := requestOf("")
 		r.Object.Raw = nil
-		compare(t, denied(500, "InternalError", `plugin "rulebreaker": changes the object of a request that has none`), e.Mutate(t.Context(), r))
+		compare(t, denied(500, "InternalError", `plugin "rulebreaker": changes the object of a request without an object`), e.Mutate(t.Context(), r))
 	})
 }
 

@@ -266,7 +266,7 @@ func TestShadowThatAsksSomethingElse(t *testing.T) {
 	r.Options.Raw = []byte("gv1/pods\x00shop\x00web")
 	admission.NewEngine(p).Validate(t.Context(), r)
 	got := await(t, p.Shadow(), "a call", func(s shadow.Status) bool { return s.Compared+s.Failed+s.Uncompared+s.Asked == 1 })
-	if got.Asked != 1 || len(got.Groups) != 1 || got.Groups[0].Change != "allow -> asked something else" || !strings.Contains(got.Groups[0].Examples[0], "objects v1/pods") {
+	if got.Asked != 1 || len(got.Groups) != 1 || got.Groups[0].Change != "allow -> asked different questions" || !strings.Contains(got.Groups[0].Examples[0], "objects v1/pods") {
 		t.Errorf("got %+v", got)
 	}
 	if pods.snapshots != 0 {

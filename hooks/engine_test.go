@@ -495,7 +495,7 @@ func TestModuleDeclaresWhatItReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = hooks.NewEngine(t.Context(), runtime, hooks.Config{Plugins: []hooks.PluginConfig{declaring(small, "wrong", "pod_label")}})
-	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`) {
+	if err == nil || !strings.Contains(err.Error(), `read the module's declaration of its reads: reads: "pod_label" is no field of a request; did you mean "pod_labels"?`) {
 		t.Errorf("got %v", err)
 	}
 }

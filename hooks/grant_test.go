@@ -317,9 +317,9 @@ func TestModuleDeclaresWhatItDecides(t *testing.T) {
 		fields []string
 		want   string
 	}{
-		{[]string{"container_envs[LD_PRELOAD]"}, "the module declares what it decides: container_envs[LD_PRELOAD] is not granted: it decides"},
-		{[]string{"container_mounts[/etc]"}, "the module declares what it decides: container_mounts[/etc] is not granted: mounts does not name the destination"},
-		{[]string{"env"}, `the module declares what it decides: "env" is no field of a decision`},
+		{[]string{"container_envs[LD_PRELOAD]"}, "read the module's declaration of its decisions: container_envs[LD_PRELOAD] is not granted: it decides"},
+		{[]string{"container_mounts[/etc]"}, "read the module's declaration of its decisions: container_mounts[/etc] is not granted: mounts does not name the destination"},
+		{[]string{"env"}, `read the module's declaration of its decisions: "env" is no field of a decision`},
 		{[]string{"memory_limit_bytes", "container_annotations"}, ""},
 	} {
 		source := declaring(c.fields...)

@@ -48,7 +48,7 @@ func (p *plugin) checkNode(reads *hookmsg.Reads) error {
 	if !p.nodeless || !reads.NeedsNode() {
 		return nil
 	}
-	return fmt.Errorf("it reads %s, and the configuration does not have the node followed", strings.Join(reads.Node(), ", "))
+	return fmt.Errorf("it reads %s, but the configuration does not follow the node", strings.Join(reads.Node(), ", "))
 }
 
 // onNode returns the request with the node. The result is a copy in into, unless the node is

@@ -117,7 +117,7 @@ func TestThePluginsDecideByTheNode(t *testing.T) {
 // An engine that does not follow the node takes no plugin that declares that it reads it, also
 // not later.
 func TestWithoutANode(t *testing.T) {
-	const refused = "it reads node_annotations, and the configuration does not have the node followed"
+	const refused = "it reads node_annotations, but the configuration does not follow the node"
 	declared, undeclared := tiered(t, "node_annotations[tier]"), tiered(t)
 	for name, c := range map[string]hooks.PluginConfig{
 		"by the module":        {Config: host.Config{Name: "p", Module: host.ModuleConfig{Source: declared}}},

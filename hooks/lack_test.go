@@ -66,7 +66,7 @@ func TestLack(t *testing.T) {
 			if c.want == "" && err != nil {
 				t.Error(err)
 			}
-			if want := `plugin "gpu": it reads ` + c.want + ", which " + mode + " does not know"; c.want != "" && (err == nil || err.Error() != want) {
+			if want := `plugin "gpu": it reads ` + c.want + ", which is unavailable in " + mode; c.want != "" && (err == nil || err.Error() != want) {
 				t.Errorf("got error %v, want %s", err, want)
 			}
 		})

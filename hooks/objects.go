@@ -86,7 +86,7 @@ func (p lookups) find(inst *host.Instance, resource string) (*nodeObject, error)
 	}
 	o := x.objects[resource]
 	if o == nil {
-		return nil, fmt.Errorf("the objects %q are not known yet", resource)
+		return nil, fmt.Errorf("the objects %q are not listed yet", resource)
 	}
 	return o, nil
 }
@@ -97,7 +97,7 @@ func (p lookups) Get(inst *host.Instance, resource, namespace, name string) ([]b
 		return nil, err
 	}
 	if namespace != "" || name != o.name {
-		return nil, fmt.Errorf("of the objects %q a hook sees the one that has the name of the node", resource)
+		return nil, fmt.Errorf("a hook sees only the object of %q named as the node", resource)
 	}
 	return o.json, nil
 }

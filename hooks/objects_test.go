@@ -40,11 +40,11 @@ func TestObjectsOfTheNode(t *testing.T) {
 		err  string
 		told bool // Of a change.
 	}{
-		{name: "not known yet", ask: slos + " node-1", err: `the objects "` + slos + `" are not known yet`},
+		{name: "not known yet", ask: slos + " node-1", err: `the objects "` + slos + `" are not listed yet`},
 		{name: "known", set: func() error { return e.SetObject(slos, "node-1", slo(2)) }, ask: slos + " node-1", want: "2", told: true},
 		{name: "the same again", set: func() error { return e.SetObject(slos, "node-1", slo(2)) }, ask: slos + " node-1", want: "2"},
 		{name: "changed", set: func() error { return e.SetObject(slos, "node-1", slo(-1)) }, ask: slos + " node-1", want: "-1", told: true},
-		{name: "of another node", ask: slos + " node-2", err: "a hook sees the one that has the name of the node"},
+		{name: "of another node", ask: slos + " node-2", err: "a hook sees only the object of"},
 		{name: "not granted", ask: "v1/secrets node-1", err: `the plugin's configuration does not name the objects "v1/secrets"`},
 		{name: "something that no plugin sees", set: func() error { return e.SetObject("v1/nodes", "node-1", slo(1)) }, ask: slos + " node-1", want: "-1"},
 		{name: "no JSON", set: func() error {

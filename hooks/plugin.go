@@ -119,7 +119,7 @@ func (p *plugin) probe(_ context.Context, inst *host.Instance) error {
 			errs = append(errs, err)
 		}
 		if errs != nil {
-			return fmt.Errorf("the module declares what it decides: %w", errors.Join(errs...))
+			return fmt.Errorf("read the module's declaration of its decisions: %w", errors.Join(errs...))
 		}
 	}
 	return nil
@@ -136,11 +136,11 @@ func declared(inst *host.Instance) (reads hookmsg.Reads, decides ownership, err 
 		return reads, decides, err
 	}
 	if reads, err = hookmsg.ParseReads(m.Reads); err != nil {
-		return reads, decides, fmt.Errorf("the module declares what it reads: %w", err)
+		return reads, decides, fmt.Errorf("read the module's declaration of its reads: %w", err)
 	}
 	decides, errs := parseOwnership(m.Decides)
 	if err = errors.Join(errs...); err != nil {
-		return reads, decides, fmt.Errorf("the module declares what it decides: %w", err)
+		return reads, decides, fmt.Errorf("read the module's declaration of its decisions: %w", err)
 	}
 	return reads, decides, nil
 }
@@ -182,7 +182,7 @@ func (p *plugin) checkLacks(reads *hookmsg.Reads) error {
 	}
 	for _, field := range l.fields {
 		if reads.Has(field) {
-			return fmt.Errorf("it reads %s, which %s does not know", field, l.mode)
+			return fmt.Errorf("it reads %s, which is unavailable in %s", field, l.mode)
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func checkMount(m *hookmsg.Mount, seen map[string]bool) error {
 	case seen[m.Destination]:
 		return errors.New("the path is used twice")
 	case m.Type == "" || strings.ContainsFunc(m.Type, isControl):
-		return fmt.Errorf("the type %.200q is none of a file system", m.Type)
+		return fmt.Errorf("the type %.200q is not a file system type", m.Type)
 	case m.Type == "bind" && !cleanPath(m.Source):
 		return fmt.Errorf("the source %.200q of a bind mount is not an absolute and clean path", m.Source)
 	case strings.ContainsFunc(m.Source, isControl):

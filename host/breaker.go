@@ -69,7 +69,7 @@ func (b *breaker) reason() string {
 	if b.cfg.Ratio == 0 {
 		return fmt.Sprintf("%d failures in a row", n)
 	}
-	return fmt.Sprintf("%d failures beyond %g %% of its calls", n, 100*b.cfg.Ratio)
+	return fmt.Sprintf("%d failures, more than %g %% of its calls", n, 100*b.cfg.Ratio)
 }
 
 // allow returns [ErrDisabled] while the plugin is disabled. When its time is up,
@@ -84,7 +84,7 @@ func (b *breaker) allow() error {
 		return fmt.Errorf("%w for another %s after %s", ErrDisabled, left.Round(time.Millisecond), b.reason())
 	}
 	if !b.until.CompareAndSwap(int64(until), int64(now+b.backoff(b.level.Load()+failure))) {
-		return fmt.Errorf("%w: it is being tried again", ErrDisabled)
+		return fmt.Errorf("%w: it is being retried", ErrDisabled)
 	}
 	return nil
 }

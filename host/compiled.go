@@ -108,9 +108,9 @@ func (rt *Runtime) compile(ctx context.Context, v *version, module []byte, ship 
 	case <-ctx.Done():
 		rt.release(c)
 		if !c.begun.Load() {
-			return nil, fmt.Errorf("compile: wait for other modules: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
+			return nil, fmt.Errorf("compile: wait for other modules: %w within %s", ctx.Err(), v.limits.BuildTimeout)
 		}
-		return nil, fmt.Errorf("compile: %w after %s at most", ctx.Err(), v.limits.BuildTimeout)
+		return nil, fmt.Errorf("compile: %w within %s", ctx.Err(), v.limits.BuildTimeout)
 	}
 }
 
@@ -293,7 +293,7 @@ func (c *compiled) fromCache(ctx context.Context, key moduleKey) error {
 	}
 	err = c.load(ctx, m.module, func(name engineKey) (*cachedModule, error) {
 		if name != m.code.key {
-			return nil, fmt.Errorf("%w: it is for a processor with other features", errNoStub)
+			return nil, fmt.Errorf("%w: the processor has different features", errNoStub)
 		}
 		return m, nil
 	})

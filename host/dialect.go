@@ -68,7 +68,7 @@ func (d *Dialect) check() error {
 	}
 	errs = append(errs, checkExports(d.Exports)...)
 	if d.Command && (len(d.Exports) > 0 || len(d.Start) > 0) {
-		errs = append(errs, errors.New("is one of commands, and has exports or start functions"))
+		errs = append(errs, errors.New("is a dialect of commands, but has exports or start functions"))
 	}
 	if len(errs) == 0 {
 		return nil
@@ -359,7 +359,7 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 		return nil, fmt.Errorf("plugin %q: run: %w", i.plugin.cfg.Name, err)
 	}
 	if i.spent {
-		return nil, fmt.Errorf("plugin %q: run: the instance has run already", i.plugin.cfg.Name)
+		return nil, fmt.Errorf("plugin %q: run: the instance has already run", i.plugin.cfg.Name)
 	}
 	i.spent = true
 	i.program = program{args: args, stdin: stdin, running: true}

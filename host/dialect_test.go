@@ -274,7 +274,7 @@ func TestMayLogBoundsTheLinesOfACall(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil || lines != 10 || strings.Count(log.String(), "the rest is dropped") != 1 {
+		if err != nil || lines != 10 || strings.Count(log.String(), "further output is dropped") != 1 {
 			t.Errorf("%d lines, want 10, error %v, log %s", lines, err, log.String())
 		}
 	}
@@ -295,7 +295,7 @@ func TestLoadOfDialects(t *testing.T) {
 		"an import is not granted": {func(c *guest) { c.Grants = nil }, []string{`needs the grant "builtins"`}},
 		"mistakes in the dialect": {func(c *guest) {
 			c.Dialects = append(c.Dialects, host.Dialect{Name: "x", Command: true, Start: []string{"a"}, Defaults: host.Limits{Fuel: -1}})
-		}, []string{`dialect "x": has no name or no Detect`, "is one of commands", "dialect x: defaults.fuel is -1"}},
+		}, []string{`dialect "x": has no name or no Detect`, "is a dialect of commands", "dialect x: defaults.fuel is -1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := dialectConfig()
@@ -314,7 +314,7 @@ func TestSwapToAnotherDialectIsRefused(t *testing.T) {
 	cfg := dialectConfig()
 	p := load(t, cfg)
 	err := p.Swap(t.Context(), testdata("noop"), "")
-	if err == nil || !strings.Contains(err.Error(), "the new version implements filter, the running one example: started, alloc") {
+	if err == nil || !strings.Contains(err.Error(), "the new version implements filter, but the running version example: started, alloc") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -61,16 +61,16 @@ func compilerWorks() error {
 	case "linux", "darwin", "freebsd", "netbsd", "windows":
 	case "dragonfly", "solaris", "illumos":
 		if runtime.GOARCH == "arm64" {
-			return fmt.Errorf("guests are interpreted: the compiler does not know %s/%s", runtime.GOOS, runtime.GOARCH)
+			return fmt.Errorf("guests are interpreted: the compiler does not support %s/%s", runtime.GOOS, runtime.GOARCH)
 		}
 	default:
-		return fmt.Errorf("guests are interpreted: the compiler does not know %s", runtime.GOOS)
+		return fmt.Errorf("guests are interpreted: the compiler does not support %s", runtime.GOOS)
 	}
 	if runtime.GOARCH != "arm64" && (runtime.GOARCH != "amd64" || !cpu.X86.HasSSE41) {
-		return fmt.Errorf("guests are interpreted: the compiler does not know this processor (%s)", runtime.GOARCH)
+		return fmt.Errorf("guests are interpreted: the compiler does not support this processor (%s)", runtime.GOARCH)
 	}
 	if err := makeExecutable(); err != nil {
-		return fmt.Errorf("guests are interpreted: the system lets no process make its memory executable, as SELinux (execmem), a seccomp profile or systemd's MemoryDenyWriteExecute do: %w", err)
+		return fmt.Errorf("guests are interpreted: memory cannot be made executable, perhaps because of SELinux (execmem), a seccomp profile or systemd's MemoryDenyWriteExecute: %w", err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func newEngineCache() (wazero.CompilationCache, *engineCache) {
 	return cache, e
 }
 
-var errNoStub = errors.New("the engine has not taken the machine code")
+var errNoStub = errors.New("the engine did not use the machine code")
 
 // Get returns the bytes that Add received for a module, or the machine code for a stub. An error
 // ends the compilation: wazero must never compile a stub.

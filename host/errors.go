@@ -15,7 +15,7 @@ var ErrClosed = errors.New("plugin is closed")
 
 // ErrSaturated is the error of a caller whose context ended before an instance
 // of the plugin became free. The context's own error is wrapped beside it.
-var ErrSaturated = errors.New("every instance of the plugin is in use")
+var ErrSaturated = errors.New("all instances of the plugin are in use")
 
 // ErrHostFault is wrapped by the error with which a host function ends a call, by [Instance.Abort],
 // because of a fault in the host and not in the guest. No circuit breaker counts it.

@@ -147,7 +147,7 @@ func TestHoldsAreLimited(t *testing.T) {
 	defer pin.Release()
 	first := hold(t, p)
 	hold(t, p)
-	if _, err := pin.Hold(); !errors.Is(err, host.ErrSaturated) || !strings.Contains(err.Error(), "limits.heldInstances allows 2") {
+	if _, err := pin.Hold(); !errors.Is(err, host.ErrSaturated) || !strings.Contains(err.Error(), "all 2 of limits.heldInstances are held") {
 		t.Errorf("got error %v", err)
 	}
 	first.Release()

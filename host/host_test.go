@@ -198,7 +198,7 @@ func TestLoad(t *testing.T) {
 		"no marker":                        {module: "nomarker", want: `plugin "test": export "kubewasm_abi_v1" is missing, want () -> i64` + "\n" + `plugin "test": export "memory" is missing, want a memory`},
 		"marker of the wrong type":         {module: "wrongmarker", want: `plugin "test": export "kubewasm_abi_v1" is () -> i32, want () -> i64` + "\n" + `plugin "test": export "_initialize" is (i32) -> (), want () -> ()`},
 		"exports missing or wrong":         {module: "wrongexports", want: `plugin "test": export "filter" is (i32) -> i32, want (i64, i64, i64[, i64]) -> i32` + "\n" + `plugin "test": export "score" is missing, want (i64, i64, i64[, i64]) -> i64`},
-		"function of a later ABI":          {module: "unknownfunction", want: "the guest implements function(62), which this version of the ABI does not know"},
+		"function of a later ABI":          {module: "unknownfunction", want: "the guest implements function(62), unknown to this version of the ABI"},
 		"guest for another component":      {module: "admission", want: "the guest implements no scheduler function, only: validate"},
 		"imports missing or wrong":         {module: "badimports", want: `plugin "test": import env.system is not provided by this host` + "\n" + `plugin "test": import kubewasm.config is (i32) -> i32, want (i32, i32) -> i32`},
 		"imported memory":                  {module: "importsmemory", want: `plugin "test": import env.memory is not provided by this host`},

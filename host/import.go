@@ -90,7 +90,7 @@ func noObjects(name string, params ...abi.ValueType) Import {
 	return Import{
 		Module: abi.ModuleObjects, Name: name, Params: params, Results: []abi.ValueType{abi.I32},
 		Func: func(inst *Instance, stack []uint64) {
-			inst.Abort(fmt.Errorf("ref %#x names no object: this host has none", stack[0]))
+			inst.Abort(fmt.Errorf("ref %#x names no object: this host has no objects", stack[0]))
 		},
 	}
 }
@@ -118,7 +118,7 @@ func (t importTable) check(plugin string, c *compiled, grants []string) []error 
 	var errs []error
 	for _, fn := range c.imports {
 		if len(errs) == maxImportErrors {
-			return append(errs, fmt.Errorf("plugin %q: more imports like these", plugin))
+			return append(errs, fmt.Errorf("plugin %q: more mistakes of imports", plugin))
 		}
 		module, name, got := fn.Module, fn.Name, signature(fn, true)
 		im, ok := t[[2]string{module, name}]

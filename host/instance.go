@@ -443,7 +443,7 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 // are dropped earlier.
 func (i *Instance) Keep(n int) {
 	if i.kept += n; i.kept > i.version.limits.KeptBytes {
-		i.Abort(fmt.Errorf("the host would keep %d bytes for the call, more than limits.keptBytes, %d", i.kept, i.version.limits.KeptBytes))
+		i.Abort(fmt.Errorf("the call would make the host keep %d bytes, more than limits.keptBytes, %d", i.kept, i.version.limits.KeptBytes))
 	}
 }
 
@@ -484,7 +484,7 @@ func (i *Instance) mayLog(n int) bool {
 	}
 	if i.logged += min(n, limit) + 1; i.logged > limit {
 		if p.lines.Drop(); p.callLogger != nil {
-			p.callLogger.Warn("the guest logs more than limits.outputBytes in one call; the rest is dropped", "plugin", p.cfg.Name, "function", i.calling)
+			p.callLogger.Warn("the guest logs more than limits.outputBytes in one call; further output is dropped", "plugin", p.cfg.Name, "function", i.calling)
 		}
 		return false
 	}

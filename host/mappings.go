@@ -73,7 +73,7 @@ func (m *mappings) take(n int64) error {
 			return nil // The number is unknown, as in a sandbox without /proc.
 		}
 		if m.used = used; used+n > most {
-			return fmt.Errorf("%w: the process has %d of the %d that vm.max_map_count allows, %d of which are reserved; raise it, or load fewer plugins", ErrMappings, used, m.most, m.reserve())
+			return fmt.Errorf("%w: the process has %d of the %d allowed by vm.max_map_count, of which %d are reserved; raise it, or load fewer plugins", ErrMappings, used, m.most, m.reserve())
 		}
 	}
 	m.used += n

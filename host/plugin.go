@@ -292,7 +292,7 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 // next. If final returns an error, the running version goes on serving, and the error is returned.
 func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
 	if err := p.turn(ctx); err != nil {
-		return fmt.Errorf("plugin %q: swap: wait for another one: %w", p.cfg.Name, err)
+		return fmt.Errorf("plugin %q: swap: wait for another swap: %w", p.cfg.Name, err)
 	}
 	defer func() { <-p.swapping }()
 	if p.closed {
@@ -379,7 +379,7 @@ func (p *Plugin) replace(ctx context.Context, old *version, module []byte, diges
 	}
 	if has, had := v.implements(), old.implements(); has != had && old.unavailable == nil {
 		return errors.Join(
-			fmt.Errorf("plugin %q: swap: the new version implements %s, the running one %s", p.cfg.Name, has, had),
+			fmt.Errorf("plugin %q: swap: the new version implements %s, but the running version %s", p.cfg.Name, has, had),
 			v.close(context.WithoutCancel(ctx)))
 	}
 	if err := final(); err != nil {

@@ -408,7 +408,7 @@ func (p *pool) hold(h *Hold, limit int) error {
 		return ErrClosed
 	}
 	if len(p.holds) >= limit {
-		return fmt.Errorf("%w: limits.heldInstances allows %d, and all are held", ErrSaturated, limit)
+		return fmt.Errorf("%w: all %d of limits.heldInstances are held", ErrSaturated, limit)
 	}
 	p.holds[h] = struct{}{}
 	return nil

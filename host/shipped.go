@@ -112,11 +112,11 @@ func (c *compiled) ship() ([]byte, error) {
 func parseShipped(form []byte) (about shipped, file []byte, err error) {
 	rest, ok := bytes.CutPrefix(form, []byte(shippedMagic))
 	if !ok || len(rest) < 4 {
-		return about, nil, fmt.Errorf("its %d bytes are no compiled form of this version", len(form))
+		return about, nil, fmt.Errorf("its %d bytes are not a compiled form of this version", len(form))
 	}
 	length := uint64(binary.LittleEndian.Uint32(rest))
 	if rest = rest[4:]; length > uint64(len(rest)) {
-		return about, nil, errors.New("it is cut off in its description")
+		return about, nil, errors.New("its description is truncated")
 	}
 	if err := json.Unmarshal(rest[:length], &about); err != nil {
 		return about, nil, fmt.Errorf("its description: %w", err)
@@ -131,7 +131,7 @@ func parseShipped(form []byte) (about shipped, file []byte, err error) {
 // cannot.
 func (c *compiled) takeShipped(ctx context.Context, key moduleKey, ship func(context.Context) ([]byte, error)) {
 	if c.files == nil {
-		c.notShipped = errors.New("it goes into the cache, and the runtime has no CacheDir")
+		c.notShipped = errors.New("it needs a cache, and the runtime has no CacheDir")
 		return
 	}
 	form, err := ship(ctx)
@@ -150,13 +150,13 @@ func (c *compiled) install(ctx context.Context, form []byte, key moduleKey) erro
 		return err
 	}
 	if about.Module != c.key.digest {
-		return fmt.Errorf("it is of the module %.64s, not of %s", about.Module, c.key.digest)
+		return fmt.Errorf("it is of module %.64s, not of %s", about.Module, c.key.digest)
 	}
 	if engine := engineName(); about.Engine != engine {
-		return fmt.Errorf("it is for %.100q, and the engine here is %q", about.Engine, engine)
+		return fmt.Errorf("it is for %.100q, but the engine here is %q", about.Engine, engine)
 	}
 	if about.Key != hex.EncodeToString(key[:]) {
-		return errors.New("it is of another version of kubewasm, or for other limits.memoryBytes or limits.stackBytes")
+		return errors.New("it is for a different version of kubewasm, limits.memoryBytes or limits.stackBytes")
 	}
 	name := c.owner.modules.path(key)
 	if err := diskcache.Write(name, file); err != nil {

@@ -92,17 +92,17 @@ func TestCompiledForms(t *testing.T) {
 		{name: "cut off", form: intact[:len(intact)-1], granted: [][]byte{intact}, asked: 1, log: "which compiled does not grant"},
 		{name: "with a changed bit", form: flipped, granted: [][]byte{intact}, asked: 1, log: "which compiled does not grant"},
 		{name: "granted without a cache", form: intact, granted: [][]byte{intact}, uncached: true, log: "no CacheDir"},
-		{name: "granted and not a form", form: module, granted: [][]byte{module}, asked: 1, log: "no compiled form of this version"},
+		{name: "granted and not a form", form: module, granted: [][]byte{module}, asked: 1, log: "not a compiled form of this version"},
 		{name: "granted and cut off", form: intact[:len(intact)-1], granted: [][]byte{intact[:len(intact)-1]}, asked: 1, log: "after its description"},
-		{name: "granted and of another module", asked: 1, log: "it is of the module", form: precompile(append(bytes.Clone(module), 0, 3, 1, 'x', 0), Limits{})},
+		{name: "granted and of another module", asked: 1, log: "it is of module", form: precompile(append(bytes.Clone(module), 0, 3, 1, 'x', 0), Limits{})},
 		{name: "granted and for other limits", asked: 1, log: "limits.memoryBytes", form: precompile(module, Limits{MemoryBytes: 1 << 20})},
 		{name: "granted and for another engine", asked: 1, log: "wazero-v0.0.1", form: changed(t, intact, func(s *shipped, _ []byte) {
 			s.Engine = "wazero-v0.0.1" + strings.TrimPrefix(s.Engine, "wazero-")
 		})},
-		{name: "granted and for another platform", asked: 1, log: "and the engine here is", form: changed(t, intact, func(s *shipped, _ []byte) {
+		{name: "granted and for another platform", asked: 1, log: "but the engine here is", form: changed(t, intact, func(s *shipped, _ []byte) {
 			s.Engine = strings.Replace(s.Engine, runtime.GOARCH, "riscv64", 1)
 		})},
-		{name: "granted and for another processor", asked: 1, log: "a processor with other features", form: changed(t, intact, func(s *shipped, file []byte) {
+		{name: "granted and for another processor", asked: 1, log: "the processor has different features", form: changed(t, intact, func(s *shipped, file []byte) {
 			key, err := hex.DecodeString(s.Key)
 			if err != nil {
 				t.Fatal(err)

@@ -146,7 +146,7 @@ func (s *httpsSource) get(ctx context.Context) ([]byte, error) {
 	}
 	module, err := io.ReadAll(io.LimitReader(resp.Body, s.maxBytes+1))
 	if err != nil {
-		return nil, publicerr.Wrap(cmp.Or(publicerr.Network(err), "the answer ended early"), err)
+		return nil, publicerr.Wrap(cmp.Or(publicerr.Network(err), "the response ended early"), err)
 	}
 	if int64(len(module)) > s.maxBytes {
 		return nil, fmt.Errorf("content has more than %d bytes", s.maxBytes)

@@ -86,7 +86,7 @@ func (s objectKey) Fetch(ctx context.Context) ([]byte, error) {
 	}
 	value, ok := data[s.key]
 	if !ok {
-		return nil, fmt.Errorf("get %s: none of its %d keys is this one", s, len(data))
+		return nil, fmt.Errorf("get %s: none of its %d keys has this name", s, len(data))
 	}
 	module, err := decodeValue(value)
 	if err == nil {
@@ -115,7 +115,7 @@ func decodeValue(value []byte) ([]byte, error) {
 	module := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(module, text)
 	if err != nil || !isModule(module[:n]) {
-		return nil, fmt.Errorf("value of %d bytes is neither a WebAssembly module nor one in base64", len(value))
+		return nil, fmt.Errorf("value of %d bytes is not a WebAssembly module, plain or in base64", len(value))
 	}
 	return module[:n], nil
 }

@@ -61,7 +61,7 @@ func TestSwapThatFailsLeavesTheOldVersion(t *testing.T) {
 		"no guest":         {source: testdata("nomarker"), want: `export "kubewasm_abi_v1" is missing`},
 		"no module":        {source: host.Bytes([]byte("junk")), want: "decode wasm"},
 		"never starts":     {source: testdata("initloops"), want: "out of fuel"},
-		"other functions":  {source: testdata("good"), want: "the new version implements filter, configure, the running one filter"},
+		"other functions":  {source: testdata("good"), want: "the new version implements filter, configure, but the running version filter"},
 		"refused by probe": {source: testdata("noop"), probe: probed, want: probed.Error()},
 		"too much memory":  {source: testdata("bigmemory"), want: "16384"},
 		"start that traps": {source: testdata("startsection"), want: "unreachable"},
@@ -167,7 +167,7 @@ func TestASwapHoldsNobodyUp(t *testing.T) {
 	cancel()
 	for {
 		err := p.Swap(ended, testdata("good"), "")
-		if errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "wait for another one") {
+		if errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "wait for another swap") {
 			break // The first one has its turn.
 		}
 		time.Sleep(time.Millisecond)
@@ -299,7 +299,7 @@ func TestDisableByRatio(t *testing.T) {
 			if errors.Is(err, host.ErrDisabled) != test.disabled {
 				t.Errorf("disabled is %v, want %v", !test.disabled, test.disabled)
 			}
-			if test.disabled && !strings.Contains(err.Error(), "after 3 failures beyond 10 % of its calls") {
+			if test.disabled && !strings.Contains(err.Error(), "after 3 failures, more than 10 % of its calls") {
 				t.Errorf("got %v", err)
 			}
 		})

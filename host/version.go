@@ -327,7 +327,7 @@ func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 		}
 		if !v.restore(inst) {
 			v.discard(inst)
-			return nil, fmt.Errorf("plugin %q: instantiate: %w: the snapshot does not fit", v.plugin.cfg.Name, ErrMemory)
+			return nil, fmt.Errorf("plugin %q: instantiate: %w: the snapshot is too large", v.plugin.cfg.Name, ErrMemory)
 		}
 		v.resolve(inst)
 		return inst, nil
@@ -423,7 +423,7 @@ func (v *version) accept(mask abi.Mask) error {
 		return nil
 	}
 	if unknown := mask.Unknown(); unknown != 0 {
-		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, which this version of the ABI does not know", unknown)}
+		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements %s, unknown to this version of the ABI", unknown)}
 	}
 	if mask.Of(v.plugin.adapter.Kind) == 0 {
 		return &ModuleError{Plugin: v.plugin.cfg.Name, Err: fmt.Errorf("the guest implements no %s function, only: %s", v.plugin.adapter.Kind, mask)}

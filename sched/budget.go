@@ -54,7 +54,7 @@ type failure struct {
 }
 
 // errCycleFailed ends the other calls of a cycle after its first failure.
-var errCycleFailed = fmt.Errorf("another call of the scheduling cycle has failed: %w", context.Canceled)
+var errCycleFailed = fmt.Errorf("an earlier call of the scheduling cycle failed: %w", context.Canceled)
 
 // first returns the first failure of the cycle, or of one that it was cloned from.
 func (l *life) first() *failure {
@@ -318,7 +318,7 @@ func (g *queueGuard) knows(pod *corev1.Pod) error {
 	now := time.Now()
 	if p, ok := g.poison[pod.UID]; ok {
 		if now.Before(p.until) {
-			return fmt.Errorf("it is not asked about the Pod for a while: %w", p.err)
+			return fmt.Errorf("it is not asked about the Pod for some time: %w", p.err)
 		}
 		delete(g.poison, pod.UID)
 	}
@@ -328,7 +328,7 @@ func (g *queueGuard) knows(pod *corev1.Pod) error {
 	return nil
 }
 
-var errPaused = fmt.Errorf("it fails more often than once in %s, and is not asked for so long", pause)
+var errPaused = fmt.Errorf("it fails more than once in %s and is skipped for that time", pause)
 
 // told records the end of a question about a Pod.
 func (g *queueGuard) told(pod *corev1.Pod, err error) (paused bool) {

@@ -255,7 +255,7 @@ func TestPoisonedHints(t *testing.T) {
 				case asked < 5 || asked == events:
 					t.Errorf("the guest is asked %d times about %d events", asked, events)
 				}
-				if n := strings.Count(log.String(), "the guest is not asked for a while"); how != worksForLong && n != 1 {
+				if n := strings.Count(log.String(), "the guest is not asked for some time"); how != worksForLong && n != 1 {
 					t.Errorf("the log says %d times that the guest is not asked", n)
 				}
 			})

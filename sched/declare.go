@@ -69,7 +69,7 @@ func declaredFields(paths []string, section []byte) (*objects.FieldSet, error) {
 	}
 	declared, err := objects.ParseFieldSet(m.Reads)
 	if err != nil {
-		return nil, fmt.Errorf("the module declares what it reads: %w", err)
+		return nil, fmt.Errorf("read the module's declaration of its reads: %w", err)
 	}
 	return declared, nil
 }

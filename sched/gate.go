@@ -139,7 +139,7 @@ func (p *Plugin) due(now time.Time) (due []*corev1.Pod, left bool) {
 type notSyncedError struct{ resource string }
 
 func (e *notSyncedError) Error() string {
-	return fmt.Sprintf("look up %q: the scheduler has not received these objects yet", e.resource)
+	return fmt.Sprintf("look up %q: the scheduler has not listed these objects yet", e.resource)
 }
 
 // Is implements errors.Is.

@@ -106,7 +106,7 @@ func (g *gated) sync(t *testing.T) {
 	g.synced.Store(true)
 }
 
-const notSynced = `look up "v1/configmaps": the scheduler has not received these objects yet`
+const notSynced = `look up "v1/configmaps": the scheduler has not listed these objects yet`
 
 // TestPodsAreTriedAgainOnceTheInformersHaveSynced has many Pods come while the scheduler knows no
 // objects yet: the guest is not told that there are none, no Pod counts as one on which it fails,

@@ -83,7 +83,7 @@ func (p *Plugin) GeneratePlacements(c *Cycle, group schedmsg.PodGroup, parent No
 			for _, name := range proposed.NodeNames {
 				node, ok := nodes[name]
 				if !ok {
-					return errorStatus(fmt.Errorf("plugin %q: placement %q has the node %q, which its parent has not", p.guest.Name(), proposed.Name, name))
+					return errorStatus(fmt.Errorf("plugin %q: placement %q has the node %q, which is not in its parent", p.guest.Name(), proposed.Name, name))
 				}
 				placements[n].Nodes = append(placements[n].Nodes, node)
 			}
@@ -158,7 +158,7 @@ func (p *Plugin) tryPodGroup(inst *host.Instance, stack []uint64) {
 // try schedules the group while the scheduler's snapshot is without some Pods.
 func (p *Plugin) try(schedule func() ([]schedmsg.Assignment, *Status), uids []string) ([]byte, error) {
 	if p.guest.Stats().Limit < 2 {
-		return nil, errors.New("a trial runs the guest's other functions, so the plugin needs two instances at least")
+		return nil, errors.New("a trial runs other functions of the guest, so the plugin needs at least two instances")
 	}
 	p.trials.Add(1)
 	defer p.trials.Add(-1)

@@ -61,7 +61,7 @@ func during(inst *host.Instance, functions abi.Mask) *instance {
 			return inst.State().(*instance)
 		}
 	}
-	inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", functions, inst.Calling()))
+	inst.Abort(fmt.Errorf("it belongs to %s, but the guest runs %s", functions, inst.Calling()))
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (p *Plugin) object(inst *host.Instance, ref abi.Ref) *objects.Object {
 	}
 	n := slices.IndexFunc(c.pods, func(o *objects.Object) bool { return o.Ref == ref })
 	if n < 0 {
-		inst.Abort(fmt.Errorf("slot %d has no version %d: a view must be read during the call that it was passed to, or while its object stays as it is", ref.Slot(), ref.Version()))
+		inst.Abort(fmt.Errorf("slot %d has no version %d: a view is valid during its call, or until its object changes", ref.Slot(), ref.Version()))
 	}
 	return c.pods[n]
 }
@@ -266,7 +266,7 @@ func (p *Plugin) nodeRefs(inst *host.Instance, i *instance, b []byte) []byte {
 func resultScores(inst *host.Instance, c *call, data []byte) {
 	n := c.scores.Len()
 	if len(data) != 8*n {
-		inst.Abort(fmt.Errorf("%d bytes are not the scores of %d nodes", len(data), n))
+		inst.Abort(fmt.Errorf("%d bytes are not %d scores of nodes", len(data), n))
 	}
 	inst.Keep(len(data))
 	c.normalized = make([]int64, 0, n)
@@ -328,7 +328,7 @@ func (p *Plugin) podGroupPod(inst *host.Instance, stack []uint64) {
 	pods := during(inst, withGroup).call.group.Pods
 	n := uint32(stack[0])
 	if uint64(n) >= uint64(len(pods)) {
-		inst.Abort(fmt.Errorf("the group has %d Pods, no number %d", len(pods), n))
+		inst.Abort(fmt.Errorf("the group has %d Pods, but no Pod %d", len(pods), n))
 	}
 	object := p.objects.Pod(pods[n])
 	inst.ConfidentialObject(object, 0)

@@ -22,7 +22,7 @@ func nodeOf(inst *host.Instance, ref abi.Ref) NodeInfo {
 	if l, ok := c.looked[ref]; ok {
 		return l.info
 	}
-	inst.Abort(fmt.Errorf("slot %d, version %d is neither the node of this call nor one that the guest was given in it", ref.Slot(), ref.Version()))
+	inst.Abort(fmt.Errorf("slot %d, version %d is not a node passed to this call", ref.Slot(), ref.Version()))
 	return nil
 }
 

@@ -101,7 +101,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		p.cache.disabled.Store(true) // It may keep anything from one call to the next.
 		p.functions, offered, err = p.peerFunctions()
 	} else if cfg.LogSeverity != 0 {
-		err = errors.New("logSeverity is for guests of kube-scheduler-wasm-extension; what others log the level of the logger says")
+		err = errors.New("logSeverity is only for guests of kube-scheduler-wasm-extension; the logger's level applies to others")
 	}
 	if err == nil {
 		err = p.leaveOut()
@@ -135,7 +135,7 @@ func (p *Plugin) leaveOut() error {
 	if missing &^= helping; missing == 0 {
 		return nil // The functions that they help work without them.
 	}
-	p.logger.Warn("functions of the guest are not called by this Kubernetes", "plugin", p.guest.Name(), "functions", missing.String())
+	p.logger.Warn("functions of the guest are not called by this version of Kubernetes", "plugin", p.guest.Name(), "functions", missing.String())
 	return nil
 }
 

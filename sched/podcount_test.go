@@ -124,7 +124,7 @@ func TestCountPodsOfBadQuestions(t *testing.T) {
 	f := framework.Of(&framework.Handle{Snapshot: nodes})
 	for name, test := range map[string]struct{ config, want string }{
 		"half a ref":           {"0oshop\x00app=web", "796 bytes are not the refs of nodes"},
-		"a ref of no node":     {"0ushop\x00app=web", "is neither the node of this call nor one that the guest was given in it"},
+		"a ref of no node":     {"0ushop\x00app=web", "is not a node passed to this call"},
 		"no NUL":               {"0-shop", "is not a namespace and a selector"},
 		"nothing":              {"0-", "is not a namespace and a selector"},
 		"no selector":          {"0-shop\x00app in", "selector"},

@@ -77,7 +77,7 @@ func (p *Plugin) Less(a, b Queued) bool {
 	order, err := p.compare(a, b)
 	if err != nil {
 		p.unsorted.Store(&unsorted{p.pin(), time.Now().Add(unsortedTime)})
-		p.logger.Error("the queue is sorted by priority and time for a while", "plugin", p.guest.Name(), "after", unsortedTime.String(), "err", err)
+		p.logger.Error("the queue is sorted by priority and time for some time", "plugin", p.guest.Name(), "after", unsortedTime.String(), "err", err)
 		if swapped {
 			a, b = b, a
 		}
@@ -177,7 +177,7 @@ func parseEvents(data []byte) ([]event, error) {
 	for ; len(data) > 0; data = data[8:] {
 		e := event{abi.EventResource(le32(data)), abi.ActionType(le32(data[4:]))}
 		if !e.resource.Known() {
-			return nil, fmt.Errorf("event %d is of the unknown resource %d", len(events), e.resource)
+			return nil, fmt.Errorf("event %d has the unknown resource %d", len(events), e.resource)
 		}
 		if a := e.action &^ hinted; a == 0 || a&^abi.ActionAll != 0 {
 			return nil, fmt.Errorf("event %d has the unknown action %#x", len(events), uint32(a))
@@ -218,7 +218,7 @@ func (p *Plugin) probe(ctx context.Context, inst *host.Instance) error {
 	if p.registered == nil {
 		p.registered = append([]event{}, i.call.events...)
 	} else if !slices.Equal(p.registered, i.call.events) {
-		return errors.New("the version registers for other cluster events than the one before, and the scheduler asks for them only when it starts")
+		return errors.New("the version registers for different cluster events, and the scheduler asks for them only when it starts")
 	}
 	return nil
 }
@@ -308,12 +308,12 @@ func (p *Plugin) addEventObjects(c *call, oldObj, newObj any) (err error) {
 }
 
 // errNotAsked is the error of a hint for which the guest is not asked.
-var errNotAsked = errors.New("the guest is not asked about the event, since it has failed")
+var errNotAsked = errors.New("the guest is not asked about the event because it failed")
 
 // slow logs that the guest is not asked for a while.
 func (p *Plugin) slow(f abi.Function, paused bool, err error) {
 	if paused {
-		p.logger.Error("calls that hold the scheduling queue up keep failing: the guest is not asked for a while", "plugin", p.guest.Name(), "function", f.String(), "after", pause.String(), "err", err)
+		p.logger.Error("calls that block the scheduling queue keep failing: the guest is not asked for some time", "plugin", p.guest.Name(), "function", f.String(), "after", pause.String(), "err", err)
 	}
 }
 

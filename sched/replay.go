@@ -51,9 +51,9 @@ const (
 )
 
 var (
-	errNodesGone = errors.New("the instance that knew the cycle is gone, and the step has asked about nodes, which have changed since")
-	errDropped   = fmt.Errorf("the instance that knew the cycle is gone, and the answers of the step were more than %d bytes, or those of all cycles more than %d", maxStepAnswers, maxAnswers)
-	errNewEffect = errors.New("the step changes other waiting Pods than when it ran first")
+	errNodesGone = errors.New("the cycle's instance is gone, and the step depends on nodes that have changed")
+	errDropped   = fmt.Errorf("the cycle's instance is gone, and the recorded answers exceed %d bytes for the step, or %d for all cycles", maxStepAnswers, maxAnswers)
+	errNewEffect = errors.New("the repeated step changes different waiting Pods")
 )
 
 // runFirst runs a step for the first time. The caller ends the call.

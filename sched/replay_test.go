@@ -234,7 +234,7 @@ func TestWhatCannotBeRepeatedEndsTheCall(t *testing.T) {
 	}{
 		"a PreFilter without nodes": {annotated("p"), ""},
 		"a PreFilter that has asked about nodes": {annotated("p", "nodes", "asked"),
-			"replay prefilter: the instance that knew the cycle is gone, and the step has asked about nodes, which have changed since"},
+			"replay prefilter: the cycle's instance is gone, and the step depends on nodes that have changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := loadCarrying(t, func(*host.Config) {})

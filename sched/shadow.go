@@ -78,7 +78,7 @@ func (p *Plugin) Profile() *shadow.Shadow { return p.background.profile.Shadow()
 
 func (p *Plugin) backgroundOptions() (shadow.Options, error) {
 	if p.framework.Freeze == nil {
-		return shadow.Options{}, fmt.Errorf("plugin %q: shadow: this scheduler cannot keep nodes as they were", p.Name())
+		return shadow.Options{}, fmt.Errorf("plugin %q: shadow: this scheduler cannot keep earlier states of nodes", p.Name())
 	}
 	return shadow.Options{
 		Plugin: p.Name(), Serving: p.guest, Runtime: p.runtime, Logger: p.args.Logger, Observer: p.observer,
@@ -299,7 +299,7 @@ func (r *recordedCycle) repeat(ctx context.Context, of shadow.Candidate) (o shad
 		o = shadow.Outcome{Serving: kind(was), Candidate: kind(&is), Subject: subject, Stain: stain}
 		switch {
 		case p.handle.asked.Load():
-			return shadow.Outcome{Serving: o.Serving, Asked: was.function.String() + " looks at what the serving version did not", Subject: subject, Stain: stain}
+			return shadow.Outcome{Serving: o.Serving, Asked: was.function.String() + " reads data that the serving version did not", Subject: subject, Stain: stain}
 		case is.status.Code() == abi.Error && was.status.Code() != abi.Error:
 			return shadow.Outcome{Serving: o.Serving, Err: is.status.AsError(), Subject: subject, Stain: stain}
 		case is.status.Code() == abi.Error: // Two versions fail with different words.

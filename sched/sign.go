@@ -83,7 +83,7 @@ func (p *Plugin) signedFor(inst *host.Instance, declared *objects.FieldSet) erro
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the version depends on more of Pods than the one before, by which those in the queue are signed until the scheduler starts again: %w", err)
+		return fmt.Errorf("the version reads more of Pods than the version that signed the queued ones: restart the scheduler: %w", err)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (p *Plugin) unsignable(inst *host.Instance, declared *objects.FieldSet) err
 	case p.cache.disabled.Load():
 		return errors.New("results are not shared, or the plugin has the grant clock or random")
 	case p.policy == host.Ignore:
-		return errors.New("with failurePolicy Ignore a result may be that of a failure")
+		return errors.New("with failurePolicy Ignore a result may come from a failure")
 	case more != 0:
 		return fmt.Errorf("the guest has %s", more)
 	}
@@ -125,7 +125,7 @@ func (p *Plugin) unsignable(inst *host.Instance, declared *objects.FieldSet) err
 			return fmt.Errorf("the guest imports %s", im.Name)
 		}
 		if im.Name == nodeNamesImport && functions.Has(abi.PreScore) {
-			return errors.New("the guest has prescore and imports node_names: a score may depend on which nodes have room")
+			return errors.New("the guest has prescore and imports node_names: a score may depend on the nodes with room")
 		}
 	}
 	return nil
@@ -137,5 +137,5 @@ func (p *Plugin) otherObject(inst *host.Instance, ref abi.Ref) {
 	if p.signature == nil || !slices.ContainsFunc(normalizing.Functions(), func(f abi.Function) bool { return f.String() == inst.Calling() }) {
 		return
 	}
-	inst.Abort(fmt.Errorf("slot %d, version %d is no argument of this call, and the guest declares that it does without pod.metadata.name, so its results depend on arguments alone", ref.Slot(), ref.Version()))
+	inst.Abort(fmt.Errorf("slot %d, version %d is not an argument of this call: a guest that does not read pod.metadata.name depends only on its arguments", ref.Slot(), ref.Version()))
 }

@@ -192,7 +192,7 @@ func TestAGuestWhosePodsAreSignedReadsItsArgumentsAlone(t *testing.T) {
 		reads []string
 		want  string
 	}{
-		"signed by the host": {[]string{"-pod.metadata.name", "-pod.metadata.uid"}, "is no argument of this call"},
+		"signed by the host": {[]string{"-pod.metadata.name", "-pod.metadata.uid"}, "is not an argument of this call"},
 		"not signed":         {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

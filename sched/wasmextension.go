@@ -24,10 +24,10 @@ func (p *Plugin) peerFunctions() (called, offered abi.Mask, err error) {
 	has := wasmextension.Functions(p.guest.Exports)
 	called, needed := wasmextension.Called(has)
 	if called&wasmextension.Alone == 0 {
-		return 0, 0, fmt.Errorf("the guest has %s, and none of %s, without which its own host refuses it, too", has, wasmextension.Alone)
+		return 0, 0, fmt.Errorf("the guest has %s but none of %s, and kube-scheduler-wasm-extension refuses it too", has, wasmextension.Alone)
 	}
 	if lone := has &^ called; lone != 0 {
-		p.logger.Warn("functions of the guest are not called, as in its own host",
+		p.logger.Warn("functions of the guest are not called, as in kube-scheduler-wasm-extension",
 			"plugin", p.guest.Name(), "functions", lone.String(), "missing", needed.String())
 	}
 	// When a cycle begins, when its Pod has a node, and when it is over.

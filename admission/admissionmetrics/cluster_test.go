@@ -22,7 +22,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `
-# HELP kubewasm_admission_objects_age_seconds Time since the API server has last answered a list or watch of objects that policies look up; 0 while they are watched.
+# HELP kubewasm_admission_objects_age_seconds Time since the last answer of the API server to a list or watch of objects for look-ups; 0 while they are watched.
 # TYPE kubewasm_admission_objects_age_seconds gauge
 kubewasm_admission_objects_age_seconds{namespace="shop",resource="v1/pods"} 0
 `

@@ -18,9 +18,9 @@ func NewManager(manager *manage.Manager) *Manager { return &Manager{manager} }
 
 var (
 	appliedDesc = prometheus.NewDesc("kubewasm_admission_config_applied",
-		"1 if the configuration file is in service as it was read last, 0 if it was refused, cannot be read or is being loaded.", nil, nil)
+		"1 if the latest configuration file is in service, 0 if it was refused, cannot be read or is being loaded.", nil, nil)
 	stateDesc = prometheus.NewDesc("kubewasm_admission_policy_state",
-		"1 for the state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.", []string{"policy", "state"}, nil)
+		"1 for the current state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.", []string{"policy", "state"}, nil)
 	overrideDesc = prometheus.NewDesc("kubewasm_admission_policy_override",
 		"1 while the management API overrides the configuration file: the policy is enabled or disabled, or another version serves.", []string{"policy", "override"}, nil)
 )

@@ -55,10 +55,10 @@ func TestManager(t *testing.T) {
 	const match = ", match: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}"
 	states := func(applied string, want map[string]string) string {
 		text := `
-# HELP kubewasm_admission_config_applied 1 if the configuration file is in service as it was read last, 0 if it was refused, cannot be read or is being loaded.
+# HELP kubewasm_admission_config_applied 1 if the latest configuration file is in service, 0 if it was refused, cannot be read or is being loaded.
 # TYPE kubewasm_admission_config_applied gauge
 kubewasm_admission_config_applied ` + applied + `
-# HELP kubewasm_admission_policy_state 1 for the state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.
+# HELP kubewasm_admission_policy_state 1 for the current state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.
 # TYPE kubewasm_admission_policy_state gauge
 `
 		for policy, is := range want {

@@ -70,14 +70,14 @@ func New() *Metrics {
 	}
 	m := &Metrics{
 		verdicts:    counter("verdicts_total", "Verdicts of policies.", "policy", "webhook", "mode", "verdict"),
-		late:        counter("late_verdicts_total", "Verdicts of policies that monitor that came after the answer. Those of a policy that was not asked, or not to the end, have the verdict dropped.", "policy", "webhook", "verdict"),
+		late:        counter("late_verdicts_total", "Verdicts of monitoring policies after the response. The verdict is dropped if the policy was not asked or did not finish.", "policy", "webhook", "verdict"),
 		patches:     counter("patches_total", "Changes of objects by policies.", "policy"),
-		requests:    counter("requests_total", "Requests to the webhook by the HTTP code of the answer.", "webhook", "code"),
-		verdictTime: histogram("verdict_duration_seconds", "How long policies took.", "policy", "webhook"),
-		requestTime: histogram("request_duration_seconds", "How long requests took.", "webhook"),
-		panics:      prometheus.NewCounter(prometheus.CounterOpts{Name: "kubewasm_admission_panics_total", Help: "Panics that were recovered."}),
+		requests:    counter("requests_total", "Requests to the webhook, by HTTP status code.", "webhook", "code"),
+		verdictTime: histogram("verdict_duration_seconds", "Duration of policy evaluations.", "policy", "webhook"),
+		requestTime: histogram("request_duration_seconds", "Duration of requests.", "webhook"),
+		panics:      prometheus.NewCounter(prometheus.CounterOpts{Name: "kubewasm_admission_panics_total", Help: "Recovered panics."}),
 	}
-	m.bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubewasm_admission_body_bytes", Help: "Memory that bodies of requests have."}, func() float64 {
+	m.bodyBytes = prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kubewasm_admission_body_bytes", Help: "Memory used by request bodies."}, func() float64 {
 		if b := m.bodies.Load(); b != nil {
 			return float64(b.Held())
 		}

@@ -273,7 +273,7 @@ func canonical(t testing.TB, object []byte) string {
 	numbers := stdjson.NewDecoder(bytes.NewReader(object))
 	numbers.UseNumber()
 	if err := numbers.Decode(&tree); err != nil {
-		t.Fatalf("read what came of the object: %v", err)
+		t.Fatalf("read the resulting object: %v", err)
 	}
 	text, err := stdjson.Marshal(tree)
 	if err != nil {
@@ -301,8 +301,8 @@ func (a *Plugin) validate(t testing.TB, review []byte) Verdict {
 
 // A host does not call a function that a plugin does not implement, and allows the request.
 const (
-	noValidator = "the plugin does not validate, it only mutates: ask it by Mutate"
-	noMutator   = "the plugin does not mutate, it only validates: ask it by Create or Review"
+	noValidator = "the plugin only mutates: call Mutate"
+	noMutator   = "the plugin only validates: call Create or Review"
 )
 
 // request reads a review, for a native plugin or for one in a host. It loads the plugin

@@ -74,7 +74,7 @@ func (a *Plugin) RoundTrip(t testing.TB, manifest, desired string) string {
 		t.Fatalf("convert back to %s: %v\nfrom %s", gvk.GroupVersion(), err, there)
 	}
 	if want := canonical(t, object); back != want {
-		t.Errorf("there and back the object is another one:\n%s\nwant:\n%s\nin between:\n%s", back, want, there)
+		t.Errorf("the round trip changed the object:\n%s\nwant:\n%s\nin between:\n%s", back, want, there)
 	}
 	return there
 }

@@ -39,7 +39,7 @@ type Auditor struct {
 
 // ErrState is the error of [New] if Config.StateFile cannot be used. A run without a state asks
 // about every object.
-var ErrState = errors.New("the state of audits cannot be used")
+var ErrState = errors.New("the state of audits is unusable")
 
 // Config configures an Auditor.
 type Config struct {
@@ -109,7 +109,7 @@ func New(cfg Config) (*Auditor, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%w: %w", ErrState, err))
 		} else if a.state, a.journal = s, j; lost > 0 {
-			a.log(slog.LevelWarn, "the end of the state of the last audit is lost", "file", cfg.StateFile, "bytes", lost)
+			a.log(slog.LevelWarn, "the end of the last audit's state is lost", "file", cfg.StateFile, "bytes", lost)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -238,7 +238,7 @@ func (a *Auditor) begin(s *state, rulesRequired bool) (*run, func()) {
 // are in the result. When ctx ends, the run ends with its error, and the next run continues.
 func (a *Auditor) Run(ctx context.Context) (*Result, error) {
 	if a.client == nil {
-		return nil, errors.New("audit: there is no cluster")
+		return nil, errors.New("audit: no cluster is configured")
 	}
 	a.running.Lock()
 	defer a.running.Unlock()
@@ -318,7 +318,7 @@ func (a *Auditor) Review(ctx context.Context, objects iter.Seq2[Object, error]) 
 			err = ctx.Err()
 		}
 		if err == nil && !json.Valid(o.JSON) {
-			err = fmt.Errorf("an object of the kind %s is no JSON", o.Kind)
+			err = fmt.Errorf("an object of kind %s is not JSON", o.Kind)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("audit: %w", err)

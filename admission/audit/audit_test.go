@@ -136,7 +136,7 @@ func TestPatchesAfterWhichNothingIsDecoded(t *testing.T) {
 	result := run(t, auditor(t, cluster(t, s), nil, scripted(t, "p", nil)))
 	got := lines(result)
 	for i, want := range []string{"error ns-0/pod-0000 p: the policy would ", "error ns-0/pod-0001 p: the policy would ", "warn ns-0/pod-0002 p: the policy would "} {
-		if i >= len(got) || !strings.HasPrefix(got[i], want) || strings.HasPrefix(want, "error") != strings.Contains(got[i], "the API server cannot decode the object then: ") {
+		if i >= len(got) || !strings.HasPrefix(got[i], want) || strings.HasPrefix(want, "error") != strings.Contains(got[i], "the API server could not decode the object: ") {
 			t.Errorf("finding %d: got %q, want %s", i, got, want)
 		}
 	}
@@ -292,7 +292,7 @@ func TestPolicyThatAlwaysFails(t *testing.T) {
 	a := auditor(t, cluster(t, s), func(c *audit.Config) { c.Parallel = 1 }, scripted(t, "broken", nil))
 	for range 2 {
 		result := run(t, a)
-		if p := result.Policies[0]; !strings.HasPrefix(p.Error, "it failed on each of the 20 objects that it was asked about, and was not asked about 280 more: ") || !strings.Contains(p.Error, "oops") || p.Failed != 0 {
+		if p := result.Policies[0]; !strings.HasPrefix(p.Error, "it failed on each of 20 objects and was not asked about 280 more: ") || !strings.Contains(p.Error, "oops") || p.Failed != 0 {
 			t.Errorf("policy is %+v", p)
 		}
 		if len(result.Findings) != 0 || result.Asked != 20 {
@@ -376,9 +376,9 @@ func TestSkippedPolicies(t *testing.T) {
 		got[p.Name] = p.Skipped + p.Error
 	}
 	want := map[string]string{
-		"all": "", "updates": "its rules name no CREATE: it decides about changes, and not about what an object is",
-		"deletes":     "its rules name no CREATE: it decides about changes, and not about what an object is",
-		"subresource": "its rules name subresources only, which are not stored", "absent": "the cluster has no resource that its rules name",
+		"all": "", "updates": "its rules name no CREATE: it decides about changes, not about the state of objects",
+		"deletes":     "its rules name no CREATE: it decides about changes, not about the state of objects",
+		"subresource": "its rules name only subresources, which are not stored", "absent": "the cluster has no resource named by its rules",
 		"nothing": "neither its match nor its module names resources", "disabled": "it is disabled", "lost": "file does not exist",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -482,7 +482,7 @@ func TestServerTrouble(t *testing.T) {
 		{"no JSON", func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
 			_, _ = w.Write([]byte(`{"items":[{"metadata":`))
 			return true
-		}, "pods: list: the answer of 22 bytes is no JSON"},
+		}, "pods: list: the response of 22 bytes is not JSON"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := listserver.New(podsOf(1200, deny))
@@ -563,7 +563,7 @@ func TestStateFile(t *testing.T) {
 	if err := os.WriteFile(other, []byte("plugins: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := audit.New(audit.Config{Engine: admission.NewEngine(), StateFile: other}); err == nil || !strings.Contains(err.Error(), "is no state of an audit") {
+	if _, err := audit.New(audit.Config{Engine: admission.NewEngine(), StateFile: other}); err == nil || !strings.Contains(err.Error(), "is not the state of an audit") {
 		t.Errorf("a file of something else: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // errList reports that the changes of a resource are not enough.
-var errList = errors.New("all objects are to be listed")
+var errList = errors.New("all objects must be listed")
 
 // changes audits the resources for which the changes since the last run are enough. It returns the
 // resources that must be listed.
@@ -90,7 +90,7 @@ func (r *run) watch(ctx context.Context, t *target) *watching {
 	w := &watching{stop: func() {}}
 	now, err := r.client.list(ctx, path, metadataOnly, "", 1, "")
 	if err != nil {
-		w.err = fmt.Errorf("ask for the version: %w", err)
+		w.err = fmt.Errorf("get the version: %w", err)
 		return w
 	}
 	if _, ok := compareVersions(k.position, now.version); !ok {
@@ -167,7 +167,7 @@ func (r *run) follow(ctx context.Context, t *target, k *known, w *watching) erro
 			timer.Reset(opening + watchSeconds*time.Second)
 			continue
 		case <-timer.C:
-			return fmt.Errorf("watch: it neither begins nor ends: %w", errList)
+			return fmt.Errorf("watch: no response in time: %w", errList)
 		case e, ok := <-w.events:
 			switch {
 			case !ok:

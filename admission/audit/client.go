@@ -136,7 +136,7 @@ func (c *client) list(ctx context.Context, path, accept, selector string, limit 
 		return nil, err
 	}
 	if !json.Valid(body) {
-		return nil, fmt.Errorf("the answer of %d bytes is no JSON", len(body))
+		return nil, fmt.Errorf("the response of %d bytes is not JSON", len(body))
 	}
 	p := &page{bytes: len(body)}
 	for m := json.Object(body); m.Next(); {
@@ -168,7 +168,7 @@ func (c *client) get(ctx context.Context, path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !json.Valid(body):
-		return nil, fmt.Errorf("the answer of %d bytes is no JSON", len(body))
+		return nil, fmt.Errorf("the response of %d bytes is not JSON", len(body))
 	}
 	return body, nil
 }
@@ -229,7 +229,7 @@ func (c *client) watch(ctx context.Context, path, version string, open func(), e
 // parseEvent reads an event of a watch. An event of type ERROR becomes a StatusError.
 func parseEvent(line []byte) (e event, err error) {
 	if !json.Valid(line) {
-		return event{}, fmt.Errorf("an event of %d bytes is no JSON", len(line))
+		return event{}, fmt.Errorf("an event of %d bytes is not JSON", len(line))
 	}
 	for m := json.Object(line); m.Next(); {
 		switch m.Key() {
@@ -257,7 +257,7 @@ func parseEvent(line []byte) (e event, err error) {
 		}
 		return event{}, &apierrors.StatusError{ErrStatus: status}
 	}
-	return event{}, fmt.Errorf("an event is of the type %.20q", e.kind)
+	return event{}, fmt.Errorf("an event has type %.20q", e.kind)
 }
 
 // expired reports whether an API server no longer has the version named by a request.

@@ -34,7 +34,7 @@ func undecodable(request *admissionv1.AdmissionRequest, patch []byte) error {
 		err = Decodable(request.Kind, changed)
 	}
 	if err != nil {
-		return fmt.Errorf("the API server cannot decode the object then: %w", err)
+		return fmt.Errorf("the API server could not decode the object: %w", err)
 	}
 	return nil
 }

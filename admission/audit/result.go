@@ -214,7 +214,7 @@ func (p *asked) withoutVerdict(some bool) string {
 	case last == nil:
 		return ""
 	case left != 0 && !some:
-		return shorten(fmt.Sprintf("it failed on each of the %d objects that it was asked about, and was not asked about %d more: %v", failures, left, *last))
+		return shorten(fmt.Sprintf("it failed on each of %d objects and was not asked about %d more: %v", failures, left, *last))
 	case left != 0:
 		return shorten(fmt.Sprintf("it was not asked about %d objects: %v", left, *last))
 	case failures > 1 && !some:

@@ -49,7 +49,7 @@ func TestReview(t *testing.T) {
 	if p := result.Policies[0]; p.Passed != 1 || p.Denied != 3 {
 		t.Errorf("policy is %+v", p)
 	}
-	if _, err := a.Run(t.Context()); err == nil || err.Error() != "audit: there is no cluster" {
+	if _, err := a.Run(t.Context()); err == nil || err.Error() != "audit: no cluster is configured" {
 		t.Errorf("a run without a cluster: %v", err)
 	}
 	broken := errors.New("broken")

@@ -185,7 +185,7 @@ func openState(name string) (s *state, j *journal, lost int, err error) {
 	s, j, good, ok := readState(data)
 	if !ok {
 		// A file with other content is not overwritten.
-		return nil, nil, 0, fmt.Errorf("read the state of the last audit: %s is no state of an audit", name)
+		return nil, nil, 0, fmt.Errorf("read the state of the last audit: %s is not the state of an audit", name)
 	}
 	lost, j.name = len(data)-good, name
 	if j.file, err = os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600); err != nil {

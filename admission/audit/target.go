@@ -171,7 +171,7 @@ func targets(resources []served, status map[schema.GroupVersionResource]bool, po
 			for _, r := range resources {
 				names = append(names, r.gvr.Resource)
 			}
-			p.skipped = &unmatchedError{"the cluster has no resource that its rules name", p.mistaken(names)}
+			p.skipped = &unmatchedError{"the cluster has no resource named by its rules", p.mistaken(names)}
 		}
 	}
 	slices.SortFunc(all, func(a, b *target) int { return strings.Compare(a.resource.String(), b.resource.String()) })
@@ -192,8 +192,8 @@ func (p *asked) names(gr schema.GroupResource) bool {
 // Reasons to ask policies about nothing.
 var (
 	errNoRules      = errors.New("neither its match nor its module names resources")
-	errNoCreate     = errors.New("its rules name no CREATE: it decides about changes, and not about what an object is")
-	errSubresources = errors.New("its rules name subresources only, which are not stored")
+	errNoCreate     = errors.New("its rules name no CREATE: it decides about changes, not about the state of objects")
+	errSubresources = errors.New("its rules name only subresources, which are not stored")
 	errNoObject     = errors.New("its rules name the resource of no object")
 	errDisabled     = errors.New("it is disabled")
 	errNoVerdicts   = errors.New("it neither validates nor mutates")

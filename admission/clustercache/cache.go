@@ -388,7 +388,7 @@ func (c *Cluster) fetch(ctx context.Context, gvk schema.GroupVersionKind, namesp
 func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string, l labels.Selector, f fields.Selector) ([][]byte, error) {
 	for _, r := range f.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			return nil, fmt.Errorf("list %s: the cache does not choose by the field %s", gvk.Kind, r.Field)
+			return nil, fmt.Errorf("list %s: the cache does not select by the field %s", gvk.Kind, r.Field)
 		}
 	}
 	k, err := c.of(ctx, gvk)
@@ -428,7 +428,7 @@ func refused(what string, err error) error {
 	case meta.IsNoMatchError(err):
 		words = "the cluster has no such kind"
 	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-		words = "the server may not do that: its RBAC does not have it"
+		words = "the server's RBAC does not allow it"
 	case apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err):
 		words = "the API server is busy"
 	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:

@@ -86,7 +86,7 @@ func TestLookups(t *testing.T) {
 		{names("shop", "", everything), "shop/db shop/web"},
 		{names("shop", "team=a", everything), "shop/web"},
 		{names("", "", fields.OneTermEqualSelector("metadata.name", "web")), "bank/web shop/web"},
-		{names("", "", fields.OneTermEqualSelector("spec.nodeName", "n1")), "list Pod: the cache does not choose by the field spec.nodeName"},
+		{names("", "", fields.OneTermEqualSelector("spec.nodeName", "n1")), "list Pod: the cache does not select by the field spec.nodeName"},
 	} {
 		if test.got != test.want {
 			t.Errorf("got %q, want %q", test.got, test.want)
@@ -315,7 +315,7 @@ func TestKeepWhatCannotBeListed(t *testing.T) {
 		t.Errorf("asked for: %v", err)
 	}
 	// A user reads no more of it than that.
-	if got, want := publicerr.Words(err), "list them: the server may not do that: its RBAC does not have it"; got != want {
+	if got, want := publicerr.Words(err), "list them: the server's RBAC does not allow it"; got != want {
 		t.Errorf("a user is told %q, want %q", got, want)
 	}
 	allowed.Store(true)

@@ -143,7 +143,7 @@ func TestDiscoveryHeals(t *testing.T) {
 		}},
 		{"a right that is taken away and given back", []step{
 			{"given", func(*changing) {}, podKind, "d", "d/one"},
-			{"taken away", func(c *changing) { c.forbidden = true }, podKind, "d", "its RBAC does not have it"},
+			{"taken away", func(c *changing) { c.forbidden = true }, podKind, "d", "RBAC does not allow it"},
 			{"given back", func(c *changing) { c.forbidden = false }, podKind, "d", "d/one"},
 		}},
 	}
@@ -235,7 +235,7 @@ func TestAgesTellWhatIsNotWatched(t *testing.T) {
 	until(t, "watched", old)
 	api.set(func(c *changing) { c.forbidden = true })
 	until(t, "old", old)
-	if _, err := pods.Snapshot(); err == nil || !strings.Contains(publicerr.Words(err), "its RBAC does not have it") {
+	if _, err := pods.Snapshot(); err == nil || !strings.Contains(publicerr.Words(err), "RBAC does not allow it") {
 		t.Errorf("a snapshot of what may not be seen any more: %v", err)
 	}
 	api.set(func(c *changing) { c.forbidden = false })

@@ -138,13 +138,13 @@ type boundRef struct {
 const attestedGroups = "admissionReviewAPIGroups"
 
 // errNoKeys reports that a token could not be verified at all.
-var errNoKeys = errors.New("the keys of the issuer are not known")
+var errNoKeys = errors.New("the keys of the issuer are unknown")
 
 // verify returns the API groups that a token is valid for, in reviews by a webhook.
 func (v *verifier) verify(ctx context.Context, token, webhook string) (groups []string, err error) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
-		return nil, errors.New("it is no signed token of the kind that an API server issues")
+		return nil, errors.New("it is not a signed token of an API server")
 	}
 	keys, err := v.keys.of(ctx, parsed.Headers[0].KeyID)
 	if err != nil {
@@ -152,7 +152,7 @@ func (v *verifier) verify(ctx context.Context, token, webhook string) (groups []
 	}
 	var claims jwt.Claims
 	var private kubernetesClaims
-	err = errors.New("the issuer has no key of its name")
+	err = errors.New("the issuer has no key with its id")
 	for _, key := range keys {
 		if err = parsed.Claims(key, &claims, &private); err == nil {
 			break
@@ -186,7 +186,7 @@ func (v *verifier) verify(ctx context.Context, token, webhook string) (groups []
 	case slices.Contains(v.cfg.Subjects, claims.Subject):
 		return []string{"*"}, nil
 	}
-	return nil, fmt.Errorf("it is not bound to a %s, and not of a subject that needs not be", kind)
+	return nil, fmt.Errorf("it is not bound to a %s, and its subject is not exempt", kind)
 }
 
 // why describes the mistake in the claims of a token.
@@ -195,8 +195,8 @@ func why(err error) error {
 		err  error
 		text string
 	}{
-		{jwt.ErrInvalidIssuer, "it is of another issuer"},
-		{jwt.ErrInvalidAudience, "it is for another audience"},
+		{jwt.ErrInvalidIssuer, "it has a different issuer"},
+		{jwt.ErrInvalidAudience, "it has a different audience"},
 		{jwt.ErrExpired, "it has expired"},
 		{jwt.ErrNotValidYet, "it is not valid yet"},
 		{jwt.ErrIssuedInTheFuture, "it is issued in the future"},
@@ -337,7 +337,7 @@ func (k *issuerKeys) ask(ctx context.Context) {
 	}
 	if err != nil {
 		if k.logger != nil {
-			k.logger.Error("get the keys of the issuer of tokens", "err", err)
+			k.logger.Error("get the keys of the token issuer", "err", err)
 		}
 		return
 	}

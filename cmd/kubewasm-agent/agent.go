@@ -169,15 +169,15 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		return nil, err
 	}
 	if cfg.Standalone == nil && cfg.NRI == nil && cfg.RuntimeHook == nil {
-		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook: there is nothing to do")
+		return nil, errors.New("the configuration has none of standalone, nri and runtimeHook")
 	}
 	if _, why := a.runtime.Engine(); why != nil {
-		logger.Warn("calls of plugins take 50 times as long as they could; engine: compiler refuses to start instead", slog.Any("err", why))
+		logger.Warn("calls of plugins take about 50 times as long; engine: compiler refuses to start instead", slog.Any("err", why))
 	}
 	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
 	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a.flag("kubewasm_agent_cache_unusable", "1 if compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
+	a.flag("kubewasm_agent_cache_unusable", "Whether compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
 	for i := range plugins {
 		plugins[i].Observer, plugins[i].Logger = guests, logger
 	}
@@ -190,7 +190,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		observer = append(observer, events)
 		a.modes = append(a.modes, events)
 		for result, n := range map[string]*atomic.Uint64{"written": &events.written, "dropped": &events.dropped, "failed": &events.failed} {
-			a.count("kubewasm_agent_events_total", "Events on Pods that were refused.", "result", result, n.Load)
+			a.count("kubewasm_agent_events_total", "Events on refused Pods.", "result", result, n.Load)
 		}
 	}
 	if a.engine, err = hooks.NewEngine(ctx, a.runtime, hooks.Config{Plugins: plugins, HostRoot: cfg.HostRoot, Logger: logger, Observer: observer, Node: cfg.Node != nil, StandIn: cfg.standIn}); err != nil {
@@ -212,7 +212,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	var wrong []error
 	switch {
 	case len(whole.Plugins) == 0:
-		wrong = append(wrong, errors.New("the configuration has no plugins: there is nothing to decide"))
+		wrong = append(wrong, errors.New("the configuration has no plugins"))
 	case len(cfg.Plugins) == 0:
 		logger.Info("no plugin of the configuration is for this node")
 	}
@@ -290,7 +290,7 @@ func (a *agent) followNode(all, whole *config, logger *slog.Logger) (err error) 
 	}
 	a.modes = append(a.modes, a.node)
 	a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "kubewasm_agent_node_stale_seconds", Help: "For how long the API server has not told of the node; what it told last stands. 0 while it does.",
+		Name: "kubewasm_agent_node_stale_seconds", Help: "Time since the last answer of the API server about the node, whose last state stays in use; 0 while the node is watched.",
 	}, func() float64 { return a.node.Since().Seconds() }))
 	return nil
 }
@@ -314,7 +314,7 @@ func (a *agent) await(ctx context.Context, m mode) {
 
 func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger) error {
 	if err := a.enforcer.Check(layout); err != nil && cfg.Standalone == nil {
-		logger.Error("what the plugins decide is not in force", slog.Any("err", err))
+		logger.Error("decisions of the plugins are not in force", slog.Any("err", err))
 	}
 	if s := cfg.Standalone; s != nil {
 		discovery, err := a.discovery(cfg, layout)
@@ -328,12 +328,12 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		a.modes = append(a.modes, m)
-		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "mode", "standalone", m.Refused)
-		a.gauge("kubewasm_agent_inotify_watches", "Directories of cgroups that are watched; each counts against fs.inotify.max_user_watches.", "standalone", func() float64 {
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that belong to another pod or container.", "mode", "standalone", m.Refused)
+		a.gauge("kubewasm_agent_inotify_watches", "Watched cgroup directories; each counts against fs.inotify.max_user_watches.", "standalone", func() float64 {
 			n, _ := m.Watches()
 			return float64(n)
 		})
-		a.gauge("kubewasm_agent_inotify_full", "1 while the kernel refuses to watch more cgroups, whose changes are found at the next resync.", "standalone", func() float64 {
+		a.gauge("kubewasm_agent_inotify_full", "1 while the kernel refuses to watch more cgroups. Their changes are found at the next resync.", "standalone", func() float64 {
 			if _, all := m.Watches(); all {
 				return 0
 			}
@@ -348,7 +348,7 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		a.modes = append(a.modes, m)
-		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "mode", "nri", m.Refused)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that belong to another pod or container.", "mode", "nri", m.Refused)
 		a.count("kubewasm_agent_connections_total", "Connections to the container runtime.", "mode", "nri", m.Connections)
 	}
 	if h := cfg.RuntimeHook; h != nil {
@@ -359,7 +359,7 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 			return err
 		}
 		a.modes = append(a.modes, m)
-		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that were not the pod's or the container's own.", "mode", "runtimeHook", m.Refused)
+		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that belong to another pod or container.", "mode", "runtimeHook", m.Refused)
 	}
 	if h := cfg.HTTP; h != nil {
 		m, err := newServer(h.Address, h.State, a, logger)

@@ -154,10 +154,10 @@ func (c *config) checkNodes() error {
 			errs = append(errs, fmt.Errorf("plugin %q: nodeSelector: %w", p.Name, err))
 		}
 		if len(p.Objects) != 0 && c.Node == nil {
-			errs = append(errs, fmt.Errorf("plugin %q: objects: the configuration does not have the node followed", p.Name))
+			errs = append(errs, fmt.Errorf("plugin %q: objects: the configuration does not follow the node", p.Name))
 		}
 		if p.NodeSelector != "" && c.Node == nil {
-			errs = append(errs, fmt.Errorf("plugin %q: nodeSelector: the configuration does not have the node followed", p.Name))
+			errs = append(errs, fmt.Errorf("plugin %q: nodeSelector: the configuration does not follow the node", p.Name))
 		}
 	}
 	return errors.Join(errs...)

@@ -45,10 +45,10 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("kubewasm-agent", flag.ContinueOnError)
 	file := flags.String("config", "/etc/kubewasm/agent.yaml", "the configuration `file`")
-	check := flags.Bool("check", false, "load the configuration and the plugins, look at the cgroups and the list of pods, and say what is wrong")
-	dryRun := flags.Bool("dry-run", false, "log what would be written, and write nothing")
-	restore := flags.Bool("restore", false, "write what the kubelet asks for to the fields that the plugins own, and end; stop the agent before")
-	state := flags.String("state", "", "ask the agent that runs about `namespace/pod[/container]`, or about all, and print its answer in JSON")
+	check := flags.Bool("check", false, "load the configuration and the plugins, check the cgroups and the list of pods, and report mistakes")
+	dryRun := flags.Bool("dry-run", false, "log intended writes without writing")
+	restore := flags.Bool("restore", false, "restore the kubelet's values of the fields owned by plugins, and exit; stop the agent first")
+	state := flags.String("state", "", "ask the running agent about `namespace/pod[/container]`, or about all, and print its answer in JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) e
 			err := a.run(ctx)
 			if a.reload != nil && a.reload.next != nil {
 				next = a.reload.next
-				logger.Info("another configuration, or other plugins of it, take the place")
+				logger.Info("a new configuration or selection of plugins replaces the old one")
 				a.handOver(ctx, next, logger)
 			}
 			return err
@@ -149,7 +149,7 @@ func (a *agent) restore(ctx context.Context) error {
 			fmt.Println(c)
 		}
 		if kept := a.engine.Owned() & hookmsg.ResourceFields &^ standalone.Restorable; kept != 0 {
-			fmt.Printf("not undone: %s\n", kept)
+			fmt.Printf("not restored: %s\n", kept)
 		}
 		return err
 	}

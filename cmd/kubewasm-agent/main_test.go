@@ -258,7 +258,7 @@ func TestMetricsAndProbes(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer a.close()
-			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "standalone: it is not known yet what runs") {
+			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "standalone: the running pods are unknown so far") {
 				t.Errorf("before it runs: %v", err)
 			}
 			addresses := make(chan net.Addr, 1)
@@ -360,7 +360,7 @@ registries: {cacheBytes: -1, registries: [{host: 'https://ghcr.io/', caFile: non
 		}
 	}
 	for text, want := range map[string]string{
-		"plugin: []": "unknown field", "{}": "there is nothing to do", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: z}": "standalone has 2 of",
+		"plugin: []": "unknown field", "{}": "none of standalone, nri and runtimeHook", "standalone: {}": "standalone has 0 of kubelet, cri and file", "standalone: {cri: x, file: z}": "standalone has 2 of",
 		"{nri: {}, plugins: [{name: a, module: {oci: 'ghcr.io/acme/cpu:1'}}]}": `plugin "a": module: source ghcr.io/acme/cpu:1: nothing vouches for what the tag leads to`,
 		"runtimeHook: {}": "socket is missing", "nri: {index: x}": `index "x"`, "{nri: {}, http: {}}": `http.address ""`,
 		"{nri: {}, plugins: [{name: a, module: {oci: 'ghcr.io/Acme:'}}]}": `plugin "a": module: source oci: reference "ghcr.io/Acme:": tag is empty`,

@@ -106,7 +106,7 @@ func TestANodeThatIsNotTold(t *testing.T) {
 		{name: "of another name", node: "node: " + strings.Replace(s.config, "node-1", "node-2", 1) + "\n", check: `there is no Node "node-2"`},
 		{name: "without a name", node: "node: " + strings.Replace(s.config, "name: node-1, ", "", 1) + "\n", refuses: "node: the name of the node is missing"},
 		{name: "outside of a Pod", node: "node: {name: node-1}\n", refuses: "node: the process is in no Pod, and url is missing"},
-		{name: "not followed", refuses: "it reads node_annotations, and the configuration does not have the node followed"},
+		{name: "not followed", refuses: "it reads node_annotations, but the configuration does not follow the node"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("NODE_NAME", "")
@@ -131,7 +131,7 @@ func TestANodeThatIsNotTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer a.close()
-			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "node: it is not known yet") {
+			if err := a.all(probed.Ready); err == nil || !strings.Contains(err.Error(), "node: it is unknown so far") {
 				t.Errorf("ready: %v", err)
 			}
 		})
@@ -252,7 +252,7 @@ func TestTheConfigurationIsFollowed(t *testing.T) {
 	// A file that is wrong changes nothing.
 	write("- {name: identity, module: {file: /nowhere/identity.wasm}}\n")
 	until("the log of the refusal", func() bool {
-		return strings.Contains(out.String(), "the configuration is not taken; the agent goes on with the one before") && strings.Contains(out.String(), "/nowhere/identity.wasm")
+		return strings.Contains(out.String(), "the configuration is refused; the agent continues with the previous one") && strings.Contains(out.String(), "/nowhere/identity.wasm")
 	})
 	inForce(quota, "80000 100000")
 	write(normalization("", "200"))
@@ -269,7 +269,7 @@ func TestSelectorsOfNodes(t *testing.T) {
 		text, want string
 	}{
 		"a selector that is none":    {"{nri: {}, node: {name: a}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: 'pool in'}]}", `plugin "a": nodeSelector: `},
-		"no node is followed":        {"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool=fast}]}", `plugin "a": nodeSelector: the configuration does not have the node followed`},
+		"no node is followed":        {"{nri: {}, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool=fast}]}", `plugin "a": nodeSelector: the configuration does not follow the node`},
 		"the node has another label": {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: /nowhere/a.wasm}, nodeSelector: pool=slow}]}", ""},
 		"the node has the label":     {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: /nowhere/a.wasm}, nodeSelector: pool=fast}]}", "stat /nowhere/a.wasm"},
 		"two of one name on a node":  {"{nri: {socket: /nowhere}, cgroup: {root: $ROOT}, node: $NODE, plugins: [{name: a, module: {file: a.wasm}, nodeSelector: pool}, {name: a, module: {file: b.wasm}}]}", "the name is used twice"},

@@ -206,7 +206,7 @@ var setups = []setup{
 	},
 	{
 		name: "agent.yaml is cut off before its plugins", text: "cgroup: {root: $ROOT}\nstandalone: {file: $LIST}\nhttp: {address: '127.0.0.1:0'}\n",
-		ends: "the configuration has no plugins: there is nothing to decide",
+		ends: "the configuration has no plugins",
 	},
 	{name: "agent.yaml has a word that is none", more: "dryrun: true", ends: `unknown field "dryrun"`},
 	{name: "agent.yaml has no mode", mode: "dryRun: false", ends: "none of standalone, nri and runtimeHook"},
@@ -216,7 +216,7 @@ var setups = []setup{
 	{
 		name: "the driver systemd, where the kubelet uses cgroupfs", cgroup: "driver: systemd",
 		check: "the kubelet's cgroup driver is cgroupfs, not systemd", fails: true,
-		logged: `msg="what the plugins decide is not in force"`, unready: "the kubelet's cgroup driver is cgroupfs, not systemd", metric: notReady,
+		logged: `msg="decisions of the plugins are not in force"`, unready: "the kubelet's cgroup driver is cgroupfs, not systemd", metric: notReady,
 	},
 	{
 		name: "the driver cgroupfs, where the kubelet uses systemd", cgroup: "driver: cgroupfs",
@@ -227,7 +227,7 @@ var setups = []setup{
 			return ""
 		},
 		check: "the kubelet's cgroup driver is systemd, not cgroupfs", fails: true,
-		logged: `msg="what the plugins decide is not in force"`, unready: "the kubelet's cgroup driver is systemd, not cgroupfs", metric: notReady,
+		logged: `msg="decisions of the plugins are not in force"`, unready: "the kubelet's cgroup driver is systemd, not cgroupfs", metric: notReady,
 	},
 	{
 		name: "both drivers' cgroups have pods, and none is named",
@@ -248,7 +248,7 @@ var setups = []setup{
 	{
 		name: "no kubelet has started", cgroup: "driver: cgroupfs",
 		node:  func(t *testing.T, n *wrong) string { n.remove(t, "kubepods"); return "" },
-		check: "has no kubepods: is the kubelet running", fails: true, logged: "has no kubepods: is the kubelet running", unready: "has no kubepods", metric: notReady,
+		check: "has no kubepods: check that the kubelet runs", fails: true, logged: "has no kubepods: check that the kubelet runs", unready: "has no kubepods", metric: notReady,
 	},
 	{
 		name: "the kubelet has another cgroupRoot", cgroup: "driver: cgroupfs, kubeletRoot: /nodes",
@@ -263,12 +263,12 @@ var setups = []setup{
 	{
 		name:  "the hierarchy is mounted for reading",
 		node:  func(t *testing.T, n *wrong) string { readOnly(t, n.root); return "" },
-		check: "read-only file system (a container has to be privileged, or to have the hierarchy mounted for writing)", fails: true,
+		check: "read-only file system (a container must be privileged or have the hierarchy mounted for writing)", fails: true,
 		logged: "cgroups cannot be written", unready: "read-only file system", metric: notReady,
 	},
 	{
 		name: "the process has no right to write cgroups", unprivileged: true, plugins: "[{name: identity, module: {file: $DIR/identity.wasm}, levels: [QOS]}]",
-		check: "permission denied (it takes root, or CAP_DAC_OVERRIDE, and no security module that forbids it)", fails: true,
+		check: "permission denied (requires root or CAP_DAC_OVERRIDE, and a security module that allows it)", fails: true,
 		logged: "cgroups cannot be written", unready: "permission denied", metric: notReady,
 	},
 	{
@@ -291,7 +291,7 @@ var setups = []setup{
 		},
 		plugins: "[{name: identity, module: {file: $GUEST}, levels: [QOS], owns: [cpu_bvt]}]",
 		check:   `msg="the node has no cgroup file for fields that plugins own; these decisions are not in force" fields=cpu_bvt`,
-		logged:  `msg="the node has no cgroup file for what was decided; other cgroups are counted only" fields=cpu_bvt`,
+		logged:  `msg="the node has no cgroup file for a decided field; further cgroups are only counted" fields=cpu_bvt`,
 		metric:  `kubewasm_hooks_refusals_total{cause="unsupported"} 3`,
 	},
 	{
@@ -323,12 +323,12 @@ var setups = []setup{
 			}
 			return ""
 		},
-		check: "no cgroup of the 3 pods that run is where the layout has it", fails: true,
-		logged: "no cgroup of the 3 pods that run", unready: "standalone: no cgroup of the 3 pods that run", metric: notReady,
+		check: "none of the 3 running pods has its cgroup in the layout's place", fails: true,
+		logged: "none of the 3 running pods", unready: "standalone: none of the 3 running pods", metric: notReady,
 	},
 	{
 		name: "the kubelet cannot be reached", mode: "standalone: {kubelet: {url: 'https://127.0.0.1:1'}}",
-		check: "connection refused", fails: true, logged: "connection refused", unready: "standalone: it is not known yet what runs", metric: notReady,
+		check: "connection refused", fails: true, logged: "connection refused", unready: "standalone: the running pods are unknown so far", metric: notReady,
 	},
 	{
 		name: "the kubelet has another certificate", mode: "standalone: {kubelet: {url: $1, tokenFile: $DIR/token, caFile: $DIR/other.crt}}",
@@ -336,30 +336,30 @@ var setups = []setup{
 			n.certificate(t, "other.crt")
 			return n.kubelet(t, http.StatusOK, pods)
 		},
-		check: "certificate signed by unknown authority", fails: true, logged: "certificate signed by unknown authority", unready: "standalone: it is not known yet what runs", metric: notReady,
+		check: "certificate signed by unknown authority", fails: true, logged: "certificate signed by unknown authority", unready: "standalone: the running pods are unknown so far", metric: notReady,
 	},
 	{
 		name: "the kubelet's certificate has another name", nodeName: "node-1", mode: "standalone: {kubelet: {url: $1, tokenFile: $DIR/token, caFile: $DIR/kubelet.crt}}",
 		node:  func(t *testing.T, n *wrong) string { return n.kubelet(t, http.StatusOK, pods) },
-		check: "not node-1", fails: true, logged: "not node-1", unready: "standalone: it is not known yet what runs", metric: notReady,
+		check: "not node-1", fails: true, logged: "not node-1", unready: "standalone: the running pods are unknown so far", metric: notReady,
 	},
 	{
 		name: "the certificate's file is missing", mode: "standalone: {kubelet: {caFile: /nowhere/ca.crt}}", ends: "/nowhere/ca.crt",
 	},
 	{
 		name: "the token's file is missing", mode: "standalone: {kubelet: {url: 'https://127.0.0.1:1', tokenFile: /nowhere/token}}",
-		check: "open /nowhere/token", fails: true, logged: "open /nowhere/token", unready: "standalone: it is not known yet what runs", metric: notReady,
+		check: "open /nowhere/token", fails: true, logged: "open /nowhere/token", unready: "standalone: the running pods are unknown so far", metric: notReady,
 	},
 	{
 		name: "the account may not get nodes/pods", mode: "standalone: {kubelet: {url: $1, tokenFile: $DIR/token, caFile: $DIR/kubelet.crt, serverName: example.com}}",
 		node: func(t *testing.T, n *wrong) string {
 			return n.kubelet(t, http.StatusForbidden, "Forbidden (user=system:serviceaccount:kube-system:kubewasm-agent, verb=get, resource=nodes, subresource(s)=[pods])")
 		},
-		check: "403 Forbidden", fails: true, logged: "403 Forbidden", unready: "standalone: it is not known yet what runs", metric: notReady,
+		check: "403 Forbidden", fails: true, logged: "403 Forbidden", unready: "standalone: the running pods are unknown so far", metric: notReady,
 	},
 	{
 		name: "the runtime's CRI socket is missing", mode: "standalone: {cri: /nowhere/containerd.sock}",
-		check: "/nowhere/containerd.sock", fails: true, logged: "/nowhere/containerd.sock", unready: "standalone: it is not known yet what runs", metric: notReady,
+		check: "/nowhere/containerd.sock", fails: true, logged: "/nowhere/containerd.sock", unready: "standalone: the running pods are unknown so far", metric: notReady,
 	},
 	{
 		name: "the runtime's NRI socket is missing: NRI is off", mode: "nri: {socket: /nowhere/nri.sock}",
@@ -387,7 +387,7 @@ var setups = []setup{
 			n.write(t, "token", "secret\n")
 			return ""
 		},
-		check: "connection refused", fails: true, logged: `msg="the API server does not tell of the node"`, unready: "node: it is not known yet", metric: notReady,
+		check: "connection refused", fails: true, logged: `msg="the API server does not send the node"`, unready: "node: it is unknown so far", metric: notReady,
 	},
 	{
 		name: "the API server cannot be reached, with nodeSelector", plugins: "[{name: identity, module: {file: $GUEST}, nodeSelector: pool=fast}]",
@@ -447,7 +447,7 @@ var setups = []setup{
 	},
 	{
 		name: "executable memory is forbidden", how: noExecutable,
-		check: "calls of plugins take 50 times as long as they could", logged: "calls of plugins take 50 times as long as they could",
+		check: "calls of plugins take about 50 times as long", logged: "calls of plugins take about 50 times as long",
 		metric: `kubewasm_engine_info{engine="interpreter"} 1`,
 	},
 	{name: "executable memory is forbidden, with engine: compiler", how: noExecutable, more: "engine: compiler", ends: "MemoryDenyWriteExecute"},

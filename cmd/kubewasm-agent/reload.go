@@ -17,7 +17,7 @@ import (
 )
 
 // errReplaced ends an agent that was replaced by another.
-var errReplaced = errors.New("another configuration takes the place")
+var errReplaced = errors.New("a new configuration replaces the old one")
 
 // reload is a mode of an agent that ends once another agent can take its place: the file has
 // another configuration, or other plugins of it are for the node. The other agent has loaded its
@@ -43,7 +43,7 @@ type reload struct {
 func (a *agent) setReload(r *reload) {
 	a.reload, r.relabeled = r, a.relabeled
 	a.modes = append(a.modes, r)
-	a.flag("kubewasm_agent_config_stale", "1 while the file has a configuration, or the node has labels, that the agent could not follow.", &r.stale)
+	a.flag("kubewasm_agent_config_stale", "1 while the agent cannot apply the configuration in the file or the labels of the node.", &r.stale)
 }
 
 // Run follows the configuration until ctx ends or another agent is ready.
@@ -55,7 +55,7 @@ func (r *reload) Run(ctx context.Context) error {
 	failed := func(err error) {
 		if ctx.Err() == nil {
 			r.stale.Store(true)
-			r.logger.Error("the configuration is not taken; the agent goes on with the one before", slog.Any("err", err))
+			r.logger.Error("the configuration is refused; the agent continues with the previous one", slog.Any("err", err))
 		}
 	}
 	take := func(text []byte) error {
@@ -130,10 +130,10 @@ func (a *agent) handOver(ctx context.Context, next *agent, logger *slog.Logger) 
 	for _, mode := range a.modes {
 		if m, ok := mode.(*standalone.Reconciler); ok {
 			if _, err := m.Restore(ctx, fields, func(name string) bool { return whole || files[name] }); err != nil {
-				logger.Warn("not all was given back that plugins of the configuration before had decided", slog.Any("err", err))
+				logger.Warn("some decisions of the previous configuration's plugins were not restored", slog.Any("err", err))
 			}
 			return
 		}
 	}
-	logger.Warn("what plugins of the configuration before have decided stays: without the standalone mode it is not known what runs", slog.String("fields", fields.String()))
+	logger.Warn("decisions of the previous configuration's plugins stay: without the standalone mode, the running pods are unknown", slog.String("fields", fields.String()))
 }

@@ -95,7 +95,7 @@ func onlyLocal(h http.Handler) http.Handler {
 		remote, err := netip.ParseAddrPort(r.RemoteAddr)
 		ip := remote.Addr().Unmap()
 		if err != nil || local == nil || !ip.IsLoopback() && ip != local.AddrPort().Addr().Unmap() {
-			http.Error(w, "the state is for processes in the node's network; http.state: Anyone opens it", http.StatusForbidden)
+			http.Error(w, "the state is only for processes in the node's network; http.state: Anyone opens it to all", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -106,7 +106,7 @@ func onlyLocal(h http.Handler) http.Handler {
 // "namespace/pod/container".
 func printState(ctx context.Context, cfg *config, of string, to io.Writer) error {
 	if cfg.HTTP == nil {
-		return errors.New("state: the configuration has no http, by which the agent is asked")
+		return errors.New("state: the configuration has no http, which the request needs")
 	}
 	host, port, err := net.SplitHostPort(cfg.HTTP.Address)
 	if err != nil {

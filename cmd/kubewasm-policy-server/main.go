@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 	defer rt.Close(context.Background())
 	if _, why := rt.Engine(); why != nil {
-		logger.Warn("calls of policies take 50 times as long as they could", "err", why)
+		logger.Warn("calls of policies take about 50 times as long", "err", why)
 	}
 
 	hostname := getenv("HOSTNAME")
@@ -216,7 +216,7 @@ func (o *options) adjustGuests(guests *policyserver.Guests) {
 func clusterConfig(logger *slog.Logger) *rest.Config {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	if err != nil {
-		logger.Warn("there is no cluster: policies that look objects up cannot be loaded", "err", err)
+		logger.Warn("there is no cluster: policies that look up objects cannot be loaded", "err", err)
 		return nil
 	}
 	return config

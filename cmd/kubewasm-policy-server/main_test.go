@@ -360,7 +360,7 @@ func TestAsTheControllerDeploysIt(t *testing.T) {
 			"/validate/clusterwide-group-g":  "allowed",
 			"/validate/clusterwide-unsigned": "is not trusted: it has no signature",
 			"/validate/clusterwide-absent":   "/policies/absent:v1: there is no such artifact",
-			"/validate/clusterwide-file":     "a module by file has no signatures, which verification-path wants",
+			"/validate/clusterwide-file":     "a module by file has no signatures, which verification-path requires",
 		} {
 			if got, err := post(apiServer, url+path); err != nil || !strings.Contains(got, want) {
 				t.Errorf("%s answers %q, %v, want %q", path, got, err, want)
@@ -443,7 +443,7 @@ func TestSettingsThatAreWrong(t *testing.T) {
 		want []string
 	}{
 		{"everything at once", []string{"-port", "http", "-log-level=loud", "-workers", "0", "-policy-timeout", "0", "-cert-file", "a"}, nil, []string{
-			`-log-level is "loud": want one of trace, debug`, `-workers is "0": want a number from 1`, `port is "http": want a number`, `policy-timeout is "0"`, "cert-file and key-file need one another"}},
+			`-log-level is "loud": want one of trace, debug`, `-workers is "0": want a number from 1`, `port is "http": want a number`, `policy-timeout is "0"`, "cert-file and key-file need each other"}},
 		{"the environment", nil, map[string]string{"KUBEWARDEN_LOG_FMT": "xml", "KUBEWARDEN_ENABLE_METRICS": "perhaps", "KUBEWARDEN_CLIENT_CA_FILE": "ca.crt"}, []string{
 			`KUBEWARDEN_LOG_FMT is "xml"`, `KUBEWARDEN_ENABLE_METRICS is "perhaps": want true or false`, "client-ca-file needs cert-file"}},
 		{"an argument", []string{"docs"}, nil, []string{`unknown argument "docs"`}},
@@ -523,7 +523,7 @@ func TestFilesThatAreWrong(t *testing.T) {
 		t.Fatal("there is no error")
 	}
 	for _, want := range []string{
-		`policy "a": policyMode is "off"`, `source_authorities of r.example.com: [0]: type is "Url"`, "[1]: it is no certificate", `apiVersion is "v2", want v1`,
+		`policy "a": policyMode is "off"`, `source_authorities of r.example.com: [0]: type is "Url"`, "[1]: it is not a certificate", `apiVersion is "v2", want v1`,
 		"anyOf.minimumMatches is 2, want 1 to the 1 signatures", "anyOf.signatures[0]: issuer is missing", "subject has one of equal and urlPrefix", `allOf[0]: kind is "odd"`,
 		"allOf[1]: owner is missing", "trustedRoot is missing", `unknown field "limit"`, `"oci/v9/*" is none of`,
 	} {
@@ -581,8 +581,8 @@ func TestSourceOfAModule(t *testing.T) {
 		"https://example.com/pod.wasm":                       "https://example.com/pod.wasm",
 		"http://example.com/pod.wasm":                        "error: scheme http is none of registry, https and file",
 		"pod":                                                `error: reference "pod`,
-		"registry://oci-layout:/var/lib/policies:1":          "error: a module names no image layout",
-		"oci-layout:/var/lib/policies":                       "error: a module names no image layout",
+		"registry://oci-layout:/var/lib/policies:1":          "error: a module cannot name an image layout",
+		"oci-layout:/var/lib/policies":                       "error: a module cannot name an image layout",
 	} {
 		source, err := a.source(module)
 		got := ""

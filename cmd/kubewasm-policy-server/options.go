@@ -84,23 +84,23 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		{"addr", "KUBEWARDEN_BIND_ADDRESS", "`address` to listen on", "0.0.0.0", false, text(&host)},
 		{"port", "KUBEWARDEN_PORT", "`port` of the policies", "3000", false, text(&port)},
 		{"readiness-probe-port", "KUBEWARDEN_READINESS_PROBE_PORT", "`port` of /readiness and /metrics, without TLS", "8081", false, text(&probePort)},
-		{"cert-file", "KUBEWARDEN_CERT_FILE", "`file` of the certificate, PEM; there is no TLS without it", "", false, text(&o.certFile)},
+		{"cert-file", "KUBEWARDEN_CERT_FILE", "`file` of the certificate, PEM; TLS is disabled if empty", "", false, text(&o.certFile)},
 		{"key-file", "KUBEWARDEN_KEY_FILE", "`file` of its key, PEM", "", false, text(&o.keyFile)},
-		{"client-ca-file", "KUBEWARDEN_CLIENT_CA_FILE", "`files` of the CAs that sign certificates of clients, with commas; none asks for no certificate", "", false, func(value string) error {
+		{"client-ca-file", "KUBEWARDEN_CLIENT_CA_FILE", "comma-separated `files` of the CAs that sign client certificates; not requested if empty", "", false, func(value string) error {
 			o.clientCAFiles = strings.Split(value, ",")
 			return nil
 		}},
 		{"policies", "KUBEWARDEN_POLICIES", "`file` that declares the policies; it is followed", "policies.yml", false, text(&o.policies)},
-		{"policies-download-dir", "KUBEWARDEN_POLICIES_DOWNLOAD_DIR", "`directory` for modules that were fetched and for compiled ones", ".", false, text(&o.downloadDir)},
-		{"sources-path", "KUBEWARDEN_SOURCES_PATH", "`file` that says how registries are reached", "", false, text(&o.sources)},
-		{"verification-path", "KUBEWARDEN_VERIFICATION_CONFIG_PATH", "`file` that says whose signatures modules need", "", false, text(&o.verification)},
+		{"policies-download-dir", "KUBEWARDEN_POLICIES_DOWNLOAD_DIR", "`directory` for fetched and compiled modules", ".", false, text(&o.downloadDir)},
+		{"sources-path", "KUBEWARDEN_SOURCES_PATH", "`file` with access to registries", "", false, text(&o.sources)},
+		{"verification-path", "KUBEWARDEN_VERIFICATION_CONFIG_PATH", "`file` with the required signatures of modules", "", false, text(&o.verification)},
 		{"sigstore-trust-config", "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH", "`file` of a Sigstore ClientTrustConfig, JSON; without it the public Sigstore is trusted", "", false, text(&o.trustRoot)},
 		{"sigstore-cache-dir", "KUBEWARDEN_SIGSTORE_CACHE_DIR", "`directory` for the trusted root of the public Sigstore", "sigstore-data", false, text(&o.trustRootCache)},
 		{"docker-config-json-path", "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH", "`directory` of a config.json of docker, or that file, with credentials for registries", "", false, text(&o.dockerConfig)},
-		{"always-accept-admission-reviews-on-namespace", "KUBEWARDEN_ALWAYS_ACCEPT_ADMISSION_REVIEWS_ON_NAMESPACE", "`namespace` whose requests are admitted without asking a policy", "", false, text(&o.acceptNamespace)},
-		{"policy-timeout", "KUBEWARDEN_POLICY_TIMEOUT", "`seconds` that an evaluation may take", "2", false, text(&seconds)},
+		{"always-accept-admission-reviews-on-namespace", "KUBEWARDEN_ALWAYS_ACCEPT_ADMISSION_REVIEWS_ON_NAMESPACE", "`namespace` whose requests are admitted without evaluation", "", false, text(&o.acceptNamespace)},
+		{"policy-timeout", "KUBEWARDEN_POLICY_TIMEOUT", "maximum duration of an evaluation in `seconds`", "2", false, text(&seconds)},
 		{"disable-timeout-protection", "KUBEWARDEN_DISABLE_TIMEOUT_PROTECTION", "let an evaluation take as long as the API server waits", "false", true, truth(&unbounded)},
-		{"workers", "KUBEWARDEN_WORKERS", "`number` of evaluations at the same time; as many as there are CPUs for each policy by default", "", false, func(value string) (err error) {
+		{"workers", "KUBEWARDEN_WORKERS", "`number` of simultaneous evaluations; by default the number of CPUs for each policy", "", false, func(value string) (err error) {
 			if o.workers, err = strconv.Atoi(value); err != nil || o.workers < 1 {
 				return errors.New("want a number from 1")
 			}
@@ -112,7 +112,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		{"enable-pprof", "KUBEWARDEN_ENABLE_PPROF", "serve /debug/pprof/cpu and /debug/pprof/heap", "false", true, truth(&o.pprof)},
 		// Without a meaning here.
 		{"log-no-color", "NO_COLOR", "ignored: logs have no colors", "", true, nil},
-		{"ignore-kubernetes-connection-failure", "KUBEWARDEN_IGNORE_KUBERNETES_CONNECTION_FAILURE", "ignored: without a cluster, the policies that look objects up fail, and no others", "", true, nil},
+		{"ignore-kubernetes-connection-failure", "KUBEWARDEN_IGNORE_KUBERNETES_CONNECTION_FAILURE", "ignored: without a cluster, only policies that look up objects fail", "", true, nil},
 		{"continue-on-errors", "KUBEWARDEN_CONTINUE_ON_ERRORS", "ignored: the server always continues", "", true, nil},
 		{"daemon", "KUBEWARDEN_DAEMON", "ignored: the server stays in the foreground", "", true, nil},
 		{"daemon-pid-file", "KUBEWARDEN_DAEMON_PID_FILE", "ignored", "", false, nil},
@@ -121,16 +121,16 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		// Of this server.
 		{"guests", "KUBEWASM_GUESTS", "limits and grants of policies, `YAML`", "", false, text(&o.guests)},
 		{"guests-path", "KUBEWASM_GUESTS_PATH", "`file` of the same; it is followed", "", false, text(&o.guestsFile)},
-		{"default-capabilities", "KUBEWASM_DEFAULT_CAPABILITIES", "host capabilities of policies that have no hostCapabilities in the policies file, `patterns` with commas; none by default", "", false, text(&o.defaultCapabilities)},
-		{"namespaced-capabilities", "KUBEWASM_NAMESPACED_CAPABILITIES", "host capabilities that policies of a namespace may have, `patterns` with commas; none by default", "", false, text(&o.namespacedCapabilities)},
-		{"cache-copy", "KUBEWASM_CACHE_COPY", "copy machine code from the download directory into memory instead of mapping its files, which nothing may overwrite in place", "false", true, truth(&o.cacheCopy)},
-		{"memory", "KUBEWASM_MEMORY", "the most `bytes` that all guests may have together; half of what the process may have by default", "", false, func(value string) (err error) {
+		{"default-capabilities", "KUBEWASM_DEFAULT_CAPABILITIES", "host capabilities of policies without hostCapabilities in the policies file, comma-separated `patterns`; none by default", "", false, text(&o.defaultCapabilities)},
+		{"namespaced-capabilities", "KUBEWASM_NAMESPACED_CAPABILITIES", "host capabilities available to policies of a namespace, comma-separated `patterns`; none by default", "", false, text(&o.namespacedCapabilities)},
+		{"cache-copy", "KUBEWASM_CACHE_COPY", "copy machine code from the download directory into memory instead of mapping its files, which must not be overwritten in place", "false", true, truth(&o.cacheCopy)},
+		{"memory", "KUBEWASM_MEMORY", "maximum `bytes` of all guests together; by default half of the memory available to the process", "", false, func(value string) (err error) {
 			if o.memoryBytes, err = strconv.ParseUint(value, 10, 64); err != nil {
 				return errors.New("want a number of bytes")
 			}
 			return nil
 		}},
-		{"drain-delay", "KUBEWASM_DRAIN_DELAY", "how long to serve on when told to end, a `duration`", "5s", false, func(value string) (err error) {
+		{"drain-delay", "KUBEWASM_DRAIN_DELAY", "time to keep serving after a signal to end, a `duration`", "5s", false, func(value string) (err error) {
 			if o.drainDelay, err = time.ParseDuration(value); err != nil || o.drainDelay < 0 {
 				return errors.New("want a duration such as 5s")
 			}
@@ -199,7 +199,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		o.timeout = time.Duration(n) * time.Second
 	}
 	if (o.certFile == "") != (o.keyFile == "") {
-		errs = append(errs, errors.New("cert-file and key-file need one another"))
+		errs = append(errs, errors.New("cert-file and key-file need each other"))
 	}
 	if len(o.clientCAFiles) != 0 && o.certFile == "" {
 		errs = append(errs, errors.New("client-ca-file needs cert-file and key-file"))

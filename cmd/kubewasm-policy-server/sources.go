@@ -85,7 +85,7 @@ func (a *authority) pem() (string, error) {
 		return string(data) + "\n", nil
 	}
 	if _, err := x509.ParseCertificate(data); err != nil {
-		return "", errors.New("it is no certificate in PEM or DER")
+		return "", errors.New("it is not a certificate in PEM or DER")
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: data})), nil
 }
@@ -249,12 +249,12 @@ func (a *artifacts) source(module string) (host.Source, error) {
 			return nil, err
 		}
 		if ref.Layout != "" {
-			return nil, errors.New("a module names no image layout, which is a directory of the server")
+			return nil, errors.New("a module cannot name an image layout, which is a directory of the server")
 		}
 		return a.client.Source(rest), nil
 	case "file", "https":
 		if a.o.verification != "" {
-			return nil, fmt.Errorf("a module by %s has no signatures, which verification-path wants", scheme)
+			return nil, fmt.Errorf("a module by %s has no signatures, which verification-path requires", scheme)
 		}
 		if scheme == "file" {
 			return host.File(rest), nil

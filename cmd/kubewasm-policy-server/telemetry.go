@@ -76,8 +76,8 @@ func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry
 	meter := provider.Meter("kubewarden")
 	var errs [3]error
 	t.evaluations, errs[0] = meter.Int64Counter("kubewarden_policy_evaluations_total", metric.WithDescription("Evaluations of policies."))
-	t.latency, errs[1] = meter.Int64Histogram("kubewarden_policy_evaluation_latency_milliseconds", metric.WithDescription("How long evaluations took, in milliseconds."))
-	t.initializationErrors, errs[2] = meter.Int64Counter("kubewarden_policy_initialization_errors_total", metric.WithDescription("Policies that could not be loaded, each time."))
+	t.latency, errs[1] = meter.Int64Histogram("kubewarden_policy_evaluation_latency_milliseconds", metric.WithDescription("Duration of evaluations, in milliseconds."))
+	t.initializationErrors, errs[2] = meter.Int64Counter("kubewarden_policy_initialization_errors_total", metric.WithDescription("Failed loads of policies."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}

@@ -58,7 +58,7 @@ func run() (int, error) {
 	}
 	defer rt.Close(context.Background())
 	if _, why := rt.Engine(); why != nil {
-		logger.Warn("calls of plugins take 50 times as long as they could", "err", why)
+		logger.Warn("calls of plugins take about 50 times as long", "err", why)
 	}
 
 	// Served with the scheduler's own metrics.

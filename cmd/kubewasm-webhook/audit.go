@@ -34,13 +34,13 @@ type auditOptions struct {
 }
 
 func (o *auditOptions) flags(flags *flag.FlagSet) {
-	flags.DurationVar(&o.interval, "audit-interval", 0, "how often what is in the cluster is audited by the policies; 0 is never")
-	flags.StringVar(&o.state, "audit-state", "", "`file` for what an audit need not ask again after a restart")
-	flags.StringVar(&o.lease, "audit-lease", "", "`namespace/name` of the Lease by which one of several servers audits; without one each does")
-	flags.StringVar(&o.ownerRole, "audit-owner", "", "`name` of the ClusterRole with which all reports go away")
-	flags.Float64Var(&o.qps, "audit-qps", 10, "the most `requests` of audits to the API server in a second")
+	flags.DurationVar(&o.interval, "audit-interval", 0, "interval of audits of the cluster's objects; 0 disables them")
+	flags.StringVar(&o.state, "audit-state", "", "`file` for the results of audits, so that a restart does not repeat them")
+	flags.StringVar(&o.lease, "audit-lease", "", "`namespace/name` of the Lease that elects the auditing server; every server audits if empty")
+	flags.StringVar(&o.ownerRole, "audit-owner", "", "`name` of the ClusterRole that owns all reports, which are deleted with it")
+	flags.Float64Var(&o.qps, "audit-qps", 10, "maximum number of `requests` per second from audits to the API server")
 	flags.BoolVar(&o.withReports, "audit-reports", true, "write reports of openreports.io")
-	flags.Func("audit-skip", "`namespaces` that are not audited, with commas: those that the webhook configurations leave out", func(names string) error {
+	flags.Func("audit-skip", "comma-separated `namespaces` excluded from audits: those excluded by the webhook configurations", func(names string) error {
 		o.skip = strings.Split(names, ",")
 		return nil
 	})
@@ -102,7 +102,7 @@ func (a *auditing) begin(ctx context.Context) (err error) {
 	}
 	cfg := audit.Config{Engine: a.engine, Client: a.config, SkipNamespaces: a.skip, StateFile: a.state, Logger: a.logger}
 	if a.auditor, err = audit.New(cfg); errors.Is(err, audit.ErrState) {
-		a.logger.Error("audits keep no state: each asks everything after a restart", "err", err)
+		a.logger.Error("audits keep no state: a restart repeats all questions", "err", err)
 		cfg.StateFile = ""
 		a.auditor, err = audit.New(cfg)
 	}

@@ -30,7 +30,7 @@ func TestADamagedStateKeepsNoAuditFromRunning(t *testing.T) {
 	if err := a.auditor.Close(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(logged.String(), "is no state of an audit") {
+	if !strings.Contains(logged.String(), "is not the state of an audit") {
 		t.Errorf("the log is %q", logged.String())
 	}
 	if content, err := os.ReadFile(file); err != nil || string(content) != damaged {

@@ -127,7 +127,7 @@ func (c *configurations) say(key string, level slog.Level, message, text string,
 	}
 	c.said[key] = text
 	if text == "" {
-		c.logger.Info("the webhook configurations send what the policy matches", attrs...)
+		c.logger.Info("the webhook configurations send all requests that the policy matches", attrs...)
 		return
 	}
 	c.logger.Log(context.Background(), level, message, append(attrs, "unsent", text)...)

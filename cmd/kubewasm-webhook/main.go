@@ -83,45 +83,45 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.server.Addr, "addr", ":8443", "`address` to listen on")
 	flags.StringVar(&o.server.CertFile, "cert", "", "`file` of the certificate, PEM")
 	flags.StringVar(&o.server.KeyFile, "key", "", "`file` of its key, PEM")
-	flags.StringVar(&o.server.ClientCAFile, "client-ca", "", "`file` of the CA that signs the API server's client certificate; none asks for no certificate")
+	flags.StringVar(&o.server.ClientCAFile, "client-ca", "", "`file` of the CA that signs the API server's client certificate; not requested if empty")
 	o.tokens.flags(flags)
 	o.audits.flags(flags)
-	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "how long to serve on when told to end")
+	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "time to keep serving after a signal to end")
 	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
-	flags.StringVar(&o.registries, "registries", "", "`file` that says how registries are reached and what is trusted, for policies whose source is oci")
-	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for what the management API loads")
+	flags.StringVar(&o.registries, "registries", "", "`file` with access to registries and trusted signers, for policies from oci")
+	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for modules loaded by the management API")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
-	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "copy machine code from that directory into memory instead of mapping its files, which nothing may overwrite in place")
-	flags.StringVar((*string)(&o.engine), "engine", "", "`compiler` refuses to start where modules cannot be compiled, interpreter runs them without; otherwise what is possible")
-	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "the most `bytes` in that directory; 0 means 1 GiB")
+	flags.BoolVar(&o.cacheCopy, "cache-copy", false, "copy machine code from that directory into memory instead of mapping its files, which must not be overwritten in place")
+	flags.StringVar((*string)(&o.engine), "engine", "", "`engine` for guests: compiler fails to start where it is unsupported, interpreter needs no compiler; empty selects the best available")
+	flags.Int64Var(&o.cacheBytes, "cache-bytes", 0, "maximum `bytes` in that directory; 0 means 1 GiB")
 	flags.StringVar(&o.tokenFile, "api-token-file", "", "`file` of the bearer token for the management API")
-	flags.Func("api-clients", "`names` of client certificates for the management API, with commas; needs -client-ca. Without these or a token there is no such API", func(names string) error {
+	flags.Func("api-clients", "comma-separated `names` of client certificates for the management API, which needs these or a token; requires -client-ca", func(names string) error {
 		o.clients = strings.Split(names, ",")
 		return nil
 	})
-	flags.DurationVar(&o.interval, "interval", 30*time.Second, "how often ConfigMaps and Secrets with modules are looked at, and files that do not tell of changes")
-	flags.DurationVar(&o.readyTimeout, "ready-timeout", 0, "the longest `time` for which policies that cannot be loaded keep the server from being ready; 0 means 10m")
-	flags.StringVar(&o.kube, "kubeconfig", "", "`file` to connect to a cluster by, outside of it")
-	flags.Uint64Var(&o.memoryBytes, "memory", 0, "the most `bytes` that all guests may have together, 0 for half of what the process may have")
-	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "the most `bytes` that the requests to the webhooks may have together")
-	flags.Int64Var(&o.server.MaxBodyBytes, "review-bytes", admission.DefaultMaxBodyBytes, "the most `bytes` that one such request may have; the default is enough for any object that an API server can store")
-	flags.IntVar(&o.answers.CacheBytes, "answer-bytes", 0, "the most `bytes` that answers to policies may have that ask for artifacts, addresses and rights; 0 means 16 MiB")
-	flags.IntVar(&o.answers.CacheEntries, "answer-entries", 0, "the most such `answers`; 0 means 4096")
-	flags.DurationVar(&o.answers.TTL.Duration, "answer-ttl", 0, "how long they are kept, those about addresses and rights for 5s at most; 0 means 1m")
-	flags.DurationVar(&o.answers.Timeout.Duration, "answer-timeout", 0, "how long it may take to ask; 0 means 10s")
-	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "the most `connections` at a time; one more takes the place of another")
+	flags.DurationVar(&o.interval, "interval", 30*time.Second, "interval of checks of ConfigMaps and Secrets with modules, and of files without change events")
+	flags.DurationVar(&o.readyTimeout, "ready-timeout", 0, "maximum `time` for which policies that cannot be loaded keep the server from being ready; 0 means 10m")
+	flags.StringVar(&o.kube, "kubeconfig", "", "`file` with the connection to a cluster, outside of it")
+	flags.Uint64Var(&o.memoryBytes, "memory", 0, "maximum `bytes` of all guests together; 0 means half of the memory available to the process")
+	flags.Int64Var(&o.bodyBytes, "body-memory", 256<<20, "maximum `bytes` of all requests to the webhooks together")
+	flags.Int64Var(&o.server.MaxBodyBytes, "review-bytes", admission.DefaultMaxBodyBytes, "maximum `bytes` of one request; the default fits every object that an API server can store")
+	flags.IntVar(&o.answers.CacheBytes, "answer-bytes", 0, "maximum `bytes` of cached answers about artifacts, addresses and rights; 0 means 16 MiB")
+	flags.IntVar(&o.answers.CacheEntries, "answer-entries", 0, "maximum number of such `answers`; 0 means 4096")
+	flags.DurationVar(&o.answers.TTL.Duration, "answer-ttl", 0, "lifetime of such answers, at most 5s for addresses and rights; 0 means 1m")
+	flags.DurationVar(&o.answers.Timeout.Duration, "answer-timeout", 0, "timeout of such a question; 0 means 10s")
+	flags.IntVar(&o.server.MaxConnections, "connections", 1024, "maximum number of simultaneous `connections`; a further one replaces another")
 	o.configurations = []string{"kubewasm-webhook"}
-	flags.Func("configurations", "`names` of the webhook configurations that send requests here, with commas; what they do not send of what policies match is in the log. Default kubewasm-webhook", func(names string) error {
+	flags.Func("configurations", "comma-separated `names` of the webhook configurations that send requests here, for a log of matches that they do not send. Default kubewasm-webhook", func(names string) error {
 		o.configurations = strings.Split(names, ",")
 		return nil
 	})
-	flags.BoolVar(&o.events, "events", false, "write an Event for each denial, by the object and policy at most 25 and one more every 5 minutes")
-	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`debug`, info, warn or error: info has a line for each denial, warn for each failure of a policy, within a budget")
+	flags.BoolVar(&o.events, "events", false, "write an Event for each denial, at most 25 and one every 5 minutes for an object and policy")
+	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "log `level`: debug, info, warn or error; info logs denials, warn failures of policies, within a budget")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
-		return nil, errors.New("there are no -policies, and neither -api-token-file nor -api-clients to load some: every request would pass")
+		return nil, errors.New("-policies, -api-token-file and -api-clients are all missing: every request would pass")
 	}
 	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
@@ -133,10 +133,10 @@ func parse(args []string) (*options, error) {
 		return nil, fmt.Errorf("-review-bytes is %d, want more than 0", o.server.MaxBodyBytes)
 	}
 	if o.bodyBytes/2 < o.server.MaxBodyBytes {
-		return nil, fmt.Errorf("-body-memory is %d, less than two of the longest reviews, which may have -review-bytes: %d", o.bodyBytes, o.server.MaxBodyBytes)
+		return nil, fmt.Errorf("-body-memory is %d, less than twice -review-bytes of %d", o.bodyBytes, o.server.MaxBodyBytes)
 	}
 	if len(o.clients) != 0 && o.server.ClientCAFile == "" {
-		return nil, errors.New("-api-clients needs -client-ca, to verify them by")
+		return nil, errors.New("-api-clients needs -client-ca")
 	}
 	return o, nil
 }
@@ -157,7 +157,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer rt.Close(context.Background())
 	if _, why := rt.Engine(); why != nil {
-		logger.Warn("calls of policies take 50 times as long as they could", "err", why)
+		logger.Warn("calls of policies take about 50 times as long", "err", why)
 	}
 
 	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
@@ -269,7 +269,7 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	if o.stateDir == "" && (o.tokenFile != "" || len(o.clients) != 0) {
-		logger.Warn("without -state-dir, what the management API loads is gone when the server ends")
+		logger.Warn("without -state-dir, modules of the management API are lost when the server ends")
 	}
 	serving := o.server
 	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})

@@ -160,7 +160,7 @@ func TestClientCertificates(t *testing.T) {
 		return &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: 10 * time.Second}
 	}
 	flags := []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-api-clients", "admin,root"}
-	if err := run(t.Context(), flags); err == nil || err.Error() != "-api-clients needs -client-ca, to verify them by" {
+	if err := run(t.Context(), flags); err == nil || err.Error() != "-api-clients needs -client-ca" {
 		t.Errorf("error is %v", err)
 	}
 	start(t, client(""), addr, append(flags, "-client-ca", filepath.Join(dir, "ca.crt"))...)
@@ -244,7 +244,7 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("answer is %+v", got.Result)
 	}
 	// What it may look up is not there without a cluster: what it guards is denied.
-	if got := review("/validate", "ingresses", `{"spec":{"rules":[{"host":"a.example.com"}]}}`); got.Allowed || !strings.Contains(got.Result.Message, "objects need a cluster to look at") {
+	if got := review("/validate", "ingresses", `{"spec":{"rules":[{"host":"a.example.com"}]}}`); got.Allowed || !strings.Contains(got.Result.Message, "objects need a cluster") {
 		t.Errorf("answer is %+v", got.Result)
 	}
 
@@ -342,9 +342,9 @@ func TestFlagsThatLetEverythingPass(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-cert", "tls.crt", "-key", "tls.key"}, "there are no -policies"},
-		{[]string{"-policies", "", "-state-dir", "state"}, "there are no -policies"},
-		{[]string{"-policies", "policies.yaml", "-body-memory", "1000"}, "-body-memory is 1000, less than two of the longest reviews"},
+		{[]string{"-cert", "tls.crt", "-key", "tls.key"}, "are all missing: every request would pass"},
+		{[]string{"-policies", "", "-state-dir", "state"}, "are all missing: every request would pass"},
+		{[]string{"-policies", "policies.yaml", "-body-memory", "1000"}, "-body-memory is 1000, less than twice -review-bytes"},
 	} {
 		if err := run(t.Context(), test.args); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: error is %v, want %s", test.args, err, test.want)
@@ -359,8 +359,8 @@ func TestReviewBytes(t *testing.T) {
 		"-review-bytes=67108864":               "",
 		"-review-bytes=1000 -body-memory=2000": "",
 		"-review-bytes=0":                      "-review-bytes is 0, want more than 0",
-		"-review-bytes=9223372036854775807":    "-body-memory is 268435456, less than two of the longest reviews, which may have -review-bytes: 9223372036854775807",
-		"-body-memory=52428799":                "-body-memory is 52428799, less than two of the longest reviews, which may have -review-bytes: 26214400",
+		"-review-bytes=9223372036854775807":    "-body-memory is 268435456, less than twice -review-bytes of 9223372036854775807",
+		"-body-memory=52428799":                "-body-memory is 52428799, less than twice -review-bytes of 26214400",
 		"-body-memory=52428800 -review-bytes=26214400": "",
 	} {
 		o, err := parse(append([]string{"-policies", "p.yaml"}, strings.Fields(args)...))

@@ -29,10 +29,10 @@ func (o *tokenOptions) flags(flags *flag.FlagSet) {
 			return nil
 		})
 	}
-	flags.StringVar(&o.mode, "tokens", "off", "whether API servers authenticate by bearer tokens: off, optional or required")
-	list("token-audiences", &o.audiences, "`URLs` of which a token must have one as its audience, with commas: those of webhooks.yaml, https://NAME.NAMESPACE.svc:PORT/PATH for a Service")
-	list("token-configurations", &o.configurations, "`names` of the webhook configurations to which a token may be bound, with commas; any without it")
-	list("token-subjects", &o.subjects, "`names` of ServiceAccounts whose tokens need not be bound, with commas: system:serviceaccount:NAMESPACE:NAME")
+	flags.StringVar(&o.mode, "tokens", "off", "authentication of API servers by bearer tokens: off, optional or required")
+	list("token-audiences", &o.audiences, "comma-separated `URLs`, one of which must be a token's audience: those of webhooks.yaml, https://NAME.NAMESPACE.svc:PORT/PATH for a Service")
+	list("token-configurations", &o.configurations, "comma-separated `names` of the webhook configurations to which a token may be bound; any if empty")
+	list("token-subjects", &o.subjects, "comma-separated `names` of ServiceAccounts whose tokens need not be bound: system:serviceaccount:NAMESPACE:NAME")
 	flags.StringVar(&o.issuer, "token-issuer", "", "`URL` of the issuer of tokens; the cluster's if empty")
 	flags.StringVar(&o.keys, "token-keys", "", "`file` of the issuer's public keys, a JWK Set or PEM; the cluster's if empty")
 }

@@ -40,17 +40,17 @@ type options struct {
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.modules, "modules", "", "the directory of the modules that policies may name as files; none if empty")
-	flag.StringVar(&o.registries, "registries", "", "the file that says how registries are reached, and whose artifacts are trusted; policies name none if empty")
-	flag.StringVar(&o.cacheDir, "cache-dir", "", "a private directory for compiled modules")
-	flag.StringVar(&o.metricsAddress, "metrics-address", ":8080", "where metrics are served; 0 serves none")
-	flag.StringVar(&o.probeAddress, "probe-address", ":8081", "where /healthz and /readyz are served")
-	flag.BoolVar(&o.leaderElection, "leader-elect", false, "let one of several controllers work")
-	flag.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "the namespace of the lease; that of the Pod if empty")
-	flag.IntVar(&o.workers, "workers", 4, "how many policies are looked at at the same time")
-	flag.Uint64Var(&o.limits.MemoryBytes, "guest-memory", 64<<20, "the most memory of an instance of a guest, in bytes")
-	flag.Int64Var(&o.limits.Fuel, "guest-fuel", 500_000_000, "the most instructions of a call of a guest")
-	flag.DurationVar(&o.limits.Timeout, "guest-timeout", 5*time.Second, "the longest time of a call of a guest")
+	flag.StringVar(&o.modules, "modules", "", "directory of modules available to policies as files; none if empty")
+	flag.StringVar(&o.registries, "registries", "", "file with access to registries and trusted signers; policies cannot use registries if empty")
+	flag.StringVar(&o.cacheDir, "cache-dir", "", "private directory for compiled modules")
+	flag.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of the metrics; 0 disables them")
+	flag.StringVar(&o.probeAddress, "probe-address", ":8081", "address of /healthz and /readyz")
+	flag.BoolVar(&o.leaderElection, "leader-elect", false, "elect one active controller of several")
+	flag.StringVar(&o.leaseNamespace, "leader-election-namespace", "", "namespace of the lease; the Pod's if empty")
+	flag.IntVar(&o.workers, "workers", 4, "maximum number of simultaneously processed policies")
+	flag.Uint64Var(&o.limits.MemoryBytes, "guest-memory", 64<<20, "maximum memory of a guest's instance, in bytes")
+	flag.Int64Var(&o.limits.Fuel, "guest-fuel", 500_000_000, "maximum number of instructions of a guest's call")
+	flag.DurationVar(&o.limits.Timeout, "guest-timeout", 5*time.Second, "maximum duration of a guest's call")
 	flag.Parse()
 	o.limits.Instances = o.workers
 	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil)) // JSON escapes the texts of guests.
@@ -78,7 +78,7 @@ func run(ctx context.Context, o options, logger *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
 	if _, why := rt.Engine(); why != nil {
-		logger.Warn("calls of plugins take 50 times as long as they could", "err", why)
+		logger.Warn("calls of plugins take about 50 times as long", "err", why)
 	}
 	sources := autoscaler.Sources{Directory: o.modules}
 	if o.registries != "" {

@@ -182,7 +182,7 @@ func detect(root *os.Root) (Version, error) {
 			return sign.version, nil
 		}
 	}
-	return 0, errors.New("neither cgroup.controllers nor a controller of cgroup v1 is there to tell the version by")
+	return 0, errors.New("unknown cgroup version: neither cgroup.controllers nor a controller of cgroup v1 exists")
 }
 
 // Version returns the version of the hierarchy.

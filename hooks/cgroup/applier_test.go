@@ -443,7 +443,7 @@ func TestNewApplierTellsTheVersion(t *testing.T) {
 		{name: "v1", files: splitV1, want: cgroup.V1},
 		{name: "v1 in one directory", files: flatV1, want: cgroup.V1},
 		{name: "hybrid", files: join(splitV1, in("unified", treeV2)), want: cgroup.V1},
-		{name: "neither", files: in("pod", filesV2), err: "neither cgroup.controllers nor a controller of cgroup v1 is there"},
+		{name: "neither", files: in("pod", filesV2), err: "neither cgroup.controllers nor a controller of cgroup v1 exists"},
 		{name: "neither, but given", files: in("pod", filesV2), give: cgroup.V2, want: cgroup.V2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

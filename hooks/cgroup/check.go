@@ -35,7 +35,7 @@ func (a *Applier) FindDriver(root string) (Driver, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("find the kubelet's cgroup driver: %s has neither %s: is the kubelet running, and is that the node's hierarchy?", a.path, strings.Join(names, " nor "))
+		return 0, fmt.Errorf("find the kubelet's cgroup driver: %s has neither %s: check that the kubelet runs and that this is the node's hierarchy", a.path, strings.Join(names, " nor "))
 	case 1:
 		return found[0], nil
 	}
@@ -90,7 +90,7 @@ func (a *Applier) check(l Layout, write bool) error {
 		if found := other.QOS(hookmsg.QOSGuaranteed); a.Exists(found) {
 			return fmt.Errorf("%s has no %s, and has %s: the kubelet's cgroup driver is %s, not %s", a.path, cgroup, found, other.Driver, l.Driver)
 		}
-		return fmt.Errorf("%s has no %s: is the kubelet running, with this cgroupRoot, and is that the node's hierarchy?", a.path, cgroup)
+		return fmt.Errorf("%s has no %s: check that the kubelet runs with this cgroupRoot, and that this is the node's hierarchy", a.path, cgroup)
 	}
 	if !write {
 		return nil
@@ -151,9 +151,9 @@ func (a *Applier) canWrite(controller, cgroup, file string) error {
 	e := &FileError{Cgroup: cgroup, Op: "open", File: d.path(file), Err: cause(err)}
 	switch {
 	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w (a container has to be privileged, or to have the hierarchy mounted for writing)", e)
+		return fmt.Errorf("%w (a container must be privileged or have the hierarchy mounted for writing)", e)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w (it takes root, or CAP_DAC_OVERRIDE, and no security module that forbids it)", e)
+		return fmt.Errorf("%w (requires root or CAP_DAC_OVERRIDE, and a security module that allows it)", e)
 	}
 	return e
 }

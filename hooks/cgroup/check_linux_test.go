@@ -69,9 +69,9 @@ func TestCheck(t *testing.T) {
 		"the other driver, the other way round": {
 			cgroups: []string{systemd}, want: "the kubelet's cgroup driver is systemd, not cgroupfs",
 		},
-		"no kubelet":                      {want: "has no kubepods: is the kubelet running"},
+		"no kubelet":                      {want: "has no kubepods: check that the kubelet runs"},
 		"another cgroupRoot":              {cgroups: []string{"kubepods"}, layout: cgroup.Layout{Root: "nodes"}, want: "has no nodes/kubepods"},
-		"read-only":                       {cgroups: []string{"kubepods"}, readOnly: true, want: "open kubepods/cpu.weight: read-only file system (a container has to be privileged"},
+		"read-only":                       {cgroups: []string{"kubepods"}, readOnly: true, want: "open kubepods/cpu.weight: read-only file system (a container must be privileged"},
 		"read-only, for a dry run":        {cgroups: []string{"kubepods"}, readOnly: true, dryRun: true},
 		"no controller":                   {cgroups: []string{"kubepods", "-"}, want: "kubepods in "},
 		"the other driver, for a dry run": {cgroups: []string{systemd}, dryRun: true, want: "driver is systemd"},
@@ -109,7 +109,7 @@ func TestFindDriver(t *testing.T) {
 		"what the driver before has left": {
 			cgroups: []string{"kubepods/burstable", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda.slice"}, driver: cgroup.Systemd,
 		},
-		"nothing":   {want: "has neither kubepods nor kubepods.slice: is the kubelet running"},
+		"nothing":   {want: "has neither kubepods nor kubepods.slice: check that the kubelet runs"},
 		"both used": {cgroups: []string{"kubepods/poda", "kubepods.slice/kubepods-podb.slice"}, want: "has kubepods and kubepods.slice: name the one"},
 	} {
 		t.Run(name, func(t *testing.T) {

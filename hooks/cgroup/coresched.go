@@ -214,7 +214,7 @@ func (p *plan) coreSchedGroup(group string) {
 // ENODEV a machine without threads of cores.
 func coreSchedError(op, path, value string, err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOSYS) {
-		err = fmt.Errorf("no core scheduling here: %w: %w", err, ErrUnsupported)
+		err = fmt.Errorf("core scheduling is not available: %w: %w", err, ErrUnsupported)
 	}
 	return &FileError{Op: op, File: path, Value: value, Err: err}
 }

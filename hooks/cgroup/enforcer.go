@@ -169,10 +169,10 @@ type Observer interface {
 func NewEnforcer(cfg EnforcerConfig) (*Enforcer, error) {
 	var errs []error
 	if cfg.State == nil {
-		errs = append(errs, errors.New("new enforcer: no state is given"))
+		errs = append(errs, errors.New("new enforcer: state is missing"))
 	}
 	if cfg.Applier == nil {
-		errs = append(errs, errors.New("new enforcer: no applier is given"))
+		errs = append(errs, errors.New("new enforcer: applier is missing"))
 	}
 	if len(errs) != 0 {
 		return nil, errors.Join(errs...)
@@ -418,7 +418,7 @@ func (e *Enforcer) apply(ctx context.Context, differ []Target, now time.Time, re
 	}
 	for _, c := range report.Drifted {
 		report.Repairs++
-		e.log(ctx, c.Cgroup, slog.LevelInfo, "put back what another writer changed", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		e.log(ctx, c.Cgroup, slog.LevelInfo, "repaired a change by another writer", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 		e.contend(ctx, c, now, report)
 	}
 	if len(report.Changes) != 0 && e.waiting != 0 {
@@ -497,11 +497,11 @@ func (e *Enforcer) settle(ctx context.Context, p *plan, differ []Target, now tim
 				// Logged once for a kernel that lacks a field, not once for each pod.
 				if _, field, _ := whose(err); field == 0 || e.lacking&field != field {
 					e.lacking |= field
-					e.log(ctx, "", slog.LevelWarn, "the node has no cgroup file for what was decided; other cgroups are counted only", slog.String("fields", field.String()), slog.Any("err", err))
+					e.log(ctx, "", slog.LevelWarn, "the node has no cgroup file for a decided field; further cgroups are only counted", slog.String("fields", field.String()), slog.Any("err", err))
 				}
 				continue
 			}
-			e.log(ctx, "", slog.LevelWarn, "a cgroup does not take what was decided", slog.Any("err", err))
+			e.log(ctx, "", slog.LevelWarn, "the kernel refuses a decided value", slog.Any("err", err))
 		}
 	}
 	report.Err = errors.Join(errs...)
@@ -593,7 +593,7 @@ func (e *Enforcer) contend(ctx context.Context, c Change, now time.Time, report 
 	e.on(k, key, onContention, now, "")
 	contended := Contended{Change: c, Repairs: repairs, For: r.wait}
 	report.Contended = append(report.Contended, contended)
-	e.log(ctx, c.Cgroup, slog.LevelWarn, "gave way to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
+	e.log(ctx, c.Cgroup, slog.LevelWarn, "yielded to another writer", slog.String("fields", c.Field.String()), slog.String("contention", contended.String()))
 }
 
 // retryRelated ends the waits of refused files in cgroups above and below the changed ones, since

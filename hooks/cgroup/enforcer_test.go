@@ -39,7 +39,7 @@ func enforcer(t testing.TB, state *cgroup.State, root string, cfg cgroup.Enforce
 
 func TestNewEnforcerNamesWhatIsMissing(t *testing.T) {
 	_, err := cgroup.NewEnforcer(cgroup.EnforcerConfig{})
-	want := "new enforcer: no state is given\nnew enforcer: no applier is given"
+	want := "new enforcer: state is missing\nnew enforcer: applier is missing"
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
@@ -289,7 +289,7 @@ func TestEnforceTriesAgain(t *testing.T) {
 			t.Errorf("it is tried again at once: %+v", again)
 		}
 	}
-	if n := strings.Count(log.String(), "does not take"); n != 1 {
+	if n := strings.Count(log.String(), "the kernel refuses"); n != 1 {
 		t.Errorf("the refusal is logged %d times: %s", n, &log)
 	}
 	if next, ok := e.Next(); !ok || time.Until(next) < time.Minute {

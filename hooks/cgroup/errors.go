@@ -35,7 +35,7 @@ func (e *ClaimError) Error() string {
 	if e.Want == nil {
 		return fmt.Sprintf("cgroup %q of %s: %v", e.Claimed, of, ErrEscapes)
 	}
-	return fmt.Sprintf("cgroup %q of %s is not its own, which is %s", e.Claimed, of, strings.Join(e.Want, " or "))
+	return fmt.Sprintf("cgroup %q of %s differs from its cgroup %s", e.Claimed, of, strings.Join(e.Want, " or "))
 }
 
 // Unwrap returns [ErrEscapes].

@@ -277,7 +277,7 @@ func TestCoreSchedOfAKernelWithoutIt(t *testing.T) {
 		a, _, _ := groupNode(t, "10\n")
 		a.cores.kernel = &cores{threads: map[int]uint64{10: 0}, err: errno}
 		_, err := changes(t, a, "pod/web", &hookmsg.Resources{CoreSchedGroup: new("a")})
-		if CauseOf(err) != causeUnsupported || !strings.Contains(err.Error(), "no core scheduling here") {
+		if CauseOf(err) != causeUnsupported || !strings.Contains(err.Error(), "core scheduling is not available") {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}

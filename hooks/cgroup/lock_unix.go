@@ -9,7 +9,7 @@ import (
 )
 
 // ErrLocked is wrapped by the error of [Applier.Lock].
-var ErrLocked = errors.New("another process has it")
+var ErrLocked = errors.New("another process holds it")
 
 // Lock locks the hierarchy for this process until unlock is called or the process ends, since two
 // processes that write different decisions would undo each other's work forever. It does not wait:

@@ -232,7 +232,7 @@ func (e *Enforcer) findConversions(ctx context.Context, differ []Target) {
 	}
 	for by, level := range [writers]hookmsg.Level{theRuntime: hookmsg.LevelContainer, theKubelet: hookmsg.LevelPod} {
 		if is := a.conversion(level, ""); is != before[by] && e.cfg.Logger != nil {
-			e.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "cpu_shares become cpu.weight otherwise from now on, as cgroups that others have written show",
+			e.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "cpu_shares are converted to cpu.weight by a different formula from now on, found in cgroups of other writers",
 				slog.String("change", level.String()+": "+before[by].String()+" -> "+is.String()))
 		}
 	}

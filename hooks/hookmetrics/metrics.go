@@ -83,22 +83,22 @@ func New(state *cgroup.State) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
 	}
 	m := &Metrics{
-		decisions:    counter("decisions_total", "Decisions of all plugins together, by what came of them.", "stage", "result"),
-		failures:     counter("failures_total", "Failures of plugins. Those with the policy Fail have failed their request.", "plugin", "policy", "cause"),
+		decisions:    counter("decisions_total", "Combined decisions of all plugins, by result.", "stage", "result"),
+		failures:     counter("failures_total", "Failures of plugins. With the policy Fail, the request has failed too.", "plugin", "policy", "cause"),
 		writes:       counter("writes_total", "Writes to files of cgroups.", "field"),
-		drifts:       counter("drifts_total", "Values in files of cgroups that another writer had changed.", "field"),
-		repairs:      counter("repairs_total", "Changed values that were put back.", "field"),
-		contended:    counter("contended_total", "Files that were left to another writer for a while.", "field"),
-		refusals:     counter("refusals_total", "Values that the kernel did not take.", "cause"),
+		drifts:       counter("drifts_total", "Values in cgroup files changed by another writer.", "field"),
+		repairs:      counter("repairs_total", "Changed values that were repaired.", "field"),
+		contended:    counter("contended_total", "Files left to another writer for a while.", "field"),
+		refusals:     counter("refusals_total", "Values refused by the kernel.", "cause"),
 		state:        state,
-		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "decision_duration_seconds", Help: "How long decisions took.", Buckets: buckets}),
-		files:        prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "files_compared_total", Help: "Files of cgroups that were looked at."}),
-		passTime:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "pass_duration_seconds", Help: "How long passes over cgroups took.", Buckets: buckets}),
+		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "decision_duration_seconds", Help: "Duration of decisions.", Buckets: buckets}),
+		files:        prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "files_compared_total", Help: "Checked cgroup files."}),
+		passTime:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "pass_duration_seconds", Help: "Duration of passes over cgroups.", Buckets: buckets}),
 		leftAlone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "files_left_alone", Help: "Files that are not written for now, by the reason.",
+			Name: prefix + "files_left_alone", Help: "Files not written for now, by reason.",
 		}, []string{"reason"}),
 		undecided: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: prefix + "started_undecided", Help: "Containers that run and started without a decision: the runtime went on without the agent.",
+			Name: prefix + "started_undecided", Help: "Running containers that started without a decision because the runtime continued without the agent.",
 		}, func() float64 {
 			if state == nil {
 				return 0

@@ -113,7 +113,7 @@ func (n *node) GetObject(question string) []byte {
 		panic(fmt.Sprintf("the plugin's configuration does not name the objects %q", parts[0]))
 	}
 	if parts[1] != "" || parts[2] != n.Name {
-		panic(fmt.Sprintf("of the objects %q a hook sees the one that has the name of the node", parts[0]))
+		panic(fmt.Sprintf("a hook sees only the object of %q named as the node", parts[0]))
 	}
 	return object
 }

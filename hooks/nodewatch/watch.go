@@ -120,7 +120,7 @@ func (w *Watch) object(client *apiserver.Client, resource string) (*follower, er
 				return err
 			}
 			if last != "" {
-				w.cfg.Logger.Info("the API server tells of the object of the node", slog.String("kind", resource))
+				w.cfg.Logger.Info("the API server sends the object of the node again", slog.String("kind", resource))
 			}
 			if last = ""; first {
 				first = false
@@ -130,7 +130,7 @@ func (w *Watch) object(client *apiserver.Client, resource string) (*follower, er
 		},
 		failed: func(err error) {
 			if err.Error() != last {
-				w.cfg.Logger.Warn("the API server does not tell of the object of the node", slog.String("kind", resource), slog.Any("err", err))
+				w.cfg.Logger.Warn("the API server does not send the object of the node", slog.String("kind", resource), slog.Any("err", err))
 			}
 			last = err.Error()
 		},
@@ -227,9 +227,9 @@ func (w *Watch) Ready() error {
 		return nil
 	}
 	if w.failure != nil {
-		return fmt.Errorf("node: it is not known yet: %w", w.failure)
+		return fmt.Errorf("node: it is unknown so far: %w", w.failure)
 	}
-	return errors.New("node: it is not known yet")
+	return errors.New("node: it is unknown so far")
 }
 
 // Healthy returns nil, since a restart does not help if the API server does not answer.
@@ -268,7 +268,7 @@ func (w *Watch) failed(err error) {
 	w.failure = err
 	w.mu.Unlock()
 	if !again {
-		w.cfg.Logger.Warn("the API server does not tell of the node", slog.String("name", w.cfg.Name), slog.Any("err", err))
+		w.cfg.Logger.Warn("the API server does not send the node", slog.String("name", w.cfg.Name), slog.Any("err", err))
 	}
 }
 
@@ -286,7 +286,7 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 		node.Topology = last.Topology
 	} else if w.cfg.Sys != "" {
 		if node.Topology, err = ReadTopology(w.cfg.Sys); err != nil {
-			w.cfg.Logger.Warn("plugins do not see where the processors of the node are", slog.Any("err", err))
+			w.cfg.Logger.Warn("the topology of the node is unavailable to plugins", slog.Any("err", err))
 		}
 	}
 	w.mu.Lock()
@@ -294,7 +294,7 @@ func (w *Watch) apply(ctx context.Context, raw json.RawMessage) error {
 	w.last = node
 	if w.failure != nil {
 		w.failure = nil
-		w.cfg.Logger.Info("the API server tells of the node", slog.String("name", w.cfg.Name))
+		w.cfg.Logger.Info("the API server sends the node again", slog.String("name", w.cfg.Name))
 	}
 	w.mu.Unlock()
 	if same {

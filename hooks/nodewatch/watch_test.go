@@ -284,7 +284,7 @@ func TestANodeThatIsNotThere(t *testing.T) {
 	if err := w.Check(t.Context()); err == nil || !strings.Contains(err.Error(), `there is no Node "node-1"`) {
 		t.Errorf("got error %v", err)
 	}
-	if err := w.Ready(); err == nil || !strings.Contains(err.Error(), "node: it is not known yet") {
+	if err := w.Ready(); err == nil || !strings.Contains(err.Error(), "node: it is unknown so far") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -174,7 +174,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 		return nil, err
 	}
 	if h.cfg.Enforcer.DryRun() {
-		h.cfg.Logger.Info("dry run: the runtime is not told", slog.String("stage", req.Stage.String()), slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+		h.cfg.Logger.Info("dry run: the update is not sent to the runtime", slog.String("stage", req.Stage.String()), slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("decided", d.Fields().String()))
 		h.put(ctx, req, cgroup, d.Resources)
 		h.recordTold(req, asks, nil)
@@ -193,7 +193,7 @@ func (h *Handler) Handle(ctx context.Context, req *hookmsg.Request, cgroup strin
 		carried.Resources = h.withSupportedFiles(carried.Resources, d.Resources)
 	}
 	if lost := d.Fields() &^ carries &^ hookmsg.ResourceFields; lost != 0 && req.Stage == hookmsg.PreCreateContainer {
-		h.cfg.Logger.Warn("the runtime cannot be told", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+		h.cfg.Logger.Warn("the update cannot be sent to the runtime", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lost.String()))
 	}
 	if req.Level == hookmsg.LevelPod {
@@ -229,7 +229,7 @@ func (h *Handler) withSupportedFiles(carried, d *hookmsg.Resources) *hookmsg.Res
 // noteStart logs a container that started undecided, at the first decision on it.
 func (h *Handler) noteStart(req *hookmsg.Request, cgroup string, r *hookmsg.Resources) {
 	if lacks := h.cfg.Enforcer.NoteStart(target(cgroup, req, r), req.Container.ID); lacks != nil {
-		h.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+		h.cfg.Logger.Warn("the container started without a decision", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 			slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 	}
 }
@@ -269,7 +269,7 @@ func (h *Handler) checked(req *hookmsg.Request, cgroup string) (*hookmsg.Request
 	}
 	if err != nil {
 		h.refused.Add(1)
-		h.cfg.Logger.Warn("nothing is written for an event that claims the cgroup of another", slog.String("stage", req.Stage.String()), slog.Any("err", err))
+		h.cfg.Logger.Warn("the event claims the cgroup of another pod or container: nothing is written", slog.String("stage", req.Stage.String()), slog.Any("err", err))
 	}
 	return &own, cgroup
 }

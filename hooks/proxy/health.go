@@ -60,7 +60,7 @@ func (h *Handler) Healthy() error { return h.healthy(time.Now()) }
 
 func (h *Handler) healthy(now time.Time) error {
 	if e, ok := h.answering.oldest(); ok && now.Sub(e.since) > patience*h.cfg.Timeout {
-		return fmt.Errorf("an event of the runtime, %s, is without an answer for %s", e.stage, now.Sub(e.since).Round(time.Second))
+		return fmt.Errorf("event %s of the runtime has had no answer for %s", e.stage, now.Sub(e.since).Round(time.Second))
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (h *Handler) inferAsked(podUID string) {
 		ctx, cancel := context.WithTimeout(context.Background(), h.cfg.Timeout)
 		d, err := h.cfg.Engine.Decide(ctx, &req)
 		if err != nil {
-			h.cfg.Logger.Warn("an update that the runtime proxy did not state", slog.Any("err", err))
+			h.cfg.Logger.Warn("an update without values from the runtime proxy", slog.Any("err", err))
 		} else if h.putDecided(ctx, &req, u.cgroup, d.Resources, &known) {
 			h.facts().Learn(subject, func(f *facts.Facts) { f.Told = f.Told.Overlay(d.Resources) })
 		}

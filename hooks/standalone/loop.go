@@ -89,7 +89,7 @@ func (l *loop) run() {
 	defer l.watches.Store(0)
 	open := func() {
 		if err := l.watcher.open(); err != nil {
-			l.cfg.Logger.Warn("cannot watch cgroups; changes are found at the next resync", slog.Any("err", err))
+			l.cfg.Logger.Warn("cannot watch cgroups; the next resync finds changes", slog.Any("err", err))
 		}
 	}
 	open()
@@ -126,7 +126,7 @@ func (l *loop) run() {
 			l.enforce(false)
 		case err := <-l.watcher.errors:
 			// After an overflow, the lost events are unknown.
-			l.cfg.Logger.Warn("events of cgroups were lost; looking at all of them", slog.Any("err", err))
+			l.cfg.Logger.Warn("events of cgroups were lost; checking all cgroups", slog.Any("err", err))
 			l.look()
 			l.demand()
 			l.enforce(true)
@@ -266,7 +266,7 @@ func (l *loop) onCgroup(cgroup string, list bool) {
 	}
 	children, err := l.watcher.add(cgroup, list)
 	if err != nil {
-		l.cfg.Logger.Warn("cannot watch all cgroups; changes are found at the next resync", slog.String("cgroup", cgroup), slog.Any("err", err))
+		l.cfg.Logger.Warn("cannot watch all cgroups; the next resync finds changes", slog.String("cgroup", cgroup), slog.Any("err", err))
 	}
 	for _, child := range children {
 		l.onCgroup(child, list)
@@ -281,10 +281,10 @@ func (l *loop) onSync(o outcome) {
 	switch was := l.blocked; {
 	case o.obstacle != nil && o.obstacle.Error() != was:
 		l.blocked = o.obstacle.Error()
-		l.cfg.Logger.Error("what the plugins decide is not in force", slog.Any("err", o.obstacle))
+		l.cfg.Logger.Error("decisions of the plugins are not in force", slog.Any("err", o.obstacle))
 	case o.obstacle == nil && o.err == nil && was != "":
 		l.blocked = ""
-		l.cfg.Logger.Info("what the plugins decide is in force again")
+		l.cfg.Logger.Info("decisions of the plugins are in force again")
 	}
 	l.unlimited = make(map[string]bool, len(o.unlimited))
 	for _, cgroup := range o.unlimited {

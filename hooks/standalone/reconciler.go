@@ -175,10 +175,10 @@ func (r *Reconciler) Ready() error { return r.ready(time.Now()) }
 func (r *Reconciler) ready(now time.Time) error {
 	listed := r.listed.Load()
 	if listed == 0 {
-		return errors.New("standalone: it is not known yet what runs")
+		return errors.New("standalone: the running pods are unknown so far")
 	}
 	if ago := now.Sub(epoch) - time.Duration(listed); ago > patience*r.cfg.Resync {
-		return fmt.Errorf("standalone: it is not known what runs since %s", ago.Round(time.Second))
+		return fmt.Errorf("standalone: the running pods have been unknown for %s", ago.Round(time.Second))
 	}
 	if err := r.obstacle.Load(); err != nil {
 		return fmt.Errorf("standalone: %w", *err)
@@ -264,7 +264,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		before := known.Earlier.Overlay(state.Resources)
 		target := cgroup.Target{Cgroup: path, PodUID: req.Pod.UID, Level: req.Level, Resources: d.Resources}
 		if lacks := r.cfg.Enforcer.NoteStart(target, req.Container.ID); lacks != nil {
-			r.cfg.Logger.Warn("the container started undecided", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
+			r.cfg.Logger.Warn("the container started without a decision", slog.String("pod", req.Pod.Namespace+"/"+req.Pod.Name),
 				slog.String("container", req.Container.Name), slog.String("fields", lacks.Fields().String()))
 		}
 		if files := r.findFiles(known.Files, before, target); len(files) != len(known.Files) {
@@ -352,7 +352,7 @@ func (r *Reconciler) decide(ctx context.Context) outcome {
 		}
 	}
 	if _, err := r.giveBack(ctx, back); err != nil {
-		errs = append(errs, fmt.Errorf("give back what is not decided any more: %w", err))
+		errs = append(errs, fmt.Errorf("restore values without a decision: %w", err))
 	}
 	slices.Sort(o.cgroups)
 	if listed {
@@ -389,7 +389,7 @@ func (r *Reconciler) findObstacle(pods []Pod, cgroups map[string]string) error {
 	if running == 0 {
 		return nil
 	}
-	return fmt.Errorf("no cgroup of the %d pods that run is where the layout has it, such as %s", running, example)
+	return fmt.Errorf("none of the %d running pods has its cgroup in the layout's place, such as %s", running, example)
 }
 
 // quotaLooks is the number of rounds that check a cgroup without the quota in the spec of its pod.

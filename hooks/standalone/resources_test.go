@@ -214,8 +214,8 @@ func TestAPluginThatReadsWhatIsNotKnown(t *testing.T) {
 		standalone.Discovery
 		want string
 	}{
-		"a file":      {file, `plugin "gpu": it reads container_envs, which the standalone mode with a file of pods does not know`},
-		"the kubelet": {kubelet, `plugin "gpu": it reads container_envs, which the standalone mode with the kubelet's pods endpoint does not know`},
+		"a file":      {file, `plugin "gpu": it reads container_envs, which is unavailable in the standalone mode with a file of pods`},
+		"the kubelet": {kubelet, `plugin "gpu": it reads container_envs, which is unavailable in the standalone mode with the kubelet's pods endpoint`},
 		"another":     {claims{Discovery: file}, ""},
 	} {
 		n := newNode(t, hooks.PluginConfig{Config: host.Config{Name: "gpu", Module: host.ModuleConfig{Source: source(t, scripted)}}, Reads: []string{"pod", "container_envs[GPU]"}})

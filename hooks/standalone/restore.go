@@ -79,7 +79,7 @@ func (r *Reconciler) giveBack(ctx context.Context, targets []cgroup.Target) ([]c
 		changes = append(changes, more...)
 	}
 	for _, c := range changes {
-		r.cfg.Logger.Info("gave back what is not decided any more", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
+		r.cfg.Logger.Info("restored values without a decision", slog.String("fields", c.Field.String()), slog.String("change", c.String()))
 	}
 	return changes, restoreError(err)
 }

@@ -490,7 +490,7 @@ func TestLivenessAndReadiness(t *testing.T) {
 	}
 	// As good as a list that names pods of a node with another driver: nothing is in force.
 	n.list(pod("elsewhere", ""))
-	if _, err := r.Sync(t.Context()); err != nil || r.Ready() == nil || !strings.Contains(r.Ready().Error(), "no cgroup of the 1 pods that run") {
+	if _, err := r.Sync(t.Context()); err != nil || r.Ready() == nil || !strings.Contains(r.Ready().Error(), "none of the 1 running pods") {
 		t.Errorf("with a pod without a cgroup: error %v, ready: %v", err, r.Ready())
 	}
 	n.list()

@@ -19,5 +19,5 @@ func Example() {
 	}
 	// Output:
 	// may not use xxxxxxxxxxxxxxxxxxxxxxxxxx
-	// (withheld: it is about confidential data)
+	// (withheld: confidential data)
 }

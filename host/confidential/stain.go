@@ -13,7 +13,7 @@ import (
 )
 
 // Withheld replaces a text that a call has sealed.
-const Withheld = "(withheld: it is about confidential data)"
+const Withheld = "(withheld: confidential data)"
 
 // Stain holds the confidential values that a call, or the calls of one instance, have seen. The
 // zero value holds none. It is not safe for use by several goroutines.

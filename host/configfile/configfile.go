@@ -466,7 +466,7 @@ func (d *decoder) unmarshal(path string, err error) {
 	default:
 		text := "cannot be read: " + err.Error()
 		if typed := (*json.UnmarshalTypeError)(nil); errors.As(err, &typed) {
-			text = fmt.Sprintf("is a %s, which cannot be read here", typed.Value)
+			text = fmt.Sprintf("is a %s, which has no textual form", typed.Value)
 		}
 		d.mistakes = append(d.mistakes, Mistake{Path: path, Text: strings.ReplaceAll(text, "%s", "%%s"), Err: err})
 	}
@@ -564,7 +564,7 @@ func quantity(text string) (uint64, error) {
 	}
 	number, err := strconv.ParseFloat(text[:end], 64)
 	if number *= unit; err != nil || number < 0 || number >= 1<<63 || number != math.Trunc(number) {
-		return 0, errors.New("no whole number of bytes")
+		return 0, errors.New("not a whole number of bytes")
 	}
 	return uint64(number), nil
 }
@@ -574,12 +574,12 @@ func (d *decoder) list(path string, n node, to reflect.Value) {
 	if t.Elem().Kind() == reflect.Uint8 {
 		text, ok := n.value.(string)
 		if !ok {
-			d.want(path, n, "a text in base64")
+			d.want(path, n, "base64")
 			return
 		}
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			d.fail(path, "is no base64: %v", err)
+			d.fail(path, "is not base64: %v", err)
 			return
 		}
 		to.SetBytes(data)
@@ -645,7 +645,7 @@ func (d *decoder) object(path string, n node, to reflect.Value) {
 		}
 		field, err := to.FieldByIndexErr(known[i].Index)
 		if err != nil { // An embedded pointer.
-			d.fail(path, "has %s, which has no place: %v", m.name, err)
+			d.fail(path, "has %s in the wrong place: %v", m.name, err)
 			continue
 		}
 		d.value(join(path, m.name), m.value, field)

@@ -96,7 +96,7 @@ func TestMistakes(t *testing.T) {
 		"a negative count":       {`count: -1`, "count is the number -1, want a whole number that is not negative"},
 		"a text for a rate":      {`rate: half`, "rate is a text, want a number"},
 		"an infinite rate":       {"rate: .inf\nlist: [{fuel: -.inf}]\nzones: {a: {b: .nan}}", "rate is +Inf, which JSON has no form for\nlist[0].fuel is -Inf, which JSON has no form for\nzones.a.b is NaN, which JSON has no form for"},
-		"no base64":              {`module: "%"`, "module is no base64: illegal base64 data at input byte 0"},
+		"no base64":              {`module: "%"`, "module is not base64: illegal base64 data at input byte 0"},
 		"a name of an enum":      {`stages: [Reconcile, Recnocile]`, `stages[1] is "Recnocile": want Reconcile`},
 		"a number for a name":    {`stages: [1]`, "stages[0] is the number 1, want a text"},
 		"a list of mappings":     {`[{a: 1}]`, "the document is a list, want a mapping"},

@@ -42,7 +42,7 @@ type Collector struct {
 }
 
 var linesDropped = prometheus.NewDesc("kubewasm_log_lines_dropped_total",
-	"Lines that the process has not logged, since guests, users or clients had caused too many of them.", nil, nil)
+	"Log lines dropped by the process because guests, users or clients caused too many.", nil, nil)
 
 var (
 	_ host.ShadowObserver  = (*Collector)(nil)
@@ -117,45 +117,45 @@ func newCollector(rt *host.Runtime, callBuckets []float64, sparse bool) *Collect
 		runtime: rt, sparse: sparse,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_calls_total",
-			Help: "Calls of guests, by how they ended.",
+			Help: "Calls of guests, by result.",
 		}, []string{"plugin", "function", "result"}),
 		callDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "kubewasm_call_duration_seconds",
-			Help:    "How long calls of guests took, without the wait for an instance.",
+			Help:    "Duration of calls of guests, without the wait for an instance.",
 			Buckets: callBuckets,
 		}, []string{"plugin", "function"}),
 		callFuel: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_call_fuel_total",
-			Help: "Fuel that calls of guests took: WebAssembly instructions.",
+			Help: "Fuel used by calls of guests, in WebAssembly instructions.",
 		}, []string{"plugin", "function"}),
 		cacheHits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_cache_hits_total",
-			Help: "Results that were taken from the cache of a plugin, without a call of the guest.",
+			Help: "Results taken from a plugin's cache, without a call of the guest.",
 		}, []string{"plugin", "function"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_calls_skipped_total",
-			Help: "Calls that were not made, since the guest had failed before in the scheduling cycle or event, or about the Pod.",
+			Help: "Calls skipped because the guest had failed before in the scheduling cycle or event, or on the Pod.",
 		}, []string{"plugin", "function"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_acquire_failures_total",
-			Help: "Callers that got no instance, by the reason.",
+			Help: "Callers without an instance, by reason.",
 		}, []string{"plugin", "reason"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_instance_restarts_total",
-			Help: "Instances that began anew: reset from the snapshot, or replaced since that could not be done.",
+			Help: "Instances reset from the snapshot, or replaced because a reset failed.",
 		}, []string{"plugin", "how"}),
 		builds: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_builds_total",
-			Help: "Versions of plugins that were built for a load or a swap, by what came of it.",
+			Help: "Versions of plugins built for a load or a swap, by result.",
 		}, []string{"plugin", "kind", "result"}),
 		buildDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "kubewasm_build_duration_seconds",
-			Help:    "How long it took to build a version of a plugin, or to find that it could not be built.",
+			Help:    "Duration of builds of plugin versions, failed ones included.",
 			Buckets: buildBuckets,
 		}, []string{"plugin"}),
 		shadows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubewasm_shadow_calls_total",
-			Help: "Calls that a shadow of the plugin was to repeat, by what came of them.",
+			Help: "Calls to be repeated by the plugin's shadow, by result.",
 		}, []string{"plugin", "result"}),
 	}
 	c.plugins.Store(&map[string]*plugin{})

@@ -9,13 +9,13 @@ import (
 // The process: the memory mappings, where the system limits them, and the engine.
 var (
 	mappingsDesc = prometheus.NewDesc("kubewasm_memory_mappings",
-		"Memory mappings of the process, in which the machine code and the memories of guests are.", nil, nil)
+		"Memory mappings of the process, which hold the machine code and memories of guests.", nil, nil)
 	mappingsLimitDesc = prometheus.NewDesc("kubewasm_memory_mappings_limit",
-		"How many memory mappings the process may have (vm.max_map_count). No plugin is loaded when seven eighths are in use.", nil, nil)
+		"Maximum number of memory mappings of the process (vm.max_map_count). Plugins are not loaded when seven eighths are in use.", nil, nil)
 )
 
 var engineDesc = prometheus.NewDesc("kubewasm_engine_info",
-	"1 for the engine that runs guests: compiler or interpreter.", []string{"engine"}, nil)
+	"The engine that runs guests, compiler or interpreter; always 1.", []string{"engine"}, nil)
 
 func describeProcess(ch chan<- *prometheus.Desc) {
 	ch <- engineDesc

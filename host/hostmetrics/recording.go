@@ -10,11 +10,11 @@ import (
 // The series of recordings, by their directories.
 var (
 	recordingCalls = prometheus.NewDesc("kubewasm_recording_calls_total",
-		"Calls of plugins that are recorded, by what came of it: recorded, or dropped since they found no room in the queue.", []string{"path", "result"}, nil)
+		"Calls of recorded plugins, by result: recorded, or dropped because the queue was full.", []string{"path", "result"}, nil)
 	recordingBytes = prometheus.NewDesc("kubewasm_recording_bytes_total",
-		"Bytes that were written to a recording.", []string{"path"}, nil)
+		"Bytes written to a recording.", []string{"path"}, nil)
 	recordingFailures = prometheus.NewDesc("kubewasm_recording_failures_total",
-		"Writes to a recording that failed.", []string{"path"}, nil)
+		"Failed writes to a recording.", []string{"path"}, nil)
 )
 
 func describeRecordings(ch chan<- *prometheus.Desc) {

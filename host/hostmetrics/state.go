@@ -38,26 +38,26 @@ var (
 		"The SHA-256 of the module that serves new calls; always 1.", []string{"plugin", "digest"}, nil)
 
 	stateDesc = prometheus.NewDesc("kubewasm_plugin_state",
-		"1 for the state of the plugin: Serving, Stale if an earlier version serves than the declared one, Unavailable if none does.", []string{"plugin", "state"}, nil)
+		"1 for the current state of the plugin: Serving, Stale if an earlier version than the declared one serves, Unavailable if none does.", []string{"plugin", "state"}, nil)
 
 	stateGauges = []stateGauge{
 		newStateGauge("instances", "Instances of the version that serves new calls.",
 			func(s host.Stats) float64 { return float64(s.Instances) }),
 		newStateGauge("instances_idle", "Instances that serve no call.",
 			func(s host.Stats) float64 { return float64(s.Idle) }),
-		newStateGauge("instances_limit", "How many instances there may be.",
+		newStateGauge("instances_limit", "Maximum number of instances.",
 			func(s host.Stats) float64 { return float64(s.Limit) }),
-		newStateGauge("instances_held", "Instances that are held from call to call, beside the others.",
+		newStateGauge("instances_held", "Instances held from call to call, which do not count as instances of the pool.",
 			func(s host.Stats) float64 { return float64(s.Held) }).rarely(),
 		newStateGauge("waiting_callers", "Callers that wait for an instance.",
 			func(s host.Stats) float64 { return float64(s.Waiting) }),
 		newStateGauge("retired_versions", "Replaced versions that still serve calls.",
 			func(s host.Stats) float64 { return float64(s.Retired) }).rarely(),
-		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if it is not known.",
+		newStateGauge("instance_memory_bytes", "Linear memory of a new instance; 0 if unknown.",
 			func(s host.Stats) float64 { return float64(s.MemoryBytes) }),
-		newStateCounter("log_lines_dropped_total", "Lines that were dropped of what the guest logs, and of what the host logs about its calls, by limits.outputBytes and limits.logBytes.",
+		newStateCounter("log_lines_dropped_total", "Dropped log lines of the guest, and of the host about its calls, by limits.outputBytes and limits.logBytes.",
 			func(s host.Stats) float64 { return float64(s.LogDropped) }),
-		newStateGauge("disabled", "Whether the plugin is out of service since it kept failing.",
+		newStateGauge("disabled", "Whether the circuit breaker has disabled the plugin.",
 			func(s host.Stats) float64 { return truth(s.Disabled) }),
 	}
 )

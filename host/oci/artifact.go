@@ -105,7 +105,7 @@ func (a *fetched) module(ctx context.Context, root []byte, maxBytes int64, get f
 		}
 	}
 	if !bytes.HasPrefix(data, []byte(wasmlayer.Magic)) {
-		return fmt.Errorf("layer %s: its %d bytes are no WebAssembly module", layer.Digest, len(data))
+		return fmt.Errorf("layer %s: its %d bytes are not a WebAssembly module", layer.Digest, len(data))
 	}
 	a.Module, a.sha256 = data, layer.Digest.String()
 	if isImage {
@@ -138,11 +138,11 @@ func kindOf(data []byte) (string, error) {
 	case "":
 	case ocispec.MediaTypeImageManifest, mediaTypeDockerManifest:
 		if isIndex {
-			return "", fmt.Errorf("manifest: mediaType is %s, and it has manifests", either.MediaType)
+			return "", fmt.Errorf("manifest: mediaType is %s, but it has manifests", either.MediaType)
 		}
 	case ocispec.MediaTypeImageIndex, mediaTypeDockerList:
 		if !isIndex {
-			return "", fmt.Errorf("manifest: mediaType is %s, and it has layers", either.MediaType)
+			return "", fmt.Errorf("manifest: mediaType is %s, but it has layers", either.MediaType)
 		}
 	default:
 		return "", fmt.Errorf("manifest: mediaType is %.100q, want an image manifest or an index", either.MediaType)
@@ -189,14 +189,14 @@ var imageLayers = []string{ocispec.MediaTypeImageLayer, ocispec.MediaTypeImageLa
 // a file.
 func moduleLayer(m *ocispec.Manifest) (layer ocispec.Descriptor, isImage bool, err error) {
 	if m.Subject != nil {
-		return layer, false, fmt.Errorf("it belongs to %.80s, and is no artifact of its own", m.Subject.Digest)
+		return layer, false, fmt.Errorf("it is part of %.80s, not a separate artifact", m.Subject.Digest)
 	}
 	if len(m.Layers) != 1 {
 		return layer, false, fmt.Errorf("it has %d layers, want one", len(m.Layers))
 	}
 	layer = m.Layers[0]
 	if len(layer.URLs) != 0 {
-		return layer, false, errors.New("its layer is elsewhere, by urls: want one that the registry has")
+		return layer, false, errors.New("its layer is at external urls, want one in the registry")
 	}
 	switch {
 	case layer.MediaType == mediaTypeWasm || layer.MediaType == mediaTypeWasmOld:
@@ -217,7 +217,7 @@ func (e *sizeError) Error() string {
 	if e.got > e.want {
 		return fmt.Sprintf("it has more than the %d bytes of its descriptor", e.want)
 	}
-	return fmt.Sprintf("it has %d bytes, and its descriptor says %d", e.got, e.want)
+	return fmt.Sprintf("it has %d bytes, but %d in its descriptor", e.got, e.want)
 }
 
 // read returns the bytes of a descriptor, after their size and digest were compared with it.

@@ -265,7 +265,7 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 		}, "content has the digest"},
 		{"the layer is shorter than its size", func(l *layout) object {
 			return l.manifest(config, with(l.blob(wasmType, module), object{"size": 9}))
-		}, "it has 8 bytes, and its descriptor says 9"},
+		}, "it has 8 bytes, but 9 in its descriptor"},
 		{"the layer is longer than its size", func(l *layout) object {
 			return l.manifest(config, with(l.blob(wasmType, module), object{"size": 7}))
 		}, "it has more than the 7 bytes of its descriptor"},
@@ -298,16 +298,16 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 		}, `the media type of its layer is "application/vnd.oci.image.layer.v1.tar+zstd"`},
 		{"the layer is foreign", func(l *layout) object {
 			return l.manifest(config, with(l.blob(wasmType, module), object{"urls": []string{"https://example.com/x"}}))
-		}, "its layer is elsewhere, by urls"},
+		}, "its layer is at external urls"},
 		{"the layer must not be distributed", func(l *layout) object {
 			return l.manifest(imageConfig, l.blob("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip", module))
 		}, "the media type of its layer is"},
 		{"the layer is no module", func(l *layout) object {
 			return l.manifest(config, l.blob(wasmType, []byte("#!/bin/sh")))
-		}, "its 9 bytes are no WebAssembly module"},
+		}, "its 9 bytes are not a WebAssembly module"},
 		{"the layer is empty", func(l *layout) object {
 			return l.manifest(config, l.blob(wasmType, nil))
-		}, "its 0 bytes are no WebAssembly module"},
+		}, "its 0 bytes are not a WebAssembly module"},
 		{"the manifest is no JSON", func(l *layout) object {
 			return l.blob(manifestType, []byte("{"))
 		}, "read manifest: unexpected end"},
@@ -325,13 +325,13 @@ func TestFetchRefusesBadArtifacts(t *testing.T) {
 		}, "want either layers or manifests"},
 		{"the manifest calls itself an index", func(l *layout) object {
 			return l.json(manifestType, with(l.manifestOf(config, l.blob(wasmType, module)), object{"mediaType": indexType}))
-		}, "and it has layers"},
+		}, "but it has layers"},
 		{"the manifest is of an unknown type", func(l *layout) object {
 			return l.json(manifestType, with(l.manifestOf(config, l.blob(wasmType, module)), object{"mediaType": "text/plain"}))
 		}, `mediaType is "text/plain"`},
 		{"the manifest belongs to another", func(l *layout) object {
 			return l.json(manifestType, with(l.manifestOf(config, l.blob(wasmType, module)), object{"subject": object{"mediaType": manifestType, "digest": other, "size": 1}}))
-		}, "it belongs to " + other},
+		}, "it is part of " + other},
 		{"the index is empty", func(l *layout) object {
 			return l.json(indexType, object{"schemaVersion": 2, "manifests": []object{}})
 		}, "index: it has no manifests"},

@@ -180,7 +180,7 @@ func (c *cache) accept(key string, last accepted, limit int) error {
 			return err
 		}
 		if len(entries) >= limit {
-			return fmt.Errorf("%s has %d files, and takes no more: remove those of references that are not used", filepath.Dir(name), len(entries))
+			return fmt.Errorf("%s is full with %d files: remove those of unused references", filepath.Dir(name), len(entries))
 		}
 	}
 	return write(name, key, last)
@@ -194,7 +194,7 @@ func (c *cache) accepted(key string) (last accepted, err error) {
 	name := c.file(acceptedDir, key)
 	if err := load(name, key, &last); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		// A version that cannot be read must not be taken for none.
-		return accepted{}, fmt.Errorf("read what was accepted before: %s: %w", name, err)
+		return accepted{}, fmt.Errorf("read the accepted versions: %s: %w", name, err)
 	}
 	return last, nil
 }

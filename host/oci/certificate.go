@@ -63,7 +63,7 @@ func parseCertificate(text string) (*x509.Certificate, *publicKey, error) {
 		return nil, nil, errors.New("it is no certificate in PEM")
 	}
 	if next, _ := pem.Decode(rest); next != nil {
-		return nil, nil, errors.New("it is several certificates, want one")
+		return nil, nil, errors.New("it contains several certificates, want one")
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -83,11 +83,11 @@ func (c *certificate) verify(ctx context.Context, keyless Keyless, s *Signature)
 	if c.log {
 		log, ok := keyless.(Log)
 		if !ok {
-			return errors.New("its time is not known: this program knows no transparency log")
+			return errors.New("its time is unknown: this program uses no transparency log")
 		}
 		var err error
 		if at, err = log.SignedAt(ctx, s); err != nil {
-			return fmt.Errorf("its time is not known: %w", err)
+			return fmt.Errorf("its time is unknown: %w", err)
 		}
 	}
 	if at.Before(c.leaf.NotBefore) || at.After(c.leaf.NotAfter) {

@@ -240,7 +240,7 @@ func (r *reader) recall(ctx context.Context, reason error) (*fetched, error) {
 	}
 	a.Stale = true
 	if logger := r.client.cfg.Logger; logger != nil {
-		logger.Warn("the registry is away: the module is from the cache", "reference", r.ref.String(), "digest", a.Digest, "err", reason)
+		logger.Warn("the registry is unreachable: the module is from the cache", "reference", r.ref.String(), "digest", a.Digest, "err", reason)
 	}
 	return a, nil
 }
@@ -415,7 +415,7 @@ func (r *reader) compiled(ctx context.Context, subject ocispec.Descriptor, media
 			return r.read(ctx, layer, r.settings.maxBytes)
 		}
 	}
-	return nil, fmt.Errorf("%w: no %s with a digest that is granted, among %d documents", fs.ErrNotExist, mediaType, len(referrers))
+	return nil, fmt.Errorf("%w: none of %[3]d documents is a %[2]s with a granted digest", fs.ErrNotExist, mediaType, len(referrers))
 }
 
 // each calls f with the stores, until one has no error. The error is that of the last, which

@@ -51,7 +51,7 @@ func parseKey(data []byte) (*publicKey, error) {
 	case "RSA PUBLIC KEY":
 		key, err = x509.ParsePKCS1PublicKey(block.Bytes)
 	default:
-		return nil, fmt.Errorf("key is a %.40q, want a PUBLIC KEY", block.Type)
+		return nil, fmt.Errorf("key is %.40q, want PUBLIC KEY", block.Type)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
@@ -141,7 +141,7 @@ func (s *Signer) check(keyless bool) (signer, error) {
 		}
 	}
 	if given != 1 {
-		errs = append(errs, fmt.Errorf("it has %d of key, keyFile, identity and certificate, want one", given))
+		errs = append(errs, fmt.Errorf("it sets %d of key, keyFile, identity and certificate, want one", given))
 	}
 	data := []byte(s.Key)
 	name := "key"

@@ -188,7 +188,7 @@ func (r *reader) image(ctx context.Context) (*Image, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if !json.Valid(config) {
-		return nil, fmt.Errorf("configuration: its %d bytes are no JSON", len(config))
+		return nil, fmt.Errorf("configuration: its %d bytes are not JSON", len(config))
 	}
 	return &Image{Digest: desc.Digest.String(), Manifest: data, Config: config}, nil
 }

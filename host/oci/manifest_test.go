@@ -71,13 +71,13 @@ func TestVerifyByCertificates(t *testing.T) {
 		{"not for signing code", oci.Signer{Certificate: &oci.Certificate{PEM: server}}, "the certificate is not for signing code"},
 		{"of another key", oci.Signer{Certificate: &oci.Certificate{PEM: another}}, "it is by another key"},
 		{"of a weak key", oci.Signer{Certificate: &oci.Certificate{PEM: weak}}, "key has 1024 bits, want 2048 to 8192"},
-		{"a log that is not known", oci.Signer{Certificate: &oci.Certificate{PEM: leaf, Log: true}}, "this program knows no transparency log"},
+		{"a log that is not known", oci.Signer{Certificate: &oci.Certificate{PEM: leaf, Log: true}}, "this program uses no transparency log"},
 		{"no certificate", oci.Signer{Certificate: &oci.Certificate{PEM: publicPEM(t, key)}}, "it is no certificate in PEM"},
-		{"two certificates", oci.Signer{Certificate: &oci.Certificate{PEM: leaf + rootPEM}}, "it is several certificates, want one"},
+		{"two certificates", oci.Signer{Certificate: &oci.Certificate{PEM: leaf + rootPEM}}, "it contains several certificates, want one"},
 		{"a very long one", oci.Signer{Certificate: &oci.Certificate{PEM: leaf + strings.Repeat("\n", 32<<10)}}, "more than 32768"},
 		{"a very long chain", oci.Signer{Certificate: &oci.Certificate{PEM: leaf, Chain: make([]string, 17)}}, "its chain has 17 certificates, more than 16"},
 		{"a chain that is none", oci.Signer{Certificate: &oci.Certificate{PEM: leaf, Chain: []string{"x"}}}, "chain[0]: it is no certificate in PEM"},
-		{"a key as well", oci.Signer{Key: publicPEM(t, key), Certificate: &oci.Certificate{PEM: leaf}}, "it has 2 of key, keyFile, identity and certificate, want one"},
+		{"a key as well", oci.Signer{Key: publicPEM(t, key), Certificate: &oci.Certificate{PEM: leaf}}, "it sets 2 of key, keyFile, identity and certificate, want one"},
 		{"an identity without Sigstore", oci.Signer{Identity: &oci.Identity{Issuer: "i", SourceOwner: "https://github.com/acme"}}, "this program verifies signatures by keys only"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestManifestsAndConfigurations(t *testing.T) {
 		{"a nested index", l.tag(indexOf(on(index, runtime.GOARCH)), "nested"), nil, nil, "", "it leads to another index"},
 		{"a configuration that is no JSON", l.tag(l.json("application/vnd.oci.image.manifest.v1+json", object{
 			"schemaVersion": 2, "config": l.blob("application/vnd.oci.image.config.v1+json", []byte("{")), "layers": []object{},
-		}), "broken"), nil, nil, "", "are no JSON"},
+		}), "broken"), nil, nil, "", "are not JSON"},
 		{"a configuration that is huge", l.tag(l.json("application/vnd.oci.image.manifest.v1+json", object{
 			"schemaVersion": 2, "config": object{"mediaType": "x", "digest": "sha256:" + strings.Repeat("0", 64), "size": 1 << 40}, "layers": []object{},
 		}), "huge"), nil, nil, "", "want at most 4194304"},

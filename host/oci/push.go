@@ -90,7 +90,7 @@ func (c *Client) target(ref Reference) (target, error) {
 		return c.repository(settings, ref.Registry, ref.Repository)
 	}
 	if info, err := os.Stat(ref.Layout); err == nil && !info.IsDir() {
-		return nil, fmt.Errorf("%s is a file: write to a directory, and make a tar of it", ref.Name())
+		return nil, fmt.Errorf("%s is a file: write to a directory and make a tar of it", ref.Name())
 	}
 	s, err := oci.New(ref.Layout)
 	if err != nil {
@@ -264,11 +264,11 @@ func (c *Client) Copy(ctx context.Context, from, to Reference) (digest string, e
 	}
 	referrers, err := r.referrers(ctx, desc)
 	if unlisted, ok := errors.AsType[*unlistedError](err); err != nil && (!ok || unlisted.refused()) {
-		return fail(fmt.Errorf("what refers to it: %w", err))
+		return fail(fmt.Errorf("its referrers: %w", err))
 	}
 	for _, referrer := range referrers {
 		if err := r.copy(ctx, target, referrer, "", 0); err != nil {
-			return fail(fmt.Errorf("what refers to it: %w", err))
+			return fail(fmt.Errorf("its referrers: %w", err))
 		}
 	}
 	return desc.Digest.String(), nil
@@ -298,7 +298,7 @@ func (r *reader) copy(ctx context.Context, to target, desc ocispec.Descriptor, t
 	}
 	for _, child := range parts.Manifests {
 		if depth == maxIndexDepth {
-			return fmt.Errorf("indexes lie in one another more than %d deep", maxIndexDepth)
+			return fmt.Errorf("indexes are nested more than %d deep", maxIndexDepth)
 		}
 		if err := r.copy(ctx, to, child, "", depth+1); err != nil {
 			return err

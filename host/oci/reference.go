@@ -58,10 +58,10 @@ func ParseReference(text string) (Reference, error) {
 	}
 	host, path, _ := strings.Cut(rest, "/")
 	if scheme, _, ok := strings.Cut(text, "://"); ok && rest == text {
-		return Reference{}, fmt.Errorf("reference has the scheme %q, want oci or none, as in %.200q", scheme, strings.TrimPrefix(text, scheme+"://"))
+		return Reference{}, fmt.Errorf("scheme of the reference is %q, want oci or none, as in %.200q", scheme, strings.TrimPrefix(text, scheme+"://"))
 	}
 	if strings.Contains(host, "@") {
-		return Reference{}, errors.New("reference has a user before its registry: credentials stand elsewhere")
+		return Reference{}, errors.New("reference has a user before its registry: configure credentials instead")
 	}
 	var ref Reference
 	var errs []error
@@ -106,7 +106,7 @@ func parseLayout(text string) (Reference, error) {
 	case ref.Layout == "":
 		errs = append(errs, errors.New("path of the layout is missing"))
 	case ref.Tag == "" && strings.Contains(filepath.Base(ref.Layout), ":"):
-		errs = append(errs, errors.New("path of the layout ends in a name with a colon: it needs a tag"))
+		errs = append(errs, errors.New("path of the layout ends in a name with a colon, which needs a tag"))
 	}
 	if len(errs) != 0 {
 		return Reference{}, fmt.Errorf("reference %q: %w", layoutPrefix+text, errors.Join(errs...))
@@ -156,7 +156,7 @@ func (r Reference) String() string {
 // trust, credentials and mirrors are found by that spelling.
 func (r Reference) check() error {
 	if parsed, err := ParseReference(r.String()); err != nil || parsed != r {
-		return errors.Join(fmt.Errorf("reference %.200q is not spelt as ParseReference returns it", r), err)
+		return errors.Join(fmt.Errorf("reference %.200q is not in the form of ParseReference", r), err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestParseReferenceReportsMistakes(t *testing.T) {
 		{"ghcr.io/Acme:1", []string{`repository is "Acme"`}},
 		{"ghcr.io/Acme:!@sha256:12", []string{`repository is "Acme"`, `tag is "!"`, `digest is "sha256:12"`}},
 		{"ghcr.io/zone@sha512:" + strings.Repeat("0", 128), []string{"want sha256:"}},
-		{"https://ghcr.io/zone:1", []string{`scheme "https"`}},
+		{"https://ghcr.io/zone:1", []string{`scheme of the reference is "https"`}},
 		{"oci-layout:", []string{"path of the layout is missing"}},
 		{"oci-layout:/x:", []string{"tag is empty"}},
 		{"oci-layout:/x:a b", []string{`tag is "a b"`}},
@@ -59,7 +59,7 @@ func TestParseReferenceReportsMistakes(t *testing.T) {
 		{"ghcr.io:/a:1", []string{`port is ""`}},
 		{"ｇhcr.io/a:1", []string{"want a name of ASCII letters"}},
 		{"2130706433.0/a:1", []string{"want an IPv4 address"}},
-		{"oci-layout:/a:b/", []string{"it needs a tag"}},
+		{"oci-layout:/a:b/", []string{"which needs a tag"}},
 		{"ghcr.io/" + strings.Repeat("a", 5000) + ":1", []string{"reference has 5010 bytes"}},
 	} {
 		_, err := oci.ParseReference(tt.text)

@@ -222,7 +222,7 @@ func (e *unlistedError) refused() bool { return missing(e.answer) }
 // maxReferrersPages is for the pages of a list of referrers.
 const maxReferrersPages = 4
 
-var errNoList = errors.New("its answer is no list of what refers to a manifest")
+var errNoList = errors.New("its response is not a list of referrers")
 
 func (r *repository) referrers(ctx context.Context, subject ocispec.Descriptor) (all []ocispec.Descriptor, err error) {
 	add := func(list []ocispec.Descriptor) (more bool) {
@@ -275,7 +275,7 @@ func (r *repository) listed(ctx context.Context, subject ocispec.Descriptor, add
 			return r.explain(err)
 		}
 		if page == maxReferrersPages {
-			return r.explain(fmt.Errorf("the list of what refers to a manifest has more than %d pages", page))
+			return r.explain(fmt.Errorf("the list of referrers has more than %d pages", page))
 		}
 		if resp, err = r.sendTo(ctx, http.MethodGet, next, true, nil); err != nil {
 			return err
@@ -286,7 +286,7 @@ func (r *repository) listed(ctx context.Context, subject ocispec.Descriptor, add
 // indexOf reads a list of referrers. Anything but an index is an errNoList.
 func indexOf(data []byte) (*ocispec.Index, error) {
 	if len(data) > maxReferrersBytes {
-		return nil, fmt.Errorf("the list of what refers to a manifest has more than %d bytes", maxReferrersBytes)
+		return nil, fmt.Errorf("the list of referrers has more than %d bytes", maxReferrersBytes)
 	}
 	var parts struct {
 		Manifests json.RawMessage `json:"manifests"`
@@ -308,7 +308,7 @@ func nextPage(resp *http.Response) (string, error) {
 	path, _, ok := strings.Cut(strings.TrimPrefix(link, "<"), ">")
 	next, err := resp.Request.URL.Parse(path)
 	if !ok || err != nil || next.Scheme != resp.Request.URL.Scheme || next.Host != resp.Request.URL.Host {
-		return "", errors.New("the next page of a list is elsewhere")
+		return "", errors.New("the next page of a list is on a different host")
 	}
 	return next.String(), nil
 }
@@ -376,7 +376,7 @@ func (r *repository) refer(ctx context.Context, subject, desc ocispec.Descriptor
 		index, err = &ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what refers to it: %w", err)
+		return fmt.Errorf("read its referrers: %w", err)
 	}
 	if slices.ContainsFunc(index.Manifests, func(d ocispec.Descriptor) bool { return d.Digest == desc.Digest }) {
 		return nil
@@ -447,17 +447,17 @@ func (r *repository) explain(err error) error {
 		return publicerr.Wrap("there is no such artifact", fmt.Errorf("%s: %w", r, errdef.ErrNotFound))
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return publicerr.Wrap("the registry speaks plain http", fmt.Errorf("%s: it speaks plain http: want plainHTTP for %s, or a registry with TLS", r, r.Reference.Registry))
+		return publicerr.Wrap("the registry speaks plain http", fmt.Errorf("%s: it speaks plain http: set plainHTTP for %s, or use a registry with TLS", r, r.Reference.Registry))
 	}
 	words := publicerr.Network(err)
 	if own, ok := errors.AsType[*publicerr.Error](err); ok {
 		words = publicerr.Words(own)
 	} else if errors.Is(err, auth.ErrBasicCredentialNotFound) {
-		words = "the registry wants credentials, and there are none"
+		words = "the registry requires credentials, and none are configured"
 	} else if paused := (*PauseError)(nil); errors.As(err, &paused) {
-		words = "the registry asked to be left alone for a time"
+		words = "the registry asked for a pause"
 	} else if words == "" || words == "the request failed" {
-		words = "the registry's answer cannot be used"
+		words = "the registry's response is invalid"
 	}
 	return publicerr.Wrap(words, fmt.Errorf("%s: %w", r, withoutURL(err)))
 }

@@ -114,7 +114,7 @@ func (r *reader) tagged(ctx context.Context, subject ocispec.Descriptor, f func(
 func (r *reader) bundles(ctx context.Context, subject ocispec.Descriptor, f func(*Signature)) (problems []error) {
 	referrers, err := r.referrers(ctx, subject)
 	if err != nil {
-		return []error{fmt.Errorf("signatures that refer to it: %w", err)}
+		return []error{fmt.Errorf("referring signatures: %w", err)}
 	}
 	for _, desc := range referrers {
 		// Some registries send the type of the configuration, and the manifest decides.
@@ -146,7 +146,7 @@ func (r *reader) bundle(ctx context.Context, desc, subject ocispec.Descriptor) (
 		return nil, nil
 	}
 	if manifest.Subject == nil || manifest.Subject.Digest != subject.Digest {
-		return nil, errors.New("its subject is another artifact")
+		return nil, errors.New("its subject is a different artifact")
 	}
 	if len(manifest.Layers) != 1 {
 		return nil, fmt.Errorf("it has %d layers, want one bundle", len(manifest.Layers))
@@ -261,13 +261,13 @@ func (s *Signature) verify(k *publicKey, root []byte) (map[string]any, error) {
 func (s *Signature) claims() (map[string]any, error) {
 	var text simpleSigning
 	if err := json.Unmarshal(s.Payload, &text); err != nil {
-		return nil, fmt.Errorf("read what was signed: %w", err)
+		return nil, fmt.Errorf("read the signed content: %w", err)
 	}
 	if t := text.Critical.Type; t != simpleSigningType && t != predicateSign {
-		return nil, fmt.Errorf("what was signed is a %.80q, want %q", t, simpleSigningType)
+		return nil, fmt.Errorf("the signed content is a %.80q, want %q", t, simpleSigningType)
 	}
 	if got := text.Critical.Image.Digest; got != s.Digest {
-		return nil, fmt.Errorf("what was signed is %.80s", got)
+		return nil, fmt.Errorf("the signed content is %.80s", got)
 	}
 	return text.Optional, nil
 }
@@ -276,19 +276,19 @@ func (s *Signature) claims() (map[string]any, error) {
 // artifact. Statements about an artifact are no signatures: one may say that it is broken.
 func (e *envelope) claims(digest string) (map[string]any, error) {
 	if e.PayloadType != payloadTypeInToto {
-		return nil, fmt.Errorf("what was signed is a %.80q, want %s", e.PayloadType, payloadTypeInToto)
+		return nil, fmt.Errorf("the signed content is a %.80q, want %s", e.PayloadType, payloadTypeInToto)
 	}
 	var st statement
 	if err := json.Unmarshal(e.Payload, &st); err != nil {
-		return nil, fmt.Errorf("read what was signed: %w", err)
+		return nil, fmt.Errorf("read the signed content: %w", err)
 	}
 	if st.PredicateType != predicateSign {
-		return nil, fmt.Errorf("what was signed is a statement %.80q, want %s", st.PredicateType, predicateSign)
+		return nil, fmt.Errorf("the signed content is a statement %.80q, want %s", st.PredicateType, predicateSign)
 	}
 	for _, s := range st.Subject {
 		if "sha256:"+s.Digest["sha256"] == digest {
 			return s.Annotations, nil
 		}
 	}
-	return nil, errors.New("what was signed is another artifact")
+	return nil, errors.New("the signed content is a different artifact")
 }

@@ -78,7 +78,7 @@ type PauseError struct {
 }
 
 func (e *PauseError) Error() string {
-	return fmt.Sprintf("registry %s asked to be left alone until %s", e.Host, e.Until.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("registry %s asked for a pause until %s", e.Host, e.Until.UTC().Format(time.RFC3339))
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -91,7 +91,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	e := t.hosts()[host]
 	switch {
 	case req.URL.Scheme == "http" && (e == nil || !e.plainHTTP):
-		return nil, fmt.Errorf("plain http to %s: only a registry with plainHTTP is reached so", host)
+		return nil, fmt.Errorf("plain http to %s: allowed only for registries with plainHTTP", host)
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
 		return nil, fmt.Errorf("scheme is %q, want https", req.URL.Scheme)
 	}

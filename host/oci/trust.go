@@ -158,7 +158,7 @@ func rulesOf(trust []Trust, keyless bool) ([]rule, error) {
 		case t.Unsigned && signed:
 			fail("unsigned excludes allOf and anyOf")
 		case !t.Unsigned && !signed:
-			fail("allOf and anyOf are empty; unsigned takes artifacts without signatures")
+			fail("allOf and anyOf are empty; unsigned accepts artifacts without signatures")
 		}
 		if n := distinct(r.any); t.Minimum < 0 || t.Minimum > n {
 			fail("minimum is %d, want at most the %d different signers of anyOf", t.Minimum, n)
@@ -294,7 +294,7 @@ func (c *Client) accept(rule *rule, ref Reference, a *Artifact) error {
 	text := a.Annotations[ocispec.AnnotationVersion]
 	version, err := semver.ParseTolerant(text)
 	if err != nil {
-		return refuse(fmt.Errorf("annotation %s is %.80q, want a version by which a downgrade is known", ocispec.AnnotationVersion, text))
+		return refuse(fmt.Errorf("annotation %s is %.80q, want a version to detect downgrades", ocispec.AnnotationVersion, text))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,9 +308,9 @@ func (c *Client) accept(rule *rule, ref Reference, a *Artifact) error {
 	if before, err := semver.ParseTolerant(last.Version); err == nil {
 		switch {
 		case version.LT(before):
-			return refuse(fmt.Errorf("its version is %s, and %s was accepted before: a downgrade needs a reference with the digest", version, before))
+			return refuse(fmt.Errorf("its version is %s, but %s was accepted before: a downgrade needs a reference with the digest", version, before))
 		case version.EQ(before) && a.Digest != last.Digest:
-			return refuse(fmt.Errorf("its version is %s, as that of %s, which was accepted before", version, last.Digest))
+			return refuse(fmt.Errorf("its version %s is that of %s, which was accepted before", version, last.Digest))
 		}
 	}
 	last.Version, last.Digest = version.String(), a.Digest

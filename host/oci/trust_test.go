@@ -196,11 +196,11 @@ func TestSignaturesOfSomethingElse(t *testing.T) {
 		{"a signature of another artifact under the tag", func(l *layout, m object) {
 			text := simple(other, simpleV)
 			tagged(l, m["digest"].(string), text, sign(text))
-		}, "what was signed is " + other},
+		}, "the signed content is " + other},
 		{"a text that is no signature", func(l *layout, m object) {
 			text := simple(m["digest"].(string), "atomic container signature")
 			tagged(l, m["digest"].(string), text, sign(text))
-		}, `what was signed is a "atomic container signature"`},
+		}, `the signed content is a "atomic container signature"`},
 		{"a text that was changed", func(l *layout, m object) {
 			tagged(l, m["digest"].(string), simple(m["digest"].(string), simpleV), sign(simple(other, simpleV)))
 		}, "it is by another key, or of something else"},
@@ -208,13 +208,13 @@ func TestSignaturesOfSomethingElse(t *testing.T) {
 			layer := with(l.blob("application/vnd.dev.cosign.simplesigning.v1+json", []byte("{}")), object{"annotations": object{"dev.cosignproject.cosign/signature": "%"}})
 			l.tag(l.manifest("application/vnd.oci.image.config.v1+json", layer), strings.Replace(m["digest"].(string), ":", "-", 1)+".sig")
 		}, "it is not base64"},
-		{"a bundle of another artifact", func(l *layout, m object) { bundle(l, m, envelope(inToto, statement(isSigned, other))) }, "what was signed is another artifact"},
+		{"a bundle of another artifact", func(l *layout, m object) { bundle(l, m, envelope(inToto, statement(isSigned, other))) }, "the signed content is a different artifact"},
 		{"a statement that is no signature", func(l *layout, m object) {
 			bundle(l, m, envelope(inToto, statement("https://slsa.dev/provenance/v1", m["digest"].(string))))
-		}, `what was signed is a statement "https://slsa.dev/provenance/v1"`},
+		}, `the signed content is a statement "https://slsa.dev/provenance/v1"`},
 		{"an envelope of something else", func(l *layout, m object) {
 			bundle(l, m, envelope("text/plain", statement(isSigned, m["digest"].(string))))
-		}, `what was signed is a "text/plain"`},
+		}, `the signed content is a "text/plain"`},
 		{"a message that is another manifest", func(l *layout, m object) {
 			bundle(l, m, object{"messageSignature": object{"signature": sign([]byte("other"))}})
 		}, "it is by another key, or of something else"},
@@ -371,7 +371,7 @@ func TestRulesFollowNoSpelling(t *testing.T) {
 	}
 	// A Reference that was not parsed has other fields.
 	for _, ref := range []oci.Reference{{Registry: "GHCR.IO", Repository: "acme/zone", Tag: "1"}, {Registry: "ghcr.io:443", Repository: "acme/zone", Tag: "1"}} {
-		if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "is not spelt as ParseReference returns it") {
+		if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "is not in the form of ParseReference") {
 			t.Errorf("%+v: %v, want a refusal", ref, err)
 		}
 	}
@@ -436,9 +436,9 @@ func TestDowngradesAreRefused(t *testing.T) {
 	publish("1.10.0", module)
 	fetch(verifier, ref, "")
 	old := publish("1.9.0", module)
-	refuses(verifier, "the replay of an older version", "its version is 1.9.0, and 1.10.0 was accepted before")
+	refuses(verifier, "the replay of an older version", "its version is 1.9.0, but 1.10.0 was accepted before")
 	publish("1.10.0", other)
-	refuses(verifier, "another module of the same version", "its version is 1.10.0, as that of sha256:")
+	refuses(verifier, "another module of the same version", "its version 1.10.0 is that of sha256:")
 	publish("latest", other)
 	refuses(verifier, "a version that is none", `is "latest", want a version`)
 	publish("1.9.0", module)
@@ -450,7 +450,7 @@ func TestDowngradesAreRefused(t *testing.T) {
 	publish("1.12.0", module)
 	fetch(newClient(t, oci.Config{CacheDir: cache, Trust: rule}), ref, "")
 	publish("1.11.0", other)
-	refuses(verifier, "a version that is older than what another process accepted", "its version is 1.11.0, and 1.12.0 was accepted before")
+	refuses(verifier, "a version that is older than what another process accepted", "its version is 1.11.0, but 1.12.0 was accepted before")
 }
 
 func TestParsePrivateKey(t *testing.T) {

@@ -110,13 +110,13 @@ func TestDamage(t *testing.T) {
 		{"the head", flipped(of(frameHead, 0), 12), read{12, 0, 0, []string{"torn frame"}}},
 		{"zeros over the end of one and the start of another", zeros, read{8, 2, 0, []string{"torn frame"}}},
 		{"a kind of frame of a later version", spliced(call.start, appendFrame(nil, 'Z', func(b []byte) []byte { return append(b, "future"...) })),
-			read{12, 0, 0, []string{"frame of the kind 0x5a, which this program does not know"}}},
+			read{12, 0, 0, []string{"frame of unknown kind 0x5a"}}},
 		{"a file in the middle of another", spliced(call.start, otherFormat), read{5, 0, 0, []string{"torn frame", "format 7, this program knows 2"}}},
 		{"a frame within a damaged one", spliced(call.start, forged), read{12, 0, 0, []string{"torn frame"}}},
 		{"a call twice", spliced(call.end, sound[call.start:call.end]), read{12, 0, 0, nil}},
 		{"another format", otherFormat, read{0, 0, 0, []string{"format 7, this program knows 2"}}},
 		{"a version that is missing", append(bytes.Clone(sound[:of(frameVersion, 0).start]), sound[of(frameVersion, 0).end:]...),
-			read{0, 0, 0, repeated("call of the version 1, which is not there", 12)}},
+			read{0, 0, 0, repeated("call of version 1, which is missing", 12)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			recording := parse(test.data)

@@ -103,7 +103,7 @@ func Open(path string) (*Recording, error) {
 		r.read(f.name, data, known, sequences)
 	}
 	if len(r.segments) == 0 {
-		return nil, fmt.Errorf("open recording: %q is no recording", path)
+		return nil, fmt.Errorf("open recording: %q is not a recording", path)
 	}
 	return r, nil
 }
@@ -234,7 +234,7 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 		}
 		v := s.versions[id]
 		if v == nil {
-			return fmt.Errorf("call of the version %d, which is not there", id)
+			return fmt.Errorf("call of version %d, which is missing", id)
 		}
 		// The marks stay before the body: place begins with them.
 		p := place{s, number, span{start + len(payload) - len(d.b) - 1, start + len(payload)}}
@@ -264,7 +264,7 @@ func (r *Recording) index(s *reading, kind byte, payload []byte, start int, know
 	case frameDropped:
 		r.dropped += d.uvarint()
 	default:
-		return fmt.Errorf("frame of the kind %#x, which this program does not know", kind)
+		return fmt.Errorf("frame of unknown kind %#x", kind)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (r *Recording) bytes(s *reading) ([]byte, error) {
 			return nil, fmt.Errorf("read recording: %w", err)
 		}
 		if len(data) < s.end {
-			return nil, fmt.Errorf("read recording: %s has become shorter", s.name)
+			return nil, fmt.Errorf("read recording: %s was truncated", s.name)
 		}
 		s.data = data
 		r.remember(s)
@@ -385,7 +385,7 @@ func (r *Recording) Summary() string {
 		}
 	}
 	if partial != 0 {
-		fmt.Fprintf(&b, "; %d sequences are not whole", partial)
+		fmt.Fprintf(&b, "; %d sequences are incomplete", partial)
 	}
 	for _, p := range r.problems {
 		fmt.Fprintf(&b, "\n%s", p)

@@ -303,7 +303,7 @@ func (p *Player) call(ctx context.Context, c *record.Call) error {
 		}
 		_, err = inst.Dialect().Run(ctx, args, input)
 	default:
-		return fmt.Errorf("%s is a call of the start, in the middle of the sequence", c.Function)
+		return fmt.Errorf("%s is a call of the start in the middle of the sequence", c.Function)
 	}
 	if err != nil && len(p.got) == 0 {
 		return err

@@ -18,13 +18,13 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	p.printf("%d calls, %d answered differently\n", c.Calls, c.Different)
 	c.Damage.write(p)
 	if c.Skipped != 0 {
-		p.printf("%d calls are left out: the recording does not have all that was before them in their sequence\n", c.Skipped)
+		p.printf("%d calls are skipped: the recording lacks earlier calls of their sequence\n", c.Skipped)
 	}
 	if c.Withheld != 0 {
-		p.printf("%d calls are redacted: what the modules answer to the real data may differ\n", c.Withheld)
+		p.printf("%d calls are redacted: answers to the real data may differ\n", c.Withheld)
 	}
 	if c.Drifted != 0 {
-		p.printf("%d calls of the old module did not cross as recorded: see kubewasm replay without --diff\n", c.Drifted)
+		p.printf("%d calls of the old module differ from the recording: see kubewasm replay without --diff\n", c.Drifted)
 	}
 	for _, g := range c.Groups {
 		p.printf("\n%s", g.Class)
@@ -46,7 +46,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		if n := len(g.Objects); n > 1 {
 			p.printf("  objects: %s", strings.Join(g.Objects[:min(n, shownObjects)], "; "))
 			if n > shownObjects {
-				p.printf("; and %d more, which are in -o json", n-shownObjects)
+				p.printf("; and %d more (see -o json)", n-shownObjects)
 			}
 			p.printf("\n")
 		}
@@ -85,7 +85,7 @@ func (d *Damage) write(p *printer) {
 // junit adds a case that fails if the recording is damaged.
 func (d *Damage) junit(s *suite) {
 	if len(d.Damaged) != 0 {
-		s.Cases = append(s.Cases, testCase{"the recording is whole", "replay", &failure{
+		s.Cases = append(s.Cases, testCase{"the recording is complete", "replay", &failure{
 			Message: fmt.Sprintf("%d parts of the recording cannot be read", len(d.Damaged)), Type: "damaged", Text: strings.Join(d.Damaged, "\n"),
 		}})
 	}
@@ -207,22 +207,22 @@ func (v *Verification) WriteText(w io.Writer) error {
 	p.printf("%d calls repeated: %d exactly as recorded, %d differ\n", v.Calls, v.Exact, v.Different)
 	v.Damage.write(p)
 	if v.FuelOnly != 0 {
-		p.printf("%d calls differ in their fuel alone, which this host counts in another way than the recording one\n", v.FuelOnly)
+		p.printf("%d calls differ only in fuel, which this host counts differently\n", v.FuelOnly)
 	}
 	if v.Withheld != 0 {
-		p.printf("%d calls are redacted, and cross as recorded as far as the recording has them\n", v.Withheld)
+		p.printf("%d calls are redacted and match the recorded parts\n", v.Withheld)
 	}
 	if v.Unpromised != 0 {
-		p.printf("%d calls differ, as they may: they are redacted, or the process had no more memory\n", v.Unpromised)
+		p.printf("%d calls differ as permitted: they are redacted, or the process ran out of memory\n", v.Unpromised)
 	}
 	if v.Skipped != 0 {
-		p.printf("%d calls are left out: the recording does not have all that was before them in their sequence\n", v.Skipped)
+		p.printf("%d calls are skipped: the recording lacks earlier calls of their sequence\n", v.Skipped)
 	}
 	if v.Other != 0 {
-		p.printf("%d calls are of other modules\n", v.Other)
+		p.printf("%d calls belong to other modules\n", v.Other)
 	}
 	if v.OtherEngine {
-		p.printf("the recording was made by a host that counts fuel in another way: fuel and times on the fake clock may differ\n")
+		p.printf("the recording host counted fuel differently: fuel and times on the fake clock may differ\n")
 	}
 	for _, m := range v.Differences {
 		p.printf("  %s\n", m)

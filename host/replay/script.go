@@ -424,7 +424,7 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 		data := c.Data
 		if uint64(len(data)) != arg(2) {
 			if uint64(limit) >= arg(2) {
-				s.unknown(inst, "the bytes of an answer that did not fit into the buffer")
+				s.unknown(inst, "the bytes of an answer that exceeded the buffer")
 			}
 			inst.WriteLength(buf, limit, arg(2))
 			return
@@ -448,7 +448,7 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 			args[i] = s.move(v)
 		}
 		if c.Index >= len(s.player.version.Exports) || len(args) != len(s.player.version.Exports[c.Index].Params) {
-			inst.Abort(fmt.Errorf("the recording calls the export %d with %d arguments", c.Index, len(args)))
+			inst.Abort(fmt.Errorf("the recording calls export %d with %d arguments", c.Index, len(args)))
 		}
 		s.scopes = append(s.scopes, s.scopeOf(c.children))
 		result := d.Invoke(host.ExportIndex(c.Index), args...)

@@ -254,10 +254,10 @@ func describeChange(w, g *record.Event, masked bool) string {
 }
 
 var eventNames = map[record.EventKind]string{
-	record.HostReturned: "the return of a host function", record.Read: "what the guest passed", record.Write: "an answer to the guest",
+	record.HostReturned: "the return of a host function", record.Read: "the guest's argument", record.Write: "an answer to the guest",
 	record.Put: "a write to the guest's memory", record.Text: "a text of the guest", record.Charge: "a charge", record.Spend: "fuel",
 	record.Input: "standard input", record.Output: "standard output", record.Argument: "an argument", record.Invoked: "the return of an export",
-	record.Abort: "the end of the call by the host", record.Value: "a number from outside", record.Random: "random numbers",
+	record.Abort: "the host's end of the call", record.Value: "an external number", record.Random: "random numbers",
 	record.Confidential: "a mark",
 }
 

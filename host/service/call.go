@@ -44,7 +44,7 @@ func Call(ctx context.Context, p *Plugin, method int, req, resp unsafe.Pointer) 
 // ErrIgnored is the error of a method that a plugin has failed to answer, if its FailurePolicy is
 // [host.Ignore]: the response is empty, and the program may go on without the plugin. errors.Is
 // and errors.As find the plugin's error, too.
-var ErrIgnored = errors.New("the plugin's failure is to be ignored")
+var ErrIgnored = errors.New("the failure is ignored by the failure policy")
 
 // ErrMonitored is the error of a method of a plugin in the mode [host.Monitor], whether it has
 // answered or failed: the response is empty, and the program goes on without the plugin, as with

@@ -43,7 +43,7 @@ func (p *Plugin) imports(hosts []HostService) []host.Import {
 		}),
 		host.FromGuest(abi.KindService.Module(), "serve", func(inst *host.Instance, data []byte) {
 			if inst.Calling() != abi.Services.String() {
-				inst.Abort(fmt.Errorf("it belongs to %s, the guest is in %s", abi.Services, inst.Calling()))
+				inst.Abort(fmt.Errorf("it belongs to %s, but the guest runs %s", abi.Services, inst.Calling()))
 			}
 			if len(data) > maxServices {
 				inst.Abort(fmt.Errorf("%d bytes are more than %d", len(data), maxServices))

@@ -22,7 +22,7 @@ type native struct {
 }
 
 // errNative is the error of an operation that a plugin without a module cannot do.
-var errNative = errors.New("the plugin runs in this process, in a test, and has no module")
+var errNative = errors.New("the plugin runs natively in this test process and has no module")
 
 // nativeModule describes the module of a plugin that has none: it is empty.
 var nativeModule = sync.OnceValue(func() *host.Module {

@@ -144,7 +144,7 @@ func TestHostileGuests(t *testing.T) {
 		{"a question about an object that it was not given", p.AskForeignRef, "call k8s.io/api.object: ref 0x500000009 names no object of the call"},
 		{"a question about a part of one", p.AskPart, "call k8s.io/api.object_part: ref 0x500000009 names no object of the call"},
 		{"a question about an entry of none", p.AskEntry, "call k8s.io/api.object_entry: ref 0x0 names no object of the call"},
-		{"services that were not asked for", p.ServeLate, "call kubewasm/service.serve: it belongs to services, the guest is in kubewasm.test.v1.Test/ServeLate"},
+		{"services that were not asked for", p.ServeLate, "call kubewasm/service.serve: it belongs to services, but the guest runs kubewasm.test.v1.Test/ServeLate"},
 		{"a response that is too long", p.TooLong, "1572864 bytes are more than the limit of 1048576"},
 		{"a response that swells", p.Swollen, "response: field List: it takes much more memory than bytes: limits.resultBytes bounds that, too"},
 		{"a question that is no message", p.AskHostMalformed, "call kubewasm.test.v1.Host.Ask: malformed message: read field 1: unexpected EOF"},
@@ -181,7 +181,7 @@ func TestRequestsThatDoNotTravel(t *testing.T) {
 	for want, req := range map[string]*testservice.Message{
 		"request: field Text: text is not UTF-8":                         {Text: "\xff"},
 		"request: field Labels: text is not UTF-8":                       {Labels: map[string]string{"\xff": ""}},
-		"request: field Third: First of the same oneof is set, too":      {First: &first, Third: &third},
+		"request: field Third: First of the same oneof is also set":      {First: &first, Third: &third},
 		"request: field Crate: encode *unstructured.Unstructured \"x\":": {Crate: &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "x"}, "f": func() {}}}},
 	} {
 		if _, err := p.Echo(t.Context(), req); err == nil || !strings.Contains(err.Error(), want) {

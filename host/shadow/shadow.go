@@ -382,7 +382,7 @@ func (s *Shadow) Promote(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)
 	case len(s.cfg.GuestConfig) != 0 && s.opts.Promote == nil:
-		return fmt.Errorf("plugin %q: promote shadow: it has another guestConfig, which only the configuration can give the serving version", s.opts.Plugin)
+		return fmt.Errorf("plugin %q: promote shadow: its guestConfig differs; change the serving version's configuration instead", s.opts.Plugin)
 	}
 	promote := s.opts.Promote
 	if promote == nil {
@@ -608,7 +608,7 @@ func (s *Shadow) take(o Outcome) {
 		result = "asked"
 		s.status.Asked++
 		s.failing = 0
-		change, o.Detail = o.Serving+" -> asked something else", join(o.Detail, o.Asked)
+		change, o.Detail = o.Serving+" -> asked different questions", join(o.Detail, o.Asked)
 	case o.Err != nil:
 		result = "failed"
 		s.status.Failed++

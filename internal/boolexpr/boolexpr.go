@@ -64,7 +64,7 @@ func Called(text string, names []string) ([]string, error) {
 func parse(text string, names []string) (p *parser, root node, errs []error) {
 	for _, name := range names {
 		if i := strings.IndexFunc(name, func(r rune) bool { return !isNameRune(r) }); name == "" || i >= 0 || isDigit(rune(name[0])) || name == "true" || name == "false" {
-			errs = append(errs, fmt.Errorf("member %q is no name of letters, digits and _", name))
+			errs = append(errs, fmt.Errorf("member %q is not a name of letters, digits and _", name))
 		}
 	}
 	p = &parser{text: text, names: names, called: make([]bool, len(names))}

@@ -78,7 +78,7 @@ func TestParseRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := boolexpr.Parse("true", []string{"a-b"}); err == nil || !strings.Contains(err.Error(), `member "a-b" is no name of letters, digits and _`) {
+	if _, err := boolexpr.Parse("true", []string{"a-b"}); err == nil || !strings.Contains(err.Error(), `member "a-b" is not a name of letters, digits and _`) {
 		t.Errorf("error is %v", err)
 	}
 }

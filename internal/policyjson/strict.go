@@ -17,7 +17,7 @@ import (
 // text that is not UTF-8. Unknown fields are ignored.
 func Decode(raw []byte, into any) error {
 	if !utf8.Valid(raw) {
-		return errors.New("the text is no UTF-8")
+		return errors.New("the text is not UTF-8")
 	}
 	mistakes, err := strictjson.UnmarshalStrict(raw, into, strictjson.DisallowDuplicateFields)
 	if err == nil && len(mistakes) != 0 {

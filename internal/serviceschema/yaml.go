@@ -78,7 +78,7 @@ func (e *encoder) message(b []byte, d protoreflect.MessageDescriptor, text []byt
 		if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
 			for i := range o.Fields().Len() {
 				if other := o.Fields().Get(i); other.Number() < n && values[other.Number()] != nil {
-					e.fail(path+"."+f.JSONName(), "%s of the same oneof is set, too", other.JSONName())
+					e.fail(path+"."+f.JSONName(), "%s of the same oneof is also set", other.JSONName())
 				}
 			}
 		}

@@ -199,7 +199,7 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	case r.ContentLength > limit:
 		return nil, body.refuse(ctx, w, r, "body has %d bytes, more than %d", r.ContentLength, limit)
 	case r.ContentLength >= b.limits.Bytes:
-		return nil, body.refuse(ctx, w, r, "body has %d bytes, and all bodies together less than %d", r.ContentLength, b.limits.Bytes)
+		return nil, body.refuse(ctx, w, r, "body has %d bytes, but all bodies together may have less than %d", r.ContentLength, b.limits.Bytes)
 	}
 	arriving, cancel := context.WithTimeout(ctx, b.limits.Timeout)
 	defer cancel()
@@ -224,7 +224,7 @@ func (b *Bodies) Read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		var err *BodyError
 		switch have := int64(len(body.Bytes)); {
 		case have > most:
-			err = bodyError(http.StatusBadRequest, "body has more than %d bytes, as it should have", most)
+			err = bodyError(http.StatusBadRequest, "body has more than its declared %d bytes", most)
 		case readErr == io.EOF:
 			return body, nil
 		case readErr != nil:
@@ -264,7 +264,7 @@ func cutOff(err error, have, length int64) *BodyError {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return bodyError(http.StatusBadRequest, "body is cut off after %d of %d bytes", have, length)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return bodyError(http.StatusRequestTimeout, "body has not arrived in time: %d bytes have", have)
+		return bodyError(http.StatusRequestTimeout, "body did not arrive in time: %d bytes did", have)
 	}
 	return bodyError(http.StatusBadRequest, "read body: %v", err)
 }

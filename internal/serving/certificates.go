@@ -108,7 +108,7 @@ func (c *certificates) follow(ctx context.Context, logger *slog.Logger) {
 		if watcher, ok := host.File(file).(host.Watcher); ok {
 			go func() {
 				if err := watcher.Watch(ctx, hint); err != nil && logger != nil && ctx.Err() == nil {
-					logger.Warn("watch certificate: it is looked at every 30 s", "file", file, "err", err)
+					logger.Warn("watch certificate: it is checked every 30 s instead", "file", file, "err", err)
 				}
 			}()
 		}

@@ -53,5 +53,5 @@ func (s *File) Fetch(ctx context.Context) ([]byte, error) {
 		}
 		seen = again
 	}
-	return nil, errors.New("the file is being written all the time")
+	return nil, errors.New("the file keeps changing")
 }

@@ -88,7 +88,7 @@ func wantOf(name, got string, err error) string {
 	case strings.HasSuffix(strings.ToLower(name), "duration"):
 		return "a duration such as 100ms"
 	case name == "[]uint8":
-		return "a text in base64"
+		return "base64"
 	case name == "[]string":
 		return "a list of texts"
 	case strings.HasPrefix(name, "[]"):

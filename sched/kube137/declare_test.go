@@ -123,7 +123,7 @@ func TestProjectionOfTheArguments(t *testing.T) {
 
 func TestMetadataThatCannotBeRead(t *testing.T) {
 	_, err := kube137.Load(t.Context(), shared, sched.PluginConfig{Config: host.Config{Name: "zone", Module: host.ModuleConfig{Bytes: declaring(t, "node.speck")}}}, nil)
-	if err == nil || !strings.Contains(err.Error(), `the module declares what it reads: field path "node.speck": Node has no field "speck"; did you mean "spec"?`) {
+	if err == nil || !strings.Contains(err.Error(), `read the module's declaration of its reads: field path "node.speck": Node has no field "speck"; did you mean "spec"?`) {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -645,7 +645,7 @@ func TestPodGroups(t *testing.T) {
 			t.Errorf("placement %d is %+v", i, p)
 		}
 	}
-	if _, status := w.p.(fwk.PlacementGeneratePlugin).GeneratePlacements(t.Context(), state, group{name: "stray"}, parent); !strings.Contains(status.Message(), `has the node "elsewhere", which its parent has not`) {
+	if _, status := w.p.(fwk.PlacementGeneratePlugin).GeneratePlacements(t.Context(), state, group{name: "stray"}, parent); !strings.Contains(status.Message(), `has the node "elsewhere", which is not in its parent`) {
 		t.Errorf("got %s", text(status))
 	}
 	scorer := w.p.(fwk.PlacementScorePlugin)

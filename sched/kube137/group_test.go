@@ -63,7 +63,7 @@ func TestTrialsThatCannotBe(t *testing.T) {
 		group, want string
 		without     bool
 	}{
-		"with a single instance":           {1, "crowded", "needs two instances", false},
+		"with a single instance":           {1, "crowded", "needs at least two instances", false},
 		"without a Pod that is nowhere":    {2, "haunted", `no Pod with the UID "nobody" runs on a node`, false},
 		"without the scheduler's function": {2, "crowded", "without a scheduler", true},
 	} {

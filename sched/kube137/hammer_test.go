@@ -148,7 +148,7 @@ func (h *hammer) bind(state fwk.CycleState, pod *corev1.Pod, want string, i int,
 
 // gone reports whether a status says that a step cannot be repeated.
 func gone(status *fwk.Status) bool {
-	return strings.HasPrefix(text(status), "Error: replay prescore: the instance that knew the cycle is gone, ")
+	return strings.HasPrefix(text(status), "Error: replay prescore: the cycle's instance is gone, ")
 }
 
 func (h *hammer) expect(state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo, want string) {

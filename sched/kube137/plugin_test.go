@@ -342,15 +342,15 @@ func TestBadGuests(t *testing.T) {
 		"prefilter traps":                    {all, 1, preFilter, "prefilter trapped: wasm error: unreachable"},
 		"prefilter names without a NUL":      {all, 3, preFilter, "call k8s.io/scheduler.result_node_names: the last name does not end with a NUL"},
 		"filter traps":                       {abi.MaskOf(abi.Filter), 10, filter, "filter trapped: wasm error: unreachable"},
-		"scores during filter":               {abi.MaskOf(abi.Filter), 11, filter, "call k8s.io/scheduler.result_scores: it belongs to normalizescore, normalizeplacementscore, the guest is in filter"},
-		"node names during filter":           {abi.MaskOf(abi.Filter), 12, filter, "call k8s.io/scheduler.result_node_names: it belongs to prefilter, the guest is in filter"},
+		"scores during filter":               {abi.MaskOf(abi.Filter), 11, filter, "call k8s.io/scheduler.result_scores: it belongs to normalizescore, normalizeplacementscore, but the guest runs filter"},
+		"node names during filter":           {abi.MaskOf(abi.Filter), 12, filter, "call k8s.io/scheduler.result_node_names: it belongs to prefilter, but the guest runs filter"},
 		"reading scores during filter":       {abi.MaskOf(abi.Filter), 13, filter, "call k8s.io/scheduler.node_scores: it belongs to normalizescore"},
 		"reading names during filter":        {abi.MaskOf(abi.Filter), 14, filter, "call k8s.io/scheduler.node_names: it belongs to prefilter, postfilter, prescore, normalizescore, "},
 		"no object":                          {abi.MaskOf(abi.Filter), 15, filter, "call k8s.io/api.object: slot 0 has no version 0"},
 		"version that is not there yet":      {abi.MaskOf(abi.Filter), 16, filter, "call k8s.io/api.object: slot "},
 		"slot that nobody has":               {abi.MaskOf(abi.Filter), 17, filter, "call k8s.io/api.object: slot 4294967295 has no version 1"},
 		"normalizescore traps":               {abi.MaskOf(abi.Score, abi.NormalizeScore), 20, normalize, "normalizescore trapped: wasm error: unreachable"},
-		"normalizescore with too few scores": {abi.MaskOf(abi.Score, abi.NormalizeScore), 21, normalize, "call k8s.io/scheduler.result_scores: 8 bytes are not the scores of 2 nodes"},
+		"normalizescore with too few scores": {abi.MaskOf(abi.Score, abi.NormalizeScore), 21, normalize, "call k8s.io/scheduler.result_scores: 8 bytes are not 2 scores of nodes"},
 		"replayed prefilter traps before score": {all, 1, func(c *cycle) *fwk.Status {
 			_, s := c.p.(fwk.ScorePlugin).Score(c.t.Context(), c.state, c.pod, kube137test.NewNodeInfo(n))
 			return s

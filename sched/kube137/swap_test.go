@@ -117,7 +117,7 @@ func TestAVersionWithOtherEventsIsRefused(t *testing.T) {
 	})
 	// Add and UpdateNodeLabel becomes Add alone.
 	other := changed(t, "../testdata/peer/present.wasm", "\x01\x00\x00\x00\x09\x00\x00\x00\x00", "\x01\x00\x00\x00\x01\x00\x00\x00\x00")
-	if err := p.Swap(t.Context(), other, ""); err == nil || !strings.Contains(err.Error(), "registers for other cluster events") {
+	if err := p.Swap(t.Context(), other, ""); err == nil || !strings.Contains(err.Error(), "registers for different cluster events") {
 		t.Errorf("got error %v", err)
 	}
 }

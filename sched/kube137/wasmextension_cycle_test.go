@@ -280,7 +280,7 @@ func TestPeerHoldsNoMoreThanItMay(t *testing.T) {
 	b.schedule()
 	refused := noted("c1")
 	_, status := k.p.(fwk.PreFilterPlugin).PreFilter(t.Context(), kube137test.NewCycleState(), refused, nil)
-	if !status.IsError() || !errors.Is(status.AsError(), host.ErrSaturated) || !strings.Contains(status.Message(), "limits.heldInstances allows 2") {
+	if !status.IsError() || !errors.Is(status.AsError(), host.ErrSaturated) || !strings.Contains(status.Message(), "all 2 of limits.heldInstances are held") {
 		t.Errorf("got %s, want an error that names the limit", text(status))
 	}
 	a.prebind("a1ffssrwb")

@@ -240,7 +240,7 @@ func TestPeerSettingsThatAreWrong(t *testing.T) {
 			[]string{"logSeverity is 4, want 0 to 3", `args[1] is "b\x00c", which has a NUL`, "limits.heldInstances is -1"},
 		},
 		"of a guest of another ABI": {
-			`{"module": {"file": "../testdata/scripted.wasm"}, "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is for guests of kube-scheduler-wasm-extension"},
+			`{"module": {"file": "../testdata/scripted.wasm"}, "logSeverity": 1, "guestConfig": "x"}`, []string{"logSeverity is only for guests of kube-scheduler-wasm-extension"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,14 +47,14 @@ func New() *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubewasm_audit_" + name, Help: help}, labels)
 	}
 	return &Metrics{
-		runs:         counter("runs_total", "Audits, by how they ended.", "result"),
+		runs:         counter("runs_total", "Audits, by result.", "result"),
 		asked:        counter("asked_total", "Questions of audits to policies.").WithLabelValues(),
 		requests:     counter("requests_total", "Requests of audits to the API server, without those for reports.").WithLabelValues(),
-		reports:      counter("reports_total", "Reports of audits, by what was done with them.", "change"),
-		objects:      gauge("objects", "Objects that the last audit has results for.").WithLabelValues(),
-		findings:     gauge("findings", "What policies have against objects, in the last audit.", "policy", "result"),
-		duration:     gauge("last_run_duration_seconds", "How long the last audit took.").WithLabelValues(),
-		lastFinished: gauge("last_run_timestamp_seconds", "When the last audit ended, in seconds since 1970.").WithLabelValues(),
+		reports:      counter("reports_total", "Reports of audits, by operation.", "change"),
+		objects:      gauge("objects", "Objects with results in the last audit.").WithLabelValues(),
+		findings:     gauge("findings", "Findings of policies about objects in the last audit.", "policy", "result"),
+		duration:     gauge("last_run_duration_seconds", "Duration of the last audit.").WithLabelValues(),
+		lastFinished: gauge("last_run_timestamp_seconds", "End of the last audit, in seconds since 1970.").WithLabelValues(),
 	}
 }
 

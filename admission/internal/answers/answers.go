@@ -33,7 +33,7 @@ type answer struct {
 const maxAnswerBytes = 1 << 20
 
 // ErrUnknown is the error of a question without an answer.
-var ErrUnknown = errors.New("a shadow knows what the serving version has asked, and asks nothing itself")
+var ErrUnknown = errors.New("a shadow uses only the recorded answers of the serving version")
 
 // Repeat returns the answers for a candidate.
 func (a *Answers) Repeat() *Answers { return &Answers{given: a.given, bytes: a.bytes, repeated: true} }

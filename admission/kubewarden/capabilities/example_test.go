@@ -52,6 +52,6 @@ func Example() {
 	// []
 	// 192.0.2.7 <nil>
 	// 192.0.2.7 <nil>
-	//  the policy may not look up db.example.org: the hostNames of its configuration do not have it
+	//  the policy may not look up db.example.org: it is not in the hostNames of its configuration
 	// hits: 1
 }

@@ -281,7 +281,7 @@ func (c *Caller) LookupHost(ctx context.Context, name string, encode func(addres
 		return nil, err
 	}
 	if c.provider.cfg.Resolver == nil {
-		return nil, errors.New("the host looks no host names up")
+		return nil, errors.New("the host does not look up host names")
 	}
 	return c.ask(ctx, LookupHost, name, shortTTL, func(ctx context.Context) ([]byte, error) {
 		addresses, err := c.provider.cfg.Resolver.LookupHost(ctx, name)
@@ -326,7 +326,7 @@ func (c *Caller) ask(ctx context.Context, operation, key string, ttl time.Durati
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the policy has %d questions under way: %w", maxUnderWay, context.Cause(ctx))
+		return nil, fmt.Errorf("the policy has %d pending questions: %w", maxUnderWay, context.Cause(ctx))
 	}
 	fl, ok := known(true)
 	if ok {
@@ -402,6 +402,6 @@ func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	case <-f.done:
 		return f.answer, f.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer in the time of the call: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("no answer before the call's deadline: %w", context.Cause(ctx))
 	}
 }

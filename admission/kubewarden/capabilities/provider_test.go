@@ -190,7 +190,7 @@ func TestQuestionsUnderWayAreBounded(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := greedy.ask(short, "a", "late", time.Minute, slow); err == nil || !strings.Contains(err.Error(), "the policy has 8 questions under way") {
+	if _, err := greedy.ask(short, "a", "late", time.Minute, slow); err == nil || !strings.Contains(err.Error(), "the policy has 8 pending questions") {
 		t.Errorf("error is %v", err)
 	}
 	// The same question by another policy does not wait for a slot of the first.
@@ -254,7 +254,7 @@ func TestNothingToAsk(t *testing.T) {
 	if err == nil || err.Error() != "the host has no access to registries" {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := c.LookupHost(t.Context(), "example.com", nil); err == nil || err.Error() != "the host looks no host names up" {
+	if _, err := c.LookupHost(t.Context(), "example.com", nil); err == nil || err.Error() != "the host does not look up host names" {
 		t.Errorf("error is %v", err)
 	}
 }

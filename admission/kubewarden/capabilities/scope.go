@@ -63,7 +63,7 @@ func (s *Scope) MayCall(operation string) error {
 	if slices.ContainsFunc(s.HostCapabilities, func(pattern string) bool { return below(pattern, operation) }) {
 		return nil
 	}
-	return refuse("the policy may not call %.200s: the hostCapabilities of its configuration do not have it", operation)
+	return refuse("the policy may not call %.200s: it is not in the hostCapabilities of its configuration", operation)
 }
 
 // below reports whether a name is the pattern, or lies below a pattern that ends in *.
@@ -152,10 +152,10 @@ func (s *Scope) MaySee(kind schema.GroupVersionKind, namespace string) error {
 		case namespace == "":
 			return refuse("the policy may see %s %s of some namespaces, not of all: its contextAwareResources name them", k.APIVersion, k.Kind)
 		}
-		return refuse("the policy may not see %s %s of namespace %.80q: its contextAwareResources do not have that", k.APIVersion, k.Kind, namespace)
+		return refuse("the policy may not see %s %s of namespace %.80q: it is not in its contextAwareResources", k.APIVersion, k.Kind, namespace)
 	}
 	apiVersion, name := kind.ToAPIVersionAndKind()
-	return refuse("the policy may not see %.100s %.100s: its contextAwareResources do not have it", apiVersion, name)
+	return refuse("the policy may not see %.100s %.100s: it is not in its contextAwareResources", apiVersion, name)
 }
 
 // Image is the name of an artifact in the form written by policies.
@@ -228,7 +228,7 @@ func (s *Scope) MayAsk(i Image) error {
 			return nil
 		}
 	}
-	return refuse("the policy may not ask about %s: the repositories of its configuration do not have it", i.Repository)
+	return refuse("the policy may not ask about %s: it is not in the repositories of its configuration", i.Repository)
 }
 
 // HostName returns a host name in the form used for look-ups. The error is a *[GrantError] if the
@@ -244,5 +244,5 @@ func (s *Scope) HostName(name string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", refuse("the policy may not look up %s: the hostNames of its configuration do not have it", name)
+	return "", refuse("the policy may not look up %s: it is not in the hostNames of its configuration", name)
 }

@@ -33,5 +33,5 @@ func Example() {
 	_, err = images.Digest(context.Background(), image)
 	fmt.Println(err)
 	// Output:
-	// the policy may not ask about ghcr.io/others/zone: the repositories of its configuration do not have it
+	// the policy may not ask about ghcr.io/others/zone: it is not in the repositories of its configuration
 }

@@ -407,7 +407,7 @@ func (t *turn) pods(ctx context.Context, w *workload, req *scaler.ReplicasReques
 		ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 		defer cancel()
 		if usage, err = t.Metrics.PodUsage(ctx, t.policy.Namespace, selector); err != nil {
-			return fmt.Errorf("read what the Pods use: %w", err)
+			return fmt.Errorf("read the usage of the Pods: %w", err)
 		}
 	}
 	for i := range pods.Items {

@@ -47,9 +47,9 @@ func ask(ctx context.Context, s *scaler.Scaler, req *scaler.ReplicasRequest) (de
 func bounded(replicas, low, high int32) (int32, string) {
 	switch {
 	case replicas < low:
-		return low, fmt.Sprintf("the guest wants %d, minReplicas is %d", replicas, low)
+		return low, fmt.Sprintf("the guest wants %d, but minReplicas is %d", replicas, low)
 	case replicas > high:
-		return high, fmt.Sprintf("the guest wants %d, maxReplicas is %d", replicas, high)
+		return high, fmt.Sprintf("the guest wants %d, but maxReplicas is %d", replicas, high)
 	}
 	return replicas, ""
 }
@@ -59,7 +59,7 @@ func short(text string, n int) string {
 	text = text[:min(len(text), 4*n)] // The text may have a mebibyte.
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	const ellipsis = "…"
-	if text = strings.ToValidUTF8(text, ""); len(text) <= n {
+	if text = strings.ToValidUTF8(text, "\uFFFD"); len(text) <= n {
 		return text
 	}
 	// A character that is cut leaves bytes that are not UTF-8.

@@ -184,11 +184,11 @@ func TestSources(t *testing.T) {
 		{"a repository below a trusted one", all, v1alpha1.Guest{OCI: "registry.example.com/open/x:1"}, "registry.example.com/open/x:1"},
 		{"another repository", all, v1alpha1.Guest{OCI: "registry.example.com/shop/queue2:1"}, "guest.oci: the operator trusts no artifacts of registry.example.com/shop/queue2"},
 		{"another repository with a digest", all, v1alpha1.Guest{OCI: "evil.example.com/x" + byDigest}, "guest.oci: the operator trusts no artifacts of evil.example.com/x"},
-		{"a layout", all, v1alpha1.Guest{OCI: "oci-layout:/etc:1"}, "guest.oci: a policy names no layout, which is a file of the controller"},
+		{"a layout", all, v1alpha1.Guest{OCI: "oci-layout:/etc:1"}, "guest.oci: a policy cannot name a layout, which is a file of the controller"},
 		{"nothing", all, v1alpha1.Guest{}, "guest: one of configMap, file and oci is required"},
-		{"no ConfigMaps", autoscaler.Sources{}, v1alpha1.Guest{ConfigMap: &v1alpha1.ConfigMapKey{Name: "m"}}, "guest.configMap: this controller reads no ConfigMaps"},
-		{"no files", autoscaler.Sources{}, v1alpha1.Guest{File: "a"}, "guest.file: this controller reads no files"},
-		{"no registries", autoscaler.Sources{}, v1alpha1.Guest{OCI: "a.io/b:c"}, "guest.oci: this controller asks no registries"},
+		{"no ConfigMaps", autoscaler.Sources{}, v1alpha1.Guest{ConfigMap: &v1alpha1.ConfigMapKey{Name: "m"}}, "guest.configMap: this controller does not read ConfigMaps"},
+		{"no files", autoscaler.Sources{}, v1alpha1.Guest{File: "a"}, "guest.file: this controller does not read files"},
+		{"no registries", autoscaler.Sources{}, v1alpha1.Guest{OCI: "a.io/b:c"}, "guest.oci: this controller does not use registries"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestModulesOfARegistry(t *testing.T) {
 	publish([]byte("\x00asm\x01\x00\x00\x00"), true)
 	serves(t, p, policy, g, two, "does not fit the service")
 	away.Store(true)
-	serves(t, p, policy, g, two, "asked to be left alone")
+	serves(t, p, policy, g, two, "asked for a pause")
 	// After a restart the last module that was loaded serves, from the cache.
-	serves(t, start(), policy, g, two, "asked to be left alone")
+	serves(t, start(), policy, g, two, "asked for a pause")
 }

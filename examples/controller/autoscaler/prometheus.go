@@ -5,11 +5,11 @@ import "github.com/prometheus/client_golang/prometheus"
 var (
 	decisionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "scalepolicy_decisions_total",
-		Help: "Questions to guests by result: ok, failed for those without a valid answer, no_module.",
+		Help: "Calls of guests, by result: ok, failed (without a valid answer), no_module.",
 	}, []string{"result"})
 	scalesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "scalepolicy_scales_total",
-		Help: "Writes of the subresource scale by result: ok, conflict, error.",
+		Help: "Writes of the subresource scale, by result: ok, conflict, error.",
 	}, []string{"result"})
 )
 

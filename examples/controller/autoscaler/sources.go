@@ -36,12 +36,12 @@ func (s *Sources) Source(namespace string, guest *v1alpha1.Guest) (host.Source, 
 	switch {
 	case guest.ConfigMap != nil:
 		if s.ConfigMaps == nil {
-			return nil, errors.New("guest.configMap: this controller reads no ConfigMaps")
+			return nil, errors.New("guest.configMap: this controller does not read ConfigMaps")
 		}
 		return host.ConfigMapKey(s.ConfigMaps, namespace, guest.ConfigMap.Name, guest.ConfigMap.Key), nil
 	case guest.File != "":
 		if s.Directory == "" {
-			return nil, errors.New("guest.file: this controller reads no files")
+			return nil, errors.New("guest.file: this controller does not read files")
 		}
 		if !filepath.IsLocal(guest.File) {
 			return nil, fmt.Errorf("guest.file: %q is not below the directory of modules", guest.File)
@@ -49,14 +49,14 @@ func (s *Sources) Source(namespace string, guest *v1alpha1.Guest) (host.Source, 
 		return host.File(filepath.Join(s.Directory, guest.File)), nil
 	case guest.OCI != "":
 		if s.Registries == nil {
-			return nil, errors.New("guest.oci: this controller asks no registries")
+			return nil, errors.New("guest.oci: this controller does not use registries")
 		}
 		ref, err := oci.ParseReference(guest.OCI)
 		if err != nil {
 			return nil, fmt.Errorf("guest.oci: %w", err)
 		}
 		if ref.Layout != "" {
-			return nil, errors.New("guest.oci: a policy names no layout, which is a file of the controller")
+			return nil, errors.New("guest.oci: a policy cannot name a layout, which is a file of the controller")
 		}
 		trusted, err := s.Registries.HasRule(ref)
 		if err != nil {

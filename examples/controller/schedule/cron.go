@@ -53,7 +53,7 @@ func parseItem(item string, low, high int) (set uint64, err error) {
 	step := 1
 	if hasStep {
 		if step, err = strconv.Atoi(stepText); err != nil || step < 1 {
-			return 0, fmt.Errorf("%q: the step is no number of at least 1", item)
+			return 0, fmt.Errorf("%q: the step is not a number of at least 1", item)
 		}
 	}
 	from, to := low, high

@@ -66,7 +66,7 @@ func percent(samples []sample) (int64, error) {
 		used, requested = used+s.used, requested+s.requested
 	}
 	if requested == 0 {
-		return 0, errors.New("the Pods that are measured request nothing")
+		return 0, errors.New("the measured Pods request nothing")
 	}
 	return used * 100 / requested, nil
 }

@@ -37,8 +37,8 @@ func (v *values) Set(s string) error {
 
 func main() {
 	var plugins, configs values
-	flag.Var(&plugins, "plugin", "a plugin as name=file:weight; may be repeated")
-	flag.Var(&configs, "config", "the configuration of a plugin, a file in YAML, as name=file; may be repeated")
+	flag.Var(&plugins, "plugin", "plugin as name=file:weight; may be repeated")
+	flag.Var(&configs, "config", "configuration of a plugin, a YAML file, as name=file; may be repeated")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

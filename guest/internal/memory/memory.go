@@ -3,8 +3,8 @@
 //
 // Other programs use reflect.Value for that. In a guest it takes too much room: to
 // set or read a value can involve a method value, so the linker keeps the code
-// that makes and calls functions at run time. See RATIONALE.md, "Why does the
-// decoder of configurations write through pointers?".
+// that makes and calls functions at run time. See docs/rationale/guests.md, "Why does
+// the decoder of configurations write through pointers?".
 package memory
 
 import (

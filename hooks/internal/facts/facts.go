@@ -45,7 +45,7 @@ type Facts struct {
 	// ContainerAnnotations and ContainerEnvs are the values of the last event with any.
 	ContainerAnnotations map[string]string
 	ContainerEnvs        []hookmsg.Env
-	// Judged is set once it is known whether the container started undecided, and Undecided if it
+	// Judged is set once it is known whether the container started without a decision, and Undecided if it
 	// did.
 	Judged, Undecided bool
 	// Parent is the pod's cgroup, and Cgroup that of the subject, empty before its creation.

@@ -190,7 +190,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p.logger.Warn("the connection to the runtime ended; it is made again", slog.Duration("after", backoff), slog.Any("err", err))
+		p.logger.Warn("the connection to the runtime ended; reconnecting", slog.Duration("after", backoff), slog.Any("err", err))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -404,7 +404,7 @@ type decision func(context.Context) (*api.ContainerUpdate, error)
 
 // later makes the remaining decisions, until the plugin ends.
 func (p *Plugin) later(decide []decision) {
-	p.logger.Warn("no time to decide on all that runs; going on beside the runtime's events", slog.Int("left", len(decide)))
+	p.logger.Warn("not enough time to decide on all running containers; continuing in the background", slog.Int("left", len(decide)))
 	p.late.Go(func() {
 		for _, f := range decide {
 			if p.ctx.Err() != nil {

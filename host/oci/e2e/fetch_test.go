@@ -184,7 +184,7 @@ func TestFetchWithTLS(t *testing.T) {
 		t.Errorf("without the CA: %v", err)
 	}
 	without := newServer(t, ggcr(), false).ref(t, "zone:1")
-	if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), without); err == nil || !strings.Contains(err.Error(), "it speaks plain http: want plainHTTP for "+without.Registry) {
+	if _, err := newClient(t, oci.Config{}).Fetch(t.Context(), without); err == nil || !strings.Contains(err.Error(), "it speaks plain http: set plainHTTP for "+without.Registry) {
 		t.Errorf("a registry without TLS: %v", err)
 	}
 	if n := len(s.came()); n > 20 {

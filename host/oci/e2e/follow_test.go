@@ -99,7 +99,7 @@ func TestAPluginFollowsATag(t *testing.T) {
 		}
 	}
 	publish(bytes.Clone(guest(t, "spins")), "0.9.0", key)
-	refuses("its version is 0.9.0, and 1.0.0 was accepted before")
+	refuses("its version is 0.9.0, but 1.0.0 was accepted before")
 	publish(guest(t, "spins"), "1.1.0", nil)
 	refuses("it has no signature")
 	publish(guest(t, "spins"), "1.1.1", otherKey)
@@ -126,7 +126,7 @@ func TestAPluginFollowsATag(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return true
 	})
-	refuses("asked to be left alone until")
+	refuses("asked for a pause until")
 	if states := client.Sources(); len(states) != 1 || !states[0].Stale {
 		t.Errorf("states are %+v, want one that is stale", states)
 	}

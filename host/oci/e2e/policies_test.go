@@ -87,7 +87,7 @@ func TestPoliciesAskRegistries(t *testing.T) {
 				{"by a certificate that is none", "acme/zone:1", capabilities.Signatures{Certificate: &capabilities.Certificate{PEM: []byte("x")}}, "it is no certificate in PEM"},
 				{"nothing wanted", "acme/zone:1", capabilities.Signatures{}, "allOf and anyOf are empty"},
 				{"an artifact that there is not", "acme/none:1", capabilities.Signatures{Keys: []string{public}}, "not found"},
-				{"a repository that is not granted", "others/zone:1", capabilities.Signatures{Keys: []string{public}}, "the repositories of its configuration do not have it"},
+				{"a repository that is not granted", "others/zone:1", capabilities.Signatures{Keys: []string{public}}, "it is not in the repositories of its configuration"},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					got, err := caller.Verify(t.Context(), imageOf(t, s, test.image), test.wanted)

@@ -18,15 +18,15 @@ func New(client *oci.Client) *Collector { return &Collector{client} }
 
 var (
 	fetchesDesc = prometheus.NewDesc("kubewasm_oci_fetches_total",
-		"Looks at a source in a registry or a layout, by what came of them.", []string{"source", "result"}, nil)
+		"Checks of a source in a registry or a layout, by result.", []string{"source", "result"}, nil)
 	staleDesc = prometheus.NewDesc("kubewasm_oci_source_stale",
-		"Whether the registry cannot be asked, so that what serves may be out of date.", []string{"source"}, nil)
+		"Whether the registry is unreachable, so that the serving module may be out of date.", []string{"source"}, nil)
 	checkedDesc = prometheus.NewDesc("kubewasm_oci_source_checked_timestamp_seconds",
-		"When a source was last looked at with success.", []string{"source"}, nil)
+		"Time of the last successful check of a source.", []string{"source"}, nil)
 	infoDesc = prometheus.NewDesc("kubewasm_oci_source_info",
-		"The digest of the manifest that was fetched last; always 1.", []string{"source", "digest"}, nil)
+		"The digest of the last fetched manifest; always 1.", []string{"source", "digest"}, nil)
 	cacheDesc = prometheus.NewDesc("kubewasm_oci_cache_bytes",
-		"Size of what the cache on disk keeps.", nil, nil)
+		"Size of the cache on disk.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -112,14 +112,14 @@ const predicateSign = "https://sigstore.dev/cosign/sign/v1"
 // artifact. Statements about an artifact are no signatures: one may say that it is broken.
 func annotations(statement *intoto.Statement, digest string) (map[string]any, error) {
 	if statement.PredicateType != predicateSign {
-		return nil, fmt.Errorf("what was signed is a statement %.80q, want %s", statement.PredicateType, predicateSign)
+		return nil, fmt.Errorf("the signed content is a statement %.80q, want %s", statement.PredicateType, predicateSign)
 	}
 	for _, subject := range statement.Subject {
 		if "sha256:"+subject.Digest["sha256"] == digest {
 			return subject.Annotations.AsMap(), nil
 		}
 	}
-	return nil, errors.New("what was signed is another artifact")
+	return nil, errors.New("the signed content is a different artifact")
 }
 
 // SignedAt implements [oci.Log].
@@ -130,7 +130,7 @@ func (k *Keyless) SignedAt(_ context.Context, s *oci.Signature) (time.Time, erro
 	}
 	times, err := verify.VerifyTlogEntry(b, k.trusted, 1, true)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("verify the entry of the transparency log: %w", err)
+		return time.Time{}, fmt.Errorf("verify the transparency log entry: %w", err)
 	}
 	if len(times) == 0 {
 		return time.Time{}, errors.New("the entry of the transparency log has no time")

@@ -180,7 +180,7 @@ func TestBundles(t *testing.T) {
 		{"a source beside the subject", good, oci.Identity{Issuer: issuer, Subject: subject, SourceRepository: "https://github.com/acme/zone"}, "SourceRepositoryURI"},
 		{"another issuer", good, oci.Identity{Issuer: issuer + "/x", Subject: subject}, "verify by identity"},
 		{"another artifact", attest(ours, subject, issuer, statement(predicateSign, other), now), exact, "verify by identity"},
-		{"a statement that is no signature", attest(ours, subject, issuer, statement("https://slsa.dev/provenance/v1", digest), now), exact, "what was signed is a statement"},
+		{"a statement that is no signature", attest(ours, subject, issuer, statement("https://slsa.dev/provenance/v1", digest), now), exact, "the signed content is a statement"},
 		{"a Sigstore of others", attest(others, subject, issuer, statement(predicateSign, digest), now), exact, "verify by identity"},
 		{"a certificate that had expired", attest(ours, subject, issuer, statement(predicateSign, digest), now.Add(time.Hour)), exact, "verify by identity"},
 		{"an entry of the log that was changed", []byte(strings.Replace(string(good), `"integratedTime":"1`, `"integratedTime":"2`, 1)), exact, "verify by identity"},

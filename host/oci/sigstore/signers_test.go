@@ -71,7 +71,7 @@ func TestStatementsAreNoSignaturesHoweverTheyAreSpelt(t *testing.T) {
 	bundle := string(bundleOf(t, ours, e))
 	for _, spelling := range []string{"dsseEnvelope", "dsse_envelope", `dsse\u0045nvelope`} {
 		ref, _ := push(t, []byte(strings.Replace(bundle, `"dsseEnvelope"`, `"`+spelling+`"`, 1)))
-		if err := fetch(t, private{ours}, ref, oci.Identity{Issuer: issuer, Subject: subject}); err == nil || !strings.Contains(err.Error(), "what was signed is a statement") {
+		if err := fetch(t, private{ours}, ref, oci.Identity{Issuer: issuer, Subject: subject}); err == nil || !strings.Contains(err.Error(), "the signed content is a statement") {
 			t.Errorf("%s: %v, want a refusal of the statement", spelling, err)
 		}
 	}

@@ -1,5 +1,5 @@
 ;; does: says that it implements all 64 functions
-;; wants: load error "does not know"
+;; wants: load error "unknown to this version"
 (module
   (memory (export "memory") 1)
   (func (export "kubewasm_abi_v1") (result i64) (i64.const -1))

@@ -18,10 +18,11 @@ import (
 // root is the root of the repository.
 const root = "../../.."
 
-// documents returns the paths of the documents of the root, of docs, and of the Stellar dialect.
+// documents returns the paths of the documents of the root, of docs and docs/rationale, and of the
+// Stellar dialect.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "admission/stellar/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/rationale/*.md", "admission/stellar/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d documents, error %v", pattern, len(files), err)

@@ -154,7 +154,7 @@ func take(name string, text []byte, from, to string, own map[string]bool) ([]byt
 	text = rename(text, from, to)
 	source, err := format.Source(append([]byte(header), text...))
 	if err != nil {
-		return nil, fmt.Errorf("format what is left of %s: %w", name, err)
+		return nil, fmt.Errorf("format the rest of %s: %w", name, err)
 	}
 	return source, nil
 }
@@ -179,7 +179,7 @@ func withoutImports(name string, text []byte) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.ParseComments)
 	if err != nil {
-		return nil, fmt.Errorf("parse what is left of %s: %w\n%s", name, err, text)
+		return nil, fmt.Errorf("parse the rest of %s: %w\n%s", name, err, text)
 	}
 	used := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {

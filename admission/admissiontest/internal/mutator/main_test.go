@@ -41,7 +41,7 @@ func TestPlugin(t *testing.T) {
 				ask(fails)
 			}()
 			<-done
-			if want := "the plugin does not validate, it only mutates: ask it by Mutate"; fails.message != want {
+			if want := "the plugin only mutates: call Mutate"; fails.message != want {
 				t.Errorf("%s fails with %q, want %q", name, fails.message, want)
 			}
 		}

@@ -38,7 +38,7 @@ func TestPlugin(t *testing.T) {
 				ask(fails)
 			}()
 			<-done
-			if want := "the plugin does not mutate, it only validates: ask it by Create or Review"; fails.message != want {
+			if want := "the plugin only validates: call Create or Review"; fails.message != want {
 				t.Errorf("%s fails with %q, want %q", name, fails.message, want)
 			}
 		}

@@ -21,15 +21,15 @@ func New(provider *capabilities.Provider) *Collector { return &Collector{provide
 
 var (
 	callsDesc = prometheus.NewDesc("kubewasm_admission_capability_calls_total",
-		"Calls of host capabilities by policies, by what came of them.", []string{"policy", "operation", "result"}, nil)
+		"Calls of host capabilities by policies, by result.", []string{"policy", "operation", "result"}, nil)
 	lookupsDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_lookups_total",
-		"Looks into the cache of answers, and misses that waited for another's question.", []string{"result"}, nil)
+		"Look-ups in the cache of answers, and misses that waited for an equal question.", []string{"result"}, nil)
 	evictionsDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_evictions_total",
-		"Answers that had to give way to others.", nil, nil)
+		"Answers evicted from the cache.", nil, nil)
 	entriesDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_entries",
-		"Answers that the cache holds.", nil, nil)
+		"Answers in the cache.", nil, nil)
 	cacheBytesDesc = prometheus.NewDesc("kubewasm_admission_capability_cache_bytes",
-		"Memory of the answers that the cache holds.", nil, nil)
+		"Memory of the answers in the cache.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

@@ -33,21 +33,21 @@ func TestCapabilities(t *testing.T) {
 	}
 	caller.Count("what a guest says", nil)
 	const want = `
-# HELP kubewasm_admission_capability_cache_bytes Memory of the answers that the cache holds.
+# HELP kubewasm_admission_capability_cache_bytes Memory of the answers in the cache.
 # TYPE kubewasm_admission_capability_cache_bytes gauge
 kubewasm_admission_capability_cache_bytes 265
-# HELP kubewasm_admission_capability_cache_entries Answers that the cache holds.
+# HELP kubewasm_admission_capability_cache_entries Answers in the cache.
 # TYPE kubewasm_admission_capability_cache_entries gauge
 kubewasm_admission_capability_cache_entries 1
-# HELP kubewasm_admission_capability_cache_evictions_total Answers that had to give way to others.
+# HELP kubewasm_admission_capability_cache_evictions_total Answers evicted from the cache.
 # TYPE kubewasm_admission_capability_cache_evictions_total counter
 kubewasm_admission_capability_cache_evictions_total 0
-# HELP kubewasm_admission_capability_cache_lookups_total Looks into the cache of answers, and misses that waited for another's question.
+# HELP kubewasm_admission_capability_cache_lookups_total Look-ups in the cache of answers, and misses that waited for an equal question.
 # TYPE kubewasm_admission_capability_cache_lookups_total counter
 kubewasm_admission_capability_cache_lookups_total{result="hit"} 1
 kubewasm_admission_capability_cache_lookups_total{result="miss"} 2
 kubewasm_admission_capability_cache_lookups_total{result="shared"} 0
-# HELP kubewasm_admission_capability_calls_total Calls of host capabilities by policies, by what came of them.
+# HELP kubewasm_admission_capability_calls_total Calls of host capabilities by policies, by result.
 # TYPE kubewasm_admission_capability_calls_total counter
 kubewasm_admission_capability_calls_total{operation="net/v1/dns_lookup_host",policy="p",result="answered"} 2
 kubewasm_admission_capability_calls_total{operation="net/v1/dns_lookup_host",policy="p",result="failed"} 1

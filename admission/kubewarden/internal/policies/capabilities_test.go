@@ -98,10 +98,10 @@ func TestHostCapabilities(t *testing.T) {
 		{"no signature", "oci/v2/verify", `{"type":"SigstorePubKeyVerify","image":"r.example.com/a:unsigned","pub_keys":["k"],"annotations":null}`, "verify: it has no signature"},
 		{"addresses", "net/v1/dns_lookup_host", `"a.example.com"`, `{"ips":["192.0.2.1","192.0.2.2","2001:db8::1"]}`},
 		{"a host that there is not", "net/v1/dns_lookup_host", `"none.example.com"`, "dns_lookup_host: look up none.example.com: no such host"},
-		{"a repository that is not granted", "oci/v1/manifest_digest", `"busybox"`, "manifest_digest: the policy may not ask about docker.io/library/busybox: the repositories of its configuration do not have it"},
-		{"signatures of one that is not granted", "oci/v2/verify", `{"type":"SigstorePubKeyVerify","image":"busybox","pub_keys":["k"],"annotations":null}`, "verify: the policy may not ask about docker.io/library/busybox: the repositories of its configuration do not have it"},
-		{"a host that is not granted", "net/v1/dns_lookup_host", `"kubernetes.default.svc"`, "dns_lookup_host: the policy may not look up kubernetes.default.svc: the hostNames of its configuration do not have it"},
-		{"an operation that is not granted", "kubernetes/can_i", `{}`, "the policy may not call kubernetes/can_i: the hostCapabilities of its configuration do not have it"},
+		{"a repository that is not granted", "oci/v1/manifest_digest", `"busybox"`, "manifest_digest: the policy may not ask about docker.io/library/busybox: it is not in the repositories of its configuration"},
+		{"signatures of one that is not granted", "oci/v2/verify", `{"type":"SigstorePubKeyVerify","image":"busybox","pub_keys":["k"],"annotations":null}`, "verify: the policy may not ask about docker.io/library/busybox: it is not in the repositories of its configuration"},
+		{"a host that is not granted", "net/v1/dns_lookup_host", `"kubernetes.default.svc"`, "dns_lookup_host: the policy may not look up kubernetes.default.svc: it is not in the hostNames of its configuration"},
+		{"an operation that is not granted", "kubernetes/can_i", `{}`, "the policy may not call kubernetes/can_i: it is not in the hostCapabilities of its configuration"},
 		{"an operation that there is not", "oci/v3/verify", `{}`, `unknown operation "v3/verify" of namespace "oci"`},
 		{"a layout", "oci/v1/manifest_digest", `"oci-layout:/etc:x"`, `manifest_digest: image "oci-layout:/etc:x" is no [REGISTRY/]REPOSITORY[:TAG][@DIGEST]: port is "", want 1 to 65535`},
 		{"no image", "oci/v1/manifest_digest", `{}`, "manifest_digest: json: cannot unmarshal object into Go value of type string"},
@@ -192,7 +192,7 @@ func nameServer(query []byte) []byte {
 func TestSlowRegistry(t *testing.T) {
 	slow := make(chan struct{})
 	e, _ := askingPolicy(t, capabilities.Config{Registry: images{slow}, Bounds: capabilities.Bounds{Timeout: metav1.Duration{Duration: time.Minute}}}, host.Limits{Instances: 2, Timeout: 300 * time.Millisecond})
-	const want = "manifest_digest: no answer in the time of the call: context deadline exceeded"
+	const want = "manifest_digest: no answer before the call's deadline: context deadline exceeded"
 	done := make(chan *admissionv1.AdmissionResponse, 1)
 	go func() {
 		done <- e.Validate(t.Context(), asked("oci/v1/manifest_digest", `"r.example.com/a:slow"`))

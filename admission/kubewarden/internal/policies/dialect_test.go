@@ -159,8 +159,8 @@ func TestKubewarden(t *testing.T) {
 		{"mode-trap", failed("__guest_call trapped: wasm error: unreachable")},
 		{"mode-get", says(`{"kind":"Namespace"}`)},
 		{"mode-absent", says(`get_resource: there is no Namespace none in namespace ""`)},
-		{"mode-secret", says(`get_resource: the policy may not see v1 Secret: its contextAwareResources do not have it`)},
-		{"mode-elsewhere", says(`list_resources_by_namespace: the policy may not see apps/v1 Deployment of namespace "bank": its contextAwareResources do not have that`)},
+		{"mode-secret", says(`get_resource: the policy may not see v1 Secret: it is not in its contextAwareResources`)},
+		{"mode-elsewhere", says(`list_resources_by_namespace: the policy may not see apps/v1 Deployment of namespace "bank": it is not in its contextAwareResources`)},
 		{"mode-everywhere", says(`list_resources_all: the policy may see apps/v1 Deployment of some namespaces, not of all: its contextAwareResources name them`)},
 		{"mode-list", says(`{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{},"items":[{"kind":"Deployment"}]}`)},
 		{"mode-all", says(`{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[]}`)},
@@ -169,8 +169,8 @@ func TestKubewarden(t *testing.T) {
 		{"mode-may-i", says(`{"allowed":true}`)},
 		{"mode-may-what", says(`can_i: the question has no resource attributes`)},
 		{"mode-cert", says("is_certificate_trusted: certificate: it is no certificate in PEM")},
-		{"mode-net", says("the policy may not call net/v1/dns_lookup_host: the hostCapabilities of its configuration do not have it")},
-		{"mode-oci", says("the policy may not call oci/v2/verify: the hostCapabilities of its configuration do not have it")},
+		{"mode-net", says("the policy may not call net/v1/dns_lookup_host: it is not in the hostCapabilities of its configuration")},
+		{"mode-oci", says("the policy may not call oci/v2/verify: it is not in the hostCapabilities of its configuration")},
 		{"mode-mutate", failed("changes the object, which allowedToMutate does not allow")},
 		{"mode-echo", denied(418, "", echo)},
 	}
@@ -195,7 +195,7 @@ func TestKubewarden(t *testing.T) {
 		compare(t, allowed(), e.Validate(t.Context(), mode("mode-fail"))) // A mutator does not validate.
 		r.Object.Raw, r.OldObject.Raw = nil, r.Object.Raw
 		got = e.Mutate(t.Context(), r)
-		compare(t, denied(500, "InternalError", `plugin "mutator": changes the object of a request that has none`), &admissionv1.AdmissionResponse{UID: got.UID, Result: got.Result})
+		compare(t, denied(500, "InternalError", `plugin "mutator": changes the object of a request without an object`), &admissionv1.AdmissionResponse{UID: got.UID, Result: got.Result})
 	})
 	t.Run("settings that are wrong", func(t *testing.T) {
 		cfg := config(t, "p", file)
@@ -208,7 +208,7 @@ func TestKubewarden(t *testing.T) {
 		e := policy("alone", func(c *pluginConfig) { c.Cluster = nil })
 		compare(t, says("get_resource: the host has no cluster to look at"), e.Validate(t.Context(), mode("mode-get")))
 		e = policy("blind", func(c *pluginConfig) { c.Scope = capabilities.Scope{} })
-		compare(t, says("the policy may not call kubernetes/can_i: the hostCapabilities of its configuration do not have it"), e.Validate(t.Context(), mode("mode-can-i")))
+		compare(t, says("the policy may not call kubernetes/can_i: it is not in the hostCapabilities of its configuration"), e.Validate(t.Context(), mode("mode-can-i")))
 	})
 }
 
@@ -307,13 +307,13 @@ func testKubewardenWASI(t *testing.T, file string) {
 		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		compare(t, denied(403, "Forbidden", `Namespace of 102430 bytes, then get_resource: there is no Namespace none in namespace ""`), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.ContextAwareResources = nil
-		const refused = "get_resource: the policy may not see v1 Namespace: its contextAwareResources do not have it"
+		const refused = "get_resource: the policy may not see v1 Namespace: it is not in its contextAwareResources"
 		compare(t, denied(403, "Forbidden", refused+", then "+refused), admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`)))
 		cfg.GuestConfig = []byte(`{"flood":true}`)
 		cfg.Limits.KeptBytes = 4 << 20
 		cfg.ContextAwareResources = []capabilities.Kind{{APIVersion: "v1", Kind: "Namespace"}}
 		got := admission.NewEngine(load(t, cfg)).Validate(t.Context(), requestOf(`{}`))
-		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: the host would keep ") {
+		if got.Allowed || !strings.Contains(got.Result.Message, "call host.call: the call would make the host keep ") {
 			t.Errorf("answer is %+v", got.Result)
 		}
 	})

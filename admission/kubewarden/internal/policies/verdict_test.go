@@ -62,7 +62,7 @@ var foreignVerdicts = []struct{ guest, verdict, want string }{
 	{"stellar", `{"allowed":true,"errors":[{"field":"f","message":"m","Message":"n"}]}`, "allowed"},
 	{"stellar", `{"allowed":true,"errors":[{"field":"f","message":"m","message":"n"}]}`, `failed: read its output: duplicate field "message"`},
 	{"stellar", `{"allowed":true,"errors":[{"field":"f","message":"m","errorType":"Odd"}]}`, `failed: read its output: unknown errorType "Odd"`},
-	{"stellar", `{"allowed":true,"message":"` + "\xff" + `"}`, "failed: read its output: the text is no UTF-8"},
+	{"stellar", `{"allowed":true,"message":"` + "\xff" + `"}`, "failed: read its output: the text is not UTF-8"},
 	{"stellar", `{"allowed":true,"message":"\ud800"}`, "failed: read its output: half of a surrogate pair"},
 	{"stellar", `{"allowed":true,"message":"\ude00\ud83d"}`, "failed: read its output: half of a surrogate pair"},
 	{"stellar", `{"allowed":false,"message":"\ud83d\ude00 \\ud800"}`, `😀 \ud800`},

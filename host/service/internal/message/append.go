@@ -120,7 +120,7 @@ func (e *encoder) alone(m *Type, f *field, p unsafe.Pointer) bool {
 			return true
 		}
 		if *(*unsafe.Pointer)(unsafe.Add(p, other.offset)) != nil && *(*unsafe.Pointer)(unsafe.Add(p, f.offset)) != nil {
-			e.fail(f, fmt.Errorf("%s of the same oneof is set, too", other.name))
+			e.fail(f, fmt.Errorf("%s of the same oneof is also set", other.name))
 			return false
 		}
 	}

@@ -278,7 +278,7 @@ func FuzzParse(f *testing.F) {
 func bounded(err error) bool {
 	for _, bound := range []string{
 		"it takes much more memory than bytes: limits.resultBytes bounds that, too", "messages are nested more than 100 deep",
-		"it is no time from the year 1 to 9999", "it is no duration of less than 292 years",
+		"it is not a time from year 1 to 9999", "it is not a duration of less than 292 years",
 	} {
 		if containsEnd(err.Error(), bound) {
 			return true
@@ -415,7 +415,7 @@ func TestTimesOfProtobuf(t *testing.T) {
 		}
 	}
 	early := testservice.Message{At: &metav1.Time{Time: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}}
-	if _, err := typ.Append(nil, unsafe.Pointer(&early), noObjects{}); err == nil || err.Error() != "field At: it is no time from the year 1 to 9999" {
+	if _, err := typ.Append(nil, unsafe.Pointer(&early), noObjects{}); err == nil || err.Error() != "field At: it is not a time from year 1 to 9999" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func (r *documents) Value(of protoreflect.FullName, text []byte) ([]byte, error)
 	return v.Interface().(value).Marshal()
 }
 
-var errWrites = errors.New("a text is read, and none is written")
+var errWrites = errors.New("text is only read, never written")
 
 // Object implements serviceschema.Objects, for Decode.
 func (r *documents) Object(abi.Ref) (any, error) { return nil, errWrites }

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	errTime     = errors.New("it is no time from the year 1 to 9999")
-	errDuration = errors.New("it is no duration of less than 292 years")
+	errTime     = errors.New("it is not a time from year 1 to 9999")
+	errDuration = errors.New("it is not a duration of less than 292 years")
 )
 
 // The seconds of google.protobuf.Timestamp: those of the years 1 to 9999.

@@ -181,7 +181,7 @@ func of(t reflect.Type) *Type {
 		return m
 	}
 	if t.Kind() != reflect.Struct {
-		panic(fmt.Sprintf("service: %v is no message: kubewasm gen writes structs", t))
+		panic(fmt.Sprintf("service: %v is not a message written by kubewasm gen", t))
 	}
 	m := &Type{of: t}
 	types[t] = m // A message may be a part of itself.
@@ -296,7 +296,7 @@ func (f *field) setKind() {
 		f.kind = objectPointers
 		return
 	case f.wire == object:
-		panic(fmt.Sprintf("service: field %s is a %v, which is no object of Kubernetes", f.name, t))
+		panic(fmt.Sprintf("service: field %s is a %v, not an object of Kubernetes", f.name, t))
 	case f.wire == timestamp && t == reflect.TypeFor[metav1.Time]():
 		f.kind = times
 		return
@@ -304,7 +304,7 @@ func (f *field) setKind() {
 		f.kind = durations
 		return
 	case f.wire == timestamp || f.wire == duration:
-		panic(fmt.Sprintf("service: field %s is a %v, which is no time", f.name, t))
+		panic(fmt.Sprintf("service: field %s is a %v, not a time", f.name, t))
 	case t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[value]()):
 		f.kind = values
 		return
@@ -325,6 +325,6 @@ func (f *field) setKind() {
 	case reflect.Struct:
 		f.kind, f.message = messages, of(t)
 	default:
-		panic(fmt.Sprintf("service: field %s is a %v, which does not travel", f.name, t))
+		panic(fmt.Sprintf("service: field %s is a %v, which has no wire type", f.name, t))
 	}
 }

@@ -234,8 +234,8 @@ func (c *callers) testManifest(t *testing.T) {
 func (c *callers) testOthers(t *testing.T) {
 	for _, test := range []struct{ name, token, want string }{
 		{"none", "", "401 a bearer token is required"},
-		{"one that a Pod could have", c.request(t, "shop", &authenticationv1.TokenRequestSpec{Audiences: []string{c.url}}), "401 the bearer token is refused: it is not bound to a ValidatingWebhookConfiguration, and not of a subject that needs not be"},
-		{"one for the API server", c.request(t, "shop", &authenticationv1.TokenRequestSpec{}), "401 the bearer token is refused: it is for another audience"},
+		{"one that a Pod could have", c.request(t, "shop", &authenticationv1.TokenRequestSpec{Audiences: []string{c.url}}), "401 the bearer token is refused: it is not bound to a ValidatingWebhookConfiguration, and its subject is not exempt"},
+		{"one for the API server", c.request(t, "shop", &authenticationv1.TokenRequestSpec{}), "401 the bearer token is refused: it has a different audience"},
 		{"one that is bound to another configuration", c.request(t, metav1.NamespaceSystem, c.bound("others", "*")), `401 the bearer token is refused: it is bound to the ValidatingWebhookConfiguration "others"`},
 		{"one for another API group", c.request(t, metav1.NamespaceSystem, c.bound("tokens", "apps")), `200 the bearer token of the request is not for reviews of the API group ""`},
 		{"the right one", c.request(t, metav1.NamespaceSystem, c.bound("tokens", "*")), "200 denier: nope"},

@@ -326,7 +326,7 @@ func testWithoutRight(t *testing.T, l *lookups) {
 	for name, p := range map[string]*admission.Plugin{
 		"waPC": without.asks(t, "mode-everywhere", deployments), "fresh": without.asks(t, "mode-part", deployments), "Rego": without.rego(t, "p/violation", hosts, ingresses),
 	} {
-		if got := said(t, p, ingressOf("shop", "new", "x")); !strings.Contains(got, "the server may not do that: its RBAC does not have it") && !strings.Contains(got, "look up objects") {
+		if got := said(t, p, ingressOf("shop", "new", "x")); !strings.Contains(got, "the server's RBAC does not allow it") && !strings.Contains(got, "look up objects") {
 			t.Errorf("%s: got %q, want the server's lack of rights", name, got)
 		}
 		if err := p.Close(t.Context()); err != nil {

@@ -187,7 +187,7 @@ plugins:
 		{"a namespace that is not chosen", "free", "configmap", "", ""},
 		{"a module from a Secret", "free", "secret", "", denied + "of-secret: scrt"},
 		{"what a policy looks up", "free", "lookup", "mode-absent", denied + `looks: get_resource: there is no Namespace none in namespace ""`},
-		{"what it may not see", "free", "lookup", "mode-secret", denied + "looks: get_resource: the policy may not see v1 Secret: its contextAwareResources do not have it"},
+		{"what it may not see", "free", "lookup", "mode-secret", denied + "looks: get_resource: the policy may not see v1 Secret: it is not in its contextAwareResources"},
 		{"what somebody may do", "free", "lookup", "mode-can-i", denied + `looks: {"allowed":false}`},
 	}
 	for _, test := range tests {
