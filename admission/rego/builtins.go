@@ -1,7 +1,6 @@
 package rego
 
 import (
-	"cmp"
 	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha1"
@@ -67,53 +66,53 @@ var builtins = map[string]builtin{
 	"regex.split":                    regexSplit,
 	"regex.replace":                  regexReplace,
 	"regex.find_n":                   regexFindN,
-	"semver.is_valid":                semverIsValid,
-	"semver.compare":                 semverCompare,
+	"semver.is_valid":                fromOPA("semver.is_valid", length(maxVersionBytes, byteWork)),
+	"semver.compare":                 fromOPA("semver.compare", length(maxVersionBytes, byteWork)),
 	"strings.any_prefix_match":       anyMatch(strings.HasPrefix),
 	"strings.any_suffix_match":       anyMatch(strings.HasSuffix),
 	"strings.count":                  texts(func(a []string) (any, error) { return strings.Count(a[0], a[1]), nil }),
 	"strings.split_n":                splitN,
 	"indexof_n":                      texts(indexOfN),
 	"numbers.range_step":             rangeStep,
-	"net.cidr_is_valid":              cidrIsValid,
-	"net.cidr_expand":                text(cidrExpand),
-	"net.cidr_merge":                 cidrMerge,
-	"net.cidr_contains_matches":      cidrContainsMatches,
+	"net.cidr_is_valid":              fromOPA("net.cidr_is_valid", free),
+	"net.cidr_expand":                fromOPA("net.cidr_expand", cidrExpand),
+	"net.cidr_merge":                 fromOPA("net.cidr_merge", cidrMerge),
+	"net.cidr_contains_matches":      fromOPA("net.cidr_contains_matches", cidrContainsMatches),
 	"object.subset":                  objectSubsetOf,
-	"units.parse":                    parseUnits,
-	"units.parse_bytes":              parseBytes,
+	"units.parse":                    fromOPA("units.parse", quantity),
+	"units.parse_bytes":              fromOPA("units.parse_bytes", quantity),
 	"time.now_ns":                    timeNow,
-	"time.diff":                      timeDiff,
-	"time.parse_rfc3339_ns":          text(func(s string) (any, error) { return nanos(time.Parse(time.RFC3339, s)) }),
-	"time.parse_ns":                  texts(func(a []string) (any, error) { return nanos(time.Parse(layout(a[0]), a[1])) }),
-	"time.format":                    formatTime,
-	"time.parse_duration_ns":         text(parseDuration),
-	"time.date":                      moment(func(t time.Time) any { y, m, d := t.Date(); return []any{y, int(m), d} }),
-	"time.clock":                     moment(func(t time.Time) any { h, m, s := t.Clock(); return []any{h, m, s} }),
-	"time.weekday":                   moment(func(t time.Time) any { return t.Weekday().String() }),
-	"time.add_date":                  addDate,
-	"io.jwt.decode":                  jwtDecode,
-	"io.jwt.decode_verify":           jwtDecodeVerify,
-	"io.jwt.verify_rs256":            jwtVerify("RS256"),
-	"io.jwt.verify_rs384":            jwtVerify("RS384"),
-	"io.jwt.verify_rs512":            jwtVerify("RS512"),
-	"io.jwt.verify_ps256":            jwtVerify("PS256"),
-	"io.jwt.verify_ps384":            jwtVerify("PS384"),
-	"io.jwt.verify_ps512":            jwtVerify("PS512"),
-	"io.jwt.verify_es256":            jwtVerify("ES256"),
-	"io.jwt.verify_es384":            jwtVerify("ES384"),
-	"io.jwt.verify_es512":            jwtVerify("ES512"),
-	"io.jwt.verify_hs256":            jwtVerify("HS256"),
-	"io.jwt.verify_hs384":            jwtVerify("HS384"),
-	"io.jwt.verify_hs512":            jwtVerify("HS512"),
-	"io.jwt.verify_eddsa":            jwtVerify("EdDSA"),
-	"crypto.x509.parse_certificates": parseCertificates,
-	"crypto.x509.parse_and_verify_certificates":              parseAndVerifyCertificates,
-	"crypto.x509.parse_and_verify_certificates_with_options": parseAndVerifyCertificatesWithOptions,
-	"crypto.x509.parse_certificate_request":                  parseCertificateRequest,
-	"crypto.x509.parse_keypair":                              parseKeyPair,
-	"crypto.x509.parse_rsa_private_key":                      parsePrivateKey,
-	"crypto.parse_private_keys":                              parsePrivateKeys,
+	"time.diff":                      fromOPA("time.diff", moment),
+	"time.parse_rfc3339_ns":          fromOPA("time.parse_rfc3339_ns", length(8<<20, 8*byteWork)),
+	"time.parse_ns":                  fromOPA("time.parse_ns", length(8<<20, 8*byteWork)),
+	"time.format":                    fromOPA("time.format", moment),
+	"time.parse_duration_ns":         fromOPA("time.parse_duration_ns", duration),
+	"time.date":                      fromOPA("time.date", moment),
+	"time.clock":                     fromOPA("time.clock", moment),
+	"time.weekday":                   fromOPA("time.weekday", moment),
+	"time.add_date":                  fromOPA("time.add_date", moment),
+	"io.jwt.decode":                  fromOPA("io.jwt.decode", tokenDecode),
+	"io.jwt.decode_verify":           fromOPA("io.jwt.decode_verify", tokenDecodeVerify),
+	"io.jwt.verify_rs256":            fromOPA("io.jwt.verify_rs256", tokenVerify),
+	"io.jwt.verify_rs384":            fromOPA("io.jwt.verify_rs384", tokenVerify),
+	"io.jwt.verify_rs512":            fromOPA("io.jwt.verify_rs512", tokenVerify),
+	"io.jwt.verify_ps256":            fromOPA("io.jwt.verify_ps256", tokenVerify),
+	"io.jwt.verify_ps384":            fromOPA("io.jwt.verify_ps384", tokenVerify),
+	"io.jwt.verify_ps512":            fromOPA("io.jwt.verify_ps512", tokenVerify),
+	"io.jwt.verify_es256":            fromOPA("io.jwt.verify_es256", tokenVerify),
+	"io.jwt.verify_es384":            fromOPA("io.jwt.verify_es384", tokenVerify),
+	"io.jwt.verify_es512":            fromOPA("io.jwt.verify_es512", tokenVerify),
+	"io.jwt.verify_hs256":            fromOPA("io.jwt.verify_hs256", length(8<<20, 8*byteWork)),
+	"io.jwt.verify_hs384":            fromOPA("io.jwt.verify_hs384", length(8<<20, 8*byteWork)),
+	"io.jwt.verify_hs512":            fromOPA("io.jwt.verify_hs512", length(8<<20, 8*byteWork)),
+	"io.jwt.verify_eddsa":            fromOPA("io.jwt.verify_eddsa", tokenVerify),
+	"crypto.x509.parse_certificates": fromOPA("crypto.x509.parse_certificates", certificates),
+	"crypto.x509.parse_and_verify_certificates":              fromOPA("crypto.x509.parse_and_verify_certificates", chain),
+	"crypto.x509.parse_and_verify_certificates_with_options": fromOPA("crypto.x509.parse_and_verify_certificates_with_options", chainWithOptions),
+	"crypto.x509.parse_certificate_request":                  fromOPA("crypto.x509.parse_certificate_request", certificates),
+	"crypto.x509.parse_keypair":                              fromOPA("crypto.x509.parse_keypair", privateKeys),
+	"crypto.x509.parse_rsa_private_key":                      fromOPA("crypto.x509.parse_rsa_private_key", privateKeys),
+	"crypto.parse_private_keys":                              fromOPA("crypto.parse_private_keys", privateKeys),
 	"json.match_schema":                                      jsonMatchSchema,
 	"json.verify_schema":                                     jsonVerifySchema,
 	"trace":                                                  func(*call, []any) (any, error) { return true, nil },
@@ -612,186 +611,4 @@ func subsetOfKind(super, sub any) bool {
 
 func contains(list []any, v any) bool {
 	return slices.ContainsFunc(list, func(x any) bool { return compare(x, v) == 0 })
-}
-
-func nanos(t time.Time, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	if t.Before(time.Unix(0, math.MinInt64)) || t.After(time.Unix(0, math.MaxInt64)) {
-		return nil, errors.New("time does not fit into nanoseconds")
-	}
-	return t.UnixNano(), nil
-}
-
-// layouts maps names that policies may use to layouts.
-var layouts = map[string]string{
-	"ANSIC": time.ANSIC, "UnixDate": time.UnixDate, "RubyDate": time.RubyDate, "RFC822": time.RFC822, "RFC822Z": time.RFC822Z,
-	"RFC850": time.RFC850, "RFC1123": time.RFC1123, "RFC1123Z": time.RFC1123Z, "RFC3339": time.RFC3339, "RFC3339Nano": time.RFC3339Nano,
-}
-
-func layout(text string) string { return cmp.Or(layouts[text], text) }
-
-// formatTime formats a moment. The third part of the moment, if any, is the layout.
-func formatTime(c *call, args []any) (any, error) {
-	t, err := timeOf(c, args[0])
-	if err != nil {
-		return nil, err
-	}
-	text := ""
-	if list, ok := args[0].([]any); ok && len(list) > 2 {
-		if text, ok = list[2].(string); !ok {
-			return nil, errArguments
-		}
-	}
-	return t.Format(layout(cmp.Or(text, time.RFC3339Nano))), nil
-}
-
-// timeOf returns the moment of an argument: nanoseconds, or nanoseconds and a time
-// zone.
-func timeOf(c *call, v any) (time.Time, error) {
-	zone := ""
-	if list, ok := v.([]any); ok && len(list) != 0 {
-		v = list[0]
-		if len(list) > 1 {
-			if zone, ok = list[1].(string); !ok {
-				return time.Time{}, errArguments
-			}
-		}
-		if len(list) > 2 && !isOf[string](list[2]) {
-			return time.Time{}, errArguments
-		}
-	}
-	n, ok := v.(number)
-	if !ok {
-		return time.Time{}, errArguments
-	}
-	ns, err := n.int64()
-	if err != nil {
-		return time.Time{}, err
-	}
-	t := time.Unix(0, ns).UTC()
-	if zone == "" || zone == "UTC" {
-		return t, nil
-	}
-	if len(zone) > maxZoneBytes {
-		return time.Time{}, errArguments // No zone has a name that long.
-	}
-	c.work(zoneWork)
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return t.In(location), nil
-}
-
-// maxZoneBytes is the maximum length of a time zone's name, and zoneWork the cost of reading a
-// zone.
-const (
-	maxZoneBytes = 64
-	zoneWork     = 100_000
-)
-
-// moment adapts a function of a moment to a builtin.
-func moment(f func(t time.Time) any) builtin {
-	return func(c *call, args []any) (any, error) {
-		t, err := timeOf(c, args[0])
-		if err != nil {
-			return nil, err
-		}
-		return f(t), nil
-	}
-}
-
-func addDate(c *call, args []any) (any, error) {
-	t, err := timeOf(c, args[0])
-	if err != nil {
-		return nil, err
-	}
-	var n [3]int
-	for i := range n {
-		v, ok := args[i+1].(number)
-		if !ok {
-			return nil, errArguments
-		}
-		part, err := v.int64()
-		if err != nil || part > 1e6 || part < -1e6 {
-			return nil, errArguments
-		}
-		n[i] = int(part)
-	}
-	return nanos(t.AddDate(n[0], n[1], n[2]), nil)
-}
-
-// timeDiff returns the years, months, days, hours, minutes and seconds between two
-// moments, in the zone of the first.
-func timeDiff(c *call, args []any) (any, error) {
-	from, err := timeOf(c, args[0])
-	if err != nil {
-		return nil, err
-	}
-	to, err := timeOf(c, args[1])
-	if err != nil {
-		return nil, err
-	}
-	if to = to.In(from.Location()); from.After(to) {
-		from, to = to, from
-	}
-	y, m, d := from.Date()
-	y2, m2, d2 := to.Date()
-	h, min, s := from.Clock()
-	h2, min2, s2 := to.Clock()
-	parts := [6]int{y2 - y, int(m2 - m), d2 - d, h2 - h, min2 - min, s2 - s}
-	// A negative part borrows from the part before it. A month has the days of the earlier moment's
-	// month.
-	sizes := [6]int{0, 12, time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day(), 24, 60, 60}
-	for i := len(parts) - 1; i > 0; i-- {
-		if parts[i] < 0 {
-			parts[i] += sizes[i]
-			parts[i-1]--
-		}
-	}
-	list := make([]any, len(parts))
-	for i, part := range parts {
-		list[i] = part
-	}
-	return list, nil
-}
-
-// hoursOf maps units of durations that package time lacks to hours.
-var hoursOf = map[byte]float64{'d': 24, 'w': 7 * 24, 'y': 365 * 24}
-
-// maxDurationBytes is the maximum length of a duration.
-const maxDurationBytes = 1 << 10
-
-// parseDuration reads a duration in the form of package time, possibly with days, weeks and years.
-func parseDuration(s string) (any, error) {
-	if len(s) > maxDurationBytes {
-		return nil, errArguments
-	}
-	if strings.ContainsAny(s, "dwy") {
-		var text strings.Builder
-		for rest := s; rest != ""; {
-			i := strings.IndexAny(rest, "dwy")
-			if i < 0 {
-				text.WriteString(rest)
-				break
-			}
-			digits := i
-			for digits > 0 && strings.IndexByte("0123456789.", rest[digits-1]) >= 0 {
-				digits--
-			}
-			n, err := strconv.ParseFloat(rest[digits:i], 64)
-			if err != nil {
-				return nil, err
-			}
-			text.WriteString(rest[:digits])
-			text.WriteString(strconv.FormatFloat(n*hoursOf[rest[i]], 'f', -1, 64))
-			text.WriteByte('h')
-			rest = rest[i+1:]
-		}
-		s = text.String()
-	}
-	d, err := time.ParseDuration(s)
-	return d.Nanoseconds(), err
 }

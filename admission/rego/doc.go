@@ -10,7 +10,8 @@
 // The first entrypoint of a module decides. It is an AdmissionReview with a response, a list of
 // violations or a bool; for Gatekeeper a set of violations. The settings of a plugin are data, and
 // the parameters of a policy for Gatekeeper. Builtins that Rego's compiler leaves to the host are
-// part of this package: those of OPA 1.22 except those that need the network or a parser of another
+// OPA's own where their cost can be bounded before the call, and part of this package otherwise:
+// those of OPA 1.22 except those that need the network or a parser of another
 // language. A policy that needs such a builtin is refused. time.now_ns and random values need the
 // grants host.GrantClock and host.GrantRandom.
 //

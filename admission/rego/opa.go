@@ -589,7 +589,7 @@ func callBuiltin(inst host.DialectInstance, id uint32, args []uint64) uint32 {
 	p.calling = false
 	c.work(length * byteWork)
 	result, err := f(c, values)
-	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) || errors.Is(err, errElsewhere) {
+	if errors.Is(err, errTooMuch) || errors.Is(err, errUngranted) || errors.Is(err, errElsewhere) || errors.Is(err, errFault) {
 		inst.Abort(fmt.Errorf("builtin %d: %w", id, err))
 	}
 	if err != nil {

@@ -5,34 +5,9 @@ import (
 	stdjson "encoding/json"
 	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/google/uuid"
 )
-
-// normal converts a value created by a builtin to the form of parseValue.
-func normal(v any) any {
-	switch v := v.(type) {
-	case int:
-		return number(strconv.Itoa(v))
-	case int64:
-		return number(strconv.FormatInt(v, 10))
-	}
-	return v
-}
-
-// ofGo converts a Go value to a value of Rego, through JSON.
-func ofGo(c *call, v any) (any, error) {
-	raw, err := stdjson.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) > c.limit {
-		return nil, errTooMuch
-	}
-	c.work(len(raw) * byteWork)
-	return parseValue(c, string(raw))
-}
 
 // textObject returns an object of keys and texts, without empty texts.
 func textObject(pairs ...string) object {
