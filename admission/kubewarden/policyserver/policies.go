@@ -112,24 +112,69 @@ const (
 	parallelLoads = 8
 )
 
-// Apply serves the policies of the file. Unchanged policies are not touched. Each of the others is
-// in service as soon as it is loaded. The error joins those of policies that cannot be loaded; the
-// others are in service.
-func (s *Server) Apply(ctx context.Context, f *File) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	return s.apply(ctx, f)
+// load is a policy that is being loaded.
+type load struct {
+	id string
+	// declared is the policy. Server.mu guards it: settings of answers may change meanwhile.
+	declared Policy
+	guests   *Guests
+	cancel   context.CancelFunc
+	// done is closed when the load has ended, with err.
+	done chan struct{}
+	err  error
 }
 
-func (s *Server) apply(ctx context.Context, f *File) error {
-	s.file = f
+// Apply serves the policies of the file. Unchanged policies are not touched. Each of the others is
+// in service as soon as it is loaded: a slow module delays neither other policies nor a later Apply,
+// which replaces loads of policies that it changes. The error joins those of policies that cannot be
+// loaded; the others are in service.
+//
+// Apply waits for the policies until ctx ends; they are loaded nevertheless.
+func (s *Server) Apply(ctx context.Context, f *File) error {
+	loads, err := s.declare(f)
+	if err != nil {
+		return err
+	}
+	return s.wait(ctx, loads)
+}
+
+// declare begins to serve the policies of the file.
+func (s *Server) declare(f *File) ([]*load, error) {
 	for _, warning := range f.Warnings {
 		s.log(slog.LevelWarn, "policies.yml has a field that is ignored", "warning", warning)
 	}
+	s.mu.Lock()
+	s.file = f
+	return s.apply()
+}
+
+// wait waits for loads.
+func (s *Server) wait(ctx context.Context, loads []*load) error {
+	errs := make([]error, len(loads))
+	for i, l := range loads {
+		select {
+		case <-l.done:
+			errs[i] = l.err
+		case <-ctx.Done():
+			return fmt.Errorf("wait for policies: %w", context.Cause(ctx))
+		}
+	}
+	s.mu.Lock()
+	s.applied = true
+	s.mu.Unlock()
+	return errors.Join(errs...)
+}
+
+// apply begins to serve the policies of the file with the guests, and returns the loads that this
+// takes. It unlocks mu, which must be held.
+func (s *Server) apply() ([]*load, error) {
+	if s.closed {
+		s.mu.Unlock()
+		return nil, fmt.Errorf("policy server: %w", host.ErrClosed)
+	}
+	f := s.file
 	// Quick changes apply at once: removed policies, and settings of answers.
 	var gone []admission.Policy
-	var wanted []string
-	s.mu.Lock()
 	for id, p := range s.table {
 		if _, ok := f.Policies[id]; !ok {
 			gone = append(gone, p.policy)
@@ -140,10 +185,29 @@ func (s *Server) apply(ctx context.Context, f *File) error {
 			}
 		}
 	}
-	for id, declared := range f.Policies {
+	for id, l := range s.loads {
+		if _, ok := f.Policies[id]; !ok {
+			l.cancel()
+			delete(s.loads, id)
+		}
+	}
+	fetched := &fetches{source: s.cfg.Source, modules: map[string]*fetched{}}
+	var loads []*load
+	for _, id := range slices.Sorted(maps.Keys(f.Policies)) {
+		declared := f.Policies[id]
+		about := s.guests.about(id, &declared)
+		if l := s.loads[id]; l != nil {
+			if l.declared.built() == declared.built() && l.guests.about(id, &declared) == about {
+				l.declared = declared
+				loads = append(loads, l)
+				continue
+			}
+			l.cancel()
+			delete(s.loads, id)
+		}
 		old := s.table[id]
-		if old == nil || old.declared.built() != declared.built() || old.guests != s.cfg.Guests.about(id, &declared) {
-			wanted = append(wanted, id)
+		if old == nil || old.declared.built() != declared.built() || old.guests != about {
+			loads = append(loads, s.begin(id, declared, fetched))
 			continue
 		}
 		next := *old
@@ -152,41 +216,53 @@ func (s *Server) apply(ctx context.Context, f *File) error {
 	}
 	s.mu.Unlock()
 	s.publish(gone...)
-	slices.Sort(wanted)
-	err := s.load(ctx, f, wanted)
-	s.mu.Lock()
-	s.applied = true
-	s.mu.Unlock()
-	return err
+	return loads, nil
 }
 
-// load loads some policies of a file. Each comes into service as soon as it is loaded.
-func (s *Server) load(ctx context.Context, f *File, ids []string) error {
-	errs := make([]error, len(ids))
-	fetched := fetches{source: s.cfg.Source, modules: map[string]*fetched{}}
-	room := make(chan struct{}, parallelLoads)
-	var wg sync.WaitGroup
-	for i, id := range ids {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			declared := f.Policies[id]
-			policy, err := s.build(ctx, id, &declared, &fetched)
-			s.install(id, declared, policy, fetched.sources(&declared, err == nil), err)
-			errs[i] = err
-		})
+// begin begins to load a policy. mu must be held.
+func (s *Server) begin(id string, declared Policy, modules *fetches) *load {
+	ctx, cancel := context.WithCancel(s.ctx)
+	l := &load{id: id, declared: declared, guests: s.guests, cancel: cancel, done: make(chan struct{})}
+	s.loads[id] = l
+	s.background.Go(func() {
+		defer close(l.done)
+		defer cancel()
+		select {
+		case s.slots <- struct{}{}:
+		case <-ctx.Done():
+			return // Another version is wanted, or none.
+		}
+		// A slow load gives its slot to others.
+		free := sync.OnceFunc(func() { <-s.slots })
+		defer free()
+		defer time.AfterFunc(slow, free).Stop()
+		policy, err := s.build(ctx, l, &declared, modules)
+		l.err = err
+		s.install(l, policy, modules)
+	})
+	return l
+}
+
+// slow is the time after which a load no longer counts among those that may run at the same time.
+const slow = 2 * time.Second
+
+// install puts the result of loading a policy into service, unless another version is wanted.
+func (s *Server) install(l *load, policy admission.Policy, modules *fetches) {
+	id := l.id
+	s.mu.Lock()
+	if s.loads[id] != l || s.closed {
+		s.mu.Unlock()
+		if policy != nil {
+			s.publish(policy)
+		}
+		return
 	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// install puts the result of loading a policy into service.
-func (s *Server) install(id string, declared Policy, policy admission.Policy, sources []host.Source, err error) {
-	guests := s.cfg.Guests.about(id, &declared)
-	s.mu.Lock()
+	delete(s.loads, id)
+	declared, err := l.declared, l.err
+	guests := l.guests.about(id, &declared)
 	next := &served{
 		id: id, monitors: new(serving.Monitor), declared: declared, policy: policy, loaded: declared, guests: guests, grants: guests.grants,
-		since: time.Now(), err: err, sources: sources, attempts: 1, tried: time.Now(),
+		since: time.Now(), err: err, sources: modules.sources(&declared, err == nil), attempts: 1, tried: time.Now(),
 	}
 	old := s.table[id]
 	var gone admission.Policy
@@ -198,7 +274,7 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 		if old.declared.built() == declared.built() && old.guests == guests {
 			next.attempts = old.attempts + 1
 		}
-		if old.policy != nil && !old.loaded.takesAway(&declared, s.cfg.Guests.DefaultCapabilities) && old.grants == guests.grants {
+		if old.policy != nil && !old.loaded.takesAway(&declared, l.guests.DefaultCapabilities) && old.grants == guests.grants {
 			next.policy, next.loaded, next.grants, next.since = old.policy, old.loaded, old.grants, old.since
 		} else {
 			gone = old.policy
@@ -224,13 +300,17 @@ func (s *Server) install(id string, declared Policy, policy admission.Policy, so
 }
 
 // retry loads policies again if their modules could not be fetched and their waiting time is over.
-func (s *Server) retry(ctx context.Context) {
+func (s *Server) retry() {
 	const longest = 5 * time.Minute
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	var ids []string
-	for id, p := range s.serving.Load() {
-		if _, ok := errors.AsType[*fetchError](p.err); !ok {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	fetched := &fetches{source: s.cfg.Source, modules: map[string]*fetched{}}
+	for _, id := range slices.Sorted(maps.Keys(s.table)) {
+		p := s.table[id]
+		if _, ok := errors.AsType[*fetchError](p.err); !ok || s.loads[id] != nil {
 			continue
 		}
 		wait := s.cfg.Interval
@@ -238,11 +318,8 @@ func (s *Server) retry(ctx context.Context) {
 			wait *= 2
 		}
 		if time.Since(p.tried) >= min(wait, max(longest, s.cfg.Interval)) {
-			ids = append(ids, id)
+			s.begin(id, p.declared, fetched)
 		}
-	}
-	if slices.Sort(ids); len(ids) != 0 {
-		_ = s.load(ctx, s.file, ids) // The error is logged, and in the table.
 	}
 }
 
@@ -316,9 +393,10 @@ func (f *fetches) sources(p *Policy, loaded bool) (sources []host.Source) {
 }
 
 // build loads a policy or a group.
-func (s *Server) build(ctx context.Context, id string, p *Policy, modules *fetches) (admission.Policy, error) {
+func (s *Server) build(ctx context.Context, l *load, p *Policy, modules *fetches) (admission.Policy, error) {
+	id := l.id
 	if len(p.Policies) == 0 {
-		plugin, err := s.buildPlugin(ctx, id, id, p.namespaced(id), true, &p.Member, modules)
+		plugin, err := s.buildPlugin(ctx, l, id, p.namespaced(id), true, &p.Member, modules)
 		if err != nil {
 			return nil, err // And not a policy that is a nil plugin.
 		}
@@ -333,7 +411,7 @@ func (s *Server) build(ctx context.Context, id string, p *Policy, modules *fetch
 	var errs []error
 	for _, name := range called {
 		m := p.Policies[name]
-		plugin, err := s.buildPlugin(ctx, id, id+"/"+name, p.namespaced(id), false, &m, modules)
+		plugin, err := s.buildPlugin(ctx, l, id+"/"+name, p.namespaced(id), false, &m, modules)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -356,9 +434,9 @@ func (s *Server) build(ctx context.Context, id string, p *Policy, modules *fetch
 	return group, nil
 }
 
-// buildPlugin loads a module under a name. id is the id of its policy or group.
-func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, mutates bool, m *Member, modules *fetches) (*admission.Plugin, error) {
-	scope := s.cfg.Guests.scope(id, m, namespaced)
+// buildPlugin loads a module of a policy or group under a name.
+func (s *Server) buildPlugin(ctx context.Context, l *load, name string, namespaced, mutates bool, m *Member, modules *fetches) (*admission.Plugin, error) {
+	scope := l.guests.scope(l.id, m, namespaced)
 	if err := scope.Check(); err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)
 	}
@@ -373,7 +451,7 @@ func (s *Server) buildPlugin(ctx context.Context, id, name string, namespaced, m
 	if err != nil {
 		return nil, fmt.Errorf("policy %q: %w", name, err)
 	}
-	guest := s.cfg.Guests.of(id, m.timeout(s.cfg.Timeout))
+	guest := l.guests.of(l.id, m.timeout(s.cfg.Timeout))
 	// The plugin keeps its source, which must not retain the module.
 	once := &handover{url: m.Module, module: module}
 	defer once.drop()
@@ -469,8 +547,8 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 			f, err := ParseFile(data)
 			if err != nil {
 				s.log(slog.LevelError, "policies.yml is refused: nothing changes", "err", err)
-			} else {
-				s.told(s.Apply(ctx, f))
+			} else if loads, err := s.declare(f); err == nil {
+				s.background.Go(func() { s.told(s.wait(ctx, loads)) })
 			}
 			// Follow would not return to the file before a refused one, which may differ from the
 			// one in service.
@@ -488,7 +566,7 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				s.retry(ctx)
+				s.retry()
 			}
 		}
 	})
@@ -533,13 +611,17 @@ func (s *Server) SetGuests(ctx context.Context, g Guests) error {
 	if err := g.Check(); err != nil {
 		return err
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.cfg.Guests = g
+	s.mu.Lock()
+	s.guests = &g
 	if s.file == nil {
+		s.mu.Unlock()
 		return nil
 	}
-	return s.apply(ctx, s.file)
+	loads, err := s.apply()
+	if err != nil {
+		return err
+	}
+	return s.wait(ctx, loads)
 }
 
 // told logs the result of applying a file. Errors of single policies are logged with the policies.

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
@@ -33,15 +36,24 @@ type Server struct {
 	// serving holds the policies as seen by requests.
 	serving serving.Value[map[string]*served]
 
-	// changing serialises changes, which may take seconds to load modules.
-	changing sync.Mutex
-	// file is the file applied last, guarded by changing.
-	file *File
-	// background counts policies that are being closed, and followers of files.
+	// ctx ends with Close.
+	ctx  context.Context
+	stop context.CancelFunc
+	// background counts policies that are being loaded or closed, and followers of files.
 	background sync.WaitGroup
+	// slots bounds the simultaneous loads.
+	slots chan struct{}
+	// readiness bounds the wait for modules that cannot be fetched; ready is set once Ready has
+	// returned nil.
+	readiness host.Readiness
+	ready     atomic.Bool
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// file is the file applied last, and guests are Config.Guests or those set since.
+	file    *File
+	guests  *Guests
 	table   map[string]*served
+	loads   map[string]*load
 	applied bool
 	closed  bool
 }
@@ -74,6 +86,9 @@ type Config struct {
 	// changes, and the time until a module that could not be fetched is tried again. That time
 	// doubles with each attempt, up to 5 min. Default 30 s.
 	Interval time.Duration
+	// ReadyTimeout is the longest time for which policies whose modules cannot be fetched keep the
+	// server from being ready. Default [host.DefaultReadyTimeout].
+	ReadyTimeout time.Duration
 	// Observer receives the results of requests, and changes of policies. nil costs nothing.
 	Observer Observer
 	// HostObserver receives the calls of guests. nil costs nothing.
@@ -115,7 +130,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Bodies == nil {
 		cfg.Bodies = admission.NewBodies(admission.BodyLimits{})
 	}
-	s := &Server{cfg: cfg, table: map[string]*served{}, lines: lograte.New(lograte.DefaultBytes)}
+	s := &Server{
+		cfg: cfg, guests: &cfg.Guests, table: map[string]*served{}, loads: map[string]*load{}, lines: lograte.New(lograte.DefaultBytes),
+		slots: make(chan struct{}, parallelLoads), readiness: host.Readiness{Timeout: cfg.ReadyTimeout},
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.dialects = append(kubewarden.New(kubewarden.Options{Cluster: cfg.Cluster, Capabilities: cfg.Capabilities}), rego.New(rego.Options{Cluster: cfg.Cluster}), stellar.New())
 	if cfg.Workers > 0 {
 		s.workers = make(chan struct{}, cfg.Workers)
@@ -137,21 +156,36 @@ func (s *Server) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// Ready returns an error as long as requests should not reach the server, because no policies.yml
-// has been read. A policy that cannot be loaded does not matter, since only its requests fail.
+// Ready returns an error as long as requests should not reach the server: no policies.yml has been
+// read, policies are being loaded or, for Config.ReadyTimeout, their modules cannot be fetched. Once
+// it has returned nil it always does. Other policies that cannot be loaded do not matter, since only
+// their requests fail.
 func (s *Server) Ready() error {
+	if s.ready.Load() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.applied {
 		return errors.New("policies are being loaded")
 	}
-	return nil
+	var yet []error
+	for _, id := range slices.Sorted(maps.Keys(s.table)) {
+		p := s.table[id]
+		if _, ok := errors.AsType[*fetchError](p.err); ok && p.policy == nil {
+			yet = append(yet, p.err)
+		}
+	}
+	err := s.readiness.Ready(errors.Join(yet...))
+	if err == nil {
+		s.ready.Store(true)
+	}
+	return err
 }
 
-// Close takes all policies out of service, closes them, waiting until ctx ends. The context of
-// FollowFile must have ended.
+// Close ends loads, takes all policies out of service and closes them, waiting until ctx ends. The
+// context of FollowFile must have ended.
 func (s *Server) Close(ctx context.Context) error {
-	s.changing.Lock()
 	s.mu.Lock()
 	var gone []admission.Policy
 	for _, p := range s.table {
@@ -159,8 +193,8 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.table, s.closed = map[string]*served{}, true
 	s.mu.Unlock()
+	s.stop()
 	s.publish(gone...)
-	s.changing.Unlock()
 	closed := make(chan struct{})
 	go func() {
 		s.background.Wait()

@@ -59,6 +59,8 @@ type modules struct {
 	fetched map[string]int
 	// kept are the digests of what was loaded, by URLs.
 	kept map[string]string
+	// slow holds up fetches, by URLs.
+	slow map[string]chan struct{}
 }
 
 func newModules(t *testing.T) *modules {
@@ -95,10 +97,21 @@ type source struct {
 
 func (s source) String() string { return s.url }
 
-func (s source) Fetch(context.Context) ([]byte, error) {
+func (s source) Fetch(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fetched[s.url]++
+	if hold := s.slow[s.url]; hold != nil {
+		s.mu.Unlock()
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
 	if module := s.byURL[s.url]; module != nil {
 		return module, nil
 	}
@@ -295,8 +308,9 @@ func TestAnswersAreThoseOfKubewarden(t *testing.T) {
 	if err := s.apply(policies); err == nil {
 		t.Error("broken policies are no error of Apply")
 	}
-	if err := s.Ready(); err != nil {
-		t.Errorf("a server with broken policies is not ready: %v", err)
+	// Modules that cannot be fetched are waited for, and those that are broken are not.
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "clusterwide-absent") || strings.Contains(err.Error(), "broken") {
+		t.Errorf("ready is %v", err)
 	}
 	cause := func(field, message string) metav1.StatusCause {
 		return metav1.StatusCause{Field: field, Message: message}
@@ -775,12 +789,73 @@ func TestModuleThatComesLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Ready(); err == nil {
+		t.Error("the server is ready without the module")
+	}
 	s.modules.put("registry://late", module)
 	until(t, func() bool { return s.review("/validate/late").Allowed })
+	if err := s.Ready(); err != nil {
+		t.Errorf("ready is %v", err)
+	}
 	if n := s.modules.fetches("registry://policy"); n != 1 {
 		t.Errorf("the module of the good policy was fetched %d times", n)
 	}
 	cancel()
+}
+
+// TestASlowModuleDelaysNoOtherTenant changes policies while the modules of more tenants than may load
+// at the same time do not come.
+func TestASlowModuleDelaysNoOtherTenant(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policies.yml")
+	write := func(policies ...string) {
+		t.Helper()
+		if err := os.WriteFile(file+".next", []byte("{"+strings.Join(policies, ", ")+"}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".next", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newServer(t, func(c *policyserver.Config) { c.Interval = 20 * time.Millisecond })
+	hold := make(chan struct{})
+	s.modules.slow = map[string]chan struct{}{}
+	var slow []string
+	for n := range 20 {
+		url := fmt.Sprint("registry://slow-", n)
+		s.modules.slow[url] = hold
+		slow = append(slow, fmt.Sprintf(`"slow-%d": {"module": %q}`, n, url))
+	}
+	one := `"one": {"module": "registry://policy"}`
+	write(one)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := s.FollowFile(ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	write(append(slow, one)...)
+	until(t, func() bool { return s.modules.fetches("registry://slow-0") != 0 })
+	write(append(slow, `"two": {"module": "registry://policy"}`)...)
+	until(t, func() bool {
+		code, text := s.send(http.MethodPost, "/validate/two", "application/json", pod)
+		return code == http.StatusOK && strings.Contains(text, `"allowed":true`)
+	})
+	if code, _ := s.send(http.MethodPost, "/validate/one", "application/json", pod); code != http.StatusNotFound {
+		t.Errorf("a removed policy answers %d", code)
+	}
+	// One that is removed while its module does not come is not served, and Close waits for none.
+	write(slow[1:]...)
+	until(t, func() bool {
+		code, _ := s.send(http.MethodPost, "/validate/two", "application/json", pod)
+		return code == http.StatusNotFound
+	})
+	cancel()
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(hold)
+	if err := s.apply("{" + one + "}"); !errors.Is(err, host.ErrClosed) {
+		t.Errorf("apply after Close: %v", err)
+	}
 }
 
 // cluster has one Namespace.
