@@ -206,8 +206,12 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 	closed := m.closed
 	m.mu.Unlock()
 	d.err = errors.Join(errs...)
-	if !closed {
-		m.publish(gone...)
+	if closed {
+		return
+	}
+	m.publish(gone...)
+	if m.cfg.Settled != nil {
+		m.cfg.Settled()
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -184,7 +185,7 @@ func run(ctx context.Context, args []string) error {
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
-		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Logger: logger,
+		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Settled: debug.FreeOSMemory, Logger: logger,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
