@@ -249,21 +249,36 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		e = &entry{name: spec.Name, origin: fromAPI, turn: make(chan struct{}, 1), cancel: func() {}}
 		m.entries[spec.Name] = e
 	}
-	before := e.wanted
+	if len(e.loading) == 0 {
+		e.restored = e.wanted
+	}
+	e.loading = append(e.loading, w)
 	e.wanted = w // The kinds that it converts are taken.
 	m.mu.Unlock()
-	if err := m.loadModule(ctx, e, w, module); err != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if e.wanted == w {
-			if e.wanted = before; before == nil && e.policy == nil && !e.removed {
-				delete(m.entries, e.name)
-				e.removed = true
-			}
-		}
+	err = m.loadModule(ctx, e, w, module)
+	m.mu.Lock()
+	m.loaded(e, w)
+	m.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	return m.save(e)
+}
+
+// loaded records the end of a Load of w. mu must be held.
+func (m *Manager) loaded(e *entry, w *wanted) {
+	e.loading = slices.DeleteFunc(e.loading, func(other *wanted) bool { return other == w })
+	if e.wanted != w || e.serving == w {
+		return
+	}
+	e.wanted = cmp.Or(e.serving, e.restored)
+	if n := len(e.loading); n != 0 {
+		e.wanted = e.loading[n-1]
+	}
+	if e.wanted == nil && e.policy == nil && !e.removed {
+		delete(m.entries, e.name)
+		e.removed = true
+	}
 }
 
 // loadModule loads the module of a version that the API has sent.

@@ -1,0 +1,59 @@
+package manage_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
+)
+
+// building is a host.Observer that reports each build and blocks until it may end.
+type building struct{ begun, end chan struct{} }
+
+func newBuilding() *building { return &building{make(chan struct{}), make(chan struct{})} }
+
+func (b *building) Built(context.Context, host.BuildEvent) {
+	b.begun <- struct{}{}
+	<-b.end
+}
+
+func (*building) Called(context.Context, host.CallEvent) {}
+func (*building) Refused(context.Context, string, error) {}
+func (*building) Restarted(string, bool)                 {}
+func (*building) CacheHits(string, string, uint64)       {}
+func (b *building) finish()                              { b.end <- struct{}{} }
+func observed(b *building, dir string) func(*manage.Config) {
+	return func(c *manage.Config) { c.HostObserver, c.Directory = b, dir }
+}
+
+// TestFailedLoadsLeaveNoPolicy loads a policy twice at the same time, and both loads fail.
+func TestFailedLoadsLeaveNoPolicy(t *testing.T) {
+	t.Parallel()
+	b := newBuilding()
+	f := start(t, observed(b, ""))
+	failed := make(chan error, 2)
+	for _, version := range []string{"1", "2"} {
+		spec := policyNamed(t, "p")
+		spec.Version = version
+		go func() { failed <- f.Load(t.Context(), spec, []byte("no module")) }()
+		until(t, "the load has begun", func() bool {
+			list := f.List()
+			return len(list) == 1 && list[0].Version == version
+		})
+		if version == "1" {
+			<-b.begun
+		}
+	}
+	b.finish()
+	<-b.begun
+	b.finish()
+	for range 2 {
+		if err := <-failed; err == nil {
+			t.Error("the module was loaded")
+		}
+	}
+	if list := f.List(); len(list) != 0 {
+		t.Errorf("policies are %+v", list)
+	}
+}
