@@ -2,6 +2,9 @@ package manage_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/kubewasm/kubewasm/admission/manage"
@@ -55,5 +58,50 @@ func TestFailedLoadsLeaveNoPolicy(t *testing.T) {
 	}
 	if list := f.List(); len(list) != 0 {
 		t.Errorf("policies are %+v", list)
+	}
+}
+
+// TestAPolicyThatWasNeverLoadedIsNotStored disables a policy while its first version is loaded, which
+// fails.
+func TestAPolicyThatWasNeverLoadedIsNotStored(t *testing.T) {
+	t.Parallel()
+	b, dir := newBuilding(), filepath.Join(t.TempDir(), "state")
+	f := start(t, observed(b, dir))
+	failed := make(chan error, 1)
+	go func() { failed <- f.Load(t.Context(), policyNamed(t, "p"), []byte("no module")) }()
+	<-b.begun
+	if err := f.SetEnabled("p", false); !errors.Is(err, manage.ErrNotFound) {
+		t.Errorf("disable: %v, want ErrNotFound", err)
+	}
+	b.finish()
+	if err := <-failed; err == nil {
+		t.Error("the module was loaded")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "p.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the record of a policy that was never loaded: %v", err)
+	}
+}
+
+// TestADisabledPolicyStaysDisabledWhenALoadEnds disables a policy while another version is loaded.
+func TestADisabledPolicyStaysDisabledWhenALoadEnds(t *testing.T) {
+	t.Parallel()
+	b := newBuilding()
+	f := start(t, observed(b, ""))
+	loaded := make(chan error, 1)
+	for _, text := range []string{"one", "two"} {
+		go func() { loaded <- f.Load(t.Context(), policyNamed(t, "p"), says(text)) }()
+		<-b.begun
+		if text == "two" {
+			if err := f.SetEnabled("p", false); err != nil {
+				t.Error(err)
+			}
+		}
+		b.finish()
+		if err := <-loaded; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.ask("Pod"); got != "" {
+		t.Errorf("a disabled policy answers %q", got)
 	}
 }

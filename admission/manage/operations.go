@@ -361,7 +361,9 @@ type keepError struct{ error }
 func (e *keepError) Unwrap() error { return e.error }
 
 // SetEnabled enables or disables a policy, at once: it waits for nothing that is being loaded. For a
-// policy of the configuration file it lasts until the declaration of that policy changes.
+// policy of the configuration file it lasts until the declaration of that policy changes, and for
+// one of the API until a later [Manager.Load]. The error is [ErrNotFound] during the first Load of a
+// policy.
 func (m *Manager) SetEnabled(name string, on bool) error {
 	leave, err := m.enter()
 	if err != nil {
@@ -373,11 +375,17 @@ func (m *Manager) SetEnabled(name string, on bool) error {
 	if err == nil && e.unknown {
 		err = fmt.Errorf("policy %q cannot be read, so it is to be loaded anew or removed: %w", name, e.err)
 	}
+	if err == nil && e.origin == fromAPI && e.policy == nil {
+		err = fmt.Errorf("policy %q: its first version is being loaded: %w", name, ErrNotFound)
+	}
 	if err != nil {
 		m.mu.Unlock()
 		return err
 	}
 	e.disabled = !on
+	for _, w := range e.loading {
+		w.enabled = on // The change came after the load began.
+	}
 	o := e.overriding()
 	o.Enabled = &on
 	m.setOverride(e, o)
