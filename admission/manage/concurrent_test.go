@@ -3,10 +3,13 @@ package manage_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -104,4 +107,31 @@ func TestADisabledPolicyStaysDisabledWhenALoadEnds(t *testing.T) {
 	if got := f.ask("Pod"); got != "" {
 		t.Errorf("a disabled policy answers %q", got)
 	}
+}
+
+// TestConcurrentLoadsAreStored loads policies at the same time, and then restarts the server.
+func TestConcurrentLoadsAreStored(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	restarted(t, dir, func(m *manage.Manager, _ func() string) {
+		var loading sync.WaitGroup
+		for p := range 6 {
+			loading.Go(func() {
+				for n := range 5 {
+					spec := manage.PluginSpec{PluginConfig: admission.PluginConfig{Config: host.Config{Name: fmt.Sprint("p", p)}}}
+					if err := m.Load(t.Context(), spec, says(fmt.Sprint(p, " ", n))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		loading.Wait()
+	})
+	restarted(t, dir, func(m *manage.Manager, _ func() string) {
+		for _, info := range m.List() {
+			if info.State != host.Serving {
+				t.Errorf("policy %s is %s: %s", info.Name, info.State, info.Error)
+			}
+		}
+	})
 }

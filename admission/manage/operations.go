@@ -470,49 +470,52 @@ func (m *Manager) save(e *entry) error {
 	if m.store == nil {
 		return nil
 	}
-	m.mu.Lock()
-	w := e.serving
-	m.mu.Unlock()
-	if err := m.saveModule(w); err != nil {
-		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
-	}
-	if e.origin == fromFile {
-		return m.saveOverrides()
-	}
+	// Another save between those of a module and its record would remove the module.
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	m.mu.Lock()
-	w = e.shown()
-	k := kept{Spec: *w.plugin, Digest: e.digest, Disabled: e.disabled, Versions: slices.Clone(e.versions)}
-	removed := e.removed
+	w, versions, removed := e.serving, slices.Clone(e.versions), e.removed
+	shown := e.shown()
+	k := kept{Digest: e.digest, Disabled: e.disabled, Versions: versions}
 	m.mu.Unlock()
 	if removed {
 		return nil
 	}
+	if w != nil {
+		if err := m.saveModule(w.pinned); err != nil {
+			return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
+		}
+	}
+	if e.origin == fromFile {
+		return m.writeOverrides()
+	}
+	for _, v := range versions {
+		// The version may have been replaced before it was stored. The next save tries again.
+		if v.pinned.holds() {
+			_ = m.saveModule(v.pinned)
+		}
+	}
+	k.Spec = *shown.plugin
 	if err := m.store.write(k); err != nil {
 		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
 	}
 	return nil
 }
 
-// saveModule stores the module of a version that the API has chosen.
-func (m *Manager) saveModule(w *wanted) error {
-	if w == nil || w.pinned == nil {
+// saveModule stores a module that the API has chosen, nothing for nil. storing must be held.
+func (m *Manager) saveModule(p *pinned) error {
+	if p == nil {
 		return nil
 	}
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	if m.store.has(w.pinned.digest) {
-		w.pinned.drop()
-		return nil
+	if !m.store.has(p.digest) {
+		module, err := p.Fetch(m.ctx)
+		if err != nil {
+			return err
+		}
+		if err := m.store.put(p.digest, module); err != nil {
+			return err
+		}
 	}
-	module, err := w.pinned.Fetch(m.ctx)
-	if err != nil {
-		return err
-	}
-	if err := m.store.put(w.pinned.digest, module); err != nil {
-		return err
-	}
-	w.pinned.drop()
+	p.drop()
 	return nil
 }

@@ -65,6 +65,11 @@ func (m *Manager) saveOverrides() error {
 	}
 	m.storing.Lock()
 	defer m.storing.Unlock()
+	return m.writeOverrides()
+}
+
+// writeOverrides does the work of saveOverrides. storing must be held.
+func (m *Manager) writeOverrides() error {
 	m.mu.Lock()
 	all := maps.Clone(m.overrides)
 	m.mu.Unlock()
