@@ -135,3 +135,28 @@ func TestConcurrentLoadsAreStored(t *testing.T) {
 		}
 	})
 }
+
+// TestARemovedPolicyOfAFileStaysRemoved removes a policy whose name a file waits for, and restarts
+// the server.
+func TestARemovedPolicyOfAFileStaysRemoved(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, nil)
+	if err := r.Load(t.Context(), policyNamed(t, "p"), says("api")); err != nil {
+		t.Fatal(err)
+	}
+	declared := file(plugin("p", rules))
+	if err := r.apply(declared); err == nil {
+		t.Fatal("the file is not refused")
+	}
+	if err := r.Remove("p"); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "Pod", "p")
+	r.restart()
+	if err := r.apply(declared); err != nil {
+		t.Error(err)
+	}
+	if got := r.ask("Pod"); got != "p" {
+		t.Errorf("%q answers", got)
+	}
+}

@@ -344,10 +344,11 @@ func (m *Manager) Remove(name string) error {
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	m.mu.Lock()
-	again := m.entries[name] // Another plugin of that name was loaded meanwhile.
+	again := m.entries[name]
+	replaced := again != nil && again.origin == fromAPI && again.serving != nil
 	m.mu.Unlock()
-	if again != nil {
-		return nil
+	if replaced {
+		return nil // Another plugin of that name was loaded meanwhile, and its record replaces this one.
 	}
 	if err := m.store.remove(name); err != nil {
 		return &keepError{fmt.Errorf("policy %q is out of service, and kept: %w", name, err)}
