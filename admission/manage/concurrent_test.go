@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
@@ -158,5 +159,42 @@ func TestARemovedPolicyOfAFileStaysRemoved(t *testing.T) {
 	}
 	if got := r.ask("Pod"); got != "p" {
 		t.Errorf("%q answers", got)
+	}
+}
+
+// TestAnOverrideLastsAsLongAsItsPolicy declares a disabled policy again while the file that lacks it
+// is being applied, so that the policy never left. A restart does not change its state.
+func TestAnOverrideLastsAsLongAsItsPolicy(t *testing.T) {
+	t.Parallel()
+	a, slow := &away{}, make(chan struct{})
+	a.set(says("slow"), slow)
+	defer close(slow)
+	r := newReplica(t, with(a))
+	declared := file(plugin("p", rules))
+	if err := r.apply(declared); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetEnabled("p", false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	other, err := manage.ParseFile([]byte(file(inSource("s", podRules))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Apply(ctx, other); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if err := r.apply(declared); err != nil {
+		t.Fatal(err)
+	}
+	before := r.state("p")
+	r.restart()
+	if err := r.apply(declared); err != nil {
+		t.Fatal(err)
+	}
+	if after := r.state("p"); after != before || before != "Disabled disabled" {
+		t.Errorf("the state is %q, and %q after a restart", before, after)
 	}
 }

@@ -80,14 +80,12 @@ func (m *Manager) declare(f *File) (*declaration, error) {
 		d.names[e.name] = true
 		tried = append(tried, e.tried)
 	}
-	pruned := m.pruneOverrides(d.names)
+	pruned := m.pruneOverrides()
 	m.working.Go(func() { m.settle(d, tried) })
 	m.mu.Unlock()
 	m.publish() // The order may have changed.
 	if pruned {
-		if err := m.saveOverrides(); err != nil {
-			m.log(slog.LevelError, "changes of declared policies are not kept", "err", err)
-		}
+		m.keepOverrides()
 	}
 	return d, nil
 }
@@ -188,6 +186,7 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 		}
 	}
 	var gone []admission.Policy
+	pruned := false
 	m.mu.Lock()
 	if m.newest == d && !m.closed {
 		for name, e := range m.entries {
@@ -196,6 +195,7 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 			}
 		}
 		m.applied = true
+		pruned = m.pruneOverrides()
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d.names)) {
@@ -208,6 +208,9 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 	d.err = errors.Join(errs...)
 	if !closed {
 		m.publish(gone...)
+	}
+	if pruned {
+		m.keepOverrides()
 	}
 }
 
