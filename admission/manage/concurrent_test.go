@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
 // building is a host.Observer that reports each build and blocks until it may end.
@@ -196,5 +197,33 @@ func TestAnOverrideLastsAsLongAsItsPolicy(t *testing.T) {
 	}
 	if after := r.state("p"); after != before || before != "Disabled disabled" {
 		t.Errorf("the state is %q, and %q after a restart", before, after)
+	}
+}
+
+// TestADisabledPolicyStaysDisabledWithoutItsPromotedVersion restarts a server whose directory has
+// lost the promoted module of a policy that was disabled as well.
+func TestADisabledPolicyStaysDisabledWithoutItsPromotedVersion(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, func(r *replica) { r.keeps = false })
+	declared := file(plugin("p", rules))
+	if err := r.apply(declared); err != nil {
+		t.Fatal(err)
+	}
+	if err := shadowOf(t, r.fixture, shadow.Config{Module: host.ModuleConfig{Bytes: says("better")}}).Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetEnabled("p", false); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := os.RemoveAll(filepath.Join(r.dir, "state", "modules")); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	if err := r.apply(declared); err != nil {
+		t.Error(err)
+	}
+	if got, state := r.ask("Pod"), r.state("p"); got != "" || state != "Disabled disabled" {
+		t.Errorf("%q answers, %s", got, state)
 	}
 }

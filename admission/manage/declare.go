@@ -156,19 +156,23 @@ func (m *Manager) declarePolicy(w *wanted, place int) *entry {
 	version := e.wanted
 	m.working.Go(func() {
 		defer close(tried)
-		err := m.bring(ctx, e, version)
-		if err != nil && version != w && !errors.Is(err, errSuperseded) {
+		if version != w {
+			_, err := m.attempt(ctx, e, version)
+			if err == nil || errors.Is(err, errSuperseded) {
+				return
+			}
 			m.log(slog.LevelError, "the version chosen by the API cannot be loaded: the declared one is", "policy", name, "err", err)
 			m.mu.Lock()
 			replaced := e.wanted != version
 			if !replaced {
-				e.wanted, e.override = w, nil
+				e.wanted, e.override = w, e.override.withoutVersion()
 			}
 			m.mu.Unlock()
-			if !replaced {
-				_ = m.bring(ctx, e, w) // It is the error of the entry.
+			if replaced {
+				return
 			}
 		}
+		_ = m.bring(ctx, e, w) // It is the error of the entry.
 	})
 	return e
 }

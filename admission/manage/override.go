@@ -34,6 +34,14 @@ func (e *entry) overriding() *override {
 	return &o
 }
 
+// withoutVersion returns the override without its version, nil if nothing else is overridden.
+func (o *override) withoutVersion() *override {
+	if o == nil || o.Enabled == nil {
+		return nil
+	}
+	return &override{Declared: o.Declared, Enabled: o.Enabled}
+}
+
 // setOverride sets the override of a policy of the file, nothing for a policy of the API. mu must be
 // held. save must follow.
 func (m *Manager) setOverride(e *entry, o *override) {
