@@ -227,3 +227,22 @@ func TestADisabledPolicyStaysDisabledWithoutItsPromotedVersion(t *testing.T) {
 		t.Errorf("%q answers, %s", got, state)
 	}
 }
+
+// TestASlowModuleDoesNotDelayANewerFile starts with a file whose module does not come, and replaces
+// the file.
+func TestASlowModuleDoesNotDelayANewerFile(t *testing.T) {
+	t.Parallel()
+	a, slow := &away{}, make(chan struct{})
+	a.set(says("slow"), slow)
+	r := newReplica(t, with(a))
+	declared := r.write(t, "policies.yaml", file(inSource("s", podRules)))
+	ctx, stop := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { _ = r.FollowFile(ctx, declared) })
+	defer following.Wait()
+	defer stop()
+	until(t, "the slow one is being loaded", func() bool { return r.state("s") == "Loading" })
+	r.write(t, "policies.yaml", file(plugin("p", rules)))
+	r.until(t, "Pod", "p")
+	close(slow)
+}

@@ -273,6 +273,7 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		return nil, err
 	}
 	applied := ""
+	var d *declaration
 	data, first := source.Fetch(ctx)
 	if first != nil {
 		first = fmt.Errorf("read configuration: %w", first)
@@ -284,15 +285,23 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		m.mu.Unlock()
 	} else {
 		applied = digestOf(data)
-		var d *declaration
-		if d, first = declare(data); first == nil {
-			first = d.wait(ctx)
-		}
+		d, first = declare(data)
 	}
+	// Changes are followed at once: a slow module must not delay a newer file.
+	m.followFrom(ctx, path, source, applied, declare)
+	if d != nil {
+		first = d.wait(ctx)
+	}
+	return first
+}
+
+// followFrom follows a configuration file in the background. applied is the digest of the version
+// that was read.
+func (m *Manager) followFrom(ctx context.Context, path string, source host.Source, applied string, declare func([]byte) (*declaration, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return first
+		return
 	}
 	m.working.Go(func() {
 		ctx, stop := context.WithCancel(ctx)
@@ -311,7 +320,6 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 			m.log(slog.LevelError, "follow configuration", "file", path, "err", err)
 		}
 	})
-	return first
 }
 
 // ExpectFile makes [Manager.Ready] wait for a configuration file that FollowFile is about to apply.
