@@ -246,3 +246,17 @@ func TestASlowModuleDoesNotDelayANewerFile(t *testing.T) {
 	r.until(t, "Pod", "p")
 	close(slow)
 }
+
+// TestDamagedOverridesAreNoErrorOfALoad loads a policy after the list of overrides was damaged.
+func TestDamagedOverridesAreNoErrorOfALoad(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, nil)
+	r.stop()
+	if err := os.WriteFile(filepath.Join(r.dir, "state", "overrides.list"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	if err := r.Load(t.Context(), policyNamed(t, "p"), says("p")); err != nil {
+		t.Error(err)
+	}
+}
