@@ -344,3 +344,18 @@ func TestReadiness(t *testing.T) {
 		}
 	})
 }
+
+// TestKeepModuleWithoutRoom keeps a module that is larger than its part of the cache.
+func TestKeepModuleWithoutRoom(t *testing.T) {
+	t.Parallel()
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir(), CacheBytes: 400, KeepModules: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	module := make([]byte, 1000)
+	if kept := rt.KeepModule(module); kept {
+		_, err := rt.KeptModule(t.Context(), digest(module))
+		t.Errorf("the module is kept, and reading it is: %v", err)
+	}
+}
