@@ -1,0 +1,49 @@
+package policyserver_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
+)
+
+// holding returns a server whose module registry://policy does not come until release is called.
+func holding(t *testing.T) (s *testServer, release func()) {
+	t.Helper()
+	s = newServer(t, func(c *policyserver.Config) { c.Interval = time.Minute })
+	hold := make(chan struct{})
+	s.modules.slow = map[string]chan struct{}{"registry://policy": hold}
+	release = sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	return s, release
+}
+
+// TestRemovedPoliciesFailNoOther removes policies while their module, which another policy has as
+// well, is fetched.
+func TestRemovedPoliciesFailNoOther(t *testing.T) {
+	s, release := holding(t)
+	const other = `"other": {"module": "registry://policy"}`
+	policies := []string{other}
+	for n := range 20 {
+		policies = append(policies, fmt.Sprintf(`"p%d": {"module": "registry://policy"}`, n))
+	}
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- s.apply("{" + strings.Join(policies, ", ") + "}") }()
+	until(t, func() bool { return s.modules.fetches("registry://policy") == 1 })
+	go func() { second <- s.apply("{" + other + "}") }()
+	// The fetch of a removed policy ends, and that of the other one begins or goes on.
+	select {
+	case err := <-second:
+		t.Errorf("the policy is loaded without its module, or failed: %v", err)
+		second <- err
+	case <-time.After(100 * time.Millisecond):
+	}
+	release()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	<-first
+}
