@@ -47,3 +47,24 @@ func TestRemovedPoliciesFailNoOther(t *testing.T) {
 	}
 	<-first
 }
+
+// TestAReplacedFileIsNotReady replaces a file before its policy is loaded: a server without policies
+// is not ready.
+func TestAReplacedFileIsNotReady(t *testing.T) {
+	s, release := holding(t)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- s.apply(`{"p": {"module": "registry://policy"}}`) }()
+	until(t, func() bool { return s.modules.fetches("registry://policy") == 1 })
+	go func() { second <- s.apply(`{"p": {"module": "registry://policy", "settings": {"a": 1}}}`) }()
+	<-first
+	if err := s.Ready(); err == nil {
+		t.Error("ready before a policy is loaded")
+	}
+	release()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+}

@@ -162,6 +162,7 @@ func (s *Server) wait(ctx context.Context, loads []*load) error {
 	s.mu.Lock()
 	s.applied = true
 	s.mu.Unlock()
+	_ = s.Ready() // Later loads must not take back that it is ready now.
 	return errors.Join(errs...)
 }
 
