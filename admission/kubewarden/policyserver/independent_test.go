@@ -1,7 +1,11 @@
 package policyserver_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -67,4 +71,37 @@ func TestAReplacedFileIsNotReady(t *testing.T) {
 	if err := s.Ready(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestASlowModuleDoesNotDelayANewerFile starts with a file whose module does not come, and replaces
+// the file.
+func TestASlowModuleDoesNotDelayANewerFile(t *testing.T) {
+	s := newServer(t, func(c *policyserver.Config) { c.Interval = 20 * time.Millisecond })
+	s.modules.slow = map[string]chan struct{}{"registry://slow": make(chan struct{})}
+	file := filepath.Join(t.TempDir(), "policies.yml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".next", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".next", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"p": {"module": "registry://slow"}}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() {
+		if err := s.FollowFile(ctx, file); err != nil {
+			t.Error(err)
+		}
+	})
+	defer following.Wait()
+	defer cancel()
+	until(t, func() bool { return s.modules.fetches("registry://slow") == 1 })
+	write(`{"p": {"module": "registry://policy"}}`)
+	until(t, func() bool {
+		code, _ := s.send(http.MethodPost, "/validate/p", "application/json", pod)
+		return code == http.StatusOK
+	})
 }

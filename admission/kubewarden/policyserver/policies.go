@@ -553,7 +553,8 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	s.told(s.Apply(ctx, f))
+	loads, err := s.declare(f)
+	// Changes are followed at once: a slow module must not delay a newer file.
 	s.background.Go(func() {
 		err := host.Follow(ctx, source, host.FollowOptions{
 			Interval: s.cfg.Interval, Applied: digestOf(data),
@@ -585,6 +586,10 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 			}
 		}
 	})
+	if err == nil {
+		err = s.wait(ctx, loads)
+	}
+	s.told(err)
 	return nil
 }
 
