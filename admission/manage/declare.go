@@ -117,11 +117,25 @@ func (w *wanted) key() string {
 	return keyOf(w.group)
 }
 
-// taken returns the errors of names that the API's policies have. mu must be held.
+// taken returns the errors of names that the API's policies have, and of kinds that they convert. mu
+// must be held.
 func (m *Manager) taken(f *File) (errs []error) {
 	for _, w := range f.wanted() {
 		if e := m.entries[w.name()]; e != nil && e.origin == fromAPI {
 			errs = append(errs, fmt.Errorf("policy %q: was loaded by the management API already, which can remove it", w.name()))
+		}
+		if !w.enabled {
+			continue
+		}
+		for _, e := range m.sorted() {
+			if e.origin != fromAPI || e.disabled || e.name == w.name() {
+				continue
+			}
+			for _, kind := range e.wanted.converts() {
+				if slices.Contains(w.converts(), kind) {
+					errs = append(errs, convertsToo(w.name(), e.name, kind))
+				}
+			}
 		}
 	}
 	return errs

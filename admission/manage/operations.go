@@ -318,6 +318,12 @@ func (m *Manager) checkConverts(spec *PluginSpec) error {
 	return nil
 }
 
+// switched returns a copy that is enabled or disabled.
+func (s PluginSpec) switched(on bool) *PluginSpec {
+	s.Enabled = &on
+	return &s
+}
+
 // Remove removes a plugin loaded by Load.
 func (m *Manager) Remove(name string) error {
 	leave, err := m.enter()
@@ -379,6 +385,11 @@ func (m *Manager) SetEnabled(name string, on bool) error {
 	if err == nil && e.origin == fromAPI && e.policy == nil {
 		err = fmt.Errorf("policy %q: its first version is being loaded: %w", name, ErrNotFound)
 	}
+	if err == nil && on && e.disabled {
+		if p := e.shown().plugin; p != nil {
+			err = m.checkConverts(p.switched(on))
+		}
+	}
 	if err != nil {
 		m.mu.Unlock()
 		return err
@@ -424,6 +435,9 @@ func (m *Manager) Rollback(ctx context.Context, name, version string) (Version, 
 	var v Version
 	if err == nil {
 		v, err = e.earlier(version)
+	}
+	if err == nil {
+		err = m.checkConverts(v.Spec.switched(!e.disabled))
 	}
 	if err != nil {
 		m.mu.Unlock()
