@@ -100,7 +100,8 @@ func (l lastModules) byDigest(ctx context.Context, digest string) ([]byte, error
 		return nil, err
 	}
 	if digestOf(module) != digest {
-		return nil, fmt.Errorf("%s is damaged", l.module(digest))
+		// put would keep a file of the right size.
+		return nil, errors.Join(fmt.Errorf("%s is damaged", l.module(digest)), os.Remove(l.module(digest)))
 	}
 	return module, nil
 }
