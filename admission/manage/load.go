@@ -308,7 +308,9 @@ func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (failed map[
 		return nil
 	}
 	old, err := m.install(e, w, b, current)
-	e.disabled = !m.enables(e, w)
+	if err == nil {
+		e.disabled = !m.enables(e, w)
+	}
 	digest := e.digest
 	m.mu.Unlock()
 	if err != nil {
