@@ -49,6 +49,12 @@ func (d *declaration) wait(ctx context.Context) error {
 
 // declare begins to apply a file. The error is the reason that nothing changes.
 func (m *Manager) declare(f *File) (*declaration, error) {
+	return m.declareIf(f, func() bool { return true })
+}
+
+// declareIf does the same unless wanted, which is called with mu held, returns false: the error is
+// errSuperseded then.
+func (m *Manager) declareIf(f *File, wanted func() bool) (*declaration, error) {
 	errs := f.check(m.cfg.Namespaces, m.dialects())
 	if len(errs) == 0 {
 		errs = m.checkSources(f)
@@ -57,6 +63,10 @@ func (m *Manager) declare(f *File) (*declaration, error) {
 	if err := m.closedErr(); err != nil {
 		m.mu.Unlock()
 		return nil, err
+	}
+	if !wanted() {
+		m.mu.Unlock()
+		return nil, errSuperseded
 	}
 	m.waiting = nil
 	if len(errs) == 0 {
@@ -237,8 +247,12 @@ func (m *Manager) retryFile() {
 	m.mu.Lock()
 	f := m.waiting
 	m.mu.Unlock()
-	if f != nil {
-		m.told(m.declare(f))
+	if f == nil {
+		return
+	}
+	// A newer file may have come meanwhile.
+	if d, err := m.declareIf(f, func() bool { return m.waiting == f }); !errors.Is(err, errSuperseded) {
+		m.told(d, err)
 	}
 }
 
