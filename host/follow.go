@@ -242,7 +242,9 @@ func (f *follower) look(ctx context.Context) {
 		return
 	}
 	if err := f.apply(ctx, module, digest); err != nil {
-		if !errors.Is(err, ErrMemory) { // There may be memory the next time.
+		if errors.Is(err, ErrMemory) {
+			f.revision = "" // There may be memory the next time, for a module that is fetched again.
+		} else {
 			f.refused = digest
 		}
 		f.report(ctx, err)

@@ -634,3 +634,30 @@ func TestModulesThatAreFollowed(t *testing.T) {
 	}
 	<-ended // The watch ends with the plugin.
 }
+
+// TestFollowFetchesAgainForMemory holds that a module without room in memory is fetched again, also
+// from a source with revisions.
+func TestFollowFetchesAgainForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var applied []string
+		ended := make(chan error, 1)
+		go func() {
+			ended <- host.Follow(ctx, &conditional{memory{content: "v1"}}, host.FollowOptions{Interval: time.Minute}, func(_ context.Context, module []byte, _ string) error {
+				if applied = append(applied, string(module)); len(applied) == 1 {
+					return host.ErrMemory
+				}
+				return nil
+			})
+		}()
+		time.Sleep(150 * time.Second)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"v1", "v1"}, applied); diff != "" {
+			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -100,7 +100,8 @@ func (l lastModules) byDigest(ctx context.Context, digest string) ([]byte, error
 		return nil, err
 	}
 	if digestOf(module) != digest {
-		return nil, fmt.Errorf("%s is damaged", l.module(digest))
+		// put would keep a file of the right size.
+		return nil, errors.Join(fmt.Errorf("%s is damaged", l.module(digest)), os.Remove(l.module(digest)))
 	}
 	return module, nil
 }
@@ -164,11 +165,13 @@ func (rt *Runtime) KeepModule(module []byte) bool {
 	if rt.last.dir == "" {
 		return false
 	}
-	if err := rt.last.put("", digestOf(module), module); err != nil {
+	digest := digestOf(module)
+	if err := rt.last.put("", digest, module); err != nil {
 		rt.cacheFailed(fmt.Errorf("keep a module: %w", err))
 		return false
 	}
-	return true
+	_, err := os.Stat(rt.last.module(digest)) // A module without room is removed at once.
+	return err == nil
 }
 
 // KeptModule returns a module that RuntimeConfig.KeepModules or [Runtime.KeepModule] has kept, by

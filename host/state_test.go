@@ -344,3 +344,45 @@ func TestReadiness(t *testing.T) {
 		}
 	})
 }
+
+// TestKeepModuleWithoutRoom keeps a module that is larger than its part of the cache.
+func TestKeepModuleWithoutRoom(t *testing.T) {
+	t.Parallel()
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir(), CacheBytes: 400, KeepModules: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	module := make([]byte, 1000)
+	if kept := rt.KeepModule(module); kept {
+		_, err := rt.KeptModule(t.Context(), digest(module))
+		t.Errorf("the module is kept, and reading it is: %v", err)
+	}
+}
+
+// TestDamagedModuleIsKeptAgain damages a kept module without changing its size.
+func TestDamagedModuleIsKeptAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: dir, KeepModules: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	module := []byte("module")
+	if !rt.KeepModule(module) {
+		t.Fatal("the module is not kept")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kubewasm-last", digest(module)+".wasm"), []byte("MODULE"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.KeptModule(t.Context(), digest(module)); err == nil {
+		t.Error("a damaged module is returned")
+	}
+	if !rt.KeepModule(module) {
+		t.Fatal("the module is not kept again")
+	}
+	if _, err := rt.KeptModule(t.Context(), digest(module)); err != nil {
+		t.Error(err)
+	}
+}

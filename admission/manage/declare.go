@@ -49,6 +49,12 @@ func (d *declaration) wait(ctx context.Context) error {
 
 // declare begins to apply a file. The error is the reason that nothing changes.
 func (m *Manager) declare(f *File) (*declaration, error) {
+	return m.declareIf(f, func() bool { return true })
+}
+
+// declareIf does the same unless wanted, which is called with mu held, returns false: the error is
+// errSuperseded then.
+func (m *Manager) declareIf(f *File, wanted func() bool) (*declaration, error) {
 	errs := f.check(m.cfg.Namespaces, m.dialects())
 	if len(errs) == 0 {
 		errs = m.checkSources(f)
@@ -57,6 +63,10 @@ func (m *Manager) declare(f *File) (*declaration, error) {
 	if err := m.closedErr(); err != nil {
 		m.mu.Unlock()
 		return nil, err
+	}
+	if !wanted() {
+		m.mu.Unlock()
+		return nil, errSuperseded
 	}
 	m.waiting = nil
 	if len(errs) == 0 {
@@ -80,14 +90,12 @@ func (m *Manager) declare(f *File) (*declaration, error) {
 		d.names[e.name] = true
 		tried = append(tried, e.tried)
 	}
-	pruned := m.pruneOverrides(d.names)
+	pruned := m.pruneOverrides()
 	m.working.Go(func() { m.settle(d, tried) })
 	m.mu.Unlock()
 	m.publish() // The order may have changed.
 	if pruned {
-		if err := m.saveOverrides(); err != nil {
-			m.log(slog.LevelError, "changes of declared policies are not kept", "err", err)
-		}
+		m.keepOverrides()
 	}
 	return d, nil
 }
@@ -119,11 +127,25 @@ func (w *wanted) key() string {
 	return keyOf(w.group)
 }
 
-// taken returns the errors of names that the API's policies have. mu must be held.
+// taken returns the errors of names that the API's policies have, and of kinds that they convert. mu
+// must be held.
 func (m *Manager) taken(f *File) (errs []error) {
 	for _, w := range f.wanted() {
 		if e := m.entries[w.name()]; e != nil && e.origin == fromAPI {
 			errs = append(errs, fmt.Errorf("policy %q: was loaded by the management API already, which can remove it", w.name()))
+		}
+		if !w.enabled {
+			continue
+		}
+		for _, e := range m.sorted() {
+			if e.origin != fromAPI || e.disabled || e.name == w.name() {
+				continue
+			}
+			for _, kind := range e.wanted.converts() {
+				if slices.Contains(w.converts(), kind) {
+					errs = append(errs, convertsToo(w.name(), e.name, kind))
+				}
+			}
 		}
 	}
 	return errs
@@ -158,19 +180,23 @@ func (m *Manager) declarePolicy(w *wanted, place int) *entry {
 	version := e.wanted
 	m.working.Go(func() {
 		defer close(tried)
-		err := m.bring(ctx, e, version)
-		if err != nil && version != w && !errors.Is(err, errSuperseded) {
+		if version != w {
+			_, err := m.attempt(ctx, e, version)
+			if err == nil || errors.Is(err, errSuperseded) {
+				return
+			}
 			m.log(slog.LevelError, "the version chosen by the API cannot be loaded: the declared one is", "policy", name, "err", err)
 			m.mu.Lock()
 			replaced := e.wanted != version
 			if !replaced {
-				e.wanted, e.override = w, nil
+				e.wanted, e.override = w, e.override.withoutVersion()
 			}
 			m.mu.Unlock()
-			if !replaced {
-				_ = m.bring(ctx, e, w) // It is the error of the entry.
+			if replaced {
+				return
 			}
 		}
+		_ = m.bring(ctx, e, w) // It is the error of the entry.
 	})
 	return e
 }
@@ -188,6 +214,7 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 		}
 	}
 	var gone []admission.Policy
+	pruned := false
 	m.mu.Lock()
 	if m.newest == d && !m.closed {
 		for name, e := range m.entries {
@@ -196,6 +223,7 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 			}
 		}
 		m.applied = true
+		pruned = m.pruneOverrides()
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d.names)) {
@@ -213,6 +241,9 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 	if m.cfg.Settled != nil {
 		m.cfg.Settled()
 	}
+	if pruned {
+		m.keepOverrides()
+	}
 }
 
 // retryFile applies a file that was waiting for the name of a removed policy.
@@ -220,8 +251,12 @@ func (m *Manager) retryFile() {
 	m.mu.Lock()
 	f := m.waiting
 	m.mu.Unlock()
-	if f != nil {
-		m.told(m.declare(f))
+	if f == nil {
+		return
+	}
+	// A newer file may have come meanwhile.
+	if d, err := m.declareIf(f, func() bool { return m.waiting == f }); !errors.Is(err, errSuperseded) {
+		m.told(d, err)
 	}
 }
 
@@ -270,6 +305,7 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		return nil, err
 	}
 	applied := ""
+	var d *declaration
 	data, first := source.Fetch(ctx)
 	if first != nil {
 		first = fmt.Errorf("read configuration: %w", first)
@@ -281,15 +317,23 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 		m.mu.Unlock()
 	} else {
 		applied = digestOf(data)
-		var d *declaration
-		if d, first = declare(data); first == nil {
-			first = d.wait(ctx)
-		}
+		d, first = declare(data)
 	}
+	// Changes are followed at once: a slow module must not delay a newer file.
+	m.followFrom(ctx, path, source, applied, declare)
+	if d != nil {
+		first = d.wait(ctx)
+	}
+	return first
+}
+
+// followFrom follows a configuration file in the background. applied is the digest of the version
+// that was read.
+func (m *Manager) followFrom(ctx context.Context, path string, source host.Source, applied string, declare func([]byte) (*declaration, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return first
+		return
 	}
 	m.working.Go(func() {
 		ctx, stop := context.WithCancel(ctx)
@@ -308,7 +352,6 @@ func (m *Manager) FollowFile(ctx context.Context, path string) error {
 			m.log(slog.LevelError, "follow configuration", "file", path, "err", err)
 		}
 	})
-	return first
 }
 
 // ExpectFile makes [Manager.Ready] wait for a configuration file that FollowFile is about to apply.

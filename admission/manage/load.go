@@ -71,6 +71,13 @@ func (p *pinned) Fetch(ctx context.Context) ([]byte, error) {
 	return module, err
 }
 
+// holds reports whether the module is in memory.
+func (p *pinned) holds() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.module != nil
+}
+
 // drop frees the module, which is in the store.
 func (p *pinned) drop() {
 	p.mu.Lock()
@@ -301,7 +308,9 @@ func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (failed map[
 		return nil
 	}
 	old, err := m.install(e, w, b, current)
-	e.disabled = !m.enables(e, w)
+	if err == nil {
+		e.disabled = !m.enables(e, w)
+	}
 	digest := e.digest
 	m.mu.Unlock()
 	if err != nil {

@@ -85,6 +85,10 @@ type entry struct {
 	// wanted is the version that should serve, and serving the one that does, or would if it were
 	// not disabled: nil if none ever did.
 	wanted, serving *wanted
+	// loading are the versions being loaded by Manager.Load, the newest last, and restored is the
+	// wanted version before them.
+	loading  []*wanted
+	restored *wanted
 	// policy is the policy in the engine: serving, or a replacement of wanted. It is nil while the
 	// first version is being loaded.
 	policy   admission.Policy

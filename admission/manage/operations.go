@@ -249,21 +249,36 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 		e = &entry{name: spec.Name, origin: fromAPI, turn: make(chan struct{}, 1), cancel: func() {}}
 		m.entries[spec.Name] = e
 	}
-	before := e.wanted
+	if len(e.loading) == 0 {
+		e.restored = e.wanted
+	}
+	e.loading = append(e.loading, w)
 	e.wanted = w // The kinds that it converts are taken.
 	m.mu.Unlock()
-	if err := m.loadModule(ctx, e, w, module); err != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if e.wanted == w {
-			if e.wanted = before; before == nil && e.policy == nil && !e.removed {
-				delete(m.entries, e.name)
-				e.removed = true
-			}
-		}
+	err = m.loadModule(ctx, e, w, module)
+	m.mu.Lock()
+	m.loaded(e, w)
+	m.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	return m.save(e)
+}
+
+// loaded records the end of a Load of w. mu must be held.
+func (m *Manager) loaded(e *entry, w *wanted) {
+	e.loading = slices.DeleteFunc(e.loading, func(other *wanted) bool { return other == w })
+	if e.wanted != w || e.serving == w {
+		return
+	}
+	e.wanted = cmp.Or(e.serving, e.restored)
+	if n := len(e.loading); n != 0 {
+		e.wanted = e.loading[n-1]
+	}
+	if e.wanted == nil && e.policy == nil && !e.removed {
+		delete(m.entries, e.name)
+		e.removed = true
+	}
 }
 
 // loadModule loads the module of a version that the API has sent.
@@ -303,6 +318,12 @@ func (m *Manager) checkConverts(spec *PluginSpec) error {
 	return nil
 }
 
+// switched returns a copy that is enabled or disabled.
+func (s PluginSpec) switched(on bool) *PluginSpec {
+	s.Enabled = &on
+	return &s
+}
+
 // Remove removes a plugin loaded by Load.
 func (m *Manager) Remove(name string) error {
 	leave, err := m.enter()
@@ -329,10 +350,11 @@ func (m *Manager) Remove(name string) error {
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	m.mu.Lock()
-	again := m.entries[name] // Another plugin of that name was loaded meanwhile.
+	again := m.entries[name]
+	replaced := again != nil && again.origin == fromAPI && again.serving != nil
 	m.mu.Unlock()
-	if again != nil {
-		return nil
+	if replaced {
+		return nil // Another plugin of that name was loaded meanwhile, and its record replaces this one.
 	}
 	if err := m.store.remove(name); err != nil {
 		return &keepError{fmt.Errorf("policy %q is out of service, and kept: %w", name, err)}
@@ -346,7 +368,9 @@ type keepError struct{ error }
 func (e *keepError) Unwrap() error { return e.error }
 
 // SetEnabled enables or disables a policy, at once: it waits for nothing that is being loaded. For a
-// policy of the configuration file it lasts until the declaration of that policy changes.
+// policy of the configuration file it lasts until the declaration of that policy changes, and for
+// one of the API until a later [Manager.Load]. The error is [ErrNotFound] during the first Load of a
+// policy.
 func (m *Manager) SetEnabled(name string, on bool) error {
 	leave, err := m.enter()
 	if err != nil {
@@ -358,11 +382,22 @@ func (m *Manager) SetEnabled(name string, on bool) error {
 	if err == nil && e.unknown {
 		err = fmt.Errorf("policy %q cannot be read, so it is to be loaded anew or removed: %w", name, e.err)
 	}
+	if err == nil && e.origin == fromAPI && e.policy == nil {
+		err = fmt.Errorf("policy %q: its first version is being loaded: %w", name, ErrNotFound)
+	}
+	if err == nil && on && e.disabled {
+		if p := e.shown().plugin; p != nil {
+			err = m.checkConverts(p.switched(on))
+		}
+	}
 	if err != nil {
 		m.mu.Unlock()
 		return err
 	}
 	e.disabled = !on
+	for _, w := range e.loading {
+		w.enabled = on // The change came after the load began.
+	}
 	o := e.overriding()
 	o.Enabled = &on
 	m.setOverride(e, o)
@@ -400,6 +435,9 @@ func (m *Manager) Rollback(ctx context.Context, name, version string) (Version, 
 	var v Version
 	if err == nil {
 		v, err = e.earlier(version)
+	}
+	if err == nil {
+		err = m.checkConverts(v.Spec.switched(!e.disabled))
 	}
 	if err != nil {
 		m.mu.Unlock()
@@ -447,49 +485,52 @@ func (m *Manager) save(e *entry) error {
 	if m.store == nil {
 		return nil
 	}
-	m.mu.Lock()
-	w := e.serving
-	m.mu.Unlock()
-	if err := m.saveModule(w); err != nil {
-		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
-	}
-	if e.origin == fromFile {
-		return m.saveOverrides()
-	}
+	// Another save between those of a module and its record would remove the module.
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	m.mu.Lock()
-	w = e.shown()
-	k := kept{Spec: *w.plugin, Digest: e.digest, Disabled: e.disabled, Versions: slices.Clone(e.versions)}
-	removed := e.removed
+	w, versions, removed := e.serving, slices.Clone(e.versions), e.removed
+	shown := e.shown()
+	k := kept{Digest: e.digest, Disabled: e.disabled, Versions: versions}
 	m.mu.Unlock()
 	if removed {
 		return nil
 	}
+	if w != nil {
+		if err := m.saveModule(w.pinned); err != nil {
+			return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
+		}
+	}
+	if e.origin == fromFile {
+		return m.writeOverrides()
+	}
+	for _, v := range versions {
+		// The version may have been replaced before it was stored. The next save tries again.
+		if v.pinned.holds() {
+			_ = m.saveModule(v.pinned)
+		}
+	}
+	k.Spec = *shown.plugin
 	if err := m.store.write(k); err != nil {
 		return &keepError{fmt.Errorf("policy %q is in service, and not kept: %w", e.name, err)}
 	}
 	return nil
 }
 
-// saveModule stores the module of a version that the API has chosen.
-func (m *Manager) saveModule(w *wanted) error {
-	if w == nil || w.pinned == nil {
+// saveModule stores a module that the API has chosen, nothing for nil. storing must be held.
+func (m *Manager) saveModule(p *pinned) error {
+	if p == nil {
 		return nil
 	}
-	m.storing.Lock()
-	defer m.storing.Unlock()
-	if m.store.has(w.pinned.digest) {
-		w.pinned.drop()
-		return nil
+	if !m.store.has(p.digest) {
+		module, err := p.Fetch(m.ctx)
+		if err != nil {
+			return err
+		}
+		if err := m.store.put(p.digest, module); err != nil {
+			return err
+		}
 	}
-	module, err := w.pinned.Fetch(m.ctx)
-	if err != nil {
-		return err
-	}
-	if err := m.store.put(w.pinned.digest, module); err != nil {
-		return err
-	}
-	w.pinned.drop()
+	p.drop()
 	return nil
 }

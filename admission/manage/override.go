@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -33,8 +34,16 @@ func (e *entry) overriding() *override {
 	return &o
 }
 
+// withoutVersion returns the override without its version, nil if nothing else is overridden.
+func (o *override) withoutVersion() *override {
+	if o == nil || o.Enabled == nil {
+		return nil
+	}
+	return &override{Declared: o.Declared, Enabled: o.Enabled}
+}
+
 // setOverride sets the override of a policy of the file, nothing for a policy of the API. mu must be
-// held. saveOverrides must follow.
+// held. save must follow.
 func (m *Manager) setOverride(e *entry, o *override) {
 	if e.origin != fromFile {
 		return
@@ -48,23 +57,31 @@ func (m *Manager) setOverride(e *entry, o *override) {
 	m.overrides[e.name] = *o
 }
 
-// pruneOverrides drops the overrides of policies that the file does not have, or not any more as
-// they were overridden, and reports whether there were any. mu must be held.
-func (m *Manager) pruneOverrides(names map[string]bool) bool {
+// pruneOverrides drops the overrides of policies that are gone, or not any more as they were
+// overridden, and reports whether there were any. mu must be held.
+func (m *Manager) pruneOverrides() bool {
 	n := len(m.overrides)
 	maps.DeleteFunc(m.overrides, func(name string, o override) bool {
-		return !names[name] || m.entries[name].key != o.Declared
+		e := m.entries[name]
+		return e == nil || e.key != o.Declared
 	})
 	return len(m.overrides) != n
 }
 
-// saveOverrides stores the overrides.
-func (m *Manager) saveOverrides() error {
+// keepOverrides stores the overrides after some were dropped.
+func (m *Manager) keepOverrides() {
 	if m.store == nil {
-		return nil
+		return
 	}
 	m.storing.Lock()
 	defer m.storing.Unlock()
+	if err := m.writeOverrides(); err != nil {
+		m.log(slog.LevelError, "changes of declared policies are not kept", "err", err)
+	}
+}
+
+// writeOverrides stores the overrides. storing must be held.
+func (m *Manager) writeOverrides() error {
 	m.mu.Lock()
 	all := maps.Clone(m.overrides)
 	m.mu.Unlock()

@@ -451,4 +451,21 @@ plugins:
 	if err := load("b"); err == nil || err.Error() != want {
 		t.Errorf("loaded by the API: %v, want %s", err, want)
 	}
+	declared, err := manage.ParseFile([]byte("plugins: [{name: b, module: {file: x, follow: true}, converts: [{group: example.com, kind: Widget}]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Apply(t.Context(), declared); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("declared by the file: %v, want %s", err, want)
+	}
+	if err := m.SetEnabled("a", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := load("b"); err != nil {
+		t.Fatal(err)
+	}
+	const again = `plugin "a": converts: Widget.example.com is converted by the plugin "b" already`
+	if err := m.SetEnabled("a", true); err == nil || err.Error() != again {
+		t.Errorf("enabled by the API: %v, want %s", err, again)
+	}
 }

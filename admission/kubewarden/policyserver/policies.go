@@ -162,6 +162,7 @@ func (s *Server) wait(ctx context.Context, loads []*load) error {
 	s.mu.Lock()
 	s.applied = true
 	s.mu.Unlock()
+	_ = s.Ready() // Later loads must not take back that it is ready now.
 	return errors.Join(errs...)
 }
 
@@ -332,9 +333,11 @@ type fetches struct {
 }
 
 type fetched struct {
-	once sync.Once
-	// got is guarded by fetches.mu for readers that have not waited for once.
-	got got
+	// turn has a value while a load fetches the module.
+	turn chan struct{}
+	// got is the result once done is set. fetches.mu guards both.
+	done bool
+	got  got
 }
 
 type got struct {
@@ -348,17 +351,29 @@ func (f *fetches) fetch(ctx context.Context, url string) ([]byte, error) {
 	f.mu.Lock()
 	m := f.modules[url]
 	if m == nil {
-		m = new(fetched)
+		m = &fetched{turn: make(chan struct{}, 1)}
 		f.modules[url] = m
 	}
 	f.mu.Unlock()
-	m.once.Do(func() {
-		got := f.look(ctx, url)
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for module: %w", context.Cause(ctx))
+	}
+	defer func() { <-m.turn }()
+	f.mu.Lock()
+	done, found := m.done, m.got
+	f.mu.Unlock()
+	if !done {
+		found = f.look(ctx, url)
+		if found.err != nil && ctx.Err() != nil {
+			return nil, found.err // Other policies may still need the module.
+		}
 		f.mu.Lock()
-		defer f.mu.Unlock()
-		m.got = got
-	})
-	return m.got.module, m.got.err
+		m.done, m.got = true, found
+		f.mu.Unlock()
+	}
+	return found.module, found.err
 }
 
 // look fetches a module.
@@ -538,7 +553,8 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	s.told(s.Apply(ctx, f))
+	loads, err := s.declare(f)
+	// Changes are followed at once: a slow module must not delay a newer file.
 	s.background.Go(func() {
 		err := host.Follow(ctx, source, host.FollowOptions{
 			Interval: s.cfg.Interval, Applied: digestOf(data),
@@ -570,6 +586,10 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 			}
 		}
 	})
+	if err == nil {
+		err = s.wait(ctx, loads)
+	}
+	s.told(err)
 	return nil
 }
 

@@ -157,7 +157,7 @@ func (s *Server) log(level slog.Level, msg string, args ...any) {
 }
 
 // Ready returns an error as long as requests should not reach the server: no policies.yml has been
-// read, policies are being loaded or, for Config.ReadyTimeout, their modules cannot be fetched. Once
+// read and loaded or, for Config.ReadyTimeout, policies are being loaded or cannot be fetched. Once
 // it has returned nil it always does. Other policies that cannot be loaded do not matter, since only
 // their requests fail.
 func (s *Server) Ready() error {
@@ -170,6 +170,11 @@ func (s *Server) Ready() error {
 		return errors.New("policies are being loaded")
 	}
 	var yet []error
+	for _, id := range slices.Sorted(maps.Keys(s.loads)) {
+		if s.table[id] == nil { // A newer file may have replaced the load that was waited for.
+			yet = append(yet, fmt.Errorf("policy %q is being loaded", id))
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.table)) {
 		p := s.table[id]
 		if _, ok := errors.AsType[*fetchError](p.err); ok && p.policy == nil {
