@@ -113,7 +113,7 @@ func (e *entry) info() Info {
 	case o == nil:
 	case o.Spec != nil:
 		i.Override = "version"
-	case *o.Enabled:
+	case o.Enabled != nil && *o.Enabled:
 		i.Override = "enabled"
 	default:
 		i.Override = "disabled"

@@ -104,6 +104,11 @@ func (s *store) readOverrides() (map[string]override, error) {
 	if err == nil {
 		err = configfile.JSON(data, &all)
 	}
+	for name, o := range all {
+		if o.Enabled == nil && o.Spec == nil && err == nil {
+			err = fmt.Errorf("the override of policy %q changes nothing", name)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read overrides: %s: %w", s.overridesFile(), err)
 	}

@@ -32,7 +32,7 @@ func TestMatchThatDiffersFromWhatAPolicyIsFor(t *testing.T) {
 		{"a Kubewarden policy", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":`+kubewarden+`}`), []arv1.RuleWithOperations{rule("CREATE,DELETE", "", "v1", "pods")},
 			[]string{"match has what the module is not for: DELETE pods.v1", "match leaves out what the module is for: UPDATE pods.v1", eviction}},
 		{"a Kubewarden policy with rules of another form", withSection(policy, "io.kubewarden.metadata", `{"mutating":false,"rules":"all"}`), []arv1.RuleWithOperations{pods},
-			[]string{"the module says what it is for, wrongly: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
+			[]string{"the module's declaration of its requests is invalid: rules: json: cannot unmarshal string into Go value of type []metadata.Rule", debug}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := pluginConfig{Config: host.Config{Name: "p", Module: host.ModuleConfig{Bytes: test.module}}}
