@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}()
 
 	cfg := policyserver.Config{
-		Runtime: rt, Source: modules.source, Guests: guests, Timeout: o.timeout, AcceptNamespace: o.acceptNamespace, Workers: o.workers,
+		Runtime: rt, Source: modules.source, Guests: guests, Timeout: o.timeout, AcceptNamespace: o.acceptNamespace, Workers: o.workers, ReadyTimeout: o.readyTimeout,
 		Observer: telemetry, HostObserver: calls, Logger: logger,
 	}
 	// The cache of objects ends after the last request.

@@ -330,7 +330,7 @@ func TestAsTheControllerDeploysIt(t *testing.T) {
 		"KUBEWARDEN_BIND_ADDRESS": "127.0.0.1", "KUBEWASM_DRAIN_DELAY": "0s", "HOSTNAME": "policy-server-default-0",
 		// What the controller's Deployment has.
 		"KUBEWARDEN_CERT_FILE": pki.path("tls.crt"), "KUBEWARDEN_KEY_FILE": pki.path("tls.key"),
-		"KUBEWARDEN_PORT": freePort(t), "KUBEWARDEN_READINESS_PROBE_PORT": freePort(t),
+		"KUBEWARDEN_PORT": freePort(t), "KUBEWARDEN_READINESS_PROBE_PORT": freePort(t), "KUBEWASM_READY_TIMEOUT": "100ms",
 		"KUBEWARDEN_POLICIES_DOWNLOAD_DIR": store, "KUBEWARDEN_SIGSTORE_CACHE_DIR": filepath.Join(store, "sigstore-data"),
 		"KUBEWARDEN_POLICIES": config.path("policies.yml"), "KUBEWARDEN_SOURCES_PATH": config.path("sources.yml"),
 		"KUBEWARDEN_VERIFICATION_CONFIG_PATH": verification.path("verification.yml"), "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH": docker.dir,
@@ -666,7 +666,7 @@ func TestWhatCosignHasSigned(t *testing.T) {
 				"policies.yml": text(policies), "sources.yml": text(object{"insecure_sources": []string{host}}), "verification.yml": text(tt.verification), "trust.json": root,
 			})
 			env := map[string]string{
-				"KUBEWARDEN_BIND_ADDRESS": "127.0.0.1", "KUBEWASM_DRAIN_DELAY": "0s", "KUBEWARDEN_PORT": freePort(t), "KUBEWARDEN_READINESS_PROBE_PORT": freePort(t),
+				"KUBEWARDEN_BIND_ADDRESS": "127.0.0.1", "KUBEWASM_DRAIN_DELAY": "0s", "KUBEWARDEN_PORT": freePort(t), "KUBEWARDEN_READINESS_PROBE_PORT": freePort(t), "KUBEWASM_READY_TIMEOUT": "100ms",
 				"KUBEWARDEN_POLICIES_DOWNLOAD_DIR": t.TempDir(), "KUBEWARDEN_DOCKER_CONFIG_JSON_PATH": docker.dir,
 				"KUBEWARDEN_POLICIES": files.path("policies.yml"), "KUBEWARDEN_SOURCES_PATH": files.path("sources.yml"),
 				"KUBEWARDEN_VERIFICATION_CONFIG_PATH": files.path("verification.yml"), "KUBEWARDEN_SIGSTORE_TRUST_CONFIG_PATH": files.path("trust.json"),

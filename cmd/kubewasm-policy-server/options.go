@@ -32,6 +32,7 @@ type options struct {
 	memoryBytes                                 uint64
 	cacheCopy                                   bool
 	drainDelay                                  time.Duration
+	readyTimeout                                time.Duration
 	// ignored are the settings that are given and have no meaning here.
 	ignored []string
 }
@@ -133,6 +134,12 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		{"drain-delay", "KUBEWASM_DRAIN_DELAY", "time to keep serving after a signal to end, a `duration`", "5s", false, func(value string) (err error) {
 			if o.drainDelay, err = time.ParseDuration(value); err != nil || o.drainDelay < 0 {
 				return errors.New("want a duration such as 5s")
+			}
+			return nil
+		}},
+		{"ready-timeout", "KUBEWASM_READY_TIMEOUT", "maximum time for which modules that cannot be fetched keep the server from being ready, a `duration`", "10m", false, func(value string) (err error) {
+			if o.readyTimeout, err = time.ParseDuration(value); err != nil || o.readyTimeout <= 0 {
+				return errors.New("want a duration such as 10m")
 			}
 			return nil
 		}},

@@ -405,7 +405,7 @@ func refused(t *testing.T, client *oci.Client, ref oci.Reference) error {
 	if err == nil {
 		t.Fatalf("%s was loaded: %s", ref, plugin.Digest())
 	}
-	err = errors.Unwrap(err) // Without the name of the plugin.
+	err = errors.Unwrap(errors.Unwrap(err)) // Without that it is of a load, and the name of the plugin.
 	for _, dir := range []string{"kubewasm-modules"} {
 		files, globErr := filepath.Glob(filepath.Join(cache, dir, "*"))
 		if len(files) != 0 || globErr != nil {
