@@ -36,7 +36,7 @@ func TestWrittenManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	plugins := cfg.plugins()
-	for i, dir := range []string{"../../cmd/kubewasm/testdata/hook", "../hooks/share-pools"} {
+	for i, dir := range []string{"../../cmd/kubewasm/testdata/hook", "../../examples/hooks/share-pools"} {
 		module, err := guestbuild.Build(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)

@@ -81,7 +81,7 @@ func describeState(ch chan<- *prometheus.Desc) {
 }
 
 // collectState sends the state of plugins, and returns it by their labels. A sparse one leaves out
-// rare gauges that are 0.
+// rare gauges that are 0, and the state of plugins that are Serving.
 //
 // Nothing keeps two plugins from having one name, and a registry that gets a series twice fails the
 // whole scrape: they are combined, as their calls are.
@@ -103,6 +103,9 @@ func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin, sparse bo
 	}
 	for label, s := range stats {
 		for _, state := range pluginStates {
+			if sparse && (state != s.State || state == host.Serving) {
+				continue
+			}
 			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(s.State == state), label, string(state))
 		}
 		for _, g := range stateGauges {
