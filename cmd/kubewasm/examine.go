@@ -245,6 +245,9 @@ func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *
 
 // each returns the errors that err joins.
 func each(err error) (all []error) {
+	if load, ok := err.(*host.LoadError); ok {
+		err = load.Err
+	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
