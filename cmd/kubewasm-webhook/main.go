@@ -1,6 +1,6 @@
 // Command kubewasm-webhook is an admission webhook whose policies are WebAssembly modules.
 //
-//	webhook -cert tls.crt -key tls.key -policies policies.yaml
+//	kubewasm-webhook -cert tls.crt -key tls.key -policies policies.yaml
 //
 // What the policies are stands in the file policies.yaml, which is followed. With
 // -api-token-file or -api-clients there is a management API as well, for the paths

@@ -53,7 +53,7 @@ func TestREADME(t *testing.T) {
 	_, port, _ := strings.Cut(addr, ":")
 	there := strings.NewReplacer(
 		"localhost:8443", "localhost:"+port,
-		"\nwebhook ", fmt.Sprintf("\nwebhook -addr %s -api-token-file %s/token -state-dir %s/state -cache-dir %s ", addr, dir, dir, compiled.Config().CacheDir),
+		"\nkubewasm-webhook ", fmt.Sprintf("\nkubewasm-webhook -addr %s -api-token-file %s/token -state-dir %s/state -cache-dir %s ", addr, dir, dir, compiled.Config().CacheDir),
 		"tls.key", dir+"/tls.key", "tls.crt", dir+"/tls.crt", "settings.json", dir+"/settings.json", "policies.yaml", dir+"/policies.yaml",
 		" required-labels.wasm", " "+dir+"/required-labels.wasm", "cat token", "cat "+dir+"/token", "TOKEN_FILE=token", "TOKEN_FILE="+dir+"/token", "owner.yaml", dir+"/owner.yaml",
 	)
