@@ -51,7 +51,7 @@ limits: {timeout: 10s, fuel: 50_000_000, memoryBytes: 64Mi, instances: 2}
 grants: [clock]
 failurePolicy: Ignore
 mode: Monitor
-shadow: {module: {oci: %[1]q}, rate: 1, cpu: 1, promote: {calls: 1000, after: 1h}}
+shadow: {module: {oci: %[1]q}, rate: 1, cpu: 1}
 `, ref)
 	inList := "- " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
 	// begin puts the module of a component into the registry, and returns a Runtime that finds it.
