@@ -256,7 +256,7 @@ func optimizers(t *testing.T) map[string][]string {
 		t.Error("wasm-opt is not installed")
 	}
 	if os.Getenv("KUBEWASM_LANGUAGES") != "" {
-		file, err := filepath.Abs("../guest/assemblyscript/node_modules/binaryen/bin/wasm-opt")
+		file, err := filepath.Abs("../../../../guest/assemblyscript/node_modules/binaryen/bin/wasm-opt")
 		if err != nil {
 			t.Fatal(err)
 		}
