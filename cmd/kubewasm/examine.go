@@ -245,7 +245,7 @@ func (r *examination) tryDialects(ctx context.Context, rt *host.Runtime, about *
 
 // each returns the errors that err joins.
 func each(err error) (all []error) {
-	if load, ok := err.(*host.LoadError); ok {
+	if load, ok := err.(*host.LoadError); ok { //nolint:errorlint // The tree of errors is walked.
 		err = load.Err
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
