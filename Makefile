@@ -108,7 +108,7 @@ house: ## Print how large the house is: lines, packages, exported names, arrows 
 # megabytes, which takes minutes under qemu, and tests that measure the memory of the process,
 # which is that of qemu.
 ARM64_PACKAGES := ./host ./abi ./internal/snapmem ./host/replay
-ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|NothingLeaks|KilledRecorder|ChangedGuests
+ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|ZerosAreNotStored|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64
 arm64: ## Run tests for linux/arm64 under qemu, which needs qemu-user-static: 3 minutes.
