@@ -130,8 +130,8 @@ func (p *Plugin) keepLast(source Source, module []byte, digest string) {
 }
 
 // last loads the last module of the plugin's source that was loaded before, and reports whether it
-// could. reason is the error of the current one, and refused its digest, empty if it was not fetched.
-func (p *Plugin) last(ctx context.Context, reason error, refused string) bool {
+// could. refused is the digest of the current one, empty if it was not fetched.
+func (p *Plugin) last(ctx context.Context, refused string) bool {
 	if !p.runtime.keepModules || p.cfg.Throttle != nil {
 		return false
 	}

@@ -99,8 +99,8 @@ func (p *Plugin) failed(err error) {
 }
 
 // first loads the first version: that of the source or, with RuntimeConfig.KeepModules, the last
-// one that was loaded from the source before. Without both it fails, unless the adapter has [Adapter.StandIn]. refused is the
-// digest of a module of the source that was refused.
+// one that was loaded from the source before. Without both it fails, unless the adapter has
+// [Adapter.StandIn]. refused is the digest of a module of the source that was refused.
 func (p *Plugin) first(ctx context.Context) (refused string, err error) {
 	digest, err := p.build(ctx, p.source, p.cfg.Module.SHA256, nil)
 	if err == nil {
@@ -112,7 +112,7 @@ func (p *Plugin) first(ctx context.Context) (refused string, err error) {
 	}
 	if !errors.Is(err, ErrMemory) {
 		refused = digest
-		if p.last(ctx, err, digest) {
+		if p.last(ctx, digest) {
 			p.became(Stale, err)
 			return refused, nil
 		}

@@ -157,8 +157,7 @@ func (m *Manager) declarePolicy(w *wanted, place int) *entry {
 	name, key := w.name(), w.key()
 	e := m.entries[name]
 	if e == nil {
-		e = &entry{name: name, origin: fromFile, turn: make(chan struct{}, 1), cancel: func() {}}
-		m.entries[name] = e
+		e = m.entry(name, fromFile)
 	}
 	e.place = place
 	if e.key == key && e.err == nil {

@@ -58,7 +58,7 @@ func (p *pinned) Fetch(ctx context.Context) ([]byte, error) {
 	if keptErr == nil {
 		return kept, nil
 	}
-	if !errors.Is(keptErr, ErrNotFound) && p.manager.store == nil {
+	if p.manager.store == nil {
 		err = keptErr
 	}
 	if p.origin == nil {

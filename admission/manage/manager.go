@@ -198,11 +198,9 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// entry returns a new entry.
+// entry adds an entry without a version. mu must be held, unless the Manager is not shared yet.
 func (m *Manager) entry(name, origin string) *entry {
-	e := &entry{name: name, origin: origin, turn: make(chan struct{}, 1), cancel: func() {}, tried: make(chan struct{}), loadedAt: time.Now()}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	e := &entry{name: name, origin: origin, turn: make(chan struct{}, 1), cancel: func() {}, loadedAt: time.Now()}
 	m.entries[name] = e
 	return e
 }

@@ -246,8 +246,7 @@ func (m *Manager) Load(ctx context.Context, spec PluginSpec, module []byte) erro
 	}
 	w := &wanted{plugin: &spec, enabled: enabled(spec.Enabled)}
 	if e == nil {
-		e = &entry{name: spec.Name, origin: fromAPI, turn: make(chan struct{}, 1), cancel: func() {}}
-		m.entries[spec.Name] = e
+		e = m.entry(spec.Name, fromAPI)
 	}
 	if len(e.loading) == 0 {
 		e.restored = e.wanted

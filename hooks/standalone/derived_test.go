@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
+	"github.com/kubewasm/kubewasm/hooks/internal/cgrouptest"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/host"
 )
@@ -227,9 +228,7 @@ func TestReconcilerGivesBackSwapAndHugepages(t *testing.T) {
 			sync("after a failure", "error no answer", c.decided)
 			sync("given back", "", [3]string{c.given[0], c.given[1], c.weight})
 			sync("decided once more", c.script, c.decided)
-			if applier.Notes(container).Files == nil {
-				t.Skip("the file system of the test's directory keeps no notes")
-			}
+			cgrouptest.KeepsNotes(t, root)
 			start()
 			sync("after a restart", c.script, c.restarted)
 			sync("given back after a restart", "", c.given)
