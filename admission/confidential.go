@@ -16,7 +16,7 @@ func stainOf(p Policy, req *policy.Request, v *verdict) *confidential.Stain {
 	if v.sealed {
 		s.Seal()
 	}
-	if f, ok := p.(finder); ok {
+	if f, ok := inner(p).(finder); ok {
 		f.findConfidential(req, s)
 	} else {
 		findConfidential(nil, req, s)

@@ -60,7 +60,7 @@ func Describe(p Policy) Description {
 		d.SelectsNamespaces = m.namespace != nil
 	}
 	d.MatchWarnings = matchWarnings(p)
-	switch p := p.(type) {
+	switch p := inner(p).(type) {
 	case *disabled:
 		d.Disabled = true
 	case *unavailable:

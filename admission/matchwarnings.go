@@ -13,7 +13,7 @@ import (
 
 // matchWarnings returns the MatchWarnings of the Description of p.
 func matchWarnings(p Policy) []string {
-	switch p := p.(type) {
+	switch p := inner(p).(type) {
 	case *Plugin:
 		all := p.matchWarnings(p.cfg.Match.Rules)
 		if p.validates() {

@@ -78,7 +78,7 @@ func dropped(ctx context.Context, p Policy, mutating bool) {
 	if o := p.rules().Observer; o != nil {
 		o.Decided(ctx, Decision{Policy: p.Name(), Mutating: mutating, Mode: host.Monitor, Verdict: Dropped, Late: true})
 	}
-	if l, ok := p.(logger); ok && l.logger() != nil {
+	if l, ok := inner(p).(logger); ok && l.logger() != nil {
 		l.logger().Log(ctx, slog.LevelDebug, "monitoring policy is too slow and was not asked about all requests", "policy", p.Name())
 	}
 }

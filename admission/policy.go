@@ -230,7 +230,7 @@ type logger interface{ logger() *slog.Logger }
 // panicked is the verdict of a policy for a panic r of the host. A fault of the host in one policy
 // must not take the server down.
 func panicked(p Policy, r any) verdict {
-	if l, ok := p.(logger); ok && l.logger() != nil {
+	if l, ok := inner(p).(logger); ok && l.logger() != nil {
 		l.logger().Error("host panicked", "policy", p.Name(), "panic", r, "stack", string(debug.Stack()))
 	}
 	return failed(fmt.Errorf("policy %q: host panicked: %v", p.Name(), r))
@@ -250,7 +250,7 @@ const DeniedMessage = "policy denied the request"
 // logVerdict logs the reason of a denial or a failure, also for a policy that monitors. The log of
 // a policy has a budget, beyond which lines are dropped and counted.
 func logVerdict(ctx context.Context, p Policy, req *policy.Request, v *verdict) {
-	l, ok := p.(logger)
+	l, ok := inner(p).(logger)
 	if !ok || l.logger() == nil || v.failure == nil && v.Allowed && !v.Mutates() {
 		return
 	}

@@ -81,3 +81,30 @@ func (d *disabled) matcher() *matcher           { return nothing }
 
 // nothing matches no request.
 var nothing = &matcher{never: true}
+
+// Monitored returns p with the mode Monitor: p is asked as before, and its verdicts do not count. A
+// policy that converts objects or monitors already is returned as it is. Closing the result closes
+// p.
+func Monitored(p Policy) Policy {
+	if _, ok := p.(*disabled); ok || asConverter(p) != nil || p.rules().Mode == host.Monitor {
+		return p
+	}
+	m := &monitored{p, *p.rules()}
+	m.policyRules.Mode = host.Monitor
+	return m
+}
+
+type monitored struct {
+	Policy
+	policyRules PolicyRules
+}
+
+func (m *monitored) rules() *PolicyRules { return &m.policyRules }
+
+// inner returns the policy behind a result of Monitored.
+func inner(p Policy) Policy {
+	if m, ok := p.(*monitored); ok {
+		return m.Policy
+	}
+	return p
+}

@@ -23,6 +23,8 @@ var (
 		"1 for the current state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.", []string{"policy", "state"}, nil)
 	overrideDesc = prometheus.NewDesc("kubewasm_admission_policy_override",
 		"1 while the management API overrides the configuration file: the policy is enabled or disabled, or another version serves.", []string{"policy", "override"}, nil)
+	glassDesc = prometheus.NewDesc("kubewasm_admission_break_glass",
+		"1 while all policies only monitor because somebody broke the glass.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].
@@ -30,11 +32,13 @@ func (c *Manager) Describe(ch chan<- *prometheus.Desc) {
 	ch <- appliedDesc
 	ch <- stateDesc
 	ch <- overrideDesc
+	ch <- glassDesc
 }
 
 // Collect implements [prometheus.Collector].
 func (c *Manager) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(appliedDesc, prometheus.GaugeValue, number(c.manager.ConfigErr() == nil))
+	ch <- prometheus.MustNewConstMetric(glassDesc, prometheus.GaugeValue, number(c.manager.BreakGlass() != nil))
 	for _, p := range c.manager.List() {
 		for _, state := range host.States() {
 			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, number(p.State == state), p.Name, string(state))

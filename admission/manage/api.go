@@ -78,6 +78,12 @@ const (
 //	POST   /plugins/{name}/profile     profile a copy of a plugin on its next calls: {"calls": 100}
 //	GET    /plugins/{name}/profile     the functions that used most of the fuel: ?top=20, ?pprof=true
 //
+// and, for all policies:
+//
+//	GET    /break-glass                whether they only monitor: {"until": "…", "reason": "…"}, or {}
+//	POST   /break-glass                let them: {"for": "30m", "reason": "…"}, at most 24h
+//	DELETE /break-glass                enforce them again
+//
 // An unauthorized client gets 401 before its body is read. Requests and answers are JSON, with the
 // names shown here; a refusal is {"error": "…"}. A body must have the Content-Type
 // application/json, or the answer is 415. A changing request from a page of another origin, by
@@ -176,6 +182,33 @@ func (m *Manager) API(auth Auth) http.Handler {
 		return http.StatusOK, map[string]string{"status": "rolled back", "version": v.Version, "digest": v.Digest}, err
 	})
 	m.handleShadows(handle, status)
+	handle("GET /break-glass", func(*http.Request, []byte) (int, any, error) {
+		if b := m.BreakGlass(); b != nil {
+			return http.StatusOK, b, nil
+		}
+		return http.StatusOK, struct{}{}, nil
+	})
+	handle("POST /break-glass", func(_ *http.Request, body []byte) (int, any, error) {
+		var wanted struct {
+			For    time.Duration `json:"for"`
+			Reason string        `json:"reason"`
+		}
+		if err := configfile.JSON(body, &wanted); err != nil {
+			return 0, nil, fmt.Errorf("read request: %w", err)
+		}
+		if wanted.For <= 0 || wanted.For > MaxBreakGlass {
+			return 0, nil, fmt.Errorf("for is %s, want more than 0 and at most %s", wanted.For, MaxBreakGlass)
+		}
+		b := &BreakGlass{Until: time.Now().Add(wanted.For), Reason: wanted.Reason}
+		return http.StatusOK, b, m.SetBreakGlass(b)
+	})
+	handle("DELETE /break-glass", func(*http.Request, []byte) (int, any, error) {
+		err := m.SetBreakGlass(nil)
+		if b := m.BreakGlass(); b != nil && err == nil {
+			err = fmt.Errorf("the configuration file lets policies only monitor until %s: %w", b.Until.UTC().Format(time.RFC3339), ErrDeclared)
+		}
+		return status(http.StatusOK, "enforced", err)
+	})
 	return mux
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
@@ -59,6 +60,9 @@ func (m *Manager) declareIf(f *File, wanted func() bool) (*declaration, error) {
 	if len(errs) == 0 {
 		errs = m.checkSources(f)
 	}
+	if f.BreakGlass != nil {
+		errs = append(errs, f.BreakGlass.check(time.Now())...)
+	}
 	m.mu.Lock()
 	if err := m.closedErr(); err != nil {
 		m.mu.Unlock()
@@ -84,6 +88,17 @@ func (m *Manager) declareIf(f *File, wanted func() bool) (*declaration, error) {
 	}
 	d := &declaration{names: map[string]bool{}, settled: make(chan struct{})}
 	m.newest, m.fileErr = d, nil
+	m.breakGlass(fromFile, f.BreakGlass)
+	if m.cfg.LogLevel != nil {
+		level := m.logLevel
+		if f.LogLevel != nil {
+			level = *f.LogLevel
+		}
+		if was := m.cfg.LogLevel.Level(); was != level {
+			m.log(slog.LevelInfo, "the log has another level", "was", was.String(), "level", level.String())
+			m.cfg.LogLevel.Set(level)
+		}
+	}
 	var tried []<-chan struct{}
 	for place, w := range f.wanted() {
 		e := m.declarePolicy(w, place)

@@ -60,6 +60,10 @@ type Manager struct {
 	// waiting is a file that was refused because the management API's policies have some of its
 	// names.
 	waiting *File
+	// glasses let the policies only monitor, by the origin that says so.
+	glasses map[string]*glass
+	// logLevel is the level of the log without a configuration file.
+	logLevel slog.Level
 
 	// readiness bounds the wait for policies; ready is set once Ready has returned nil.
 	readiness host.Readiness
@@ -168,8 +172,11 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.Interval = host.DefaultFollowInterval
 	}
 	m := &Manager{
-		cfg: cfg, entries: map[string]*entry{}, overrides: map[string]override{}, slots: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		cfg: cfg, entries: map[string]*entry{}, overrides: map[string]override{}, glasses: map[string]*glass{}, slots: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 		readiness: host.Readiness{Timeout: cfg.ReadyTimeout},
+	}
+	if cfg.LogLevel != nil {
+		m.logLevel = cfg.LogLevel.Level()
 	}
 	m.ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if cfg.Directory == "" {
@@ -187,6 +194,9 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if m.overrides, err = m.store.readOverrides(); err != nil {
 		m.log(slog.LevelError, "changes of declared policies by the API are lost", "err", err)
 		m.overrides = map[string]override{}
+	}
+	if err := m.restoreBreakGlass(); err != nil {
+		m.log(slog.LevelError, "policies are enforced: break glass is lost", "err", err)
 	}
 	for _, k := range kept {
 		m.restore(ctx, k)
@@ -383,6 +393,11 @@ func (m *Manager) publish(gone ...admission.Policy) {
 			}
 		}
 	}
+	if len(m.glasses) != 0 {
+		for i, p := range policies {
+			policies[i] = admission.Monitored(p)
+		}
+	}
 	m.mu.Unlock()
 	drained := m.cfg.Engine.Replace(policies...)
 	for _, policy := range gone {
@@ -438,6 +453,10 @@ func (m *Manager) Close(ctx context.Context) error {
 		gone = append(gone, e.policy)
 	}
 	clear(m.entries)
+	for _, g := range m.glasses {
+		g.end.Stop()
+	}
+	clear(m.glasses)
 	m.mu.Unlock()
 	m.stop()
 	if first {

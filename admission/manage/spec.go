@@ -27,6 +27,11 @@ type File struct {
 	// lost its policies.
 	Plugins []PluginSpec `json:"plugins,omitempty"`
 	Groups  []GroupSpec  `json:"groups,omitempty"`
+	// BreakGlass, until its time, lets all policies only monitor, those of the management API too.
+	BreakGlass *BreakGlass `json:"breakGlass,omitempty"`
+	// LogLevel is the level of the log as long as the file is in service: debug, info, warn or
+	// error. By default it is that of the program's flag.
+	LogLevel *slog.Level `json:"logLevel,omitempty"`
 }
 
 // PluginSpec configures a plugin: its module, its permissions, and when it is asked. Its name
@@ -236,6 +241,8 @@ type Config struct {
 	Bodies *admission.Bodies
 	// Logger receives events and the messages of guests; nil drops them.
 	Logger *slog.Logger
+	// LogLevel is set to File.LogLevel, and to its value at New if a file has none; nil ignores it.
+	LogLevel *slog.LevelVar
 }
 
 const (

@@ -15,7 +15,7 @@
 //	/healthz                      200 while the process runs
 //	/readyz                       200 while the server accepts requests
 //	/metrics                      Config.Metrics
-//	/plugins…                     Config.Manage
+//	/plugins…, /break-glass       Config.Manage
 //
 // # Hostile clients
 //
@@ -79,7 +79,7 @@ type Config struct {
 	Metrics http.Handler
 	// Counter counts requests; nil counts none.
 	Counter *admissionmetrics.Metrics
-	// Manage serves /plugins; nil serves none. It authenticates by itself.
+	// Manage serves /plugins and /break-glass; nil serves none. It authenticates by itself.
 	Manage http.Handler
 	// MaxBodyBytes is the maximum length of a review. Default admission.DefaultMaxBodyBytes.
 	MaxBodyBytes int64
@@ -216,6 +216,7 @@ func (s *Server) Handler() http.Handler {
 	if c.Manage != nil {
 		mux.Handle("/plugins", c.Manage)
 		mux.Handle("/plugins/", c.Manage)
+		mux.Handle("/break-glass", c.Manage)
 	}
 	return mux
 }

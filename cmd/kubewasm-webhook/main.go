@@ -1,10 +1,12 @@
 // Command kubewasm-webhook is an admission webhook whose policies are WebAssembly modules.
 //
-//	kubewasm-webhook -cert tls.crt -key tls.key -policies policies.yaml
+//	kubewasm-webhook -cert tls.crt -key tls.key -config policies.yaml
+//	kubewasm-webhook -cert tls.crt -key tls.key -config policies.yaml -check
 //
-// What the policies are stands in the file policies.yaml, which is followed. With
+// The configuration file declares the policies, and is followed. The second form loads the
+// policies, tests everything that serving needs, and reports all mistakes. With
 // -api-token-file or -api-clients there is a management API as well, for the paths
-// /plugins; with -state-dir, what it loads is there after a restart. In a cluster, or
+// /plugins and /break-glass; with -state-dir, what it loads is there after a restart. In a cluster, or
 // with -kubeconfig, policies may come from ConfigMaps and Secrets, choose namespaces
 // by their labels, and look at objects. With -audit-interval, what is in the cluster is
 // audited by the policies as well.
@@ -14,6 +16,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,6 +33,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
@@ -46,6 +52,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/program"
 )
 
 func main() {
@@ -61,21 +68,22 @@ func main() {
 
 // options are the flags.
 type options struct {
-	server                                        webhook.Config
-	policies, stateDir, cacheDir, tokenFile, kube string
-	registries                                    string
-	clients                                       []string
-	tokens                                        tokenOptions
-	audits                                        auditOptions
-	memoryBytes                                   uint64
-	cacheCopy                                     bool
-	engine                                        host.Engine
-	bodyBytes, cacheBytes                         int64
-	answers                                       capabilities.Bounds
-	interval, readyTimeout                        time.Duration
-	logLevel                                      slog.Level
-	configurations                                []string
-	events                                        bool
+	server                                      webhook.Config
+	config, stateDir, cacheDir, tokenFile, kube string
+	registries                                  string
+	check, version                              bool
+	clients                                     []string
+	tokens                                      tokenOptions
+	audits                                      auditOptions
+	memoryBytes                                 uint64
+	cacheCopy                                   bool
+	engine                                      host.Engine
+	bodyBytes, cacheBytes                       int64
+	answers                                     capabilities.Bounds
+	interval, readyTimeout                      time.Duration
+	log                                         program.Log
+	configurations                              []string
+	events                                      bool
 }
 
 func parse(args []string) (*options, error) {
@@ -88,7 +96,10 @@ func parse(args []string) (*options, error) {
 	o.tokens.flags(flags)
 	o.audits.flags(flags)
 	flags.DurationVar(&o.server.DrainDelay, "drain-delay", 5*time.Second, "time to keep serving after a signal to end")
-	flags.StringVar(&o.policies, "policies", "", "`file` that declares the policies")
+	flags.StringVar(&o.config, "config", "", "`file` that declares the policies; it is followed")
+	flags.BoolVar(&o.check, "check", false, "load the policies, test what serving needs, report mistakes, and exit")
+	flags.BoolVar(&o.version, "version", false, "print the version, and exit")
+	o.log.Flags(flags)
 	flags.StringVar(&o.registries, "registries", "", "`file` with access to registries and trusted signers, for policies from oci")
 	flags.StringVar(&o.stateDir, "state-dir", "", "`directory` for modules loaded by the management API")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` for compiled modules")
@@ -117,12 +128,14 @@ func parse(args []string) (*options, error) {
 		return nil
 	})
 	flags.BoolVar(&o.events, "events", false, "write an Event for each denial, at most 25 and one every 5 minutes for an object and policy")
-	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "log `level`: debug, info, warn or error; info logs denials, warn failures of policies, within a budget")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if o.policies == "" && o.tokenFile == "" && len(o.clients) == 0 {
-		return nil, errors.New("-policies, -api-token-file and -api-clients are all missing: every request would pass")
+	if o.version {
+		return o, nil
+	}
+	if o.config == "" && o.tokenFile == "" && len(o.clients) == 0 {
+		return nil, errors.New("-config, -api-token-file and -api-clients are all missing: every request would pass")
 	}
 	if err := errors.Join(o.tokens.check(), o.audits.check()); err != nil {
 		return nil, err
@@ -147,7 +160,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	lines := &denials{Handler: slog.NewJSONHandler(foreign.NewWriter(os.Stderr), &slog.HandlerOptions{Level: o.logLevel})}
+	build := program.ThisBuild()
+	if o.version {
+		fmt.Println("kubewasm-webhook", build)
+		return nil
+	}
+	lines := &denials{Handler: o.log.Handler(os.Stderr)}
 	logger := slog.New(lines)
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, KeepModules: true, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
@@ -162,7 +180,7 @@ func run(ctx context.Context, args []string) error {
 	}
 
 	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
-	registry.MustRegister(verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build.Collector("kubewasm-webhook"), verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	registries, err := oci.ReadConfig(o.registries)
 	if err != nil {
@@ -185,7 +203,7 @@ func run(ctx context.Context, args []string) error {
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
-		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Settled: debug.FreeOSMemory, Logger: logger,
+		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Settled: debug.FreeOSMemory, Logger: logger, LogLevel: &o.log.Level,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
@@ -232,7 +250,11 @@ func run(ctx context.Context, args []string) error {
 			logger.Error("end", "err", err)
 		}
 	}()
-	if o.policies != "" {
+	if o.check {
+		return o.test(ctx, manager, cluster)
+	}
+	logger.Info("the server starts", "program", "kubewasm-webhook", "version", build.String())
+	if o.config != "" {
 		following, unfollow := context.WithCancel(ctx)
 		applied := make(chan struct{})
 		defer func() {
@@ -245,7 +267,7 @@ func run(ctx context.Context, args []string) error {
 		go func() {
 			defer close(applied)
 			// A policy that is refused keeps its own requests out, and no others.
-			if err := manager.FollowFile(following, o.policies); err != nil {
+			if err := manager.FollowFile(following, o.config); err != nil {
 				logger.Error("apply policies", "err", err)
 			}
 		}()
@@ -301,4 +323,58 @@ func (o *options) auth() manage.Auth {
 		}
 	}
 	return auth
+}
+
+// test loads the policies, and tests what else serving needs. The error joins all mistakes.
+func (o *options) test(ctx context.Context, manager *manage.Manager, cluster *rest.Config) error {
+	var errs []error
+	if o.config != "" {
+		text, err := os.ReadFile(o.config)
+		if err == nil {
+			var file *manage.File
+			if file, err = manage.ParseFile(text); err == nil {
+				err = manager.Apply(ctx, file)
+			}
+		}
+		errs = append(errs, err)
+	}
+	if o.tokenFile != "" {
+		text, err := os.ReadFile(o.tokenFile)
+		if err == nil && strings.TrimSpace(string(text)) == "" {
+			err = fmt.Errorf("-api-token-file: %s is empty", o.tokenFile)
+		}
+		errs = append(errs, err)
+	}
+	if cluster != nil {
+		client, err := discovery.NewDiscoveryClientForConfig(cluster)
+		if err == nil {
+			_, err = client.ServerVersion()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("connect to the cluster: %w", err))
+		}
+	}
+	if _, err := tls.LoadX509KeyPair(o.server.CertFile, o.server.KeyFile); err != nil {
+		errs = append(errs, fmt.Errorf("-cert and -key: %w", err))
+	}
+	if file := o.server.ClientCAFile; file != "" {
+		text, err := os.ReadFile(file)
+		if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			err = fmt.Errorf("%s has no certificate in PEM", file)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("-client-ca: %w", err))
+		}
+	}
+	_, err := o.tokens.config(ctx, o.kube)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
+	for _, p := range manager.List() {
+		for _, warning := range p.Warnings {
+			foreign.Fprintf(os.Stdout, "policy %q: warning: %s\n", p.Name, warning)
+		}
+	}
+	fmt.Printf("ok: %d policies\n", len(manager.List()))
+	return nil
 }

@@ -188,7 +188,7 @@ func TestWebhook(t *testing.T) {
 	dir, addr := t.TempDir(), freeAddress(t)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate(t, dir)}}, Timeout: 30 * time.Second}
 	start(t, client, addr,
-		"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "policies.yaml"),
+		"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", filepath.Join(dir, "policies.yaml"),
 		"-api-token-file", filepath.Join(dir, "token"), "-state-dir", filepath.Join(dir, "state"))
 	do := func(method, path, token string, body []byte) (int, []byte) {
 		t.Helper()
@@ -296,7 +296,7 @@ func TestAServerWithoutItsPoliciesAdmitsNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", file, "-interval", "20ms", "-addr", addr, "-drain-delay", "1ms"})
+		ended <- run(ctx, []string{"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", file, "-interval", "20ms", "-addr", addr, "-drain-delay", "1ms"})
 	}()
 	defer func() {
 		stop()
@@ -343,12 +343,52 @@ func TestFlagsThatLetEverythingPass(t *testing.T) {
 		want string
 	}{
 		{[]string{"-cert", "tls.crt", "-key", "tls.key"}, "are all missing: every request would pass"},
-		{[]string{"-policies", "", "-state-dir", "state"}, "are all missing: every request would pass"},
-		{[]string{"-policies", "policies.yaml", "-body-memory", "1000"}, "-body-memory is 1000, less than twice -review-bytes"},
+		{[]string{"-config", "", "-state-dir", "state"}, "are all missing: every request would pass"},
+		{[]string{"-config", "policies.yaml", "-body-memory", "1000"}, "-body-memory is 1000, less than twice -review-bytes"},
 	} {
 		if err := run(t.Context(), test.args); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: error is %v, want %s", test.args, err, test.want)
 		}
+	}
+}
+
+// What keeps a server from serving is found before it is put into a cluster, all of it at once.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	certificate(t, dir)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path(name)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"all is well": {[]string{"-cert", path("tls.crt"), "-key", path("tls.key"), "-config", put("good.yaml", "plugins: []\n"), "-api-token-file", path("token"), "-state-dir", path("state")}, nil},
+		"nothing is": {
+			[]string{"-cert", path("none.crt"), "-key", path("tls.key"), "-client-ca", put("empty.crt", ""), "-config", put("missing.yaml", "plugins:\n- {name: a, module: {file: /none.wasm}}\n- {name: b, module: {file: /nor.wasm}}\n"), "-api-token-file", put("no-token", "\n")},
+			[]string{"none.crt", "empty.crt has no certificate", "/none.wasm", "/nor.wasm", "no-token is empty"},
+		},
+		"the form": {
+			[]string{"-cert", path("tls.crt"), "-key", path("tls.key"), "-config", put("form.yaml", "plugins:\n- {name: a, modul: {}, versoin: x}\nlogLevel: loud\n")},
+			[]string{`unknown field "plugins[0].modul"`, "versoin", "logLevel"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := run(t.Context(), append(test.args, "-check"))
+			if (err == nil) != (test.want == nil) {
+				t.Fatalf("error is %v", err)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error is %v, want %s", err, want)
+				}
+			}
+		})
 	}
 }
 
@@ -363,7 +403,7 @@ func TestReviewBytes(t *testing.T) {
 		"-body-memory=52428799":                "-body-memory is 52428799, less than twice -review-bytes of 26214400",
 		"-body-memory=52428800 -review-bytes=26214400": "",
 	} {
-		o, err := parse(append([]string{"-policies", "p.yaml"}, strings.Fields(args)...))
+		o, err := parse(append([]string{"-config", "p.yaml"}, strings.Fields(args)...))
 		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: error is %v, want %q", args, err, want)
 		}
@@ -378,7 +418,7 @@ func TestReviewBytes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte("plugins: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start(t, client, addr, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "policies.yaml"), "-review-bytes=300")
+	start(t, client, addr, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", filepath.Join(dir, "policies.yaml"), "-review-bytes=300")
 	for bytes, want := range map[int]int{100: http.StatusOK, 400: http.StatusRequestEntityTooLarge} {
 		body := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":"` + strings.Repeat("x", bytes) + `"}}`
 		resp, err := client.Post("https://"+addr+"/validate", "application/json", strings.NewReader(body))

@@ -93,7 +93,7 @@ func TestManifestsOfComponents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, file := range []string{options.server.CertFile, options.policies, options.cacheDir, options.registries} {
+			for _, file := range []string{options.server.CertFile, options.config, options.cacheDir, options.registries} {
 				if dir := "/" + strings.Split(file+"/", "/")[1]; file != "" && mounted[dir] == "" {
 					t.Errorf("%s is on no volume", file)
 				}

@@ -263,7 +263,7 @@ func (f *fixture) testAuditProgram(t *testing.T, reports int) {
 	if err := yaml.Unmarshal(data, &patch); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-policies", policies, "-kubeconfig", kubeconfig}
+	args := []string{"-config", policies, "-kubeconfig", kubeconfig}
 	for _, p := range patch {
 		args = append(args, p.Value)
 	}

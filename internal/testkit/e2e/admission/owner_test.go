@@ -215,7 +215,7 @@ func TestNamespaceOwner(t *testing.T) {
 `, nope)
 	policies := filepath.Join(f.dir, "owner.yaml")
 	replace(t, policies, []byte(file))
-	addr := f.programWith(t, "-policies", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms")
+	addr := f.programWith(t, "-config", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms")
 	mutating, validating := f.shippedWebhooks(t, addr)
 	// A webhook that sends all versions, by the conditions of the manifests.
 	more := *validating.Webhooks[0].DeepCopy()

@@ -95,7 +95,7 @@ func kubewardenModule(t *testing.T) string {
 // ends, and returns the URL by which it validates.
 func (f *fixture) program(t *testing.T, policies string) (url string) {
 	t.Helper()
-	return "https://" + f.programWith(t, "-policies", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms") + "/validate"
+	return "https://" + f.programWith(t, "-config", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms") + "/validate"
 }
 
 // programWith runs the program with arguments until the test ends, and returns its address.
