@@ -643,6 +643,8 @@
 //	kubewasm policies [--server URL] [flags] rollback NAME [VERSION]
 //	kubewasm policies [--server URL] [flags] shadow NAME [DIR|FILE.wasm|REFERENCE]
 //	kubewasm policies [--server URL] [flags] end|promote NAME
+//	kubewasm policies [--server URL] [flags] break-glass DURATION REASON
+//	kubewasm policies [--server URL] [flags] break-glass end
 //
 // Policies asks the management API of a webhook server, which changes that server alone:
 // cmd/kubewasm-webhook. Package manage of admission describes the API.
@@ -651,6 +653,10 @@
 // Rollback brings back the version before, or the one with the version or digest that is named.
 // Shadow with a module has it asked beside the one that serves; without one it prints what the
 // two have answered; promote has the candidate serve, and end ends the shadow.
+//
+// Break-glass lets all policies only monitor, for at most 24h, when they keep a cluster from being
+// repaired. It goes to every address of the server's name, so that the name of a Service without
+// an address of its own (clusterIP: None) reaches all replicas.
 //
 // The flags are:
 //

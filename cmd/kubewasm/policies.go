@@ -55,6 +55,7 @@ var policyVerbs = []struct {
 	{"shadow", 1, 2, shadowPolicy},
 	{"end", 1, 1, changePolicy(http.MethodDelete, "/shadow")},
 	{"promote", 1, 1, changePolicy(http.MethodPost, "/promote")},
+	{"break-glass", 1, 2, breakGlass},
 }
 
 // policies is a client of the management API of policies.
@@ -182,12 +183,16 @@ func (c *policyClient) do(ctx context.Context, method string, path []string, bod
 	for i, part := range path {
 		path[i] = url.PathEscape(part)
 	}
-	to := c.base.JoinPath(append([]string{"plugins"}, path...)...)
-	req, err := http.NewRequestWithContext(ctx, method, to.String(), sent)
+	return c.send(ctx, method, c.base.JoinPath(append([]string{"plugins"}, path...)...), sent, answer)
+}
+
+// send sends a request and reads the answer into answer.
+func (c *policyClient) send(ctx context.Context, method string, to *url.URL, body io.Reader, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), body)
 	if err != nil {
 		return err
 	}
-	if body != nil {
+	if req.ContentLength != 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.token != "" {
@@ -422,4 +427,76 @@ func shadowPolicy(ctx context.Context, t *tool, f *policiesFlags, c *policyClien
 		}
 		return nil
 	}})
+}
+
+// replica returns a client of one address of the server.
+func (c *policyClient) replica(address string) *policyClient {
+	one := *c.http
+	transport := c.http.Transport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(to)
+		if err != nil {
+			return nil, err
+		}
+		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(address, port))
+	}
+	transport.Proxy = nil
+	one.Transport = transport
+	return &policyClient{base: c.base, http: &one, token: c.token}
+}
+
+// breakGlass lets the policies of all replicas only monitor for a time, or enforces them again. It
+// changes as many replicas as it can.
+func breakGlass(ctx context.Context, t *tool, f *policiesFlags, c *policyClient, args []string) error {
+	method, body := http.MethodDelete, []byte(nil)
+	if args[0] != "end" {
+		lasts, err := time.ParseDuration(args[0])
+		switch {
+		case err != nil:
+			return &usageError{fmt.Errorf("policies break-glass: %q is neither end nor a duration such as 30m", args[0])}
+		case len(args) < 2:
+			return &usageError{errors.New("policies break-glass: give the reason, which all who look at the servers see")}
+		}
+		method = http.MethodPost
+		if body, err = json.Marshal(map[string]string{"for": lasts.String(), "reason": args[1]}); err != nil {
+			return err
+		}
+	} else if len(args) != 1 {
+		return &usageError{errors.New("policies break-glass end: want no reason")}
+	}
+	addresses, err := net.DefaultResolver.LookupHost(ctx, c.base.Hostname())
+	if err != nil {
+		return fmt.Errorf("policies break-glass: %w", err)
+	}
+	type done struct {
+		Address string `json:"address"`
+		Until   string `json:"until,omitempty"`
+		Status  string `json:"status,omitempty"`
+		Error   string `json:"error,omitempty"`
+	}
+	all := make([]done, len(addresses))
+	var errs []error
+	for i, address := range addresses {
+		one := &all[i]
+		one.Address = address
+		err := c.replica(address).send(ctx, method, c.base.JoinPath("break-glass"), bytes.NewReader(body), one)
+		if one.Address = address; err != nil {
+			one.Error = err.Error()
+			errs = append(errs, fmt.Errorf("%s: %w", address, err))
+		}
+	}
+	printed := f.output.print(t, result{value: all, text: func(w io.Writer) error {
+		for _, one := range all {
+			switch {
+			case one.Error != "":
+				continue
+			case one.Until != "":
+				foreign.Fprintf(w, "%s: all policies only monitor until %s\n", one.Address, one.Until)
+			default:
+				foreign.Fprintf(w, "%s: policies are enforced\n", one.Address)
+			}
+		}
+		return nil
+	}})
+	return errors.Join(append(errs, printed)...)
 }

@@ -31,6 +31,7 @@ func managed(t *testing.T, token string) (server, authority string) {
 	mux := http.NewServeMux()
 	mux.Handle("/plugins", api)
 	mux.Handle("/plugins/", api)
+	mux.Handle("/break-glass", api)
 	s := httptest.NewTLSServer(mux)
 	t.Cleanup(func() {
 		s.Close()
@@ -75,6 +76,9 @@ func TestPolicies(t *testing.T) {
 		{"promote what has ended", []string{"promote", "owner"}, 1, []string{"owner"}},
 		{"as JSON", []string{"-o", "json", "list"}, 0, []string{`"name": "owner"`, `"version": "1.1.0"`}},
 		{"a name with a slash", []string{"remove", "a/../owner"}, 1, []string{"404 Not Found: policy \"a/../owner\": not found"}},
+		{"break glass", []string{"break-glass", "30m", "the registry is away"}, 0, []string{"127.0.0.1: all policies only monitor until "}},
+		{"for too long", []string{"break-glass", "30h", "r"}, 1, []string{"127.0.0.1", "at most 24h0m0s"}},
+		{"mend it", []string{"-o", "json", "break-glass", "end"}, 0, []string{`"status": "enforced"`}},
 		{"remove", []string{"remove", "owner"}, 0, []string{`policy "owner": removed`}},
 		{"it is gone", []string{"remove", "owner"}, 1, []string{`404 Not Found: policy "owner": not found`}},
 		{"a module that is none", []string{"load", "none", settings}, 1, []string{"400 Bad Request: "}},
@@ -115,6 +119,8 @@ func TestPoliciesMistakes(t *testing.T) {
 		{"another verb", []string{"--server", server, "lst"}, `"lst" is none of list, load`},
 		{"no name", []string{"--server", server, "disable"}, "policies disable: 0 arguments, want 1"},
 		{"too many", []string{"--server", server, "rollback", "a", "b", "c"}, "3 arguments, want 1 or 2"},
+		{"break glass without a time", []string{"--server", server, "break-glass", "soon", "r"}, `"soon" is neither end nor a duration such as 30m`},
+		{"break glass without a reason", []string{"--server", server, "break-glass", "30m"}, "give the reason"},
 		{"no URL", []string{"--server", "localhost:8443", "list"}, "want https://HOST:PORT"},
 		{"a password in the URL", []string{"--server", "https://a:b@localhost", "list"}, "want https://HOST:PORT"},
 		{"a token without TLS", []string{"--server", "http://webhook.example.com", "--token-file", token, "list"}, "the token would be readable on the network"},
