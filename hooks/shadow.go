@@ -75,6 +75,14 @@ func (e *Engine) Profile(name string) *shadow.Shadow {
 	return nil
 }
 
+// Guest returns the guest of a plugin, nil if there is no plugin of that name.
+func (e *Engine) Guest(name string) *host.Plugin {
+	if p, err := e.find(name); err == nil {
+		return p.Plugin
+	}
+	return nil
+}
+
 func (e *Engine) find(name string) (*plugin, error) {
 	i := slices.IndexFunc(e.plugins, func(p *plugin) bool { return p.Name() == name })
 	if i < 0 {

@@ -112,16 +112,19 @@ func (p *Plugin) lastKey() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keepLast keeps a module in service, if it is that of the plugin's source, and keeps it for the next
-// start, unless the source does that itself.
+// keepLast keeps a module in service, for [Plugin.Rollback] and, if it is that of the plugin's source,
+// for the next start, unless the source does that itself.
 func (p *Plugin) keepLast(source Source, module []byte, digest string) {
 	l := p.runtime.last
-	if l.dir == "" || p.cfg.Throttle != nil || source.String() != p.source.String() {
+	if l.dir == "" || p.cfg.Throttle != nil {
 		return
 	}
 	key := p.lastKey()
 	switch p.source.(type) {
 	case Keeper, bytesSource:
+		key = ""
+	}
+	if source.String() != p.source.String() {
 		key = ""
 	}
 	if err := l.put(key, digest, module); err != nil {

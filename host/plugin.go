@@ -50,6 +50,8 @@ type Plugin struct {
 	mu sync.Mutex
 	// retired are the versions that still serve calls which began before a swap.
 	retired []*version
+	// versions are the versions that have served, the newest last.
+	versions []Version
 }
 
 // Load makes a plugin of a module: fetch, verify, check, compile, instantiate,
@@ -291,6 +293,14 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 // SwapIf acts as Swap, and calls final when nothing else can fail: the new version serves
 // next. If final returns an error, the running version goes on serving, and the error is returned.
 func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
+	err := p.swapIf(ctx, source, sha256, final)
+	if err == nil && source.String() == p.source.String() {
+		p.became(Serving, nil)
+	}
+	return err
+}
+
+func (p *Plugin) swapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
 	if err := p.turn(ctx); err != nil {
 		return fmt.Errorf("plugin %q: swap: wait for another swap: %w", p.cfg.Name, err)
 	}
@@ -349,6 +359,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final 
 		p.cfg.Observer.Built(ctx, b)
 	}
 	if err == nil {
+		p.remember(digest, source)
 		p.logBuilt(ctx, b, source)
 	}
 	return digest, err

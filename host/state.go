@@ -16,7 +16,8 @@ import (
 //
 //	Unavailable -> Serving      the declared version was loaded
 //	Unavailable -> Stale        the version that served last was loaded in its place
-//	Serving     -> Stale        the source could not be read, or its new module was refused
+//	Serving     -> Stale        the source could not be read, its new module was refused, or
+//	                            Plugin.Rollback put an earlier version into service
 //	Stale       -> Serving      the declared version was loaded, or is that in service again
 type State string
 

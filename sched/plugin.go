@@ -287,6 +287,9 @@ func (p *Plugin) Name() string { return p.guest.Name() }
 // Functions returns the functions of the guest that the scheduler calls.
 func (p *Plugin) Functions() abi.Mask { return p.functions }
 
+// Guest returns the guest, for its state and its versions.
+func (p *Plugin) Guest() *host.Plugin { return p.guest }
+
 // Stats returns the state of the guest's instances.
 func (p *Plugin) Stats() host.Stats { return p.guest.Stats() }
 

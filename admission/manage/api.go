@@ -2,15 +2,9 @@ package manage
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,7 +14,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
-	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
@@ -32,24 +26,6 @@ type Auth struct {
 	// ClientNames are the common and DNS names of client certificates that may use the API. The
 	// server must have verified them.
 	ClientNames []string
-}
-
-// allows reports whether r may use the API.
-func (a *Auth) allows(r *http.Request) bool {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && a.Token != nil {
-		want, err := a.Token()
-		if want = strings.TrimSpace(want); err == nil && want != "" {
-			x, y := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(want))
-			return subtle.ConstantTimeCompare(x[:], y[:]) == 1
-		}
-	}
-	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
-		return false
-	}
-	cert := r.TLS.PeerCertificates[0]
-	return slices.ContainsFunc(append(slices.Clone(cert.DNSNames), cert.Subject.CommonName), func(name string) bool {
-		return name != "" && slices.Contains(a.ClientNames, name)
-	})
 }
 
 // maxLoadBytes is the length of the longest request that loads a plugin: a module of 48 MiB in
@@ -107,69 +83,27 @@ func (m *Manager) API(auth Auth) http.Handler {
 	if bodies == nil {
 		bodies = admission.NewBodies(admission.BodyLimits{Bytes: 2 * maxLoadBytes, Timeout: bodyTimeout})
 	}
-	mux, origins := http.NewServeMux(), http.NewCrossOriginProtection()
-	handle := func(pattern string, f func(r *http.Request, body []byte) (int, any, error)) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := origins.Check(r); err != nil {
-				serving.DropBody(w)
-				answer(w, http.StatusForbidden, map[string]string{"error": err.Error()})
-				return
-			}
-			if !auth.allows(r) {
-				w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
-				serving.DropBody(w)
-				answer(w, http.StatusUnauthorized, map[string]string{"error": "not authorized"})
-				return
-			}
-			if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-				w.Header().Set("Accept-Encoding", "identity")
-				serving.DropBody(w)
-				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content encoding is %q, want none: compress wasm_binary instead", encoding)})
-				return
-			}
-			if contentType := r.Header.Get("Content-Type"); r.ContentLength != 0 && !isJSON(contentType) {
-				w.Header().Set("Accept", "application/json")
-				serving.DropBody(w)
-				answer(w, http.StatusUnsupportedMediaType, map[string]string{"error": fmt.Sprintf("content type is %.100q, want application/json", contentType)})
-				return
-			}
-			request, refused := (*serving.Bodies)(bodies).Read(r.Context(), w, r, maxLoadBytes)
-			if refused != nil {
-				text, _ := json.Marshal(map[string]string{"error": refused.Error()}) // Never fails for a map of strings.
-				refused.Answer(w, "application/json", string(text)+"\n")
-				return
-			}
-			defer request.Release()
-			code, body, err := f(r, request.Bytes)
-			if err != nil {
-				code, body = codeOf(err), map[string]string{"error": publicerr.Redact(err.Error())}
-			}
-			answer(w, code, body)
-		})
-	}
-	status := func(code int, text string, err error) (int, any, error) {
-		return code, map[string]string{"status": text}, err
-	}
-	handle("GET /plugins", func(*http.Request, []byte) (int, any, error) {
+	api := &management.API{Auth: management.Auth(auth), Bodies: (*serving.Bodies)(bodies), MaxBytes: maxLoadBytes, Code: codeOf}
+	api.Handle("GET /plugins", func(*http.Request, []byte) (int, any, error) {
 		return http.StatusOK, map[string]any{"plugins": m.List()}, nil
 	})
-	handle("POST /plugins", func(r *http.Request, body []byte) (int, any, error) {
-		return status(http.StatusCreated, "created", m.load(r.Context(), body))
+	api.Handle("POST /plugins", func(r *http.Request, body []byte) (int, any, error) {
+		return management.Status(http.StatusCreated, "created", m.load(r.Context(), body))
 	})
-	handle("DELETE /plugins/{name}", func(r *http.Request, _ []byte) (int, any, error) {
-		return status(http.StatusOK, "removed", m.Remove(r.PathValue("name")))
+	api.Handle("DELETE /plugins/{name}", func(r *http.Request, _ []byte) (int, any, error) {
+		return management.Status(http.StatusOK, "removed", m.Remove(r.PathValue("name")))
 	})
-	handle("POST /plugins/{name}/enable", func(r *http.Request, _ []byte) (int, any, error) {
-		return status(http.StatusOK, "enabled", m.SetEnabled(r.PathValue("name"), true))
+	api.Handle("POST /plugins/{name}/enable", func(r *http.Request, _ []byte) (int, any, error) {
+		return management.Status(http.StatusOK, "enabled", m.SetEnabled(r.PathValue("name"), true))
 	})
-	handle("POST /plugins/{name}/disable", func(r *http.Request, _ []byte) (int, any, error) {
-		return status(http.StatusOK, "disabled", m.SetEnabled(r.PathValue("name"), false))
+	api.Handle("POST /plugins/{name}/disable", func(r *http.Request, _ []byte) (int, any, error) {
+		return management.Status(http.StatusOK, "disabled", m.SetEnabled(r.PathValue("name"), false))
 	})
-	handle("GET /plugins/{name}/versions", func(r *http.Request, _ []byte) (int, any, error) {
+	api.Handle("GET /plugins/{name}/versions", func(r *http.Request, _ []byte) (int, any, error) {
 		versions, err := m.Versions(r.PathValue("name"))
 		return http.StatusOK, map[string]any{"versions": versions}, err
 	})
-	handle("POST /plugins/{name}/rollback", func(r *http.Request, body []byte) (int, any, error) {
+	api.Handle("POST /plugins/{name}/rollback", func(r *http.Request, body []byte) (int, any, error) {
 		var wanted struct {
 			Version string `json:"version"`
 		}
@@ -181,14 +115,14 @@ func (m *Manager) API(auth Auth) http.Handler {
 		v, err := m.Rollback(r.Context(), r.PathValue("name"), wanted.Version)
 		return http.StatusOK, map[string]string{"status": "rolled back", "version": v.Version, "digest": v.Digest}, err
 	})
-	m.handleShadows(handle, status)
-	handle("GET /break-glass", func(*http.Request, []byte) (int, any, error) {
+	api.HandleShadows(m.managed)
+	api.Handle("GET /break-glass", func(*http.Request, []byte) (int, any, error) {
 		if b := m.BreakGlass(); b != nil {
 			return http.StatusOK, b, nil
 		}
 		return http.StatusOK, struct{}{}, nil
 	})
-	handle("POST /break-glass", func(_ *http.Request, body []byte) (int, any, error) {
+	api.Handle("POST /break-glass", func(_ *http.Request, body []byte) (int, any, error) {
 		var wanted struct {
 			For    time.Duration `json:"for"`
 			Reason string        `json:"reason"`
@@ -202,41 +136,14 @@ func (m *Manager) API(auth Auth) http.Handler {
 		b := &BreakGlass{Until: time.Now().Add(wanted.For), Reason: wanted.Reason}
 		return http.StatusOK, b, m.SetBreakGlass(b)
 	})
-	handle("DELETE /break-glass", func(*http.Request, []byte) (int, any, error) {
+	api.Handle("DELETE /break-glass", func(*http.Request, []byte) (int, any, error) {
 		err := m.SetBreakGlass(nil)
 		if b := m.BreakGlass(); b != nil && err == nil {
 			err = fmt.Errorf("the configuration file lets policies only monitor until %s: %w", b.Until.UTC().Format(time.RFC3339), ErrDeclared)
 		}
-		return status(http.StatusOK, "enforced", err)
+		return management.Status(http.StatusOK, "enforced", err)
 	})
-	return mux
-}
-
-// isJSON reports whether a Content-Type is that of JSON. A page of another origin cannot send it
-// without a preflight request.
-func isJSON(contentType string) bool {
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == "application/json"
-}
-
-// checkRegistry returns an error if a client's reference does not name an artifact in a registry.
-// An image layout is a directory of the server, and errors would reveal its contents.
-func checkRegistry(reference string) error {
-	if scheme, _, _ := strings.Cut(strings.TrimSpace(reference), ":"); strings.EqualFold(scheme, "oci-layout") {
-		return errors.New("oci names an image layout, want an artifact in a registry")
-	}
-	return nil
-}
-
-func answer(w http.ResponseWriter, code int, body any) {
-	data, err := json.Marshal(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n')) // On an error, the client is gone.
+	return api
 }
 
 // codeOf returns the HTTP code of an error.
@@ -329,7 +236,7 @@ func (m *Manager) load(ctx context.Context, request []byte) error {
 		if len(module) != 0 {
 			return errors.New("oci and wasm_binary are both there, want one")
 		}
-		if err := checkRegistry(body.OCI); err != nil {
+		if err := management.CheckRegistry(body.OCI); err != nil {
 			return err
 		}
 		spec.Module.OCI = body.OCI

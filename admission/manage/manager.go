@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/management"
 )
 
 // Manager manages the policies of an engine. It is safe for use by several goroutines.
@@ -149,7 +150,7 @@ type Version struct {
 
 var (
 	// ErrNotFound is returned if a policy or version does not exist.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = management.ErrNotFound
 	// ErrDeclared is returned if a policy is declared by the configuration file, and so cannot be
 	// changed here.
 	ErrDeclared = errors.New("is declared in the configuration file")

@@ -1,18 +1,14 @@
 package manage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"strconv"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/configfile"
-	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/management"
 )
 
 // plugin returns the plugin of that name in service.
@@ -126,103 +122,40 @@ func (e *entry) serves(candidate *shadow.Promotion) error {
 	return nil
 }
 
-// shadowRequest is the body of a request that begins a shadow.
-type shadowRequest struct {
-	Binary []byte `json:"wasm_binary"`
-	shadow.Config
+// managed are the shadows and profiles of a plugin by its name, whichever version serves.
+type managed struct {
+	*Manager
+	name string
 }
 
-// profileAnswer is the profile of a plugin as an answer.
-type profileAnswer struct {
-	Status    shadow.State   `json:"status"`
-	Calls     int64          `json:"calls"`
-	Fuel      int64          `json:"fuel"`
-	Bytes     int64          `json:"bytes"`
-	Functions []profile.Cost `json:"functions"`
-	// Pprof is the profile in pprof's format, compressed; it is set if it was requested.
-	Pprof []byte `json:"pprof,omitempty"`
-}
-
-// handleShadows adds the paths for shadows and profiles.
-func (m *Manager) handleShadows(handle func(string, func(*http.Request, []byte) (int, any, error)), status func(int, string, error) (int, any, error)) {
-	handle("GET /plugins/{name}/shadow", func(r *http.Request, _ []byte) (int, any, error) {
-		s, err := m.Shadow(r.PathValue("name"))
-		if err != nil {
-			return 0, nil, err
-		}
-		return http.StatusOK, s.Status(), nil
-	})
-	handle("POST /plugins/{name}/shadow", func(r *http.Request, body []byte) (int, any, error) {
-		var request shadowRequest
-		if err := configfile.JSON(body, &request); err != nil {
-			return 0, nil, fmt.Errorf("read request: %w", err)
-		}
-		if m := &request.Module; m.File != "" || m.HTTPS != "" || m.ConfigMap != nil || m.Secret != nil {
-			return 0, nil, errors.New("shadow: file, https, configMap and secret are for configuration files: send wasm_binary, or name an artifact by module.oci")
-		}
-		if err := checkRegistry(request.Module.OCI); err != nil {
-			return 0, nil, fmt.Errorf("shadow: %w", err)
-		}
-		if len(request.Binary) != 0 {
-			request.Module.Bytes = request.Binary
-		}
-		return status(http.StatusCreated, "begun", m.BeginShadow(r.Context(), r.PathValue("name"), request.Config))
-	})
-	handle("DELETE /plugins/{name}/shadow", func(r *http.Request, _ []byte) (int, any, error) {
-		s, err := m.Shadow(r.PathValue("name"))
-		if err == nil {
-			err = s.Close(r.Context())
-		}
-		return status(http.StatusOK, "ended", err)
-	})
-	handle("POST /plugins/{name}/promote", func(r *http.Request, _ []byte) (int, any, error) {
-		s, err := m.Shadow(r.PathValue("name"))
-		if err == nil {
-			err = s.Promote(r.Context())
-		}
-		return status(http.StatusOK, "promoted", err)
-	})
-	handle("POST /plugins/{name}/profile", func(r *http.Request, body []byte) (int, any, error) {
-		var request struct {
-			Calls int `json:"calls"`
-		}
-		if err := configfile.JSON(body, &request); err != nil {
-			return 0, nil, fmt.Errorf("read request: %w", err)
-		}
-		return status(http.StatusCreated, "begun", m.BeginProfile(r.Context(), r.PathValue("name"), request.Calls))
-	})
-	handle("GET /plugins/{name}/profile", func(r *http.Request, _ []byte) (int, any, error) {
-		p, err := m.plugin(r.PathValue("name"))
-		if err != nil {
-			return 0, nil, err
-		}
-		s := p.Profile()
-		if s == nil {
-			return 0, nil, fmt.Errorf("policy %q: a profile: %w", p.Name(), ErrNotFound)
-		}
-		top := 20
-		if text := r.FormValue("top"); text != "" {
-			if top, err = strconv.Atoi(text); err != nil || top < 0 {
-				return 0, nil, fmt.Errorf("top is %q, want a number of functions", text)
-			}
-		}
-		return profileOf(s, top, r.FormValue("pprof") == "true")
-	})
-}
-
-func profileOf(s *shadow.Shadow, top int, encoded bool) (int, any, error) {
-	found := s.Profile()
-	a := profileAnswer{Status: s.Status().State, Functions: []profile.Cost{}}
-	if found == nil {
-		return http.StatusOK, a, nil
+// managed returns the shadows and profiles of a plugin in service.
+func (m *Manager) managed(name string) (management.Plugin, error) {
+	if _, err := m.plugin(name); err != nil {
+		return nil, err
 	}
-	a.Calls, a.Fuel, a.Bytes, a.Functions = found.Calls, found.Fuel(), found.Bytes(), found.Top(top)
-	if encoded {
-		var b bytes.Buffer
-		if err := found.Write(&b); err != nil {
-			return 0, nil, err
-		}
-		a.Pprof = b.Bytes()
+	return managed{m, name}, nil
+}
+
+// BeginShadow implements [management.Plugin].
+func (p managed) BeginShadow(ctx context.Context, cfg shadow.Config) error {
+	return p.Manager.BeginShadow(ctx, p.name, cfg)
+}
+
+// BeginProfile implements [management.Plugin].
+func (p managed) BeginProfile(ctx context.Context, calls int) error {
+	return p.Manager.BeginProfile(ctx, p.name, calls)
+}
+
+// Shadow implements [management.Plugin].
+func (p managed) Shadow() *shadow.Shadow {
+	s, _ := p.Manager.Shadow(p.name)
+	return s
+}
+
+// Profile implements [management.Plugin].
+func (p managed) Profile() *shadow.Shadow {
+	if of, err := p.plugin(p.name); err == nil {
+		return of.Profile()
 	}
-	return http.StatusOK, a, nil
+	return nil
 }

@@ -29,6 +29,9 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
+	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/management"
+	"github.com/kubewasm/kubewasm/internal/program"
 )
 
 // mode is a running mode, or another task that runs as long as the agent.
@@ -176,7 +179,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	}
 	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
-	a.registry.MustRegister(guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.registry.MustRegister(program.ThisBuild().Collector("kubewasm-agent"), guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.flag("kubewasm_agent_cache_unusable", "Whether compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
 	for i := range plugins {
 		plugins[i].Observer, plugins[i].Logger = guests, logger
@@ -361,6 +364,12 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 		a.modes = append(a.modes, m)
 		a.count("kubewasm_agent_foreign_cgroups_total", "Claims of cgroups that belong to another pod or container.", "mode", "runtimeHook", m.Refused)
 	}
+	if m := cfg.Management; m != nil {
+		if err := m.Check(); err != nil {
+			return err
+		}
+		a.modes = append(a.modes, &managed{m, a, logger})
+	}
 	if h := cfg.HTTP; h != nil {
 		m, err := newServer(h.Address, h.State, a, logger)
 		if err != nil {
@@ -418,3 +427,39 @@ func (a *agent) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// managed is the mode that serves the management routes.
+type managed struct {
+	cfg    *management.Config
+	agent  *agent
+	logger *slog.Logger
+}
+
+// Run implements mode.
+func (m *managed) Run(ctx context.Context) error { return m.cfg.Run(ctx, m.members, m.logger) }
+
+// members returns the plugins of the agent.
+func (m *managed) members() (members []management.Member) {
+	for i := range m.agent.plugins {
+		p := &m.agent.plugins[i]
+		if guest := m.agent.engine.Guest(p.Name); guest != nil {
+			members = append(members, management.Member{Name: p.Name, Guest: guest, Plugin: hook{m.agent.engine, p.Name}, Mode: p.Mode, FailurePolicy: p.FailurePolicy})
+		}
+	}
+	return members
+}
+
+// hook is a plugin of the engine.
+type hook struct {
+	engine *hooks.Engine
+	name   string
+}
+
+func (h hook) BeginShadow(ctx context.Context, cfg shadow.Config) error {
+	return h.engine.BeginShadow(ctx, h.name, cfg)
+}
+func (h hook) Shadow() *shadow.Shadow { return h.engine.Shadow(h.name) }
+func (h hook) BeginProfile(ctx context.Context, calls int) error {
+	return h.engine.BeginProfile(ctx, h.name, calls)
+}
+func (h hook) Profile() *shadow.Shadow { return h.engine.Profile(h.name) }

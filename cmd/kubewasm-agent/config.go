@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
+	"github.com/kubewasm/kubewasm/internal/management"
 )
 
 // config is the configuration file.
@@ -28,9 +30,11 @@ type config struct {
 	Engine host.Engine `json:"engine"`
 	// DryRun logs writes instead of making them.
 	DryRun bool `json:"dryRun"`
-	// Follow reloads this file whenever its configuration changes. A plugin follows its module if
-	// the module's configuration sets that.
-	Follow bool `json:"follow"`
+	// Follow reloads this file whenever its configuration changes. Default true. A plugin follows its
+	// module if the module's configuration sets that.
+	Follow *bool `json:"follow"`
+	// LogLevel is the level of the log: debug, info, warn or error. Default is that of the flag.
+	LogLevel *slog.Level `json:"logLevel"`
 	// ReadyTimeout is the longest time for which plugins that could not be loaded keep the agent
 	// from being ready. Default 10m.
 	ReadyTimeout time.Duration `json:"readyTimeout"`
@@ -92,6 +96,9 @@ type config struct {
 		// default), to all clients (Anyone), or to none (None).
 		State string `json:"state"`
 	} `json:"http"`
+	// Management serves the routes with which an operator shadows, profiles and rolls back plugins;
+	// nil serves none.
+	Management *management.Config `json:"management"`
 	// Events writes an Event, by the API server, on each Pod refused by a plugin.
 	Events *apiserver.Config `json:"events"`
 	// Node follows the node at the API server, for plugins that read it.

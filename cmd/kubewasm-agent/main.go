@@ -28,6 +28,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks/standalone"
 	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/program"
 )
 
 func main() {
@@ -49,8 +50,15 @@ func run(ctx context.Context, args []string) error {
 	dryRun := flags.Bool("dry-run", false, "log intended writes without writing")
 	restore := flags.Bool("restore", false, "restore the kubelet's values of the fields owned by plugins, and exit; stop the agent first")
 	state := flags.String("state", "", "ask the running agent about `namespace/pod[/container]`, or about all, and print its answer in JSON")
+	version := flags.Bool("version", false, "print the version, and exit")
+	log := new(program.Log)
+	log.Flags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *version {
+		fmt.Println("kubewasm-agent", program.ThisBuild())
+		return nil
 	}
 	cfg, err := readConfig(*file)
 	if err != nil {
@@ -59,9 +67,9 @@ func run(ctx context.Context, args []string) error {
 	if *state != "" {
 		return printState(ctx, cfg, *state, foreign.NewWriter(os.Stdout))
 	}
-	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
+	logger := slog.New(log.Handler(os.Stderr))
 	if !*check && !*restore {
-		return start(ctx, *file, *dryRun, logger)
+		return start(ctx, *file, *dryRun, &log.Level, logger)
 	}
 	cfg.DryRun = cfg.DryRun || *dryRun
 	a, err := newAgent(ctx, cfg, logger)
@@ -77,9 +85,10 @@ func run(ctx context.Context, args []string) error {
 
 // start runs the agents of a file, one after the other. An agent ends after a change of the
 // configuration, once the next one has loaded its plugins.
-func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) error {
+func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, logger *slog.Logger) error {
+	logger.Info("the agent starts", "program", "kubewasm-agent", "version", program.ThisBuild().String())
 	var build func([]byte) (*agent, error)
-	started := false
+	started, flagged := false, level.Level()
 	build = func(text []byte) (*agent, error) {
 		cfg, err := parseConfig(file, text)
 		if err != nil {
@@ -91,8 +100,13 @@ func start(ctx context.Context, file string, dryRun bool, logger *slog.Logger) e
 			return nil, err
 		}
 		started = true
-		if cfg.Follow || cfg.selectsNodes() {
-			a.setReload(&reload{file: file, text: text, follow: cfg.Follow, build: build, logger: logger})
+		level.Set(flagged)
+		if cfg.LogLevel != nil {
+			level.Set(*cfg.LogLevel)
+		}
+		follow := cfg.Follow == nil || *cfg.Follow
+		if follow || cfg.selectsNodes() {
+			a.setReload(&reload{file: file, text: text, follow: follow, build: build, logger: logger})
 		}
 		debug.FreeOSMemory() // Frees the memory used for loading the plugins.
 		return a, nil

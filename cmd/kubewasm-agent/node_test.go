@@ -220,7 +220,7 @@ func TestTheConfigurationIsFollowed(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(out, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- start(ctx, file, false, logger) }()
+	go func() { ended <- start(ctx, file, false, new(slog.LevelVar), logger) }()
 	until := func(what string, enough func() bool) {
 		t.Helper()
 		for start := time.Now(); !enough(); time.Sleep(5 * time.Millisecond) {

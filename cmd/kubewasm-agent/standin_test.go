@@ -46,7 +46,7 @@ plugins:
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- start(ctx, file, false, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- start(ctx, file, false, new(slog.LevelVar), slog.New(slog.DiscardHandler)) }()
 	until := func(what string, holds func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -106,7 +106,7 @@ plugins:
 		t.Fatal(err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
-	go func() { ended <- start(ctx, file, false, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- start(ctx, file, false, new(slog.LevelVar), slog.New(slog.DiscardHandler)) }()
 	until("the last module decides", wrote("podg/gc/cpuset.cpus", "0-1"))
 	until("the metric", answers("/metrics", http.StatusOK, `kubewasm_plugin_state{plugin="cpuset",state="Stale"} 1`))
 	cancel()

@@ -37,6 +37,8 @@ type Plugin interface {
 	// Profile returns it, nil if there is none.
 	BeginProfile(ctx context.Context, cycles int) error
 	Profile() *shadow.Shadow
+	// Guest returns the guest, for its state and its versions.
+	Guest() *host.Plugin
 	// Close waits until ctx ends for the running calls, and frees the guest.
 	Close(ctx context.Context) error
 }
