@@ -9,6 +9,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,7 +22,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +42,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/program"
 )
 
 func main() {
@@ -49,7 +51,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Getenv, foreign.NewWriter(os.Stderr))
 	switch {
 	case errors.Is(err, errVersion):
-		fmt.Println("policy-server", version())
+		fmt.Println("kubewasm-policy-server", program.ThisBuild())
 	case err != nil:
 		if !errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(os.Stderr, "policy-server:", foreign.Lines(err.Error()))
@@ -57,13 +59,6 @@ func main() {
 		stop()
 		os.Exit(1)
 	}
-}
-
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }
 
 // levels are those of the setting log-level.
@@ -75,7 +70,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	if err != nil {
 		return err
 	}
-	handlerOptions := &slog.HandlerOptions{Level: levels[o.logLevel]}
+	o.level.Set(levels[o.logLevel])
+	handlerOptions := &slog.HandlerOptions{Level: &o.level}
 	logger := slog.New(slog.NewTextHandler(out, handlerOptions))
 	if o.logFormat == "json" {
 		logger = slog.New(slog.NewJSONHandler(out, handlerOptions))
@@ -99,7 +95,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 
 	hostname := getenv("HOSTNAME")
 	calls, registry := hostmetrics.New(rt), prometheus.NewRegistry()
-	registry.MustRegister(calls, ocimetrics.New(modules.client), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := program.ThisBuild()
+	registry.MustRegister(build.Collector("kubewasm-policy-server"), calls, ocimetrics.New(modules.client), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	telemetry, err := newTelemetry(ctx, o, registry, calls, hostname, logger)
 	if err != nil {
 		return err
@@ -142,6 +139,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 			logger.Error("end", "err", err)
 		}
 	}()
+	if o.check {
+		return o.test(ctx, server)
+	}
+	logger.Info("the server starts", "program", "kubewasm-policy-server", "version", build.String())
 	// Modules may take a while to come. The server listens meanwhile, so that it is not taken
 	// for dead, and is not ready.
 	following, unfollow := context.WithCancelCause(ctx)
@@ -171,6 +172,37 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return errors.Join(cause, err)
 	}
 	return err
+}
+
+// test loads the policies, and tests what else serving needs. The error joins all mistakes.
+func (o *options) test(ctx context.Context, server *policyserver.Server) error {
+	text, err := os.ReadFile(o.policies)
+	if err == nil {
+		var file *policyserver.File
+		if file, err = policyserver.ParseFile(text); err == nil {
+			err = server.Apply(ctx, file)
+		}
+	}
+	errs := []error{err}
+	if o.certFile != "" {
+		if _, err := tls.LoadX509KeyPair(o.certFile, o.keyFile); err != nil {
+			errs = append(errs, fmt.Errorf("-cert-file and -key-file: %w", err))
+		}
+	}
+	for _, file := range o.clientCAFiles {
+		text, err := os.ReadFile(file)
+		if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
+			err = fmt.Errorf("%s has no certificate in PEM", file)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("-client-ca-file: %w", err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	fmt.Printf("ok: %d policies\n", len(server.Policies()))
+	return nil
 }
 
 // runtime returns the configuration of the Runtime.
@@ -203,6 +235,10 @@ func readGuests(o *options) (policyserver.Guests, error) {
 
 // adjustGuests adds the settings beside the file of guests.
 func (o *options) adjustGuests(guests *policyserver.Guests) {
+	o.level.Set(levels[o.logLevel])
+	if guests.LogLevel != nil {
+		o.level.Set(*guests.LogLevel)
+	}
 	if o.namespacedCapabilities != "" {
 		guests.NamespacedCapabilities = strings.Split(o.namespacedCapabilities, ",")
 	}

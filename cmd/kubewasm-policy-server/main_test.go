@@ -17,6 +17,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+
 	"math/big"
 	"net"
 	"net/http"
@@ -432,6 +433,42 @@ func TestAsTheControllerDeploysIt(t *testing.T) {
 	})
 	if !strings.Contains(out.String(), `"name":"KUBEWARDEN_CONTINUE_ON_ERRORS"`) {
 		t.Errorf("the log says nothing of a setting that is ignored:\n%s", out)
+	}
+}
+
+// What keeps a server from serving is found before it is put into a cluster, all of it at once. The
+// level of the log is that of the file of guests.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	checked := func(policies string, args ...string) (string, error) {
+		var out strings.Builder
+		args = append(args, "-check", "-policies", put("policies.yml", policies), "-policies-download-dir", dir, "-sigstore-cache-dir", dir)
+		err := run(t.Context(), args, func(string) string { return "" }, &out)
+		return out.String(), err
+	}
+	if _, err := checked("{}\n"); err != nil {
+		t.Error(err)
+	}
+	_, err := checked("a: {module: \"file:///nowhere/a.wasm\"}\nb: {module: \"file:///nowhere/b.wasm\"}\n", "-cert-file", "/nowhere/tls.crt", "-key-file", "/nowhere/tls.key", "-client-ca-file", put("empty.crt", ""))
+	for _, want := range []string{"/nowhere/a.wasm", "/nowhere/b.wasm", "-cert-file and -key-file: ", "empty.crt has no certificate in PEM"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error is %v, want %s", err, want)
+		}
+	}
+	o, err := parse([]string{"-log-level", "warn", "-guests-path", put("guests.yml", "logLevel: debug\n")}, func(string) string { return "" }, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readGuests(o); err != nil || o.level.Level() != slog.LevelDebug {
+		t.Errorf("level is %s, %v", o.level.Level(), err)
 	}
 }
 

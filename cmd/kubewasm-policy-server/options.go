@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -33,6 +34,9 @@ type options struct {
 	cacheCopy                                   bool
 	drainDelay                                  time.Duration
 	readyTimeout                                time.Duration
+	check                                       bool
+	// level is the level of the log now.
+	level slog.LevelVar
 	// ignored are the settings that are given and have no meaning here.
 	ignored []string
 }
@@ -111,6 +115,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (*options, 
 		{"log-fmt", "KUBEWARDEN_LOG_FMT", "`format` of the log: text, json, or otlp, which is text and sends spans to a collector", "text", false, one(&o.logFormat, "text", "json", "otlp")},
 		{"enable-metrics", "KUBEWARDEN_ENABLE_METRICS", "send metrics to a collector by OTLP, besides /metrics", "false", true, truth(&o.metrics)},
 		{"enable-pprof", "KUBEWARDEN_ENABLE_PPROF", "serve /debug/pprof/cpu and /debug/pprof/heap", "false", true, truth(&o.pprof)},
+		{"check", "KUBEWASM_CHECK", "load the policies, test what serving needs, report mistakes, and exit", "false", true, truth(&o.check)},
 		// Without a meaning here.
 		{"log-no-color", "NO_COLOR", "ignored: logs have no colors", "", true, nil},
 		{"ignore-kubernetes-connection-failure", "KUBEWARDEN_IGNORE_KUBERNETES_CONNECTION_FAILURE", "ignored: without a cluster, only policies that look up objects fail", "", true, nil},

@@ -1,21 +1,30 @@
 // Command kubewasm-scheduler is a kube-scheduler with plugins that are WebAssembly.
 //
-// It takes the flags of kube-scheduler. A plugin of its configuration whose args name a
-// module, by file, url or oci, is that module; config.yaml is a complete configuration. The
-// environment variable KUBEWASM_REGISTRIES names a file that says how registries are reached
-// and what is trusted, which oci needs: docs/operating.md. build.sh builds the program for each supported minor of Kubernetes, Dockerfile an image of it, and
-// the chart runs it beside the cluster's own scheduler: docs/scheduler.md has the steps.
+// It takes the flags of kube-scheduler, and those that -help lists as plugin flags. A plugin of its
+// configuration whose args name a module is that module; config.yaml is a complete configuration.
+//
+//	kubewasm-scheduler --config config.yaml --check-plugins
+//
+// loads the plugins without a cluster, and reports all mistakes. build.sh builds the program for each
+// supported minor of Kubernetes, Dockerfile an image of it, and the chart runs it beside the
+// cluster's own scheduler: docs/scheduler.md has the steps.
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -26,6 +35,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/sched"
 	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
 )
@@ -38,19 +48,38 @@ func main() {
 	os.Exit(code)
 }
 
+// options are the flags beside those of kube-scheduler.
+type options struct {
+	registries, management string
+	checkPlugins           bool
+	cacheDir               string
+	cacheBytes             int64
+}
+
+func (o *options) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.registries, "plugin-registries", "", "file with access to registries and trusted signers, for plugins from oci")
+	flags.StringVar(&o.management, "plugin-management", "", "file with the address of the routes with which an operator shadows, profiles and rolls back plugins, and who may use them")
+	flags.StringVar(&o.cacheDir, "plugin-cache-dir", "", "directory for compiled plugins; kubewasm/compiled in the user's cache directory if empty")
+	flags.Int64Var(&o.cacheBytes, "plugin-cache-bytes", 384<<20, "maximum bytes in that directory")
+	flags.BoolVar(&o.checkPlugins, "check-plugins", false, "load the plugins of the configuration, report mistakes, and exit")
+}
+
 func run() (int, error) {
-	names, err := plugins(os.Args[1:])
+	o := new(options)
+	configured, err := o.plugins(os.Args[1:])
 	if err != nil {
 		return 1, err
 	}
-	var cache string
-	if dir, err := os.UserCacheDir(); err == nil {
-		cache = filepath.Join(dir, "kubewasm", "compiled")
+	if o.cacheDir == "" {
+		if dir, err := os.UserCacheDir(); err == nil {
+			o.cacheDir = filepath.Join(dir, "kubewasm", "compiled")
+		}
 	}
-	logger := slog.New(slog.NewTextHandler(foreign.NewWriter(os.Stderr), nil))
-	// The chart has a volume of 512 MiB for it.
+	build := program.ThisBuild()
+	// kube-scheduler's flags choose the form and the level of the log, which /debug/flags/v changes.
+	logger := slog.New(new(klogHandler))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
-		CacheDir: cache, CacheBytes: 384 << 20, KeepModules: true,
+		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, KeepModules: true,
 		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
 	})
 	if err != nil {
@@ -64,8 +93,9 @@ func run() (int, error) {
 	// Served with the scheduler's own metrics.
 	metrics := hostmetrics.New(rt)
 	legacyregistry.RawMustRegister(metrics)
+	legacyregistry.RawMustRegister(build.Collector("kubewasm-scheduler"))
 
-	registries, err := oci.ReadConfig(os.Getenv("KUBEWASM_REGISTRIES"))
+	registries, err := oci.ReadConfig(o.registries)
 	if err != nil {
 		return 1, err
 	}
@@ -77,22 +107,86 @@ func run() (int, error) {
 	legacyregistry.RawMustRegister(ocimetrics.New(artifacts))
 	rt.AddSources(host.Sources{OCI: artifacts.Source})
 
-	var options []app.Option
-	for _, name := range names {
-		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+	if o.checkPlugins {
+		if err := check(configured, rt, logger); err != nil {
+			return 1, err
+		}
+		fmt.Printf("ok: %d plugins\n", len(configured))
+		return 0, nil
 	}
-	return cli.Run(app.NewSchedulerCommand(options...)), nil
+	loaded := new(loadedPlugins)
+	if o.management != "" {
+		stop, err := manage(o.management, loaded, logger)
+		if err != nil {
+			return 1, err
+		}
+		defer stop()
+	}
+	factories := map[string]app.Option{}
+	for _, p := range configured {
+		if factories[p.name] == nil {
+			factories[p.name] = app.WithPlugin(p.name, loaded.factory(p.name, kube.New(p.name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
+		}
+	}
+	command := app.NewSchedulerCommand(slices.Collect(maps.Values(factories))...)
+	o.flags(command.Flags())
+	withUsage(command)
+	logger.Info("the scheduler starts", "program", "kubewasm-scheduler", "version", build.String())
+	return cli.Run(command), nil
 }
 
-// plugins returns the names of the plugins that have a module in the configuration that the
-// program's arguments name. What else is wrong with either, kube-scheduler reports.
-func plugins(args []string) ([]string, error) {
+// withUsage adds the flags of options to the usage of kube-scheduler, which has its own.
+func withUsage(command *cobra.Command) {
+	own := pflag.NewFlagSet("plugin flags", pflag.ContinueOnError)
+	new(options).flags(own)
+	usage, help := command.UsageFunc(), command.HelpFunc()
+	command.SetUsageFunc(func(c *cobra.Command) error {
+		err := usage(c)
+		fmt.Fprintf(c.OutOrStderr(), "\nPlugin flags:\n\n%s", own.FlagUsages())
+		return err
+	})
+	command.SetHelpFunc(func(c *cobra.Command, args []string) {
+		help(c, args)
+		fmt.Fprintf(c.OutOrStdout(), "\nPlugin flags:\n\n%s", own.FlagUsages())
+	})
+}
+
+// configuredPlugin is a plugin of a profile with a module.
+type configuredPlugin struct {
+	profile, name string
+	args          json.RawMessage
+}
+
+// check loads the plugins without a cluster. The error joins those of all that cannot be loaded.
+func check(configured []configuredPlugin, rt *host.Runtime, logger *slog.Logger) error {
+	var errs []error
+	for _, p := range configured {
+		plugin, err := kube.New(p.name, rt, sched.WithLogger(logger))(context.Background(), &runtime.Unknown{Raw: p.args, ContentType: runtime.ContentTypeJSON}, nil)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("profile %q: %w", p.profile, err))
+			continue
+		}
+		errs = append(errs, plugin.(kube.Plugin).Close(context.Background()))
+	}
+	return errors.Join(errs...)
+}
+
+// plugins reads the program's own flags, and returns the plugins that have a module in the
+// configuration that the arguments name. What else is wrong with either, kube-scheduler reports.
+func (o *options) plugins(args []string) ([]configuredPlugin, error) {
 	flags := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.BoolP("help", "h", false, "")
 	file := flags.String("config", "", "")
-	if err := flags.Parse(args); err != nil || *file == "" {
+	o.flags(flags)
+	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	if *file == "" {
+		if o.checkPlugins {
+			return nil, errors.New("--check-plugins needs --config")
+		}
+		return nil, nil
 	}
 	text, err := os.ReadFile(*file)
 	if err != nil {
@@ -100,24 +194,27 @@ func plugins(args []string) ([]string, error) {
 	}
 	var configuration struct {
 		Profiles []struct {
-			PluginConfig []struct {
-				Name string `json:"name"`
-				Args struct {
-					Module map[string]any `json:"module"`
-				} `json:"args"`
+			SchedulerName string `json:"schedulerName"`
+			PluginConfig  []struct {
+				Name string          `json:"name"`
+				Args json.RawMessage `json:"args"`
 			} `json:"pluginConfig"`
 		} `json:"profiles"`
 	}
 	if err := yaml.Unmarshal(text, &configuration); err != nil {
 		return nil, fmt.Errorf("read the configuration %s: %w", *file, err)
 	}
-	var names []string
+	var configured []configuredPlugin
 	for _, profile := range configuration.Profiles {
 		for _, plugin := range profile.PluginConfig {
-			if plugin.Args.Module != nil && !slices.Contains(names, plugin.Name) {
-				names = append(names, plugin.Name)
+			var args struct {
+				Module map[string]any `json:"module"`
+			}
+			// kube-scheduler reports arguments of another form.
+			if json.Unmarshal(plugin.Args, &args) == nil && args.Module != nil {
+				configured = append(configured, configuredPlugin{cmp.Or(profile.SchedulerName, "default-scheduler"), plugin.Name, plugin.Args})
 			}
 		}
 	}
-	return names, nil
+	return configured, nil
 }

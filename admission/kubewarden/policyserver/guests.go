@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"os"
@@ -39,6 +40,9 @@ type Guests struct {
 	// Policies are limits and grants for single policies by their ids. Those of a group apply to
 	// its members. A limit that is not set is that of all policies; grants are added.
 	Policies map[string]Guest `json:"policies,omitempty"`
+	// LogLevel is for the program: the level of the log as long as the file is in service, debug,
+	// info, warn or error. Default is that of the program's flag.
+	LogLevel *slog.Level `json:"logLevel,omitempty"`
 }
 
 // Guest configures the resources and grants of a policy.

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubewasm/kubewasm/host/configfile"
+	"github.com/kubewasm/kubewasm/internal/management"
+	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
+)
+
+// loadedPlugins are the plugins of all profiles.
+type loadedPlugins struct {
+	mu  sync.Mutex
+	all []loadedPlugin
+}
+
+type loadedPlugin struct {
+	profile, name string
+	plugin        kube.Plugin
+}
+
+// factory returns a factory that remembers what another one makes.
+func (l *loadedPlugins) factory(name string, of kube.Factory) kube.Factory {
+	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		made, err := of(ctx, args, handle)
+		if plugin, ok := made.(kube.Plugin); ok && err == nil {
+			profile := ""
+			if framework, ok := handle.(interface{ ProfileName() string }); ok {
+				profile = framework.ProfileName()
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.all = append(l.all, loadedPlugin{profile, name, plugin})
+		}
+		return made, err
+	}
+}
+
+// members returns the plugins: by their names or, if profiles share one, as PROFILE.NAME.
+func (l *loadedPlugins) members() (members []management.Member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := map[string]int{}
+	for _, p := range l.all {
+		count[p.name]++
+	}
+	for _, p := range l.all {
+		m := management.Member{Name: p.name, Guest: p.plugin.Guest(), Plugin: p.plugin}
+		if count[p.name] > 1 {
+			m.Name = p.profile + "." + p.name
+		}
+		members = append(members, m)
+	}
+	slices.SortStableFunc(members, func(a, b management.Member) int { return cmp.Compare(a.Name, b.Name) })
+	return members
+}
+
+// manage serves the management routes that a file configures until stop is called.
+func manage(file string, plugins *loadedPlugins, logger *slog.Logger) (stop func(), err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --plugin-management: %w", err)
+	}
+	cfg := new(management.Config)
+	if err := configfile.YAML(text, cfg); err != nil {
+		return nil, fmt.Errorf("--plugin-management: %s: %w", file, err)
+	}
+	if err := cfg.Check(); err != nil {
+		return nil, fmt.Errorf("--plugin-management: %s: %w", file, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := cfg.Run(ctx, plugins.members, logger); err != nil && ctx.Err() == nil {
+			logger.Error("the management routes are not served", "err", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}, nil
+}
