@@ -1,7 +1,7 @@
 // Command bench measures kubewasm and what it is compared with, in one run and
 // in turns, so that the ratios hold on a machine that is busy with other things.
 //
-//	go run -C internal/bench . [-only host|guest|sched|changing|admission|hooks|service|change|languages|oci|density|scale|policyserver|audit|soak] [-soak 1m]
+//	go run -C internal/bench . [-only host|guest|sched|changing|admission|hooks|service|change|languages|oci|density|programs|scale|policyserver|audit|soak] [-soak 1m] [-idle 6m]
 //
 // It prints a row for each measurement, also of those that ended before an error or a signal,
 // and exits with 0 whenever it could
@@ -40,6 +40,7 @@ var groups = []struct {
 	{"languages", benchLanguages},
 	{"oci", benchOCI},
 	{"density", benchDensity},
+	{"programs", benchPrograms},
 	{"scale", benchScale},
 	{"policyserver", benchPolicyServer},
 	{"audit", benchAudit},
@@ -72,13 +73,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "run one `group`: "+strings.Join(names, ", "))
 	soak := flags.Duration("soak", time.Minute, "how long the soak takes")
+	idle := flags.Duration("idle", 6*time.Minute, "how long programs are idle; the runtime closes idle instances after 5m")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *only != "" && !slices.Contains(names, *only) {
 		return fmt.Errorf("-only %s: no such group; there are %s", *only, strings.Join(names, ", "))
 	}
-	b := &bench{ctx: ctx, soak: *soak}
+	b := &bench{ctx: ctx, soak: *soak, idle: *idle}
 	for _, g := range groups {
 		if *only != "" && g.name != *only {
 			continue
@@ -96,6 +98,8 @@ type bench struct {
 	rows []row
 	// soak is how long the soak takes.
 	soak time.Duration
+	// idle is how long programs are idle.
+	idle time.Duration
 }
 
 // row is one line of the table.

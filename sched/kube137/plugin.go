@@ -157,6 +157,7 @@ type base struct{ plugin *plugin }
 func (b base) engine() *plugin     { return b.plugin }
 func (b base) Name() string        { return b.plugin.Name() }
 func (b base) Functions() abi.Mask { return b.plugin.Functions() }
+func (b base) Guest() *host.Plugin { return b.plugin.Guest() }
 
 func (b base) Swap(ctx context.Context, source host.Source, sha256 string) error {
 	return b.plugin.Swap(ctx, source, sha256)
