@@ -21,6 +21,7 @@ import (
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/management"
+	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
 	kube "github.com/kubewasm/kubewasm/sched/kube137"
 )
 

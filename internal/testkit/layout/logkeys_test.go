@@ -20,7 +20,7 @@ var logKeys = []string{
 	"pod", "node", "functions", "fields", "missing", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.
 	"request", "stage", "container", "cgroup", "change", "contention", "mode", "state", "decided", "cause", "driver", // Of hooks.
-	"pods", "containers", "left", "after", "address", "duration",
+	"pods", "containers", "left", "after", "address", "duration", "program", "version",
 }
 
 // TestLogKeys holds that one thing has one key in the logs of all packages.
