@@ -46,11 +46,12 @@ HAMMERS := Hammer|Swap|Storm|Shadow|Parallel|Beside|InTurn
 hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes.
 hammers-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host/record ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
-	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/clustercache \
+	  ./hooks ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/clustercache \
 	  ./admission/webhook ./internal/diskcache ./internal/snapmem ./internal/objects
 	CGO_ENABLED=1 go test -C admission/audit -race -timeout 50m .
+	cd hooks/runtime && CGO_ENABLED=1 go test -race -timeout 50m ./proxy ./nodewatch && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./standalone
 	cd admission/kubewarden && CGO_ENABLED=1 go test -race -timeout 50m ./capabilities ./policyserver && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./internal/policies
-	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./hooks/standalone ./sched
+	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./sched
 hammers-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' .
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
@@ -84,7 +85,8 @@ modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: t
 
 .PHONY: replays
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
-	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./hooks/standalone ./host/service
+	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./host/service
+	cd hooks/runtime && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./standalone
 	cd sched/kube137 && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf .
 	cd internal/testkit/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
 
@@ -107,7 +109,7 @@ house: ## Print how large the house is: lines, packages, exported names, arrows 
 # comparison of rewritten guests, on a machine of this kind. Left out are tests that compile guests of
 # megabytes, which takes minutes under qemu, and tests that measure the memory of the process,
 # which is that of qemu.
-ARM64_PACKAGES := ./host ./abi ./internal/snapmem ./host/replay
+ARM64_PACKAGES := ./host ./abi ./internal/snapmem ./internal/replay
 ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|ZerosAreNotStored|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64

@@ -6,7 +6,7 @@
 // reset when a sequence ends, which the ABI allows between any two calls.
 //
 // [Config] is the field record of a plugin's configuration; package host makes the [Recorder].
-// Package host/replay repeats the calls. docs/recording.md has the format.
+// Package internal/replay repeats the calls. docs/recording.md has the format.
 //
 //	recording, err := record.Open("/var/lib/kubewasm/recording")
 //	for _, s := range recording.Sequences() {

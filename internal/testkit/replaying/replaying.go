@@ -8,7 +8,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
 // Calls returns how many calls a test records: what the variable KUBEWASM_REPLAY_CALLS says, or
