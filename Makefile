@@ -45,7 +45,7 @@ HAMMERS := Hammer|Swap|Storm|Shadow|Parallel|Beside|InTurn
 .PHONY: hammers hammers-library hammers-adapters
 hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes.
 hammers-library:
-	CGO_ENABLED=1 go test -race -timeout 50m ./host/record ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
+	CGO_ENABLED=1 go test -race -timeout 50m ./internal/recording ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
 	  ./hooks ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/clustercache \
 	  ./admission/webhook ./internal/diskcache ./internal/snapmem ./internal/objects
 	CGO_ENABLED=1 go test -C admission/audit -race -timeout 50m .

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
@@ -20,16 +20,16 @@ type names struct{ byRef map[uint64]string }
 const maxNames = 100_000
 
 // learn takes the names of the objects whose metadata the guest got in a call.
-func (n *names) learn(c *record.Call) {
+func (n *names) learn(c *recording.Call) {
 	if c.Version.Dialect != "" || c.Version.Kind != abi.KindScheduler {
 		return
 	}
-	var asked *record.Event
+	var asked *recording.Event
 	part := false
 	for i := range c.Events {
 		e := &c.Events[i]
 		switch e.Kind {
-		case record.Host:
+		case recording.Host:
 			asked = nil
 			if e.Index < len(c.Version.Imports) && c.Version.Imports[e.Index].Module == abi.ModuleObjects && len(e.Args) != 0 {
 				switch name := c.Version.Imports[e.Index].Name; {
@@ -39,7 +39,7 @@ func (n *names) learn(c *record.Call) {
 					asked, part = e, true
 				}
 			}
-		case record.Write:
+		case recording.Write:
 			if asked == nil || len(e.Data) == 0 {
 				continue
 			}
@@ -87,19 +87,19 @@ func qualified(kind, namespace, name string) string {
 }
 
 // of returns the object of a call, empty if it is not known.
-func (n *names) of(c *record.Call) string {
+func (n *names) of(c *recording.Call) string {
 	switch {
 	case c.Version.Kind == abi.KindScheduler && c.Version.Dialect == "":
 		return n.ofRefs(c)
 	case c.Version.Kind == abi.KindHook && c.Version.Dialect == "":
 		for i := range c.Events {
-			if e := &c.Events[i]; e.Kind == record.Write && len(e.Data) != 0 {
+			if e := &c.Events[i]; e.Kind == recording.Write && len(e.Data) != 0 {
 				return ofHook(e.Data)
 			}
 		}
 	case c.Version.Kind == abi.KindAdmission && c.Version.Dialect == "":
 		for i := range c.Events {
-			if e := &c.Events[i]; e.Kind == record.Write && len(e.Data) != 0 {
+			if e := &c.Events[i]; e.Kind == recording.Write && len(e.Data) != 0 {
 				if e.Data[0] == '{' {
 					return ofJSON(e.Data, 0)
 				}
@@ -120,7 +120,7 @@ func (n *names) of(c *record.Call) string {
 
 // ofRefs returns the objects that a function of the scheduler was called with. The first argument
 // of most is the cycle, which is no object.
-func (n *names) ofRefs(c *record.Call) string {
+func (n *names) ofRefs(c *recording.Call) string {
 	var list []string
 	for i, ref := range c.Args {
 		if i == 0 && len(c.Args) > 1 {
@@ -192,12 +192,12 @@ func ofJSON(data []byte, depth int) string {
 }
 
 // about returns texts given to the guest in a call, by which a person recognises the request.
-func about(c *record.Call) string {
+func about(c *recording.Call) string {
 	var words []string
 	length := 0
 	for i := range c.Events {
 		e := &c.Events[i]
-		if !e.ToGuest() || len(e.Data) == 0 || e.Kind == record.Random {
+		if !e.ToGuest() || len(e.Data) == 0 || e.Kind == recording.Random {
 			continue
 		}
 		for word := range bytes.FieldsFuncSeq(e.Data[:min(len(e.Data), 4<<10)], func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -210,7 +210,7 @@ func about(c *record.Call) string {
 			}
 		}
 	}
-	if len(words) == 0 && c.Kind == record.ByFunction && len(c.Args) != 0 {
+	if len(words) == 0 && c.Kind == recording.ByFunction && len(c.Args) != 0 {
 		for _, ref := range c.Args {
 			words = append(words, fmt.Sprintf("%d/%d", abi.Ref(ref).Slot(), abi.Ref(ref).Version()))
 		}

@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // answer is the answer of a module to a call.
 type answer struct {
 	dialect bool
 	kind    abi.Kind
-	verdict record.Verdict
+	verdict recording.Verdict
 	missing string
-	end     record.End
+	end     recording.End
 	trap    string
 	result  uint64
 	// returned is the result as a text.
@@ -81,7 +81,7 @@ var ours = []string{
 
 // roleOf returns the role of a host function. A function of an embedder, such as a host service,
 // may do anything: it acts.
-func roleOf(im *record.Import, dialect bool) role {
+func roleOf(im *recording.Import, dialect bool) role {
 	if !dialect && !slices.Contains(ours, im.Module) {
 		return acts
 	}
@@ -94,16 +94,16 @@ func roleOf(im *record.Import, dialect bool) role {
 	return asks
 }
 
-func answerOf(c *record.Call, p *Played) *answer {
+func answerOf(c *recording.Call, p *Played) *answer {
 	a := &answer{dialect: c.Version.Dialect != "", kind: c.Version.Kind, missing: p.Missing, outputs: map[string]taken{}}
 	if p.Call == nil {
-		a.verdict = record.Failed
+		a.verdict = recording.Failed
 		a.trap = "the guest was not called"
 		return a
 	}
 	got := *p.Call
 	got.Version = c.Version // Its kind and dialect; imports are looked up below.
-	a.verdict, a.end, a.trap, a.result = record.VerdictOf(&got), got.End, got.Trap, got.Result
+	a.verdict, a.end, a.trap, a.result = recording.VerdictOf(&got), got.End, got.Trap, got.Result
 	a.returned, a.fuel, a.time = got.Returned(), got.Fuel, got.Duration
 	// running are the host functions that run, the innermost last.
 	type call struct {
@@ -114,7 +114,7 @@ func answerOf(c *record.Call, p *Played) *answer {
 	for i := range got.Events {
 		e := &got.Events[i]
 		switch e.Kind {
-		case record.Host:
+		case recording.Host:
 			r := call{}
 			if e.Index < len(p.Call.Version.Imports) {
 				im := &p.Call.Version.Imports[e.Index]
@@ -126,11 +126,11 @@ func answerOf(c *record.Call, p *Played) *answer {
 				}
 			}
 			running = append(running, r)
-		case record.Read:
+		case recording.Read:
 			if n := len(running); n > 0 {
 				running[n-1].data = append(running[n-1].data, e.Data...)
 			}
-		case record.HostReturned:
+		case recording.HostReturned:
 			if len(running) == 0 {
 				continue
 			}
@@ -146,11 +146,11 @@ func answerOf(c *record.Call, p *Played) *answer {
 			case acts:
 				a.effects = append(a.effects, r.taken)
 			}
-		case record.Text:
-			if len(running) == 0 && c.Kind == record.BySteps {
+		case recording.Text:
+			if len(running) == 0 && c.Kind == recording.BySteps {
 				a.outputs["result"] = taken{by: "result", data: e.Data}
 			}
-		case record.Output:
+		case recording.Output:
 			a.outputs["standard output"] = taken{by: "standard output", data: e.Data}
 		}
 	}
@@ -187,7 +187,7 @@ func (a *answer) differs(b *answer) *answersDiffer {
 		return plain(Flipped, fmt.Sprintf("%s → %s", a.verdict, b.verdict))
 	case a.end != b.end || a.trap != b.trap:
 		return plain(Failure, "")
-	case a.end == record.Returned && a.result != b.result:
+	case a.end == recording.Returned && a.result != b.result:
 		return plain(Result, a.codes(b))
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(a.outputs)), maps.Keys(b.outputs))
@@ -278,9 +278,9 @@ func (a *answer) text(class Class) string {
 		return "asks " + cut.Marked(a.missing, maxExample)
 	}
 	switch {
-	case a.end == record.Stopped:
+	case a.end == recording.Stopped:
 		return "stopped for its time"
-	case a.end == record.Trapped || a.trap != "":
+	case a.end == recording.Trapped || a.trap != "":
 		return cut.Marked("failed: "+a.trap, maxExample)
 	}
 	text := a.verdict.String()

@@ -6,16 +6,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // Answers of two modules that differ in the code of an error are shown with the codes' names.
 func TestDifferencesOfCodes(t *testing.T) {
 	method := func(kind abi.Kind, result abi.ErrorCode) *answer {
-		c := &record.Call{
-			Version: &record.Version{Kind: kind, Imports: []record.Import{{Module: abi.KindCommon.Module(), Name: "status_reason", Memory: 0b11}}},
-			Kind:    record.ByExport, Function: "p.v1.Test/Echo", Result: uint64(uint32(result)),
-			Events: []record.Event{{Kind: record.Host, Args: []uint64{9, 2}}, {Kind: record.Read, Data: []byte("no")}, {Kind: record.HostReturned}},
+		c := &recording.Call{
+			Version: &recording.Version{Kind: kind, Imports: []recording.Import{{Module: abi.KindCommon.Module(), Name: "status_reason", Memory: 0b11}}},
+			Kind:    recording.ByExport, Function: "p.v1.Test/Echo", Result: uint64(uint32(result)),
+			Events: []recording.Event{{Kind: recording.Host, Args: []uint64{9, 2}}, {Kind: recording.Read, Data: []byte("no")}, {Kind: recording.HostReturned}},
 		}
 		return answerOf(c, &Played{Call: c})
 	}

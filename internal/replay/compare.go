@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // Comparison compares the answers of two modules to the calls of a recording.
@@ -116,15 +116,15 @@ var ErrNoCalls = errors.New("the recording has no calls of the module")
 // Compare repeats the calls of a recording on two modules. Those are the calls of the plugin of
 // that name or, if it is empty, of the module old or, if the recording is of another module,
 // of the only one.
-func Compare(ctx context.Context, rt *host.Runtime, recording *record.Recording, old, new []byte, plugin string) (*Comparison, error) {
-	chosen, digests, err := choose(recording, plugin, old, new)
+func Compare(ctx context.Context, rt *host.Runtime, recorded *recording.Recording, old, new []byte, plugin string) (*Comparison, error) {
+	chosen, digests, err := choose(recorded, plugin, old, new)
 	if err != nil {
 		return nil, err
 	}
-	x := &comparer{rt: rt, recording: recording, modules: [2][]byte{old, new}, groups: map[string]*Group{}, usage: map[string]*Usage{}}
-	x.result.Damage = damageOf(recording)
+	x := &comparer{rt: rt, recorded: recorded, modules: [2][]byte{old, new}, groups: map[string]*Group{}, usage: map[string]*Usage{}}
+	x.result.Damage = damageOf(recorded)
 	x.result.Old.SHA256, x.result.New.SHA256 = digests[0], digests[1]
-	x.players = map[*record.Version][2]*Player{}
+	x.players = map[*recording.Version][2]*Player{}
 	defer func() {
 		for _, pair := range x.players {
 			for _, p := range pair {
@@ -161,7 +161,7 @@ func Compare(ctx context.Context, rt *host.Runtime, recording *record.Recording,
 }
 
 // choose returns the sequences to compare, and the digests of the modules.
-func choose(recording *record.Recording, plugin string, modules ...[]byte) (list []*record.Sequence, digests []string, err error) {
+func choose(recorded *recording.Recording, plugin string, modules ...[]byte) (list []*recording.Sequence, digests []string, err error) {
 	for _, m := range modules {
 		about, err := host.Inspect(m)
 		if err != nil {
@@ -170,7 +170,7 @@ func choose(recording *record.Recording, plugin string, modules ...[]byte) (list
 		digests = append(digests, about.Digest())
 	}
 	var names, others []string
-	for _, s := range recording.Sequences() {
+	for _, s := range recorded.Sequences() {
 		v := s.Version
 		if !slices.Contains(names, v.Plugin) {
 			names = append(names, v.Plugin)
@@ -188,20 +188,20 @@ func choose(recording *record.Recording, plugin string, modules ...[]byte) (list
 	case plugin != "":
 		return nil, nil, fmt.Errorf("%w: there is no plugin %q in it, only %s", ErrNoCalls, plugin, strings.Join(names, ", "))
 	case len(others) == 1:
-		return recording.Sequences(), digests, nil
+		return recorded.Sequences(), digests, nil
 	}
 	return nil, nil, fmt.Errorf("%w with the sha256 %s: name one of the plugins %s", ErrNoCalls, digests[0], strings.Join(names, ", "))
 }
 
 type comparer struct {
-	rt        *host.Runtime
-	recording *record.Recording
-	modules   [2][]byte
-	players   map[*record.Version][2]*Player
-	result    Comparison
-	groups    map[string]*Group
-	usage     map[string]*Usage
-	names     names
+	rt       *host.Runtime
+	recorded *recording.Recording
+	modules  [2][]byte
+	players  map[*recording.Version][2]*Player
+	result   Comparison
+	groups   map[string]*Group
+	usage    map[string]*Usage
+	names    names
 }
 
 const (
@@ -212,19 +212,19 @@ const (
 )
 
 // sequence repeats a sequence on both modules.
-func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
+func (x *comparer) sequence(ctx context.Context, s *recording.Sequence) error {
 	pair, ok := x.players[s.Version]
 	if !ok {
 		for n := range pair {
 			var err error
-			if pair[n], err = loadFor(ctx, x.rt, x.recording, s.Version, x.modules[n], Options{}); err != nil {
+			if pair[n], err = loadFor(ctx, x.rt, x.recorded, s.Version, x.modules[n], Options{}); err != nil {
 				return err
 			}
 			pair[n].script.loose = n == 0
 			x.players[s.Version] = pair
 		}
 	}
-	var started [2][]*record.Call
+	var started [2][]*recording.Call
 	for n, p := range pair {
 		var err error
 		if started[n], err = p.Begin(ctx, s); err != nil {
@@ -233,7 +233,7 @@ func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
 	}
 	apart, n := false, 0
 	for c, err := range s.Calls() {
-		if errors.Is(err, record.ErrMalformed) {
+		if errors.Is(err, recording.ErrMalformed) {
 			x.result.Skipped += s.Len() - n
 			x.result.add(err.Error())
 			return nil
@@ -245,7 +245,7 @@ func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
 		var played [2]*Played
 		asked := c
 		for n, p := range pair {
-			if c.Kind == record.ByStart || len(started[n]) > 0 {
+			if c.Kind == recording.ByStart || len(started[n]) > 0 {
 				played[n] = &Played{}
 				if len(started[n]) > 0 {
 					played[n].Call, started[n] = started[n][0], started[n][1:]
@@ -259,7 +259,7 @@ func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
 				asked = unmasked(c, played[0].Call)
 			}
 		}
-		if c.Kind != record.ByStart {
+		if c.Kind != recording.ByStart {
 			x.add(c, pair[0].Recorded(), played, apart)
 		}
 		if failed := [2]bool{played[0].failed(), played[1].failed()}; failed[0] != failed[1] {
@@ -271,8 +271,8 @@ func (x *comparer) sequence(ctx context.Context, s *record.Sequence) error {
 
 // unmasked returns a call in which bytes from the old module's replay replace masked ones: masked
 // bytes cannot show whether the new module asks the same.
-func unmasked(c, played *record.Call) *record.Call {
-	if c.Marks&(record.Secret|record.Redacted) == 0 || played == nil {
+func unmasked(c, played *recording.Call) *recording.Call {
+	if c.Marks&(recording.Secret|recording.Redacted) == 0 || played == nil {
 		return c
 	}
 	asked := *c
@@ -290,12 +290,12 @@ func unmasked(c, played *record.Call) *record.Call {
 }
 
 // failed reports whether the guest did not return.
-func (p *Played) failed() bool { return p.Call == nil || p.Call.End != record.Returned }
+func (p *Played) failed() bool { return p.Call == nil || p.Call.End != recording.Returned }
 
 // add compares the answers of the modules.
-func (x *comparer) add(c *record.Call, recorded bool, played [2]*Played, apart bool) {
+func (x *comparer) add(c *recording.Call, recorded bool, played [2]*Played, apart bool) {
 	x.result.Calls++
-	if c.Marks&(record.Secret|record.Redacted) != 0 {
+	if c.Marks&(recording.Secret|recording.Redacted) != 0 {
 		x.result.Withheld++
 	}
 	old, fresh := answerOf(c, played[0]), answerOf(c, played[1])
@@ -339,7 +339,7 @@ func (x *comparer) add(c *record.Call, recorded bool, played [2]*Played, apart b
 }
 
 // count adds the resources used by a call.
-func (x *comparer) count(c *record.Call, old, fresh *answer) {
+func (x *comparer) count(c *recording.Call, old, fresh *answer) {
 	key := c.Version.Plugin + "\x00" + c.Function
 	u := x.usage[key]
 	if u == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
@@ -25,7 +26,7 @@ func wasm(t testing.TB, name string) []byte {
 
 // recordAsks records what testdata/asks.wasm is asked about Nodes with a long name and with a
 // long second field, in turn.
-func recordAsks(t testing.TB) *record.Recording {
+func recordAsks(t testing.TB) *recording.Recording {
 	t.Helper()
 	field := func(b []byte, n protowire.Number, text string) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), text)
@@ -46,7 +47,7 @@ func recordAsks(t testing.TB) *record.Recording {
 }
 
 // recordCalls records calls of filter on a module of testdata.
-func recordCalls(t testing.TB, module string, calls uint64, imports ...host.Import) *record.Recording {
+func recordCalls(t testing.TB, module string, calls uint64, imports ...host.Import) *recording.Recording {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := newRuntime(t).Load(t.Context(), host.Config{
@@ -68,17 +69,17 @@ func recordCalls(t testing.TB, module string, calls uint64, imports ...host.Impo
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	recording, err := record.Open(dir)
+	recorded, err := recording.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return recording
+	return recorded
 }
 
 // A version that asks for a part of what was recorded is answered; one that asks for something
 // else is told apart from one that answers otherwise.
 func TestCompare(t *testing.T) {
-	recording := recordAsks(t)
+	recorded := recordAsks(t)
 	type difference struct {
 		Class  replay.Class
 		Detail string
@@ -93,7 +94,7 @@ func TestCompare(t *testing.T) {
 		{"more", []difference{{replay.Unrecorded, "k8s.io/api.object_part", 10}}},
 	} {
 		t.Run(test.version, func(t *testing.T) {
-			c, err := replay.Compare(t.Context(), newRuntime(t), recording, wasm(t, "asks"), wasm(t, test.version), "")
+			c, err := replay.Compare(t.Context(), newRuntime(t), recorded, wasm(t, "asks"), wasm(t, test.version), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,8 +114,8 @@ func TestCompare(t *testing.T) {
 
 // FuzzReplay: a recording is not believed. Whatever its calls say, a replay ends without harm.
 func FuzzReplay(f *testing.F) {
-	recording := recordAsks(f)
-	for _, s := range recording.Sequences() {
+	recorded := recordAsks(f)
+	for _, s := range recorded.Sequences() {
 		for c, err := range s.Calls() {
 			if err != nil {
 				f.Fatal(err)
@@ -129,12 +130,12 @@ func FuzzReplay(f *testing.F) {
 			f.Add(byte(c.Kind), b)
 		}
 	}
-	rt, version := newRuntime(f), *recording.Versions()[0]
+	rt, version := newRuntime(f), *recorded.Versions()[0]
 	module := wasm(f, "asks")
 	f.Fuzz(func(t *testing.T, kind byte, data []byte) {
-		c := &record.Call{Version: &version, Kind: record.CallKind(kind % 4), Function: "filter", Args: []uint64{0, 0, 1}}
+		c := &recording.Call{Version: &version, Kind: recording.CallKind(kind % 4), Function: "filter", Args: []uint64{0, 0, 1}}
 		for len(data) >= 3 && len(c.Events) < 1000 {
-			e := record.Event{Kind: record.EventKind(data[0]), Index: int(data[1]), Data: []byte("data")}
+			e := recording.Event{Kind: recording.EventKind(data[0]), Index: int(data[1]), Data: []byte("data")}
 			n := min(int(data[2])%8, len(data)-3)
 			for _, a := range data[3 : 3+n] {
 				e.Args = append(e.Args, uint64(a)<<(a%57))
@@ -147,7 +148,7 @@ func FuzzReplay(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := p.Begin(t.Context(), &record.Sequence{}); err != nil {
+			if _, err := p.Begin(t.Context(), &recording.Sequence{}); err != nil {
 				t.Fatal(err)
 			}
 			_, _ = p.Play(t.Context(), c) // It may be a call that the guest does not have.
@@ -159,7 +160,7 @@ func FuzzReplay(f *testing.F) {
 }
 
 // recordEffects records a guest that reports events, allows a Pod that waits and hands over a score.
-func recordEffects(t testing.TB) *record.Recording {
+func recordEffects(t testing.TB) *recording.Recording {
 	t.Helper()
 	pair := []abi.ValueType{abi.I32, abi.I32}
 	read := func(inst *host.Instance, stack []uint64) { inst.Read(uint32(stack[0]), uint32(stack[1])) }
@@ -176,7 +177,7 @@ func recordEffects(t testing.TB) *record.Recording {
 
 // All that a guest does beside its answer is compared, in order, and not the last of each kind.
 func TestCompareEffects(t *testing.T) {
-	recording := recordEffects(t)
+	recorded := recordEffects(t)
 	type difference struct {
 		Class            replay.Class
 		Detail, Old, New string
@@ -196,7 +197,7 @@ func TestCompareEffects(t *testing.T) {
 		{"score", []difference{{replay.Output, "result_score", "5", "6"}}},
 	} {
 		t.Run(test.version, func(t *testing.T) {
-			c, err := replay.Compare(t.Context(), newRuntime(t), recording, wasm(t, "effects/base"), wasm(t, "effects/"+test.version), "")
+			c, err := replay.Compare(t.Context(), newRuntime(t), recorded, wasm(t, "effects/base"), wasm(t, "effects/"+test.version), "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // The names of fields are those of the definitions.
@@ -100,22 +100,24 @@ func TestWhatACallIsAbout(t *testing.T) {
 	str := func(n protowire.Number, s string) string {
 		return string(protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), s))
 	}
-	wrote := func(data string) []record.Event { return []record.Event{{Kind: record.Write, Data: []byte(data)}} }
+	wrote := func(data string) []recording.Event {
+		return []recording.Event{{Kind: recording.Write, Data: []byte(data)}}
+	}
 	for _, test := range []struct {
 		name string
-		call record.Call
+		call recording.Call
 		want string
 	}{
-		{"a request of admission", record.Call{Version: &record.Version{Kind: abi.KindAdmission},
+		{"a request of admission", recording.Call{Version: &recording.Version{Kind: abi.KindAdmission},
 			Events: wrote(str(1, "uid") + str(2, str(3, "Pod")) + str(5, "web") + str(6, "shop"))}, "Pod shop/web"},
-		{"a request of a hook", record.Call{Version: &record.Version{Kind: abi.KindHook},
+		{"a request of a hook", recording.Call{Version: &recording.Version{Kind: abi.KindHook},
 			Events: wrote(str(3, str(1, "shop")+str(2, "web")) + str(4, str(1, "nginx")))}, "Pod shop/web, container nginx"},
-		{"a request in JSON", record.Call{Version: &record.Version{Kind: abi.KindAdmission, Dialect: "kubewarden"},
+		{"a request in JSON", recording.Call{Version: &recording.Version{Kind: abi.KindAdmission, Dialect: "kubewarden"},
 			Events: wrote(`{"settings":{"name":"x"},"request":{"uid":"1","kind":{"kind":"Pod"},"name":"web","namespace":"shop","object":{"metadata":{"name":"other"}}}}`)}, "Pod shop/web"},
-		{"an object without a name of its own in the request", record.Call{Version: &record.Version{Kind: abi.KindAdmission, Dialect: "kubewarden"},
+		{"an object without a name of its own in the request", recording.Call{Version: &recording.Version{Kind: abi.KindAdmission, Dialect: "kubewarden"},
 			Events: wrote(`{"request":{"kind":{"kind":"Pod"},"object":{"kind":"Pod","metadata":{"name":"web"}}}}`)}, "Pod web"},
-		{"no object", record.Call{Version: &record.Version{Kind: abi.KindService}, Events: wrote("text")}, ""},
-		{"no message", record.Call{Version: &record.Version{Kind: abi.KindHook}, Events: wrote("\xff\xff")}, ""},
+		{"no object", recording.Call{Version: &recording.Version{Kind: abi.KindService}, Events: wrote("text")}, ""},
+		{"no message", recording.Call{Version: &recording.Version{Kind: abi.KindHook}, Events: wrote("\xff\xff")}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var n names
@@ -125,14 +127,14 @@ func TestWhatACallIsAbout(t *testing.T) {
 		})
 	}
 	t.Run("a Pod and a Node by their refs", func(t *testing.T) {
-		v := &record.Version{Kind: abi.KindScheduler, Imports: []record.Import{{Module: abi.ModuleObjects, Name: "object_part", Memory: 0b11000}}}
-		asks := func(ref uint64, metadata string) []record.Event {
-			return []record.Event{{Kind: record.Host, Args: []uint64{ref, 1, ^uint64(0), 0, 0}}, {Kind: record.Write, Data: []byte(metadata)}, {Kind: record.HostReturned}}
+		v := &recording.Version{Kind: abi.KindScheduler, Imports: []recording.Import{{Module: abi.ModuleObjects, Name: "object_part", Memory: 0b11000}}}
+		asks := func(ref uint64, metadata string) []recording.Event {
+			return []recording.Event{{Kind: recording.Host, Args: []uint64{ref, 1, ^uint64(0), 0, 0}}, {Kind: recording.Write, Data: []byte(metadata)}, {Kind: recording.HostReturned}}
 		}
 		var n names
-		n.learn(&record.Call{Version: v, Events: asks(7, str(1, "web")+str(3, "shop"))})
-		n.learn(&record.Call{Version: v, Events: asks(8, str(1, "node-1"))})
-		if got, want := n.of(&record.Call{Version: v, Args: []uint64{1, 7, 8, 0}}), "shop/web, node-1"; got != want {
+		n.learn(&recording.Call{Version: v, Events: asks(7, str(1, "web")+str(3, "shop"))})
+		n.learn(&recording.Call{Version: v, Events: asks(8, str(1, "node-1"))})
+		if got, want := n.of(&recording.Call{Version: v, Args: []uint64{1, 7, 8, 0}}), "shop/web, node-1"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
@@ -158,16 +160,16 @@ func FuzzShown(f *testing.F) {
 
 // Fuel that another version of the metering counted is no difference of the guest.
 func TestOtherFuelOfAnotherEngine(t *testing.T) {
-	here, other := &record.Version{Engine: 2}, &record.Version{Engine: 1}
+	here, other := &recording.Version{Engine: 2}, &recording.Version{Engine: 1}
 	for _, test := range []struct {
 		name      string
-		want, got record.Call
+		want, got recording.Call
 		sum       Verification
 	}{
-		{"the same engine", record.Call{Version: here, Fuel: 5}, record.Call{Version: here, Fuel: 6}, Verification{Calls: 1, Different: 1, Fuel: 6}},
-		{"another engine", record.Call{Version: other, Fuel: 5}, record.Call{Version: here, Fuel: 6}, Verification{Calls: 1, FuelOnly: 1, Fuel: 6, OtherEngine: true}},
-		{"another result, too", record.Call{Version: other, Fuel: 5}, record.Call{Version: here, Fuel: 6, Result: 1}, Verification{Calls: 1, Different: 1, Fuel: 6, OtherEngine: true}},
-		{"the same fuel", record.Call{Version: other, Fuel: 5}, record.Call{Version: here, Fuel: 5}, Verification{Calls: 1, Exact: 1, Fuel: 5, OtherEngine: true}},
+		{"the same engine", recording.Call{Version: here, Fuel: 5}, recording.Call{Version: here, Fuel: 6}, Verification{Calls: 1, Different: 1, Fuel: 6}},
+		{"another engine", recording.Call{Version: other, Fuel: 5}, recording.Call{Version: here, Fuel: 6}, Verification{Calls: 1, FuelOnly: 1, Fuel: 6, OtherEngine: true}},
+		{"another result, too", recording.Call{Version: other, Fuel: 5}, recording.Call{Version: here, Fuel: 6, Result: 1}, Verification{Calls: 1, Different: 1, Fuel: 6, OtherEngine: true}},
+		{"the same fuel", recording.Call{Version: other, Fuel: 5}, recording.Call{Version: here, Fuel: 5}, Verification{Calls: 1, Exact: 1, Fuel: 5, OtherEngine: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var v Verification

@@ -7,13 +7,13 @@ import (
 	"os"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
 // The calls of a recording are repeated on the module that was recorded.
 func ExampleVerify() {
-	recording, err := record.Open("testdata/amd64")
+	recorded, err := recording.Open("testdata/amd64")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func ExampleVerify() {
 		log.Fatal(err)
 	}
 	defer rt.Close(ctx)
-	v, err := replay.Verify(ctx, rt, recording, module, replay.Options{})
+	v, err := replay.Verify(ctx, rt, recorded, module, replay.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/replay"
 	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
@@ -89,11 +90,11 @@ func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // It was killed.
-		recording, err := record.Open(dir)
+		recorded, err := recording.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		problems := recording.Problems()
+		problems := recorded.Problems()
 		torn += len(problems)
 		if len(problems) > round+1 {
 			t.Errorf("round %d: %v", round, problems)
@@ -103,7 +104,7 @@ func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 				t.Errorf("round %d: %v", round, p)
 			}
 		}
-		v, err := replay.Verify(t.Context(), rt, recording, module, replay.Options{})
+		v, err := replay.Verify(t.Context(), rt, recorded, module, replay.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
@@ -32,11 +33,11 @@ func TestARecordingOfAnotherMachineReplays(t *testing.T) {
 	if *update {
 		recordMachine(t, dir)
 	}
-	recording, err := record.Open(dir)
+	recorded, err := recording.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problems := recording.Problems(); len(problems) != 0 {
+	if problems := recorded.Problems(); len(problems) != 0 {
 		t.Error(problems)
 	}
 	calls := 0
@@ -45,7 +46,7 @@ func TestARecordingOfAnotherMachineReplays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := replay.Verify(t.Context(), newRuntime(t), recording, module, replay.Options{})
+		v, err := replay.Verify(t.Context(), newRuntime(t), recorded, module, replay.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +55,8 @@ func TestARecordingOfAnotherMachineReplays(t *testing.T) {
 		}
 		calls += v.Calls
 	}
-	if calls != recording.Calls() {
-		t.Errorf("%d of %d calls are repeated: a module has changed, and the recording must be made anew", calls, recording.Calls())
+	if calls != recorded.Calls() {
+		t.Errorf("%d of %d calls are repeated: a module has changed, and the recording must be made anew", calls, recorded.Calls())
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/replay"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
@@ -194,7 +195,7 @@ func TestChangedGuestsAreToldApart(t *testing.T) {
 		}
 		dir := t.TempDir()
 		guest.record(t, module, dir, false)
-		recording, err := record.Open(dir)
+		recorded, err := recording.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,11 +203,11 @@ func TestChangedGuestsAreToldApart(t *testing.T) {
 		// differs reports whether a module crosses otherwise than recorded, and whether it answers
 		// otherwise.
 		differs := func(changed []byte) (crosses, answers bool) {
-			c, err := replay.Compare(t.Context(), rt, recording, module, changed, "")
+			c, err := replay.Compare(t.Context(), rt, recorded, module, changed, "")
 			if err != nil {
 				return true, true // It does not even start.
 			}
-			return strictly(t, rt, recording, changed), c.Different != 0
+			return strictly(t, rt, recorded, changed), c.Different != 0
 		}
 		if crosses, answers := differs(module); crosses || answers {
 			t.Fatalf("%s differs from itself", guest.file)
@@ -237,13 +238,13 @@ func TestChangedGuestsAreToldApart(t *testing.T) {
 }
 
 // strictly reports whether a module crosses otherwise than recorded in any number or byte.
-func strictly(t testing.TB, rt *host.Runtime, recording *record.Recording, module []byte) bool {
-	p, err := replay.Load(t.Context(), rt, recording.Versions()[0], nil, module, replay.Options{Closely: true})
+func strictly(t testing.TB, rt *host.Runtime, recorded *recording.Recording, module []byte) bool {
+	p, err := replay.Load(t.Context(), rt, recorded.Versions()[0], nil, module, replay.Options{Closely: true})
 	if err != nil {
 		return true
 	}
 	defer p.Close(context.WithoutCancel(t.Context()))
-	for _, s := range recording.Sequences() {
+	for _, s := range recorded.Sequences() {
 		if _, err := p.Begin(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/loading"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
 // Player repeats recorded calls on a module. It is not safe for use by several goroutines.
 type Player struct {
-	version *record.Version
+	version *recording.Version
 	// plugin is the module, loaded with the recorded configuration.
 	plugin *host.Plugin
 	digest string
@@ -28,7 +29,7 @@ type Player struct {
 
 	script script
 	// got are the calls that have ended since they were taken.
-	got []*record.Call
+	got []*recording.Call
 }
 
 // Options change the loading of a module.
@@ -46,13 +47,12 @@ var errUnrecorded = errors.New("the recording has no answer")
 
 // Load loads a module with the recorded data of a version of a plugin: with its configuration, its
 // grants and limits, and host functions that answer from the recording. start are the calls of
-// [record.Recording.Start]. Close the Player before the Runtime.
-func Load(ctx context.Context, rt *host.Runtime, v *record.Version, start []*record.Call, module []byte, opts Options) (*Player, error) {
+// [recording.Recording.Start]. Close the Player before the Runtime.
+func Load(ctx context.Context, rt *host.Runtime, v *recording.Version, start []*recording.Call, module []byte, opts Options) (*Player, error) {
 	p := &Player{version: v, imports: map[[2]string]int{}, functions: map[string]abi.Function{}}
 	p.script.closely = opts.Closely
 	cfg := host.Config{
 		Name: v.Plugin, Module: host.ModuleConfig{Bytes: module}, GuestConfig: v.Config, Args: v.Args, Reset: host.ResetPolicy(v.Reset),
-		Recorder: record.Tap(func(c *record.Call) { p.got = append(p.got, c) }),
 	}
 	if len(v.Limits) != 0 {
 		if err := json.Unmarshal(v.Limits, &cfg.Limits); err != nil {
@@ -74,6 +74,9 @@ func Load(ctx context.Context, rt *host.Runtime, v *record.Version, start []*rec
 		return nil, fmt.Errorf("replay plugin %q: %w", v.Plugin, err)
 	}
 	p.script.begin(p, startEvents(start))
+	ctx = loading.With(ctx, loading.Settings{
+		Recorder: recording.Tap(func(c *recording.Call) { p.got = append(p.got, c) }), Outside: outside{p},
+	})
 	if p.plugin, err = rt.Load(ctx, cfg, adapter); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -103,7 +106,7 @@ func (p *Player) Close(ctx context.Context) error {
 }
 
 // startEvents returns the events of several calls.
-func startEvents(calls []*record.Call) (events []record.Event) {
+func startEvents(calls []*recording.Call) (events []recording.Event) {
 	for _, c := range calls {
 		events = append(events, c.Events...)
 	}
@@ -129,7 +132,7 @@ func (p *Player) adapter(module []byte) (host.Adapter, error) {
 	for _, e := range v.Exports {
 		exports = append(exports, host.Export{Name: e.Name, Params: e.Params, Results: e.Results, Optional: true})
 	}
-	a := host.Adapter{Kind: v.Kind, Outside: outside{p}}
+	a := host.Adapter{Kind: v.Kind}
 	if v.Dialect == "" {
 		a.Imports, a.Exports = imports, exports
 		return a, nil
@@ -180,7 +183,7 @@ func (p *Player) hostFunctions(module []byte) ([]host.Import, error) {
 // outside gives a guest the times and random numbers that it got before.
 type outside struct{ p *Player }
 
-func (o outside) Time(*host.Instance) int64 {
+func (o outside) Time() int64 {
 	s := o.p.script.scope()
 	if len(s.values) > 0 {
 		o.p.script.last, s.values = s.values[0], s.values[1:]
@@ -190,7 +193,7 @@ func (o outside) Time(*host.Instance) int64 {
 	return int64(o.p.script.last)
 }
 
-func (o outside) Random(_ *host.Instance, b []byte) {
+func (o outside) Random(b []byte) {
 	s := o.p.script.scope()
 	n := copy(b, s.random)
 	s.random = s.random[n:]
@@ -199,13 +202,13 @@ func (o outside) Random(_ *host.Instance, b []byte) {
 
 // Begin begins a sequence on an instance in the state before its first call. It returns the first
 // calls, if they are those of the start.
-func (p *Player) Begin(ctx context.Context, s *record.Sequence) (started []*record.Call, err error) {
-	var start []*record.Call
+func (p *Player) Begin(ctx context.Context, s *recording.Sequence) (started []*recording.Call, err error) {
+	var start []*recording.Call
 	for c, err := range s.Calls() {
 		if err != nil {
 			return nil, err
 		}
-		if c.Kind != record.ByStart && c.Function != abi.Configure.String() {
+		if c.Kind != recording.ByStart && c.Function != abi.Configure.String() {
 			break
 		}
 		start = append(start, c)
@@ -215,7 +218,7 @@ func (p *Player) Begin(ctx context.Context, s *record.Sequence) (started []*reco
 
 // begin brings an instance into the state before its first call. It is started anew if the
 // recording has calls of the start.
-func (p *Player) begin(ctx context.Context, start []*record.Call) ([]*record.Call, error) {
+func (p *Player) begin(ctx context.Context, start []*recording.Call) ([]*recording.Call, error) {
 	p.got = nil
 	p.script.forget()
 	p.script.begin(p, startEvents(start))
@@ -239,10 +242,10 @@ func (p *Player) begin(ctx context.Context, start []*record.Call) ([]*record.Cal
 // Play repeats one call, after those before it in its sequence. It returns the data that crossed
 // this time, and the kinds of the host functions' answers. The error is one of the recording or of
 // the Player; faults of the guest are in the call.
-func (p *Player) Play(ctx context.Context, c *record.Call) (*Played, error) {
+func (p *Player) Play(ctx context.Context, c *recording.Call) (*Played, error) {
 	p.got = nil
 	p.script.begin(p, c.Events)
-	p.script.masked = c.Marks&(record.Secret|record.Redacted) != 0
+	p.script.masked = c.Marks&(recording.Secret|recording.Redacted) != 0
 	if err := p.call(ctx, c); err != nil {
 		return nil, fmt.Errorf("replay call %d of sequence %d: %w", c.Number, c.Sequence, err)
 	}
@@ -256,7 +259,7 @@ func (p *Player) Play(ctx context.Context, c *record.Call) (*Played, error) {
 // Played is a call that was repeated.
 type Played struct {
 	// Call is the repeated call with everything that crossed; nil if the guest was not called.
-	Call *record.Call
+	Call *recording.Call
 	// Missing is the guest's question that the recording cannot answer, empty if it answers all.
 	// The call fails because of it.
 	Missing string
@@ -266,35 +269,35 @@ type Played struct {
 }
 
 // call calls the guest.
-func (p *Player) call(ctx context.Context, c *record.Call) error {
+func (p *Player) call(ctx context.Context, c *recording.Call) error {
 	inst := p.inst
-	p.script.stops = c.End == record.Stopped
-	if c.End == record.Stopped {
+	p.script.stops = c.End == recording.Stopped
+	if c.End == recording.Stopped {
 		ctx = &stopping{Context: ctx, inst: inst, fuel: c.Fuel}
 	}
 	var err error
 	switch c.Kind {
-	case record.ByFunction:
+	case recording.ByFunction:
 		f, ok := p.functions[c.Function]
 		if !ok {
 			p.script.missing = "the call of " + c.Function + ", which the guest does not implement"
 			return nil
 		}
 		_, err = inst.Call(ctx, f, c.Args...)
-	case record.ByExport:
-		index := slices.IndexFunc(p.version.Exports, func(e record.Export) bool { return e.Name == c.Function })
+	case recording.ByExport:
+		index := slices.IndexFunc(p.version.Exports, func(e recording.Export) bool { return e.Name == c.Function })
 		if index < 0 || !inst.Exports(host.ExportIndex(index)) {
 			p.script.missing = "the call of " + c.Function + ", which the guest does not export"
 			return nil
 		}
 		_, err = inst.CallExport(ctx, host.ExportIndex(index), c.Args...)
-	case record.BySteps:
+	case recording.BySteps:
 		err = inst.Dialect().Do(ctx, c.Function, func() error { p.script.steps(inst); return nil })
-	case record.AsProgram:
+	case recording.AsProgram:
 		var args []string
 		var input []byte
 		for i := range c.Events {
-			if e := &c.Events[i]; e.Kind == record.Argument {
+			if e := &c.Events[i]; e.Kind == recording.Argument {
 				args = append(args, string(e.Data))
 			} else {
 				input = e.Data

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // maxTime is longer than any call of a replay.
@@ -48,7 +48,7 @@ type script struct {
 
 // node is an event with those within it.
 type node struct {
-	*record.Event
+	*recording.Event
 	children []*node
 	used     bool
 	// result is that of HostReturned or Invoked, and returned whether there is one.
@@ -71,7 +71,7 @@ type scope struct {
 const maxNodes = 64
 
 // begin begins a call.
-func (s *script) begin(p *Player, events []record.Event) {
+func (s *script) begin(p *Player, events []recording.Event) {
 	s.player, s.missing, s.elsewhere = p, "", 0
 	rest := events
 	steps := s.parse(&rest, 0)
@@ -85,16 +85,16 @@ func (s *script) forget() {
 }
 
 // parse reads events as far as the end of the function that contains them.
-func (s *script) parse(rest *[]record.Event, depth int) (list []*node) {
+func (s *script) parse(rest *[]recording.Event, depth int) (list []*node) {
 	for len(*rest) > 0 {
 		e := &(*rest)[0]
-		if e.Kind == record.HostReturned || e.Kind == record.Invoked {
+		if e.Kind == recording.HostReturned || e.Kind == recording.Invoked {
 			return list
 		}
 		*rest = (*rest)[1:]
 		n := &node{Event: e}
 		list = append(list, n)
-		if e.Kind != record.Host && e.Kind != record.Invoke || depth >= maxNodes {
+		if e.Kind != recording.Host && e.Kind != recording.Invoke || depth >= maxNodes {
 			continue
 		}
 		n.children = s.parse(rest, depth+1)
@@ -111,7 +111,7 @@ func (s *script) scopeOf(steps []*node) *scope {
 	sc := &scope{steps: steps}
 	dialect := s.player.version.Dialect != ""
 	for _, n := range steps {
-		if n.Kind != record.Host {
+		if n.Kind != recording.Host {
 			continue
 		}
 		if n.Index < len(s.player.version.Imports) {
@@ -119,9 +119,9 @@ func (s *script) scopeOf(steps []*node) *scope {
 			if live(im.Module, im.Name, dialect) {
 				for _, c := range n.children {
 					switch c.Kind {
-					case record.Value:
+					case recording.Value:
 						sc.values = append(sc.values, c.Args...)
-					case record.Random:
+					case recording.Random:
 						sc.random = append(sc.random, c.Data...)
 					}
 				}
@@ -143,7 +143,7 @@ func (s *script) scope() *scope { return s.scopes[len(s.scopes)-1] }
 // answered reports whether an answer has its bytes.
 func answered(n *node) bool {
 	for _, c := range n.children {
-		if c.Kind == record.Write && len(c.Data) == 0 && len(c.Args) == 3 && c.Args[2] != 0 {
+		if c.Kind == recording.Write && len(c.Data) == 0 && len(c.Args) == 3 && c.Args[2] != 0 {
 			return false
 		}
 	}
@@ -157,9 +157,9 @@ func (s *script) question(n *node) (key questionKey, ok bool) {
 	q := newQuestion(s.scalars(nil, n.Index, n.Args))
 	for _, c := range n.children {
 		switch c.Kind {
-		case record.Read, record.Text:
+		case recording.Read, recording.Text:
 			q.add(c.Data)
-		case record.Invoke:
+		case recording.Invoke:
 			return key, false
 		}
 	}
@@ -211,7 +211,7 @@ func (s *script) host(inst *host.Instance, index int, stack []uint64) {
 	types := s.player.version.Imports[index].Params
 	params := append([]uint64{}, stack[:len(types)]...)
 	for i, t := range types { // Of 32 bits the other half may be anything, and is recorded as 0.
-		params[i] = record.Narrow(params[i], t)
+		params[i] = recording.Narrow(params[i], t)
 	}
 	sc := s.scope()
 	for sc.next < len(sc.hosts) && sc.hosts[sc.next].used {
@@ -269,7 +269,7 @@ func (s *script) reads(inst *host.Instance, n *node, params []uint64) bool {
 		return true
 	}
 	for _, c := range n.children {
-		if c.Kind != record.Read {
+		if c.Kind != recording.Read {
 			continue
 		}
 		got, err := inst.Dialect().Look(s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1))
@@ -302,7 +302,7 @@ func (s *script) same(got, recorded []byte) bool {
 func effect(n *node) bool {
 	for _, c := range n.children {
 		switch c.Kind {
-		case record.Write, record.Put, record.Invoke, record.Input, record.Abort:
+		case recording.Write, recording.Put, recording.Invoke, recording.Input, recording.Abort:
 			return false
 		}
 	}
@@ -417,9 +417,9 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 		return 0
 	}
 	switch c.Kind {
-	case record.Read:
+	case recording.Read:
 		inst.Read(s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1))
-	case record.Write:
+	case recording.Write:
 		buf, limit := s.address(n, params, c.Args, 0), s.address(n, params, c.Args, 1)
 		data := c.Data
 		if uint64(len(data)) != arg(2) {
@@ -430,19 +430,19 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 			return
 		}
 		inst.Write(buf, limit, data)
-	case record.Put:
+	case recording.Put:
 		if err := d.Put(s.address(n, params, c.Args, 0), c.Data); err != nil {
 			inst.Abort(err)
 		}
-	case record.Text:
+	case recording.Text:
 		d.Text(s.address(n, params, c.Args, 0))
-	case record.Charge:
+	case recording.Charge:
 		d.Charge(int(min(arg(0), math.MaxInt32)))
-	case record.Spend:
+	case recording.Spend:
 		inst.Spend(int64(arg(0)))
-	case record.Input:
+	case recording.Input:
 		d.WriteStdin(c.Data)
-	case record.Invoke:
+	case recording.Invoke:
 		args := make([]uint64, len(c.Args))
 		for i, v := range c.Args {
 			args[i] = s.move(v)
@@ -456,13 +456,13 @@ func (s *script) step(inst *host.Instance, n *node, params []uint64, c *node) {
 		if len(c.result) > 0 && c.result[0] != result && c.result[0] >= 1024 {
 			s.moved[c.result[0]] = result
 		}
-	case record.Abort:
+	case recording.Abort:
 		err := errors.New(string(c.Data))
 		if s.stops {
 			err = fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
 		}
 		inst.Abort(err)
-	case record.Confidential:
+	case recording.Confidential:
 		inst.Confidential(confidential.Shape(arg(0)), uint32(arg(1)), arg(2) != 0)
 	}
 }
@@ -512,7 +512,7 @@ func (s *script) derive(inst *host.Instance, index int, params, stack []uint64) 
 			continue
 		}
 		for _, c := range n.children {
-			if c.Kind == record.Write && answered(n) {
+			if c.Kind == recording.Write && answered(n) {
 				whole, found = c.Data, true
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // Verification is the result of repeating a recording on the recorded module.
@@ -68,7 +68,7 @@ type Damage struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
-func damageOf(r *record.Recording) Damage {
+func damageOf(r *recording.Recording) Damage {
 	d := Damage{Dropped: r.Dropped()}
 	for _, p := range r.Problems() {
 		d.add(p.String())
@@ -89,20 +89,20 @@ func (d *Damage) add(text string) {
 // crosses with the recorded data. Calls of other modules are left out.
 //
 // The error is one of the recording or of loading the module.
-func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, module []byte, opts Options) (*Verification, error) {
+func Verify(ctx context.Context, rt *host.Runtime, recorded *recording.Recording, module []byte, opts Options) (*Verification, error) {
 	about, err := host.Inspect(module)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	opts.Closely = true
-	result := &Verification{Damage: damageOf(recording)}
-	players := map[*record.Version]*Player{}
+	result := &Verification{Damage: damageOf(recorded)}
+	players := map[*recording.Version]*Player{}
 	defer func() {
 		for _, p := range players {
 			_ = p.Close(ctx)
 		}
 	}()
-	for _, s := range recording.Sequences() {
+	for _, s := range recorded.Sequences() {
 		if s.Version.SHA256 != about.Digest() {
 			result.Other += s.Len() + s.Lost()
 			continue
@@ -113,7 +113,7 @@ func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, 
 		}
 		p := players[s.Version]
 		if p == nil {
-			if p, err = loadFor(ctx, rt, recording, s.Version, module, opts); err != nil {
+			if p, err = loadFor(ctx, rt, recorded, s.Version, module, opts); err != nil {
 				return nil, err
 			}
 			players[s.Version] = p
@@ -126,8 +126,8 @@ func Verify(ctx context.Context, rt *host.Runtime, recording *record.Recording, 
 }
 
 // loadFor loads a module for a version of a recording.
-func loadFor(ctx context.Context, rt *host.Runtime, recording *record.Recording, v *record.Version, module []byte, opts Options) (*Player, error) {
-	start, err := recording.Start(v)
+func loadFor(ctx context.Context, rt *host.Runtime, recorded *recording.Recording, v *recording.Version, module []byte, opts Options) (*Player, error) {
+	start, err := recorded.Start(v)
 	if err != nil {
 		return nil, err
 	}
@@ -135,14 +135,14 @@ func loadFor(ctx context.Context, rt *host.Runtime, recording *record.Recording,
 }
 
 // sequence repeats a sequence.
-func (v *Verification) sequence(ctx context.Context, p *Player, s *record.Sequence) error {
+func (v *Verification) sequence(ctx context.Context, p *Player, s *recording.Sequence) error {
 	started, err := p.Begin(ctx, s)
 	if err != nil {
 		return err
 	}
 	n := 0
 	for c, err := range s.Calls() {
-		if errors.Is(err, record.ErrMalformed) {
+		if errors.Is(err, recording.ErrMalformed) {
 			v.Skipped += s.Len() - n
 			v.Damage.add(err.Error())
 			return nil
@@ -151,7 +151,7 @@ func (v *Verification) sequence(ctx context.Context, p *Player, s *record.Sequen
 			return err
 		}
 		n++
-		var got *record.Call
+		var got *recording.Call
 		if len(started) > 0 {
 			got, started = started[0], started[1:]
 		} else {
@@ -167,7 +167,7 @@ func (v *Verification) sequence(ctx context.Context, p *Player, s *record.Sequen
 }
 
 // add compares a call.
-func (v *Verification) add(c, got *record.Call) {
+func (v *Verification) add(c, got *recording.Call) {
 	v.Calls++
 	what, otherEngine := "the guest was not called", false
 	if got != nil {
@@ -176,7 +176,7 @@ func (v *Verification) add(c, got *record.Call) {
 		otherEngine = got.Version.Engine != c.Version.Engine || got.Version.GoPass != c.Version.GoPass
 		v.OtherEngine = v.OtherEngine || otherEngine
 	}
-	withheld := c.Marks&(record.Secret|record.Redacted) != 0
+	withheld := c.Marks&(recording.Secret|recording.Redacted) != 0
 	switch {
 	case what == "" && withheld:
 		v.Withheld++
@@ -196,7 +196,7 @@ func (v *Verification) add(c, got *record.Call) {
 
 // Difference returns the first difference of a repeated call from the recorded one, empty if there
 // is none. Of masked bytes it compares the lengths, and of masked numbers nothing.
-func Difference(want, got *record.Call) string {
+func Difference(want, got *recording.Call) string {
 	if what := difference(want, got); what != "" || want.Fuel == got.Fuel {
 		return what
 	}
@@ -204,8 +204,8 @@ func Difference(want, got *record.Call) string {
 }
 
 // difference is Difference without the fuel.
-func difference(want, got *record.Call) string {
-	masked := want.Marks&(record.Secret|record.Redacted) != 0
+func difference(want, got *recording.Call) string {
+	masked := want.Marks&(recording.Secret|recording.Redacted) != 0
 	differ := func(a, b []byte) bool { return len(a) != len(b) || !masked && !bytes.Equal(a, b) }
 	for i := range min(len(want.Events), len(got.Events)) {
 		w, g := &want.Events[i], &got.Events[i]
@@ -239,7 +239,7 @@ func equal(recorded, got []uint64, masked bool) bool {
 }
 
 // describeChange describes the difference of two events.
-func describeChange(w, g *record.Event, masked bool) string {
+func describeChange(w, g *recording.Event, masked bool) string {
 	if !equal(w.Args, g.Args, masked) {
 		return fmt.Sprintf("%#x, recorded %#x", g.Args, w.Args)
 	}
@@ -253,21 +253,21 @@ func describeChange(w, g *record.Event, masked bool) string {
 	return fmt.Sprintf("at byte %d %.60q, recorded %.60q", at, g.Data[at:], w.Data[at:])
 }
 
-var eventNames = map[record.EventKind]string{
-	record.HostReturned: "the return of a host function", record.Read: "the guest's argument", record.Write: "an answer to the guest",
-	record.Put: "a write to the guest's memory", record.Text: "a text of the guest", record.Charge: "a charge", record.Spend: "fuel",
-	record.Input: "standard input", record.Output: "standard output", record.Argument: "an argument", record.Invoked: "the return of an export",
-	record.Abort: "the host's end of the call", record.Value: "an external number", record.Random: "random numbers",
-	record.Confidential: "a mark",
+var eventNames = map[recording.EventKind]string{
+	recording.HostReturned: "the return of a host function", recording.Read: "the guest's argument", recording.Write: "an answer to the guest",
+	recording.Put: "a write to the guest's memory", recording.Text: "a text of the guest", recording.Charge: "a charge", recording.Spend: "fuel",
+	recording.Input: "standard input", recording.Output: "standard output", recording.Argument: "an argument", recording.Invoked: "the return of an export",
+	recording.Abort: "the host's end of the call", recording.Value: "an external number", recording.Random: "random numbers",
+	recording.Confidential: "a mark",
 }
 
-func describeEvent(v *record.Version, e *record.Event) string {
+func describeEvent(v *recording.Version, e *recording.Event) string {
 	switch e.Kind {
-	case record.Host:
+	case recording.Host:
 		if e.Index < len(v.Imports) {
 			return "the call of " + v.Imports[e.Index].String()
 		}
-	case record.Invoke:
+	case recording.Invoke:
 		if e.Index < len(v.Exports) {
 			return "the call of the export " + v.Exports[e.Index].Name
 		}

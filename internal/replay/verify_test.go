@@ -9,6 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/replay"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 )
@@ -56,11 +57,11 @@ func TestTheSameModuleReproducesEverything(t *testing.T) {
 			if err := p.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			recording, err := record.Open(dir)
+			recorded, err := recording.Open(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := replay.Verify(t.Context(), newRuntime(t), recording, module, replay.Options{})
+			got, err := replay.Verify(t.Context(), newRuntime(t), recorded, module, replay.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

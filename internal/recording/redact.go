@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"bytes"
@@ -7,9 +7,6 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
-
-// Mask overwrites data with the letter x.
-func Mask(data []byte) { confidential.Mask(data) }
 
 // redact masks confidential data in a call, and everything that may repeat it: the guest's data,
 // and the host's answers to that. Then it calls the operator's Redact.
@@ -28,22 +25,18 @@ func (r *Recorder) redact(c *Call, t *Tape) {
 	if r.cfg.Redact == nil {
 		return
 	}
-	before := make([][]byte, len(c.Events))
+	changed := false
+	redact := func(data []byte) []byte {
+		before := bytes.Clone(data)
+		r.cfg.Redact(c.Version.Plugin, c.Function, data)
+		changed = changed || !bytes.Equal(data, before)
+		return data
+	}
 	for i := range c.Events {
-		before[i] = bytes.Clone(c.Events[i].Data)
+		redact(c.Events[i].Data)
 	}
-	trap, output := c.Trap, bytes.Clone(c.Output)
-	r.cfg.Redact(c.Version, c)
-	changed := c.Trap != trap || !bytes.Equal(c.Output, output)
-	for i := range min(len(before), len(c.Events)) {
-		e := &c.Events[i]
-		if len(e.Data) != len(before[i]) { // A replay would fail for the length alone.
-			Mask(before[i])
-			e.Data = before[i]
-			changed = true
-		}
-		changed = changed || !bytes.Equal(e.Data, before[i])
-	}
+	redact(c.Output)
+	c.Trap = string(redact([]byte(c.Trap)))
 	if changed {
 		t.stained |= Redacted
 		c.Marks |= Redacted

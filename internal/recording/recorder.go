@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"crypto/rand"
@@ -12,12 +12,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // Recorder writes the calls of plugins to a directory. It is safe for use by several
 // goroutines.
 type Recorder struct {
-	cfg   Config
+	cfg   record.Config
 	run   string
 	queue chan item
 	// queued is the number of bytes of calls that run, wait, or are kept for a later call that
@@ -83,16 +85,41 @@ type item struct {
 	held   int64
 }
 
-const maxQueued = 8 << 10
+const (
+	maxQueued = 8 << 10
+	// maxSequenceBytes is the maximum size of the calls of a sequence, at which it ends, and of the
+	// calls in memory that wait for a call that is to be kept.
+	maxSequenceBytes = 8 << 20
+)
+
+// withDefaults returns the configuration with defaults for fields that are not set.
+func withDefaults(c record.Config) record.Config {
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 1 << 30
+	}
+	if c.Rate == 0 {
+		c.Rate = 1
+	}
+	if c.SequenceCalls == 0 {
+		c.SequenceCalls = 4096
+		if c.Only != "" {
+			c.SequenceCalls = 256
+		}
+	}
+	if c.QueueBytes == 0 {
+		c.QueueBytes = 64 << 20
+	}
+	return c
+}
 
 // NewRecorder makes a recorder that writes new segments to cfg.Path. The caller must close it. The
 // error has every mistake of the configuration. A directory that cannot be made is no error: the
-// recorder tries again, and Stats.Err holds the reason. The same goes for a full disk.
-func NewRecorder(cfg Config) (*Recorder, error) {
+// recorder tries again, and record.Stats.Err holds the reason. The same goes for a full disk.
+func NewRecorder(cfg record.Config) (*Recorder, error) {
 	if err := errors.Join(cfg.Check()...); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	cfg = cfg.withDefaults()
+	cfg = withDefaults(cfg)
 	r := &Recorder{
 		cfg: cfg, run: newRun(), queue: make(chan item, maxQueued), stop: make(chan struct{}), done: make(chan struct{}),
 		pending: map[*Tape]*held{},
@@ -113,34 +140,11 @@ func newRun() string {
 }
 
 // Config returns the configuration with its defaults.
-func (r *Recorder) Config() Config { return r.cfg }
-
-// Stats are the numbers of a recorder since it was made.
-type Stats struct {
-	// Recorded is the number of calls that were written, Dropped of those that found no room
-	// in the queue, or on the disk.
-	Recorded, Dropped uint64
-	// Queued is the number of bytes in memory, of calls that run or wait.
-	Queued int64
-	// Bytes is the number of bytes that were written, Segments of files that were begun,
-	// Removed of files that were removed for the limits of size and age.
-	Bytes, Segments, Removed uint64
-	// Failures is the number of writes that failed, and Err the error of the last one.
-	Failures uint64
-	Err      error
-}
-
-// Plus returns the sum of the numbers of two recorders.
-func (s Stats) Plus(t Stats) Stats {
-	return Stats{
-		Recorded: s.Recorded + t.Recorded, Dropped: s.Dropped + t.Dropped, Queued: s.Queued + t.Queued, Bytes: s.Bytes + t.Bytes, Segments: s.Segments + t.Segments,
-		Removed: s.Removed + t.Removed, Failures: s.Failures + t.Failures, Err: errors.Join(s.Err, t.Err),
-	}
-}
+func (r *Recorder) Config() record.Config { return r.cfg }
 
 // Stats returns the numbers of the recorder.
-func (r *Recorder) Stats() Stats {
-	s := Stats{
+func (r *Recorder) Stats() record.Stats {
+	s := record.Stats{
 		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Queued: r.queued.Load(), Bytes: r.bytes.Load(),
 		Segments: r.segments.Load(), Removed: r.removed.Load(), Failures: r.failures.Load(),
 	}
@@ -331,7 +335,7 @@ func (r *Recorder) wanted(i item) bool {
 	}
 	c.Version = i.tape.version.version
 	v := VerdictOf(c)
-	return v == Failed || v == Denied && r.cfg.Only == Denials
+	return v == Failed || v == Denied && r.cfg.Only == record.Denials
 }
 
 // forget drops a call.

@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/host/record"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -40,7 +42,7 @@ func ask(t *Tape, number int, data, reason string, result uint64, end End) {
 	t.End(end, result, int64(100+number), "", []byte("printed "+reason))
 }
 
-func newRecorder(t testing.TB, cfg Config) *Recorder {
+func newRecorder(t testing.TB, cfg record.Config) *Recorder {
 	t.Helper()
 	if cfg.Path == "" {
 		cfg.Path = filepath.Join(t.TempDir(), "recording")
@@ -67,7 +69,7 @@ func closed(t testing.TB, r *Recorder) *Recording {
 }
 
 func TestWhatWasRecordedIsRead(t *testing.T) {
-	r := newRecorder(t, Config{})
+	r := newRecorder(t, record.Config{})
 	v := r.Version(answering)
 	long := strings.Repeat("label ", 100)
 	for range 3 {
@@ -140,7 +142,7 @@ func TestADirectoryThatCannotBeMadeIsTriedAgain(t *testing.T) {
 	if err := os.WriteFile(parent, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := newRecorder(t, Config{Path: filepath.Join(parent, "recording"), SequenceCalls: 1})
+	r := newRecorder(t, record.Config{Path: filepath.Join(parent, "recording"), SequenceCalls: 1})
 	if got := r.Stats(); got.Failures != 1 || !strings.Contains(fmt.Sprint(got.Err), parent) {
 		t.Errorf("stats are %+v", got)
 	}
@@ -166,7 +168,7 @@ func TestADirectoryThatCannotBeMadeIsTriedAgain(t *testing.T) {
 }
 
 func TestATornFileLosesItsTailOnly(t *testing.T) {
-	r := newRecorder(t, Config{})
+	r := newRecorder(t, record.Config{})
 	tape, _ := r.Version(answering).Tape()
 	for n := range 5 {
 		ask(tape, n, "data", "no", 2, Returned)
@@ -216,7 +218,7 @@ func TestATornFileLosesItsTailOnly(t *testing.T) {
 }
 
 func TestConfigReportsEveryMistake(t *testing.T) {
-	var cfg Config
+	var cfg record.Config
 	err := json.Unmarshal([]byte(`{"path": "", "maxBytes": 5, "maxAge": "-1h", "rate": 2, "only": "some", "sequenceCalls": -1, "queueBytes": -1}`), &cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +233,7 @@ func TestConfigReportsEveryMistake(t *testing.T) {
 }
 
 func TestARingKeepsItsSize(t *testing.T) {
-	r := newRecorder(t, Config{MaxBytes: minBytes})
+	r := newRecorder(t, record.Config{MaxBytes: 1 << 20})
 	v := r.Version(answering)
 	tape, _ := v.Tape()
 	for n := range 20_000 {
@@ -258,7 +260,7 @@ func TestARingKeepsItsSize(t *testing.T) {
 	for _, f := range files {
 		total += f.size
 	}
-	if total > minBytes+batchBytes || r.Stats().Removed == 0 || len(files) < 3 {
+	if total > 1<<20+batchBytes || r.Stats().Removed == 0 || len(files) < 3 {
 		t.Errorf("%d files have %d bytes, %d were removed", len(files), total, r.Stats().Removed)
 	}
 	whole := 0
@@ -271,7 +273,7 @@ func TestARingKeepsItsSize(t *testing.T) {
 }
 
 func TestACallThatFindsNoRoomIsDroppedAndCounted(t *testing.T) {
-	r := newRecorder(t, Config{QueueBytes: 1})
+	r := newRecorder(t, record.Config{QueueBytes: 1})
 	v := r.Version(answering)
 	tape, _ := v.Tape()
 	ask(tape, 0, "data", "no", 2, Returned)
@@ -284,7 +286,7 @@ func TestACallThatFindsNoRoomIsDroppedAndCounted(t *testing.T) {
 }
 
 func TestAnEndlessCallIsNotRecorded(t *testing.T) {
-	r := newRecorder(t, Config{})
+	r := newRecorder(t, record.Config{})
 	tape, _ := r.Version(answering).Tape()
 	tape.Begin(ByFunction, "filter", nil)
 	data := make([]byte, 1<<20)
@@ -302,11 +304,11 @@ func TestAnEndlessCallIsNotRecorded(t *testing.T) {
 
 func TestOnlySequencesWithAFailureOrADenial(t *testing.T) {
 	for _, test := range []struct {
-		only Selection
+		only record.Selection
 		want int
-	}{{Failures, 2}, {Denials, 3}, {"", 4}} {
+	}{{record.Failures, 2}, {record.Denials, 3}, {"", 4}} {
 		t.Run(string(test.only), func(t *testing.T) {
-			r := newRecorder(t, Config{Only: test.only})
+			r := newRecorder(t, record.Config{Only: test.only})
 			v := r.Version(answering)
 			for _, last := range []struct {
 				result uint64
@@ -326,7 +328,7 @@ func TestOnlySequencesWithAFailureOrADenial(t *testing.T) {
 }
 
 func TestASampleIsOfWholeSequences(t *testing.T) {
-	r := newRecorder(t, Config{Rate: 0.25})
+	r := newRecorder(t, record.Config{Rate: 0.25})
 	v := r.Version(answering)
 	const sequences = 2000
 	for range sequences {
@@ -374,7 +376,7 @@ func TestDataOfSecretsAreNeverWritten(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRecorder(t, Config{})
+			r := newRecorder(t, record.Config{})
 			v := r.Version(answering)
 			tape, _ := v.Tape()
 			ask(tape, 0, "before", "nothing", 0, Returned)
@@ -425,10 +427,8 @@ func TestDataOfSecretsAreNeverWritten(t *testing.T) {
 }
 
 func TestTheOperatorRedacts(t *testing.T) {
-	r := newRecorder(t, Config{Redact: func(_ *Version, c *Call) {
-		for i := range c.Events {
-			c.Events[i].Data = bytes.ReplaceAll(c.Events[i].Data, []byte("alice"), []byte("xxxxx"))
-		}
+	r := newRecorder(t, record.Config{Redact: func(_, _ string, data []byte) {
+		copy(data, bytes.ReplaceAll(data, []byte("alice"), []byte("xxxxx")))
 	}})
 	tape, _ := r.Version(answering).Tape()
 	ask(tape, 0, "nobody", "no", 0, Returned)
@@ -530,7 +530,7 @@ func TestReadingIsBounded(t *testing.T) {
 // FuzzRead: whatever the bytes are, reading them neither panics nor takes more memory than
 // some times what they have.
 func FuzzRead(f *testing.F) {
-	r := newRecorder(f, Config{})
+	r := newRecorder(f, record.Config{})
 	tape, _ := r.Version(answering).Tape()
 	for n := range 3 {
 		ask(tape, n, strings.Repeat("x", 200), "no", 2, Returned)
@@ -677,7 +677,7 @@ func planted(value string) map[string]struct {
 // of the value may be in the file.
 func checkEchoes(t *testing.T, value, kind string, script []byte) {
 	object := planted(value)[kind]
-	r := &Recorder{cfg: Config{}.withDefaults(), queue: make(chan item, 1)} // Nothing writes.
+	r := &Recorder{cfg: withDefaults(record.Config{}), queue: make(chan item, 1)} // Nothing writes.
 	tape, _ := r.Version(echoing).Tape()
 	text := []byte(value)
 	for n := range 2 {
@@ -754,7 +754,7 @@ func TestNumbersThatAGuestRepeatsAreMasked(t *testing.T) {
 		"of an object with nothing confidential":   {`{"kind":"Pod","spec":{"pin":12345678}}`, pin, pin},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Recorder{cfg: Config{}.withDefaults(), queue: make(chan item, 1)} // Nothing writes.
+			r := &Recorder{cfg: withDefaults(record.Config{}), queue: make(chan item, 1)} // Nothing writes.
 			tape, _ := r.Version(version).Tape()
 			tape.Begin(ByFunction, "validate", nil)
 			tape.Host(0, []uint64{1, 2}, []abi.ValueType{i32, i32})
@@ -820,7 +820,7 @@ func FuzzMask(f *testing.F) {
 }
 
 func BenchmarkTape(b *testing.B) {
-	r := newRecorder(b, Config{QueueBytes: 1 << 30})
+	r := newRecorder(b, record.Config{QueueBytes: 1 << 30})
 	v := r.Version(answering)
 	data := strings.Repeat("label ", 200)
 	tape, _ := v.Tape()

@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubewasm/kubewasm/host/record"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -22,7 +24,7 @@ func TestAFullDiskIsReportedAndLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var reports []string
-		r := newRecorder(t, Config{Path: dir, SequenceCalls: 1, Report: func(err error) {
+		r := newRecorder(t, record.Config{Path: dir, SequenceCalls: 1, Report: func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/host/record"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -35,7 +37,7 @@ func framesOf(t *testing.T, data []byte) (list []frameAt) {
 // soundFile is a file with three sequences of four calls, each call with a blob of its own.
 func soundFile(t *testing.T) []byte {
 	t.Helper()
-	r := newRecorder(t, Config{})
+	r := newRecorder(t, record.Config{})
 	v := r.Version(answering)
 	for n := range 3 {
 		tape, _ := v.Tape()

@@ -1,4 +1,4 @@
-package record
+package recording
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // eventually asks until it is true.
@@ -25,8 +27,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // the one that is written.
 func TestAQuietRecorderBesideABusyOne(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recording")
-	quiet := newRecorder(t, Config{Path: dir, MaxBytes: minBytes})
-	busy := newRecorder(t, Config{Path: dir, MaxBytes: minBytes, SequenceCalls: 50})
+	quiet := newRecorder(t, record.Config{Path: dir, MaxBytes: 1 << 20})
+	busy := newRecorder(t, record.Config{Path: dir, MaxBytes: 1 << 20, SequenceCalls: 50})
 	tape, _ := quiet.Version(answering).Tape()
 	ask(tape, 0, "first", "no", 2, Returned)
 	eventually(t, "the first call is not written", func() bool { return quiet.Stats().Recorded == 1 })
@@ -59,7 +61,7 @@ func TestAQuietRecorderBesideABusyOne(t *testing.T) {
 // nowhere is not counted as recorded.
 func TestADirectoryThatIsRemoved(t *testing.T) {
 	var reported []string
-	r := newRecorder(t, Config{SequenceCalls: 1, Report: func(err error) { reported = append(reported, fmt.Sprint(err)) }})
+	r := newRecorder(t, record.Config{SequenceCalls: 1, Report: func(err error) { reported = append(reported, fmt.Sprint(err)) }})
 	v := r.Version(answering)
 	one := func() (sent bool) {
 		tape, _ := v.Tape()
@@ -100,7 +102,7 @@ func TestADirectoryThatIsRemoved(t *testing.T) {
 
 // Calls of a plugin that is not called any more are removed when they are too old.
 func TestOldCallsOfAnIdlePlugin(t *testing.T) {
-	r := newRecorder(t, Config{MaxAge: time.Second})
+	r := newRecorder(t, record.Config{MaxAge: time.Second})
 	tape, _ := r.Version(answering).Tape()
 	ask(tape, 0, "old", "no", 2, Returned)
 	eventually(t, "the call is not written", func() bool { return r.Stats().Recorded == 1 })
