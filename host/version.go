@@ -1,6 +1,8 @@
 package host
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -368,7 +370,7 @@ func (v *version) configure(ctx context.Context, inst *Instance) error {
 	if err != nil {
 		return err
 	}
-	if code := abi.ErrorCode(int32(uint32(result))); code != abi.ErrorOK {
+	if code := codes.Code(int32(uint32(result))); code != codes.OK {
 		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: v.functions}
 	}
 	return nil

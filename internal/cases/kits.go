@@ -1,6 +1,8 @@
 package cases
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +123,7 @@ func (q *question) call() {
 	}
 	response, err := c.Plugin.CallBytes(q.Context(), string(m.Name()), request)
 	if status := (*host.StatusError)(nil); errors.As(err, &status) {
-		if err = errors.New(status.Reason); status.Code != abi.ErrorUncoded {
+		if err = errors.New(status.Reason); status.Code != codes.Uncoded {
 			err = fmt.Errorf("%s: %s", status.Code, status.Reason)
 		}
 	} else if err != nil && harness.IsTrap(err) {

@@ -1,6 +1,8 @@
 package recording
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"bytes"
 	"math"
 
@@ -101,7 +103,7 @@ type numbers struct {
 // isStatus reports whether a number is the result of a service of the host: the length of its
 // answer and a status code.
 func (n *numbers) isStatus(e *Event, v uint64) bool {
-	return e.Kind == HostReturned && n.answers[v>>32] && uint32(v) <= uint32(abi.ErrorUnauthenticated)
+	return e.Kind == HostReturned && n.answers[v>>32] && uint32(v) <= uint32(codes.Unauthenticated)
 }
 
 // add takes an event of the function.

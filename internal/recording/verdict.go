@@ -1,6 +1,8 @@
 package recording
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -14,7 +16,7 @@ const (
 	// Answered is any answer that neither refuses nor fails.
 	Answered Verdict = iota
 	// Denied is a refusal: of a Pod for a Node, of a request. The error of a method of a service is
-	// one too, if its code is no failure, see [abi.ErrorCode.Failure].
+	// one too, if its code is no failure, see [codes.Code.Failure].
 	Denied
 	// Failed is an error, and a call that did not return.
 	Failed
@@ -39,7 +41,7 @@ func VerdictOf(c *Call) Verdict {
 		return verdictOfDialect(c)
 	case c.method():
 		switch code := c.code(); {
-		case code == abi.ErrorOK:
+		case code == codes.OK:
 			return Answered
 		case !code.Failure():
 			return Denied
@@ -168,4 +170,4 @@ func (c *Call) Returned() string {
 // method reports whether the call is one of a method of a service.
 func (c *Call) method() bool { return c.Kind == ByExport && c.Version.Dialect == "" }
 
-func (c *Call) code() abi.ErrorCode { return abi.ErrorCode(int32(uint32(c.Result))) }
+func (c *Call) code() codes.Code { return codes.Code(int32(uint32(c.Result))) }

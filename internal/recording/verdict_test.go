@@ -1,6 +1,8 @@
 package recording
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"testing"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -17,10 +19,10 @@ func TestVerdictsOfMethods(t *testing.T) {
 	}{
 		{0, Answered, "p.v1.Test/Echo returned OK"},
 		{1, Failed, "p.v1.Test/Echo returned Error"},
-		{uint64(abi.ErrorUnknown), Failed, "p.v1.Test/Echo returned Unknown"},
-		{uint64(abi.ErrorNotFound), Denied, "p.v1.Test/Echo returned NotFound"},
-		{uint64(abi.ErrorInternal), Failed, "p.v1.Test/Echo returned Internal"},
-		{uint64(abi.ErrorUnauthenticated), Denied, "p.v1.Test/Echo returned Unauthenticated"},
+		{uint64(codes.Unknown), Failed, "p.v1.Test/Echo returned Unknown"},
+		{uint64(codes.NotFound), Denied, "p.v1.Test/Echo returned NotFound"},
+		{uint64(codes.Internal), Failed, "p.v1.Test/Echo returned Internal"},
+		{uint64(codes.Unauthenticated), Denied, "p.v1.Test/Echo returned Unauthenticated"},
 		{17, Failed, "p.v1.Test/Echo returned code(17)"},
 		{0xffffffff, Failed, "p.v1.Test/Echo returned code(-1)"},
 		{0x80000000, Failed, "p.v1.Test/Echo returned code(-2147483648)"},

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +13,7 @@ import (
 
 // Answers of two modules that differ in the code of an error are shown with the codes' names.
 func TestDifferencesOfCodes(t *testing.T) {
-	method := func(kind abi.Kind, result abi.ErrorCode) *answer {
+	method := func(kind abi.Kind, result codes.Code) *answer {
 		c := &recording.Call{
 			Version: &recording.Version{Kind: kind, Imports: []recording.Import{{Module: abi.KindCommon.Module(), Name: "status_reason", Memory: 0b11}}},
 			Kind:    recording.ByExport, Function: "p.v1.Test/Echo", Result: uint64(uint32(result)),
@@ -21,20 +23,20 @@ func TestDifferencesOfCodes(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name     string
-		old, new abi.ErrorCode
+		old, new codes.Code
 		want     *answersDiffer
 	}{
-		{"the same code", abi.ErrorNotFound, abi.ErrorNotFound, nil},
-		{"another answer", abi.ErrorNotFound, abi.ErrorPermissionDenied, &answersDiffer{
+		{"the same code", codes.NotFound, codes.NotFound, nil},
+		{"another answer", codes.NotFound, codes.PermissionDenied, &answersDiffer{
 			Result, "NotFound → PermissionDenied", "denied, result NotFound: no", "denied, result PermissionDenied: no",
 		}},
-		{"a failure in place of an answer", abi.ErrorNotFound, abi.ErrorInternal, &answersDiffer{
+		{"a failure in place of an answer", codes.NotFound, codes.Internal, &answersDiffer{
 			Flipped, "denied → failed", "denied, result NotFound: no", "failed, result Internal: no",
 		}},
-		{"a code in place of none", abi.ErrorUncoded, abi.ErrorInternal, &answersDiffer{
+		{"a code in place of none", codes.Uncoded, codes.Internal, &answersDiffer{
 			Result, "Error → Internal", "failed, result Error: no", "failed, result Internal: no",
 		}},
-		{"a number that is no code", abi.ErrorUncoded, -1, &answersDiffer{
+		{"a number that is no code", codes.Uncoded, -1, &answersDiffer{
 			Result, "Error → code(-1)", "failed, result Error: no", "failed, result code(-1): no",
 		}},
 	} {
