@@ -7,7 +7,6 @@
 //   - standalone: the loop that applies decisions to cgroups without a transport.
 //   - cri: the list of running pods, from the runtime, for package standalone.
 //   - hookstate: the report of decisions and their causes.
-//   - nodewatch: the node's objects and its topology.
 //
 // Choose nri for current runtimes, and runtimehook if Koordinator's runtime proxy is in front of
 // the runtime. Add cri if plugins of the standalone mode read the annotations or the environment of

@@ -16,7 +16,7 @@ import (
 // BenchmarkRecording compares calls that are recorded with those that are not, in turn, so that
 // the load of the machine falls on both. It reports the least times.
 func BenchmarkRecording(b *testing.B) {
-	module, err := os.ReadFile(filepath.Join("..", "testdata", "good.wasm"))
+	module, err := os.ReadFile(filepath.Join("..", "..", "host", "testdata", "good.wasm"))
 	if err != nil {
 		b.Fatal(err)
 	}

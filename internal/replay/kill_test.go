@@ -36,7 +36,7 @@ func recordForever(dir string) {
 		panic(err)
 	}
 	p, err := rt.Load(ctx, host.Config{
-		Name: "good", Module: host.ModuleConfig{File: filepath.Join("..", "testdata", "good.wasm")}, GuestConfig: []byte(`{"zone": "a"}`),
+		Name: "good", Module: host.ModuleConfig{File: filepath.Join("..", "..", "host", "testdata", "good.wasm")}, GuestConfig: []byte(`{"zone": "a"}`),
 		Record: &record.Config{Path: dir, MaxBytes: 8 << 20, SequenceCalls: 50},
 	}, host.Adapter{Kind: abi.KindScheduler})
 	if err != nil {
@@ -61,7 +61,7 @@ func recordForever(dir string) {
 // A recorder that is killed loses nothing but the tail, and the recording says so.
 func TestAKilledRecorderLosesItsTailOnly(t *testing.T) {
 	dir := t.TempDir()
-	module, err := os.ReadFile(filepath.Join("..", "testdata", "good.wasm"))
+	module, err := os.ReadFile(filepath.Join("..", "..", "host", "testdata", "good.wasm"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestTheSameModuleReproducesEverything(t *testing.T) {
 	for _, reset := range []host.ResetPolicy{host.ResetOnError, host.ResetPerCall, host.ResetNever} {
 		t.Run(string(reset), func(t *testing.T) {
 			dir := t.TempDir()
-			module, err := os.ReadFile(filepath.Join("..", "testdata", "good.wasm"))
+			module, err := os.ReadFile(filepath.Join("..", "..", "host", "testdata", "good.wasm"))
 			if err != nil {
 				t.Fatal(err)
 			}

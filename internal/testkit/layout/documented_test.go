@@ -17,7 +17,7 @@ import (
 // unexampled are the public packages without a runnable example: generated code, packages whose
 // use another one shows, and those that need a toolchain or a node to run.
 var unexampled = []string{
-	".", "guest/api", "guest/service", "guest/view", "hooks/runtime", "hooks/runtime/nodewatch", "hooks/runtime/runtimehook/runtimehookpb", "host/oci/e2e", "host/service/servicetest",
+	".", "guest/api", "guest/service", "guest/view", "hooks/nodewatch", "hooks/runtime", "hooks/runtime/runtimehook/runtimehookpb", "host/oci/e2e", "host/service/servicetest",
 	"sched/kube135", "sched/kube136", "sched/kube138",
 }
 

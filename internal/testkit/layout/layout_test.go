@@ -81,7 +81,7 @@ func TestDependencies(t *testing.T) {
 		}},
 		{"sched knows no other adapter", nil, []string{"./sched"}, ours("abi", "host", "codec", "sched", "internal")},
 		{"admission knows no other adapter", nil, []string{"./admission"}, ours("abi", "host", "codec", "admission", "internal")},
-		{"admission knows no dialect", nil, []string{"./admission", "./admission/manage", "./admission/webhook", "./admission/admissionmetrics", "./admission/admissiontest"}, func(path string) bool {
+		{"admission knows no dialect", nil, []string{"./admission", "./admission/admissiontest"}, func(path string) bool {
 			return slices.ContainsFunc(append(wings, "admission/stellar"), func(wing string) bool { return within(path, module+"/"+wing) })
 		}},
 		{"hooks/cgroup knows no guest, no host and no Kubernetes", nil, []string{"./hooks/cgroup"}, either(kubernetes, ours("abi", "codec", "hooks/cgroup", "hooks/internal/facts", "internal/lograte", "internal/nearest", "internal/wire"), func(path string) bool {

@@ -1,3 +1,3 @@
-// Package nodewatch tests package hooks/runtime/nodewatch against an API server, with the account and the
+// Package nodewatch tests package hooks/nodewatch against an API server, with the account and the
 // rights that the manifest of the node agent gives it.
 package nodewatch

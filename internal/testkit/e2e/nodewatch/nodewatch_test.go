@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks/runtime/nodewatch"
+	"github.com/kubewasm/kubewasm/hooks/nodewatch"
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks/runtime/nodewatch"
+	"github.com/kubewasm/kubewasm/hooks/nodewatch"
 )
 
 // machine writes files of sysfs, by their paths below devices/system.

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
-	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
@@ -20,7 +20,7 @@ import (
 
 // TestManager applies files, of which one declares a module that is gone and one is refused.
 func TestManager(t *testing.T) {
-	file, err := guestbuild.Build(t.Context(), "../testdata/scripted")
+	file, err := guestbuild.Build(t.Context(), "../../testdata/scripted")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 
-	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
-	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
 )
 
 func TestCluster(t *testing.T) {

@@ -3,7 +3,7 @@ package admissionmetrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 )
 

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
@@ -469,7 +469,7 @@ func TestASlowModuleDelaysNothingElse(t *testing.T) {
 
 // TestModulesAreNotKeptInMemory loads many policies of one module, each in several versions.
 func TestModulesAreNotKeptInMemory(t *testing.T) {
-	built, err := guestbuild.Build(t.Context(), "../../examples/admission/required-labels")
+	built, err := guestbuild.Build(t.Context(), "../../../examples/admission/required-labels")
 	if err != nil {
 		t.Fatal(err)
 	}

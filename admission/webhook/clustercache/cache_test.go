@@ -26,7 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
@@ -434,7 +434,7 @@ plugins:
 			t.Error(err)
 		}
 	})
-	converter, err := os.ReadFile("../testdata/converter.wasm")
+	converter, err := os.ReadFile("../../testdata/converter.wasm")
 	if err != nil {
 		t.Fatal(err)
 	}

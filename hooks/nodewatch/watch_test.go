@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
-	"github.com/kubewasm/kubewasm/hooks/runtime/nodewatch"
+	"github.com/kubewasm/kubewasm/hooks/nodewatch"
 	"github.com/kubewasm/kubewasm/internal/testkit/guarded"
 	"github.com/kubewasm/kubewasm/internal/testkit/listserver"
 )

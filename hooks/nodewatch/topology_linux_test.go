@@ -3,7 +3,7 @@ package nodewatch_test
 import (
 	"testing"
 
-	"github.com/kubewasm/kubewasm/hooks/runtime/nodewatch"
+	"github.com/kubewasm/kubewasm/hooks/nodewatch"
 )
 
 // The machine of the test is one.

@@ -3,7 +3,7 @@ package admissionmetrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubewasm/kubewasm/admission/clustercache"
+	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
 )
 
 // Cluster collects the age of the objects that policies look up. It is safe for use by several
