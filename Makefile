@@ -3,7 +3,7 @@
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # The modules beside the root that are linted and compiled for other platforms as the root is.
-WINGS := admission/audit admission/rego admission/kubewarden cmd/kubewasm cmd/kubewasm-webhook
+WINGS := admission/audit admission/webhook admission/rego admission/kubewarden cmd/kubewasm cmd/kubewasm-webhook
 
 .DEFAULT_GOAL := help
 
@@ -32,7 +32,7 @@ cover: ## Run the tests and write the coverage of all packages to cover.out.
 race: race-library race-adapters ## Run all tests of these under the race detector, which needs a C compiler: 25 minutes.
 race-library:
 	CGO_ENABLED=1 go test -race -timeout 50m ./host ./admission ./hooks/... ./host/... ./admission/... ./codec/... ./abi ./internal/diskcache ./internal/snapmem ./internal/objects
-	for mod in admission/audit admission/rego admission/kubewarden; do (cd $$mod && CGO_ENABLED=1 go test -race -timeout 50m ./...) || exit 1; done
+	for mod in admission/audit admission/webhook hooks/runtime admission/rego admission/kubewarden; do (cd $$mod && CGO_ENABLED=1 go test -race -timeout 50m ./...) || exit 1; done
 race-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m .
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
@@ -45,12 +45,13 @@ HAMMERS := Hammer|Swap|Storm|Shadow|Parallel|Beside|InTurn
 .PHONY: hammers hammers-library hammers-adapters
 hammers: hammers-library hammers-adapters ## Run what make race finds most with: 6 minutes.
 hammers-library:
-	CGO_ENABLED=1 go test -race -timeout 50m ./host/record ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
-	  ./hooks ./hooks/proxy ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./admission/manage ./admission/clustercache \
-	  ./admission/webhook ./internal/diskcache ./internal/snapmem ./internal/objects
+	CGO_ENABLED=1 go test -race -timeout 50m ./internal/recording ./host/shadow ./host/service ./host/oci ./host/hostmetrics ./host/hosttrace \
+	  ./hooks ./hooks/nodewatch ./hooks/cgroup ./hooks/internal/... ./internal/diskcache ./internal/snapmem ./internal/objects
 	CGO_ENABLED=1 go test -C admission/audit -race -timeout 50m .
+	CGO_ENABLED=1 go test -C admission/webhook -race -timeout 50m ./...
+	cd hooks/runtime && CGO_ENABLED=1 go test -race -timeout 50m ./proxy && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./standalone
 	cd admission/kubewarden && CGO_ENABLED=1 go test -race -timeout 50m ./capabilities ./policyserver && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./internal/policies
-	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./hooks/standalone ./sched
+	CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' ./host ./admission ./sched
 hammers-adapters:
 	cd sched/kube137 && CGO_ENABLED=1 go test -race -timeout 50m -run '$(HAMMERS)' .
 	CGO_ENABLED=1 go test -race -timeout 50m -run TestCountPods ./sched
@@ -84,7 +85,8 @@ modules: ## Run the tests of the nested modules, but for internal/testkit/e2e: t
 
 .PHONY: replays
 replays: ## Record 100,000 calls of each kind and repeat them, the scheduler's in a control plane: 10 minutes.
-	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./hooks/standalone ./host/service
+	KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./admission ./hooks ./host/service
+	cd hooks/runtime && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf ./standalone
 	cd sched/kube137 && KUBEWASM_REPLAY_CALLS=110000 go test -timeout 30m -run ARecordingOf .
 	cd internal/testkit/e2e && KUBEWASM_REPLAY_CALLS=100000 go test -timeout 30m -run TestScheduler ./scheduler
 
@@ -107,7 +109,7 @@ house: ## Print how large the house is: lines, packages, exported names, arrows 
 # comparison of rewritten guests, on a machine of this kind. Left out are tests that compile guests of
 # megabytes, which takes minutes under qemu, and tests that measure the memory of the process,
 # which is that of qemu.
-ARM64_PACKAGES := ./host ./abi ./internal/snapmem ./host/replay
+ARM64_PACKAGES := ./host ./abi ./internal/snapmem ./internal/replay
 ARM64_SKIP := StandardGo|HighestLimits|TestProgram$$|TestHostile/many-functions|PrivateMemory|ZerosAreNotStored|NothingLeaks|KilledRecorder|ChangedGuests
 
 .PHONY: arm64
@@ -185,7 +187,7 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 .PHONY: nightly
 nightly: fuzz ## Run the fuzz targets, libFuzzer for 10 minutes, 10,000 histories of a policy, 100,000 recorded calls of each kind with canaries, ten minutes of pods that come and go under the node agent, large modules for the estimate of the compiler's memory, and 100,000 rewritten modules, which needs wasm-opt.
 	KUBEWASM_LANGUAGES=1 KUBEWASM_FUZZTIME=600 go test ./guest/c -timeout 30m -run TestReadersUnderLibFuzzer
-	go test ./admission/manage -run 'TestHistories$$' -timeout 1h -histories 10000
+	go test -C admission/webhook ./manage -run 'TestHistories$$' -timeout 1h -histories 10000
 	for package in ./admission ./sched ./hooks ./host/service; do go test $$package -run TellNoSecrets -timeout 2h -canaries 100000 || exit 1; done
 	go test ./internal/wasmbin -run 'TestComplexityOfFamilies|TestListsOfManyFunctions' -timeout 2h -v -families 3
 	KUBEWASM_CHURN=10m go test ./hooks/internal/churn -timeout 30m -v

@@ -1,14 +1,16 @@
 package abi
 
+import "github.com/kubewasm/kubewasm/abi/codes"
+
 // Pack puts a status code and a second 32-bit result into one i64:
 // second << 32 | code. Both halves keep their bits. The second is, for
 // example, a score as an int32, or the HTTP status of a denial.
-func Pack[C Code | Verdict | ErrorCode](second uint32, code C) uint64 {
+func Pack[C Code | Verdict | codes.Code](second uint32, code C) uint64 {
 	return uint64(second)<<32 | uint64(uint32(code))
 }
 
 // Unpack returns the two halves of a packed result.
-func Unpack[C Code | Verdict | ErrorCode](packed uint64) (second uint32, code C) {
+func Unpack[C Code | Verdict | codes.Code](packed uint64) (second uint32, code C) {
 	return uint32(packed >> 32), C(int32(packed))
 }
 

@@ -1,6 +1,8 @@
 package hooks_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -18,7 +20,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
@@ -282,7 +283,7 @@ func TestDecideErrorsHaveTypes(t *testing.T) {
 
 	err := decide(t.Context(), "error x", "")
 	var status *host.StatusError
-	if !errors.As(err, &status) || status.Plugin != "a" || status.Reason != "x" || status.Code != abi.ErrorUncoded {
+	if !errors.As(err, &status) || status.Plugin != "a" || status.Reason != "x" || status.Code != codes.Uncoded {
 		t.Errorf("an error of the guest is %#v", err)
 	}
 	err = decide(t.Context(), "", "panic x")

@@ -1,6 +1,8 @@
 package hooks
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"bytes"
 	"context"
 	"errors"
@@ -263,7 +265,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	if err != nil {
 		return nil, err
 	}
-	if code := abi.ErrorCode(int32(uint32(result))); code != abi.ErrorOK {
+	if code := codes.Code(int32(uint32(result))); code != codes.OK {
 		return nil, &host.StatusError{Plugin: p.Name(), Function: abi.Hook.String(), Code: code, Reason: inst.Reason()}
 	}
 	d, err := p.parse(x, req.Level)

@@ -36,9 +36,6 @@ type Adapter struct {
 	// serves: an error refuses it. The instance is reset afterwards. If Probe is
 	// nil, nothing is probed.
 	Probe func(ctx context.Context, inst *Instance) error
-	// Outside is the source of time and random numbers for guests with those grants; nil means the
-	// system.
-	Outside Outside
 	// Confidential records the confidential values that the running call received by other ways
 	// than [Instance.Confidential]. It is called when the guest logs something or traps, at most
 	// once in a call. nil records nothing.

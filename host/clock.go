@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // A guest that is not granted the real clocks has clocks that advance by a
@@ -40,16 +40,16 @@ func clockTimeGet(inst *Instance, args []uint64) uint64 {
 	case id > clockMonotonic:
 		return wasiInval
 	case granted:
-		switch outside := inst.plugin.adapter.Outside; {
+		switch outside := inst.plugin.with.Outside; {
 		case outside != nil:
-			now = outside.Time(inst)
+			now = outside.Time()
 		case id == clockRealtime:
 			now = time.Now().UnixNano()
 		default:
 			now = fakeStart + int64(time.Since(processStart))
 		}
 		if inst.tape != nil {
-			inst.tape.Numbers(record.Value, uint64(now))
+			inst.tape.Numbers(recording.Value, uint64(now))
 		}
 	case id == clockRealtime:
 		now = fakeEpoch + inst.meter.clock()

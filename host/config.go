@@ -2,14 +2,12 @@ package host
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/kubewasm/kubewasm/host/confidential"
@@ -46,8 +44,6 @@ type Config struct {
 	Confidential confidential.Rule `json:"confidential,omitzero"`
 	// Record is the destination of recordings of the plugin's calls; nil records none.
 	Record *record.Config `json:"record,omitempty"`
-	// Recorder records calls in place of Record.
-	Recorder record.Tapes `json:"-"`
 	// Observer receives calls, builds and resets; nil costs nothing.
 	Observer Observer `json:"-"`
 	// Logger receives the lines that the guest logs and prints, and one at the level info for
@@ -56,13 +52,6 @@ type Config struct {
 	// Profiler collects the fuel of calls by function and call path, which makes them slower; nil
 	// costs nothing.
 	Profiler *Profiler `json:"-"`
-	// Throttle slows down the calls of a plugin that serves nothing; nil does not. Rest is called
-	// about once per 0.1 ms of a guest's work, and may sleep. An error ends the call. Worked
-	// receives the time of each compilation and start.
-	Throttle interface {
-		Rest(ctx context.Context) error
-		Worked(d time.Duration)
-	} `json:"-"`
 }
 
 // GuestConfig is the configuration of a guest, JSON by convention. It may be empty, and must not
@@ -144,9 +133,6 @@ func (c *Config) validate(known []string) (errs []error) {
 	errs = append(errs, c.Confidential.Check()...)
 	if c.Record != nil {
 		errs = append(errs, c.Record.Check()...)
-		if c.Recorder != nil {
-			errs = append(errs, errors.New("record and Recorder are both set"))
-		}
 	}
 	if err := c.Reset.check(); err != nil {
 		errs = append(errs, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // Dialect describes an ABI other than that of package abi, for guests that are
@@ -136,7 +136,7 @@ func (i *Instance) CallExport(ctx context.Context, export ExportIndex, args ...u
 		return 0, fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, sig.Name, err)
 	}
 	copy(i.stack[:], args)
-	return i.run(ctx, fn, sig.Name, record.ByExport, len(args), sig.Results)
+	return i.run(ctx, fn, sig.Name, recording.ByExport, len(args), sig.Results)
 }
 
 // export returns the handle of a function for arguments.
@@ -165,7 +165,7 @@ func (i DialectInstance) Do(ctx context.Context, name string, f func() error) er
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("plugin %q: call %s: %w", i.plugin.cfg.Name, name, err)
 	}
-	start, err := i.begin(ctx, name, record.BySteps, 0, nil)
+	start, err := i.begin(ctx, name, recording.BySteps, 0, nil)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (i DialectInstance) Invoke(export ExportIndex, args ...uint64) uint64 {
 	i.shrink(fn, e.Name)
 	i.hostCall = hostCall
 	if i.tape != nil {
-		i.tape.Result(record.Invoked, stack[:], e.Results)
+		i.tape.Result(recording.Invoked, stack[:], e.Results)
 	}
 	return stack[0]
 }
@@ -256,7 +256,7 @@ func (i DialectInstance) Put(ptr uint32, data []byte) error {
 		return err
 	}
 	if i.tape != nil {
-		i.tape.Bytes(record.Put, data, uint64(ptr))
+		i.tape.Bytes(recording.Put, data, uint64(ptr))
 	}
 	i.meter.chargeBytes(len(data))
 	copy(to, data)
@@ -293,7 +293,7 @@ func (i DialectInstance) Text(ptr uint32) []byte {
 		i.Abort(fmt.Errorf("text at %d does not end within %d bytes", ptr, limit))
 	}
 	if i.tape != nil {
-		i.tape.Bytes(record.Text, text[:n], uint64(ptr))
+		i.tape.Bytes(recording.Text, text[:n], uint64(ptr))
 	}
 	i.meter.chargeBytes(n)
 	return text[:n]
@@ -307,7 +307,7 @@ func (i DialectInstance) MayLog(n int) bool { return i.mayLog(n) }
 // Charge deducts the price of moving n bytes from the fuel of the running call.
 func (i DialectInstance) Charge(n int) {
 	if i.tape != nil {
-		i.tape.Numbers(record.Charge, uint64(n))
+		i.tape.Numbers(recording.Charge, uint64(n))
 	}
 	i.meter.chargeBytes(n)
 }
@@ -318,7 +318,7 @@ func (i DialectInstance) Charge(n int) {
 // every millisecond: nothing else stops it.
 func (i *Instance) Spend(fuel int64) {
 	if i.tape != nil {
-		i.tape.Numbers(record.Spend, uint64(fuel))
+		i.tape.Numbers(recording.Spend, uint64(fuel))
 	}
 	m := &i.meter
 	m.set(m.get() - min(max(fuel, 0), 1<<62)) // The rest would overflow.
@@ -363,7 +363,7 @@ func (i DialectInstance) Run(ctx context.Context, args []string, stdin []byte) (
 	}
 	i.spent = true
 	i.program = program{args: args, stdin: stdin, running: true}
-	_, err = i.run(ctx, &i.command, commandStart, record.AsProgram, 0, nil)
+	_, err = i.run(ctx, &i.command, commandStart, recording.AsProgram, 0, nil)
 	stdout = i.program.stdout
 	i.program = program{}
 	return stdout, err
@@ -382,7 +382,7 @@ func (i DialectInstance) WriteStdin(data []byte) {
 		i.program.stdin, i.program.fed = slices.Clip(i.program.stdin), true
 	}
 	if i.tape != nil {
-		i.tape.Data(record.Input, data)
+		i.tape.Data(recording.Input, data)
 	}
 	i.meter.chargeBytes(len(data))
 	i.program.stdin = append(i.program.stdin, data...)

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"errors"
 	"fmt"
 	"strings"
@@ -140,9 +142,9 @@ func (e *TrapError) Error() string {
 
 func (e *TrapError) Unwrap() error { return e.Err }
 
-// ErrorCode returns abi.ErrorUncoded: the guest has not answered. If a host function ended the call
+// ErrorCode returns codes.Uncoded: the guest has not answered. If a host function ended the call
 // with an error, its code is not the guest's.
-func (e *TrapError) ErrorCode() abi.ErrorCode { return abi.ErrorUncoded }
+func (e *TrapError) ErrorCode() codes.Code { return codes.Uncoded }
 
 // maxLoggedFrames is the number of frames of a stack that are written to the
 // log.
@@ -183,9 +185,9 @@ func (e *ABIError) Unwrap() error { return e.Err }
 type StatusError struct {
 	Plugin   string
 	Function string
-	// Code is the code of the error that a method of a service returned, and abi.ErrorUncoded
+	// Code is the code of the error that a method of a service returned, and codes.Uncoded
 	// otherwise. A guest may return any number.
-	Code   abi.ErrorCode
+	Code   codes.Code
 	Reason string
 	// Functions are the functions that the guest declared to implement.
 	Functions abi.Mask
@@ -200,7 +202,7 @@ func (e *StatusError) Error() string {
 }
 
 // ErrorCode returns the code.
-func (e *StatusError) ErrorCode() abi.ErrorCode { return e.Code }
+func (e *StatusError) ErrorCode() codes.Code { return e.Code }
 
 // maxErrorBytes is the maximum number of bytes kept of wazero's error about a module.
 const maxErrorBytes = 4 << 10

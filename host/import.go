@@ -9,8 +9,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // Import is a function that a guest may import.
@@ -168,7 +168,7 @@ func hostFunction(index int) api.GoModuleFunc {
 		inst.pay(hostCallFuel)
 		im.Func(inst, stack)
 		if inst.tape != nil {
-			inst.tape.Result(record.HostReturned, stack, im.Results)
+			inst.tape.Result(recording.HostReturned, stack, im.Results)
 		}
 	}
 }

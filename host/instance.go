@@ -15,8 +15,8 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
-	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/snapmem"
 )
 
@@ -85,7 +85,7 @@ type Instance struct {
 	stained, found bool
 	// tape records the calls, nil if they are not recorded. used is set by the first call after the
 	// start or a reset, and skip counts releases until the next try to record.
-	tape *record.Tape
+	tape *recording.Tape
 	used bool
 	skip int
 	// releases is the number of releases since the start or a reset, for version.grown.
@@ -170,7 +170,7 @@ func (i *Instance) Call(ctx context.Context, f abi.Function, args ...uint64) (ui
 	for n, arg := range args {                 // copy takes longer for so few.
 		i.stack[n%maxParams] = arg
 	}
-	return i.run(ctx, &fn.Function, fn.name, record.ByFunction, fn.params, fn.results)
+	return i.run(ctx, &fn.Function, fn.name, recording.ByFunction, fn.params, fn.results)
 }
 
 // optional reports whether f may be called with n arguments, whatever number of them the guest
@@ -181,7 +181,7 @@ func optional(f abi.Function, n int) bool {
 }
 
 // run calls fn, a handle of the named export, with n parameters in i.stack.
-func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind record.CallKind, n int, results []abi.ValueType) (uint64, error) {
+func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind recording.CallKind, n int, results []abi.ValueType) (uint64, error) {
 	start, err := i.begin(ctx, name, kind, n, results)
 	if err != nil {
 		return 0, err
@@ -196,7 +196,7 @@ func (i *Instance) run(ctx context.Context, fn *api.Function, name string, kind 
 
 // begin begins a call. The instance counts as broken until end, and remains so
 // if a host function panics through wazero.
-func (i *Instance) begin(ctx context.Context, name string, kind record.CallKind, n int, results []abi.ValueType) (start time.Time, err error) {
+func (i *Instance) begin(ctx context.Context, name string, kind recording.CallKind, n int, results []abi.ValueType) (start time.Time, err error) {
 	if i.broken && !i.revive() {
 		return start, fmt.Errorf("plugin %q: call %s: the instance trapped before and cannot be reset", i.plugin.cfg.Name, name)
 	}
@@ -307,7 +307,7 @@ func (i *Instance) startedWell(err error, name string) bool {
 func (i *Instance) start(ctx context.Context) error {
 	for _, name := range i.version.startFunctions() {
 		fn := i.module.ExportedFunction(name)
-		if _, err := i.run(ctx, &fn, name, record.ByStart, 0, nil); err != nil {
+		if _, err := i.run(ctx, &fn, name, recording.ByStart, 0, nil); err != nil {
 			return err
 		}
 	}
@@ -408,7 +408,7 @@ func (i *Instance) WriteLength(buf, limit uint32, n uint64) uint32 {
 		err = errors.Join(err, fmt.Errorf("an answer of %d bytes, for a buffer of %d, has no bytes", n, limit))
 	}
 	if i.tape != nil {
-		i.tape.Bytes(record.Write, nil, uint64(buf), uint64(limit), n)
+		i.tape.Bytes(recording.Write, nil, uint64(buf), uint64(limit), n)
 	}
 	if err != nil {
 		i.Abort(err)
@@ -422,7 +422,7 @@ func (i *Instance) WriteLength(buf, limit uint32, n uint64) uint32 {
 func (i *Instance) Read(ptr, length uint32) []byte {
 	if uint64(length) > uint64(i.version.limits.ResultBytes) {
 		if i.tape != nil {
-			i.tape.Bytes(record.Read, nil, uint64(ptr), uint64(length))
+			i.tape.Bytes(recording.Read, nil, uint64(ptr), uint64(length))
 		}
 		i.Abort(fmt.Errorf("%d bytes are more than the limit of %d", length, i.version.limits.ResultBytes))
 	}
@@ -430,7 +430,7 @@ func (i *Instance) Read(ptr, length uint32) []byte {
 	memory, _ := i.memory.Read(0, i.memory.Size())
 	data, err := abi.Read(memory, ptr, length)
 	if i.tape != nil {
-		i.tape.Bytes(record.Read, data, uint64(ptr), uint64(length))
+		i.tape.Bytes(recording.Read, data, uint64(ptr), uint64(length))
 	}
 	if err != nil {
 		i.Abort(err)
@@ -451,7 +451,7 @@ func (i *Instance) Keep(n int) {
 // does not return, and may be used in host functions only.
 func (i *Instance) Abort(err error) {
 	if i.tape != nil {
-		i.tape.Data(record.Abort, []byte(err.Error()))
+		i.tape.Data(recording.Abort, []byte(err.Error()))
 	}
 	name := ""
 	if i.hostCall != nil {

@@ -116,7 +116,7 @@ func (p *Plugin) lastKey() string {
 // for the next start, unless the source does that itself.
 func (p *Plugin) keepLast(source Source, module []byte, digest string) {
 	l := p.runtime.last
-	if l.dir == "" || p.cfg.Throttle != nil {
+	if l.dir == "" || p.with.Throttle != nil {
 		return
 	}
 	key := p.lastKey()
@@ -135,7 +135,7 @@ func (p *Plugin) keepLast(source Source, module []byte, digest string) {
 // last loads the last module of the plugin's source that was loaded before, and reports whether it
 // could. refused is the digest of the current one, empty if it was not fetched.
 func (p *Plugin) last(ctx context.Context, refused string) bool {
-	if !p.runtime.keepModules || p.cfg.Throttle != nil {
+	if !p.runtime.keepModules || p.with.Throttle != nil {
 		return false
 	}
 	fetch := func(ctx context.Context) ([]byte, error) {

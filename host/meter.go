@@ -143,13 +143,13 @@ func (i *Instance) look() {
 	if spent+m.left < 0 {
 		panic(fuelError(limits.Fuel))
 	}
-	if t := i.plugin.cfg.Throttle; t != nil {
+	if t := i.plugin.with.Throttle; t != nil {
 		if err := t.Rest(i.ctx.parent); err != nil {
 			panic(err)
 		}
 	}
 	slice := min(m.slice-spent, m.left)
-	if b, ok := i.ctx.parent.(Budget); ok {
+	if b, ok := i.ctx.parent.(budget); ok {
 		if err := b.Spend(slice); err != nil {
 			panic(err)
 		}
@@ -159,9 +159,9 @@ func (i *Instance) look() {
 	m.set(spent + slice)
 }
 
-// Budget is a context of calls that share fuel beyond the limits of each.
-type Budget interface {
-	context.Context
+// budget is a context of calls that share fuel beyond the limits of each, as that of a cycle of
+// the scheduler.
+type budget interface {
 	// Spend is called by several goroutines, each about every millisecond that a guest works
 	// under the context, with the fuel that the guest gets next. An error ends the call.
 	Spend(fuel int64) error

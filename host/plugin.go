@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/loading"
 	"github.com/kubewasm/kubewasm/internal/lograte"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // Plugin is a module that is ready to be called, and that another version may replace during calls.
@@ -22,6 +23,7 @@ type Plugin struct {
 	cfg     Config
 	source  Source
 	adapter Adapter
+	with    loading.Settings
 	runtime *Runtime
 	// breaker is nil if the plugin is never disabled.
 	breaker *breaker
@@ -30,7 +32,7 @@ type Plugin struct {
 	lines, calls *lograte.Budget
 	callLogger   *slog.Logger
 	// tapes is nil if calls are not recorded; stopRecording ends the use of it.
-	tapes         record.Tapes
+	tapes         recording.Tapes
 	stopRecording func() error
 
 	// unfollow stops following the source, and ends ended.
@@ -68,7 +70,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{cfg: cfg, source: source, adapter: adapter, runtime: rt, swapping: make(chan struct{}, 1)}
+	p := &Plugin{cfg: cfg, source: source, adapter: adapter, with: loading.Of(ctx), runtime: rt, swapping: make(chan struct{}, 1)}
 	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
 	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
 	p.callLogger = lograte.Logger(cfg.Logger, p.calls)
@@ -80,7 +82,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 		return nil, err
 	}
 	defer rt.building.Done()
-	p.tapes, p.stopRecording = cfg.Recorder, func() error { return nil }
+	p.tapes, p.stopRecording = p.with.Recorder, func() error { return nil }
 	if cfg.Record != nil {
 		var err error
 		if p.tapes, p.stopRecording, err = rt.recordTo(cfg.Record, cfg.Logger); err != nil {

@@ -11,11 +11,12 @@ import (
 
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 // recorder is a recorder that plugins of a Runtime share.
 type recorder struct {
-	*record.Recorder
+	*recording.Recorder
 	users int
 }
 
@@ -36,7 +37,7 @@ func keyOf(cfg *record.Config) recorderKey {
 //
 // Failures of a recorder are logged by the logger of the plugin that was loaded first, unless the
 // configuration has a Report.
-func (rt *Runtime) recordTo(cfg *record.Config, logger *slog.Logger) (record.Tapes, func() error, error) {
+func (rt *Runtime) recordTo(cfg *record.Config, logger *slog.Logger) (recording.Tapes, func() error, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	key := keyOf(cfg)
@@ -52,7 +53,7 @@ func (rt *Runtime) recordTo(cfg *record.Config, logger *slog.Logger) (record.Tap
 				}
 			}
 		}
-		made, err := record.NewRecorder(own)
+		made, err := recording.NewRecorder(own)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -88,14 +89,14 @@ func (rt *Runtime) Recorders() map[string]record.Stats {
 }
 
 // describe returns the description of the version for a recording.
-func (v *version) describe() record.Version {
+func (v *version) describe() recording.Version {
 	cfg := &v.plugin.cfg
 	limits, _ := json.Marshal(v.limits) // It has numbers and texts only.
 	var rule *confidential.Rule
 	if r := &cfg.Confidential; r.Extended() || r.PlainEnvironment {
 		rule = r
 	}
-	r := record.Version{
+	r := recording.Version{
 		Plugin: cfg.Name, SHA256: v.digest, Kind: v.plugin.adapter.Kind, Config: cfg.GuestConfig, Args: cfg.Args,
 		Grants: cfg.Grants, Limits: limits, Reset: string(cfg.Reset), Engine: rewritingVersion,
 		GoPass: v.plugin.runtime.goPass, Confidential: rule, Arch: runtime.GOARCH, ABI: 1,
@@ -104,10 +105,10 @@ func (v *version) describe() record.Version {
 		r.Dialect, r.Start, r.Command, r.DefineMemory = d.Name, d.Start, d.Command, d.DefineMemory
 	}
 	for _, im := range v.imports {
-		r.Imports = append(r.Imports, record.Import{Module: im.Module, Name: im.Name, Params: im.Params, Results: im.Results, Memory: im.Memory})
+		r.Imports = append(r.Imports, recording.Import{Module: im.Module, Name: im.Name, Params: im.Params, Results: im.Results, Memory: im.Memory})
 	}
 	for _, e := range v.exportList() {
-		r.Exports = append(r.Exports, record.Export{Name: e.Name, Params: e.Params, Results: e.Results, Optional: e.Optional})
+		r.Exports = append(r.Exports, recording.Export{Name: e.Name, Params: e.Params, Results: e.Results, Optional: e.Optional})
 	}
 	return r
 }
@@ -152,31 +153,31 @@ func (i *Instance) endSequence() {
 	}
 }
 
-func (i *Instance) beginRecording(kind record.CallKind, name string, n int) {
+func (i *Instance) beginRecording(kind recording.CallKind, name string, n int) {
 	i.tape.Begin(kind, name, i.stack[:n])
-	if kind == record.AsProgram {
+	if kind == recording.AsProgram {
 		for _, arg := range i.program.args {
-			i.tape.Data(record.Argument, []byte(arg))
+			i.tape.Data(recording.Argument, []byte(arg))
 		}
-		i.tape.Data(record.Input, i.program.stdin)
+		i.tape.Data(recording.Input, i.program.stdin)
 	}
 }
 
 func (i *Instance) endRecording(err error) {
 	if i.program.running {
-		i.tape.Data(record.Output, i.program.stdout)
+		i.tape.Data(recording.Output, i.program.stdout)
 	}
 	if i.linear.Refused() {
 		i.tape.Refused()
 	}
-	end, result, reason := record.Returned, uint64(0), ""
+	end, result, reason := recording.Returned, uint64(0), ""
 	if len(i.results) > 0 {
-		result = record.Narrow(i.stack[0], i.results[0])
+		result = recording.Narrow(i.stack[0], i.results[0])
 	}
 	if trap := (*TrapError)(nil); errors.As(err, &trap) {
-		end, result, reason = record.Trapped, 0, trap.Reason
+		end, result, reason = recording.Trapped, 0, trap.Reason
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			end, reason = record.Stopped, ""
+			end, reason = recording.Stopped, ""
 		}
 	}
 	i.tape.End(end, result, i.FuelUsed(), reason, i.output.bytes)
@@ -187,7 +188,7 @@ func (i *Instance) recordWrite(buf, limit uint32, data []byte) {
 	if uint64(n) > uint64(limit) {
 		data = nil // It comes when the guest repeats the call with more room.
 	}
-	i.tape.Bytes(record.Write, data, uint64(buf), uint64(limit), uint64(n))
+	i.tape.Bytes(recording.Write, data, uint64(buf), uint64(limit), uint64(n))
 }
 
 // Confidential declares the bytes that the running host function hands over: a message of a shape,
@@ -280,13 +281,4 @@ func (i *Instance) Rewind() bool {
 func (i *Instance) Discard() {
 	i.version.discard(i)
 	i.version.pool.endFresh()
-}
-
-// Outside provides guests with the granted time and random numbers. Its methods are called in host
-// functions.
-type Outside interface {
-	// Time returns the time of a guest's clock in nanoseconds.
-	Time(inst *Instance) int64
-	// Random fills b.
-	Random(inst *Instance, b []byte)
 }

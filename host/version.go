@@ -1,6 +1,8 @@
 package host
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -18,8 +20,8 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -49,7 +51,7 @@ type version struct {
 	grown uint64
 	pool  *pool
 	// tapes makes the tapes of recorded instances, nil if none is.
-	tapes *record.VersionTape
+	tapes *recording.VersionTape
 
 	// unavailable is the reason why this is not a version but represents that there is none.
 	unavailable error
@@ -133,7 +135,7 @@ func (p *Plugin) newVersion(ctx context.Context, module []byte, digest string, s
 
 // load does the work of newVersion.
 func (v *version) load(ctx context.Context, module []byte, ship func(context.Context) ([]byte, error)) (err error) {
-	if t := v.plugin.cfg.Throttle; t != nil {
+	if t := v.plugin.with.Throttle; t != nil {
 		start := time.Now()
 		defer func() { t.Worked(time.Since(start)) }()
 	}
@@ -267,7 +269,7 @@ func (v *version) instantiate(ctx context.Context) (*Instance, error) {
 func (v *version) newInstance(ctx context.Context) (*Instance, error) {
 	inst := &Instance{plugin: v.plugin, version: v, output: output{limit: v.limits.OutputBytes}}
 	inst.ctx = callContext{parent: ctx, inst: inst}
-	if inst.meter.slice = fuelSlice; v.plugin.cfg.Throttle != nil {
+	if inst.meter.slice = fuelSlice; v.plugin.with.Throttle != nil {
 		inst.meter.slice = backgroundSlice
 	}
 	if v.plugin.adapter.NewState != nil {
@@ -344,7 +346,7 @@ func (v *version) start(ctx context.Context, inst *Instance) error {
 	}
 	if v.dialect == nil {
 		marker := inst.module.ExportedFunction(abi.Marker)
-		result, err := inst.run(ctx, &marker, abi.Marker, record.ByStart, 0, markerResults)
+		result, err := inst.run(ctx, &marker, abi.Marker, recording.ByStart, 0, markerResults)
 		if err == nil {
 			err = v.accept(abi.Mask(result))
 		}
@@ -368,7 +370,7 @@ func (v *version) configure(ctx context.Context, inst *Instance) error {
 	if err != nil {
 		return err
 	}
-	if code := abi.ErrorCode(int32(uint32(result))); code != abi.ErrorOK {
+	if code := codes.Code(int32(uint32(result))); code != codes.OK {
 		return &StatusError{Plugin: v.plugin.cfg.Name, Function: abi.Configure.String(), Code: code, Reason: inst.reason, Functions: v.functions}
 	}
 	return nil

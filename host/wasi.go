@@ -10,7 +10,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 )
 
 const wasiModule = "wasi_snapshot_preview1"
@@ -302,13 +302,13 @@ func randomGet(inst *Instance, args []uint64) uint64 {
 		next := buf[:min(len(buf), piece)]
 		inst.pay(randomFuel * len(next))
 		if granted {
-			if outside := inst.plugin.adapter.Outside; outside != nil {
-				outside.Random(inst, next)
+			if outside := inst.plugin.with.Outside; outside != nil {
+				outside.Random(next)
 			} else {
 				crand.Read(next) // It never fails.
 			}
 			if inst.tape != nil {
-				inst.tape.Data(record.Random, next)
+				inst.tape.Data(recording.Random, next)
 			}
 		} else {
 			inst.wasi.random.fill(next)

@@ -1,13 +1,14 @@
 package conformance_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"encoding/json"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/abi/conformance"
-	"github.com/kubewasm/kubewasm/host/service"
 )
 
 // Suite has the cases of all guests. Its members, and those of the other types, are the
@@ -30,8 +31,8 @@ type ServiceCases struct {
 	// Rates are the responses of the host's method Rate, by the currency. For any other
 	// currency, and for one with a code, it returns the error "no rate of C".
 	Rates map[string]struct {
-		Rate int64        `json:"rate"`
-		Code service.Code `json:"code"`
+		Rate int64      `json:"rate"`
+		Code codes.Code `json:"code"`
 		// Pad is the length of the field pad.
 		Pad int `json:"pad"`
 	} `json:"rates"`
@@ -49,9 +50,9 @@ type ServiceCase struct {
 	Want    json.RawMessage `json:"want,omitempty"`
 	// Error is the reason of the error that is wanted instead, and Code its code, that of an error
 	// without one if it is 0. Traps is set for a trap.
-	Error string       `json:"error,omitempty"`
-	Code  service.Code `json:"code,omitempty"`
-	Traps bool         `json:"traps,omitempty"`
+	Error string     `json:"error,omitempty"`
+	Code  codes.Code `json:"code,omitempty"`
+	Traps bool       `json:"traps,omitempty"`
 }
 
 // SchedulerCase is calls of one plugin, the Pod's cycle begun anew by each

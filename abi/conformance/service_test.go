@@ -1,6 +1,8 @@
 package conformance_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"cmp"
 	"context"
 	"encoding/json"
@@ -27,7 +29,7 @@ func (m market) Rate(_ context.Context, req *quotes.RateRequest) (*quotes.RateRe
 	if !ok {
 		return nil, fmt.Errorf("no rate of %s", req.Currency)
 	}
-	if rate.Code != service.OK {
+	if rate.Code != codes.OK {
 		return nil, fmt.Errorf("no %w", service.Errorf(rate.Code, "rate of %s", req.Currency))
 	}
 	return &quotes.RateResponse{Rate: rate.Rate, Pad: strings.Repeat("x", rate.Pad)}, nil
@@ -91,7 +93,7 @@ func ask[Req, Resp any](t *testing.T, method func(context.Context, *Req) (*Resp,
 			t.Errorf("got %v, %v, want a trap", got, err)
 		}
 	case c.Error != "":
-		status, code := new(host.StatusError), cmp.Or(c.Code, service.Unknown)
+		status, code := new(host.StatusError), cmp.Or(c.Code, codes.Unknown)
 		if !errors.As(err, &status) || status.Reason != c.Error || service.CodeOf(err) != code {
 			t.Errorf("got %v, %v with the code %s, want the error %s with the code %s", got, err, service.CodeOf(err), c.Error, code)
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/webhook"
+	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
 )
 
 // strange opens a connection from an address that is not that of other clients.

@@ -29,8 +29,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewasm/kubewasm/admission"
-	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/webhook"
+	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
 )
 
 // pair is a certificate with its key.

@@ -12,6 +12,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/host/oci/sigstore v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
 	github.com/sigstore/sigstore-go v1.3.0
@@ -153,3 +154,5 @@ require (
 replace github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
 
 replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
+
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../admission/webhook

@@ -13,6 +13,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
 	k8s.io/api v0.35.0
 	k8s.io/apimachinery v0.35.0
@@ -101,3 +102,5 @@ require (
 )
 
 replace github.com/kubewasm/kubewasm/admission/audit => ../../admission/audit
+
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../admission/webhook

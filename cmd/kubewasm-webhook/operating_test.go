@@ -11,13 +11,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kubewasm/kubewasm/admission/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/audit/auditmetrics"
-	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities/capabilitymetrics"
-	"github.com/kubewasm/kubewasm/admission/manage"
 	"github.com/kubewasm/kubewasm/admission/rego"
+	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
+	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/hookmetrics"
 	"github.com/kubewasm/kubewasm/host"

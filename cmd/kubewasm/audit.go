@@ -23,10 +23,10 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/audit"
-	"github.com/kubewasm/kubewasm/admission/clustercache"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/ociregistry"
-	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook/clustercache"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/manifest"
 )

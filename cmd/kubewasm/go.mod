@@ -15,6 +15,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	golang.org/x/crypto v0.57.0
@@ -100,3 +101,5 @@ require (
 )
 
 replace github.com/kubewasm/kubewasm/admission/audit => ../../admission/audit
+
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../admission/webhook

@@ -7,18 +7,18 @@ import (
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
-	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
 // profileRecording repeats the calls of a recording on a module, and returns their profile. plugin
 // selects those of one plugin, unless it is empty.
 func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *pullFlags, argument string) (_ *profile.Profile, err error) {
-	recording, err := record.Open(path)
+	recorded, err := recording.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	for _, problem := range recording.Problems() {
+	for _, problem := range recorded.Problems() {
 		t.warn(problem)
 	}
 	_, module, err := t.module(ctx, argument, from)
@@ -34,13 +34,13 @@ func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rt.Close(context.WithoutCancel(ctx))) }()
-	p := &recordingProfile{tool: t, rt: rt, recording: recording, module: module, digest: about.Digest(), players: map[*record.Version]*profiled{}}
+	p := &recordingProfile{tool: t, rt: rt, recorded: recorded, module: module, digest: about.Digest(), players: map[*recording.Version]*profiled{}}
 	defer func() {
 		for _, played := range p.players {
 			err = errors.Join(err, played.player.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	for _, s := range recording.Sequences() {
+	for _, s := range recorded.Sequences() {
 		switch {
 		case plugin != "" && s.Version.Plugin != plugin:
 		default:
@@ -64,12 +64,12 @@ func (t *tool) profileRecording(ctx context.Context, path, plugin string, from *
 
 // recordingProfile is the profile of a recording.
 type recordingProfile struct {
-	tool      *tool
-	rt        *host.Runtime
-	recording *record.Recording
-	module    []byte
-	digest    string
-	players   map[*record.Version]*profiled
+	tool     *tool
+	rt       *host.Runtime
+	recorded *recording.Recording
+	module   []byte
+	digest   string
+	players  map[*recording.Version]*profiled
 	// calls is the number of repeated calls. missing is the number of those whose questions were
 	// not recorded. skipped is the number of calls that were not repeated.
 	calls, missing, skipped int
@@ -82,11 +82,11 @@ type profiled struct {
 }
 
 // of returns the profiled of a version, which repeats its calls.
-func (p *recordingProfile) of(ctx context.Context, v *record.Version) (*profiled, error) {
+func (p *recordingProfile) of(ctx context.Context, v *recording.Version) (*profiled, error) {
 	if played := p.players[v]; played != nil {
 		return played, nil
 	}
-	start, err := p.recording.Start(v)
+	start, err := p.recorded.Start(v)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (p *recordingProfile) of(ctx context.Context, v *record.Version) (*profiled
 }
 
 // sequence repeats the calls of a sequence.
-func (p *recordingProfile) sequence(ctx context.Context, s *record.Sequence) error {
+func (p *recordingProfile) sequence(ctx context.Context, s *recording.Sequence) error {
 	played, err := p.of(ctx, s.Version)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (p *recordingProfile) sequence(ctx context.Context, s *record.Sequence) err
 	}
 	n := 0
 	for c, err := range s.Calls() {
-		if errors.Is(err, record.ErrMalformed) {
+		if errors.Is(err, recording.ErrMalformed) {
 			p.skipped += s.Len() - n
 			p.tool.warn(err)
 			return nil
@@ -144,7 +144,7 @@ func (p *recordingProfile) sequence(ctx context.Context, s *record.Sequence) err
 // merge returns the profiles of all configurations as one.
 func (p *recordingProfile) merge() *profile.Profile {
 	var all *profile.Profile
-	for _, v := range p.recording.Versions() {
+	for _, v := range p.recorded.Versions() {
 		played := p.players[v]
 		if played == nil {
 			continue

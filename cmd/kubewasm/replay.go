@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/replay"
 	"github.com/kubewasm/kubewasm/internal/foreign"
+	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
 // replayReport is the result of a replay, in the forms that CI reads.
@@ -44,7 +44,7 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 			return &usageError{fmt.Errorf("replay: --plugin needs --diff: without it the digest of the module says whose calls are repeated")}
 		}
 		path, modules := arguments[0], arguments[1:]
-		recording, err := record.Open(path)
+		recorded, err := recording.Open(path)
 		if err != nil {
 			return err
 		}
@@ -56,8 +56,8 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 			}
 			loaded = append(loaded, bytes)
 		}
-		without := func(v *record.Version) bool { return !v.GoPass }
-		rt, err := host.NewRuntime(host.RuntimeConfig{DisableGoPass: slices.ContainsFunc(recording.Versions(), without)})
+		without := func(v *recording.Version) bool { return !v.GoPass }
+		rt, err := host.NewRuntime(host.RuntimeConfig{DisableGoPass: slices.ContainsFunc(recorded.Versions(), without)})
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 			}
 		}()
 		repeating := t.working("repeating " + path)
-		r, lost, same, err := repeat(ctx, rt, recording, loaded, *plugin)
+		r, lost, same, err := repeat(ctx, rt, recorded, loaded, *plugin)
 		repeating.end()
 		if err != nil {
 			return err
@@ -87,20 +87,20 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 
 // repeat verifies one module, or compares two, and reports the losses of the recording and whether
 // everything is the same.
-func repeat(ctx context.Context, rt *host.Runtime, recording *record.Recording, modules [][]byte, plugin string) (replayReport, replay.Damage, bool, error) {
+func repeat(ctx context.Context, rt *host.Runtime, recorded *recording.Recording, modules [][]byte, plugin string) (replayReport, replay.Damage, bool, error) {
 	if len(modules) == 2 {
-		c, err := replay.Compare(ctx, rt, recording, modules[0], modules[1], plugin)
+		c, err := replay.Compare(ctx, rt, recorded, modules[0], modules[1], plugin)
 		if err != nil {
 			return nil, replay.Damage{}, false, err
 		}
 		return c, c.Damage, c.Different == 0, nil
 	}
-	v, err := replay.Verify(ctx, rt, recording, modules[0], replay.Options{})
+	v, err := replay.Verify(ctx, rt, recorded, modules[0], replay.Options{})
 	if err != nil {
 		return nil, replay.Damage{}, false, err
 	}
 	if v.Calls == 0 {
-		return nil, replay.Damage{}, false, fmt.Errorf("%w: %s", replay.ErrNoCalls, recording.Summary())
+		return nil, replay.Damage{}, false, fmt.Errorf("%w: %s", replay.ErrNoCalls, recorded.Summary())
 	}
 	return v, v.Damage, v.Different == 0, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/abi/metadata"
-	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/shadow"
@@ -125,7 +125,7 @@ func TestCommandsPrintNothingThatATerminalActsUpon(t *testing.T) {
 	}
 	// The changed version gives another reason.
 	changed := file(t, "changed.wasm", strings.Replace(string(trusted), spoof, spoof[:len(spoof)-1]+"!", 1))
-	recording := spoofed(t, module)
+	recorded := spoofed(t, module)
 	text := func(format string) string {
 		quoted, err := json.Marshal(spoof)
 		if err != nil {
@@ -156,9 +156,9 @@ plugins:
 	for _, args := range [][]string{
 		{"inspect", module}, {"inspect", "-o", "json", module}, {"inspect", invalid}, {"inspect", "-o", "json", invalid},
 		{"run", "--log", "-f", objects, module}, {"run", "-f", file(t, spoof, "x"), module}, {"run", "-f", objects, "--grant", spoof, module},
-		{"profile", "-f", objects, module}, {"profile", "-o", "json", "-f", objects, module}, {"profile", "--diff", "-f", objects, module, changed}, {"profile", recording, module},
-		{"replay", recording, module}, {"replay", recording, invalid},
-		{"replay", "--diff", recording, module, changed}, {"replay", "--diff", "-o", "json", recording, module, changed}, {"replay", "--diff", "-o", "junit", recording, module, changed},
+		{"profile", "-f", objects, module}, {"profile", "-o", "json", "-f", objects, module}, {"profile", "--diff", "-f", objects, module, changed}, {"profile", recorded, module},
+		{"replay", recorded, module}, {"replay", recorded, invalid},
+		{"replay", "--diff", recorded, module, changed}, {"replay", "--diff", "-o", "json", recorded, module, changed}, {"replay", "--diff", "-o", "junit", recorded, module, changed},
 		{"audit", "--policies", policies, "-f", objects}, {"audit", "--policies", policies, "-f", objects, "-o", "json"}, {"audit", "--policies", policies, "-f", objects, "-o", "reports"},
 		{"test", "-v", cases, module}, {"build", spoof}, {"gen", "--output-dir", t.TempDir(), crd}, {"gen", "-I", filepath.Dir(proto), "--output-dir", t.TempDir(), proto}, {"gen", "-I", filepath.Dir(syntax), "--output-dir", t.TempDir(), syntax}, {"new", spoof}, {"version", spoof},
 		{"push", module, layout}, {"sign", "--key", private, layout}, {"inspect", layout}, {"pull", "--output-file", filepath.Join(t.TempDir(), spoof), layout},

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubewasm/kubewasm/host/cases"
+	"github.com/kubewasm/kubewasm/internal/cases"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 

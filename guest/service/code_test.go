@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"errors"
 	"fmt"
 	"testing"
@@ -12,13 +14,13 @@ func TestCodesOfErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		err    error
-		number Code
-		code   Code
+		number codes.Code
+		code   codes.Code
 	}{
-		{"no code", no, 1, Unknown},
-		{"a code", NewError(NotFound, no), NotFound, NotFound},
-		{"a code that is wrapped", fmt.Errorf("%w", NewError(Aborted, no)), Aborted, Aborted},
-		{"OK, which is an error all the same", NewError(OK, no), 1, Unknown},
+		{"no code", no, 1, codes.Unknown},
+		{"a code", NewError(codes.NotFound, no), codes.NotFound, codes.NotFound},
+		{"a code that is wrapped", fmt.Errorf("%w", NewError(codes.Aborted, no)), codes.Aborted, codes.Aborted},
+		{"OK, which is an error all the same", NewError(codes.OK, no), 1, codes.Unknown},
 		{"a number that is no code", NewError(-1<<31, no), -1 << 31, -1 << 31},
 	} {
 		text, number := Failure(test.err)
@@ -29,7 +31,7 @@ func TestCodesOfErrors(t *testing.T) {
 			t.Errorf("%s: the error of the host is %v with the code %s", test.name, of, CodeOf(of))
 		}
 	}
-	if CodeOf(nil) != OK {
+	if CodeOf(nil) != codes.OK {
 		t.Errorf("no error has the code %s", CodeOf(nil))
 	}
 }

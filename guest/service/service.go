@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"errors"
 	"slices"
 	"unsafe"
@@ -86,12 +88,12 @@ func (m *Method[P]) native(p any, request []byte) ([]byte, error) {
 // returns the encoded response, which may be kept, or the error of the host with its code. It is for
 // generated code.
 func Ask(f func(ptr unsafe.Pointer, n uint32) uint64, request []byte) ([]byte, error) {
-	n, code := abi.Unpack[Code](f(unsafe.Pointer(unsafe.SliceData(request)), uint32(len(request))))
+	n, code := abi.Unpack[codes.Code](f(unsafe.Pointer(unsafe.SliceData(request)), uint32(len(request))))
 	answer := make([]byte, n)
 	if got := hostAnswer(answer); got != n {
 		panic("kubewasm: host answered with another length than before")
 	}
-	if code != OK {
+	if code != codes.OK {
 		return nil, errorOf(code, string(answer))
 	}
 	return answer, nil

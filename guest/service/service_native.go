@@ -3,6 +3,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"errors"
 	"unsafe"
 
@@ -29,7 +31,7 @@ func Call(p any, method string, request []byte) (response []byte, err error) {
 
 // Failure returns the text of an error of a method and its code in the form that the host gets.
 // Package servicetest uses it.
-func Failure(err error) (text string, code Code) { return err.Error(), codeOf(err) }
+func Failure(err error) (text string, code codes.Code) { return err.Error(), codeOf(err) }
 
 func find(name string) method {
 	for _, s := range services {
@@ -59,7 +61,7 @@ func AskHost(service, method string, ptr unsafe.Pointer, n uint32) uint64 {
 	if h == nil {
 		panic("kubewasm: there is no host that has " + service + "/" + method + ": call the plugin by package servicetest")
 	}
-	var code Code
+	var code codes.Code
 	answer, code = h.Call(service, method, append([]byte(nil), unsafe.Slice((*byte)(ptr), n)...))
 	return abi.Pack(uint32(len(answer)), code)
 }

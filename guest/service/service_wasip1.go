@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -57,5 +59,5 @@ func Serve[P any](m *Method[P], p P) int32 {
 	if len(response) != 0 {
 		hostResponse(unsafe.Pointer(unsafe.SliceData(response)), uint32(len(response)))
 	}
-	return int32(OK)
+	return int32(codes.OK)
 }

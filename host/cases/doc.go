@@ -27,7 +27,7 @@
 //   - normalizescore: {scores: [{name: n1, score: 150}, {name: n2}], want: [{name: n1, score: 100}, {name: n2}]}
 //
 // The other steps are preenqueue, queuesort, signpod, addpod, removepod, postfilter,
-// prescore, reserve, unreserve, permit, prebind and bind: see [Step].
+// prescore, reserve, unreserve, permit, prebind and bind.
 //
 // # Admission
 //

@@ -33,10 +33,11 @@ type Config struct {
 	// QueueBytes is the maximum size of calls that wait to be written. A call that finds no room is
 	// dropped and counted. Default 64 MiB.
 	QueueBytes int64 `json:"queueBytes,omitempty"`
-	// Redact is called with each call before it is written, on the goroutine that writes, after the
-	// data of Secrets are masked. It may replace the Data of events but must not change their
-	// length, as [Mask] does. nil changes nothing.
-	Redact func(v *Version, c *Call) `json:"-"`
+	// Redact is called with all data of a call before it is written, piece by piece: what crossed
+	// the boundary, the output of the guest, and the text of a trap. The plugin and the function are
+	// the call's. It may overwrite the bytes. It is called on the goroutine that writes, after the
+	// data of Secrets are masked. nil changes nothing.
+	Redact func(plugin, function string, data []byte) `json:"-"`
 	// Report is called with the reason when calls are no longer recorded, at most once a minute,
 	// and with nil when they are recorded again. It is called on the goroutine that writes; nil
 	// drops it.
@@ -54,14 +55,7 @@ const (
 	Denials Selection = "denials"
 )
 
-const (
-	defaultBytes      = 1 << 30
-	minBytes          = 1 << 20
-	defaultQueueBytes = 64 << 20
-	// maxSequenceBytes is the maximum size of the calls of a sequence, at which it ends, and of the
-	// calls in memory that wait for a call that is to be kept.
-	maxSequenceBytes = 8 << 20
-)
+const minBytes = 1 << 20
 
 // Check returns every mistake of the configuration.
 func (c *Config) Check() (errs []error) {
@@ -98,23 +92,3 @@ func (c Config) MarshalJSON() ([]byte, error) { return configfile.Marshal(fields
 
 // UnmarshalJSON reads the output of MarshalJSON, see package configfile.
 func (c *Config) UnmarshalJSON(data []byte) error { return configfile.JSON(data, (*fields)(c)) }
-
-// withDefaults returns the configuration with defaults for fields that are not set.
-func (c Config) withDefaults() Config {
-	if c.MaxBytes == 0 {
-		c.MaxBytes = defaultBytes
-	}
-	if c.Rate == 0 {
-		c.Rate = 1
-	}
-	if c.SequenceCalls == 0 {
-		c.SequenceCalls = 4096
-		if c.Only != "" {
-			c.SequenceCalls = 256
-		}
-	}
-	if c.QueueBytes == 0 {
-		c.QueueBytes = defaultQueueBytes
-	}
-	return c
-}

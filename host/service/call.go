@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +166,7 @@ func (p *Plugin) run(ctx context.Context, inst *host.Instance, method int) error
 	if err != nil {
 		return err
 	}
-	if code := Code(int32(uint32(result))); code != OK {
+	if code := codes.Code(int32(uint32(result))); code != codes.OK {
 		return &host.StatusError{Plugin: p.name, Function: p.method(method), Code: code, Reason: inst.Reason()}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
@@ -28,7 +29,7 @@ func native(t *testing.T, policy host.FailurePolicy, err error) *testservice.Tes
 	t.Helper()
 	p, loadErr := testservice.LoadTest(t.Context(), nil, service.Config{FailurePolicy: policy, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: func(string) bool { return true },
-		Call: func(_ string, request []byte, h nativehost.Objects) ([]byte, abi.ErrorCode) {
+		Call: func(_ string, request []byte, h nativehost.Objects) ([]byte, codes.Code) {
 			return h.Call("kubewasm.test.v1.Host", "Ask", request)
 		},
 	}}}}, asks(func(context.Context, *testservice.Message) (*testservice.Message, error) { return nil, err }))
@@ -41,29 +42,29 @@ func native(t *testing.T, policy host.FailurePolicy, err error) *testservice.Tes
 // An error with a code crosses twice: from the host service to the guest, and from there to the
 // component. A guest may return any number.
 func TestErrorsCarryTheirCodes(t *testing.T) {
-	inner := &host.StatusError{Code: service.AlreadyExists, Reason: "no"}
+	inner := &host.StatusError{Code: codes.AlreadyExists, Reason: "no"}
 	tests := []struct {
 		name string
 		err  error
-		want service.Code
+		want codes.Code
 		text string // Of the code.
 	}{
-		{"no code", errors.New("no"), service.Unknown, "Error"},
-		{"a code", service.NewError(service.NotFound, errors.New("no")), service.NotFound, "NotFound"},
-		{"the last code", service.Errorf(service.Unauthenticated, "no"), service.Unauthenticated, "Unauthenticated"},
-		{"unknown, said in words", service.Errorf(service.Unknown, "no"), service.Unknown, "Unknown"},
-		{"OK, which is an error all the same", service.Errorf(service.OK, "no"), service.Unknown, "Error"},
-		{"the number of an error without a code", service.Errorf(1, "no"), service.Unknown, "Error"},
+		{"no code", errors.New("no"), codes.Unknown, "Error"},
+		{"a code", service.NewError(codes.NotFound, errors.New("no")), codes.NotFound, "NotFound"},
+		{"the last code", service.Errorf(codes.Unauthenticated, "no"), codes.Unauthenticated, "Unauthenticated"},
+		{"unknown, said in words", service.Errorf(codes.Unknown, "no"), codes.Unknown, "Unknown"},
+		{"OK, which is an error all the same", service.Errorf(codes.OK, "no"), codes.Unknown, "Error"},
+		{"the number of an error without a code", service.Errorf(1, "no"), codes.Unknown, "Error"},
 		{"the first number that is no code", service.Errorf(17, "no"), 17, "code(17)"},
 		{"a number below zero", service.Errorf(-1, "no"), -1, "code(-1)"},
 		{"the largest number", service.Errorf(math.MaxInt32, "no"), math.MaxInt32, "code(2147483647)"},
 		{"2^31", service.Errorf(math.MinInt32, "no"), math.MinInt32, "code(-2147483648)"},
-		{"a code that is wrapped", fmt.Errorf("%w", service.Errorf(service.Aborted, "no")), service.Aborted, "Aborted"},
-		{"the outer one of two codes", service.Errorf(service.Internal, "%w", service.Errorf(service.NotFound, "no")), service.Internal, "Internal"},
-		{"the code of another plugin", inner, service.AlreadyExists, "AlreadyExists"},
-		{"the trap of another plugin that wraps a code", &host.TrapError{Reason: "no", Err: inner}, service.Unknown, "Error"},
-		{"a trap with a code of the component", service.Errorf(service.Unavailable, "%w", &host.TrapError{Reason: "no"}), service.Unavailable, "Unavailable"},
-		{"a method that another plugin does not have", service.ErrUnimplemented, service.Unimplemented, "Unimplemented"},
+		{"a code that is wrapped", fmt.Errorf("%w", service.Errorf(codes.Aborted, "no")), codes.Aborted, "Aborted"},
+		{"the outer one of two codes", service.Errorf(codes.Internal, "%w", service.Errorf(codes.NotFound, "no")), codes.Internal, "Internal"},
+		{"the code of another plugin", inner, codes.AlreadyExists, "AlreadyExists"},
+		{"the trap of another plugin that wraps a code", &host.TrapError{Reason: "no", Err: inner}, codes.Unknown, "Error"},
+		{"a trap with a code of the component", service.Errorf(codes.Unavailable, "%w", &host.TrapError{Reason: "no"}), codes.Unavailable, "Unavailable"},
+		{"a method that another plugin does not have", service.ErrUnimplemented, codes.Unimplemented, "Unimplemented"},
 	}
 	for _, test := range tests {
 		if got := service.CodeOf(test.err); got != test.want {
@@ -89,7 +90,7 @@ func TestErrorsCarryTheirCodes(t *testing.T) {
 // An answer of the plugin with the code of something that the host does is told apart from that,
 // and what the host does has no code.
 func TestNoCodeImitatesTheHost(t *testing.T) {
-	for code := service.Code(-1); code <= 17; code++ {
+	for code := codes.Code(-1); code <= 17; code++ {
 		_, err := answering(t, config(t), service.Errorf(code, "plugin is disabled: context deadline exceeded")).AskHost(t.Context(), &testservice.Message{})
 		for _, own := range []error{context.DeadlineExceeded, context.Canceled, host.ErrDisabled, host.ErrClosed, host.ErrSaturated, host.ErrFuel, host.ErrHostFault, service.ErrUnimplemented, service.ErrIgnored} {
 			if err == nil || errors.Is(err, own) || errors.As(err, new(*host.TrapError)) {
@@ -107,7 +108,7 @@ func TestNoCodeImitatesTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	panics := loadAsking(t, config(t), func(context.Context, *testservice.Message) (*testservice.Message, error) {
-		panic(service.Errorf(service.NotFound, "a panic"))
+		panic(service.Errorf(codes.NotFound, "a panic"))
 	})
 	p := load(t, config(t))
 	for _, test := range []struct {
@@ -126,14 +127,14 @@ func TestNoCodeImitatesTheHost(t *testing.T) {
 		{"a panic of the component with a code", panics.AskHost, t.Context(), host.ErrHostFault},
 	} {
 		_, err := test.call(test.ctx, &testservice.Message{})
-		if err == nil || service.CodeOf(err) != service.Unknown || test.want != nil && !errors.Is(err, test.want) {
+		if err == nil || service.CodeOf(err) != codes.Unknown || test.want != nil && !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v with the code %s", test.name, err, service.CodeOf(err))
 		}
 	}
-	if _, err := p.Missing(t.Context(), &testservice.Message{}); service.CodeOf(err) != service.Unimplemented {
+	if _, err := p.Missing(t.Context(), &testservice.Message{}); service.CodeOf(err) != codes.Unimplemented {
 		t.Errorf("a method that the module does not have: got the code %s", service.CodeOf(err))
 	}
-	if code := service.CodeOf(nil); code != service.OK {
+	if code := service.CodeOf(nil); code != codes.OK {
 		t.Errorf("no error has the code %s", code)
 	}
 }
@@ -143,12 +144,12 @@ func TestNoCodeImitatesTheHost(t *testing.T) {
 func TestCodesAndTheFailurePolicy(t *testing.T) {
 	cfg := config(t)
 	cfg.FailurePolicy, cfg.CircuitBreaker = host.Ignore, host.CircuitBreaker{After: 1, Backoff: time.Hour}
-	failures := map[service.Code]bool{
+	failures := map[codes.Code]bool{
 		-1: true, 0: true, 1: true, 17: true,
-		service.Unknown: true, service.DeadlineExceeded: true, service.Unimplemented: true,
-		service.Internal: true, service.Unavailable: true, service.DataLoss: true,
+		codes.Unknown: true, codes.DeadlineExceeded: true, codes.Unimplemented: true,
+		codes.Internal: true, codes.Unavailable: true, codes.DataLoss: true,
 	}
-	for code := service.Code(-1); code <= 17; code++ {
+	for code := codes.Code(-1); code <= 17; code++ {
 		answer := service.Errorf(code, "no")
 		for kind, p := range map[string]*testservice.Test{"wasm": answering(t, cfg, answer), "native": native(t, host.Ignore, answer)} {
 			got, err := p.AskHost(t.Context(), &testservice.Message{})
@@ -167,13 +168,13 @@ func TestCodesAndTheFailurePolicy(t *testing.T) {
 
 func TestFakesReturnCodes(t *testing.T) {
 	fake := &testservice.TestFake{EchoFunc: func(context.Context, *testservice.Message) (*testservice.Message, error) {
-		return nil, service.Errorf(service.PermissionDenied, "not to %s", "you")
+		return nil, service.Errorf(codes.PermissionDenied, "not to %s", "you")
 	}}
 	_, err := fake.Echo(t.Context(), &testservice.Message{})
-	if service.CodeOf(err) != service.PermissionDenied || !strings.Contains(err.Error(), "not to you") {
+	if service.CodeOf(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "not to you") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := fake.Fail(t.Context(), &testservice.Message{}); service.CodeOf(err) != service.Unimplemented {
+	if _, err := fake.Fail(t.Context(), &testservice.Message{}); service.CodeOf(err) != codes.Unimplemented {
 		t.Errorf("a method without a function: got %v", err)
 	}
 }

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"fmt"
 	"reflect"
@@ -97,8 +99,8 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s of the host panicked: %v", e.Method, e.Value)
 }
 
-// ErrorCode returns abi.ErrorUncoded, even if the value is an error with a code.
-func (e *PanicError) ErrorCode() Code { return abi.ErrorUncoded }
+// ErrorCode returns codes.Uncoded, even if the value is an error with a code.
+func (e *PanicError) ErrorCode() codes.Code { return codes.Uncoded }
 
 // Unwrap returns [host.ErrHostFault], and the value if it is an error.
 func (e *PanicError) Unwrap() []error {

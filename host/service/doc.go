@@ -33,7 +33,7 @@
 // the policy [host.Ignore] these come with an empty response and wrap [ErrIgnored]. A program that
 // goes on without the plugin checks that with errors.Is, and does not take the empty response for a
 // decision of the plugin. An error whose code answers the request, such as [NotFound], is no
-// failure, and not ignored: see [abi.ErrorCode.Failure].
+// failure, and not ignored: see [codes.Code.Failure].
 //
 // # Host services
 //

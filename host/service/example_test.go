@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +19,13 @@ func ExampleCodeOf() {
 			if req.Text == "" {
 				return nil, errors.New("no text")
 			}
-			return nil, service.Errorf(service.NotFound, "no %s", req.Text)
+			return nil, service.Errorf(codes.NotFound, "no %s", req.Text)
 		},
 	}
 	for _, text := range []string{"cluster", ""} {
 		_, err := plugin.Echo(context.Background(), &testservice.Message{Text: text})
 		switch code := service.CodeOf(err); code {
-		case service.NotFound:
+		case codes.NotFound:
 			fmt.Println("wait for another event:", err)
 		default:
 			fmt.Println(code, err)

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"bytes"
 	"context"
 	"errors"
@@ -152,7 +154,7 @@ func (m *HostMethod) function(service string) host.Import {
 				c.plugin.tell(inst, fault)
 				inst.Abort(fault)
 			}
-			code := OK
+			code := codes.OK
 			if c.answer = answer; err != nil {
 				c.answer, code = append(c.answer[:0], err.Error()...), codeOf(err)
 			}

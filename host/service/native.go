@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"cmp"
 	"context"
 	"errors"
@@ -169,7 +171,7 @@ func (p *Plugin) callNative(ctx context.Context, method int, req, resp unsafe.Po
 		return fmt.Errorf("plugin %q: call %s: request: %w", p.name, name, err)
 	}
 	response, code := p.native.source.Call(name, request, nativeHost{ctx, p.native, c})
-	if code != OK {
+	if code != codes.OK {
 		return &host.StatusError{Plugin: p.name, Function: name, Code: code, Reason: string(response)}
 	}
 	if err := m.response.Parse(response, resp, c, p.resultBytes); err != nil {
@@ -199,7 +201,7 @@ func (h nativeHost) Entry(ref abi.Ref, field uint32, key string) (string, bool) 
 	return o.Entry(field, key)
 }
 
-func (h nativeHost) Call(service, method string, request []byte) ([]byte, Code) {
+func (h nativeHost) Call(service, method string, request []byte) ([]byte, codes.Code) {
 	err := fmt.Errorf("the host has no %s", exportName(service, method))
 	for _, s := range h.of.hosts {
 		if s.Name != service {
@@ -208,7 +210,7 @@ func (h nativeHost) Call(service, method string, request []byte) ([]byte, Code) 
 		if i := slices.IndexFunc(s.Methods, func(m HostMethod) bool { return m.name == method }); i >= 0 {
 			response, fault, failed := s.Methods[i].call(h.ctx, request, h.call, h.call.plugin.resultBytes, nil)
 			if err = cmp.Or(fault, failed); err == nil {
-				return response, OK
+				return response, codes.OK
 			}
 		}
 	}

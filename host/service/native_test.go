@@ -1,11 +1,12 @@
 package service_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"reflect"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"
@@ -16,8 +17,8 @@ import (
 func TestMethodsOfNativePlugins(t *testing.T) {
 	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: func(string) bool { return true },
-		Call: func(_ string, request []byte, _ nativehost.Objects) ([]byte, abi.ErrorCode) {
-			return request, service.OK
+		Call: func(_ string, request []byte, _ nativehost.Objects) ([]byte, codes.Code) {
+			return request, codes.OK
 		},
 	}}}}, asked{})
 	if err != nil {

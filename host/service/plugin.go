@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"cmp"
 	"context"
 	"errors"
@@ -33,7 +35,7 @@ type Config struct {
 	// [host.Fail] the error, with [host.Ignore] an empty response and [ErrIgnored]. Other errors,
 	// such as those of the request, of the caller's context and of a closed plugin, are returned in
 	// any case. The same goes for answers: errors whose code is no failure, see
-	// [abi.ErrorCode.Failure].
+	// [codes.Code.Failure].
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
 	// Mode decides whether the answers of the plugin count. With [host.Monitor] it is called, its
 	// answers are logged, and each method returns an empty response beside [ErrMonitored].
@@ -57,7 +59,7 @@ type Config struct {
 const defaultResultBytes = 1 << 20
 
 // ErrUnimplemented is the error of a method that a plugin's module lacks.
-var ErrUnimplemented error = &Error{Unimplemented, errors.New("the plugin does not have the method")}
+var ErrUnimplemented error = &Error{codes.Unimplemented, errors.New("the plugin does not have the method")}
 
 // Plugin is a plugin of an extension point. It is safe for use by several goroutines; the
 // number of calls at a time is Limits.Instances. Swap, Follow and Close are those of

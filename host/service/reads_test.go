@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"encoding/binary"
 	"strings"
 	"testing"
@@ -24,7 +26,7 @@ func given(t *testing.T, reads []string, field protowire.Number, req *testservic
 	var got []byte
 	p, err := testservice.LoadTest(t.Context(), nil, service.Config{Reads: reads, Config: host.Config{Name: "guest", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: func(string) bool { return true },
-		Call: func(_ string, request []byte, h nativehost.Objects) ([]byte, abi.ErrorCode) {
+		Call: func(_ string, request []byte, h nativehost.Objects) ([]byte, codes.Code) {
 			for len(request) > 0 {
 				number, typ, n := protowire.ConsumeTag(request)
 				size := protowire.ConsumeFieldValue(number, typ, request[n:])
@@ -33,7 +35,7 @@ func given(t *testing.T, reads []string, field protowire.Number, req *testservic
 				}
 				request = request[n+size:]
 			}
-			return nil, service.OK
+			return nil, codes.OK
 		},
 	}}}}, asked{})
 	if err != nil {

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"bytes"
 	"context"
 	"errors"
@@ -70,7 +72,7 @@ type sample struct {
 type hostAnswer struct {
 	method          string
 	request, answer []byte
-	code            Code
+	code            codes.Code
 }
 
 // sampled returns a sample of a call with an encoded request that is about to be made, nil if it is
@@ -87,7 +89,7 @@ func (p *Plugin) sampled(method int, request []byte) *sample {
 const sampleBytes = 256
 
 // answered adds an answer of a host service.
-func (s *sample) answered(method string, request, answer []byte, code Code) {
+func (s *sample) answered(method string, request, answer []byte, code codes.Code) {
 	if s.bytes += int64(len(request)+len(answer)) + sampleBytes; s.bytes <= s.shadow.Config().QueueBytes {
 		s.answers = append(s.answers, hostAnswer{method, request, bytes.Clone(answer), code})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/internal/cut"
+	"github.com/kubewasm/kubewasm/internal/loading"
 )
 
 // Candidate is a plugin that is called in the background.
@@ -441,8 +442,8 @@ func (s *Shadow) change(cfg *host.Config) {
 	// A call takes longer by as much as the candidate's share is smaller.
 	cfg.Limits.Timeout = time.Duration(float64(limits.Timeout) / s.cfg.CPU)
 	cfg.Limits.MemoryBytes = min(limits.MemoryBytes, s.cfg.MemoryBytes)
-	cfg.Throttle, cfg.Profiler = s.throttle, s.profiler
-	cfg.Observer, cfg.Logger, cfg.Record, cfg.Recorder, cfg.CircuitBreaker = nil, nil, nil, nil, host.CircuitBreaker{}
+	cfg.Profiler = s.profiler
+	cfg.Observer, cfg.Logger, cfg.Record, cfg.CircuitBreaker = nil, nil, nil, host.CircuitBreaker{}
 }
 
 // run loads the candidate and makes the calls.
@@ -462,7 +463,7 @@ func (s *Shadow) run(ctx context.Context) {
 			s.log(slog.LevelError, "close shadow", "err", err)
 		}
 	}()
-	candidate, err := s.opts.Load(ctx, rt, s.change)
+	candidate, err := s.opts.Load(loading.With(ctx, loading.Settings{Throttle: s.throttle}), rt, s.change)
 	if err != nil {
 		s.log(slog.LevelError, "the shadow cannot be loaded", "err", err)
 		s.stop("load: " + err.Error())

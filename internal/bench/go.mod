@@ -12,6 +12,7 @@ require (
 	github.com/google/go-containerregistry v0.22.1
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/hooks/runtime v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0-00010101000000-000000000000
 	github.com/tetratelabs/wazero v1.12.0
 	k8s.io/api v0.37.1
@@ -67,7 +68,7 @@ require (
 	go.opentelemetry.io/otel v1.44.0 // indirect
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.4 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/net v0.57.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
@@ -99,3 +100,5 @@ replace github.com/kubewasm/kubewasm/admission/rego => ../../admission/rego
 replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../admission/kubewarden
 
 replace github.com/kubewasm/kubewasm/admission/audit => ../../admission/audit
+
+replace github.com/kubewasm/kubewasm/hooks/runtime => ../../hooks/runtime

@@ -1,6 +1,8 @@
 package nativehost
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"sync"
 
 	"github.com/kubewasm/kubewasm/abi"
@@ -14,7 +16,7 @@ type Objects interface {
 	Entry(ref abi.Ref, field uint32, key string) (string, bool)
 	// Call calls a method of a host service and returns the encoded response, or the text of the
 	// error and its code.
-	Call(service, method string, request []byte) ([]byte, abi.ErrorCode)
+	Call(service, method string, request []byte) ([]byte, codes.Code)
 }
 
 var (

@@ -1,10 +1,10 @@
 package nativehost
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"errors"
-
-	"github.com/kubewasm/kubewasm/abi"
 )
 
 // Service is a source of a module that is none: a plugin in this process. Package service
@@ -14,7 +14,7 @@ type Service struct {
 	Has func(method string) bool
 	// Call calls a method and returns the encoded response, or the text of the plugin's error and
 	// its code.
-	Call func(method string, request []byte, h Objects) ([]byte, abi.ErrorCode)
+	Call func(method string, request []byte, h Objects) ([]byte, codes.Code)
 }
 
 // Fetch implements host.Source.

@@ -20,7 +20,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
-	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 )
 
 // The fake runtime of the CRI client, over its socket.

@@ -27,7 +27,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/runtime/cri"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/nri"
-	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 )
 
 // node is a containerd with an agent beside it, in cgroups of their own.

@@ -1,6 +1,6 @@
 // Package nri is a plugin of containerd's and CRI-O's Node Resource Interface
 // (github.com/containerd/nri) that asks the plugins of a
-// [github.com/kubewasm/kubewasm/hooks/proxy.Handler].
+// [github.com/kubewasm/kubewasm/hooks/runtime/proxy.Handler].
 //
 //	plugin, err := nri.New(nri.Config{Engine: engine, State: state, Enforcer: enforcer, Name: "kubewasm", Index: "50"})
 //	if err != nil { … }
@@ -59,7 +59,7 @@
 // for them, and [Adjust] and [AdjustUpdate] add the decision to the plugin's answer.
 //
 // Decisions on pods and fields that NRI does not carry are written by a
-// [github.com/kubewasm/kubewasm/hooks/proxy.Handler], which takes the same requests, with
+// [github.com/kubewasm/kubewasm/hooks/runtime/proxy.Handler], which takes the same requests, with
 // [ContainerCgroup]. It answers the fields in its Supports, which must be [Supported], with
 // [SupportedFile] as its SupportsFile.
 //

@@ -22,7 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
-	"github.com/kubewasm/kubewasm/hooks/proxy"
+	"github.com/kubewasm/kubewasm/hooks/runtime/proxy"
 	"github.com/kubewasm/kubewasm/internal/lograte"
 )
 

@@ -1,6 +1,6 @@
 // Package runtimehook serves Koordinator's RuntimeHookService, which its runtime
 // proxy calls between the kubelet and the container runtime, with the plugins of
-// a [github.com/kubewasm/kubewasm/hooks/proxy.Handler].
+// a [github.com/kubewasm/kubewasm/hooks/runtime/proxy.Handler].
 //
 //	server, err := runtimehook.New(runtimehook.Config{
 //		Engine: engine, State: state, Enforcer: enforcer,

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/runtimetest"
 	"github.com/kubewasm/kubewasm/hooks/runtime/runtimehook"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
-	"github.com/kubewasm/kubewasm/hooks/standalone"
+	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 	"github.com/kubewasm/kubewasm/host"
 )
 

@@ -21,8 +21,8 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
-	"github.com/kubewasm/kubewasm/hooks/proxy"
 	"github.com/kubewasm/kubewasm/hooks/runtime/internal/files"
+	"github.com/kubewasm/kubewasm/hooks/runtime/proxy"
 	pb "github.com/kubewasm/kubewasm/hooks/runtime/runtimehook/runtimehookpb"
 	"github.com/kubewasm/kubewasm/host"
 )

@@ -1,13 +1,14 @@
 package servicetest
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"context"
 	"errors"
 	"testing"
 
 	guest "github.com/kubewasm/kubewasm/guest/service"
 
-	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/harness"
@@ -90,14 +91,14 @@ func (p *Plugin[S]) configureNative(t testing.TB, data []byte) (s S, err error) 
 	refs := new(int) // Refs are those of this plugin.
 	s, err = p.load(context.Background(), nil, service.Config{Config: host.Config{Name: "native", Module: host.ModuleConfig{Source: nativehost.Service{
 		Has: guest.Has,
-		Call: func(method string, request []byte, h nativehost.Objects) ([]byte, abi.ErrorCode) {
+		Call: func(method string, request []byte, h nativehost.Objects) ([]byte, codes.Code) {
 			defer nativehost.UseObjects(h, refs)()
 			response, err := guest.Call(n.Plugin, method, request)
 			if err != nil {
 				text, code := guest.Failure(err)
 				return []byte(text), code
 			}
-			return append([]byte(nil), response...), guest.OK
+			return append([]byte(nil), response...), codes.OK
 		},
 	}}}})
 	if err != nil {

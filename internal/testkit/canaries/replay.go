@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/replay"
 	"github.com/kubewasm/kubewasm/internal/testkit/canaries/parrot"
 )
 
@@ -57,14 +57,14 @@ func (r *Recording) Holds(t *testing.T, rt *host.Runtime, seeds ...uint32) {
 	t.Helper()
 	start := time.Now()
 	size := NothingIn(t, r.Dir)
-	recording, err := record.Open(r.Dir)
+	recorded, err := recording.Open(r.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if recording.Calls() != len(r.Calls) || recording.Dropped() != 0 || len(recording.Problems()) != 0 {
-		t.Errorf("%d calls were made, %d are recorded, %d dropped, problems: %v", len(r.Calls), recording.Calls(), recording.Dropped(), recording.Problems())
+	if recorded.Calls() != len(r.Calls) || recorded.Dropped() != 0 || len(recorded.Problems()) != 0 {
+		t.Errorf("%d calls were made, %d are recorded, %d dropped, problems: %v", len(r.Calls), recorded.Calls(), recorded.Dropped(), recorded.Problems())
 	}
-	v, err := replay.Verify(t.Context(), rt, recording, r.Module, replay.Options{})
+	v, err := replay.Verify(t.Context(), rt, recorded, r.Module, replay.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,19 +83,19 @@ func (r *Recording) Holds(t *testing.T, rt *host.Runtime, seeds ...uint32) {
 	t.Logf("%d calls, %d bytes, %d canaries; %d calls are repeated exactly, %d as far as they are there, %d without a promise; %s",
 		len(r.Calls), size, r.Made, v.Exact, v.Withheld, v.Unpromised, time.Since(start).Round(time.Millisecond))
 	for _, seed := range seeds {
-		r.compare(t, rt, recording, seed)
+		r.compare(t, rt, recorded, seed)
 	}
 }
 
 // compare holds that a changed module is told apart in the calls that it changes alone.
-func (r *Recording) compare(t *testing.T, rt *host.Runtime, recording *record.Recording, seed uint32) {
+func (r *Recording) compare(t *testing.T, rt *host.Runtime, recorded *recording.Recording, seed uint32) {
 	t.Helper()
 	start := time.Now()
 	old, changed := parrot.Seed(seed)
 	if n := bytes.Count(r.Module, []byte(old)); n != 1 {
 		t.Fatalf("the module has %d seeds", n)
 	}
-	c, err := replay.Compare(t.Context(), rt, recording, r.Module, bytes.Replace(r.Module, []byte(old), []byte(changed), 1), "")
+	c, err := replay.Compare(t.Context(), rt, recorded, r.Module, bytes.Replace(r.Module, []byte(old), []byte(changed), 1), "")
 	if err != nil {
 		t.Fatal(err)
 	}

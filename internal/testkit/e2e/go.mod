@@ -17,6 +17,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
@@ -184,6 +185,7 @@ require (
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/component-helpers v0.37.1 // indirect
 	k8s.io/controller-manager v0.37.1 // indirect
+	k8s.io/cri-client v0.37.1 // indirect
 	k8s.io/csi-translation-lib v0.0.0 // indirect
 	k8s.io/dynamic-resource-allocation v0.37.1 // indirect
 	k8s.io/endpointslice v0.0.0 // indirect
@@ -279,3 +281,7 @@ replace k8s.io/sample-controller => k8s.io/sample-controller v0.37.1
 replace k8s.io/streaming => k8s.io/streaming v0.37.1
 
 replace github.com/kubewasm/kubewasm/admission/audit => ../../../admission/audit
+
+replace github.com/kubewasm/kubewasm/hooks/runtime => ../../../hooks/runtime
+
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../../admission/webhook

@@ -13,6 +13,7 @@ require (
 	github.com/kubewasm/kubewasm/admission/audit v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/sched/kube137 v0.0.0
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
@@ -283,3 +284,5 @@ replace github.com/kubewasm/kubewasm/admission/rego => ../../../admission/rego
 replace github.com/kubewasm/kubewasm/admission/kubewarden => ../../../admission/kubewarden
 
 replace github.com/kubewasm/kubewasm/admission/audit => ../../../admission/audit
+
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../../admission/webhook

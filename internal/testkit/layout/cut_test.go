@@ -21,7 +21,7 @@ var boundedLists = map[string][]string{
 	"cmd/kubewasm/run.go":                           {"t.failures[:min(len(t.failures), maxFailures)]"},
 	"examples/controller/autoscaler/decide.go":      {"text[:min(len(text), 4*n)]"}, // An example imports nothing internal, and makes it valid itself.
 	"host/oci/client.go":                            {"all[:min(len(all), maxReferrers)]"},
-	"host/replay/about.go":                          {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
+	"internal/replay/about.go":                      {"e.Data[:min(len(e.Data), 4<<10)]"}, // Words of ASCII are looked for in it.
 	"host/service/internal/message/append.go":       {"b[:start+18]"},
 	"host/wasi.go":                                  {"buf[:min(len(buf), piece)]"},
 	"internal/json/append.go":                       {"s[:min(len(s), utf8.UTFMax)]"}, // One character is decoded.

@@ -227,7 +227,7 @@ var floors = [][]string{{"abi"}, {products}, {"codec"}, {"host", "guest"}, {"adm
 var secondFloor = []string{"internal/bench", "internal/testkit"}
 
 // kitsOf are the directories of kits for tests, with the two packages that they alone share.
-var kitsOf = []string{"abi/conformance", "admission/admissiontest", "hooks/hookstest", "host/cases", "host/service/servicetest", "sched/schedtest", "internal/harness", "internal/framework"}
+var kitsOf = []string{"abi/conformance", "admission/admissiontest", "hooks/hookstest", "host/cases", "internal/cases", "host/service/servicetest", "sched/schedtest", "internal/harness", "internal/framework"}
 
 // roomOf returns the room of a directory relative to the root.
 func roomOf(dir string) string {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
+	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/serviceschema"
 )
 
@@ -34,7 +34,7 @@ var rows = []row{
 	{14, "500 questions of 8 MiB about waiting Pods in one Filter", questions},
 	{15, "24 reviews of 24 MB for a shadow that never decides", shadowed(24, 24<<20)},
 	{16, "100 reviews of 1 MB, 20 at a time, for a policy that monitors and never decides", monitored(100, 20, 1<<20)},
-	{17, "recording of 32 MB, 33 million empty events", recording(32 << 20)},
+	{17, "recording of 32 MB, 33 million empty events", ofOneCall(32 << 20)},
 	{18, "lines of 16 KB in 5,000 Filters", logs(5_000)},
 	{19, "15 different modules of 0.4 MB in a process with 500 mappings left", many(15, 800, 500)},
 }
@@ -153,8 +153,8 @@ func schema(depth int) func(context.Context, string) error {
 	}
 }
 
-// recording reads a recording of one call with events without content.
-func recording(events int) func(context.Context, string) error {
+// ofOneCall reads a recording of one call with events without content.
+func ofOneCall(events int) func(context.Context, string) error {
 	return func(_ context.Context, dir string) error {
 		frame := func(out []byte, kind byte, payload []byte) []byte {
 			body := append([]byte{kind}, payload...)
@@ -162,7 +162,7 @@ func recording(events int) func(context.Context, string) error {
 			out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)))
 			return append(out, body...)
 		}
-		version, err := json.Marshal(&record.Version{Plugin: "p"})
+		version, err := json.Marshal(&recording.Version{Plugin: "p"})
 		if err != nil {
 			return err
 		}
@@ -170,12 +170,12 @@ func recording(events int) func(context.Context, string) error {
 		for format := 2; format > 0; format-- { // Earlier builds know the earlier one alone.
 			out := frame([]byte("kubewasm recording\n"), 'H', fmt.Appendf(nil, `{"format":%d,"run":"r"}`, format))
 			out = frame(out, 'V', append([]byte{1}, version...))
-			of := append([]byte{1, 1, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{byte(record.Confidential)}, events)...)
-			out = frame(out, 'C', append(of, byte(record.Confidential)+1, 0, 0, 0, 0, 0, 0)) // The end of the call.
+			of := append([]byte{1, 1, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{byte(recording.Confidential)}, events)...)
+			out = frame(out, 'C', append(of, byte(recording.Confidential)+1, 0, 0, 0, 0, 0, 0)) // The end of the call.
 			if err := os.WriteFile(file, out, 0o600); err != nil {
 				return err
 			}
-			r, err := record.Open(file)
+			r, err := recording.Open(file)
 			if err != nil {
 				return err
 			}

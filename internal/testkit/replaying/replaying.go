@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/replay"
 )
 
 // Calls returns how many calls a test records: what the variable KUBEWASM_REPLAY_CALLS says, or
@@ -31,16 +31,16 @@ func Calls(t testing.TB, usual int) int {
 // repeated, and each must be of one of the modules.
 func Verify(t testing.TB, rt *host.Runtime, dir string, least int, modules ...[]byte) {
 	t.Helper()
-	recording, err := record.Open(dir)
+	recorded, err := recording.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problems := recording.Problems(); len(problems) != 0 {
+	if problems := recorded.Problems(); len(problems) != 0 {
 		t.Errorf("the recording has problems: %v", problems)
 	}
 	calls, exact := 0, 0
 	for _, module := range modules {
-		v, err := replay.Verify(t.Context(), rt, recording, module, replay.Options{})
+		v, err := replay.Verify(t.Context(), rt, recorded, module, replay.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,8 +54,8 @@ func Verify(t testing.TB, rt *host.Runtime, dir string, least int, modules ...[]
 		}
 		calls, exact = calls+v.Calls, exact+v.Exact+v.Withheld
 	}
-	t.Logf("%s; %d repeated, %d of them exactly", recording.Summary(), calls, exact)
-	if calls != exact || calls != recording.Calls() || calls < least {
-		t.Errorf("%d calls are recorded, %d repeated, %d of them exactly; want %d at least", recording.Calls(), calls, exact, least)
+	t.Logf("%s; %d repeated, %d of them exactly", recorded.Summary(), calls, exact)
+	if calls != exact || calls != recorded.Calls() || calls < least {
+		t.Errorf("%d calls are recorded, %d repeated, %d of them exactly; want %d at least", recorded.Calls(), calls, exact, least)
 	}
 }

@@ -13,6 +13,7 @@ require (
 	github.com/kubewasm/kubewasm v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/kubewarden v0.0.0-00010101000000-000000000000
 	github.com/kubewasm/kubewasm/admission/rego v0.0.0-00010101000000-000000000000
+	github.com/kubewasm/kubewasm/admission/webhook v0.0.0-00010101000000-000000000000
 	k8s.io/apimachinery v0.35.0
 )
 
@@ -75,3 +76,5 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+replace github.com/kubewasm/kubewasm/admission/webhook => ../../../admission/webhook

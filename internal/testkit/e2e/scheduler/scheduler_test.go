@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/record"
-	"github.com/kubewasm/kubewasm/host/replay"
+	"github.com/kubewasm/kubewasm/internal/recording"
+	"github.com/kubewasm/kubewasm/internal/replay"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/cluster"
 	"github.com/kubewasm/kubewasm/internal/testkit/e2e/guests"
@@ -259,8 +259,8 @@ func TestScheduler(t *testing.T) {
 // testReplay repeats what the scheduler has recorded so far, while it goes on. With
 // KUBEWASM_REPLAY_CALLS, it adds Pods until as many calls are recorded.
 func testReplay(t *testing.T, s *suite) {
-	open := func() *record.Recording {
-		recording, err := record.Open(recordTo)
+	open := func() *recording.Recording {
+		recording, err := recording.Open(recordTo)
 		if err != nil {
 			t.Fatal(err)
 		}

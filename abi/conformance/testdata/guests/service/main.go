@@ -3,6 +3,8 @@
 package main
 
 import (
+	"github.com/kubewasm/kubewasm/abi/codes"
+
 	"errors"
 
 	"github.com/kubewasm/kubewasm/abi/conformance/testdata/quotes/quotesguest"
@@ -40,7 +42,7 @@ func (plugin) Price(req quotesguest.PriceRequest, resp *quotesguest.PriceRespons
 	case "":
 		return errors.New("no currency")
 	case "fail":
-		return service.NewError(service.Code(req.Amount()), errors.New("failed"))
+		return service.NewError(codes.Code(req.Amount()), errors.New("failed"))
 	case "trap":
 		panic("trap")
 	}

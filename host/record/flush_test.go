@@ -1,6 +1,0 @@
-package record
-
-import "runtime"
-
-// flushForTest lets the goroutine that writes go on.
-func (r *Recorder) flushForTest() { runtime.Gosched() }

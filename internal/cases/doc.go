@@ -1,0 +1,2 @@
+// Package cases reads and runs the files of package host/cases, which describes them.
+package cases

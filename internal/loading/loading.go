@@ -1,0 +1,48 @@
+// Package loading passes settings of a plugin to host.Runtime.Load that no configuration has: those
+// of a replay and of a shadow.
+package loading
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubewasm/kubewasm/internal/recording"
+)
+
+// Settings are the settings of a plugin beside its host.Config. The zero value changes nothing.
+type Settings struct {
+	// Recorder records calls in place of Config.Record.
+	Recorder recording.Tapes
+	// Throttle slows down the calls of a plugin that serves nothing.
+	Throttle Throttle
+	// Outside answers instead of the machine's clock and its source of random numbers.
+	Outside Outside
+}
+
+// Throttle slows down the calls of a plugin.
+type Throttle interface {
+	// Rest is called about once per 0.1 ms of a guest's work, and may sleep. An error ends the call.
+	Rest(ctx context.Context) error
+	// Worked receives the time of each compilation and start.
+	Worked(d time.Duration)
+}
+
+// Outside provides guests with the granted time and random numbers. Its methods are called in host
+// functions.
+type Outside interface {
+	// Time returns the time of a guest's clock in nanoseconds.
+	Time() int64
+	// Random fills b.
+	Random(b []byte)
+}
+
+type key struct{}
+
+// With returns a context for host.Runtime.Load with the settings.
+func With(ctx context.Context, s Settings) context.Context { return context.WithValue(ctx, key{}, s) }
+
+// Of returns the settings of a context, by default the zero value.
+func Of(ctx context.Context) Settings {
+	s, _ := ctx.Value(key{}).(Settings)
+	return s
+}
