@@ -91,6 +91,9 @@ type config struct {
 		// State opens /state, with the names of pods, to processes in the node's network (Node, the
 		// default), to all clients (Anyone), or to none (None).
 		State string `json:"state"`
+		// NativeHistogramsOnly leaves the classic buckets of histograms out of /metrics, for a
+		// Prometheus that scrapes native histograms.
+		NativeHistogramsOnly bool `json:"nativeHistogramsOnly"`
 	} `json:"http"`
 	// Events writes an Event, by the API server, on each Pod refused by a plugin.
 	Events *apiserver.Config `json:"events"`

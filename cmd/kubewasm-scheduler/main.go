@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -15,7 +16,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -39,7 +42,7 @@ func main() {
 }
 
 func run() (int, error) {
-	names, err := plugins(os.Args[1:])
+	o, err := read(os.Args[1:])
 	if err != nil {
 		return 1, err
 	}
@@ -61,10 +64,6 @@ func run() (int, error) {
 		logger.Warn("calls of plugins take about 50 times as long", "err", why)
 	}
 
-	// Served with the scheduler's own metrics.
-	metrics := hostmetrics.New(rt)
-	legacyregistry.RawMustRegister(metrics)
-
 	registries, err := oci.ReadConfig(os.Getenv("KUBEWASM_REGISTRIES"))
 	if err != nil {
 		return 1, err
@@ -74,25 +73,53 @@ func run() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	legacyregistry.RawMustRegister(ocimetrics.New(artifacts))
 	rt.AddSources(host.Sources{OCI: artifacts.Source})
+	// Served with the scheduler's own metrics.
+	metrics := o.register(legacyregistry.Registerer(), rt, artifacts)
 
 	var options []app.Option
-	for _, name := range names {
+	for _, name := range o.plugins {
 		options = append(options, app.WithPlugin(name, kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
 	}
-	return cli.Run(app.NewSchedulerCommand(options...)), nil
+	command := app.NewSchedulerCommand(options...)
+	command.Flags().Bool(nativeOnlyFlag, false, "leave the classic buckets of histograms of plugins out of /metrics, for a Prometheus that scrapes native histograms")
+	return cli.Run(command), nil
 }
 
-// plugins returns the names of the plugins that have a module in the configuration that the
-// program's arguments name. What else is wrong with either, kube-scheduler reports.
-func plugins(args []string) ([]string, error) {
+const nativeOnlyFlag = "native-histograms-only"
+
+// options is the part of the arguments and of the configuration that concerns plugins.
+type options struct {
+	// plugins are the names of the plugins that have a module.
+	plugins []string
+	// declared are the plugins of the profiles.
+	declared   []hostmetrics.Declared
+	nativeOnly bool
+}
+
+// register registers the metrics of plugins, and returns their observer. The configuration is that
+// of the start, or the program ends.
+func (o *options) register(to prometheus.Registerer, rt *host.Runtime, artifacts *oci.Client) *hostmetrics.Collector {
+	if o.nativeOnly {
+		to = hostmetrics.NativeOnly(to)
+	}
+	metrics := hostmetrics.New(rt)
+	metrics.Declare(func() error { return nil }, func() []hostmetrics.Declared { return o.declared })
+	to.MustRegister(metrics, ocimetrics.New(artifacts))
+	return metrics
+}
+
+// read reads the arguments, and the configuration that they name. What else is wrong with either,
+// kube-scheduler reports.
+func read(args []string) (*options, error) {
+	o := new(options)
 	flags := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.BoolP("help", "h", false, "")
+	flags.BoolVar(&o.nativeOnly, nativeOnlyFlag, false, "")
 	file := flags.String("config", "", "")
 	if err := flags.Parse(args); err != nil || *file == "" {
-		return nil, err
+		return o, err
 	}
 	text, err := os.ReadFile(*file)
 	if err != nil {
@@ -100,10 +127,13 @@ func plugins(args []string) ([]string, error) {
 	}
 	var configuration struct {
 		Profiles []struct {
-			PluginConfig []struct {
+			SchedulerName string `json:"schedulerName"`
+			PluginConfig  []struct {
 				Name string `json:"name"`
 				Args struct {
-					Module map[string]any `json:"module"`
+					Module        map[string]any     `json:"module"`
+					Mode          host.Mode          `json:"mode"`
+					FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 				} `json:"args"`
 			} `json:"pluginConfig"`
 		} `json:"profiles"`
@@ -111,13 +141,17 @@ func plugins(args []string) ([]string, error) {
 	if err := yaml.Unmarshal(text, &configuration); err != nil {
 		return nil, fmt.Errorf("read the configuration %s: %w", *file, err)
 	}
-	var names []string
 	for _, profile := range configuration.Profiles {
 		for _, plugin := range profile.PluginConfig {
-			if plugin.Args.Module != nil && !slices.Contains(names, plugin.Name) {
-				names = append(names, plugin.Name)
+			if plugin.Args.Module == nil {
+				continue
 			}
+			if !slices.Contains(o.plugins, plugin.Name) {
+				o.plugins = append(o.plugins, plugin.Name)
+			}
+			name := cmp.Or(profile.SchedulerName, corev1.DefaultSchedulerName) + "/" + plugin.Name
+			o.declared = append(o.declared, hostmetrics.Declared{Plugin: name, Mode: plugin.Args.Mode, FailurePolicy: plugin.Args.FailurePolicy})
 		}
 	}
-	return names, nil
+	return o, nil
 }

@@ -37,13 +37,13 @@ profiles:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := plugins(test.args)
-			if err != nil || !slices.Equal(got, test.want) {
-				t.Errorf("got %q, %v, want %q", got, err, test.want)
+			o, err := read(test.args)
+			if err != nil || !slices.Equal(o.plugins, test.want) {
+				t.Errorf("got %+v, %v, want %q", o, err, test.want)
 			}
 		})
 	}
-	if _, err := plugins([]string{"--config=" + file + "x"}); err == nil {
+	if _, err := read([]string{"--config=" + file + "x"}); err == nil {
 		t.Error("no error without the file")
 	}
 }

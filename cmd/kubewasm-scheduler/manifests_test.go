@@ -38,7 +38,7 @@ func TestWrittenManifests(t *testing.T) {
 	if err := os.WriteFile(file, []byte(written), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := plugins([]string{"--config=" + file}); err != nil || !slices.Equal(names, []string{"zone", "grants"}) {
-		t.Errorf("plugins are %q, error %v", names, err)
+	if o, err := read([]string{"--config=" + file}); err != nil || !slices.Equal(o.plugins, []string{"zone", "grants"}) {
+		t.Errorf("options are %+v, error %v", o, err)
 	}
 }
