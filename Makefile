@@ -149,11 +149,15 @@ WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 # The modules with generated files beside the root. Their commands find kubewasm on the PATH.
 GENERATING := cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas examples/controller internal/bench
 
+# The programs whose tests write their rows of docs/metrics.md.
+PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook
+
 .PHONY: generate
 generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of tests, which needs wat2wasm.
 	bin=$$(mktemp -d) && trap "rm -r $$bin" EXIT && go build -C cmd/kubewasm -o $$bin . && export PATH="$$bin:$$PATH" && \
 	  go generate ./... ./abi/conformance/testdata/quotes ./host/service/testdata/testservice ./host/service/testdata/evolution/*/ && \
 	  for mod in $(GENERATING); do (cd $$mod && go generate ./...) || exit 1; done
+	for program in $(PROGRAMS); do (cd $$program && KUBEWASM_WRITE_METRICS=1 go test -count 1 -run 'TestMetricsPage$$' .) || exit 1; done
 
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@

@@ -21,6 +21,9 @@ import (
 type Config struct {
 	// Name is the plugin's name in logs, errors and metrics, in UTF-8. Required.
 	Name string `json:"name,omitempty"`
+	// Scope tells plugins of one name in one process apart: the profile of a scheduler. With it,
+	// metrics and traces know the plugin by [Stats].Label.
+	Scope string `json:"-"`
 	// Module names the module. Required.
 	Module ModuleConfig `json:"module,omitzero"`
 	// GuestConfig is the configuration of the guest, which it reads with kubewasm.config.
@@ -52,6 +55,14 @@ type Config struct {
 	// Profiler collects the fuel of calls by function and call path, which makes them slower; nil
 	// costs nothing.
 	Profiler *Profiler `json:"-"`
+}
+
+// label returns the name of the plugin in its process.
+func (c *Config) label() string {
+	if c.Scope == "" {
+		return c.Name
+	}
+	return c.Scope + "/" + c.Name
 }
 
 // GuestConfig is the configuration of a guest, JSON by convention. It may be empty, and must not
@@ -104,6 +115,9 @@ const (
 // validate returns every mistake of the configuration. known are the names of all
 // grants.
 func (c *Config) validate(known []string) (errs []error) {
+	if !utf8.ValidString(c.Scope) {
+		errs = append(errs, fmt.Errorf("scope %q is not UTF-8", c.Scope))
+	}
 	if c.Name == "" {
 		errs = append(errs, errors.New("name is empty"))
 	}

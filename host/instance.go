@@ -227,7 +227,7 @@ func (i *Instance) revive() bool {
 		return false
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
-		observer.Restarted(i.plugin.cfg.Name, false)
+		observer.Restarted(i.plugin.label, false)
 	}
 	i.renew()
 	i.record()
@@ -278,7 +278,7 @@ func (i *Instance) end(ctx context.Context, name string, start time.Time, err er
 	}
 	if observer := i.plugin.cfg.Observer; observer != nil {
 		observer.Called(ctx, CallEvent{
-			Plugin: i.plugin.cfg.Name, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
+			Plugin: i.plugin.label, Digest: i.version.digest, Function: name, Start: start, Duration: time.Since(start), Fuel: i.FuelUsed(), Err: err,
 		})
 	}
 	if len(i.output.bytes) != 0 {
@@ -336,7 +336,7 @@ func (i *Instance) Release() {
 		routine := ended && !i.broken && !i.spent
 		restored := v.restore(i)
 		if observer := i.plugin.cfg.Observer; observer != nil && !routine {
-			observer.Restarted(i.plugin.cfg.Name, !restored)
+			observer.Restarted(i.plugin.label, !restored)
 		}
 		if !restored {
 			v.discard(i)

@@ -6,7 +6,7 @@ import (
 )
 
 // Observer receives the events of plugins; metrics and traces are observers. A
-// plugin without one measures nothing.
+// plugin without one measures nothing. Events name their plugin by [Stats].Label.
 //
 // # Notes
 //
@@ -148,6 +148,11 @@ type BuildEvent struct {
 
 // Stats is the state of a plugin at one moment.
 type Stats struct {
+	// Label is the name of the plugin in its process: its name or, with a Config.Scope, that, a
+	// slash and its name.
+	Label string
+	// Reference is the file, URL or reference of the module in service, empty if there is none.
+	Reference string
 	// Instances is the number of instances, Idle the number of them that serve
 	// no call, Limit the maximum of Instances, Waiting the number of callers
 	// that wait for one.
@@ -173,6 +178,10 @@ func (p *Plugin) Stats() Stats {
 	v := p.current.Load()
 	s := Stats{LogDropped: p.lines.Dropped() + p.calls.Dropped(), Disabled: p.breaker != nil && p.breaker.open()}
 	s.State, _ = p.State()
+	s.Label = p.label
+	if r := p.reference.Load(); r != nil {
+		s.Reference = *r
+	}
 	if v.snapshot != nil {
 		s.MemoryBytes = v.snapshot.size
 	}

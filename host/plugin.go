@@ -21,6 +21,7 @@ import (
 // It is safe for use by several goroutines.
 type Plugin struct {
 	cfg     Config
+	label   string // See Stats.
 	source  Source
 	adapter Adapter
 	with    loading.Settings
@@ -49,6 +50,9 @@ type Plugin struct {
 	swapping chan struct{}
 	closed   bool
 
+	// reference is the source of the module in service; nil before the first load.
+	reference atomic.Pointer[string]
+
 	mu sync.Mutex
 	// retired are the versions that still serve calls which began before a swap.
 	retired []*version
@@ -70,7 +74,7 @@ func (rt *Runtime) Load(ctx context.Context, cfg Config, adapter Adapter) (*Plug
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{cfg: cfg, source: source, adapter: adapter, with: loading.Of(ctx), runtime: rt, swapping: make(chan struct{}, 1)}
+	p := &Plugin{cfg: cfg, label: cfg.label(), source: source, adapter: adapter, with: loading.Of(ctx), runtime: rt, swapping: make(chan struct{}, 1)}
 	logBytes := cfg.Limits.Or(adapter.Defaults).Or(DefaultLimits()).LogBytes
 	p.lines, p.calls = lograte.New(logBytes), lograte.New(logBytes)
 	p.callLogger = lograte.Logger(cfg.Logger, p.calls)
@@ -209,7 +213,7 @@ func (p *Plugin) acquire(ctx context.Context, pinned *version, again *Instance) 
 // refused reports to the observer a caller that got no instance.
 func (p *Plugin) refused(ctx context.Context, err error) {
 	if p.cfg.Observer != nil {
-		p.cfg.Observer.Refused(ctx, p.cfg.Name, err)
+		p.cfg.Observer.Refused(ctx, p.label, err)
 	}
 }
 
@@ -338,7 +342,7 @@ func (p *Plugin) turn(ctx context.Context) error {
 // of the module, empty if it was not fetched. The caller has the turn, unless p is not shared yet.
 func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final func() error) (digest string, err error) {
 	old := p.current.Load()
-	b := BuildEvent{Plugin: p.cfg.Name, Swap: old != nil && old.unavailable == nil, Start: time.Now()}
+	b := BuildEvent{Plugin: p.label, Swap: old != nil && old.unavailable == nil, Start: time.Now()}
 	module, digest, err := fetch(ctx, p.cfg.Name, source, sha256)
 	if err == nil {
 		b.Digest = digest
@@ -349,6 +353,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final 
 			err = p.replace(ctx, old, module, digest, p.shipping(source), final)
 		}
 		if err == nil {
+			p.reference.Store(new(source.String()))
 			Keep(source, digest)
 			p.keepLast(source, module, digest)
 		}

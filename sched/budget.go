@@ -208,7 +208,7 @@ func (p *Plugin) over(c *Cycle, f abi.Function, neutral *Status) (*Status, bool)
 // skipped counts a call that was not made.
 func (p *Plugin) skipped(f abi.Function) {
 	if o, ok := p.observer.(host.SkipObserver); ok {
-		o.Skipped(p.guest.Name(), f.String())
+		o.Skipped(p.label, f.String())
 	}
 }
 

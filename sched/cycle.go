@@ -116,7 +116,7 @@ func (c *Cycle) Clone() *Cycle {
 // Begin begins the cycle of a Pod, with PreFilter as its first call. pod is nil for a group.
 func (p *Plugin) Begin(pod *corev1.Pod) *Cycle {
 	p.objects.Advance()
-	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.guest.Name(), p.observer)}
+	c := &Cycle{pinned: p.pin(), of: pod, state: p.cache.begin(p.label, p.observer)}
 	if c.pinned.apart {
 		c.state = 0
 	}

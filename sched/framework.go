@@ -20,6 +20,9 @@ import (
 type Framework struct {
 	// Minor is the minor of Kubernetes, such as "1.37", for messages.
 	Minor string
+	// Profile is the name of the plugin's profile, or empty. Metrics and logs tell plugins of one
+	// name in several profiles apart by it.
+	Profile string
 	// Lacks are the functions that the scheduler of this minor does not call.
 	Lacks abi.Mask
 	// AppendPods appends the Pods on a node, Usage returns the scheduler's counts of it, and Images

@@ -90,7 +90,7 @@ func (p *Plugin) hintEvent(oldObj, newObj *objects.Object) uint64 {
 		c.event++
 		c.oldObj, c.newObj, c.version = oldObj, newObj, version
 		if hits := c.hits.Swap(0); hits != 0 && p.observer != nil {
-			p.observer.CacheHits(p.guest.Name(), abi.QueueingHint.String(), hits)
+			p.observer.CacheHits(p.label, abi.QueueingHint.String(), hits)
 		}
 	}
 	return c.event

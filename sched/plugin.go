@@ -35,6 +35,9 @@ func varies(grant string) bool { return grant == host.GrantClock || grant == hos
 
 // load is Load with defaults of the limits. mistakes are those found earlier in the configuration.
 func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, defaults host.Limits, mistakes error) (*Plugin, error) {
+	if cfg.Scope = f.Profile; f.Profile != "" && cfg.Logger != nil {
+		cfg.Logger = cfg.Logger.With("profile", f.Profile)
+	}
 	p := &Plugin{
 		framework: f,
 		handle:    f.Handle,
@@ -92,7 +95,8 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	if p.callLogger = guest.CallLogger(); p.callLogger == nil {
 		p.callLogger = p.logger // It drops everything.
 	}
-	p.guest, p.functions, p.instances = guest, guest.Functions(), guest.Stats().Limit
+	stats := guest.Stats()
+	p.guest, p.label, p.functions, p.instances = guest, stats.Label, guest.Functions(), stats.Limit
 	if p.instances > 1 {
 		p.binding = make(chan struct{}, p.instances-1)
 	}
@@ -176,6 +180,7 @@ type Plugin struct {
 	// callLogger is for lines about single calls.
 	callLogger *slog.Logger
 	observer   host.Observer
+	label      string // Of the events of observer.
 
 	objects *objects.Store
 	// signature is nil unless the host signs Pods for the guest.

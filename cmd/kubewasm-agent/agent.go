@@ -122,6 +122,23 @@ func (a *agent) flag(name, help string, set *atomic.Bool) {
 	}))
 }
 
+// configErr returns an error while the configuration is not in service as the file has it.
+func (a *agent) configErr() error {
+	if a.reload != nil && a.reload.stale.Load() {
+		return errors.New("the configuration in the file, or the labels of the node, could not be applied")
+	}
+	return nil
+}
+
+// declared returns the plugins for this node.
+func (a *agent) declared() (plugins []hostmetrics.Declared) {
+	for i := range a.plugins {
+		p := &a.plugins[i]
+		plugins = append(plugins, hostmetrics.Declared{Plugin: p.Name, Mode: p.Mode, FailurePolicy: p.FailurePolicy})
+	}
+	return plugins
+}
+
 // newAgent loads the plugins and makes the modes, without starting any.
 func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, err error) {
 	a := &agent{relabeled: make(chan struct{}, 1), dryRun: cfg.DryRun, readiness: host.Readiness{Timeout: cfg.ReadyTimeout}}
@@ -179,7 +196,12 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	}
 	guests, decisions := hostmetrics.NewSparse(a.runtime), hookmetrics.New(&a.state)
 	a.registry = prometheus.NewRegistry()
-	a.registry.MustRegister(program.ThisBuild().Collector("kubewasm-agent"), guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	var metrics prometheus.Registerer = a.registry
+	if cfg.HTTP != nil && cfg.HTTP.NativeHistogramsOnly {
+		metrics = hostmetrics.NativeOnly(a.registry)
+	}
+	guests.Declare(a.configErr, a.declared)
+	metrics.MustRegister(program.ThisBuild().Collector("kubewasm-agent"), guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.flag("kubewasm_agent_cache_unusable", "Whether compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
 	for i := range plugins {
 		plugins[i].Observer, plugins[i].Logger = guests, logger

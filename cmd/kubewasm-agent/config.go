@@ -95,6 +95,9 @@ type config struct {
 		// State opens /state, with the names of pods, to processes in the node's network (Node, the
 		// default), to all clients (Anyone), or to none (None).
 		State string `json:"state"`
+		// NativeHistogramsOnly leaves the classic buckets of histograms out of /metrics, for a
+		// Prometheus that scrapes native histograms.
+		NativeHistogramsOnly bool `json:"nativeHistogramsOnly"`
 	} `json:"http"`
 	// Management serves the routes with which an operator shadows, profiles and rolls back plugins;
 	// nil serves none.

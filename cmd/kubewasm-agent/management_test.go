@@ -156,7 +156,9 @@ plugins:
 			t.Errorf("%s %s: %d %v %v, want %d and %s", step.method, step.path, code, answer, err, step.code, step.want)
 		}
 	}
-	until("is rolled back", func() bool { return shown.Digest == first && shown.State == "Stale" && strings.Contains(shown.Error, second) })
+	until("is rolled back", func() bool {
+		return shown.Digest == first && shown.State == "Stale" && strings.Contains(shown.Error, second)
+	})
 	// What the source holds is still the version that was wrong. Another one ends the roll back.
 	put("cpuset.wasm", append(bytes.Clone(newer), "\x00\x03\x01x-"...))
 	until("follows again", func() bool { return shown.Digest != first && shown.Digest != second && shown.State == "Serving" })

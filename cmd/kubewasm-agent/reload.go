@@ -33,7 +33,7 @@ type reload struct {
 	build  func(text []byte) (*agent, error)
 	logger *slog.Logger
 
-	// stale is set while the file has a configuration that was not applied.
+	// stale is set while the configuration in the file, or the labels of the node, are not applied.
 	stale atomic.Bool
 	mu    sync.Mutex
 	next  *agent
@@ -43,7 +43,6 @@ type reload struct {
 func (a *agent) setReload(r *reload) {
 	a.reload, r.relabeled = r, a.relabeled
 	a.modes = append(a.modes, r)
-	a.flag("kubewasm_agent_config_stale", "1 while the agent cannot apply the configuration in the file or the labels of the node.", &r.stale)
 }
 
 // Run follows the configuration until ctx ends or another agent is ready.

@@ -37,7 +37,6 @@ import (
 //	kubewasm_agent_foreign_cgroups_total  mode  claims of cgroups outside of the claimant
 //	kubewasm_agent_events_total           result  Events on Pods: written, dropped or failed
 //	kubewasm_agent_node_stale_seconds           time since the API server last reported on the node
-//	kubewasm_agent_config_stale                 1 while the configuration or the node's labels could not be followed
 //	kubewasm_agent_cache_unusable               1 if the cache of compiled modules could not be used
 //
 // There is no authentication. Only /state contains names of pods, and it answers only clients in

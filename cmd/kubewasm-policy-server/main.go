@@ -66,6 +66,11 @@ var levels = map[string]slog.Level{"trace": slog.LevelDebug, "debug": slog.Level
 
 // run serves until ctx ends. It logs to out.
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+	return serve(ctx, args, getenv, out, prometheus.NewRegistry())
+}
+
+// serve is run with the registry that /metrics serves.
+func serve(ctx context.Context, args []string, getenv func(string) string, out io.Writer, registry *prometheus.Registry) error {
 	o, err := parse(args, getenv, out)
 	if err != nil {
 		return err
@@ -94,9 +99,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 
 	hostname := getenv("HOSTNAME")
-	calls, registry := hostmetrics.New(rt), prometheus.NewRegistry()
 	build := program.ThisBuild()
-	registry.MustRegister(build.Collector("kubewasm-policy-server"), calls, ocimetrics.New(modules.client), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	calls := hostmetrics.New(rt)
+	var metrics prometheus.Registerer = registry
+	if o.nativeOnly {
+		metrics = hostmetrics.NativeOnly(registry)
+	}
+	metrics.MustRegister(build.Collector("kubewasm-policy-server"), calls, ocimetrics.New(modules.client), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	telemetry, err := newTelemetry(ctx, o, registry, calls, hostname, logger)
 	if err != nil {
 		return err
@@ -119,19 +128,25 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	cfg.Capabilities = provider
-	registry.MustRegister(capabilitymetrics.New(provider))
+	metrics.MustRegister(capabilitymetrics.New(provider))
 	if config := clusterConfig(logger); config != nil {
 		cluster, err := clustercache.NewForConfig(caching, config)
 		if err != nil {
 			return err
 		}
 		cfg.Cluster = cluster
-		registry.MustRegister(admissionmetrics.NewCluster(cluster))
+		metrics.MustRegister(admissionmetrics.NewCluster(cluster))
 	}
 	server, err := policyserver.New(cfg)
 	if err != nil {
 		return err
 	}
+	calls.Declare(server.ConfigErr, func() (declared []hostmetrics.Declared) {
+		for _, p := range server.Policies() {
+			declared = append(declared, hostmetrics.Declared{Plugin: p.ID, State: p.State, Mode: p.Mode})
+		}
+		return declared
+	})
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()

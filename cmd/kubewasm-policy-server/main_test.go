@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/oci"
@@ -222,10 +223,16 @@ func until(t *testing.T, what string, f func() bool) {
 // start runs the server with an environment, waits until it is ready, and ends it with the test.
 func start(t *testing.T, env map[string]string) *output {
 	t.Helper()
+	return startWith(t, env, prometheus.NewRegistry())
+}
+
+// startWith is start with the registry of /metrics.
+func startWith(t *testing.T, env map[string]string, registry *prometheus.Registry) *output {
+	t.Helper()
 	out := new(output)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, nil, func(name string) string { return env[name] }, out) }()
+	go func() { ended <- serve(ctx, nil, func(name string) string { return env[name] }, out, registry) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {

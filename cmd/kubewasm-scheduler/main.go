@@ -17,13 +17,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -54,6 +55,9 @@ type options struct {
 	checkPlugins           bool
 	cacheDir               string
 	cacheBytes             int64
+	nativeOnly             bool
+	// plugins are the plugins of the profiles that have a module.
+	plugins []configuredPlugin
 }
 
 func (o *options) flags(flags *pflag.FlagSet) {
@@ -61,12 +65,12 @@ func (o *options) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.management, "plugin-management", "", "file with the address of the routes with which an operator shadows, profiles and rolls back plugins, and who may use them")
 	flags.StringVar(&o.cacheDir, "plugin-cache-dir", "", "directory for compiled plugins; kubewasm/compiled in the user's cache directory if empty")
 	flags.Int64Var(&o.cacheBytes, "plugin-cache-bytes", 384<<20, "maximum bytes in that directory")
+	flags.BoolVar(&o.nativeOnly, "native-histograms-only", false, "leave the classic buckets of histograms of plugins out of /metrics, for a Prometheus that scrapes native histograms")
 	flags.BoolVar(&o.checkPlugins, "check-plugins", false, "load the plugins of the configuration, report mistakes, and exit")
 }
 
 func run() (int, error) {
-	o := new(options)
-	configured, err := o.plugins(os.Args[1:])
+	o, err := read(os.Args[1:])
 	if err != nil {
 		return 1, err
 	}
@@ -75,7 +79,6 @@ func run() (int, error) {
 			o.cacheDir = filepath.Join(dir, "kubewasm", "compiled")
 		}
 	}
-	build := program.ThisBuild()
 	// kube-scheduler's flags choose the form and the level of the log, which /debug/flags/v changes.
 	logger := slog.New(new(klogHandler))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
@@ -90,11 +93,6 @@ func run() (int, error) {
 		logger.Warn("calls of plugins take about 50 times as long", "err", why)
 	}
 
-	// Served with the scheduler's own metrics.
-	metrics := hostmetrics.New(rt)
-	legacyregistry.RawMustRegister(metrics)
-	legacyregistry.RawMustRegister(build.Collector("kubewasm-scheduler"))
-
 	registries, err := oci.ReadConfig(o.registries)
 	if err != nil {
 		return 1, err
@@ -104,14 +102,15 @@ func run() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	legacyregistry.RawMustRegister(ocimetrics.New(artifacts))
 	rt.AddSources(host.Sources{OCI: artifacts.Source})
+	// Served with the scheduler's own metrics.
+	metrics := o.register(legacyregistry.Registerer(), rt, artifacts)
 
 	if o.checkPlugins {
-		if err := check(configured, rt, logger); err != nil {
+		if err := check(o.plugins, rt, logger); err != nil {
 			return 1, err
 		}
-		fmt.Printf("ok: %d plugins\n", len(configured))
+		fmt.Printf("ok: %d plugins\n", len(o.plugins))
 		return 0, nil
 	}
 	loaded := new(loadedPlugins)
@@ -122,17 +121,32 @@ func run() (int, error) {
 		}
 		defer stop()
 	}
-	factories := map[string]app.Option{}
-	for _, p := range configured {
-		if factories[p.name] == nil {
-			factories[p.name] = app.WithPlugin(p.name, loaded.factory(p.name, kube.New(p.name, rt, sched.WithLogger(logger), sched.WithObserver(metrics))))
-		}
+	var options []app.Option
+	for _, name := range o.names() {
+		options = append(options, app.WithPlugin(name, loaded.factory(kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics)))))
 	}
-	command := app.NewSchedulerCommand(slices.Collect(maps.Values(factories))...)
+	command := app.NewSchedulerCommand(options...)
 	o.flags(command.Flags())
 	withUsage(command)
-	logger.Info("the scheduler starts", "program", "kubewasm-scheduler", "version", build.String())
+	logger.Info("the scheduler starts", "program", "kubewasm-scheduler", "version", program.ThisBuild().String())
 	return cli.Run(command), nil
+}
+
+// register registers the metrics of plugins, and returns their observer. The configuration is that
+// of the start, or the program ends.
+func (o *options) register(to prometheus.Registerer, rt *host.Runtime, artifacts *oci.Client) *hostmetrics.Collector {
+	if o.nativeOnly {
+		to = hostmetrics.NativeOnly(to)
+	}
+	metrics := hostmetrics.New(rt)
+	metrics.Declare(func() error { return nil }, func() (declared []hostmetrics.Declared) {
+		for _, p := range o.plugins {
+			declared = append(declared, hostmetrics.Declared{Plugin: p.profile + "/" + p.name, Mode: p.mode, FailurePolicy: p.failurePolicy})
+		}
+		return declared
+	})
+	to.MustRegister(program.ThisBuild().Collector("kubewasm-scheduler"), metrics, ocimetrics.New(artifacts))
+	return metrics
 }
 
 // withUsage adds the flags of options to the usage of kube-scheduler, which has its own.
@@ -155,6 +169,18 @@ func withUsage(command *cobra.Command) {
 type configuredPlugin struct {
 	profile, name string
 	args          json.RawMessage
+	mode          host.Mode
+	failurePolicy host.FailurePolicy
+}
+
+// names returns the names of the plugins, each once.
+func (o *options) names() (names []string) {
+	for _, p := range o.plugins {
+		if !slices.Contains(names, p.name) {
+			names = append(names, p.name)
+		}
+	}
+	return names
 }
 
 // check loads the plugins without a cluster. The error joins those of all that cannot be loaded.
@@ -171,9 +197,10 @@ func check(configured []configuredPlugin, rt *host.Runtime, logger *slog.Logger)
 	return errors.Join(errs...)
 }
 
-// plugins reads the program's own flags, and returns the plugins that have a module in the
-// configuration that the arguments name. What else is wrong with either, kube-scheduler reports.
-func (o *options) plugins(args []string) ([]configuredPlugin, error) {
+// read reads the arguments, and the configuration that they name. What else is wrong with either,
+// kube-scheduler reports.
+func read(args []string) (*options, error) {
+	o := new(options)
 	flags := pflag.NewFlagSet("scheduler", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.BoolP("help", "h", false, "")
@@ -186,7 +213,7 @@ func (o *options) plugins(args []string) ([]configuredPlugin, error) {
 		if o.checkPlugins {
 			return nil, errors.New("--check-plugins needs --config")
 		}
-		return nil, nil
+		return o, nil
 	}
 	text, err := os.ReadFile(*file)
 	if err != nil {
@@ -204,17 +231,19 @@ func (o *options) plugins(args []string) ([]configuredPlugin, error) {
 	if err := yaml.Unmarshal(text, &configuration); err != nil {
 		return nil, fmt.Errorf("read the configuration %s: %w", *file, err)
 	}
-	var configured []configuredPlugin
 	for _, profile := range configuration.Profiles {
 		for _, plugin := range profile.PluginConfig {
 			var args struct {
-				Module map[string]any `json:"module"`
+				Module        map[string]any     `json:"module"`
+				Mode          host.Mode          `json:"mode"`
+				FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 			}
 			// kube-scheduler reports arguments of another form.
 			if json.Unmarshal(plugin.Args, &args) == nil && args.Module != nil {
-				configured = append(configured, configuredPlugin{cmp.Or(profile.SchedulerName, "default-scheduler"), plugin.Name, plugin.Args})
+				name := cmp.Or(profile.SchedulerName, corev1.DefaultSchedulerName)
+				o.plugins = append(o.plugins, configuredPlugin{name, plugin.Name, plugin.Args, args.Mode, args.FailurePolicy})
 			}
 		}
 	}
-	return configured, nil
+	return o, nil
 }

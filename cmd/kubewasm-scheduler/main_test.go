@@ -56,19 +56,14 @@ profiles:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := new(options)
-			configured, err := o.plugins(test.args)
-			var got []string
-			for _, p := range configured {
-				got = append(got, p.name)
-			}
-			if got = slices.Compact(got); err != nil || !slices.Equal(got, test.want) {
-				t.Errorf("got %q, %v, want %q", got, err, test.want)
+			o, err := read(test.args)
+			if err != nil || !slices.Equal(o.names(), test.want) {
+				t.Errorf("got %+v, %v, want %q", o, err, test.want)
 			}
 		})
 	}
 	for _, args := range [][]string{{"--config=" + file + "x"}, {"--check-plugins"}, {"--plugin-cache-bytes=much"}} {
-		if _, err := new(options).plugins(args); err == nil {
+		if _, err := read(args); err == nil {
 			t.Errorf("%q: no error", args)
 		}
 	}
@@ -105,11 +100,11 @@ func TestCheck(t *testing.T) {
 	}
 	defer rt.Close(context.Background())
 	checked := func(modules ...string) error {
-		configured, err := new(options).plugins([]string{"--config", configuration(t, modules...)})
+		o, err := read([]string{"--config", configuration(t, modules...)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return check(configured, rt, slog.New(slog.DiscardHandler))
+		return check(o.plugins, rt, slog.New(slog.DiscardHandler))
 	}
 	if err := checked(zone(t), zone(t)); err != nil {
 		t.Error(err)
@@ -131,12 +126,12 @@ func TestManagement(t *testing.T) {
 	defer rt.Close(context.Background())
 	loaded := new(loadedPlugins)
 	module := zone(t)
-	configured, err := new(options).plugins([]string{"--config", configuration(t, module, module)})
+	o, err := read([]string{"--config", configuration(t, module, module)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range configured {
-		made, err := loaded.factory(p.name, kube.New(p.name, rt))(t.Context(), &runtime.Unknown{Raw: p.args}, profile{name: p.profile})
+	for _, p := range o.plugins {
+		made, err := loaded.factory(kube.New(p.name, rt))(t.Context(), &runtime.Unknown{Raw: p.args}, profile{name: p.profile})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,13 +159,13 @@ func TestManagement(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	var list struct{ Plugins []management.Info }
-	if code, text := do(http.MethodGet, "/plugins"); code != http.StatusOK || json.Unmarshal([]byte(text), &list) != nil || len(list.Plugins) != 2 || list.Plugins[0].Name != "s0.zone" || list.Plugins[1].Name != "s1.zone" {
+	if code, text := do(http.MethodGet, "/plugins"); code != http.StatusOK || json.Unmarshal([]byte(text), &list) != nil || len(list.Plugins) != 2 || list.Plugins[0].Name != "s0/zone" || list.Plugins[1].Name != "s1/zone" {
 		t.Errorf("answer is %d %s", code, text)
 	}
 	if code, text := do(http.MethodPost, "/plugins/zone/rollback"); code != http.StatusNotFound {
-		t.Errorf("answer is %d %s: the name is of two plugins", code, text)
+		t.Errorf("answer is %d %s: that is no name of a profile", code, text)
 	}
-	if code, text := do(http.MethodPost, "/plugins/s1.zone/rollback"); code != http.StatusOK || of.Digest() != first {
+	if code, text := do(http.MethodPost, "/plugins/s1%2Fzone/rollback"); code != http.StatusOK || of.Digest() != first {
 		t.Errorf("answer is %d %s, and %s serves", code, text, of.Digest())
 	}
 }

@@ -20,45 +20,28 @@ import (
 // loadedPlugins are the plugins of all profiles.
 type loadedPlugins struct {
 	mu  sync.Mutex
-	all []loadedPlugin
-}
-
-type loadedPlugin struct {
-	profile, name string
-	plugin        kube.Plugin
+	all []kube.Plugin
 }
 
 // factory returns a factory that remembers what another one makes.
-func (l *loadedPlugins) factory(name string, of kube.Factory) kube.Factory {
+func (l *loadedPlugins) factory(of kube.Factory) kube.Factory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		made, err := of(ctx, args, handle)
 		if plugin, ok := made.(kube.Plugin); ok && err == nil {
-			profile := ""
-			if framework, ok := handle.(interface{ ProfileName() string }); ok {
-				profile = framework.ProfileName()
-			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.all = append(l.all, loadedPlugin{profile, name, plugin})
+			l.all = append(l.all, plugin)
 		}
 		return made, err
 	}
 }
 
-// members returns the plugins: by their names or, if profiles share one, as PROFILE.NAME.
+// members returns the plugins, as PROFILE/NAME.
 func (l *loadedPlugins) members() (members []management.Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	count := map[string]int{}
 	for _, p := range l.all {
-		count[p.name]++
-	}
-	for _, p := range l.all {
-		m := management.Member{Name: p.name, Guest: p.plugin.Guest(), Plugin: p.plugin}
-		if count[p.name] > 1 {
-			m.Name = p.profile + "." + p.name
-		}
-		members = append(members, m)
+		members = append(members, management.Member{Name: p.Guest().Stats().Label, Guest: p.Guest(), Plugin: p})
 	}
 	slices.SortStableFunc(members, func(a, b management.Member) int { return cmp.Compare(a.Name, b.Name) })
 	return members

@@ -38,12 +38,7 @@ func TestWrittenManifests(t *testing.T) {
 	if err := os.WriteFile(file, []byte(written), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	configured, err := new(options).plugins([]string{"--config=" + file})
-	var names []string
-	for _, p := range configured {
-		names = append(names, p.name)
-	}
-	if err != nil || !slices.Equal(names, []string{"zone", "grants"}) {
-		t.Errorf("plugins are %q, error %v", names, err)
+	if o, err := read([]string{"--config=" + file}); err != nil || !slices.Equal(o.names(), []string{"zone", "grants"}) {
+		t.Errorf("options are %+v, error %v", o, err)
 	}
 }

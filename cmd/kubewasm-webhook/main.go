@@ -83,7 +83,7 @@ type options struct {
 	interval, readyTimeout                      time.Duration
 	log                                         program.Log
 	configurations                              []string
-	events                                      bool
+	events, nativeOnly                          bool
 }
 
 func parse(args []string) (*options, error) {
@@ -128,6 +128,7 @@ func parse(args []string) (*options, error) {
 		return nil
 	})
 	flags.BoolVar(&o.events, "events", false, "write an Event for each denial, at most 25 and one every 5 minutes for an object and policy")
+	flags.BoolVar(&o.nativeOnly, "native-histograms-only", false, "leave the classic buckets of histograms out of /metrics, for a Prometheus that scrapes native histograms")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -155,7 +156,10 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string) error { return serve(ctx, args, prometheus.NewRegistry()) }
+
+// serve runs the program. /metrics serves registry.
+func serve(ctx context.Context, args []string, registry *prometheus.Registry) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
@@ -179,8 +183,12 @@ func run(ctx context.Context, args []string) error {
 		logger.Warn("calls of policies take about 50 times as long", "err", why)
 	}
 
-	verdicts, guests, registry := admissionmetrics.New(), hostmetrics.New(rt), prometheus.NewRegistry()
-	registry.MustRegister(build.Collector("kubewasm-webhook"), verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	verdicts, guests := admissionmetrics.New(), hostmetrics.New(rt)
+	var metrics prometheus.Registerer = registry
+	if o.nativeOnly {
+		metrics = hostmetrics.NativeOnly(registry)
+	}
+	metrics.MustRegister(build.Collector("kubewasm-webhook"), verdicts, guests, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	registries, err := oci.ReadConfig(o.registries)
 	if err != nil {
@@ -191,14 +199,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(ocimetrics.New(artifacts))
+	metrics.MustRegister(ocimetrics.New(artifacts))
 	rt.AddSources(host.Sources{OCI: artifacts.Source, Interval: o.interval})
 
 	asked, err := capabilities.NewProvider(capabilities.Config{Registry: ociregistry.New(artifacts), Resolver: net.DefaultResolver, Bounds: o.answers})
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(capabilitymetrics.New(asked))
+	metrics.MustRegister(capabilitymetrics.New(asked))
 
 	engine := admission.NewEngine()
 	cfg := manage.Config{
@@ -236,13 +244,13 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("-events needs a cluster: -kubeconfig, outside of one")
 	}
 	if objects, ok := cfg.Cluster.(*clustercache.Cluster); ok {
-		registry.MustRegister(admissionmetrics.NewCluster(objects))
+		metrics.MustRegister(admissionmetrics.NewCluster(objects))
 	}
 	manager, err := manage.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(admissionmetrics.NewManager(manager))
+	metrics.MustRegister(admissionmetrics.NewManager(manager, guests))
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -278,7 +286,7 @@ func run(ctx context.Context, args []string) error {
 			return errors.New("-audit-interval needs a cluster: -kubeconfig, outside of one")
 		}
 		audits := newAuditing(&o.audits, cluster, engine, manager.Ready, logger)
-		registry.MustRegister(audits.metrics)
+		metrics.MustRegister(audits.metrics)
 		auditing, stop := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		go func() {

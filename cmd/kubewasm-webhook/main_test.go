@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/yaml"
 
@@ -93,9 +94,15 @@ func freeAddress(t *testing.T) string {
 // start runs the command until the test ends, and waits until client finds it ready.
 func start(t *testing.T, client *http.Client, addr string, args ...string) {
 	t.Helper()
+	startWith(t, client, addr, prometheus.NewRegistry(), args...)
+}
+
+// startWith is start with the registry of /metrics.
+func startWith(t *testing.T, client *http.Client, addr string, registry *prometheus.Registry, args ...string) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, append(args, "-addr", addr, "-drain-delay", "1ms")) }()
+	go func() { ended <- serve(ctx, append(args, "-addr", addr, "-drain-delay", "1ms"), registry) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -52,6 +52,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/hooks/cgroup"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
@@ -59,7 +60,7 @@ import (
 type Metrics struct {
 	decisions, failures, writes, drifts, repairs, contended, refusals *prometheus.CounterVec
 	files                                                             prometheus.Counter
-	decisionTime, passTime                                            prometheus.Histogram
+	decisionTime, passTime                                            *prometheus.HistogramVec
 	leftAlone                                                         *prometheus.GaugeVec
 	cgroups, undecided                                                prometheus.GaugeFunc
 
@@ -91,9 +92,9 @@ func New(state *cgroup.State) *Metrics {
 		contended:    counter("contended_total", "Files left to another writer for a while.", "field"),
 		refusals:     counter("refusals_total", "Values refused by the kernel.", "cause"),
 		state:        state,
-		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "decision_duration_seconds", Help: "Duration of decisions.", Buckets: buckets}),
+		decisionTime: hostmetrics.NewHistogram(prefix+"decision_duration_seconds", "Duration of decisions.", buckets),
 		files:        prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "files_compared_total", Help: "Checked cgroup files."}),
-		passTime:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: prefix + "pass_duration_seconds", Help: "Duration of passes over cgroups.", Buckets: buckets}),
+		passTime:     hostmetrics.NewHistogram(prefix+"pass_duration_seconds", "Duration of passes over cgroups.", buckets),
 		leftAlone: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: prefix + "files_left_alone", Help: "Files not written for now, by reason.",
 		}, []string{"reason"}),
@@ -112,6 +113,8 @@ func New(state *cgroup.State) *Metrics {
 			return float64(state.Len())
 		}),
 	}
+	m.decisionTime.WithLabelValues()
+	m.passTime.WithLabelValues()
 	// rate and increase miss the step from no series to 1. Runtimes wait for these stages.
 	for _, stage := range []hookmsg.Stage{hookmsg.PreRunPodSandbox, hookmsg.PreCreateContainer, hookmsg.PreStartContainer, hookmsg.PreUpdateContainerResources} {
 		m.decisions.WithLabelValues(stage.String(), "failed")
@@ -155,7 +158,7 @@ func (m *Metrics) Decided(_ context.Context, req *hookmsg.Request, took time.Dur
 		result = "nothing"
 	}
 	m.decisions.WithLabelValues(req.Stage.String(), result).Inc()
-	m.decisionTime.Observe(took.Seconds())
+	m.decisionTime.WithLabelValues().Observe(took.Seconds())
 }
 
 // Failed implements [hooks.Observer].
@@ -173,7 +176,7 @@ func (m *Metrics) Monitored(context.Context, *hookmsg.Request, string, *hookmsg.
 // Enforced implements [hooks.Observer].
 func (m *Metrics) Enforced(_ context.Context, r cgroup.Report) {
 	m.files.Add(float64(r.Files))
-	m.passTime.Observe(r.Took.Seconds())
+	m.passTime.WithLabelValues().Observe(r.Took.Seconds())
 	if !r.DryRun {
 		for _, c := range r.Changes {
 			m.writes.WithLabelValues(fieldLabel(c.Field)).Inc()

@@ -199,16 +199,13 @@ func TestCallsAreCountedByResult(t *testing.T) {
 	}
 }
 
-func TestCallsOfAStartAreCounted(t *testing.T) {
+func TestFunctionsThatRunOnceHaveNoSeries(t *testing.T) {
 	c := newComponent(t)
 	c.load(t, c.config("good"))
-	want := page{
-		`kubewasm_calls_total{function="_initialize",plugin="good",result="ok"}`:     1,
-		`kubewasm_calls_total{function="kubewasm_abi_v1",plugin="good",result="ok"}`: 1,
-		`kubewasm_calls_total{function="configure",plugin="good",result="ok"}`:       1,
-	}
-	if diff := cmp.Diff(want, c.scrape(t).with("kubewasm_calls_total", "")); diff != "" {
-		t.Errorf("series (-want +got):\n%s", diff)
+	for series := range c.scrape(t) {
+		if strings.Contains(series, "function=") {
+			t.Errorf("there is %s", series)
+		}
 	}
 }
 
@@ -326,7 +323,7 @@ func TestSwapsAreCounted(t *testing.T) {
 	if diff := cmp.Diff(want, got.with("kubewasm_build", "")); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
-	want = page{fmt.Sprintf(`kubewasm_plugin_info{digest=%q,plugin="p"}`, p.Digest()): 1}
+	want = page{fmt.Sprintf(`kubewasm_plugin_info{digest=%q,plugin="p",reference="../testdata/noop.wasm"}`, p.Digest()): 1}
 	if diff := cmp.Diff(want, got.with("kubewasm_plugin_info", "")); diff != "" || p.Digest() == before {
 		t.Errorf("the digest is not the new one (-want +got):\n%s", diff)
 	}
@@ -460,6 +457,121 @@ func TestSeriesOfPluginsThatCannotBeLoadedStay(t *testing.T) {
 	}
 }
 
+// TestScopesTellPluginsApart loads a plugin of one name for two profiles of a scheduler.
+func TestScopesTellPluginsApart(t *testing.T) {
+	c := newComponent(t)
+	for i, scope := range []string{"default", "gpu"} {
+		cfg := c.config("noop")
+		cfg.Name, cfg.Scope, cfg.Limits.Instances = "p", scope, i+3
+		p := c.load(t, cfg)
+		for range i + 1 {
+			if _, err := call(t.Context(), t, p, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, want := c.scrape(t), page{
+		`kubewasm_calls_total{function="filter",plugin="default/p",result="ok"}`: 1,
+		`kubewasm_calls_total{function="filter",plugin="gpu/p",result="ok"}`:     2,
+		`kubewasm_plugin_instances_limit{plugin="default/p"}`:                    3,
+		`kubewasm_plugin_instances_limit{plugin="gpu/p"}`:                        4,
+		`kubewasm_builds_total{kind="load",plugin="default/p",result="ok"}`:      1,
+		`kubewasm_builds_total{kind="load",plugin="gpu/p",result="ok"}`:          1,
+		`kubewasm_plugin_state{plugin="default/p",state="Serving"}`:              1,
+		`kubewasm_plugin_state{plugin="gpu/p",state="Serving"}`:                  1,
+	}
+	for series, value := range want {
+		if got[series] != value {
+			t.Errorf("%s is %v, want %v", series, got[series], value)
+		}
+	}
+	if n := len(got.with("kubewasm_", `plugin="p"`)); n != 0 {
+		t.Errorf("%d series have no scope", n)
+	}
+}
+
+// TestDeclared compares a component's configuration with its open plugins.
+func TestDeclared(t *testing.T) {
+	c := newComponent(t)
+	c.load(t, c.config("noop"))
+	of := func() page {
+		p := c.scrape(t)
+		got := p.with("kubewasm_plugin_state", "")
+		maps.Copy(got, p.with("kubewasm_plugin_fails_open", ""))
+		maps.Copy(got, p.with("kubewasm_config_applied", ""))
+		return got
+	}
+	if diff := cmp.Diff(page{`kubewasm_plugin_state{plugin="noop",state="Serving"}`: 1}, of()); diff != "" {
+		t.Errorf("without a configuration (-want +got):\n%s", diff)
+	}
+	var refused error
+	c.metrics.Declare(func() error { return refused }, func() []hostmetrics.Declared {
+		return []hostmetrics.Declared{
+			{Plugin: "noop", FailurePolicy: host.Ignore}, {Plugin: "noop", FailurePolicy: host.Ignore}, // By mistake.
+			{Plugin: "gone", State: host.Unavailable, FailurePolicy: host.Fail, Mode: host.Enforce},
+			{Plugin: "tried", State: host.Loading, FailurePolicy: host.Ignore, Mode: host.Monitor},
+			{Plugin: "off", State: host.Disabled},
+		}
+	})
+	want := page{
+		`kubewasm_config_applied{}`:                                   1,
+		`kubewasm_plugin_state{plugin="noop",state="Serving"}`:        1,
+		`kubewasm_plugin_state{plugin="gone",state="Unavailable"}`:    1,
+		`kubewasm_plugin_state{plugin="tried",state="Loading"}`:       1,
+		`kubewasm_plugin_state{plugin="off",state="Disabled"}`:        1,
+		`kubewasm_plugin_fails_open{plugin="noop",reason="Ignore"}`:   1,
+		`kubewasm_plugin_fails_open{plugin="tried",reason="Ignore"}`:  1,
+		`kubewasm_plugin_fails_open{plugin="tried",reason="Monitor"}`: 1,
+	}
+	if diff := cmp.Diff(want, of()); diff != "" {
+		t.Errorf("with a configuration (-want +got):\n%s", diff)
+	}
+	refused = errors.New("unknown field")
+	delete(want, `kubewasm_config_applied{}`)
+	if diff := cmp.Diff(want, of()); diff != "" {
+		t.Errorf("with a refused one (-want +got):\n%s", diff)
+	}
+}
+
+// TestHistogramsAreNativeToo scrapes the histogram of calls by the protocol that has native ones.
+func TestHistogramsAreNativeToo(t *testing.T) {
+	for name, test := range map[string]struct {
+		by      func(prometheus.Registerer) prometheus.Registerer
+		classic int
+	}{
+		"both":        {func(r prometheus.Registerer) prometheus.Registerer { return r }, 17},
+		"native only": {hostmetrics.NativeOnly, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newComponent(t)
+			for d := time.Duration(1); d < time.Minute; d *= 3 {
+				c.metrics.Called(t.Context(), host.CallEvent{Plugin: "p", Function: "filter", Duration: d})
+			}
+			registry := prometheus.NewPedanticRegistry()
+			test.by(registry).MustRegister(c.metrics)
+			request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			request.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
+			page := httptest.NewRecorder()
+			promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, request)
+			decoder := expfmt.NewDecoder(page.Body, expfmt.ResponseFormat(page.Header()))
+			for {
+				var family dto.MetricFamily
+				if err := decoder.Decode(&family); err != nil {
+					t.Fatal("there is no histogram of calls: ", err)
+				}
+				if family.GetName() != "kubewasm_call_duration_seconds" {
+					continue
+				}
+				h := family.Metric[0].Histogram
+				if len(h.Bucket) != test.classic || h.GetSchema() != 3 || len(h.PositiveSpan) == 0 || h.GetSampleCount() != 23 {
+					t.Errorf("the histogram is %v, want 23 observations in %d classic buckets and native ones of schema 3", h, test.classic)
+				}
+				return
+			}
+		})
+	}
+}
+
 func TestPluginsOfOneNameAreTakenTogether(t *testing.T) {
 	c := newComponent(t)
 	for _, module := range []string{"noop", "noop", "good"} {
@@ -549,11 +661,12 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 	c := newComponent(t)
 	c.metrics.CacheHits("noop", "filter", 1) // Which makes the series of a function.
 	c.load(t, c.config("noop"))
+	c.metrics.Declare(func() error { return nil }, func() []hostmetrics.Declared { return []hostmetrics.Declared{{Plugin: "noop", Mode: host.Monitor}} })
 	families, err := c.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, ofPlugin, ofFunction, ofOnce := map[string]bool{}, 0, 0, 0
+	got, ofPlugin, ofFunction := map[string]bool{}, 0, 0
 	for _, family := range families {
 		got[family.GetName()] = true
 		for _, m := range family.GetMetric() {
@@ -565,8 +678,6 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 			case !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "plugin" }): // Of the process.
 			case slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == "filter" }):
 				ofFunction += n
-			case strings.HasPrefix(family.GetName(), "kubewasm_ca"): // Calls of the marker.
-				ofOnce += n
 			default:
 				ofPlugin += n
 			}
@@ -575,7 +686,7 @@ func TestDocumentationListsTheMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-documented +got):\n%s", diff)
 	}
-	sentence := fmt.Sprintf("A plugin has %d series, and %d for each of its functions that was called. Those that run once in each instance, such as configure, have %d.", ofPlugin, ofFunction, ofOnce)
+	sentence := fmt.Sprintf("A plugin has %d series, and %d for each of its functions that was called. Those that run once in each instance, such as configure, have none.", ofPlugin, ofFunction)
 	if text := strings.ReplaceAll(string(doc), "\n// ", " "); !strings.Contains(text, sentence) {
 		t.Errorf("the documentation does not say: %s", sentence)
 	}
@@ -770,12 +881,12 @@ func TestSparseCollector(t *testing.T) {
 		}
 		return n
 	}
-	want := map[string]int{"kubewasm_builds_total": 1, "kubewasm_calls_total": 1}
+	want := map[string]int{"kubewasm_builds_total": 1}
 	if diff := cmp.Diff(want, count()); diff != "" {
 		t.Errorf("after a load (-want +got):\n%s", diff)
 	}
 	_, _ = call(t.Context(), t, p, 9, 0) // A trap.
-	want = map[string]int{"kubewasm_builds_total": 1, "kubewasm_calls_total": 2, "kubewasm_call_duration_seconds": 5, "kubewasm_call_fuel_total": 1}
+	want = map[string]int{"kubewasm_builds_total": 1, "kubewasm_calls_total": 1, "kubewasm_call_duration_seconds": 5, "kubewasm_call_fuel_total": 1}
 	got := count()
 	delete(got, "kubewasm_instance_restarts_total")
 	if diff := cmp.Diff(want, got); diff != "" {

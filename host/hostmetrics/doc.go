@@ -23,7 +23,7 @@
 //
 // The state of all open plugins of the runtime:
 //
-//	kubewasm_plugin_info                   plugin, digest             1; the module that serves
+//	kubewasm_plugin_info                   plugin, digest, reference  1; the module that serves
 //	kubewasm_plugin_instances              plugin                     instances that there are
 //	kubewasm_plugin_instances_idle         plugin                     those of them that serve no call
 //	kubewasm_plugin_instances_held         plugin                     those that are held from call to call, beside the others
@@ -33,7 +33,12 @@
 //	kubewasm_plugin_instance_memory_bytes  plugin                     memory of a new instance
 //	kubewasm_plugin_log_lines_dropped_total  plugin                   lines of it that were not logged
 //	kubewasm_plugin_disabled               plugin                     1 while it is out of service
-//	kubewasm_plugin_state                  plugin, state              1 for Serving, Stale or Unavailable
+//	kubewasm_plugin_state                  plugin, state              1 for Serving, Stale, Unavailable, Loading or Disabled
+//
+// The configuration of the component, by [Collector.Declare]:
+//
+//	kubewasm_config_applied                                           1 while the latest configuration is in service
+//	kubewasm_plugin_fails_open             plugin, reason             1 for Monitor, Ignore and KeepLast
 //
 // Of the process:
 //
@@ -68,9 +73,10 @@
 //
 // # Cardinality
 //
-// No label holds data from a guest. Plugins are named by the configuration, functions by the ABI,
-// and a plugin has one digest at a time. A plugin has 54 series, and 30 for each of its functions
-// that was called. Those that run once in each instance, such as configure, have 7. All results
+// No label holds data from a guest. Plugins are named by the configuration, with a Config.Scope as
+// scope/name; functions by the ABI. A plugin has one digest at a time. A plugin has 57 series, and
+// 30 for each of its functions that was called. Those that run once in each instance, such as
+// configure, have none. All results
 // of a function appear with its first call, as 0, since rate and increase do not see the step from
 // no series to 1. [NewSparse] has about 20 series for a plugin.
 //

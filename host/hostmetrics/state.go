@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
 // stateGauge is a number that is read from a plugin at each scrape.
@@ -35,10 +36,10 @@ func newStateCounter(name, help string, value func(host.Stats) float64) stateGau
 
 var (
 	infoDesc = prometheus.NewDesc("kubewasm_plugin_info",
-		"The SHA-256 of the module that serves new calls; always 1.", []string{"plugin", "digest"}, nil)
+		"The SHA-256 of the module that serves new calls, and its file, URL or reference; always 1.", []string{"plugin", "digest", "reference"}, nil)
 
 	stateDesc = prometheus.NewDesc("kubewasm_plugin_state",
-		"1 for the current state of the plugin: Serving, Stale if an earlier version than the declared one serves, Unavailable if none does.", []string{"plugin", "state"}, nil)
+		"1 for the current state of the plugin: Serving, Stale if an earlier version than the declared one serves, Unavailable if none does, Loading, Disabled.", []string{"plugin", "state"}, nil)
 
 	stateGauges = []stateGauge{
 		newStateGauge("instances", "Instances of the version that serves new calls.",
@@ -62,7 +63,7 @@ var (
 	}
 )
 
-// pluginStates are the states of a plugin, from the best to the worst.
+// pluginStates are the states of an open plugin, from the best to the worst.
 var pluginStates = []host.State{host.Serving, host.Stale, host.Unavailable}
 
 func truth(set bool) float64 {
@@ -75,39 +76,47 @@ func truth(set bool) float64 {
 func describeState(ch chan<- *prometheus.Desc) {
 	ch <- infoDesc
 	ch <- stateDesc
+	ch <- opensDesc
 	for _, g := range stateGauges {
 		ch <- g.desc
 	}
 }
 
-// collectState sends the state of plugins, and returns it by their labels. A sparse one leaves out
-// rare gauges that are 0, and the state of plugins that are Serving.
+// collectState sends the state of plugins, and returns that of the open ones by their labels. A
+// sparse one leaves out rare gauges that are 0, and the state of plugins that are Serving.
 //
-// Nothing keeps two plugins from having one name, and a registry that gets a series twice fails the
-// whole scrape: they are combined, as their calls are.
-func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin, sparse bool) map[string]host.Stats {
-	type info struct{ plugin, digest string }
+// For a moment a policy that is replaced is open beside the next one of its name, and a registry that
+// gets a series twice fails the whole scrape: plugins with one label are combined, as their calls are.
+func collectState(ch chan<- prometheus.Metric, plugins []*host.Plugin, declared *declaration, sparse bool) map[string]host.Stats {
+	type info struct{ plugin, digest, reference string }
 	infos := make(map[info]struct{}, len(plugins))
 	stats := make(map[string]host.Stats, len(plugins))
 	for _, p := range plugins {
-		label := labelOf(p.Name())
-		infos[info{label, p.Digest()}] = struct{}{}
 		now := p.Stats()
+		label := labelOf(now.Label)
+		infos[info{label, p.Digest(), cut.Valid(now.Reference)}] = struct{}{}
 		if before, several := stats[label]; several {
 			now = together(before, now)
 		}
 		stats[label] = now
 	}
 	for i := range infos {
-		ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, i.plugin, i.digest)
+		ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, i.plugin, i.digest, i.reference)
 	}
+	states := make(map[string]host.State, len(stats))
 	for label, s := range stats {
-		for _, state := range pluginStates {
-			if sparse && (state != s.State || state == host.Serving) {
+		states[label] = s.State
+	}
+	declared.collect(ch, states)
+	for label, is := range states {
+		for _, state := range host.States() {
+			if sparse && (state != is || state == host.Serving) {
 				continue
 			}
-			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(s.State == state), label, string(state))
+			ch <- prometheus.MustNewConstMetric(stateDesc, prometheus.GaugeValue, truth(state == is), label, string(state))
 		}
+	}
+	for label, s := range stats {
 		for _, g := range stateGauges {
 			if v := g.value(s); !sparse || !g.rare || v != 0 {
 				ch <- prometheus.MustNewConstMetric(g.desc, g.kind, v, label)

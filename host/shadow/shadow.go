@@ -193,6 +193,9 @@ type Shadow struct {
 	// promoting serialises promotions.
 	promoting sync.Mutex
 
+	// label is the label of the serving version.
+	label string
+
 	mu      sync.Mutex
 	status  Status
 	groups  map[string]*Group
@@ -225,7 +228,7 @@ func Begin(cfg Config, opts Options) (*Shadow, error) {
 		status: Status{State: Loading, Since: time.Now(), NotRepeated: opts.NotRepeated},
 	}
 	if opts.Serving != nil {
-		s.status.Serving = opts.Serving.Digest()
+		s.status.Serving, s.label = opts.Serving.Digest(), opts.Serving.Stats().Label
 	}
 	if cfg.profile != 0 {
 		s.profiler = &host.Profiler{}
@@ -591,7 +594,7 @@ func sealed() *confidential.Stain {
 // observe reports the result of a call to the Observer, if that implements the method.
 func (s *Shadow) observe(result string) {
 	if o, ok := s.opts.Observer.(host.ShadowObserver); ok {
-		o.Shadowed(s.opts.Plugin, result)
+		o.Shadowed(s.label, result)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 func frameworkOf(h fwk.Handle) sched.Framework {
 	f := sched.Framework{Minor: minor, Lacks: lacks, AppendPods: appendPods, Usage: usageOf, Images: imagesOf, Freeze: freeze}
 	if h != nil {
-		f.Handle = handle{h}
+		f.Handle, f.Profile = handle{h}, h.ProfileName()
 	}
 	return f
 }

@@ -51,6 +51,22 @@ type served struct {
 	tried    time.Time
 }
 
+// errLoading is the error of a policy whose first version is being loaded.
+var errLoading = errors.New("the policy is being loaded")
+
+// state compares the policy that is asked with the declared one.
+func (p *served) state() host.State {
+	switch {
+	case p.err == nil:
+		return host.Serving
+	case p.policy != nil:
+		return host.Stale
+	case errors.Is(p.err, errLoading):
+		return host.Loading
+	}
+	return host.Unavailable
+}
+
 // fetchError is the error of a module that may be available later.
 type fetchError struct{ error }
 
@@ -64,6 +80,10 @@ type Status struct {
 	// Digest is the SHA-256 of the serving module, in hexadecimal. It is empty for a group, and if
 	// no module serves.
 	Digest string
+	// State compares the serving version with the one declared by policies.yml.
+	State host.State
+	// Mode is Monitor if verdicts have no effect, otherwise Enforce.
+	Mode host.Mode
 	// Since is the time at which the serving version came into service.
 	Since time.Time
 	// Err is the reason that the policy declared by policies.yml is not in service, nil if it is.
@@ -72,11 +92,21 @@ type Status struct {
 
 // Policies returns the policies, sorted by their ids.
 func (s *Server) Policies() []Status {
-	table := s.serving.Load()
+	s.mu.Lock()
+	table := maps.Clone(s.table)
+	for id, l := range s.loads {
+		if table[id] == nil {
+			table[id] = &served{id: id, declared: l.declared, since: time.Now(), err: errLoading}
+		}
+	}
+	s.mu.Unlock()
 	list := make([]Status, 0, len(table))
 	for _, id := range slices.Sorted(maps.Keys(table)) {
 		p := table[id]
-		status := Status{ID: id, Group: len(p.declared.Policies) != 0, Since: p.since, Err: p.err}
+		status := Status{ID: id, Group: len(p.declared.Policies) != 0, State: p.state(), Mode: host.Enforce, Since: p.since, Err: p.err}
+		if p.declared.mode() == monitor {
+			status.Mode = host.Monitor
+		}
 		if plugin, ok := p.policy.(*admission.Plugin); ok {
 			status.Digest = plugin.Digest()
 		}
@@ -561,6 +591,7 @@ func (s *Server) FollowFile(ctx context.Context, path string) error {
 			Failed: func(err error) { s.log(slog.LevelError, "follow policies.yml", "err", err) },
 		}, func(ctx context.Context, data []byte, _ string) error {
 			f, err := ParseFile(data)
+			s.refused(&s.fileErr, err)
 			if err != nil {
 				s.log(slog.LevelError, "policies.yml is refused: nothing changes", "err", err)
 			} else if loads, err := s.declare(f); err == nil {
@@ -605,6 +636,10 @@ func (s *Server) FollowGuests(ctx context.Context, path string, adjust func(*Gue
 			if err == nil && len(bytes.TrimSpace(data)) == 0 {
 				err = errors.New("the file is empty")
 			}
+			if err == nil {
+				err = g.Check()
+			}
+			s.refused(&s.guestsErr, err)
 			if err != nil {
 				s.log(slog.LevelError, "guests are refused: nothing changes", "err", err)
 				return nil
@@ -642,6 +677,25 @@ func (s *Server) SetGuests(ctx context.Context, g Guests) error {
 		return err
 	}
 	return s.wait(ctx, loads)
+}
+
+// ConfigErr returns an error if the version of policies.yml or of the file of guests that was read
+// last is not in service because it was refused, or because no version of policies.yml was applied
+// yet. It returns nil if some of the policies cannot be loaded.
+func (s *Server) ConfigErr() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return errors.New("policies.yml is being loaded")
+	}
+	return errors.Join(s.fileErr, s.guestsErr)
+}
+
+// refused sets the error of a file that was read.
+func (s *Server) refused(to *error, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*to = err
 }
 
 // told logs the result of applying a file. Errors of single policies are logged with the policies.

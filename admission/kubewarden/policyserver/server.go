@@ -50,12 +50,14 @@ type Server struct {
 
 	mu sync.Mutex
 	// file is the file applied last, and guests are Config.Guests or those set since.
-	file    *File
-	guests  *Guests
-	table   map[string]*served
-	loads   map[string]*load
-	applied bool
-	closed  bool
+	file   *File
+	guests *Guests
+	// fileErr and guestsErr are the errors of the files that were read last.
+	fileErr, guestsErr error
+	table              map[string]*served
+	loads              map[string]*load
+	applied            bool
+	closed             bool
 }
 
 // Config configures a Server.

@@ -13,6 +13,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook/admissionmetrics"
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
@@ -38,6 +39,8 @@ func TestManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close(context.WithoutCancel(t.Context()))
+	guests := hostmetrics.New(rt)
+	admissionmetrics.NewManager(m, guests)
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there.wasm")
 	if err := os.WriteFile(there, module, 0o600); err != nil {
@@ -55,11 +58,11 @@ func TestManager(t *testing.T) {
 	const match = ", match: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}"
 	states := func(applied string, want map[string]string) string {
 		text := `
-# HELP kubewasm_admission_config_applied 1 if the latest configuration file is in service, 0 if it was refused, cannot be read or is being loaded.
-# TYPE kubewasm_admission_config_applied gauge
-kubewasm_admission_config_applied ` + applied + `
-# HELP kubewasm_admission_policy_state 1 for the current state of the policy: Serving, Stale if an earlier version serves, Unavailable if none could be loaded, Disabled, Loading.
-# TYPE kubewasm_admission_policy_state gauge
+# HELP kubewasm_config_applied 1 if the latest configuration is in service, 0 if it was refused, cannot be read or is being loaded.
+# TYPE kubewasm_config_applied gauge
+kubewasm_config_applied ` + applied + `
+# HELP kubewasm_plugin_state 1 for the current state of the plugin: Serving, Stale if an earlier version than the declared one serves, Unavailable if none does, Loading, Disabled.
+# TYPE kubewasm_plugin_state gauge
 `
 		for policy, is := range want {
 			for _, state := range host.States() {
@@ -67,14 +70,14 @@ kubewasm_admission_config_applied ` + applied + `
 				if string(state) == is {
 					value = "1"
 				}
-				text += `kubewasm_admission_policy_state{policy="` + policy + `",state="` + string(state) + `"} ` + value + "\n"
+				text += `kubewasm_plugin_state{plugin="` + policy + `",state="` + string(state) + `"} ` + value + "\n"
 			}
 		}
 		return text
 	}
 	compare := func(when, want string) {
 		t.Helper()
-		if err := testutil.CollectAndCompare(admissionmetrics.NewManager(m), strings.NewReader(want)); err != nil {
+		if err := testutil.CollectAndCompare(guests, strings.NewReader(want), "kubewasm_config_applied", "kubewasm_plugin_state"); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}

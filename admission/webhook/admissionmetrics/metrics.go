@@ -24,10 +24,10 @@
 //
 //	kubewasm_admission_objects_age_seconds  resource, namespace  time without a watch, 0 while watched
 //
-// [NewManager] compares the policies in service with those that are declared:
+// [NewManager] collects the changes of the management API, and declares the policies to a collector
+// of package hostmetrics, which has their state:
 //
-//	kubewasm_admission_config_applied                 1 if the file is in service as it was read last
-//	kubewasm_admission_policy_state    policy, state  1 for the state of the policy
+//	kubewasm_admission_policy_override  policy, override  1 while the API overrides the file
 //
 // webhook is validate, mutate or convert, verdict allow, deny or error. No label holds text of a
 // guest or a client. Package hostmetrics counts calls of guests.
@@ -45,6 +45,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/hostmetrics"
 	"github.com/kubewasm/kubewasm/internal/cut"
 )
 
@@ -66,7 +67,7 @@ func New() *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubewasm_admission_" + name, Help: help}, labels)
 	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubewasm_admission_" + name, Help: help, Buckets: buckets}, labels)
+		return hostmetrics.NewHistogram("kubewasm_admission_"+name, help, buckets, labels...)
 	}
 	m := &Metrics{
 		verdicts:    counter("verdicts_total", "Verdicts of policies.", "policy", "webhook", "mode", "verdict"),

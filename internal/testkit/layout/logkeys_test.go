@@ -17,7 +17,7 @@ import (
 var logKeys = []string{
 	"plugin", "function", "err", "reason", "stack", "guest", "dropped", // Of every package.
 	"reference", "digest", // Of host/oci.
-	"pod", "node", "functions", "fields", "missing", "!BADKEY", // Of sched.
+	"pod", "node", "functions", "fields", "missing", "profile", "!BADKEY", // Of sched.
 	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.
 	"request", "stage", "container", "cgroup", "change", "contention", "mode", "state", "decided", "cause", "driver", // Of hooks.
 	"pods", "containers", "left", "after", "address", "duration", "program", "version",

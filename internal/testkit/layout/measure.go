@@ -47,10 +47,10 @@ const (
 var bounds = []Figure{
 	{Name: linesOfAll, Bound: 152_500, Target: 114_000},
 	{Name: linesOfRoot, Bound: 107_500, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 41_500, Target: 50_000},
-	{Name: rootPackages, Bound: 182, Target: 165},
-	{Name: exportedNames, Bound: 3_180, Target: NoTarget},
-	{Name: namesWithout, Bound: 1_070, Target: 800},
+	{Name: linesOfAdapter, Bound: 42_500, Target: 50_000},
+	{Name: rootPackages, Bound: 183, Target: 165},
+	{Name: exportedNames, Bound: 3_190, Target: NoTarget},
+	{Name: namesWithout, Bound: 1_080, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }

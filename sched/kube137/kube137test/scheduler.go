@@ -212,6 +212,7 @@ func (s NodeStatuses) ForEachExplicitNode(f func(string, *fwk.Status)) {
 // panic.
 type Handle struct {
 	fwk.Handle
+	Profile   string
 	Nodes     []*NodeInfo
 	Waiting   []*WaitingPod
 	Recorder  events.EventRecorderLogger
@@ -219,6 +220,9 @@ type Handle struct {
 	// Activated, unless nil, is called with the Pods that the queue tries again, by their names.
 	Activated func(pods map[string]*corev1.Pod)
 }
+
+// ProfileName implements fwk.Handle.
+func (h *Handle) ProfileName() string { return h.Profile }
 
 // Activate implements fwk.Handle.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {

@@ -485,7 +485,7 @@ func (i *installation) testMetrics(t *testing.T) {
 		// A refusal is remembered for seconds.
 		i.eventually(t, "the metrics", func(context.Context) (bool, error) {
 			code, body := get(t, p.Address, "/metrics", token)
-			called = called || strings.Contains(body, `kubewasm_calls_total{function="filter",plugin="zone",result="ok"}`)
+			called = called || strings.Contains(body, `kubewasm_calls_total{function="filter",plugin="kubewasm-scheduler/zone",result="ok"}`)
 			return code == http.StatusOK, nil
 		})
 	}
