@@ -3,6 +3,7 @@ package statusz
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
@@ -235,6 +236,10 @@ type Event struct {
 	Function string `json:"function,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Stack    string `json:"stack,omitempty"`
+	// Monitored reports whether the request has passed, since the plugin only monitors.
+	Monitored bool `json:"monitored,omitempty"`
+	// Count is the number of equal events; Time is that of the last.
+	Count int `json:"count"`
 }
 
 const (
@@ -248,32 +253,57 @@ const (
 // Refuse keeps a refusal.
 func (c *Collector) Refuse(e Event) { c.refusals.add(e) }
 
-// ring keeps the last events.
+// ring keeps the last events. One that is repeated has one place.
 type ring struct {
 	mu     sync.Mutex
-	events [keptEvents]Event
-	n      int
+	events []Event // The latest last.
 }
 
 func (r *ring) add(e Event) {
 	for text, most := range map[*string]int{&e.Plugin: nameBytes, &e.Event: nameBytes, &e.Object: 3 * nameBytes, &e.User: nameBytes, &e.Function: nameBytes, &e.Reason: textBytes, &e.Stack: stackBytes} {
 		*text = strings.Clone(cut.Marked(*text, most))
 	}
-	e.Time = cmp.Or(e.Time, time.Now()).UTC()
+	e.Time, e.Count = cmp.Or(e.Time, time.Now()).UTC(), 1
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events[r.n%keptEvents] = e
-	r.n++
+	if i := slices.IndexFunc(r.events, func(known Event) bool {
+		known.Time, known.Count = e.Time, 1
+		return known == e
+	}); i >= 0 {
+		e.Count += r.events[i].Count
+		r.events = slices.Delete(r.events, i, i+1)
+	} else if len(r.events) == keptEvents {
+		i := r.least()
+		r.events = slices.Delete(r.events, i, i+1)
+	}
+	r.events = append(r.events, e)
+}
+
+// least returns the event that others replace: the oldest one that only was monitored, of the plugin
+// with the most events, so that no plugin takes the places of all.
+func (r *ring) least() (least int) {
+	of := func(e Event) string { return fmt.Sprint(e.Monitored, " ", e.Plugin) }
+	n, most := map[string]int{}, 0
+	for _, e := range r.events {
+		n[of(e)]++
+	}
+	for i, e := range r.events {
+		have := n[of(e)]
+		if e.Monitored {
+			have += keptEvents
+		}
+		if have > most {
+			least, most = i, have
+		}
+	}
+	return least
 }
 
 // last returns the events, the latest first.
 func (r *ring) last() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var events []Event
-	for i := max(0, r.n-keptEvents); i < r.n; i++ {
-		events = append(events, r.events[i%keptEvents])
-	}
+	events := slices.Clone(r.events)
 	slices.Reverse(events)
 	return events
 }

@@ -61,6 +61,7 @@ func (l *lines) keep(r slog.Record) {
 	e := Event{Time: r.Time, Event: r.Message, Plugin: cmp.Or(text["policy"], text["plugin"]), Function: text["function"], Stack: text["stack"],
 		User: text["user"], Reason: cmp.Or(text["message"], text["err"], text["reason"], text["panic"])}
 	e.Object = text["request"]
+	e.Monitored = strings.Contains(r.Message, "would have") || strings.Contains(r.Message, "monitor mode")
 	if e.Object == "" {
 		parts := []string{text["operation"], text["kind"], strings.Trim(text["namespace"]+"/"+text["name"], "/")}
 		e.Object = strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")

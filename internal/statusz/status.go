@@ -347,6 +347,9 @@ func (p *Plugin) fill(of *host.Plugin) {
 			p.Version = m.Version
 		}
 	}
+	if versions := of.Versions(); len(versions) != 0 && p.Since.IsZero() {
+		p.Since = versions[len(versions)-1].LoadedAt
+	}
 	p.BreakerOpen, p.Instances, p.InstanceLimit, p.Waiting, p.Retired = stats.Disabled, stats.Instances, stats.Limit, stats.Waiting, stats.Retired
 	p.MemoryBytes, p.LogDropped = stats.MemoryBytes, stats.LogDropped
 }

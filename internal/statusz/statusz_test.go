@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -312,7 +313,7 @@ func TestTheLog(t *testing.T) {
 	logger.Debug("policy denied the request", "policy", "labels", "uid", "u", "message", "m")
 	zero := func(events []Event) []Event {
 		for i := range events {
-			events[i].Time = time.Time{}
+			events[i].Time, events[i].Count = time.Time{}, 0
 		}
 		return events
 	}
@@ -328,11 +329,23 @@ func TestTheLog(t *testing.T) {
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "the guest trapped") {
 		t.Errorf("the log is\n%s", got)
 	}
-	for range 3 * keptEvents {
-		c.Refuse(Event{Reason: strings.Repeat("x", 1<<20)})
+}
+
+// One plugin, and those that only monitor, do not take the places of others.
+func TestEventsOfOthersStay(t *testing.T) {
+	var c Collector
+	c.Refuse(Event{Plugin: "labels", Object: "Pod shop/web"})
+	for i := range 3 * keptEvents {
+		c.Refuse(Event{Plugin: "loud", Object: fmt.Sprint(i), Reason: strings.Repeat("x", 1<<20)})
+		c.Refuse(Event{Plugin: fmt.Sprint("monitor-", i), Monitored: true})
+		c.Refuse(Event{Plugin: "again", Object: "Pod shop/db"})
 	}
-	if events := c.refusals.last(); len(events) != keptEvents || len(events[0].Reason) > textBytes {
-		t.Errorf("%d events with %d bytes", len(events), len(events[0].Reason))
+	events := c.refusals.last()
+	if len(events) != keptEvents || events[0].Plugin != "again" || events[0].Count != 3*keptEvents || len(events[2].Reason) > textBytes {
+		t.Errorf("%d events, the last is %+v", len(events), events[0])
+	}
+	if !slices.ContainsFunc(events, func(e Event) bool { return e.Plugin == "labels" }) {
+		t.Error("the event of a quiet plugin is gone")
 	}
 }
 

@@ -21,6 +21,9 @@ func (s *Status) writeText(w io.Writer, section string) error {
 			foreign.Fprintf(w, "%s: %s\n", f.Name, f.Value)
 		}
 	}
+	if section != "" {
+		foreign.Fprintf(w, "%s %s on %s\n", s.Metadata.Name, s.BinaryVersion, s.Replica)
+	}
 	for _, t := range s.tables() {
 		switch {
 		case section == "":
@@ -134,13 +137,13 @@ func (s *Status) tables() []Table {
 	for _, o := range s.FailingOpen {
 		open.Rows = append(open.Rows, []string{o.Plugin, o.Why})
 	}
-	refusals := Table{name: "refusals", Heading: "Last refusals", Empty: withheld, Columns: []string{"Time", "Plugin", "Object", "User", "Event", "Reason"}}
+	refusals := Table{name: "refusals", Heading: "Last refusals", Empty: withheld, Columns: []string{"Last", "Count", "Plugin", "Object", "User", "Event", "Reason"}}
 	for _, e := range s.Refusals {
-		refusals.Rows = append(refusals.Rows, []string{e.Time.Format(time.RFC3339), e.Plugin, e.Object, or(e.User, "-"), e.Event, e.Reason})
+		refusals.Rows = append(refusals.Rows, []string{e.Time.Format(time.RFC3339), fmt.Sprint(e.Count), e.Plugin, e.Object, or(e.User, "-"), e.Event, e.Reason})
 	}
-	traps := Table{name: "traps", Heading: "Last traps", Empty: withheld, Columns: []string{"Time", "Plugin", "Function", "Reason", "Stack"}}
+	traps := Table{name: "traps", Heading: "Last traps", Empty: withheld, Columns: []string{"Last", "Count", "Plugin", "Function", "Reason", "Stack"}}
 	for _, e := range s.Traps {
-		traps.Rows = append(traps.Rows, []string{e.Time.Format(time.RFC3339), e.Plugin, or(e.Function, "-"), e.Reason, strings.ReplaceAll(strings.TrimSpace(e.Stack), "\n", " <- ")})
+		traps.Rows = append(traps.Rows, []string{e.Time.Format(time.RFC3339), fmt.Sprint(e.Count), e.Plugin, or(e.Function, "-"), e.Reason, strings.ReplaceAll(strings.TrimSpace(e.Stack), "\n", " <- ")})
 	}
 	recordings := Table{name: "recordings", Heading: "Recordings", Empty: "none", Columns: []string{"Path", "Recorded", "Dropped", "Size", "Error"}}
 	for _, r := range s.Recordings {

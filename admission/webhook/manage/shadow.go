@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/management"
 )
@@ -65,6 +66,15 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 		return err
 	}
 	return p.BeginProfile(ctx, calls)
+}
+
+// Profile returns the last profile of a plugin, nil if there is none.
+func (m *Manager) Profile(name string) *profile.Profile {
+	p, err := m.plugin(name)
+	if err != nil || p.Profile() == nil {
+		return nil
+	}
+	return p.Profile().Profile()
 }
 
 // promote puts the candidate of the current plugin's shadow into service, with the shadow's

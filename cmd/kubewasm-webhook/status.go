@@ -1,0 +1,58 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission/manage"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/management"
+	"github.com/kubewasm/kubewasm/internal/statusz"
+)
+
+// status returns the page of the server.
+func (o *options) status(rt *host.Runtime, manager *manage.Manager, collector *statusz.Collector) http.Handler {
+	auth := management.Auth(o.auth())
+	return &statusz.Config{
+		Program: "kubewasm-webhook", Runtime: rt, Collector: collector, Ready: manager.Ready, Paths: []string{"/healthz", "/readyz", "/metrics"},
+		Caches:   map[string]string{"compiled": o.cacheDir, "state": o.stateDir},
+		Private:  func(r *http.Request) bool { return statusz.Local(r) || auth.Allows(r) },
+		Declared: func() []statusz.Plugin { return declared(manager) },
+		Alarm: func() string {
+			b := manager.BreakGlass()
+			if b == nil {
+				return ""
+			}
+			return "the policies only monitor until " + b.Until.UTC().Format(time.RFC3339) + ": " + b.Reason
+		},
+	}
+}
+
+// declared returns the policies for a page.
+func declared(manager *manage.Manager) []statusz.Plugin {
+	var list []statusz.Plugin
+	for _, i := range manager.List() {
+		p := statusz.Plugin{
+			Name: i.Name, Version: i.Version, State: i.State, Reason: i.Error, Reference: i.Reference, Digest: i.Digest, Since: i.LoadedAt,
+			Mode: i.Mode, FailurePolicy: i.FailurePolicy,
+		}
+		notes := i.Warnings
+		if i.Override != "" {
+			notes = append([]string{"the management API overrides the file: " + i.Override}, notes...)
+		}
+		if i.Group {
+			notes = append([]string{"a group"}, notes...)
+		}
+		p.Note = strings.Join(notes, "\n")
+		if shadow, err := manager.Shadow(i.Name); err == nil {
+			status := shadow.Status()
+			p.Shadow = &status
+		}
+		if profile := manager.Profile(i.Name); profile != nil {
+			p.Profile = profile.Top(10)
+		}
+		list = append(list, p)
+	}
+	return list
+}
