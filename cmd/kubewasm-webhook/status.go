@@ -15,7 +15,7 @@ import (
 func (o *options) status(rt *host.Runtime, manager *manage.Manager, collector *statusz.Collector) http.Handler {
 	auth := management.Auth(o.auth())
 	return &statusz.Config{
-		Program: "kubewasm-webhook", Runtime: rt, Collector: collector, Ready: manager.Ready, Paths: []string{"/healthz", "/readyz", "/metrics"},
+		Program: "kubewasm-webhook", Runtime: rt, Collector: collector, Ready: manager.Ready, ConfigErr: manager.ConfigErr, Paths: []string{"/healthz", "/readyz", "/metrics"},
 		Caches:   map[string]string{"compiled": o.cacheDir, "state": o.stateDir},
 		Private:  func(r *http.Request) bool { return statusz.Local(r) || auth.Allows(r) },
 		Declared: func() []statusz.Plugin { return declared(manager) },
@@ -45,13 +45,8 @@ func declared(manager *manage.Manager) []statusz.Plugin {
 			notes = append([]string{"a group"}, notes...)
 		}
 		p.Note = strings.Join(notes, "\n")
-		if shadow, err := manager.Shadow(i.Name); err == nil {
-			status := shadow.Status()
-			p.Shadow = &status
-		}
-		if profile := manager.Profile(i.Name); profile != nil {
-			p.Profile = profile.Top(10)
-		}
+		shadow, _ := manager.Shadow(i.Name) // nil with an error.
+		p.Background(shadow, manager.Profile(i.Name))
 		list = append(list, p)
 	}
 	return list

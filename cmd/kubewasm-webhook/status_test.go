@@ -18,8 +18,7 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
-// statusPolicies returns a configuration with policies of every kind, and more of them that only
-// monitor.
+// statusPolicies returns a configuration with policies of every kind, and more of one of them.
 func statusPolicies(t *testing.T, more int) string {
 	t.Helper()
 	labels, err := guestbuild.Build(t.Context(), "../../examples/admission/required-labels")
@@ -37,7 +36,7 @@ func statusPolicies(t *testing.T, more int) string {
 	fmt.Fprintf(&b, "- {name: drafts, mode: Monitor, module: {file: %[1]s}, guestConfig: {labels: [draft]}, %[2]s}\n", labels, pods)
 	fmt.Fprintf(&b, "- {name: quotas, failurePolicy: Ignore, module: {file: %[1]s}, %[2]s}\n", scripted, pods)
 	for i := range more {
-		fmt.Fprintf(&b, "- {name: team-%02[1]d, version: 0.%[1]d.0, mode: Monitor, module: {file: %[2]s}, guestConfig: {labels: [team, 'l%[1]d']}, %[3]s}\n", i, labels, pods)
+		fmt.Fprintf(&b, "- {name: team-%02[1]d, version: 0.%[1]d.0, module: {file: %[2]s}, guestConfig: {labels: [team]}, %[3]s}\n", i, labels, pods)
 	}
 	return b.String()
 }
@@ -114,7 +113,7 @@ func TestStatus(t *testing.T) {
 	t.Run("a browser", func(t *testing.T) {
 		b := browser.New(t)
 		for _, width := range []int{360, 1000} {
-			p := b.Open(base+statusz.Path, width, 1000)
+			p := b.Open(base+statusz.Path, width, 1200)
 			if len(p.Errors) != 0 || p.Width > float64(width) || strings.Count(p.Text, "team-") < 46 || !strings.Contains(p.Text, "no <b>quota</b>") {
 				t.Errorf("at %d pixels the page is %v wide, with the errors %s\n%.2000s", width, p.Width, p.Errors, p.Text)
 			}

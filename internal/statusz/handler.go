@@ -147,19 +147,21 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// Local reports whether a client is in the network of this process, such as kubectl port-forward,
-// and asks for it by an address or as localhost: not a browser that another name has brought here.
-func Local(r *http.Request) bool {
+// Near reports whether a client is in the network of this process, such as kubectl port-forward.
+func Near(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	remote, err := netip.ParseAddrPort(r.RemoteAddr)
 	ip := remote.Addr().Unmap()
-	if err != nil || local == nil || !ip.IsLoopback() && ip != local.AddrPort().Addr().Unmap() {
-		return false
-	}
+	return err == nil && local != nil && (ip.IsLoopback() || ip == local.AddrPort().Addr().Unmap())
+}
+
+// Local reports whether a client is near and asks for an address or localhost: not a browser that a
+// page has sent here by a name of its own.
+func Local(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	_, err = netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || host == "localhost"
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return Near(r) && (err == nil || host == "localhost")
 }

@@ -36,7 +36,7 @@ var policy = func() string {
 // pages are parsed when somebody looks at one.
 var pages = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"style": func() template.CSS { return template.CSS(style) }, "policy": func() string { return policy }, "short": short,
+		"style": func() template.CSS { return template.CSS(style) }, "policy": func() string { return policy }, "short": short, "about": about,
 		"plot": plotOf, "details": details, "costs": costs, "flame": flameOf, "line": foreign.Line,
 	}).Parse(templates))
 })

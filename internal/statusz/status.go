@@ -34,6 +34,8 @@ type Config struct {
 	Declared func() []Plugin
 	// Ready returns the reason that the program is not ready; nil is always ready.
 	Ready func() error
+	// ConfigErr returns the reason that the configuration file is not in service; nil always is.
+	ConfigErr func() error
 	// Alarm returns why no policy is in force, empty if they are; nil never does.
 	Alarm func() string
 	// Paths are the paths beside the page.
@@ -75,6 +77,8 @@ type Status struct {
 	Replica string `json:"replica"`
 	// Alarm is why no policy is in force: somebody broke the glass.
 	Alarm string `json:"alarm,omitempty"`
+	// ConfigError is the reason that the configuration file is not in service.
+	ConfigError string `json:"configError,omitempty"`
 	// NotReady is the reason that the program is not ready.
 	NotReady string `json:"notReady,omitempty"`
 	// Engine runs the guests. EngineReason is why it is not the compiler.
@@ -126,6 +130,8 @@ type Plugin struct {
 	Since         time.Time          `json:"since,omitzero"`
 	Mode          host.Mode          `json:"mode,omitempty"`
 	FailurePolicy host.FailurePolicy `json:"failurePolicy,omitempty"`
+	// Elsewhere reports whether the plugin is for other replicas.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Note is what an operator should know: an override, a group, warnings.
 	Note string `json:"note,omitempty"`
 	// BreakerOpen reports whether the circuit breaker has disabled the plugin.
@@ -185,6 +191,9 @@ func (c *Config) status(private bool) *Status {
 	}
 	if c.Ready != nil {
 		s.NotReady = reason(c.Ready())
+	}
+	if c.ConfigErr != nil {
+		s.ConfigError = reason(c.ConfigErr())
 	}
 	var why error
 	s.Engine, why = c.Runtime.Engine()
@@ -329,6 +338,15 @@ func boundedShadow(s shadow.Status, private bool) *shadow.Status {
 	return &s
 }
 
+// Reference returns the source of a declared module for a page.
+func Reference(rt *host.Runtime, m host.ModuleConfig) string {
+	source, err := rt.Source(m, "module")
+	if err != nil {
+		return ""
+	}
+	return publicerr.Redact(source.String())
+}
+
 // rank orders states: those that need attention first.
 func rank(s host.State) int {
 	return slices.Index([]host.State{host.Unavailable, host.Stale, host.Loading, host.Serving, host.Disabled}, s)
@@ -354,10 +372,22 @@ func (p *Plugin) fill(of *host.Plugin) {
 	p.MemoryBytes, p.LogDropped = stats.MemoryBytes, stats.LogDropped
 }
 
+// Background adds the state of a plugin's shadow and of its profile, of which each may be nil.
+func (p *Plugin) Background(s, of *shadow.Shadow) {
+	if s != nil {
+		status := s.Status()
+		p.Shadow = &status
+	}
+	if of != nil && of.Profile() != nil {
+		p.Profile = of.Profile().Top(topFunctions)
+	}
+}
+
 // open returns why requests pass without the plugin, or whatever it answers.
 func (p *Plugin) open() string {
 	var why []string
 	switch {
+	case p.Elsewhere:
 	case p.State == host.Disabled:
 		why = append(why, "disabled: it is not called")
 	case p.Mode == host.Monitor:

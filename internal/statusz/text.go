@@ -63,6 +63,7 @@ func (s *Status) facts() []Fact {
 		{"Binary version", s.BinaryVersion},
 		{"Paths", strings.Join(s.Paths, " ")},
 		{"Ready", or(s.NotReady, "yes")},
+		{"Configuration", or(s.ConfigError, "in service")},
 		{"Engine", strings.TrimSuffix(string(s.Engine)+": "+s.EngineReason, ": ")},
 		{"Memory", fmt.Sprintf("%s resident, %s of guests, %s heap", size(s.Memory.Resident), size(s.Memory.Guests), size(s.Memory.Heap))},
 		{"Mappings", fmt.Sprintf("%d of %d", s.Memory.Mappings, s.Memory.Limit)},
@@ -85,6 +86,15 @@ func size(n uint64) string {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	}
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// about returns a duration, rounded up to two digits.
+func about(d time.Duration) string {
+	unit := time.Duration(1)
+	for d >= 100*unit {
+		unit *= 10
+	}
+	return ((d + unit - 1) / unit * unit).String()
 }
 
 func short(digest string) string { return digest[:min(len(digest), 12)] }
@@ -112,6 +122,9 @@ func (s *Status) tables() []Table {
 	shadows := Table{name: "shadows", Heading: "Shadows", Empty: "none", Columns: []string{"Plugin", "State", "Candidate", "Compared", "Same", "Failed", "Dropped", "Differences"}}
 	byTime := slices.Clone(s.Plugins)
 	slices.SortStableFunc(byTime, func(a, b Plugin) int { return int(b.LastHour.Total - a.LastHour.Total) })
+	if s.ConfigError != "" {
+		problems.Rows = append(problems.Rows, []string{"(configuration)", string(host.Stale), s.ConfigError})
+	}
 	for i := range s.Plugins {
 		p := &s.Plugins[i]
 		plugins.Rows = append(plugins.Rows, []string{p.Name, string(p.State), or(p.Version, "-"), or(short(p.Digest), "-"), or(string(p.Mode), "-"), or(string(p.FailurePolicy), "-"), or(p.Reference, "-")})
@@ -130,7 +143,7 @@ func (s *Status) tables() []Table {
 			for _, f := range p.Profile[:min(len(p.Profile), 3)] {
 				top = append(top, f.Function)
 			}
-			slow.Rows = append(slow.Rows, []string{p.Name, fmt.Sprint(c.Calls), fmt.Sprint(c.Errors), "<" + c.P50.String(), "<" + c.P99.String(), c.Total.Round(time.Microsecond).String(), fmt.Sprint(c.FuelPerCall), or(strings.Join(top, ", "), "-")})
+			slow.Rows = append(slow.Rows, []string{p.Name, fmt.Sprint(c.Calls), fmt.Sprint(c.Errors), "<" + about(c.P50), "<" + about(c.P99), c.Total.Round(time.Microsecond).String(), fmt.Sprint(c.FuelPerCall), or(strings.Join(top, ", "), "-")})
 		}
 	}
 	open := Table{name: "open", Heading: "Failing open", Empty: "nothing fails open", Columns: []string{"Plugin", "Why"}}

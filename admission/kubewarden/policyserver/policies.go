@@ -59,8 +59,10 @@ func (e *fetchError) Unwrap() error { return e.error }
 // Status describes a policy.
 type Status struct {
 	ID string
-	// Group reports whether it is a group.
-	Group bool
+	// Group reports whether it is a group, and Serving whether a version is in service.
+	Group, Serving bool
+	// Mode is protect or monitor, and Module the URL of the declared module, empty for a group.
+	Mode, Module string
 	// Digest is the SHA-256 of the serving module, in hexadecimal. It is empty for a group, and if
 	// no module serves.
 	Digest string
@@ -76,13 +78,21 @@ func (s *Server) Policies() []Status {
 	list := make([]Status, 0, len(table))
 	for _, id := range slices.Sorted(maps.Keys(table)) {
 		p := table[id]
-		status := Status{ID: id, Group: len(p.declared.Policies) != 0, Since: p.since, Err: p.err}
+		status := Status{ID: id, Group: len(p.declared.Policies) != 0, Serving: p.policy != nil, Mode: p.declared.mode(), Module: p.declared.Module, Since: p.since, Err: p.err}
 		if plugin, ok := p.policy.(*admission.Plugin); ok {
 			status.Digest = plugin.Digest()
 		}
 		list = append(list, status)
 	}
 	return list
+}
+
+// Loading returns the policies of the file of which no version has been loaded yet, sorted.
+func (s *Server) Loading() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := slices.Sorted(maps.Keys(s.loads))
+	return slices.DeleteFunc(ids, func(id string) bool { return s.table[id] != nil })
 }
 
 // publish makes the current table visible to requests, and closes the policies in gone after the

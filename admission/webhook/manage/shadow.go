@@ -7,7 +7,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/management"
 )
@@ -68,13 +67,13 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 	return p.BeginProfile(ctx, calls)
 }
 
-// Profile returns the last profile of a plugin, nil if there is none.
-func (m *Manager) Profile(name string) *profile.Profile {
+// Profile returns the current or last profile of a plugin, nil if there was none.
+func (m *Manager) Profile(name string) *shadow.Shadow {
 	p, err := m.plugin(name)
-	if err != nil || p.Profile() == nil {
+	if err != nil {
 		return nil
 	}
-	return p.Profile().Profile()
+	return p.Profile()
 }
 
 // promote puts the candidate of the current plugin's shadow into service, with the shadow's

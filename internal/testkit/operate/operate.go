@@ -65,7 +65,7 @@ func Start(t *testing.T, url string, env []string, args ...string) {
 			t.Logf("the program writes\n%s", out)
 		}
 	})
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if resp, err := Client.Get(url); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
@@ -84,7 +84,7 @@ func Start(t *testing.T, url string, env []string, args ...string) {
 	}
 }
 
-var rowRE = regexp.MustCompile("(?m)^\\| ([^|]*) \\| ([a-z-]+) \\| `(curl [^`]*)` \\| `([^`]*)` \\|$")
+var rowRE = regexp.MustCompile("(?m)^\\| (?:([^|]*) )?\\| ([a-z-]+) \\| `(curl [^`]*)` \\| `([^`]*)` \\|$")
 
 // Ask runs the commands of a program's rows, with base in place of the documented address, and
 // compares a line of the answer with the documented one, in which … stands for any text.
@@ -104,7 +104,7 @@ func Ask(t *testing.T, root, program, base string) {
 			continue
 		}
 		n++
-		t.Run(row[1], func(t *testing.T) {
+		t.Run(row[3], func(t *testing.T) {
 			command := address.ReplaceAllLiteralString(row[3], base)
 			answer, err := exec.CommandContext(t.Context(), "sh", "-c", command).Output()
 			if err != nil {
