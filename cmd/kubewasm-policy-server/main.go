@@ -43,6 +43,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 func main() {
@@ -72,10 +73,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 	o.level.Set(levels[o.logLevel])
 	handlerOptions := &slog.HandlerOptions{Level: &o.level}
-	logger := slog.New(slog.NewTextHandler(out, handlerOptions))
+	var lines slog.Handler = slog.NewTextHandler(out, handlerOptions)
 	if o.logFormat == "json" {
-		logger = slog.New(slog.NewJSONHandler(out, handlerOptions))
+		lines = slog.NewJSONHandler(out, handlerOptions)
 	}
+	status := new(statusz.Collector)
+	logger := slog.New(status.Log(lines))
 	for _, name := range o.ignored {
 		logger.Warn("setting has no meaning for this server and is ignored", "name", name)
 	}
@@ -109,7 +112,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 
 	cfg := policyserver.Config{
 		Runtime: rt, Source: modules.source, Guests: guests, Timeout: o.timeout, AcceptNamespace: o.acceptNamespace, Workers: o.workers, ReadyTimeout: o.readyTimeout,
-		Observer: telemetry, HostObserver: calls, Logger: logger,
+		Observer: refusals{telemetry, status}, HostObserver: host.Observers(calls, status), Logger: logger,
 	}
 	// The cache of objects ends after the last request.
 	caching, stopCaching := context.WithCancel(context.WithoutCancel(ctx))
@@ -162,7 +165,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 	serving := policyserver.ServeConfig{
 		Addr: o.addr, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFiles: o.clientCAFiles, ProbeAddr: o.probeAddr, DrainDelay: o.drainDelay,
-		Probes: probes(registry), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
+		Probes: probes(registry, o.status(rt, server, status)), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
 	}
 	if o.drainDelay == 0 {
 		serving.DrainDelay = -1
@@ -258,10 +261,11 @@ func clusterConfig(logger *slog.Logger) *rest.Config {
 	return config
 }
 
-// probes serves /metrics.
-func probes(registry *prometheus.Registry) http.Handler {
+// probes serves /metrics and /statusz.
+func probes(registry *prometheus.Registry, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle(statusz.Path, page)
 	return mux
 }
 

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kubewasm/kubewasm/admission"
+	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
+	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/publicerr"
+	"github.com/kubewasm/kubewasm/internal/statusz"
+)
+
+// status returns the page of the server.
+func (o *options) status(rt *host.Runtime, server *policyserver.Server, collector *statusz.Collector) http.Handler {
+	return &statusz.Config{
+		Program: "kubewasm-policy-server", Runtime: rt, Collector: collector, Ready: server.Ready, Paths: []string{"/readiness", "/metrics"},
+		Caches: map[string]string{"compiled": filepath.Join(o.downloadDir, "compiled"), "modules": filepath.Join(o.downloadDir, "modules")}, Private: statusz.Local,
+		Declared: func() []statusz.Plugin { return declared(server) },
+	}
+}
+
+// declared returns the policies for a page. A policy that fails denies.
+func declared(server *policyserver.Server) []statusz.Plugin {
+	var list []statusz.Plugin
+	for _, s := range server.Policies() {
+		var since time.Time
+		if s.Serving {
+			since = s.Since
+		}
+		p := statusz.Plugin{Name: s.ID, State: host.Serving, Reference: publicerr.Redact(s.Module), Digest: s.Digest, Since: since, Mode: host.Enforce, FailurePolicy: host.Fail}
+		if s.Mode == "monitor" {
+			p.Mode = host.Monitor
+		}
+		if s.Group {
+			p.Note = "a group"
+		}
+		if s.Err != nil {
+			if p.State, p.Reason = host.Stale, publicerr.Redact(s.Err.Error()); !s.Serving {
+				p.State = host.Unavailable
+			}
+		}
+		list = append(list, p)
+	}
+	for _, id := range server.Loading() {
+		list = append(list, statusz.Plugin{Name: id})
+	}
+	return list
+}
+
+// refusals keeps the requests that policies have refused.
+type refusals struct {
+	policyserver.Observer
+	collector *statusz.Collector
+}
+
+// Evaluated implements [policyserver.Observer].
+func (r refusals) Evaluated(ctx context.Context, e *policyserver.Evaluated) {
+	r.Observer.Evaluated(ctx, e)
+	if e.Response == nil || e.Response.Allowed || e.Origin == "audit" {
+		return
+	}
+	event := statusz.Event{Time: e.Start, Plugin: e.Policy, Event: admission.DeniedMessage}
+	if q := e.Request; q != nil {
+		event.User = q.UserInfo.Username
+		event.Object = strings.Join([]string{string(q.Operation), q.Kind.Kind, strings.Trim(q.Namespace+"/"+q.Name, "/")}, " ")
+	}
+	if s := e.Response.Result; s != nil {
+		event.Reason = s.Message
+		if s.Details != nil {
+			for _, cause := range s.Details.Causes {
+				event.Reason += "; " + cause.Message
+			}
+		}
+		event.Reason = e.Stain().Text(event.Reason)
+	}
+	r.collector.Refuse(event)
+}
