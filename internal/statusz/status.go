@@ -143,6 +143,8 @@ type Plugin struct {
 	MemoryBytes   uint64 `json:"instanceBytes"`
 	LogDropped    uint64 `json:"logLinesDropped,omitempty"`
 	LastHour      Calls  `json:"lastHour"`
+	// Guest is the plugin of the Runtime, if its name is another one.
+	Guest *host.Plugin `json:"-"`
 	// Shadow is the candidate, and Profile the functions with the most fuel.
 	Shadow  *shadow.Status `json:"shadow,omitempty"`
 	Profile []profile.Cost `json:"profile,omitempty"`
@@ -280,14 +282,22 @@ func (c *Config) plugins(now time.Time, private bool) []Plugin {
 		loaded[p.Name()] = append(loaded[p.Name()], p)
 	}
 	for i := range list {
-		if of := loaded[list[i].Name]; len(of) != 0 {
-			list[i].fill(of[0])
-			loaded[list[i].Name] = of[1:] // Two profiles may have plugins of one name.
+		p := &list[i]
+		of := loaded[p.Name]
+		switch {
+		case p.Guest != nil:
+			own := p.Guest.Name()
+			loaded[own] = slices.DeleteFunc(loaded[own], func(other *host.Plugin) bool { return other == p.Guest })
+		case len(of) != 0:
+			p.Guest, loaded[p.Name] = of[0], of[1:]
+		default:
+			continue
 		}
+		p.fill(p.Guest)
 	}
 	for name, of := range loaded {
 		for _, p := range of {
-			more := Plugin{Name: name}
+			more := Plugin{Name: name, Guest: p}
 			if i := slices.IndexFunc(list, func(p Plugin) bool { return p.Name == name }); i >= 0 {
 				more.Mode, more.FailurePolicy = list[i].Mode, list[i].FailurePolicy
 			}
@@ -302,8 +312,12 @@ func (c *Config) plugins(now time.Time, private bool) []Plugin {
 func (c *Config) bounded(list []Plugin, now time.Time, private bool) []Plugin {
 	for i := range list {
 		p := &list[i]
-		if hours := c.Collector.plugins.Load(); hours != nil && (*hours)[p.Name] != nil {
-			p.LastHour = (*hours)[p.Name].sum(now)
+		name := p.Name
+		if p.Guest != nil {
+			name = p.Guest.Name() // Plugins of one name in two profiles are counted together.
+		}
+		if hours := c.Collector.plugins.Load(); hours != nil && (*hours)[name] != nil {
+			p.LastHour = (*hours)[name].sum(now)
 		}
 		p.State = cmp.Or(p.State, host.Loading)
 		for text, most := range map[*string]int{&p.Name: nameBytes, &p.Version: nameBytes, &p.Reason: textBytes, &p.Reference: textBytes, &p.Note: textBytes} {
