@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 // page returns the page of the agent.
 func (a *agent) page(cfg *config) http.Handler {
 	return &statusz.Config{
-		Program: "kubewasm-agent", Runtime: a.runtime, Collector: a.status, Ready: a.ready, Paths: []string{"/healthz", "/readyz", "/metrics", "/state"},
+		Program: "kubewasm-agent", Version: program.ThisBuild().Short(), Runtime: a.runtime, Collector: a.status, Ready: a.ready, Paths: []string{"/healthz", "/readyz", "/metrics", "/state"},
 		Caches: map[string]string{"compiled": cfg.CacheDir, "registries": cfg.Registries.CacheDir}, Declared: a.listed,
 		ConfigErr: func() error {
 			if a.reload != nil && a.reload.stale.Load() {

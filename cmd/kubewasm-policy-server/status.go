@@ -10,6 +10,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 	"github.com/kubewasm/kubewasm/internal/statusz"
 )
@@ -17,7 +18,7 @@ import (
 // status returns the page of the server.
 func (o *options) status(rt *host.Runtime, server *policyserver.Server, collector *statusz.Collector) http.Handler {
 	return &statusz.Config{
-		Program: "kubewasm-policy-server", Runtime: rt, Collector: collector, Ready: server.Ready, Paths: []string{"/readiness", "/metrics"},
+		Program: "kubewasm-policy-server", Version: program.ThisBuild().Short(), Runtime: rt, Collector: collector, Ready: server.Ready, Paths: []string{"/readiness", "/metrics"},
 		Caches: map[string]string{"compiled": filepath.Join(o.downloadDir, "compiled"), "modules": filepath.Join(o.downloadDir, "modules")}, Private: statusz.Local,
 		Declared: func() []statusz.Plugin { return declared(server) },
 	}

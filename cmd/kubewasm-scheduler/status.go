@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
@@ -25,7 +26,7 @@ func (o *options) serveStatus(rt *host.Runtime, configured []configuredPlugin, l
 	}
 	mux := http.NewServeMux()
 	mux.Handle(statusz.Path, &statusz.Config{
-		Program: "kubewasm-scheduler", Runtime: rt, Collector: collector, Private: statusz.Local, Caches: map[string]string{"compiled": o.cacheDir},
+		Program: "kubewasm-scheduler", Version: program.ThisBuild().Short(), Runtime: rt, Collector: collector, Private: statusz.Local, Caches: map[string]string{"compiled": o.cacheDir},
 		Declared: func() []statusz.Plugin { return loaded.listed(rt, configured) },
 	})
 	server := &http.Server{

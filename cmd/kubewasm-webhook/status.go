@@ -8,6 +8,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/internal/management"
+	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
@@ -15,7 +16,7 @@ import (
 func (o *options) status(rt *host.Runtime, manager *manage.Manager, collector *statusz.Collector) http.Handler {
 	auth := management.Auth(o.auth())
 	return &statusz.Config{
-		Program: "kubewasm-webhook", Runtime: rt, Collector: collector, Ready: manager.Ready, ConfigErr: manager.ConfigErr, Paths: []string{"/healthz", "/readyz", "/metrics"},
+		Program: "kubewasm-webhook", Version: program.ThisBuild().Short(), Runtime: rt, Collector: collector, Ready: manager.Ready, ConfigErr: manager.ConfigErr, Paths: []string{"/healthz", "/readyz", "/metrics"},
 		Caches:   map[string]string{"compiled": o.cacheDir, "state": o.stateDir},
 		Private:  func(r *http.Request) bool { return statusz.Local(r) || auth.Allows(r) },
 		Declared: func() []statusz.Plugin { return declared(manager) },

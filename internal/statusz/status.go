@@ -18,15 +18,14 @@ import (
 	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/cut"
-	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/publicerr"
 )
 
 // Config configures the page of a program.
 type Config struct {
-	// Program is the name of the program, and Runtime has its plugins.
-	Program string
-	Runtime *host.Runtime
+	// Program and Version are the name of the program and its version, and Runtime has its plugins.
+	Program, Version string
+	Runtime          *host.Runtime
 	// Collector observes the plugins and their log.
 	Collector *Collector
 	// Declared returns what the program knows of the declared plugins, in any order. The rest comes
@@ -184,8 +183,7 @@ func (c *Config) status(private bool) *Status {
 	s := &Status{Replica: cmp.Or(os.Getenv("POD_NAME"), os.Getenv("NODE_NAME"), hostname()), FailingOpen: []Open{}, Refusals: []Event{}, Traps: []Event{}, Withheld: !private}
 	s.Kind, s.APIVersion, s.Metadata.Name = kind, group+"/"+version, c.Program
 	s.StartTime, s.UptimeSeconds = processStart.UTC().Truncate(time.Second), int64(now.Sub(processStart).Seconds())
-	build := program.ThisBuild()
-	s.GoVersion, s.BinaryVersion, s.Paths = build.Go, strings.TrimSpace(build.Version+" "+build.Revision), c.Paths
+	s.GoVersion, s.BinaryVersion, s.Paths = runtime.Version(), c.Version, c.Paths
 	if c.Alarm != nil {
 		if s.Alarm = cut.Marked(c.Alarm(), textBytes); s.Alarm != "" {
 			s.FailingOpen = append(s.FailingOpen, Open{"all", s.Alarm})
