@@ -162,6 +162,11 @@ generate: $(WAT:.wat=.wasm) ## Rebuild the generated views and the .wasm of test
 %.wasm: %.wat
 	wat2wasm --debug-names $< -o $@
 
+.PHONY: pictures
+pictures: ## Write the screenshots of docs/images, which needs chromium.
+	export KUBEWASM_PICTURES=$(CURDIR)/docs/images CI=1 && \
+	  go test -C cmd/kubewasm-webhook -count=1 -run '^TestStatus$$' . && go test -C cmd/kubewasm -count=1 -run '^TestReportsForABrowser$$' .
+
 .PHONY: cosign
 cosign: ## Let cosign sign the fixtures of host/oci anew. It is built first, which takes 5 minutes.
 	bin=$$(mktemp -d) && trap "rm -r $$bin" EXIT && \

@@ -15,6 +15,7 @@
 //	/healthz                      200 while the process runs
 //	/readyz                       200 while the server accepts requests
 //	/metrics                      Config.Metrics
+//	/statusz                      Config.Status
 //	/plugins…, /break-glass       Config.Manage
 //
 // # Hostile clients
@@ -77,6 +78,8 @@ type Config struct {
 	Ready func() error
 	// Metrics serves /metrics; nil serves none.
 	Metrics http.Handler
+	// Status serves /statusz; nil serves none. It decides itself what a client may read.
+	Status http.Handler
 	// Counter counts requests; nil counts none.
 	Counter *admissionmetrics.Metrics
 	// Manage serves /plugins and /break-glass; nil serves none. It authenticates by itself.
@@ -212,6 +215,9 @@ func (s *Server) Handler() http.Handler {
 	})
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)
+	}
+	if c.Status != nil {
+		mux.Handle("/statusz", c.Status)
 	}
 	if c.Manage != nil {
 		mux.Handle("/plugins", c.Manage)

@@ -32,6 +32,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 // mode is a running mode, or another task that runs as long as the agent.
@@ -59,6 +60,10 @@ type agent struct {
 	closers  []io.Closer
 	registry *prometheus.Registry
 	dryRun   bool
+	// status keeps the calls.
+	status *statusz.Collector
+	// everywhere are the plugins for all nodes.
+	everywhere []pluginConfig
 	// plugins are the plugins for this node, and places their places in the configuration.
 	plugins []pluginConfig
 	places  []int
@@ -148,6 +153,10 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 		}
 	}()
 	whole := cfg
+	if a.status, a.everywhere = cfg.status, cfg.Plugins; a.status == nil {
+		a.status = new(statusz.Collector)
+	}
+	logger = slog.New(a.status.Log(logger.Handler()))
 	if cfg, err = a.forNode(ctx, whole); err != nil {
 		return nil, err
 	}
@@ -204,7 +213,7 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	metrics.MustRegister(program.ThisBuild().Collector("kubewasm-agent"), guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.flag("kubewasm_agent_cache_unusable", "Whether compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
 	for i := range plugins {
-		plugins[i].Observer, plugins[i].Logger = guests, logger
+		plugins[i].Observer, plugins[i].Logger = host.Observers(guests, a.status), logger
 	}
 	observer := observers{decisions}
 	if cfg.Events != nil {
@@ -393,7 +402,7 @@ func (a *agent) makeModes(cfg *config, layout cgroup.Layout, logger *slog.Logger
 		a.modes = append(a.modes, &managed{m, a, logger})
 	}
 	if h := cfg.HTTP; h != nil {
-		m, err := newServer(h.Address, h.State, a, logger)
+		m, err := newServer(h.Address, h.State, a, a.page(cfg), logger)
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/internal/apiserver"
 	"github.com/kubewasm/kubewasm/internal/management"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 // config is the configuration file.
@@ -89,10 +90,10 @@ type config struct {
 		Registration  string             `json:"registration"`
 		FailurePolicy host.FailurePolicy `json:"failurePolicy"`
 	} `json:"runtimeHook"`
-	// HTTP serves /metrics, /healthz, /readyz and /state, without any authentication.
+	// HTTP serves /metrics, /healthz, /readyz, /state and /statusz, without any authentication.
 	HTTP *struct {
 		Address string `json:"address"`
-		// State opens /state, with the names of pods, to processes in the node's network (Node, the
+		// State opens /state and /statusz, with the names of pods, to processes in the node's network (Node, the
 		// default), to all clients (Anyone), or to none (None).
 		State string `json:"state"`
 		// NativeHistogramsOnly leaves the classic buckets of histograms out of /metrics, for a
@@ -114,6 +115,8 @@ type config struct {
 	// standIn is set at the start of the process, when a plugin that cannot be loaded must not keep
 	// the others from the node. Later, the agent before goes on.
 	standIn bool
+	// status keeps the calls of the process, whatever its configuration is.
+	status *statusz.Collector
 }
 
 // nodeConfig configures the node to follow.

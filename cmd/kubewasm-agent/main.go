@@ -29,6 +29,7 @@ import (
 	"github.com/kubewasm/kubewasm/hooks/runtime/standalone"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 func main() {
@@ -88,13 +89,13 @@ func run(ctx context.Context, args []string) error {
 func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, logger *slog.Logger) error {
 	logger.Info("the agent starts", "program", "kubewasm-agent", "version", program.ThisBuild().String())
 	var build func([]byte) (*agent, error)
-	started, flagged := false, level.Level()
+	started, flagged, status := false, level.Level(), new(statusz.Collector)
 	build = func(text []byte) (*agent, error) {
 		cfg, err := parseConfig(file, text)
 		if err != nil {
 			return nil, err
 		}
-		cfg.DryRun, cfg.standIn = cfg.DryRun || dryRun, !started
+		cfg.DryRun, cfg.standIn, cfg.status = cfg.DryRun || dryRun, !started, status
 		a, err := newAgent(ctx, cfg, logger)
 		if err != nil {
 			return nil, err

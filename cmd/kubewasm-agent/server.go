@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 // server serves metrics and probes:
@@ -27,6 +29,7 @@ import (
 //	          reasons
 //	/state    decisions on pods and containers and the values in force, in JSON:
 //	          of all, or selected by ?namespace=, ?pod= and ?container=
+//	/statusz  the plugins and the last refusals, see package statusz of internal
 //
 // The metrics come from packages hostmetrics and hookmetrics, and
 //
@@ -39,7 +42,7 @@ import (
 //	kubewasm_agent_node_stale_seconds           time since the API server last reported on the node
 //	kubewasm_agent_cache_unusable               1 if the cache of compiled modules could not be used
 //
-// There is no authentication. Only /state contains names of pods, and it answers only clients in
+// There is no authentication. Only /state and /statusz contain names of pods, and they answer only clients in
 // the node's network.
 type server struct {
 	address string
@@ -49,7 +52,7 @@ type server struct {
 	listening func(net.Addr)
 }
 
-func newServer(address, state string, a *agent, logger *slog.Logger) (*server, error) {
+func newServer(address, state string, a *agent, page http.Handler, logger *slog.Logger) (*server, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("http.address %q: %w", address, err)
 	}
@@ -74,9 +77,11 @@ func newServer(address, state string, a *agent, logger *slog.Logger) (*server, e
 	mux.Handle("GET /readyz", probe(a.ready))
 	switch state {
 	case "", "Node":
-		mux.Handle("GET /state", onlyLocal(a.source))
+		mux.Handle("GET /state", onlyLocal(a.source, statusz.Near))
+		mux.Handle(statusz.Path, onlyLocal(page, statusz.Local))
 	case "Anyone":
 		mux.Handle("GET /state", a.source)
+		mux.Handle(statusz.Path, page)
 	case "None":
 	default:
 		return nil, fmt.Errorf("http.state %q is none of Node, Anyone, None", state)
@@ -88,12 +93,9 @@ func newServer(address, state string, a *agent, logger *slog.Logger) (*server, e
 }
 
 // onlyLocal refuses clients that are not in the network of this process.
-func onlyLocal(h http.Handler) http.Handler {
+func onlyLocal(h http.Handler, local func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-		remote, err := netip.ParseAddrPort(r.RemoteAddr)
-		ip := remote.Addr().Unmap()
-		if err != nil || local == nil || !ip.IsLoopback() && ip != local.AddrPort().Addr().Unmap() {
+		if !local(r) {
 			http.Error(w, "the state is only for processes in the node's network; http.state: Anyone opens it to all", http.StatusForbidden)
 			return
 		}

@@ -43,6 +43,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 func main() {
@@ -77,10 +78,12 @@ func serve(ctx context.Context, args []string, getenv func(string) string, out i
 	}
 	o.level.Set(levels[o.logLevel])
 	handlerOptions := &slog.HandlerOptions{Level: &o.level}
-	logger := slog.New(slog.NewTextHandler(out, handlerOptions))
+	var lines slog.Handler = slog.NewTextHandler(out, handlerOptions)
 	if o.logFormat == "json" {
-		logger = slog.New(slog.NewJSONHandler(out, handlerOptions))
+		lines = slog.NewJSONHandler(out, handlerOptions)
 	}
+	status := new(statusz.Collector)
+	logger := slog.New(status.Log(lines))
 	for _, name := range o.ignored {
 		logger.Warn("setting has no meaning for this server and is ignored", "name", name)
 	}
@@ -118,7 +121,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, out i
 
 	cfg := policyserver.Config{
 		Runtime: rt, Source: modules.source, Guests: guests, Timeout: o.timeout, AcceptNamespace: o.acceptNamespace, Workers: o.workers, ReadyTimeout: o.readyTimeout,
-		Observer: telemetry, HostObserver: calls, Logger: logger,
+		Observer: refusals{telemetry, status}, HostObserver: host.Observers(calls, status), Logger: logger,
 	}
 	// The cache of objects ends after the last request.
 	caching, stopCaching := context.WithCancel(context.WithoutCancel(ctx))
@@ -177,7 +180,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, out i
 	}
 	serving := policyserver.ServeConfig{
 		Addr: o.addr, CertFile: o.certFile, KeyFile: o.keyFile, ClientCAFiles: o.clientCAFiles, ProbeAddr: o.probeAddr, DrainDelay: o.drainDelay,
-		Probes: probes(registry), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
+		Probes: probes(registry, o.status(rt, server, status)), Wrap: func(h http.Handler) http.Handler { return wrap(withProfiles(o, h)) },
 	}
 	if o.drainDelay == 0 {
 		serving.DrainDelay = -1
@@ -273,10 +276,11 @@ func clusterConfig(logger *slog.Logger) *rest.Config {
 	return config
 }
 
-// probes serves /metrics.
-func probes(registry *prometheus.Registry) http.Handler {
+// probes serves /metrics and /statusz.
+func probes(registry *prometheus.Registry, page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle(statusz.Path, page)
 	return mux
 }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 	"github.com/kubewasm/kubewasm/sched"
 	kube "github.com/kubewasm/kubewasm/sched/kube137" // Of the minor that the module file pins.
 )
@@ -52,6 +53,7 @@ func main() {
 // options are the flags beside those of kube-scheduler.
 type options struct {
 	registries, management string
+	status                 string
 	checkPlugins           bool
 	cacheDir               string
 	cacheBytes             int64
@@ -63,6 +65,7 @@ type options struct {
 func (o *options) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.registries, "plugin-registries", "", "file with access to registries and trusted signers, for plugins from oci")
 	flags.StringVar(&o.management, "plugin-management", "", "file with the address of the routes with which an operator shadows, profiles and rolls back plugins, and who may use them")
+	flags.StringVar(&o.status, "plugin-status-address", "", "address of /statusz, with the state of plugins, their calls and traps, such as :10260, which is loopback; name another address to open it to others. Off if empty")
 	flags.StringVar(&o.cacheDir, "plugin-cache-dir", "", "directory for compiled plugins; kubewasm/compiled in the user's cache directory if empty")
 	flags.Int64Var(&o.cacheBytes, "plugin-cache-bytes", 384<<20, "maximum bytes in that directory")
 	flags.BoolVar(&o.nativeOnly, "native-histograms-only", false, "leave the classic buckets of histograms of plugins out of /metrics, for a Prometheus that scrapes native histograms")
@@ -80,7 +83,8 @@ func run() (int, error) {
 		}
 	}
 	// kube-scheduler's flags choose the form and the level of the log, which /debug/flags/v changes.
-	logger := slog.New(new(klogHandler))
+	status := new(statusz.Collector)
+	logger := slog.New(status.Log(new(klogHandler)))
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, CacheBytes: o.cacheBytes, KeepModules: true,
 		CacheError: func(err error) { logger.Error("the scheduler runs without a cache of compiled plugins", "err", err) },
@@ -121,9 +125,16 @@ func run() (int, error) {
 		}
 		defer stop()
 	}
+	if o.status != "" {
+		stop, err := o.serveStatus(rt, loaded, status, logger)
+		if err != nil {
+			return 1, err
+		}
+		defer stop()
+	}
 	var options []app.Option
 	for _, name := range o.names() {
-		options = append(options, app.WithPlugin(name, loaded.factory(kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(metrics)))))
+		options = append(options, app.WithPlugin(name, loaded.factory(kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(host.Observers(metrics, status))))))
 	}
 	command := app.NewSchedulerCommand(options...)
 	o.flags(command.Flags())

@@ -53,6 +53,7 @@ import (
 	"github.com/kubewasm/kubewasm/host/oci/ocimetrics"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 	"github.com/kubewasm/kubewasm/internal/program"
+	"github.com/kubewasm/kubewasm/internal/statusz"
 )
 
 func main() {
@@ -169,7 +170,8 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 		fmt.Println("kubewasm-webhook", build)
 		return nil
 	}
-	lines := &denials{Handler: o.log.Handler(os.Stderr)}
+	status := new(statusz.Collector)
+	lines := &denials{Handler: status.Log(o.log.Handler(os.Stderr))}
 	logger := slog.New(lines)
 	rt, err := host.NewRuntime(host.RuntimeConfig{
 		CacheDir: o.cacheDir, KeepModules: true, CacheBytes: o.cacheBytes, CacheCopy: o.cacheCopy, MemoryBytes: o.memoryBytes, Engine: o.engine,
@@ -211,7 +213,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
-		Observer: verdicts, HostObserver: guests, Forget: verdicts.Forget, Settled: debug.FreeOSMemory, Logger: logger, LogLevel: &o.log.Level,
+		Observer: verdicts, HostObserver: host.Observers(guests, status), Forget: verdicts.Forget, Settled: debug.FreeOSMemory, Logger: logger, LogLevel: &o.log.Level,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {
@@ -306,7 +308,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	serving.Bodies = admission.NewBodies(admission.BodyLimits{Bytes: o.bodyBytes})
 	serving.Engine, serving.Ready, serving.Logger = engine, manager.Ready, logger
 	serving.Metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	serving.Counter = verdicts
+	serving.Counter, serving.Status = verdicts, o.status(rt, manager, status)
 	if serving.Tokens, err = o.tokens.config(ctx, o.kube); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (t *tool) auditFlags(flags *pflag.FlagSet) *auditFlags {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "")
 	flags.StringVar(&f.context, "context", "", "")
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "")
-	f.output = outputFlags(flags, "junit", "reports")
+	f.output = outputFlags(flags, "html", "junit", "reports")
 	flags.StringVar(&f.state, "state", "", "")
 	flags.StringArrayVar(&f.skip, "skip-namespace", nil, "")
 	flags.StringVar(&f.user, "user", "", "")
@@ -348,6 +348,7 @@ func namespacedKind(o *manifest.Object) bool {
 // print prints the results.
 func (f *auditFlags) print(t *tool, found *audit.Result) error {
 	return f.output.print(t, result{value: found, text: found.WriteTable, other: map[string]func(io.Writer) error{
+		"html":  func(w io.Writer) error { return writeAudit(w, found) },
 		"junit": suiteOf(found).writeJUnit,
 		"reports": func(w io.Writer) error {
 			reports, err := found.Reports(f.report)

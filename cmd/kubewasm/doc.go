@@ -379,8 +379,8 @@
 //		The operation of the requests: CREATE, UPDATE, DELETE or CONNECT. The default is
 //		UPDATE with --old and CREATE without.
 //	-o, --output FORMAT
-//		The format of the output: text, json, yaml or pprof. The default is text. The format
-//		pprof has all call paths, for go tool pprof.
+//		The format of the output: text, json, yaml, html or pprof. The default is text. The
+//		format html has a flame graph, and pprof all call paths, for go tool pprof.
 //	--output-file FILE
 //		Write the output in the format to a file. The text is printed as well.
 //	--plain-http HOST
@@ -489,7 +489,8 @@
 //	--key FILE
 //		The public key of who must have signed the artifact of a reference.
 //	-o, --output FORMAT
-//		The format of the output: text, json, yaml or junit. The default is text.
+//		The format of the output: text, json, yaml, html or junit. The default is text. The format
+//		html, with --diff, has the differences side by side.
 //	--output-file FILE
 //		Write the output in the format to a file. The text is printed as well.
 //	--plain-http HOST
@@ -545,8 +546,8 @@
 //	--log
 //		Print what the policies log, and what goes wrong.
 //	-o, --output FORMAT
-//		The format of the output: text, json, yaml, junit, or reports: the reports of --write in
-//		YAML. The default is text.
+//		The format of the output: text, json, yaml, html, junit, or reports: the reports of --write
+//		in YAML. The default is text. The format html has the findings by policy and namespace.
 //	--output-file FILE
 //		Write the output in the format to a file. The text is printed as well.
 //	--plain-http HOST

@@ -20,7 +20,7 @@ import (
 // profileModule is the command profile.
 func profileModule(t *tool, flags *pflag.FlagSet) action {
 	f := t.runFlags(flags)
-	printed := outputFlags(flags, "pprof")
+	printed := outputFlags(flags, "html", "pprof")
 	top := flags.Int("top", 20, "")
 	diff := flags.Bool("diff", false, "")
 	limit := flags.String("max-increase", "", "")
@@ -40,6 +40,9 @@ func profileModule(t *tool, flags *pflag.FlagSet) action {
 		}
 		if *diff && printed.String() == "pprof" {
 			errs = append(errs, errors.New("--output pprof is for one module; go tool pprof -diff_base compares two files"))
+		}
+		if *diff && printed.String() == "html" {
+			errs = append(errs, errors.New("--output html is for one module"))
 		}
 		if *top < 0 {
 			errs = append(errs, fmt.Errorf("--top is %d, less than 0", *top))
@@ -122,7 +125,9 @@ func costsOf(p *profile.Profile) costs {
 func profileResult(p *profile.Profile, top int) result {
 	c := costsOf(p)
 	c.Top = p.Top(top)
-	return result{value: c, other: map[string]func(io.Writer) error{"pprof": p.Write}, text: func(w io.Writer) error {
+	return result{value: c, other: map[string]func(io.Writer) error{
+		"html": func(w io.Writer) error { return writeProfile(w, p, c.Top) }, "pprof": p.Write,
+	}, text: func(w io.Writer) error {
 		foreign.Fprintf(w, "%s: %d calls, %d fuel, memory grew by %d bytes\n", c.Plugin, c.Calls, c.Fuel, c.Bytes)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "FLAT\tFLAT%\tCUM\tCUM%\tBYTES\t  FUNCTION")

@@ -24,7 +24,7 @@ type replayReport interface {
 // replayCalls repeats the calls of a recording.
 func replayCalls(t *tool, flags *pflag.FlagSet) action {
 	diff := flags.Bool("diff", false, "")
-	printed := outputFlags(flags, "junit")
+	printed := outputFlags(flags, "html", "junit")
 	plugin := flags.String("plugin", "", "")
 	damaged := flags.Bool("damaged", false, "")
 	from := t.pullFlags(flags)
@@ -42,6 +42,9 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 		}
 		if *plugin != "" && !*diff {
 			return &usageError{fmt.Errorf("replay: --plugin needs --diff: without it the digest of the module says whose calls are repeated")}
+		}
+		if printed.String() == "html" && !*diff {
+			return &usageError{fmt.Errorf("replay: --output html needs --diff, whose differences it shows")}
 		}
 		path, modules := arguments[0], arguments[1:]
 		recorded, err := recording.Open(path)
@@ -72,7 +75,11 @@ func replayCalls(t *tool, flags *pflag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		if err := printed.print(t, result{value: r, text: r.WriteText, other: map[string]func(io.Writer) error{"junit": r.WriteJUnit}}); err != nil {
+		other := map[string]func(io.Writer) error{"junit": r.WriteJUnit}
+		if c, ok := r.(*replay.Comparison); ok {
+			other["html"] = func(w io.Writer) error { return writeComparison(w, c) }
+		}
+		if err := printed.print(t, result{value: r, text: r.WriteText, other: other}); err != nil {
 			return err
 		}
 		switch {

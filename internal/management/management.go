@@ -32,8 +32,8 @@ type Auth struct {
 	ClientNames []string
 }
 
-// allows reports whether r may use the routes.
-func (a *Auth) allows(r *http.Request) bool {
+// Allows reports whether r may use the routes.
+func (a *Auth) Allows(r *http.Request) bool {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && a.Token != nil {
 		want, err := a.Token()
 		if want = strings.TrimSpace(want); err == nil && want != "" {
@@ -80,7 +80,7 @@ func (a *API) Handle(pattern string, f func(r *http.Request, body []byte) (int, 
 			refuse(http.StatusForbidden, err.Error())
 			return
 		}
-		if !a.Auth.allows(r) {
+		if !a.Auth.Allows(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="plugins"`)
 			refuse(http.StatusUnauthorized, "not authorized")
 			return

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -75,6 +76,9 @@ func ThisBuild() Build {
 	}
 	return b
 }
+
+// Short returns the version and the revision.
+func (b Build) Short() string { return strings.TrimSpace(b.Version + " " + b.Revision) }
 
 // String returns the text of -version, without the name of the program.
 func (b Build) String() string {

@@ -77,6 +77,8 @@ type Status struct {
 	ID string
 	// Group reports whether it is a group.
 	Group bool
+	// Module is the URL of the declared module, empty for a group.
+	Module string
 	// Digest is the SHA-256 of the serving module, in hexadecimal. It is empty for a group, and if
 	// no module serves.
 	Digest string
@@ -103,7 +105,7 @@ func (s *Server) Policies() []Status {
 	list := make([]Status, 0, len(table))
 	for _, id := range slices.Sorted(maps.Keys(table)) {
 		p := table[id]
-		status := Status{ID: id, Group: len(p.declared.Policies) != 0, State: p.state(), Mode: host.Enforce, Since: p.since, Err: p.err}
+		status := Status{ID: id, Group: len(p.declared.Policies) != 0, State: p.state(), Mode: host.Enforce, Module: p.declared.Module, Since: p.since, Err: p.err}
 		if p.declared.mode() == monitor {
 			status.Mode = host.Monitor
 		}

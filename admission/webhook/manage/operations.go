@@ -34,6 +34,9 @@ type Info struct {
 	Origin string `json:"origin"`
 	// Dialect is the ABI of the guest, empty for that of package abi.
 	Dialect string `json:"dialect,omitempty"`
+	// Reference is the source of the declared module, without credentials; empty for a group, and
+	// for a module that a client of the API has sent.
+	Reference string `json:"reference,omitempty"`
 	// Digest is the SHA-256 of the module in service.
 	Digest        string             `json:"digest,omitempty"`
 	Mode          host.Mode          `json:"mode"`
@@ -58,6 +61,11 @@ func (m *Manager) List() []Info {
 	list := make([]Info, len(entries))
 	for i, e := range entries {
 		list[i] = e.info()
+		if w := e.shown(); w.plugin != nil {
+			if source, err := m.cfg.Runtime.Source(w.plugin.Module, "module"); err == nil {
+				list[i].Reference = publicerr.Redact(source.String())
+			}
+		}
 	}
 	return list
 }

@@ -67,6 +67,15 @@ func (m *Manager) BeginProfile(ctx context.Context, name string, calls int) erro
 	return p.BeginProfile(ctx, calls)
 }
 
+// Profile returns the current or last profile of a plugin, nil if there was none.
+func (m *Manager) Profile(name string) *shadow.Shadow {
+	p, err := m.plugin(name)
+	if err != nil {
+		return nil
+	}
+	return p.Profile()
+}
+
 // promote puts the candidate of the current plugin's shadow into service, with the shadow's
 // settings. As after a rollback, for a plugin of the configuration file this lasts until its
 // declaration changes.
