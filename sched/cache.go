@@ -98,10 +98,9 @@ func (c *resultCache) get(state cycleState, f abi.Function, node *objects.Object
 	if fields := c.store.NodeClasses(); !ok || class.fields != fields {
 		class = c.classOf(node, fields)
 	}
-	of := c.counts.of(node)
-	at, hits := &class.filter[state%2], &of.filter
+	at, hits := &class.filter[state%2], &c.counts.filter
 	if f == abi.Score {
-		at, hits = &class.score[state%2], &of.score
+		at, hits = &class.score[state%2], &c.counts.score
 	}
 	k := cacheKey{state, f, class, at}
 	if r := at.Load(); r != nil && r.state == state {
@@ -152,33 +151,16 @@ func (c *resultCache) put(k cacheKey, clone bool, node *objects.Object, inst *ho
 	}
 	k.at.Store(&result{k.state, score, status})
 	if !clone {
-		c.counts.of(node).kept.Add(1)
+		c.counts.kept.Add(1)
 	}
 }
 
 // counts are the numbers of results taken from the cache, and kept in it, since a cycle last began.
-// Goroutines filter chunks of neighbouring Nodes, which mostly have neighbouring slots. So they
-// mostly use different counters, each of which fills a cache line.
-type counts [8]count
-
-type count struct {
-	filter, score, kept atomic.Uint64
-	_                   [40]byte
-}
-
-// of returns the counters for a Node.
-func (c *counts) of(node *objects.Object) *count { return &c[node.Ref.Slot()/32%uint32(len(c))] }
+type counts struct{ filter, score, kept atomic.Uint64 }
 
 // take returns the counts and resets them. It reports the hits to an observer, if there is one.
 func (c *counts) take(plugin string, to host.Observer) (hits, kept uint64) {
-	var filter, score uint64
-	for i := range c {
-		if at := &c[i]; at.filter.Load()|at.score.Load()|at.kept.Load() != 0 {
-			filter += at.filter.Swap(0)
-			score += at.score.Swap(0)
-			kept += at.kept.Swap(0)
-		}
-	}
+	filter, score, kept := c.filter.Swap(0), c.score.Swap(0), c.kept.Swap(0)
 	if filter != 0 && to != nil {
 		to.CacheHits(plugin, abi.Filter.String(), filter)
 	}

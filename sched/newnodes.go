@@ -12,22 +12,21 @@ import (
 // next.
 const manyNodes = 512
 
-// newNodes are the Nodes of a cycle in which many are new. They are added to the store together,
-// ahead of the cycle.
+// newNodes are the Nodes of a cycle in which many are new. They are added to the store ahead of the
+// cycle.
 type newNodes struct {
 	list []*corev1.Node
 	// next is the index of the first that no goroutine has taken.
 	next atomic.Int64
 }
 
-// add adds some, and reports whether there were any left.
+// add adds one, and reports whether there was any left.
 func (n *newNodes) add(store *objects.Store) bool {
-	end := n.next.Add(objects.Together)
-	first := end - objects.Together
-	if first >= int64(len(n.list)) {
+	i := n.next.Add(1) - 1
+	if i >= int64(len(n.list)) {
 		return false
 	}
-	store.AddNodes(n.list[first:min(end, int64(len(n.list)))])
+	store.Node(n.list[i])
 	return true
 }
 

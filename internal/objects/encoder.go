@@ -64,13 +64,6 @@ func newEncoder[T any](fields encoder) *Encoder[T] {
 // Append appends the fields of an object.
 func (e *Encoder[T]) Append(b []byte, of *T) []byte { return e.fields.append(b, unsafe.Pointer(of)) }
 
-// Touch reads some of the memory that Append reads of objects. Append waits for the memory of one
-// field after the other. If many objects have left the processor's caches, Touch waits for all of
-// them at once.
-func (e *Encoder[T]) Touch(objects []*T) {
-	e.fields.touch(unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(unsafe.SliceData(objects))), len(objects)), 0)
-}
-
 // AppendPart appends the message in a field of an object, nothing if that is not there. In a
 // Pod and a Node, metadata is 1, spec 2 and status 3. mask selects the fields of the message:
 // bit n is field number n. Numbers above 63 are selected only by [abi.AllFields].
@@ -256,53 +249,6 @@ func (f *fieldEncoder) append(b []byte, p unsafe.Pointer) []byte {
 		return b
 	}
 	return wire.AppendVarint(wire.AppendTag(b, f.number, protowire.VarintType), n)
-}
-
-// maxTouched is the maximum number of elements of a list in several objects that are touched.
-const maxTouched = 64
-
-// touch reads the beginning of each string that append reads of structs that lie at an offset
-// from pointers. The sum is for the compiler, which would leave the reads out.
-func (e encoder) touch(structs []unsafe.Pointer, offset uintptr) (sum byte) {
-	var elements [maxTouched]unsafe.Pointer
-	for i := range e {
-		f := &e[i]
-		at := offset + f.offset
-		switch {
-		case f.holds == list && f.kind == submessage:
-			n := 0
-			for _, p := range structs {
-				slice := *(*[]struct{})(unsafe.Add(p, at))
-				for i := range uintptr(min(len(slice), len(elements)-n)) {
-					elements[n] = unsafe.Add(unsafe.Pointer(unsafe.SliceData(slice)), i*f.size)
-					n++
-				}
-			}
-			sum += f.message.touch(elements[:n], 0)
-		case f.holds != one: // Pointers and lists of strings are rare.
-		case f.kind == submessage:
-			sum += f.message.touch(structs, at)
-		case f.kind == text:
-			for _, p := range structs {
-				sum += first(*(*string)(unsafe.Add(p, at)))
-			}
-		case f.kind == stringMaps:
-			for _, key := range f.strings.keys() {
-				for _, p := range structs {
-					sum += first((*(*map[string]string)(unsafe.Add(p, at)))[key])
-				}
-			}
-		}
-	}
-	return sum
-}
-
-// first returns the first byte of s, 0 if there is none.
-func first(s string) byte {
-	if s == "" {
-		return 0
-	}
-	return s[0]
 }
 
 // encoder returns the encoder of those fields of t, a struct, that the tree has.
@@ -544,14 +490,6 @@ func (s *stringMap) only(entries []EntryKey) *stringMap {
 	}
 	slices.Sort(only.entries)
 	return only
-}
-
-// keys returns the keys that travel; if all do, those of the last map.
-func (s *stringMap) keys() []string {
-	if order := s.order.Load(); s.whole && order != nil {
-		return *order
-	}
-	return s.entries
 }
 
 func (s *stringMap) append(b []byte, m map[string]string) []byte {

@@ -3,7 +3,6 @@ package objects
 import (
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -53,45 +52,5 @@ func TestOnlyHasWhatIsSelected(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestTouchReadsEachString adds up the beginnings of the strings of some fields, and touches
-// objects of any form.
-func TestTouchReadsEachString(t *testing.T) {
-	some := (*FieldSet)(nil).Node().Only([]uint64{2: 1<<1 | 1<<5}, []EntryKey{{LabelsField, "b"}, {AnnotationsField, "none"}})
-	node := func(taints int) *corev1.Node {
-		n := &corev1.Node{}
-		n.Labels = map[string]string{"a": "unread", "b": "\x01"}
-		n.Spec.PodCIDR, n.Spec.ProviderID = "\x02", "unread"
-		for range taints {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "\x04", Effect: "\x08"})
-		}
-		return n
-	}
-	for name, test := range map[string]struct {
-		nodes []*corev1.Node
-		want  int
-	}{
-		"none":              {nil, 0},
-		"an empty one":      {[]*corev1.Node{{}}, 0},
-		"two":               {[]*corev1.Node{node(1), node(2)}, 2*(1+2) + 3*(4+8)},
-		"too many elements": {[]*corev1.Node{node(2 * maxTouched), node(1)}, 2*(1+2) + maxTouched*(4+8)},
-	} {
-		var structs []unsafe.Pointer
-		for _, n := range test.nodes {
-			structs = append(structs, unsafe.Pointer(n))
-		}
-		if got := some.fields.touch(structs, 0); got != byte(test.want) {
-			t.Errorf("%s: sum %d, want %d", name, got, byte(test.want))
-		}
-	}
-	for seed := range int64(100) {
-		var node corev1.Node
-		var pod corev1.Pod
-		filler(seed).Fill(&node)
-		filler(seed).Fill(&pod)
-		(*FieldSet)(nil).Node().Touch([]*corev1.Node{&node, {}, &node})
-		(*FieldSet)(nil).Pod().Touch([]*corev1.Pod{&pod, {}, &pod})
 	}
 }

@@ -66,10 +66,6 @@ type version[T any] struct {
 	// set.classes.
 	set   *ReadSet[T]
 	class uint64
-	// fields is the encoding by set.classes, for an object that arrived together with others: the
-	// guest is about to read them, and by then the object has left the processor's caches again.
-	// nil if the encoding is long, or if the object arrived alone.
-	fields encoded
 	// whole is the encoded object after the first request for it.
 	whole atomic.Pointer[[]byte]
 }
@@ -100,9 +96,6 @@ func (v *version[T]) appendPart(b []byte, of *T, part uint32, fields uint64) []b
 	if part == MetadataPart && fields&identity != 0 && !v.identified.Load() {
 		v.identified.Store(true)
 	}
-	if v.fields != nil && v.set.has(part, fields) {
-		return v.fields.AppendPart(b, part, fields)
-	}
 	v.kind.add(part, fields)
 	return v.set.all.AppendPart(b, of, part, fields)
 }
@@ -112,9 +105,6 @@ func (v *version[T]) Entry(field uint32, key string) (value string, ok bool) {
 }
 
 func (v *version[T]) entry(of *T, field uint32, key string) (value string, ok bool) {
-	if v.fields != nil && v.set.hasEntry(field, key) {
-		return v.fields.Entry(field, key)
-	}
 	if !v.kind.set.Load().hasEntry(field, key) {
 		v.kind.addEntry(field, key)
 	}

@@ -45,11 +45,6 @@ func newReadSet[T any](e *Encoder[T]) *ReadSet[T] {
 	return r
 }
 
-// has reports whether fields of a part are in the ReadSet, and identify no object.
-func (r *ReadSet[T]) has(part uint32, fields uint64) bool {
-	return part <= parts && r.masks[part]&fields == fields && (part != MetadataPart || fields&identity == 0)
-}
-
 // hasEntry reports whether an entry of the labels or the annotations is in the ReadSet.
 func (r *ReadSet[T]) hasEntry(field uint32, key string) bool {
 	return r.masks[MetadataPart]>>field&1 != 0 || slices.Contains(r.entries, EntryKey{Field: field, Key: key})

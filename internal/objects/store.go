@@ -99,14 +99,7 @@ const (
 	sweepMin = 256
 	// maxRoom is the number of bytes that a Store keeps for digests.
 	maxRoom = 64 << 10
-	// maxKept is the maximum number of bytes that AddNodes keeps of a Node, and usuallyKept the
-	// number for which it has room from the beginning.
-	maxKept, usuallyKept = 1 << 10, 128
 )
-
-// Together is the maximum number of Nodes that AddNodes processes in parallel, and adds under one
-// lock.
-const Together = 16
 
 // NewDetectingStore is NewStore for a Store whose kinds panic for an object that was changed under
 // its resource version.
@@ -180,39 +173,6 @@ func (s *Store) Node(node *corev1.Node) *Object {
 // 0 allocs: TestStoreDoesNotAllocate.
 func (s *Store) KnownNode(node *corev1.Node) *Object { return s.nodes.known.get(node, s.epoch.Load()) }
 
-// AddNodes makes up to Together Nodes known. Where thousands are new, that takes half of the time that
-// Node takes for one after the other: they have left the processor's caches, and AddNodes waits for the
-// memory of several at once.
-func (s *Store) AddNodes(nodes []*corev1.Node) {
-	var room [Together]*corev1.Node
-	fresh := room[:0]
-	for _, node := range nodes {
-		if s.KnownNode(node) == nil {
-			fresh = append(fresh, node)
-		}
-	}
-	set := s.nodes.reads.set.Load()
-	set.classes.Touch(fresh)
-	set.identity.Touch(fresh)
-	var arrivals [Together]arrival[corev1.Node]
-	kept := make([]byte, 0, Together*usuallyKept)
-	for i, node := range fresh {
-		a := &arrivals[i]
-		a.of, a.set = node, set
-		start := len(kept)
-		if a.digest, kept = digestOf(kept, set, node); len(kept)-start <= maxKept {
-			a.fields = kept[start:len(kept):len(kept)]
-		} else {
-			kept = nil // The bytes after it would keep its memory.
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, node := range fresh {
-		add(s, &s.nodes, node.Name, arrivals[i])
-	}
-}
-
 // NodeClasses returns the encoder of the fields of Nodes by which the guest can tell two of them
 // apart: those of the read set, without name, UID and resource version. It is a new encoder after
 // the read set has grown.
@@ -235,17 +195,7 @@ func ClassOf[T any](o *Object, e *Encoder[T]) uint64 {
 func arrive[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return add(s, k, name, arrival[T]{of: of})
-}
-
-// arrival is an object whose pointer is new.
-type arrival[T any] struct {
-	of *T
-	// digest is by the read set, if that is not nil, and then a new version keeps the fields, which
-	// are encoded by set.classes.
-	set    *ReadSet[T]
-	digest digest
-	fields encoded
+	return add(s, k, name, of)
 }
 
 // add is arrive under the lock: the version is the last one if the object is equal to it in the
@@ -254,7 +204,7 @@ type arrival[T any] struct {
 // Two pointers are compared by digests of their encodings by the read set: the object at the
 // previous pointer has left the processor's caches. The read set is the one under the lock, under
 // which it grows, so that a field that a guest has read of the previous pointer is compared.
-func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Object {
+func add[K comparable, T any](s *Store, k *kind[K, T], name K, of *T) *Object {
 	n := k.named[name]
 	if n == nil {
 		n = &named[T]{slot: s.allocate()}
@@ -264,16 +214,14 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Ob
 		k.named[name] = n
 	}
 	set := k.reads.set.Load()
-	if a.set != set {
-		a = arrival[T]{of: a.of, set: set, digest: lockedDigest(s, set, a.of)}
-	}
+	now := lockedDigest(s, set, of)
 	same := n.version != nil
 	if same {
 		before := n.version.of.Load()
-		if before == a.of && !k.lent {
+		if before == of && !k.lent {
 			return &n.version.Object // Another goroutine came first.
 		}
-		if before != a.of {
+		if before != of {
 			k.known.remove(before, &n.version.Object)
 		}
 		switch {
@@ -284,38 +232,31 @@ func add[K comparable, T any](s *Store, k *kind[K, T], name K, a arrival[T]) *Ob
 			n.digest = lockedDigest(s, set, before)
 		}
 	}
-	same = same && n.digest == a.digest
-	n.digest, n.set, n.used = a.digest, set, s.epoch.Load()
+	same = same && n.digest == now
+	n.digest, n.set, n.used = now, set, s.epoch.Load()
 	if same {
-		n.version.of.Store(a.of)
+		n.version.of.Store(of)
 	} else {
-		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class, fields: a.fields}
-		v.of.Store(a.of)
+		v := &version[T]{kind: &k.reads, set: set, class: n.digest.class}
+		v.of.Store(of)
 		v.source, v.Ref = v, n.slot.next()
 		n.slot.current.Store(&v.Object)
 		n.version = v
 	}
-	k.known.set(a.of, &n.version.Object, s.epoch.Load())
+	k.known.set(of, &n.version.Object, s.epoch.Load())
 	return &n.version.Object
 }
 
 // lockedDigest returns the digest of an object. s.mu is held.
 func lockedDigest[T any](s *Store, set *ReadSet[T], of *T) (d digest) {
-	if d, s.room = digestOf(s.room[:0], set, of); cap(s.room) > maxRoom {
+	b := set.classes.Append(s.room[:0], of)
+	d.class = maphash.Bytes(seed, b)
+	b = set.identity.Append(b, of)
+	d.identity = maphash.Bytes(seed, b)
+	if s.room = b; cap(b) > maxRoom {
 		s.room = nil
 	}
 	return d
-}
-
-// digestOf returns the digest of an object, and appends its encoding by set.classes to b.
-func digestOf[T any](b []byte, set *ReadSet[T], of *T) (d digest, _ []byte) {
-	start := len(b)
-	b = set.classes.Append(b, of)
-	end := len(b)
-	d.class = maphash.Bytes(seed, b[start:])
-	b = set.identity.Append(b, of)
-	d.identity = maphash.Bytes(seed, b[start:])
-	return d, b[:end]
 }
 
 var seed = maphash.MakeSeed()

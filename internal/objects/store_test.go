@@ -3,7 +3,6 @@ package objects_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -179,9 +178,6 @@ func TestEqualRefsMeanEqualAnswers(t *testing.T) {
 			if nodes[i] == nil || r.IntN(3) == 0 {
 				nodes[i] = random(i)
 			}
-			if r.IntN(4) == 0 {
-				store.AddNodes([]*corev1.Node{nodes[i], nodes[i]})
-			}
 			o := store.Node(nodes[i])
 			if kept[o.Ref] == nil {
 				kept[o.Ref] = map[string]string{}
@@ -197,41 +193,6 @@ func TestEqualRefsMeanEqualAnswers(t *testing.T) {
 				}
 			}
 			kept[o.Ref][name] = got
-		}
-	}
-}
-
-// TestReadsWhileNodesAreAdded holds that Nodes have a field that a guest reads for the first time
-// while they are added together.
-func TestReadsWhileNodesAreAdded(t *testing.T) {
-	const cidr = 1 << 1
-	var nodes []*corev1.Node
-	for i := range objects.Together {
-		n := node(fmt.Sprint("n", i), "a")
-		n.Spec.PodCIDR = fmt.Sprint("10.0.", i, ".0/24")
-		nodes = append(nodes, n)
-	}
-	for range 2000 {
-		store := objects.NewStore()
-		seen := store.Node(node("seen", "a"))
-		seen.AppendPart(nil, 1, 1<<11) // So that there is something to encode.
-		start := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			<-start
-			store.AddNodes(nodes)
-		})
-		wg.Go(func() {
-			<-start
-			seen.AppendPart(nil, 2, cidr)
-		})
-		close(start)
-		wg.Wait()
-		for _, n := range nodes {
-			got := store.Node(n).AppendPart(nil, 2, cidr)
-			if want := objects.NewStore().Node(n).AppendPart(nil, 2, cidr); string(got) != string(want) {
-				t.Fatalf("%s has the CIDR %q, want %q", n.Name, got, want)
-			}
 		}
 	}
 }
@@ -262,13 +223,8 @@ func TestPartsAreThoseOfTheWhole(t *testing.T) {
 			}
 			return s
 		}
-		added := func(reads bool) *objects.Object {
-			s := store(reads)
-			s.AddNodes([]*corev1.Node{n})
-			return s.Node(n)
-		}
 		for kind, got := range map[string]*objects.Object{
-			"Node": store(false).Node(n), "Pod": store(false).Pod(p), "Node added": added(false), "Node added after reads": added(true),
+			"Node": store(false).Node(n), "Pod": store(false).Pod(p), "Node after reads": store(true).Node(n),
 		} {
 			want := declared(t, paths...).Pod(p)
 			if kind != "Pod" {
@@ -478,7 +434,7 @@ func TestStoreDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.Node(n)
-		store.KnownNode(n)
+		store.Node(n)
 		store.Pod(p)
 	})
 	if allocs != 0 {
@@ -512,12 +468,6 @@ func hammer(t *testing.T, paths []string) {
 					store.Advance()
 				}
 				n := nodes[r.IntN(len(nodes))]
-				if i%50 == 0 {
-					at := r.IntN(len(nodes) - 100)
-					for some := range slices.Chunk(nodes[at:at+100], objects.Together) {
-						store.AddNodes(some)
-					}
-				}
 				o := store.Node(n)
 				var got corev1.Node
 				if err := got.Unmarshal(o.Bytes()); err != nil || got.Name != n.Name || got.Labels["zone"] != n.Labels["zone"] {

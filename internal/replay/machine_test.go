@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "make testdata/amd64 anew, on an amd64 m
 // machineModules are the modules in testdata/amd64.
 var machineModules = []string{
 	filepath.Join(conformance, "admission.wasm"), filepath.Join(conformance, "hook.wasm"),
-	filepath.Join("..", "..", "host", "testdata", "good.wasm"), filepath.Join("..", "testdata", "spins.wasm"),
+	filepath.Join("..", "..", "host", "testdata", "good.wasm"), filepath.Join("..", "..", "host", "testdata", "spins.wasm"),
 }
 
 // A recording that was made on an amd64 machine replays on any other, to the unit of fuel:
