@@ -38,6 +38,9 @@ issued, crtGeneration. It is made once in a rendering. */ -}}
 {{- $memory := printf "certificate of %s" .component -}}
 {{- if not (hasKey .root.Values $memory) -}}
 {{- $v := .root.Values.certificates.selfManaged -}}
+{{- if ge (int $v.renewAfterDays) (int $v.days) -}}
+{{- fail (printf "certificates.selfManaged: renewAfterDays is %d, not less than days, which is %d" (int $v.renewAfterDays) (int $v.days)) -}}
+{{- end -}}
 {{- $wanted := int $v.generation -}}
 {{- $name := include "kubewasm.name" . -}}
 {{- $names := include "kubewasm.certificate.names" . | fromJsonArray -}}
