@@ -8,7 +8,7 @@
 {{- $all := .Values.webhook.policies -}}
 {{- range .Values.webhook.groups -}}
 {{- range $name, $member := .members -}}
-{{- $all = append $all (merge (dict "name" $name) $member) -}}
+{{- $all = append $all (merge (deepCopy $member) (dict "name" $name)) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $all -}}
@@ -28,8 +28,8 @@
 {{- $members := dict -}}
 {{- range $name, $member := .members -}}
 {{- $of := printf "webhook.groups: %s" $group.name -}}
-{{- $plugin := include "kubewasm.plugins" (dict "plugins" (list (merge (dict "name" $name) $member)) "of" $of "native" $native "namespace" $.Release.Namespace) | fromJsonArray | first -}}
-{{- $_ := set $members $name (omit $plugin "name") -}}
+{{- $plugin := include "kubewasm.plugins" (dict "plugins" (list (merge (deepCopy $member) (dict "name" $name))) "of" $of "native" $native "namespace" $.Release.Namespace) | fromJsonArray | first -}}
+{{- $_ := set $members $name $plugin -}}
 {{- end -}}
 {{- $groups = append $groups (set (deepCopy .) "members" $members) -}}
 {{- end -}}
