@@ -152,7 +152,7 @@ func TestManifestsOfPolicies(t *testing.T) {
 		}
 	}
 	want := []rbacv1.PolicyRule{{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: []string{"list", "watch"}}}
-	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != "webhook" || binding.Subjects[0].Namespace != "kubewasm-webhook" {
+	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != "kubewasm-webhook" || binding.Subjects[0].Namespace != "kubewasm-webhook" {
 		t.Errorf("rights of %v (-want +got):\n%s", binding, diff)
 	}
 	kept(t, "policies.yaml", args...)

@@ -61,7 +61,7 @@ What match has, and the rules have not, no policy would be asked about. */ -}}
 {{- $conditions := list -}}
 {{- with .Values.webhook.configurations -}}
 {{- if .skipPodStatus -}}
-{{- $conditions = append $conditions (dict "name" "not-only-status-of-a-pod" "expression" (include "kubewasm.webhook.podStatus" .)) -}}
+{{- $conditions = append $conditions (dict "name" "not-only-status" "expression" (include "kubewasm.webhook.podStatus" .)) -}}
 {{- end -}}
 {{- if .skipFinalizerRemovals -}}
 {{- $conditions = append $conditions (dict "name" "not-only-finalizers-removed" "expression" (include "kubewasm.webhook.finalizers" .)) -}}
