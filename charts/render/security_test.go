@@ -81,9 +81,10 @@ func TestAgentsNeed(t *testing.T) {
 		pools[d.Spec.Template.Labels["kubewasm.dev/pool"]] = d
 	}
 	const (
-		root         = `runAsUser=0: pod must not set runAsUser=0`
-		nonRoot      = `runAsNonRoot != true: pod or container "agent" must set securityContext.runAsNonRoot=true`
-		capabilities = `unrestricted capabilities: container "agent" must not include "DAC_OVERRIDE", "SYS_PTRACE", "SYS_RESOURCE" in securityContext.capabilities.add`
+		root    = `runAsUser=0: pod must not set runAsUser=0`
+		nonRoot = `runAsNonRoot != true: pod or container "agent" must set securityContext.runAsNonRoot=true`
+		scores  = `unrestricted capabilities: container "agent" must not include "DAC_OVERRIDE", "SYS_RESOURCE" in securityContext.capabilities.add`
+		cores   = `unrestricted capabilities: container "agent" must not include "SYS_PTRACE" in securityContext.capabilities.add`
 	)
 	types := func(volumes string) string {
 		return `restricted volume types: volumes ` + volumes + ` use restricted volume type "hostPath"`
@@ -98,16 +99,16 @@ func TestAgentsNeed(t *testing.T) {
 		// token is set if the Pod has the token of its account.
 		token bool
 	}{
-		{"all", []string{"host namespaces: hostNetwork=true", port, types(`"cache", "cgroup", "nri"`), root, nonRoot, capabilities},
+		{"all", []string{"host namespaces: hostNetwork=true", port, types(`"cache", "cgroup", "nri"`), root, nonRoot},
 			[]string{"/sys/fs/cgroup rw", "/var/cache/kubewasm rw", "/var/run/nri rw"}, true},
-		{"required", []string{"host namespaces: hostNetwork=true, hostPID=true", port, types(`"cache", "cgroup", "nri", "root"`), root, nonRoot, capabilities},
+		{"required", []string{"host namespaces: hostNetwork=true, hostPID=true", port, types(`"cache", "cgroup", "nri", "root"`), root, nonRoot, scores},
 			[]string{"/ ro", "/sys/fs/cgroup rw", "/var/cache/kubewasm rw", "/var/run/nri rw"}, true},
-		{"cache", []string{"host namespaces: hostPID=true", types(`"cache", "cgroup", "cri", "resctrl"`), root, nonRoot, capabilities,
+		{"cache", []string{"host namespaces: hostPID=true", types(`"cache", "cgroup", "cri", "resctrl"`), root, nonRoot, cores,
 			`forbidden AppArmor profile: container "agent" must not set AppArmor profile type to "Unconfined"`},
 			[]string{"/run/containerd rw", "/sys/fs/cgroup rw", "/sys/fs/resctrl rw", "/var/cache/kubewasm rw"}, false},
-		{"proxy", []string{types(`"cache", "cgroup", "hooks", "registration"`), root, nonRoot, capabilities},
+		{"proxy", []string{types(`"cache", "cgroup", "hooks", "registration"`), root, nonRoot},
 			[]string{"/etc/runtime/hookserver.d rw", "/run/kubewasm rw", "/sys/fs/cgroup rw", "/var/cache/kubewasm rw"}, false},
-		{"others", []string{"host namespaces: hostNetwork=true", port, types(`"cache", "cgroup", "nri", "kubelet"`), root, nonRoot, capabilities},
+		{"others", []string{"host namespaces: hostNetwork=true", port, types(`"cache", "cgroup", "nri", "kubelet"`), root, nonRoot},
 			[]string{"/sys/fs/cgroup rw", "/var/cache/kubewasm rw", "/var/lib/kubelet/pki/kubelet.crt ro", "/var/run/nri rw"}, true},
 	} {
 		t.Run(test.pool, func(t *testing.T) {

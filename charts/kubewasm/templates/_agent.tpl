@@ -39,13 +39,17 @@
 {{- $pid := false -}}
 {{- $resctrl := false -}}
 {{- $root := false -}}
+{{- $score := false -}}
+{{- $cores := false -}}
 {{- range $plugins -}}
 {{- $grants := .decisionGrants | default dict -}}
 {{- range .owns -}}
 {{- if has . (list "oom_score_adj" "core_sched_group" "resctrl_group") -}}{{- $pid = true -}}{{- end -}}
 {{- if eq . "resctrl_group" -}}{{- $resctrl = true -}}{{- end -}}
+{{- if eq . "oom_score_adj" -}}{{- $score = true -}}{{- end -}}
+{{- if eq . "core_sched_group" -}}{{- $cores = true -}}{{- end -}}
 {{- end -}}
-{{- if hasKey $grants "oomScoreAdj" -}}{{- $pid = true -}}{{- end -}}
+{{- if hasKey $grants "oomScoreAdj" -}}{{- $pid = true -}}{{- $score = true -}}{{- end -}}
 {{- if $grants.resctrl -}}{{- $resctrl = true -}}{{- $pid = true -}}{{- end -}}
 {{- if or $grants.mounts $grants.devices -}}{{- $root = true -}}{{- end -}}
 {{- end -}}
@@ -54,6 +58,12 @@
 {{- if not (kindIs "invalid" $v.hostPID) -}}{{- $pid = $v.hostPID -}}{{- end -}}
 {{- if not (kindIs "invalid" $v.resctrl) -}}{{- $resctrl = $v.resctrl -}}{{- end -}}
 {{- if not (kindIs "invalid" $v.hostRoot) -}}{{- $root = $v.hostRoot -}}{{- end -}}
+{{- /* Files of a process belong to its user, a score is lowered by SYS_RESOURCE, and core scheduling
+asks as ptrace does. Cgroups and resctrl belong to root, who needs no capability for them. */ -}}
+{{- $capabilities := list -}}
+{{- if $score -}}{{- $capabilities = list "DAC_OVERRIDE" "SYS_RESOURCE" -}}{{- end -}}
+{{- if $cores -}}{{- $capabilities = append $capabilities "SYS_PTRACE" -}}{{- end -}}
+{{- if not (kindIs "invalid" $v.capabilities) -}}{{- $capabilities = $v.capabilities -}}{{- end -}}
 {{- $size := include "kubewasm.cacheSize" (dict "component" "agent" "size" $v.cache.size "modules" (len $plugins) "least" 64) -}}
 {{- $_ := set $config "cacheDir" (printf "%s/modules" $v.cachePath) -}}
 {{- $_ := set $config "cacheBytes" (div (mul 3 (include "kubewasm.bytes" $size | int64)) 4) -}}
@@ -76,7 +86,7 @@
 {{- end -}}
 {{- $token := or (hasKey $standalone "kubelet") (hasKey $config "node") (hasKey $config "events") -}}
 {{- dict "name" (.pool.name | empty | ternary $name (printf "%s-%s" $name .pool.name)) "pool" (default "all" .pool.name)
-    "config" $config "plugins" $plugins "network" $network "pid" $pid "resctrl" $resctrl "root" $root "dirs" $dirs "token" $token
+    "config" $config "plugins" $plugins "network" $network "pid" $pid "resctrl" $resctrl "root" $root "capabilities" $capabilities "dirs" $dirs "token" $token
     "kubelet" (hasKey $standalone "kubelet")
     "nodeSelector" (merge (dict) (.pool.nodeSelector | default dict) (hasKey .pool "nodeSelector" | ternary dict $v.nodeSelector) (dict "kubernetes.io/os" "linux"))
     "affinity" (hasKey .pool "affinity" | ternary .pool.affinity $v.affinity | default dict)
