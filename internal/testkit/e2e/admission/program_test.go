@@ -51,17 +51,24 @@ func helm(t *testing.T, args ...string) string {
 }
 
 // rendered returns the objects of the chart for a file of values in its directory ci, with further
-// values as helm's --set has them.
+// values as helm's --set-json has them.
 func rendered(t *testing.T, release, namespace, values string, set ...string) []*unstructured.Unstructured {
 	t.Helper()
 	args := []string{"template", release, "charts/kubewasm", "-n", namespace, "--kube-version", "1.37", "-f", "charts/kubewasm/ci/" + values + "-values.yaml"}
 	for _, s := range set {
-		args = append(args, "--set", s)
+		args = append(args, "--set-json", s)
 	}
 	file := filepath.Join(t.TempDir(), "rendered.yaml")
 	replace(t, file, []byte(helm(t, args...)))
 	return documents(t, file)
 }
+
+// fromObjects are values with policies from a ConfigMap and a Secret, which look Ingresses up.
+const fromObjects = `webhook.policies=[
+	{"name": "a", "module": {"configMap": {"name": "my-policy", "key": "denier.wasm"}}, "objects": [{"resource": "networking.k8s.io/v1/ingresses"}],
+	 "match": {"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}},
+	{"name": "b", "module": {"secret": {"name": "my-policy", "key": "denier.wasm"}},
+	 "match": {"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}}]`
 
 // shippedPolicies returns the policy file of the manifests.
 func shippedPolicies(t *testing.T) (file string) {
@@ -137,7 +144,7 @@ func kubewardenModule(t *testing.T) string {
 // ends, and returns the URL by which it validates.
 func (f *fixture) program(t *testing.T, policies string) (url string) {
 	t.Helper()
-	return "https://" + f.programWith(t, "-policies", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms") + "/validate"
+	return "https://" + f.programWith(t, "-policies", policies, "-kubeconfig", f.serviceAccount(t, fromObjects), "-interval", "100ms") + "/validate"
 }
 
 // programWith runs the program with arguments until the test ends, and returns its address.
