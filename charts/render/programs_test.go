@@ -357,3 +357,35 @@ func (i *installed) checkPolicyServer(t *testing.T, w *workload) {
 		t.Errorf("the policy server does not read its files: %v\n%s", err, out)
 	}
 }
+
+// TestValuesAreDocumented holds that docs/installing.md names each value of each program.
+func TestValuesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/installing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n## Values\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for name, value := range values {
+		members, ok := value.(map[string]any)
+		if !ok || name == "commonLabels" {
+			if !strings.Contains(table, "`"+name+"`") {
+				t.Errorf("docs/installing.md has no %s", name)
+			}
+			continue
+		}
+		for member := range members {
+			if !strings.Contains(table, "`"+member+"`") && !strings.Contains(table, "`."+member+"`") && !strings.Contains(table, "`"+name+"."+member+"`") && !strings.Contains(table, "`"+member+".") {
+				t.Errorf("docs/installing.md has no %s.%s", name, member)
+			}
+		}
+	}
+}
