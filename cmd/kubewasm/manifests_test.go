@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/manage"
@@ -294,5 +295,33 @@ func TestManifestsThatCannotBeWritten(t *testing.T) {
 				t.Errorf("exit code %d: %s%s\nwant %s", code, out, stderr, test.want)
 			}
 		})
+	}
+}
+
+// TestNamesAreThoseOfTheChart holds that what manifests writes fits the objects of charts/manifests.
+func TestNamesAreThoseOfTheChart(t *testing.T) {
+	for _, c := range components {
+		program := map[abi.Kind]string{abi.KindAdmission: "webhook", abi.KindScheduler: "scheduler", abi.KindHook: "agent"}[c.kind]
+		text, err := os.ReadFile("../../charts/manifests/" + program + "/" + program + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]bool{}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var object struct {
+				Kind     string
+				Metadata metav1.ObjectMeta
+				Data     map[string]string
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatal(err)
+			}
+			if object.Kind == "ServiceAccount" && object.Metadata.Name == c.account || object.Kind == "ConfigMap" && object.Metadata.Name == c.configMap && object.Data[c.key] != "" {
+				found[object.Kind] = object.Metadata.Namespace == c.namespace
+			}
+		}
+		if !found["ServiceAccount"] || !found["ConfigMap"] || !strings.Contains(string(text), c.modules+"/") {
+			t.Errorf("%s: the manifests have of its names %v", program, found)
+		}
 	}
 }
