@@ -38,7 +38,9 @@
 {{- end -}}
 
 {{- /* The rules by which API servers ask, which are those of match: (dict "root" $ "mutating" false).
-What match has, and the rules have not, no policy would be asked about. */ -}}
+What match has, and the rules have not, no policy would be asked about. Turned down: rules beside the
+policies, which differ after a while; kubewasm manifests as the only source, which needs the modules
+when values change; a server that writes its own configurations, with the right to change them. */ -}}
 {{- define "kubewasm.webhook.rules" -}}
 {{- $rules := list -}}
 {{- $policies := list -}}
