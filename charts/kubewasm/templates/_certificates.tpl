@@ -106,9 +106,13 @@ issued, crtGeneration. It is made once in a rendering. */ -}}
 {{- end -}}
 {{- end -}}
 
+{{- /* The annotations of webhook configurations, with more of them. */ -}}
 {{- define "kubewasm.certificate.annotations" -}}
 {{- if eq .root.Values.certificates.mode "CertManager" }}
 cert-manager.io/inject-ca-from: {{ .root.Release.Namespace }}/{{ include "kubewasm.name" . }}
+{{- end }}
+{{- with .more }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}
 
