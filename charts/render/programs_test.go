@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -387,5 +388,53 @@ func TestValuesAreDocumented(t *testing.T) {
 				t.Errorf("docs/installing.md has no %s.%s", name, member)
 			}
 		}
+	}
+}
+
+// guestsOf matches the guests that a Dockerfile puts into an image.
+var guestsOf = regexp.MustCompile(`for guest in ([a-z -]+); do`)
+
+// TestImages holds that each program has a Dockerfile for two platforms with a user by its number,
+// which puts the modules in /plugins that values name there.
+func TestImages(t *testing.T) {
+	plugin := regexp.MustCompile(`/plugins/([a-z-]+)\.wasm`)
+	seen := map[string]bool{}
+	for _, name := range examples(t) {
+		i := install(t, name)
+		for _, w := range i.workloads() {
+			text, err := os.ReadFile("../../cmd/kubewasm-" + w.component + "/Dockerfile")
+			if err != nil {
+				t.Fatal(err)
+			}
+			user := "USER 65532:65532"
+			if w.component == "agent" {
+				user = "USER 0:0"
+			}
+			for _, want := range []string{user, "--platform=$BUILDPLATFORM", "TARGETARCH", "gcr.io/distroless/static:", `ENTRYPOINT ["/` + w.component + `"]`} {
+				if !bytes.Contains(text, []byte(want)) {
+					t.Errorf("the Dockerfile of %s has no %s", w.component, want)
+				}
+			}
+			seen[w.component] = true
+			var guests []string
+			if m := guestsOf.FindSubmatch(text); m != nil {
+				guests = strings.Fields(string(m[1]))
+			}
+			for _, c := range all[*corev1.ConfigMap](i) {
+				if c.Labels["app.kubernetes.io/component"] != w.component {
+					continue
+				}
+				for _, value := range c.Data {
+					for _, m := range plugin.FindAllStringSubmatch(value, -1) {
+						if !slices.Contains(guests, m[1]) {
+							t.Errorf("%s: the image of %s has no %s", name, w.component, m[0])
+						}
+					}
+				}
+			}
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("there are images of %v", seen)
 	}
 }
