@@ -506,8 +506,13 @@ func TestChart(t *testing.T) {
 	for from, to := range plugins(t) {
 		config = strings.ReplaceAll(config, strings.Replace(from, "/etc/kubewasm", "", 1), to)
 	}
-	config = strings.NewReplacer("/var/cache/kubewasm", t.TempDir(), "node: {}\n", "node: {url: 'http://127.0.0.1:1', name: node-1}\n",
-		"    caFile: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt\n", "", "    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token\n", "    url: http://127.0.0.1:1/pods\n").Replace(config)
+	kubelet := config[strings.Index(config, "  kubelet:"):strings.Index(config, "  resync:")]
+	list := filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	api := newNodeServer(t, nil)
+	config = strings.NewReplacer("/var/cache/kubewasm", t.TempDir(), "node: {}", "node: "+api.config, kubelet, "  file: "+list+"\n").Replace(config)
 	cfg, err := parseConfig("agent.yaml", []byte(config))
 	if err != nil {
 		t.Fatal(err)
