@@ -53,6 +53,7 @@ func TestMistakes(t *testing.T) {
 		{"two pools for the same nodes", "agent: {enabled: true, pools: [{name: a, nodeSelector: {a: b}}, {name: b, nodeSelector: {a: b}}]}", `agent.pools: a and b select the same nodes: a node has one agent`},
 		{"an existing certificate that is not named", "{certificates: {mode: Existing}, webhook: {enabled: true}}", `certificates.existing.webhook is missing`},
 		{"an existing certificate without a CA", "{certificates: {mode: Existing, existing: {webhook: a}}, webhook: {enabled: true, policies: [{" + policy + ", match: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]}}", `certificates.existing.caBundle is missing`},
+		{"policies for a server that the controller manages", "policyServer: {enabled: true, policies: {a: {module: 'registry://ghcr.io/a/a:1'}}}", `policyServer.policies is for managedBy Chart`},
 		{"a policy of Kubewarden without rules", "policyServer: {enabled: true, managedBy: Chart, policies: {a: {module: 'registry://ghcr.io/a/a:1'}}}", `policyServer.policies: a: rules are missing: API servers would not ask the policy`},
 		{"a policy of Kubewarden without a module", "policyServer: {enabled: true, managedBy: Chart, policies: {a: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}}", `policyServer.policies: a: module is missing`},
 	} {
