@@ -10,7 +10,8 @@
 // the agent are removed from a node: stop the agent first. The third queries the running agent for
 // the decisions on a pod and the values in force.
 //
-// The directory deploy has a configuration with four plugins, a systemd unit and a DaemonSet.
+// The directory deploy has a configuration with four plugins and a systemd unit; charts/kubewasm
+// installs a DaemonSet.
 package main
 
 import (

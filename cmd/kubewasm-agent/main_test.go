@@ -6,13 +6,13 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -23,11 +23,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewasm/kubewasm/host"
@@ -458,88 +455,93 @@ func TestTheGrantsOfTheExample(t *testing.T) {
 	}
 }
 
-// The manifests are objects of the kinds that they say, without a field that these
-// do not have, and the DaemonSet's container finds what it mounts.
-func TestManifests(t *testing.T) {
-	b, err := os.ReadFile("deploy/daemonset.yaml")
+// TestChart loads the configuration that charts/kubewasm has in the ConfigMap of its manifests. It
+// runs the plugins of deploy/agent.yaml.
+func TestChart(t *testing.T) {
+	text, err := os.ReadFile("../../charts/manifests/agent/agent.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon := new(appsv1.DaemonSet)
-	objects := map[string]metav1.Object{
-		"ServiceAccount": new(corev1.ServiceAccount), "ClusterRole": new(rbacv1.ClusterRole), "ClusterRoleBinding": new(rbacv1.ClusterRoleBinding), "DaemonSet": daemon,
-	}
-	for document := range strings.SplitSeq(string(b), "\n---\n") {
+	var held corev1.ConfigMap
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var kind metav1.TypeMeta
 		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
 			t.Fatal(err)
 		}
-		object := objects[kind.Kind]
-		delete(objects, kind.Kind)
-		if object == nil {
-			t.Fatalf("%s is there twice, or not expected", kind.Kind)
+		if kind.Kind != "ConfigMap" {
+			continue
 		}
-		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil || object.GetName() != "kubewasm-agent" {
-			t.Errorf("%s %q: %v", kind.Kind, object.GetName(), err)
+		if err := yaml.UnmarshalStrict([]byte(document), &held); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if len(objects) != 0 {
-		t.Errorf("there is no %v", slices.Collect(maps.Keys(objects)))
-	}
-	spec := daemon.Spec.Template.Spec
-	if !spec.HostPID || !spec.HostNetwork {
-		t.Error("the agent needs the node's processes and its loopback")
-	}
-	volumes := map[string]bool{}
-	for _, v := range spec.Volumes {
-		volumes[v.Name] = true
-	}
-	for _, c := range spec.Containers {
-		for _, m := range c.VolumeMounts {
-			if !volumes[m.Name] {
-				t.Errorf("there is no volume %s", m.Name)
-			}
-		}
-		takesArguments(t, c.Args)
-		ports := map[string]int32{}
-		for _, p := range c.Ports {
-			ports[p.Name] = p.ContainerPort
-		}
-		for path, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
-			if probe == nil || probe.HTTPGet.Path != path || ports[probe.HTTPGet.Port.String()] != 9808 {
-				t.Errorf("the probe of %s is %v", path, probe)
-			}
-		}
-	}
-	if v := daemon.Spec.Template.Annotations["kubewasm.dev/tolerate-no-agent"]; v != "true" {
-		t.Error("the agent's own pod is not tolerated without the agent")
-	}
-	var role rbacv1.ClusterRole
-	var binding rbacv1.ClusterRoleBinding
-	events, err := os.ReadFile("deploy/events.yaml")
+	got, err := parseConfig("agent.yaml", []byte(held.Data["agent.yaml"]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second, _ := strings.Cut(string(events), "\n---\n")
-	if err := errors.Join(yaml.UnmarshalStrict([]byte(first), &role), yaml.UnmarshalStrict([]byte(second), &binding)); err != nil {
+	want, err := readConfig("deploy/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Plugins) != len(want.Plugins) {
+		t.Fatalf("there are %d plugins, want %d", len(got.Plugins), len(want.Plugins))
+	}
+	for i := range got.Plugins {
+		got, want := &got.Plugins[i], &want.Plugins[i]
+		if base := filepath.Base(want.Module.File); got.Module.File != "/plugins/"+base {
+			t.Errorf("%s is in %s", got.Name, got.Module.File)
+		}
+		want.Module = got.Module
+		gotJSON, errGot := json.Marshal(got)
+		wantJSON, errWant := json.Marshal(want)
+		if err := errors.Join(errGot, errWant); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(wantJSON), string(gotJSON)); diff != "" {
+			t.Errorf("plugin %s (-deploy/agent.yaml +chart):\n%s", got.Name, diff)
+		}
+	}
+	// The configuration as a whole, with the modules of a machine.
+	config := held.Data["agent.yaml"]
+	for from, to := range plugins(t) {
+		config = strings.ReplaceAll(config, strings.Replace(from, "/etc/kubewasm", "", 1), to)
+	}
+	kubelet := config[strings.Index(config, "  kubelet:"):strings.Index(config, "  resync:")]
+	list := filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(list, []byte(pods), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	api := newNodeServer(t, nil)
+	config = strings.NewReplacer("/var/cache/kubewasm", t.TempDir(), "node: {}", "node: "+api.config, kubelet, "  file: "+list+"\n").Replace(config)
+	cfg, err := parseConfig("agent.yaml", []byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Cgroup.Root = tree(t)
+	a, err := newAgent(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.close(); err != nil {
 		t.Error(err)
 	}
-	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
-	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != spec.ServiceAccountName {
-		t.Errorf("the rights for Events are %v for %v: %s", role, binding, diff)
-	}
+}
+
+// TestContainerdConfiguration holds that the runtime's configuration requires the agent by its name,
+// and tolerates the annotation that the agent's own Pod has.
+func TestContainerdConfiguration(t *testing.T) {
 	runtime, err := os.ReadFile("deploy/containerd.toml")
-	if err != nil || !strings.Contains(string(runtime), `required_plugins = ["kubewasm"]`) || !strings.Contains(string(runtime), `"kubewasm.dev/tolerate-no-agent"`) {
-		t.Errorf("the runtime's configuration is %s, error %v", runtime, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	// Without a guard whoever creates a pod has it start without the agent.
-	guard, err := os.ReadFile("deploy/tolerate-no-agent.yaml")
-	if err != nil || strings.Count(string(guard), "'kubewasm.dev/tolerate-no-agent' in ") != 2 {
-		t.Errorf("the policy that guards the annotation is %s, error %v", guard, err)
+	for _, want := range []string{`required_plugins = ["kubewasm"]`, `tolerate_missing_plugins_annotation = "kubewasm.dev/tolerate-no-agent"`} {
+		if !strings.Contains(string(runtime), want) {
+			t.Errorf("there is no %s in %s", want, runtime)
+		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
-	if err != nil || !selector.Matches(labels.Set(daemon.Spec.Template.Labels)) {
-		t.Errorf("the selector does not match the template: %v", err)
+	chart, err := os.ReadFile("../../charts/manifests/agent/agent.yaml")
+	if err != nil || !strings.Contains(string(chart), `kubewasm.dev/tolerate-no-agent: "true"`) {
+		t.Errorf("the agent's own Pod is not tolerated without the agent: %v", err)
 	}
 }
 

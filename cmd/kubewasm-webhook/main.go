@@ -11,7 +11,7 @@
 // by their labels, and look at objects. With -audit-interval, what is in the cluster is
 // audited by the policies as well.
 //
-// The directory manifests installs it in a cluster.
+// charts/kubewasm installs it in a cluster.
 package main
 
 import (

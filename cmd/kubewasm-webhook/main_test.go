@@ -34,15 +34,18 @@ import (
 // policies returns the policies of the manifests, with guests that were just built.
 func policies(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile("manifests/policies.yaml")
+	data, err := os.ReadFile("../../charts/manifests/webhook/webhook.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var object struct{ Data map[string]string }
-	if err := yaml.Unmarshal(data, &object); err != nil {
-		t.Fatal(err)
+	file := ""
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		var object struct{ Data map[string]string }
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		file += object.Data["policies.yaml"]
 	}
-	file := object.Data["policies.yaml"]
 	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {
 		guest, err := guestbuild.Build(t.Context(), "../../examples/admission/"+name)
 		if err != nil {

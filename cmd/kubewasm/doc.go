@@ -592,8 +592,8 @@
 // configurations whose rules are those of the policies, and the right to list and watch what the
 // policies look up. For scheduler plugins it is a ConfigMap with a KubeSchedulerConfiguration,
 // and for hooks one with the configuration of the node agent, each with such rights. Names are
-// those of the manifests in cmd/kubewasm-webhook, of the chart of cmd/kubewasm-scheduler, and of
-// cmd/kubewasm-agent, which have the rest.
+// those of charts/manifests, which has the rest. A release of charts/kubewasm has its own
+// ConfigMaps: put the plugins that --only config prints into its values.
 //
 // A ConfigMap has the policies or plugins of all modules that are named. A webhook configuration
 // leaves out the namespace of the server and kube-system, by their names.
@@ -611,7 +611,7 @@
 //		"CREATE,UPDATE pods deployments.apps". It may be repeated.
 //	--modules DIR
 //		The directory in which the component finds the files of modules. The default is
-//		/plugins, and /etc/kubewasm/plugins for hooks. A reference is fetched by the component.
+//		/plugins. A reference is fetched by the component.
 //	-n, --namespace NAME
 //		The namespace of the component. The default is that of its example.
 //	--objects RESOURCE

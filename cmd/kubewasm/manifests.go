@@ -44,9 +44,9 @@ type component struct {
 }
 
 var components = []component{
-	{abi.KindAdmission, "kubewasm-webhook", "/plugins", "webhook", "kubewasm-webhook", "webhook-policies", "policies.yaml", []string{"list", "watch"}, (*manifesting).webhook},
+	{abi.KindAdmission, "kubewasm-webhook", "/plugins", "kubewasm-webhook", "kubewasm-webhook", "kubewasm-webhook-policies", "policies.yaml", []string{"list", "watch"}, (*manifesting).webhook},
 	{abi.KindScheduler, "kubewasm-scheduler", "/plugins", "kubewasm-scheduler", "kubewasm-scheduler", "kubewasm-scheduler", "scheduler.yaml", []string{"get", "list", "watch"}, (*manifesting).scheduler},
-	{abi.KindHook, "kube-system", "/etc/kubewasm/plugins", "kubewasm-agent", "kubewasm-agent", "kubewasm-agent", "agent.yaml", []string{"list", "watch"}, (*manifesting).agent},
+	{abi.KindHook, "kube-system", "/plugins", "kubewasm-agent", "kubewasm-agent", "kubewasm-agent", "agent.yaml", []string{"list", "watch"}, (*manifesting).agent},
 }
 
 // The parts of manifests that can be written alone.

@@ -69,9 +69,9 @@ func (m *manifesting) webhook(ctx context.Context) (any, []any, error) {
 }
 
 // webhookMeta has cert-manager put its CA into a webhook configuration, by the name in
-// certificate.yaml of cmd/kubewasm-webhook.
+// charts/manifests/webhook/certificate.yaml.
 func (m *manifesting) webhookMeta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: "kubewasm-webhook", Annotations: map[string]string{"cert-manager.io/inject-ca-from": m.inNamespace() + "/webhook"}}
+	return metav1.ObjectMeta{Name: "kubewasm-webhook", Annotations: map[string]string{"cert-manager.io/inject-ca-from": m.inNamespace() + "/kubewasm-webhook"}}
 }
 
 // union adds the missing rules.
@@ -95,7 +95,7 @@ func (m *manifesting) asked(verb string, rules []admissionregistrationv1.RuleWit
 	}
 	return admissionregistrationv1.ValidatingWebhook{
 		Name:          verb + ".kubewasm.dev",
-		ClientConfig:  admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: m.inNamespace(), Name: "webhook", Path: &path}},
+		ClientConfig:  admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: m.inNamespace(), Name: "kubewasm-webhook", Path: &path}},
 		Rules:         rules,
 		FailurePolicy: &fail, MatchPolicy: &equivalent, SideEffects: &none, TimeoutSeconds: &seconds,
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

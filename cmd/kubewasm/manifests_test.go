@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/kubewarden/capabilities"
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
@@ -152,7 +153,7 @@ func TestManifestsOfPolicies(t *testing.T) {
 		}
 	}
 	want := []rbacv1.PolicyRule{{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: []string{"list", "watch"}}}
-	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != "webhook" || binding.Subjects[0].Namespace != "kubewasm-webhook" {
+	if diff := cmp.Diff(want, role.Rules); diff != "" || binding.RoleRef.Name != role.Name || binding.Subjects[0].Name != "kubewasm-webhook" || binding.Subjects[0].Namespace != "kubewasm-webhook" {
 		t.Errorf("rights of %v (-want +got):\n%s", binding, diff)
 	}
 	kept(t, "policies.yaml", args...)
@@ -294,5 +295,33 @@ func TestManifestsThatCannotBeWritten(t *testing.T) {
 				t.Errorf("exit code %d: %s%s\nwant %s", code, out, stderr, test.want)
 			}
 		})
+	}
+}
+
+// TestNamesAreThoseOfTheChart holds that what manifests writes fits the objects of charts/manifests.
+func TestNamesAreThoseOfTheChart(t *testing.T) {
+	for _, c := range components {
+		program := map[abi.Kind]string{abi.KindAdmission: "webhook", abi.KindScheduler: "scheduler", abi.KindHook: "agent"}[c.kind]
+		text, err := os.ReadFile("../../charts/manifests/" + program + "/" + program + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]bool{}
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			var object struct {
+				Kind     string
+				Metadata metav1.ObjectMeta
+				Data     map[string]string
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				t.Fatal(err)
+			}
+			if object.Kind == "ServiceAccount" && object.Metadata.Name == c.account || object.Kind == "ConfigMap" && object.Metadata.Name == c.configMap && object.Data[c.key] != "" {
+				found[object.Kind] = object.Metadata.Namespace == c.namespace
+			}
+		}
+		if !found["ServiceAccount"] || !found["ConfigMap"] || !strings.Contains(string(text), c.modules+"/") {
+			t.Errorf("%s: the manifests have of its names %v", program, found)
+		}
 	}
 }

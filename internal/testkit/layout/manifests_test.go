@@ -104,10 +104,14 @@ func objectsOf(text []byte) (objects []object, err error) {
 // insecure matches what turns the verification of a certificate off.
 var insecure = regexp.MustCompile(`(?im)^[^#\n]*\binsecure(-?skip-?(tls-?)?verify)?["']?\s*[:=]\s*["']?true`)
 
-// room returns the directory of an example: its manifests are applied together.
+// room returns the directory of an example or of a program: its manifests are applied together.
 func room(file string) string {
-	parts := strings.SplitN(file, "/", 3)
-	return strings.Join(parts[:min(len(parts), 2)], "/")
+	parts := strings.Split(file, "/")
+	depth := 2
+	if parts[0] == "charts" {
+		depth = 3
+	}
+	return strings.Join(parts[:min(len(parts), depth)], "/")
 }
 
 // mistakesOf returns what is wrong with the rights and the reach of shipped manifests.
@@ -190,10 +194,10 @@ func (s selector) selects(labels map[string]string) bool {
 
 // TestManifestsGrantLittle holds what programs may do and reach that are deployed as shipped.
 func TestManifestsGrantLittle(t *testing.T) {
-	files := shipped(t, "examples/*.yaml", "examples/*.yml")
+	files := shipped(t, "examples/*.yaml", "examples/*.yml", "charts/manifests/*.yaml", "cmd/*.yaml")
 	for name := range files {
-		if strings.Contains(name, "/templates/") || strings.Contains(name, "/testdata/") {
-			delete(files, name) // The chart's are rendered in cmd/kubewasm-scheduler/manifests.
+		if strings.Contains(name, "/testdata/") {
+			delete(files, name)
 		}
 	}
 	for _, mistake := range mistakesOf(files) {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -245,27 +246,27 @@ func TestAudit(t *testing.T) {
 }
 
 // testAuditProgram: the program of the example audits each second, with the rights and the
-// arguments of the component audit of its manifests.
+// arguments that the chart gives it for audits.
 func (f *fixture) testAuditProgram(t *testing.T, reports int) {
 	_, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installed}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	kubeconfig := f.serviceAccount(t, "audit/rbac.yaml")
+	kubeconfig := f.serviceAccount(t, "webhook.audit.enabled=true")
 	policies := filepath.Join(f.Dir, "audited.yaml")
 	replace(t, policies, []byte(`plugins: [{name: scripted, allowedToMutate: true, module: {file: `+guest(t, admissionDir+"testdata/scripted")+`, follow: true}, match: {rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]}}]
 `))
-	data, err := os.ReadFile(commands + "kubewasm-webhook/manifests/audit/arguments.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var patch []struct{ Value string }
-	if err := yaml.Unmarshal(data, &patch); err != nil {
-		t.Fatal(err)
-	}
 	args := []string{"-config", policies, "-kubeconfig", kubeconfig}
-	for _, p := range patch {
-		args = append(args, p.Value)
+	for _, object := range rendered(t, "kubewasm-webhook", installed, "webhook", "webhook.audit.enabled=true") {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		for _, arg := range containers[0].(map[string]any)["args"].([]any) {
+			if arg := arg.(string); strings.HasPrefix(arg, "-audit-") {
+				args = append(args, arg)
+			}
+		}
 	}
 	// Two servers, of which one audits.
 	addr := f.programWith(t, append(args, "-audit-interval=1s")...)
@@ -279,7 +280,7 @@ func (f *fixture) testAuditProgram(t *testing.T, reports int) {
 		return n
 	}
 	eventually(t, "reports by the program", func() bool { return owned() == reports })
-	lease, err := f.Client.CoordinationV1().Leases(installed).Get(t.Context(), "webhook-audit", metav1.GetOptions{})
+	lease, err := f.Client.CoordinationV1().Leases(installed).Get(t.Context(), "kubewasm-webhook-audit", metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 		t.Errorf("the lease is %+v, %v", lease, err)
 	}

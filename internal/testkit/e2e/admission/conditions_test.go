@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"cmp"
 	"testing"
 
 	arv1 "k8s.io/api/admissionregistration/v1"
@@ -19,7 +20,7 @@ import (
 // code.
 func TestConditionsOfTheManifests(t *testing.T) {
 	var shipped *arv1.ValidatingWebhook
-	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/webhooks.yaml") {
+	for _, object := range documents(t, charts+"webhook/webhooks.yaml") {
 		var config arv1.ValidatingWebhookConfiguration
 		if object.GetKind() != "ValidatingWebhookConfiguration" {
 			continue
@@ -43,12 +44,13 @@ func TestConditionsOfTheManifests(t *testing.T) {
 		object, oldObject string
 		operation         apiserver.Operation
 		subresource       string
+		resource          string // things if it is empty.
 		groups            []string
 		// sent is set if policies are asked.
 		sent bool
 	}{
 		{name: "a new object", object: living, operation: "CREATE", sent: true},
-		{name: "a new object of a node", object: living, operation: "CREATE", groups: []string{"system:nodes"}},
+		{name: "a new object of a node", object: living, operation: "CREATE", groups: []string{"system:nodes"}, sent: true},
 		{name: "a new object that claims to be deleted", object: deleted, operation: "CREATE", sent: true},
 		{name: "a deletion", oldObject: deleted, operation: "DELETE", sent: true},
 		{name: "an update", object: living, oldObject: living, operation: "UPDATE", sent: true},
@@ -71,9 +73,11 @@ func TestConditionsOfTheManifests(t *testing.T) {
 		{name: "a finalizer and no label", object: none, oldObject: `metadata: {name: a, deletionTimestamp: "2026-11-01T12:00:00Z", labels: {a: b}}`, operation: "UPDATE", sent: true},
 		{name: "a finalizer and another time", object: `metadata: {name: a, deletionTimestamp: "2027-11-01T12:00:00Z"}`, oldObject: deleted, operation: "UPDATE", sent: true},
 		{name: "a subresource of an object that is being deleted", object: less, oldObject: deleted, operation: "UPDATE", subresource: "ephemeralcontainers", sent: true},
-		{name: "a status", object: living + "\nstatus: {a: 1}", oldObject: living, operation: "UPDATE", subresource: "status"},
-		{name: "labels, by the status", object: "metadata: {name: a, labels: {a: b}}", oldObject: "metadata: {name: a}", operation: "UPDATE", subresource: "status", sent: true},
-		{name: "no annotation, by the status", object: "metadata: {name: a}", oldObject: "metadata: {name: a, annotations: {a: b}}", operation: "UPDATE", subresource: "status", sent: true},
+		{name: "a status", object: living + "\nstatus: {a: 1}", oldObject: living, operation: "UPDATE", subresource: "status", sent: true},
+		{name: "a status of a pod", object: living + "\nstatus: {a: 1}", oldObject: living, operation: "UPDATE", resource: "pods", subresource: "status"},
+		{name: "a pod", object: living, oldObject: living, operation: "UPDATE", resource: "pods", sent: true},
+		{name: "labels, by the status", object: "metadata: {name: a, labels: {a: b}}", oldObject: "metadata: {name: a}", operation: "UPDATE", resource: "pods", subresource: "status", sent: true},
+		{name: "no annotation, by the status", object: "metadata: {name: a}", oldObject: "metadata: {name: a, annotations: {a: b}}", operation: "UPDATE", resource: "pods", subresource: "status", sent: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			parse := func(text string) runtime.Object {
@@ -87,7 +91,7 @@ func TestConditionsOfTheManifests(t *testing.T) {
 				return object
 			}
 			kind := schema.GroupVersionKind{Version: "v1", Kind: "Thing"}
-			attributes := apiserver.NewAttributesRecord(parse(test.object), parse(test.oldObject), kind, "shop", "a", kind.GroupVersion().WithResource("things"),
+			attributes := apiserver.NewAttributesRecord(parse(test.object), parse(test.oldObject), kind, "shop", "a", kind.GroupVersion().WithResource(cmp.Or(test.resource, "things")),
 				test.subresource, test.operation, nil, false, &user.DefaultInfo{Name: "u", Groups: append(test.groups, user.AllAuthenticated)})
 			versioned, err := apiserver.NewVersionedAttributes(attributes, kind, apiserver.NewObjectInterfacesFromScheme(runtime.NewScheme()))
 			if err != nil {

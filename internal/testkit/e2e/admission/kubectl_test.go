@@ -15,7 +15,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
@@ -176,12 +175,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 
 // The example's README.md quotes what kubectl prints.
 func TestREADMEQuotesKubectl(t *testing.T) {
-	policies := documents(t, commands+"kubewasm-webhook/manifests/policies.yaml")[0]
-	text, _, err := unstructured.NestedString(policies.Object, "data", "policies.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := manage.ParseFile([]byte(text))
+	file, err := manage.ParseFile([]byte(shippedPolicies(t)))
 	if err != nil || file.Plugins[0].Name != "required-labels" {
 		t.Fatalf("%+v, %v", file, err)
 	}

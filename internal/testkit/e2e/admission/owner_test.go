@@ -19,7 +19,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -29,7 +28,7 @@ import (
 // shippedWebhooks returns the configurations of the manifests, which call the program at addr.
 func (f *fixture) shippedWebhooks(t *testing.T, addr string) (m *arv1.MutatingWebhookConfiguration, v *arv1.ValidatingWebhookConfiguration) {
 	t.Helper()
-	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/webhooks.yaml") {
+	for _, object := range documents(t, charts+"webhook/webhooks.yaml") {
 		var into any = new(arv1.ValidatingWebhookConfiguration)
 		if object.GetKind() == "MutatingWebhookConfiguration" {
 			into = new(arv1.MutatingWebhookConfiguration)
@@ -55,11 +54,13 @@ func (f *fixture) shippedWebhooks(t *testing.T, addr string) (m *arv1.MutatingWe
 // shippedPolicy makes the API server's own policy of the node agent's manifests.
 func (f *fixture) shippedPolicy(t *testing.T) {
 	t.Helper()
-	objects := documents(t, commands+"kubewasm-agent/deploy/tolerate-no-agent.yaml")
 	policy, binding := new(arv1.ValidatingAdmissionPolicy), new(arv1.ValidatingAdmissionPolicyBinding)
-	for i, into := range []any{policy, binding} {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, into); err != nil {
-			t.Fatal(err)
+	into := map[string]any{"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
+	for _, object := range rendered(t, "kubewasm-agent", "kube-system", "agent", "agent.guardAnnotation=true") {
+		if of := into[object.GetKind()]; of != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, of); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	client := f.Client.AdmissionregistrationV1()
@@ -193,10 +194,7 @@ func TestNamespaceOwner(t *testing.T) {
 		return err == nil
 	})
 
-	var file string
-	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/policies.yaml") {
-		file, _, _ = unstructured.NestedString(object.Object, "data", "policies.yaml")
-	}
+	file := shippedPolicies(t)
 	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {
 		file = strings.Replace(file, "/plugins/"+name+".wasm", guest(t, examples+"admission/"+name), 1)
 	}
@@ -524,15 +522,15 @@ func (o *owner) testAttempts(t *testing.T) {
 			return err
 		}, forbidden},
 		{"other policies", func() error {
-			_, err := core.ConfigMaps(installed).Patch(ctx, "webhook-policies", types.MergePatchType, []byte(`{"data":{"policies.yaml":"plugins: []\n"}}`), metav1.PatchOptions{})
+			_, err := core.ConfigMaps(installed).Patch(ctx, "kubewasm-webhook-policies", types.MergePatchType, []byte(`{"data":{"policies.yaml":"plugins: []\n"}}`), metav1.PatchOptions{})
 			return err
 		}, forbidden},
 		{"the key of the server", func() error {
-			_, err := core.Secrets(installed).Get(ctx, "webhook-tls", metav1.GetOptions{})
+			_, err := core.Secrets(installed).Get(ctx, "kubewasm-webhook-tls", metav1.GetOptions{})
 			return err
 		}, forbidden},
 		{"a token of the server", func() error {
-			_, err := core.ServiceAccounts(installed).CreateToken(ctx, "webhook", &authenticationv1.TokenRequest{}, create)
+			_, err := core.ServiceAccounts(installed).CreateToken(ctx, "kubewasm-webhook", &authenticationv1.TokenRequest{}, create)
 			return err
 		}, forbidden},
 		{"more rights", func() error {

@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -30,35 +31,83 @@ import (
 // installed is the namespace of the manifests.
 const installed = "kubewasm-webhook"
 
-// serviceAccount makes what rbac.yaml has, and further files of the manifests, and returns a
-// kubeconfig of it.
+// charts are the manifests that are rendered from the chart.
+const charts = "../../../../charts/manifests/"
+
+// helm runs helm with arguments in the root of the repository, and returns its output.
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), cluster.Build(t, "../../../../charts", "helm.sh/helm/v4/cmd/helm", "helm"), args...)
+	cmd.Dir = "../../../.."
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+		}
+		t.Fatalf("helm %s: %v", args, err)
+	}
+	return string(out)
+}
+
+// rendered returns the objects of the chart for a file of values in its directory ci, with further
+// values as helm's --set-json has them.
+func rendered(t *testing.T, release, namespace, values string, set ...string) []*unstructured.Unstructured {
+	t.Helper()
+	args := []string{"template", release, "charts/kubewasm", "-n", namespace, "--kube-version", "1.37", "-f", "charts/kubewasm/ci/" + values + "-values.yaml"}
+	for _, s := range set {
+		args = append(args, "--set-json", s)
+	}
+	file := filepath.Join(t.TempDir(), "rendered.yaml")
+	replace(t, file, []byte(helm(t, args...)))
+	return documents(t, file)
+}
+
+// fromObjects are values with policies from a ConfigMap and a Secret, which look Ingresses up.
+const fromObjects = `webhook.policies=[
+	{"name": "a", "module": {"configMap": {"name": "my-policy", "key": "denier.wasm"}}, "objects": [{"resource": "networking.k8s.io/v1/ingresses"}],
+	 "match": {"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}},
+	{"name": "b", "module": {"secret": {"name": "my-policy", "key": "denier.wasm"}},
+	 "match": {"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]}}]`
+
+// shippedPolicies returns the policy file of the manifests.
+func shippedPolicies(t *testing.T) (file string) {
+	t.Helper()
+	for _, object := range documents(t, charts+"webhook/webhook.yaml") {
+		text, _, _ := unstructured.NestedString(object.Object, "data", "policies.yaml")
+		file += text
+	}
+	return file
+}
+
+// serviceAccount makes the account of the manifests with its rights, and those that further values
+// of the chart give, and returns a kubeconfig of it.
 func (f *fixture) serviceAccount(t *testing.T, more ...string) string {
 	t.Helper()
 	client, err := dynamic.NewForConfig(f.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := documents(t, commands+"kubewasm-webhook/manifests/rbac.yaml")
-	for _, file := range more {
-		objects = append(objects, documents(t, commands+"kubewasm-webhook/manifests/"+file)...)
+	objects := documents(t, charts+"webhook/webhook.yaml")
+	if len(more) != 0 {
+		objects = rendered(t, "kubewasm-webhook", installed, "webhook", more...)
 	}
 	for _, object := range objects {
 		gvk := object.GroupVersionKind()
+		if gvk.Kind != "ServiceAccount" && gvk.Group != "rbac.authorization.k8s.io" {
+			continue
+		}
 		resource := client.Resource(schema.GroupVersionResource{Group: gvk.Group, Version: gvk.Version, Resource: strings.ToLower(gvk.Kind) + "s"})
 		var target dynamic.ResourceInterface = resource
 		if !strings.HasPrefix(gvk.Kind, "Cluster") {
 			target = resource.Namespace(installed)
-		}
-		if gvk.Kind == "RoleBinding" { // kustomize puts the namespace there.
-			subjects := object.Object["subjects"].([]any)
-			subjects[0].(map[string]any)["namespace"] = installed
 		}
 		// The steps of README.md may have made it.
 		if _, err := target.Create(t.Context(), object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
 	}
-	token, err := f.Client.CoreV1().ServiceAccounts(installed).CreateToken(t.Context(), "webhook", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := f.Client.CoreV1().ServiceAccounts(installed).CreateToken(t.Context(), "kubewasm-webhook", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +144,7 @@ func kubewardenModule(t *testing.T) string {
 // ends, and returns the URL by which it validates.
 func (f *fixture) program(t *testing.T, policies string) (url string) {
 	t.Helper()
-	return "https://" + f.programWith(t, "-config", policies, "-kubeconfig", f.serviceAccount(t), "-interval", "100ms") + "/validate"
+	return "https://" + f.programWith(t, "-config", policies, "-kubeconfig", f.serviceAccount(t, fromObjects), "-interval", "100ms") + "/validate"
 }
 
 // programWith runs the program with arguments until the test ends, and returns its address.
@@ -208,10 +257,7 @@ plugins:
 // testShippedPolicies: the policies of the manifests, asked by the rules of the manifests
 // and with the rights of the manifests.
 func (f *fixture) testShippedPolicies(t *testing.T) {
-	var file string
-	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/policies.yaml") {
-		file, _, _ = unstructured.NestedString(object.Object, "data", "policies.yaml")
-	}
+	file := shippedPolicies(t)
 	for _, name := range []string{"required-labels", "resource-defaults", "stellar-node", "unique-hosts"} {
 		file = strings.Replace(file, "/plugins/"+name+".wasm", guest(t, examples+"admission/"+name), 1)
 	}
@@ -231,7 +277,7 @@ func (f *fixture) testShippedPolicies(t *testing.T) {
 	}
 	url := f.program(t, policies)
 	var shipped arv1.ValidatingWebhookConfiguration
-	for _, object := range documents(t, commands+"kubewasm-webhook/manifests/webhooks.yaml") {
+	for _, object := range documents(t, charts+"webhook/webhooks.yaml") {
 		if object.GetKind() != "ValidatingWebhookConfiguration" {
 			continue
 		}

@@ -2,17 +2,18 @@ package admission_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
-	"encoding/base64"
+	"crypto/x509"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,116 +89,105 @@ func (f *fixture) testCustomResource(t *testing.T) {
 	}
 }
 
-// testManifests: an API server takes what installs the example.
+// testManifests: an API server takes the manifests of all programs.
 func (f *fixture) testManifests(t *testing.T) {
 	client, err := dynamic.NewForConfig(f.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(f.Client.Discovery()))
-	files, err := filepath.Glob(commands + "kubewasm-webhook/manifests/*.yaml")
-	if err != nil || len(files) < 5 {
+	files, err := filepath.Glob(charts + "*/*.yaml")
+	if err != nil || len(files) < 9 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	var objects []*unstructured.Unstructured
 	for _, file := range files {
-		objects = append(objects, documents(t, file)...)
-	}
-	// The namespace comes first.
-	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
-		if (a.GetKind() == "Namespace") != (b.GetKind() == "Namespace") && a.GetKind() == "Namespace" {
-			return -1
-		}
-		return 0
-	})
-	for _, object := range objects {
-		gvk := object.GroupVersionKind()
-		if gvk.Group == "cert-manager.io" || strings.HasPrefix(gvk.Group, "kustomize") {
-			continue // Not of the API server.
-		}
-		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		namespace := ""
-		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
-		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			namespace = "kubewasm-webhook" // kustomize puts it there.
-		}
-		if gvk.Kind == "Namespace" {
-			options.DryRun = nil
-		}
-		if _, err := client.Resource(mapping.Resource).Namespace(namespace).Create(t.Context(), object, options); err != nil {
-			t.Errorf("%s %s: %v", gvk.Kind, object.GetName(), err)
+		for _, object := range documents(t, file) {
+			gvk := object.GroupVersionKind()
+			if slices.Contains([]string{"cert-manager.io", "policies.kubewarden.io", "kustomize.config.k8s.io"}, gvk.Group) {
+				continue // Not of the API server.
+			}
+			mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			namespace := object.GetNamespace()
+			if (namespace == "") != (mapping.Scope.Name() != meta.RESTScopeNameNamespace) {
+				t.Errorf("%s: %s %s has the namespace %q", file, gvk.Kind, object.GetName(), namespace)
+			}
+			if gvk.Kind == "Namespace" {
+				namespace = object.GetName()
+			}
+			if namespace != "" {
+				_, err := f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+				if err != nil && !apierrors.IsAlreadyExists(err) {
+					t.Fatal(err)
+				}
+			}
+			options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
+			if _, err := client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Create(t.Context(), object, options); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("%s: %s %s: %v", file, gvk.Kind, object.GetName(), err)
+			}
 		}
 	}
 }
 
-// testInstall: the steps of the example's README.md for a cluster without
-// cert-manager, and a certificate that is renewed.
+// testInstall: helm installs the chart, keeps its certificate in upgrades, and replaces its CA.
 func (f *fixture) testInstall(t *testing.T) {
-	for _, tool := range []string{"kubectl", "openssl", "awk"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(tool + " is not installed")
-		}
-	}
-	const manifests = "cmd/kubewasm-webhook/manifests"
-	run := func(args ...string) string {
+	run := func(command string, set ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir, cmd.Env = "../../../..", append(os.Environ(), "KUBECONFIG="+f.Kubeconfig)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", args, err, out)
+		args := []string{command, "kubewasm-webhook", "charts/kubewasm", "-n", installed, "--kubeconfig", f.Kubeconfig, "-f", "charts/kubewasm/ci/webhook-values.yaml", "--set", "certificates.mode=SelfManaged"}
+		if command == "install" {
+			// Other tests have made some of it.
+			args = append(args, "--create-namespace", "--take-ownership")
 		}
-		return string(out)
+		helm(t, append(args, set...)...)
 	}
-	// bundles returns how many certificates the webhooks trust.
-	bundles := func() (counts [2]int) {
-		for i, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-			bundle := run("kubectl", "get", kind, "kubewasm-webhook", "-o", "jsonpath={.webhooks[0].clientConfig.caBundle}")
-			decoded, err := base64.StdEncoding.DecodeString(bundle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			counts[i] = bytes.Count(decoded, []byte("BEGIN CERTIFICATE"))
+	// state returns the certificates that webhooks trust, and the server's.
+	state := func() (bundle, leaf []byte) {
+		client := f.Client.AdmissionregistrationV1()
+		m, errM := client.MutatingWebhookConfigurations().Get(t.Context(), "kubewasm-webhook", metav1.GetOptions{})
+		v, errV := client.ValidatingWebhookConfigurations().Get(t.Context(), "kubewasm-webhook", metav1.GetOptions{})
+		secret, err := f.Client.CoreV1().Secrets(installed).Get(t.Context(), "kubewasm-webhook-tls", metav1.GetOptions{})
+		if err := errors.Join(errM, errV, err); err != nil {
+			t.Fatal(err)
 		}
-		return counts
+		bundle = v.Webhooks[0].ClientConfig.CABundle
+		if !bytes.Equal(bundle, m.Webhooks[0].ClientConfig.CABundle) {
+			t.Error("the webhooks trust different certificates")
+		}
+		pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(bundle)
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "kubewasm-webhook." + installed + ".svc"}); err != nil {
+			t.Error(err)
+		}
+		return bundle, secret.Data["tls.crt"]
 	}
 	t.Cleanup(func() {
 		// No server answers them here. The rest may stay.
-		cmd := exec.Command("kubectl", "delete", "--ignore-not-found", "-f", manifests+"/webhooks.yaml")
-		cmd.Dir, cmd.Env = "../../../..", append(os.Environ(), "KUBECONFIG="+f.Kubeconfig)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
+		client := f.Client.AdmissionregistrationV1()
+		errM := client.MutatingWebhookConfigurations().Delete(context.WithoutCancel(t.Context()), "kubewasm-webhook", metav1.DeleteOptions{})
+		errV := client.ValidatingWebhookConfigurations().Delete(context.WithoutCancel(t.Context()), "kubewasm-webhook", metav1.DeleteOptions{})
+		if err := errors.Join(errM, errV); err != nil {
+			t.Error(err)
 		}
 	})
-	run("kubectl", "apply", "-k", manifests)
-	run(manifests + "/self-signed.sh")
-	run(manifests+"/self-signed.sh", manifests+"/webhooks.yaml")
-	if got := bundles(); got != [2]int{1, 1} {
-		t.Errorf("the webhooks trust %d certificates, want 1", got)
+	run("install")
+	bundle, leaf := state()
+	run("upgrade")
+	if b, l := state(); !bytes.Equal(b, bundle) || !bytes.Equal(l, leaf) {
+		t.Error("an upgrade has exchanged the CA or the certificate")
 	}
-	secret, err := f.Client.CoreV1().Secrets("kubewasm-webhook").Get(t.Context(), "webhook-tls", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pair.Leaf.VerifyHostname("webhook.kubewasm-webhook.svc"); err != nil {
-		t.Error(err)
-	}
-	for range 2 {
-		run(manifests + "/self-signed.sh")
-		if got := bundles(); got != [2]int{2, 2} {
-			t.Errorf("while the certificate changes, the webhooks trust %d, want 2", got)
-		}
-		run(manifests+"/self-signed.sh", manifests+"/webhooks.yaml")
-		if got := bundles(); got != [2]int{2, 2} {
-			t.Errorf("afterwards, the webhooks trust %d, want 2", got)
+	for i, want := range []int{2, 2, 1} {
+		before := leaf
+		run("upgrade", "--set", "certificates.selfManaged.generation=2")
+		bundle, leaf = state()
+		if n := bytes.Count(bundle, []byte("BEGIN CERTIFICATE")); n != want || bytes.Equal(before, leaf) != (i != 1) {
+			t.Errorf("upgrade %d: the webhooks trust %d certificates, want %d; the certificate has changed: %t", i+1, n, want, !bytes.Equal(before, leaf))
 		}
 	}
 }

@@ -1,5 +1,4 @@
-// Package chart tests the chart of cmd/kubewasm-scheduler: what it renders, and the scheduler
-// that it runs, with the rights that it gives.
+// Package chart tests the scheduler that the chart runs, with the rights that it gives.
 package chart
 
 import (
@@ -36,7 +35,7 @@ import (
 // namespace is where the manifests install the scheduler.
 const namespace = "kubewasm-scheduler"
 
-const manifests = "../../../../cmd/kubewasm-scheduler/manifests"
+const manifests = "../../../../charts/manifests/scheduler/scheduler.yaml"
 
 // manifest is what one rendering of the chart consists of.
 type manifest struct {
@@ -127,21 +126,12 @@ func (m *manifest) configuration(t *testing.T) *config.KubeSchedulerConfiguratio
 	return c
 }
 
-// TestManifests holds that what the chart renders for the values in chart/ci, which
-// .ci/run compares with the files here, is complete and consistent.
+// TestManifests holds that the rendered manifests are complete and consistent.
 func TestManifests(t *testing.T) {
-	files, err := filepath.Glob(manifests + "/*.yaml")
-	if err != nil || len(files) != 4 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			m := read(t, file)
-			m.checkPods(t)
-			m.checkRights(t)
-			m.checkConfiguration(t)
-		})
-	}
+	m := read(t, manifests)
+	m.checkPods(t)
+	m.checkRights(t)
+	m.checkConfiguration(t)
 }
 
 // checkPods compares the Deployment with what it refers to.
@@ -280,7 +270,7 @@ func (m *manifest) checkConfiguration(t *testing.T) {
 		}
 	}
 	args := m.deployment.Spec.Template.Spec.Containers[0].Args
-	if want := "--config=/etc/kubewasm/configuration/scheduler.yaml"; !slices.Contains(args, want) {
+	if want := "--config=/configuration/scheduler.yaml"; !slices.Contains(args, want) {
 		t.Errorf("arguments %q, want %s", args, want)
 	}
 

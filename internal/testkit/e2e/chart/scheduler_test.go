@@ -46,14 +46,14 @@ type installation struct {
 	replicas []*cluster.Process
 }
 
-// TestSecondScheduler installs manifests/examples.yaml in a control plane with RBAC. The two
+// TestSecondScheduler installs charts/manifests/scheduler in a control plane with RBAC. The two
 // replicas are processes with the Deployment's arguments, the ConfigMap's configuration and
 // the ServiceAccount's token. Nothing that they do is forbidden.
 func TestSecondScheduler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a control plane")
 	}
-	i := install(t, filepath.Join(manifests, "examples.yaml"))
+	i := install(t, manifests)
 	defer i.checkRights(t)
 	if !t.Run("one replica leads, and both are ready", func(t *testing.T) { i.testLeader(t) }) {
 		return

@@ -35,7 +35,7 @@ const (
 // configuration with its token.
 func account(t *testing.T, c *cluster.Cluster) nodewatch.Config {
 	t.Helper()
-	manifest, err := os.ReadFile("../../../../cmd/kubewasm-agent/deploy/daemonset.yaml")
+	manifest, err := os.ReadFile("../../../../charts/manifests/agent/agent.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
