@@ -47,7 +47,7 @@ func TestMistakes(t *testing.T) {
 		{"a module of another namespace", "webhook: {enabled: true, policies: [{name: p, module: {configMap: {namespace: other, name: a, key: a.wasm}}, match: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]}", `module.configMap of a is in the namespace other`},
 		{"the module in args", "scheduler: {enabled: true, plugins: [{name: a, module: {file: a.wasm}, args: {module: {file: b.wasm}}}]}", `scheduler.plugins: a: the module is named by module beside args`},
 		{"more memory than there is", "webhook: {enabled: true, memory: {guests: 1Gi}}", `webhook: memory.goLimit and memory.guests together are more than resources.limits.memory of 768Mi`},
-		{"a cache that is too small", "scheduler: {enabled: true, cache: {size: 256Mi}}", `scheduler: cache.size is 256Mi, less than the 512Mi that the program may keep`},
+		{"a cache that is too small", "scheduler: {enabled: true, cache: {size: 32Mi}}", `scheduler: cache.size is 32Mi, less than the 64Mi that the program may keep`},
 		{"no mode", "agent: {enabled: true, configuration: {standalone: null, nri: null}}", `agent.configuration has none of standalone, nri and runtimeHook`},
 		{"what the chart fills in", "agent: {enabled: true, configuration: {http: {address: ':1'}}}", `agent.configuration.http: the chart fills it in from other values`},
 		{"two pools of one name", "agent: {enabled: true, pools: [{name: a, nodeSelector: {a: b}}, {name: a}]}", `agent.pools: there are two pools a`},
