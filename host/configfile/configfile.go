@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"reflect"
 	"slices"
@@ -382,12 +383,28 @@ var (
 
 const aText = "a text"
 
+// texts are the types of other packages that are written as texts, with what the texts are.
+var texts = map[reflect.Type]string{
+	reflect.TypeFor[time.Time]():  "a time such as 2026-01-31T18:00:00Z",
+	reflect.TypeFor[slog.Level](): "debug, info, warn or error",
+}
+
 // value decodes a value. Null is the zero value, as for package json.
 func (d *decoder) value(path string, n node, to reflect.Value) {
 	t := to.Type()
 	switch pointer := reflect.PointerTo(t); {
 	case t == durationType:
 		d.duration(path, n, to)
+		return
+	case texts[t] != "":
+		text, ok := n.value.(string)
+		switch {
+		case n.value == nil:
+		case !ok:
+			d.want(path, n, texts[t])
+		case to.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)) != nil:
+			d.fail(path, "is %.80q, want %s", text, texts[t])
+		}
 		return
 	case pointer.Implements(unmarshalerType):
 		d.unmarshal(path, to.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(n.json()))

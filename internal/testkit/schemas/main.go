@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -46,6 +47,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[host.FailurePolicy](): {string(host.Fail), string(host.Ignore), string(host.KeepLast)},
 	reflect.TypeFor[host.Mode]():          {string(host.Enforce), string(host.Monitor)},
 	reflect.TypeFor[host.ResetPolicy]():   {string(host.ResetOnError), string(host.ResetPerCall), string(host.ResetNever)},
+	reflect.TypeFor[slog.Level]():         {"debug", "info", "warn", "error"},
 	reflect.TypeFor[record.Selection]():   {string(record.Failures), string(record.Denials)},
 	reflect.TypeFor[hookmsg.Stage]():      namesOf(hookmsg.PreRunPodSandbox),
 	reflect.TypeFor[hookmsg.Level]():      namesOf(hookmsg.LevelQOS),
@@ -150,6 +152,8 @@ func (w *writer) schema(t reflect.Type, name string) (schema, error) {
 	switch pointer := reflect.PointerTo(t); {
 	case t == reflect.TypeFor[time.Duration](), t == reflect.TypeFor[metav1.Duration]():
 		return schema{"type": "string", "pattern": duration}, nil
+	case t == reflect.TypeFor[time.Time]():
+		return schema{"type": "string", "format": "date-time"}, nil
 	case pointer.Implements(unmarshaler) && (!ours || t.Kind() != reflect.Struct):
 		return schema{}, nil // Any value.
 	case pointer.Implements(textUnmarshaler) && t.Kind() != reflect.Struct:

@@ -63,6 +63,8 @@ func right(s map[string]any) any {
 			return "1m30s"
 		case s["pattern"] == quantity:
 			return "64Mi"
+		case s["format"] == "date-time":
+			return "2026-01-31T18:00:00Z"
 		case s["contentEncoding"] == "base64":
 			return "AGFzbQ=="
 		}
