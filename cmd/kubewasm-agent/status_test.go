@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/statusz"
-	"github.com/kubewasm/kubewasm/internal/testkit/browser"
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
@@ -62,7 +61,7 @@ plugins:
 	}
 	operate.Ask(t, "../..", "agent", "http://"+address)
 	t.Run("a browser", func(t *testing.T) {
-		p := browser.New(t).Open("http://"+address+statusz.Path, 360, 800)
+		p := operate.NewBrowser(t).Open("http://"+address+statusz.Path, 360, 800)
 		if len(p.Errors) != 0 || p.Width > 360 {
 			t.Errorf("the page is %v pixels wide, with the errors %s", p.Width, p.Errors)
 		}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/internal/statusz"
-	"github.com/kubewasm/kubewasm/internal/testkit/browser"
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
@@ -48,7 +47,7 @@ func TestStatus(t *testing.T) {
 	}
 	operate.Ask(t, "../..", "policy-server", base)
 	t.Run("a browser", func(t *testing.T) {
-		p := browser.New(t).Open(base+statusz.Path, 360, 800)
+		p := operate.NewBrowser(t).Open(base+statusz.Path, 360, 800)
 		if len(p.Errors) != 0 || p.Width > 360 || !strings.Contains(p.Text, "clusterwide-labels") {
 			t.Errorf("the page is %v pixels wide, with the errors %s\n%s", p.Width, p.Errors, p.Text)
 		}

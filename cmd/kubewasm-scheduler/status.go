@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/management"
 	"github.com/kubewasm/kubewasm/internal/program"
 	"github.com/kubewasm/kubewasm/internal/statusz"
 )
@@ -27,7 +29,7 @@ func (o *options) serveStatus(rt *host.Runtime, loaded *loadedPlugins, collector
 	mux := http.NewServeMux()
 	mux.Handle(statusz.Path, &statusz.Config{
 		Program: "kubewasm-scheduler", Version: program.ThisBuild().Short(), Runtime: rt, Collector: collector, Private: statusz.Local, Caches: map[string]string{"compiled": o.cacheDir},
-		Declared: func() []statusz.Plugin { return loaded.listed(rt, o.plugins) },
+		Declared: func() []statusz.Plugin { return o.listed(rt, loaded) },
 	})
 	server := &http.Server{
 		Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -38,25 +40,22 @@ func (o *options) serveStatus(rt *host.Runtime, loaded *loadedPlugins, collector
 	return func() { _ = server.Close() }, nil
 }
 
-// listed returns the configured plugins for a page, with the names of members.
-func (l *loadedPlugins) listed(rt *host.Runtime, configured []configuredPlugin) []statusz.Plugin {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// listed returns the configured plugins for a page, as PROFILE/NAME.
+func (o *options) listed(rt *host.Runtime, loaded *loadedPlugins) []statusz.Plugin {
+	members := loaded.members()
 	var list []statusz.Plugin
-	for _, c := range configured {
+	for _, c := range o.plugins {
 		var args struct {
 			Module host.ModuleConfig `json:"module"`
 		}
 		_ = json.Unmarshal(c.args, &args) // kube-scheduler reports arguments of another form.
-		p := statusz.Plugin{Name: c.profile + "/" + c.name, Mode: cmp.Or(c.mode, host.Enforce), FailurePolicy: cmp.Or(c.failurePolicy, host.Fail), Reference: statusz.Reference(rt, args.Module)}
-		for _, of := range l.all {
-			if of.Guest().Stats().Label == p.Name {
-				p.Guest = of.Guest()
-				p.Background(of.Shadow(), of.Profile())
-			}
+		p := statusz.Plugin{
+			Name: c.profile + "/" + c.name, Mode: cmp.Or(c.mode, host.Enforce), FailurePolicy: cmp.Or(c.failurePolicy, host.Fail), Reference: statusz.Reference(rt, args.Module),
+			State: host.Loading, Reason: "kube-scheduler has not made it: it starts, or no profile enables the plugin",
 		}
-		if p.Guest == nil {
-			p.State, p.Reason = host.Loading, "kube-scheduler has not made it: it starts, or no profile enables the plugin"
+		if i := slices.IndexFunc(members, func(m management.Member) bool { return m.Name == p.Name }); i >= 0 {
+			p.State, p.Reason = "", "" // Those of the guest.
+			p.Background(members[i].Shadow(), members[i].Profile())
 		}
 		list = append(list, p)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/statusz"
-	"github.com/kubewasm/kubewasm/internal/testkit/browser"
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
@@ -66,7 +65,7 @@ profiles:
 	base := "http://localhost:" + ports[1]
 	operate.Ask(t, "../..", "scheduler", base)
 	t.Run("a browser", func(t *testing.T) {
-		p := browser.New(t).Open(base+statusz.Path, 360, 800)
+		p := operate.NewBrowser(t).Open(base+statusz.Path, 360, 800)
 		if len(p.Errors) != 0 || p.Width > 360 {
 			t.Errorf("the page is %v pixels wide, with the errors %s", p.Width, p.Errors)
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
 	"github.com/kubewasm/kubewasm/internal/statusz"
-	"github.com/kubewasm/kubewasm/internal/testkit/browser"
 	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
@@ -111,7 +110,7 @@ func TestStatus(t *testing.T) {
 	base := startStatus(t, 46)
 	operate.Ask(t, "../..", "webhook", base)
 	t.Run("a browser", func(t *testing.T) {
-		b := browser.New(t)
+		b := operate.NewBrowser(t)
 		for _, width := range []int{360, 1000} {
 			p := b.Open(base+statusz.Path, width, 1200)
 			if len(p.Errors) != 0 || p.Width > float64(width) || strings.Count(p.Text, "team-") < 46 || !strings.Contains(p.Text, "no <b>quota</b>") {

@@ -30,11 +30,11 @@ func writeComparison(w io.Writer, c *replay.Comparison) error {
 	for _, g := range c.Groups {
 		groups.Rows = append(groups.Rows, []string{string(g.Class), g.Plugin, g.Function, g.Detail, fmt.Sprint(g.Calls)})
 		p := statusz.Pair{
-			Heading: fmt.Sprintf("%s: %s %s %s", g.Class, g.Plugin, g.Function, g.Detail), Old: g.Example.Old, New: g.Example.New, Objects: g.Objects[:min(len(g.Objects), 200)],
+			Heading: fmt.Sprintf("%s: %s %s %s", g.Class, g.Plugin, g.Function, g.Detail), Old: g.Example.Old, New: g.Example.New, Objects: slices.Clone(g.Objects[:min(len(g.Objects), 200)]),
 			Detail: fmt.Sprintf("%d calls, such as %d.%d about %s", g.Calls, g.Example.Sequence, g.Example.Number, g.Example.About),
 		}
 		if g.MoreObjects || len(g.Objects) > len(p.Objects) {
-			p.Objects = append(slices.Clone(p.Objects), "and others")
+			p.Objects = append(p.Objects, "and others")
 		}
 		r.Pairs = append(r.Pairs, p)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/internal/testkit/browser"
+	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
 // TestReportsForABrowser holds that each report is one file that a browser shows without scripts,
@@ -28,7 +28,7 @@ func TestReportsForABrowser(t *testing.T) {
 	if err := os.WriteFile(pods, []byte(objects.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := browser.New(t)
+	b := operate.NewBrowser(t)
 	for name, tt := range map[string]struct {
 		args []string
 		code int

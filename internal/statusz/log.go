@@ -44,7 +44,7 @@ func (l *lines) keep(r slog.Record) {
 	var text map[string]string
 	add := func(a slog.Attr) bool {
 		switch a.Key {
-		case "plugin", "policy", "function", "uid", "request", "operation", "kind", "namespace", "name", "user", "message", "err", "reason", "panic", "stack":
+		case "plugin", "profile", "policy", "function", "uid", "request", "operation", "kind", "namespace", "name", "user", "message", "err", "reason", "panic", "stack":
 			if a.Value.Kind() != slog.KindGroup {
 				if text == nil {
 					text = map[string]string{}
@@ -60,6 +60,9 @@ func (l *lines) keep(r slog.Record) {
 	r.Attrs(add)
 	e := Event{Time: r.Time, Event: r.Message, Plugin: cmp.Or(text["policy"], text["plugin"]), Function: text["function"], Stack: text["stack"],
 		User: text["user"], Reason: cmp.Or(text["message"], text["err"], text["reason"], text["panic"])}
+	if profile := text["profile"]; profile != "" {
+		e.Plugin = profile + "/" + e.Plugin
+	}
 	e.Object = text["request"]
 	e.Monitored = strings.Contains(r.Message, "would have") || strings.Contains(r.Message, "monitor mode")
 	if e.Object == "" {

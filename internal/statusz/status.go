@@ -142,8 +142,6 @@ type Plugin struct {
 	MemoryBytes   uint64 `json:"instanceBytes"`
 	LogDropped    uint64 `json:"logLinesDropped,omitempty"`
 	LastHour      Calls  `json:"lastHour"`
-	// Guest is the plugin of the Runtime, if its name is another one.
-	Guest *host.Plugin `json:"-"`
 	// Shadow is the candidate, and Profile the functions with the most fuel.
 	Shadow  *shadow.Status `json:"shadow,omitempty"`
 	Profile []profile.Cost `json:"profile,omitempty"`
@@ -212,7 +210,7 @@ func (c *Config) status(private bool) *Status {
 		}
 	}
 	if n := len(s.Plugins); n > maxPlugins {
-		s.Plugins, s.Omitted = s.Plugins[:maxPlugins], n-maxPlugins
+		s.Plugins, s.Omitted = slices.Clone(s.Plugins[:maxPlugins]), n-maxPlugins
 	}
 	if private {
 		s.Refusals, s.Traps = append(s.Refusals, c.Collector.refusals.last()...), append(s.Traps, c.Collector.traps.last()...)
@@ -277,25 +275,19 @@ func (c *Config) plugins(now time.Time, private bool) []Plugin {
 	}
 	loaded := map[string][]*host.Plugin{}
 	for _, p := range c.Runtime.Plugins() {
-		loaded[p.Name()] = append(loaded[p.Name()], p)
+		label := p.Stats().Label
+		loaded[label] = append(loaded[label], p)
 	}
 	for i := range list {
 		p := &list[i]
-		of := loaded[p.Name]
-		switch {
-		case p.Guest != nil:
-			own := p.Guest.Name()
-			loaded[own] = slices.DeleteFunc(loaded[own], func(other *host.Plugin) bool { return other == p.Guest })
-		case len(of) != 0:
-			p.Guest, loaded[p.Name] = of[0], of[1:]
-		default:
-			continue
+		if of := loaded[p.Name]; len(of) != 0 {
+			p.fill(of[0])
+			loaded[p.Name] = of[1:]
 		}
-		p.fill(p.Guest)
 	}
 	for name, of := range loaded {
 		for _, p := range of {
-			more := Plugin{Name: name, Guest: p}
+			more := Plugin{Name: name}
 			if i := slices.IndexFunc(list, func(p Plugin) bool { return p.Name == name }); i >= 0 {
 				more.Mode, more.FailurePolicy = list[i].Mode, list[i].FailurePolicy
 			}
@@ -310,12 +302,8 @@ func (c *Config) plugins(now time.Time, private bool) []Plugin {
 func (c *Config) bounded(list []Plugin, now time.Time, private bool) []Plugin {
 	for i := range list {
 		p := &list[i]
-		name := p.Name
-		if p.Guest != nil {
-			name = p.Guest.Name() // Plugins of one name in two profiles are counted together.
-		}
-		if hours := c.Collector.plugins.Load(); hours != nil && (*hours)[name] != nil {
-			p.LastHour = (*hours)[name].sum(now)
+		if hours := c.Collector.plugins.Load(); hours != nil && (*hours)[p.Name] != nil {
+			p.LastHour = (*hours)[p.Name].sum(now)
 		}
 		p.State = cmp.Or(p.State, host.Loading)
 		for text, most := range map[*string]int{&p.Name: nameBytes, &p.Version: nameBytes, &p.Reason: textBytes, &p.Reference: textBytes, &p.Note: textBytes} {

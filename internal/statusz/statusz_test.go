@@ -18,11 +18,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/testkit/browser"
 	_ "github.com/kubewasm/kubewasm/internal/testkit/guarded"
+	"github.com/kubewasm/kubewasm/internal/testkit/operate"
 )
 
 func TestNegotiate(t *testing.T) {
@@ -307,6 +308,7 @@ func TestTheLog(t *testing.T) {
 	logger.With("policy", "labels").Info("policy denied the request", "uid", "u", "kind", "Pod", "namespace", "shop", "name", "web", "operation", "CREATE", "user", "bob", "message", "no label")
 	logger.Warn("refused by the failure of a runtime hook", "plugin", "cpuset", "request", "PreCreateContainer of container shop/web/nginx", "err", errors.New("out of fuel"))
 	logger.Error("the guest trapped", "plugin", "labels", "function", "validate", "reason", "unreachable", "stack", "a\nb")
+	logger.Error("the guest trapped", "profile", "batch", "plugin", "zone", "function", "filter", "reason", "unreachable", "stack", "c")
 	logger.Info("policy denied the request", "plugin", "liar", slog.Group("guest", "uid", "u", "message", "forged", "stack", "s"))
 	logger.WithGroup("guest").Info("policy denied the request", "policy", "liar", "uid", "u", "message", "forged", "stack", "s")
 	logger.Info("loaded the module", "plugin", "labels", "digest", "d")
@@ -323,10 +325,10 @@ func TestTheLog(t *testing.T) {
 	}, zero(c.refusals.last())); diff != "" {
 		t.Errorf("refusals (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]Event{{Plugin: "labels", Event: "the guest trapped", Function: "validate", Reason: "unreachable", Stack: "a\nb"}}, zero(c.traps.last())); diff != "" {
+	if diff := cmp.Diff([]Event{{Plugin: "batch/zone", Event: "the guest trapped", Function: "filter", Reason: "unreachable", Stack: "c"}, {Plugin: "labels", Event: "the guest trapped", Function: "validate", Reason: "unreachable", Stack: "a\nb"}}, zero(c.traps.last())); diff != "" {
 		t.Errorf("traps (-want +got):\n%s", diff)
 	}
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "the guest trapped") {
+	if got := out.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "the guest trapped") {
 		t.Errorf("the log is\n%s", got)
 	}
 }
@@ -396,7 +398,7 @@ func TestBrowser(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	b := browser.New(t)
+	b := operate.NewBrowser(t)
 	for _, width := range []int{360, 1280} {
 		p := b.Open(server.URL, width, 800)
 		if len(p.Errors) != 0 {
@@ -408,5 +410,37 @@ func TestBrowser(t *testing.T) {
 		if n := strings.Count(p.Text, "policy-"); n < 50 {
 			t.Errorf("the page shows %d policies", n)
 		}
+	}
+}
+
+// Two plugins of one name have pages and calls of their own, and one that is declared and not loaded
+// is on the page.
+func TestPluginsOfTheRuntime(t *testing.T) {
+	rt, collector := newRuntime(t), new(Collector)
+	for scope, calls := range map[string]int{"default-scheduler": 1, "batch": 3} {
+		p, err := rt.Load(t.Context(), host.Config{Name: "good", Scope: scope, Module: host.ModuleConfig{File: "../../host/testdata/good.wasm"}, GuestConfig: []byte(`{"zone": "a"}`), Observer: collector}, host.Adapter{Kind: abi.KindScheduler})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range calls {
+			inst, err := p.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := inst.Call(t.Context(), abi.Filter, 0, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			inst.Release()
+		}
+	}
+	c := &Config{Runtime: rt, Collector: collector, Declared: func() []Plugin {
+		return []Plugin{{Name: "batch/good", Mode: host.Monitor}, {Name: "absent"}}
+	}}
+	var got []string
+	for _, p := range c.status(true).Plugins {
+		got = append(got, fmt.Sprintf("%s %s %s %d %t", p.Name, p.State, p.Mode, p.LastHour.Calls, p.Digest != "" && p.Reference != "" && p.InstanceLimit != 0))
+	}
+	if diff := cmp.Diff([]string{"absent Loading  0 false", "batch/good Serving Monitor 3 true", "default-scheduler/good Serving  1 true"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

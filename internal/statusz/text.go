@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
@@ -97,7 +98,7 @@ func about(d time.Duration) string {
 	return ((d + unit - 1) / unit * unit).String()
 }
 
-func short(digest string) string { return digest[:min(len(digest), 12)] }
+func short(digest string) string { return cut.Text(digest, 12) }
 
 // Table is a table of a page or a report.
 type Table struct {

@@ -1,5 +1,4 @@
-// Package browser opens pages in a headless Chromium, for tests.
-package browser
+package operate
 
 import (
 	"bufio"
@@ -48,9 +47,9 @@ type event struct {
 	} `json:"error"`
 }
 
-// New starts a browser, which ends with the test. Without Chromium the test is skipped, or fails if
+// NewBrowser starts a browser, which ends with the test. Without Chromium the test is skipped, or fails if
 // CI is set: its machines of amd64 have one.
-func New(t testing.TB) *Browser {
+func NewBrowser(t testing.TB) *Browser {
 	t.Helper()
 	if self.Emulated() {
 		t.Skip("the browser is for another processor")
