@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/kubewasm/kubewasm/host/profile"
+	"github.com/kubewasm/kubewasm/internal/symbols"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
@@ -56,7 +57,7 @@ func (p *Profiler) Profile() *profile.Profile {
 	if !p.start.IsZero() {
 		out.Duration = time.Since(p.start)
 	}
-	symbols := profile.NewSymbols(p.module)
+	table := symbols.Read(p.module)
 	functions := map[uint32]*profile.Function{
 		hostFunctionIndex: {Name: "(host)"},
 		moreFunctionIndex: {Name: "(more call paths)"},
@@ -64,7 +65,7 @@ func (p *Profiler) Profile() *profile.Profile {
 	function := func(index uint32) *profile.Function {
 		f := functions[index]
 		if f == nil {
-			f = symbols.Function(index)
+			f = table.Function(index)
 			functions[index] = f
 		}
 		return f

@@ -39,7 +39,7 @@ func (r *Rule) document(data []byte, s *Stain, mask bool) bool {
 		}
 		// It may be a part of JSON, or JSON that the guest parses differently.
 		if mask {
-			Mask(data)
+			overwrite(data)
 		}
 		s.Seal()
 		return true
@@ -330,7 +330,7 @@ func maskText(v []byte) {
 	for n > 0 && len(text)-n < 2 && text[n-1] == '=' {
 		n--
 	}
-	Mask(text[:n])
+	overwrite(text[:n])
 }
 
 func maskDigits(v []byte) {

@@ -19,25 +19,25 @@ type Shape uint64
 const (
 	// Whole is a message that is sealed as a whole.
 	Whole Shape = iota
-	// Unnamed is a message that is sealed as a whole since the fields of a Rule have no names in it.
-	Unnamed
-	// Other is a message in which only texts are examined, such as an object without environment
+	// unnamed is a message that is sealed as a whole since the fields of a Rule have no names in it.
+	unnamed
+	// other is a message in which only texts are examined, such as an object without environment
 	// variables.
-	Other
-	// SecretObject is core/v1 Secret, TokenReview and TokenRequest those of authentication/v1.
+	other
+	// SecretObject is core/v1 Secret, tokenReview and tokenRequest those of authentication/v1.
 	SecretObject
-	TokenReview
-	TokenRequest
-	// Pod is core/v1 Pod, and PodTemplate and ReplicationController of core/v1.
+	tokenReview
+	tokenRequest
+	// Pod is core/v1 Pod, and podTemplate and replicationController of core/v1.
 	Pod
-	PodTemplate
-	ReplicationController
-	// Deployment is Deployment, ReplicaSet or StatefulSet of apps/v1.
-	Deployment
-	// DaemonSet is that of apps/v1, Job and CronJob are those of batch/v1.
-	DaemonSet
-	Job
-	CronJob
+	podTemplate
+	replicationController
+	// deployment is Deployment, ReplicaSet or StatefulSet of apps/v1.
+	deployment
+	// daemonSet is that of apps/v1, job and cronJob are those of batch/v1.
+	daemonSet
+	job
+	cronJob
 	// Text is a text alone, such as the value of an annotation.
 	Text
 	// HookRequest is kubewasm.hooks.v1.Request.
@@ -45,7 +45,7 @@ const (
 )
 
 // Sealed reports whether all messages of the shape are sealed.
-func (s Shape) Sealed() bool { return s <= Unnamed || s >= SecretObject && s <= TokenRequest }
+func (s Shape) Sealed() bool { return s <= unnamed || s >= SecretObject && s <= tokenRequest }
 
 // ShapeOf returns the shape of the objects of a kind.
 func (r *Rule) ShapeOf(group, kind string) Shape {
@@ -53,12 +53,12 @@ func (r *Rule) ShapeOf(group, kind string) Shape {
 	case r.names(group, kind):
 		return Whole
 	case r != nil && len(r.Fields) != 0:
-		return Unnamed
+		return unnamed
 	}
 	if shape, ok := shapeOfKind[kind]; ok {
 		return shape
 	}
-	return Other
+	return other
 }
 
 // ShapeOfResource returns the shape of the objects of a resource, which is named as in a URL of the
@@ -74,16 +74,16 @@ func (r *Rule) ShapeOfResource(resource string) Shape {
 	case r.SealsResource(resource):
 		return Whole
 	case r != nil && len(r.Fields) != 0:
-		return Unnamed
+		return unnamed
 	}
-	return Other
+	return other
 }
 
 var shapeOfKind = map[string]Shape{
-	secretKind: SecretObject, tokenReviewKind: TokenReview, tokenRequestKind: TokenRequest,
-	"Pod": Pod, "PodTemplate": PodTemplate, "ReplicationController": ReplicationController,
-	"Deployment": Deployment, "ReplicaSet": Deployment, "StatefulSet": Deployment,
-	"DaemonSet": DaemonSet, "Job": Job, "CronJob": CronJob,
+	secretKind: SecretObject, tokenReviewKind: tokenReview, tokenRequestKind: tokenRequest,
+	"Pod": Pod, "PodTemplate": podTemplate, "ReplicationController": replicationController,
+	"Deployment": deployment, "ReplicaSet": deployment, "StatefulSet": deployment,
+	"DaemonSet": daemonSet, "Job": job, "CronJob": cronJob,
 }
 
 // class is the treatment of a field.
@@ -128,17 +128,17 @@ func objectWith(n protowire.Number, spec message) message {
 }
 
 var shapes = map[Shape]message{
-	Other:                 {1: {message: metadata}},
+	other:                 {1: {message: metadata}},
 	SecretObject:          {1: {message: sealedMetadata}, 2: {message: entry(sealed)}, 4: {message: entry(sealed)}},
-	TokenReview:           objectWith(2, message{1: {class: sealed}}),
-	TokenRequest:          objectWith(3, message{1: {class: sealed}}),
+	tokenReview:           objectWith(2, message{1: {class: sealed}}),
+	tokenRequest:          objectWith(3, message{1: {class: sealed}}),
 	Pod:                   objectWith(2, podSpec),
-	PodTemplate:           objectWith(2, template),
-	ReplicationController: objectWith(2, message{3: {message: template}}),
-	Deployment:            objectWith(2, message{3: {message: template}}),
-	DaemonSet:             objectWith(2, message{2: {message: template}}),
-	Job:                   objectWith(2, jobSpec),
-	CronJob:               objectWith(2, message{5: {message: message{1: {message: metadata}, 2: {message: jobSpec}}}}),
+	podTemplate:           objectWith(2, template),
+	replicationController: objectWith(2, message{3: {message: template}}),
+	deployment:            objectWith(2, message{3: {message: template}}),
+	daemonSet:             objectWith(2, message{2: {message: template}}),
+	job:                   objectWith(2, jobSpec),
+	cronJob:               objectWith(2, message{5: {message: message{1: {message: metadata}, 2: {message: jobSpec}}}}),
 	Text:                  {},
 	HookRequest: {
 		5: {message: entry(text), name: "pod_labels", keyed: true}, 6: {message: entry(text), name: "pod_annotations", keyed: true},
@@ -177,7 +177,7 @@ func (m *messages) seal(value []byte) {
 	if len(value) != 0 {
 		m.found = true
 		m.stain.Seal()
-		Mask(value)
+		overwrite(value)
 	}
 }
 
@@ -213,9 +213,9 @@ func kindOfShape(shape Shape) string {
 	switch shape {
 	case SecretObject:
 		return secretKind
-	case TokenReview:
+	case tokenReview:
 		return tokenReviewKind
-	case TokenRequest:
+	case tokenRequest:
 		return tokenRequestKind
 	}
 	return ""
@@ -250,7 +250,7 @@ func (m *messages) field(of field, value []byte) {
 		if len(value) != 0 && m.rule.Environment() {
 			m.found = true
 			m.stain.AddText(string(value))
-			Mask(value)
+			overwrite(value)
 		}
 	default:
 		m.texts(value, 0)
@@ -282,7 +282,7 @@ func (m *messages) texts(value []byte, depth int) {
 	if utf8.Valid(value) && !bytes.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' && c != '\r' }) {
 		if m.rule.manifest(string(value), m.stain, 0) {
 			m.found = true
-			Mask(value)
+			overwrite(value)
 			return
 		}
 	}

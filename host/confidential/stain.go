@@ -114,12 +114,12 @@ func hash(piece uint64) uint64 { return piece * 0x9e3779b97f4a7c15 >> 48 }
 // added. It reports whether it has changed anything.
 func (s *Stain) Mask(data []byte) (changed bool) {
 	if s.sealed {
-		Mask(data)
+		overwrite(data)
 		return len(data) != 0
 	}
 	spans := s.spans(data, 0)
 	for _, span := range spans { // Only now: a value may begin within another one.
-		Mask(data[span[0]:span[1]])
+		overwrite(data[span[0]:span[1]])
 	}
 	return len(spans) != 0
 }
@@ -272,7 +272,7 @@ func (s *Stain) MaskAnswer(data []byte) (changed bool) {
 	case isString(data):
 		maskText(data)
 	default:
-		Mask(data)
+		overwrite(data)
 	}
 	return true
 }
@@ -289,7 +289,7 @@ func (s *Stain) MaskFields(message []byte) (changed bool) {
 		switch kind {
 		case protowire.BytesType:
 			value, n := protowire.ConsumeBytes(rest)
-			Mask(rest[n-len(value) : n])
+			overwrite(rest[n-len(value) : n])
 			size = n
 		case protowire.VarintType:
 			_, size = protowire.ConsumeVarint(rest)
@@ -303,7 +303,7 @@ func (s *Stain) MaskFields(message []byte) (changed bool) {
 			size = 8
 			clear(rest[:size])
 		default: // A group, of which the host makes none.
-			Mask(rest)
+			overwrite(rest)
 			return true
 		}
 		rest = rest[size:]
@@ -328,8 +328,8 @@ func (s *Stain) Text(text string) string {
 	return strings.ToValidUTF8(string(b), "x")
 }
 
-// Mask overwrites data with the letter x.
-func Mask(data []byte) {
+// overwrite overwrites data with the letter x.
+func overwrite(data []byte) {
 	for i := range data {
 		data[i] = 'x'
 	}

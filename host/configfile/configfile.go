@@ -30,6 +30,7 @@ import (
 
 	goyaml "go.yaml.in/yaml/v2"
 
+	"github.com/kubewasm/kubewasm/internal/jsonfields"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 	"github.com/kubewasm/kubewasm/internal/yamlsize"
 )
@@ -648,9 +649,9 @@ func (d *decoder) object(path string, n node, to reflect.Value) {
 		d.want(path, n, "a mapping")
 		return
 	}
-	known := Fields(to.Type())
+	known := jsonfields.Of(to.Type())
 	for _, m := range members {
-		i := slices.IndexFunc(known, func(f Field) bool { return f.Name == m.name })
+		i := slices.IndexFunc(known, func(f jsonfields.Field) bool { return f.Name == m.name })
 		if i < 0 {
 			names := make([]string, len(known))
 			for i, f := range known {
@@ -669,45 +670,13 @@ func (d *decoder) object(path string, n node, to reflect.Value) {
 	}
 }
 
-// Field is a field of a struct as a document names it.
-type Field struct {
-	reflect.StructField
-	// Name is the name in a document.
-	Name string
-	// Omit is the condition under which [Marshal] leaves out the field: "", "omitempty" or
-	// "omitzero".
-	Omit string
-}
-
-// Fields returns the fields of a struct in their order, those of embedded structs included, by
-// their tags for package json.
-func Fields(t reflect.Type) (fields []Field) {
-	for _, f := range reflect.VisibleFields(t) {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case !f.IsExported() || name == "-" || f.Anonymous && name == "":
-			continue
-		case name == "":
-			name = f.Name
-		}
-		omit := ""
-		for option := range strings.SplitSeq(options, ",") {
-			if option == "omitempty" || option == "omitzero" {
-				omit = option
-			}
-		}
-		fields = append(fields, Field{f, name, omit})
-	}
-	return fields
-}
-
 // Marshal returns a struct in JSON as package json does, with durations as texts. It is for the
 // method MarshalJSON of a type, passed as a type without that method; package json marshals the
 // values of its fields.
 func Marshal(of any) ([]byte, error) {
 	v := reflect.ValueOf(of)
 	out := []byte{'{'}
-	for _, f := range Fields(v.Type()) {
+	for _, f := range jsonfields.Of(v.Type()) {
 		value, err := v.FieldByIndexErr(f.Index)
 		if err != nil || f.Omit == "omitzero" && isZero(value) || f.Omit == "omitempty" && isEmpty(value) {
 			continue

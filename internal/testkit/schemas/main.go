@@ -23,10 +23,10 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/configfile"
 	"github.com/kubewasm/kubewasm/host/oci"
 	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/host/service"
+	"github.com/kubewasm/kubewasm/internal/jsonfields"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -196,7 +196,7 @@ func (w *writer) schema(t reflect.Type, name string) (schema, error) {
 
 func (w *writer) object(t reflect.Type) (schema, error) {
 	properties := schema{}
-	for _, f := range configfile.Fields(t) {
+	for _, f := range jsonfields.Of(t) {
 		s, err := w.schema(f.Type, f.Name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Name, err)

@@ -1,4 +1,5 @@
-package profile
+// Package symbols reads the names and places of the functions of a module, for profiles.
+package symbols
 
 import (
 	"bytes"
@@ -8,33 +9,34 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/host/profile"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/demangle"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"
 )
 
-// Symbols are the functions of a module, by their indexes, imports included.
-type Symbols struct{ functions []*Function }
+// Table has the functions of a module, by their indexes, imports included.
+type Table struct{ functions []*profile.Function }
 
 // unnamed begins the name of a function without one; its index follows.
 const unnamed = "function "
 
-// NewSymbols reads the names of a module's functions and the places where they begin. Malformed
+// Read reads the names of a module's functions and the places where they begin. Malformed
 // data counts as missing: a guest chooses it.
-func NewSymbols(module []byte) *Symbols {
+func Read(module []byte) *Table {
 	m, err := wasmbin.Decode(module)
 	if err != nil {
-		return &Symbols{}
+		return &Table{}
 	}
-	s := &Symbols{}
+	s := &Table{}
 	for i := range m.Imports {
 		if im := &m.Imports[i]; im.Kind == wasmbin.ExternFunc {
-			s.functions = append(s.functions, &Function{Name: readable(im.Module + "." + im.Name)})
+			s.functions = append(s.functions, &profile.Function{Name: readable(im.Module + "." + im.Name)})
 		}
 	}
 	imports := len(s.functions)
 	for i := range m.Codes {
-		s.functions = append(s.functions, &Function{Name: fmt.Sprint(unnamed, imports+i)})
+		s.functions = append(s.functions, &profile.Function{Name: fmt.Sprint(unnamed, imports+i)})
 	}
 	own := s.functions[imports:]
 	for index, name := range m.FunctionNames() {
@@ -57,11 +59,11 @@ func NewSymbols(module []byte) *Symbols {
 }
 
 // Function returns the function with an index.
-func (s *Symbols) Function(index uint32) *Function {
+func (s *Table) Function(index uint32) *profile.Function {
 	if int64(index) < int64(len(s.functions)) {
 		return s.functions[index]
 	}
-	return &Function{Name: fmt.Sprint(unnamed, index)}
+	return &profile.Function{Name: fmt.Sprint(unnamed, index)}
 }
 
 // maxNameBytes is the maximum number of bytes kept of a name.
@@ -85,7 +87,7 @@ const maxImageBytes = 64 << 20
 
 // fromGo reads names and lines from the table of Go's runtime in the guest's memory, and reports
 // whether there is one.
-func fromGo(m *wasmbin.Module, own []*Function) bool {
+func fromGo(m *wasmbin.Module, own []*profile.Function) bool {
 	image := m.Image(maxImageBytes)
 	for at := 0; ; at++ {
 		// The header: the magic number of Go 1.20, two zeros, quantum 1, pointers of 8 bytes.
@@ -101,7 +103,7 @@ func fromGo(m *wasmbin.Module, own []*Function) bool {
 }
 
 // named names functions by a table, and reports whether it is one of them.
-func named(table []byte, own []*Function) (ok bool) {
+func named(table []byte, own []*profile.Function) (ok bool) {
 	contain(func() {
 		// Package gosym allocates for as many functions as the header claims.
 		if functions := binary.LittleEndian.Uint64(table[8:]); functions > uint64(len(own)) {
@@ -111,7 +113,7 @@ func named(table []byte, own []*Function) (ok bool) {
 		if err != nil || len(symbols.Funcs) == 0 {
 			return
 		}
-		found := map[int]*Function{}
+		found := map[int]*profile.Function{}
 		for i := range symbols.Funcs {
 			f := &symbols.Funcs[i]
 			index := int64(f.Entry) - firstPC
@@ -122,7 +124,7 @@ func named(table []byte, own []*Function) (ok bool) {
 				continue
 			}
 			file, line, _ := symbols.PCToLine(f.Entry)
-			found[int(index)] = &Function{Name: readable(f.Name), File: readable(file), Line: line}
+			found[int(index)] = &profile.Function{Name: readable(f.Name), File: readable(file), Line: line}
 		}
 		for index, f := range found {
 			*own[index] = *f
@@ -133,7 +135,7 @@ func named(table []byte, own []*Function) (ok bool) {
 }
 
 // fromDWARF takes lines, and names if there are no others, from the sections for debuggers.
-func fromDWARF(m *wasmbin.Module, module []byte, own []*Function) {
+func fromDWARF(m *wasmbin.Module, module []byte, own []*profile.Function) {
 	sections := map[string][]byte{}
 	for i := range m.Customs {
 		sections[m.Customs[i].Name] = m.Customs[i].Data
