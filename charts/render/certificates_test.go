@@ -50,6 +50,9 @@ func upgrade(t *testing.T, before *chain, settings map[string]any) *chain {
 	var secrets []runtime.Object
 	if before != nil {
 		for _, s := range []*corev1.Secret{before.ca, before.leaf} {
+			if s == nil {
+				continue
+			}
 			fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
 			if err != nil {
 				t.Fatal(err)
@@ -130,21 +133,30 @@ func TestCertificatesOfTheChart(t *testing.T) {
 		settings map[string]any
 		want     change
 		bundles  int
+		// lost is set if the CA is gone, as when another program made the certificate.
+		lost bool
 	}{
-		{"an upgrade keeps all", 1, nil, change{}, 1},
-		{"a certificate is renewed after two months", 61, nil, change{leaf: true}, 1},
-		{"earlier, if the values say so", 8, map[string]any{"renewAfterDays": 7}, change{leaf: true}, 1},
-		{"a new generation makes a CA, and trusts both", 1, second, change{ca: true}, 2},
-		{"then a certificate", 0, second, change{leaf: true}, 2},
-		{"then the old CA goes", 0, second, change{}, 1},
-		{"and all is kept again", 1, second, change{}, 1},
-		{"an old certificate is renewed by the CA that is trusted, beside a new one", 100, map[string]any{"generation": 3}, change{ca: true, leaf: true}, 2},
-		{"and then by the new one", 0, map[string]any{"generation": 3}, change{leaf: true}, 2},
-		{"and the old CA goes again", 0, map[string]any{"generation": 3}, change{}, 1},
-		{"a smaller generation changes nothing", 0, nil, change{}, 1},
+		{"an upgrade keeps all", 1, nil, change{}, 1, false},
+		{"a certificate is renewed after two months", 61, nil, change{leaf: true}, 1, false},
+		{"earlier, if the values say so", 8, map[string]any{"renewAfterDays": 7}, change{leaf: true}, 1, false},
+		{"a new generation makes a CA, and trusts both", 1, second, change{ca: true}, 2, false},
+		{"then a certificate", 0, second, change{leaf: true}, 2, false},
+		{"then the old CA goes", 0, second, change{}, 1, false},
+		{"and all is kept again", 1, second, change{}, 1, false},
+		{"an old certificate is renewed by the CA that is trusted, beside a new one", 100, map[string]any{"generation": 3}, change{ca: true, leaf: true}, 2, false},
+		{"and then by the new one", 0, map[string]any{"generation": 3}, change{leaf: true}, 2, false},
+		{"and the old CA goes again", 0, map[string]any{"generation": 3}, change{}, 1, false},
+		{"a smaller generation changes nothing", 0, nil, change{}, 1, false},
+		{"a CA that is lost is replaced, and trusted beside the new one", 1, nil, change{ca: true}, 2, true},
+		{"then the certificate is, too", 0, nil, change{leaf: true}, 2, false},
+		{"and the lost CA goes", 0, nil, change{}, 1, false},
 	} {
 		before := now.age(step.days)
-		now = upgrade(t, before, step.settings)
+		there := *before
+		if step.lost {
+			there.ca = nil
+		}
+		now = upgrade(t, &there, step.settings)
 		got := change{!bytes.Equal(now.ca.Data["ca.crt"], before.ca.Data["ca.crt"]), !bytes.Equal(now.leaf.Data["tls.crt"], before.leaf.Data["tls.crt"])}
 		if got != step.want {
 			t.Errorf("%s: changed are %+v, want %+v", step.name, got, step.want)

@@ -41,7 +41,7 @@ func policies(t *testing.T) string {
 	file := ""
 	for document := range strings.SplitSeq(string(data), "\n---\n") {
 		var object struct{ Data map[string]string }
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+		if err := yaml.Unmarshal([]byte(document+"\n"), &object); err != nil {
 			t.Fatal(err)
 		}
 		file += object.Data["policies.yaml"]

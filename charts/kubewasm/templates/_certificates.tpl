@@ -63,17 +63,19 @@ issued, crtGeneration. It is made once in a rendering. */ -}}
 {{- $_ := set $own "ca" ($made.Cert | b64enc) -}}
 {{- $_ := set $own "key" ($made.Key | b64enc) -}}
 {{- $_ := set $own "caGeneration" $wanted -}}
-{{- $_ := set $own "previous" (dig "data" "ca.crt" "" $ca) -}}
+{{- /* Without a CA of the chart, whoever signed the certificate before is trusted until it is
+replaced, by the next upgrade. */ -}}
+{{- $_ := set $own "previous" (dig "data" "ca.crt" "" $ca | default (dig "data" "ca.crt" "" $leaf)) -}}
 {{- end -}}
 {{- $old := gt (sub $now ($own.issued | int64)) (mul 86400 (int64 $v.renewAfterDays)) -}}
 {{- /* A certificate of the CA before is kept in the upgrade that replaces the CA, unless it is old. */ -}}
-{{- $behind := and (ne $leafGeneration (int $own.caGeneration)) (or (not $caGeneration) (eq $caGeneration (int $own.caGeneration))) -}}
+{{- $behind := and (ne $leafGeneration (int $own.caGeneration)) (eq $caGeneration (int $own.caGeneration)) -}}
 {{- $signer := "" -}}
 {{- $signerGeneration := int $own.caGeneration -}}
 {{- if or (not $leaf) $behind -}}
 {{- $signer = buildCustomCert $own.ca $own.key -}}
 {{- else if $old -}}
-{{- if eq $leafGeneration (int $own.caGeneration) -}}
+{{- if or (not $caGeneration) (eq $leafGeneration (int $own.caGeneration)) -}}
 {{- $signer = buildCustomCert $own.ca $own.key -}}
 {{- else -}}
 {{- $signer = buildCustomCert (index $ca.data "ca.crt") (index $ca.data "ca.key") -}}
@@ -89,7 +91,7 @@ issued, crtGeneration. It is made once in a rendering. */ -}}
 {{- else -}}
 {{- $_ := set $own "crt" (index $leaf.data "tls.crt") -}}
 {{- $_ := set $own "crtKey" (index $leaf.data "tls.key") -}}
-{{- $_ := set $own "crtGeneration" $leafGeneration -}}
+{{- $_ := set $own "crtGeneration" (ternary $leafGeneration 0 (gt $caGeneration 0)) -}}
 {{- end -}}
 {{- $_ := set .root.Values $memory $own -}}
 {{- end -}}
@@ -168,7 +170,7 @@ metadata:
 spec:
   isCA: true
   commonName: {{ $name }}-ca
-  secretName: {{ $name }}-ca
+  secretName: {{ $name }}-ca-tls
   duration: 87600h
   privateKey: {algorithm: ECDSA, rotationPolicy: Always}
   issuerRef: {name: {{ $name }}-self-signed, kind: Issuer}
@@ -179,7 +181,7 @@ metadata:
   name: {{ $name }}-ca
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "kubewasm.labels" . | nindent 4 }}
-spec: {ca: {secretName: {{ $name }}-ca}}
+spec: {ca: {secretName: {{ $name }}-ca-tls}}
 ---
 {{- end }}
 apiVersion: cert-manager.io/v1

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -178,6 +179,14 @@ func (f *fixture) testInstall(t *testing.T) {
 	})
 	run("install")
 	bundle, leaf := state()
+	// The last line of the file has its end: a server refuses one without.
+	policies, err := f.Client.CoreV1().ConfigMaps(installed).Get(t.Context(), "kubewasm-webhook-policies", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(shippedPolicies(t), policies.Data["policies.yaml"]); diff != "" || !strings.HasSuffix(policies.Data["policies.yaml"], "\n") {
+		t.Errorf("the installed policies (-manifests +installed):\n%s", diff)
+	}
 	run("upgrade")
 	if b, l := state(); !bytes.Equal(b, bundle) || !bytes.Equal(l, leaf) {
 		t.Error("an upgrade has exchanged the CA or the certificate")
