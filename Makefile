@@ -145,7 +145,7 @@ chart: ## Check the chart of cmd/kubewasm-scheduler, and render it for the value
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
 # The modules with generated files beside the root. Their commands find kubewasm on the PATH.
-GENERATING := cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas examples/controller internal/bench
+GENERATING := cmd/kubewasm internal/testkit/newestapi internal/testkit/schemas internal/testkit/alerts examples/controller internal/bench
 
 # The programs whose tests write their rows of docs/metrics.md.
 PROGRAMS := cmd/kubewasm-agent cmd/kubewasm-policy-server cmd/kubewasm-scheduler cmd/kubewasm-webhook

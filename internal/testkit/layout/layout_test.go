@@ -176,7 +176,7 @@ func TestTopLevel(t *testing.T) {
 	}
 	want := []string{
 		"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "RATIONALE.md", "README.md", "SECURITY.md", "VERSIONING.md",
-		"abi", "admission", "cmd", "codec", "doc.go", "docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
+		"abi", "admission", "charts", "cmd", "codec", "doc.go", "docs", "examples", "go.mod", "go.sum", "guest", "hooks", "host", "internal", "sched",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("top level (-want +got):\n%s", diff)
