@@ -45,7 +45,7 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 152_700, Target: 114_000},
+	{Name: linesOfAll, Bound: 153_000, Target: 114_000},
 	{Name: linesOfRoot, Bound: 107_800, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 42_500, Target: 50_000},
 	{Name: rootPackages, Bound: 183, Target: 165},
