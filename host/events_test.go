@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // TestChangesAreLogged holds the lines about modules to the table of docs/operating.md.
@@ -40,7 +40,7 @@ func TestChangesAreLogged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log, source := new(metricspage.Log), new(memory)
+			log, source := new(logged.Log), new(memory)
 			source.set(tt.steps[0].content)
 			cfg := config("noop")
 			cfg.Module = host.ModuleConfig{Source: source, Follow: true}

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/admission/manage"
-	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // TestChangesAreLogged holds the lines about policies to the table of docs/operating.md: each change
 // of what serves has one.
 func TestChangesAreLogged(t *testing.T) {
-	log := new(metricspage.Log)
+	log := new(logged.Log)
 	f := start(t, func(c *manage.Config) { c.Logger = log.Logger() })
 	dir := t.TempDir()
 	apply := func(module []byte) {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
-	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // A shadow ends when its candidate serves, also if what comes after that fails, and goes on if the
@@ -29,7 +29,7 @@ func TestAPromotionThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer rt.Close(t.Context())
-			log := new(metricspage.Log)
+			log := new(logged.Log)
 			cfg, adapter := host.Config{Name: "noop", Module: host.ModuleConfig{File: "../testdata/noop.wasm"}}, host.Adapter{Kind: abi.KindScheduler}
 			guest, err := rt.Load(t.Context(), cfg, adapter)
 			if err != nil {

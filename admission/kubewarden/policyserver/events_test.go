@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/kubewasm/kubewasm/admission/kubewarden/policyserver"
-	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // TestChangesAreLogged holds the lines about policies to the table of docs/operating.md.
 func TestChangesAreLogged(t *testing.T) {
-	log := new(metricspage.Log)
+	log := new(logged.Log)
 	s := newServer(t, func(cfg *policyserver.Config) { cfg.Logger = log.Logger() })
 	s.modules.put("registry://good", s.modules.byURL["registry://policy"])
 	_ = s.apply(`{"p": {"module": "registry://good"}, "q": {"module": "registry://broken"}}`)

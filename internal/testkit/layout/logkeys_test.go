@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // logKeys are the keys of attributes that the packages log, as the documentation of package
@@ -60,7 +60,7 @@ func TestLogKeys(t *testing.T) {
 // TestEventsAreLogged holds that each message in the table of events of docs/operating.md is one of
 // the packages, and that its keys are among those of all logs.
 func TestEventsAreLogged(t *testing.T) {
-	events, err := metricspage.Events()
+	events, err := logged.Events()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,19 @@
-package metricspage
+// Package logged holds the lines of logs to the table of events of docs/operating.md:
+//
+//	log := new(logged.Log)
+//	cfg.Logger = log.Logger()
+//	…
+//	log.Check(t, map[string]int{"loaded the module": 1})
+package logged
 
 import (
 	"encoding/json"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,13 +26,14 @@ var event = regexp.MustCompile("(?m)^\\| [^|]+ \\| [^|]+ \\| (?:info|error) \\| 
 
 // Events returns the keys of log lines by their messages: the table of events of docs/operating.md.
 func Events() (map[string][]string, error) {
-	text, err := os.ReadFile(root("docs/operating.md"))
+	_, file, _, _ := runtime.Caller(0)
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "../../../docs/operating.md"))
 	if err != nil {
 		return nil, err
 	}
 	events := map[string][]string{}
 	for _, m := range event.FindAllStringSubmatch(string(text), -1) {
-		events[m[1]] = words(m[2])
+		events[m[1]] = strings.Split(m[2], ", ")
 	}
 	return events, nil
 }
