@@ -199,7 +199,7 @@ func Load(ctx context.Context, rt *host.Runtime, cfg PluginConfig) (*Plugin, err
 		p.seals, p.volatile = p.binding.Sealed, p.volatile || p.binding.Volatile
 	}
 	refuse := func(err error) (*Plugin, error) {
-		return nil, errors.Join(&host.LoadError{Plugin: p.Name(), SHA256: guest.Digest(), Err: err}, p.Close(ctx))
+		return nil, errors.Join(&host.LoadError{Plugin: p.Name(), SHA256: guest.Digest(), Reference: guest.Stats().Reference, Err: err}, p.Close(ctx))
 	}
 	if len(cfg.Objects) != 0 && p.dialect != nil {
 		return refuse(fmt.Errorf("plugin %q: configuration: objects are for guests of package abi, and the module is of %s", p.Name(), guest.Dialect()))

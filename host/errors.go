@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/internal/cut"
@@ -39,7 +40,10 @@ type LoadError struct {
 	// the source has it, another attempt is futile. It is empty if the module could not be fetched,
 	// or there was no memory for it.
 	SHA256 string
-	Err    error
+	// Reference is the source of the module, and Duration the time that the attempt took.
+	Reference string
+	Duration  time.Duration
+	Err       error
 }
 
 func (e *LoadError) Error() string { return e.Err.Error() }

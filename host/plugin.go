@@ -52,6 +52,8 @@ type Plugin struct {
 
 	// reference is the source of the module in service; nil before the first load.
 	reference atomic.Pointer[string]
+	// tried is the last attempt to load a module.
+	tried atomic.Pointer[BuildEvent]
 
 	mu sync.Mutex
 	// retired are the versions that still serve calls which began before a swap.
@@ -362,6 +364,7 @@ func (p *Plugin) build(ctx context.Context, source Source, sha256 string, final 
 		}
 	}
 	b.Duration, b.Err = time.Since(b.Start), err
+	p.tried.Store(&b)
 	if p.cfg.Observer != nil {
 		p.cfg.Observer.Built(ctx, b)
 	}

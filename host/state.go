@@ -57,6 +57,22 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 type standing struct {
 	state State
 	err   error
+	// digest is that of the module that was refused, and took the time that this took; zero if it
+	// could not be fetched.
+	digest string
+	took   time.Duration
+}
+
+// same reports whether two states have the same reason: the first load and the follower word a
+// source that is away differently.
+func (s *standing) same(o *standing) bool {
+	cause := func(err error) string {
+		for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+			err = inner
+		}
+		return err.Error()
+	}
+	return s.state == o.state && s.digest == o.digest && (s.err == nil || cause(s.err) == cause(o.err))
 }
 
 // State returns the state of the plugin: Serving, Stale or Unavailable. err is the reason of the
@@ -68,15 +84,20 @@ func (p *Plugin) State() (state State, err error) {
 
 // became sets the state of the plugin. It logs a change, also of the reason.
 func (p *Plugin) became(state State, err error) {
-	now := &standing{state, err}
+	now := &standing{state: state, err: err}
+	if b := p.tried.Load(); b != nil && err != nil && errors.Is(err, b.Err) {
+		now.digest, now.took = b.Digest, b.Duration
+	}
 	was := p.standing.Swap(now)
-	if p.cfg.Logger == nil || was != nil && was.state == state && (err == nil || was.err.Error() == err.Error()) {
+	if p.cfg.Logger == nil || was != nil && was.same(now) {
 		return
 	}
 	log := func(level slog.Level, text string) {
-		attrs := []slog.Attr{slog.String("plugin", p.cfg.Name), slog.String("state", string(state)), slog.String("digest", p.Digest()), slog.String("reference", p.source.String())}
-		if err != nil {
-			attrs = append(attrs, slog.Any("err", err))
+		attrs := []slog.Attr{slog.String("plugin", p.cfg.Name), slog.String("state", string(state)), slog.String("reference", p.source.String())}
+		if err == nil {
+			attrs = append(attrs, slog.String("digest", p.Digest()))
+		} else {
+			attrs = append(attrs, slog.String("serving", p.Digest()), slog.Any("err", err), slog.String("digest", now.digest), slog.Duration("duration", now.took.Round(time.Millisecond)))
 		}
 		p.cfg.Logger.LogAttrs(context.Background(), level, text, attrs...)
 	}
@@ -119,7 +140,11 @@ func (p *Plugin) first(ctx context.Context) (refused string, err error) {
 		}
 	}
 	if !p.adapter.StandIn {
-		return "", &LoadError{Plugin: p.cfg.Name, SHA256: refused, Err: err}
+		e := &LoadError{Plugin: p.cfg.Name, SHA256: refused, Reference: p.source.String(), Err: err}
+		if b := p.tried.Load(); b != nil {
+			e.Duration = b.Duration
+		}
+		return "", e
 	}
 	p.current.Store(p.unavailable(err))
 	p.became(Unavailable, err)

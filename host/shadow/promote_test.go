@@ -9,6 +9,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // A shadow ends when its candidate serves, also if what comes after that fails, and goes on if the
@@ -28,13 +29,14 @@ func TestAPromotionThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer rt.Close(t.Context())
+			log := new(logged.Log)
 			cfg, adapter := host.Config{Name: "noop", Module: host.ModuleConfig{File: "../testdata/noop.wasm"}}, host.Adapter{Kind: abi.KindScheduler}
 			guest, err := rt.Load(t.Context(), cfg, adapter)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s, err := shadow.Begin(shadow.Config{Module: host.ModuleConfig{File: "../testdata/noop.wasm"}, Rate: 1}, shadow.Options{
-				Plugin: "noop", Serving: guest, Runtime: rt,
+				Plugin: "noop", Serving: guest, Runtime: rt, Logger: log.Logger(),
 				Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
 					change(&cfg)
 					candidate, err := rt.Load(ctx, cfg, adapter)
@@ -60,6 +62,7 @@ func TestAPromotionThatFails(t *testing.T) {
 				if s.Sampled() {
 					t.Error("a shadow that has ended samples")
 				}
+				log.Check(t, map[string]int{"promoted the candidate": 1})
 			}
 		})
 	}

@@ -394,6 +394,7 @@ func (s *Shadow) Promote(ctx context.Context) error {
 			return s.opts.Serving.SwapIf(ctx, p.Source, p.SHA256, p.Claim)
 		}
 	}
+	begun := time.Now()
 	err = promote(ctx, &Promotion{Shadow: s, Source: s.source, SHA256: digest, GuestConfig: s.cfg.GuestConfig})
 	s.mu.Lock()
 	promoted = s.status.State == Promoted
@@ -401,7 +402,7 @@ func (s *Shadow) Promote(ctx context.Context) error {
 	if promoted {
 		s.threshold.Store(0)
 		s.cancel()
-		s.log(slog.LevelInfo, "the shadow has ended", "state", string(Promoted), "reason", "")
+		s.log(slog.LevelInfo, "promoted the candidate", "digest", digest, "reference", s.source.String(), "duration", time.Since(begun).Round(time.Millisecond))
 	}
 	if err != nil {
 		return fmt.Errorf("plugin %q: promote shadow: %w", s.opts.Plugin, err)

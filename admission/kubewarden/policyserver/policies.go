@@ -154,6 +154,7 @@ type load struct {
 	// done is closed when the load has ended, with err.
 	done chan struct{}
 	err  error
+	took time.Duration
 }
 
 // Apply serves the policies of the file. Unchanged policies are not touched. Each of the others is
@@ -269,8 +270,9 @@ func (s *Server) begin(id string, declared Policy, modules *fetches) *load {
 		free := sync.OnceFunc(func() { <-s.slots })
 		defer free()
 		defer time.AfterFunc(slow, free).Stop()
+		begun := time.Now()
 		policy, err := s.build(ctx, l, &declared, modules)
-		l.err = err
+		l.err, l.took = err, time.Since(begun)
 		s.install(l, policy, modules)
 	})
 	return l
@@ -316,16 +318,24 @@ func (s *Server) install(l *load, policy admission.Policy, modules *fetches) {
 	s.table[id] = next
 	s.mu.Unlock()
 	s.publish(gone)
+	attrs := []any{"policy", id, "reference", declared.Module, "duration", l.took.Round(time.Millisecond), "mode", declared.mode()}
+	if load, ok := errors.AsType[*host.LoadError](err); ok {
+		attrs = append(attrs, "digest", load.SHA256)
+	}
 	switch {
 	case err == nil:
-		s.log(slog.LevelInfo, "policy is in service", "policy", id, "mode", declared.mode())
+		level := slog.LevelInfo
+		if len(declared.Policies) == 0 {
+			level = slog.LevelDebug // The host has logged its module.
+		}
+		s.log(level, "policy is in service", attrs...)
 		for _, warning := range admission.Describe(policy).MatchWarnings {
 			s.log(slog.LevelWarn, "policy is odd", "policy", id, "warning", warning)
 		}
 	case next.policy != nil:
-		s.log(slog.LevelError, "policy cannot be loaded: the version before it serves", "policy", id, "err", err)
+		s.log(slog.LevelError, "policy cannot be loaded: the version before it serves", append(attrs, "err", err)...)
 	default:
-		s.log(slog.LevelError, "policy cannot be loaded: its requests are rejected", "policy", id, "err", err)
+		s.log(slog.LevelError, "policy cannot be loaded: its requests are rejected", append(attrs, "err", err)...)
 	}
 	if s.cfg.Observer != nil {
 		s.cfg.Observer.Loaded(id, err)

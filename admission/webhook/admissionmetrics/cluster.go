@@ -16,7 +16,7 @@ var _ prometheus.Collector = (*Cluster)(nil)
 func NewCluster(cluster *clustercache.Cluster) *Cluster { return &Cluster{cluster} }
 
 var ageDesc = prometheus.NewDesc("kubewasm_admission_objects_age_seconds",
-	"Time since the last answer of the API server to a list or watch of objects for look-ups; 0 while they are watched.", []string{"resource", "namespace"}, nil)
+	"Time since the last answer of the API server to a list or watch of objects for look-ups; 0 while they are watched.", []string{"resource", "object_namespace"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (c *Cluster) Describe(ch chan<- *prometheus.Desc) { ch <- ageDesc }

@@ -24,7 +24,7 @@ func TestCluster(t *testing.T) {
 	const want = `
 # HELP kubewasm_admission_objects_age_seconds Time since the last answer of the API server to a list or watch of objects for look-ups; 0 while they are watched.
 # TYPE kubewasm_admission_objects_age_seconds gauge
-kubewasm_admission_objects_age_seconds{namespace="shop",resource="v1/pods"} 0
+kubewasm_admission_objects_age_seconds{object_namespace="shop",resource="v1/pods"} 0
 `
 	if err := testutil.CollectAndCompare(admissionmetrics.NewCluster(c), strings.NewReader(want)); err != nil {
 		t.Error(err)

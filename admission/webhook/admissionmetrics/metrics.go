@@ -22,7 +22,7 @@
 //
 // [NewCluster] collects the age of objects that policies look up in a cluster:
 //
-//	kubewasm_admission_objects_age_seconds  resource, namespace  time without a watch, 0 while watched
+//	kubewasm_admission_objects_age_seconds  resource, object_namespace  time without a watch, 0 while watched
 //
 // [NewManager] collects the changes of the management API, and declares the policies to a collector
 // of package hostmetrics, which has their state:

@@ -92,10 +92,27 @@ type built struct {
 	// failed are the modules that could not be loaded, by the names of a group's members or by ""
 	// for a plugin.
 	failed map[string]*host.LoadError
+	// took is the time to load it.
+	took time.Duration
+}
+
+// logged returns the attributes of a log line about a version: those of its module, unless it is a
+// group, whose members have lines of their own.
+func (b *built) logged(name string) []any {
+	attrs := []any{"policy", name, "duration", b.took.Round(time.Millisecond)}
+	if p, ok := b.policy.(*admission.Plugin); ok {
+		return append(attrs, "digest", p.Digest(), "reference", p.Guest().Stats().Reference)
+	}
+	if load := b.failed[""]; load != nil {
+		return append(attrs, "digest", load.SHA256, "reference", load.Reference)
+	}
+	return attrs
 }
 
 // build loads a version. b.failed is set if there is an error that may pass.
 func (m *Manager) build(ctx context.Context, w *wanted) (b built, err error) {
+	begun := time.Now()
+	defer func() { b.took = time.Since(begun) }()
 	b.failed = map[string]*host.LoadError{}
 	failed := func(alias string, err error) {
 		if load, ok := errors.AsType[*host.LoadError](err); ok {
@@ -191,10 +208,14 @@ func (m *Manager) install(e *entry, w *wanted, b built, final func() error) (old
 	return old, nil
 }
 
-// served logs a policy that has come into service.
-func (m *Manager) served(e *entry, policy admission.Policy, digest string) {
-	m.warn(policy)
-	m.log(slog.LevelInfo, "policy is in service", "policy", e.name, "digest", digest)
+// served logs a policy that has come into service. Of a plugin, the host has logged its module.
+func (m *Manager) served(e *entry, b *built) {
+	m.warn(b.policy)
+	level := slog.LevelInfo
+	if _, ok := b.policy.(*admission.Plugin); ok {
+		level = slog.LevelDebug
+	}
+	m.log(level, "policy is in service", b.logged(e.name)...)
 }
 
 // warn logs the match warnings of a policy that comes into service.
@@ -238,18 +259,16 @@ func (m *Manager) swapped(name string) {
 	}
 	e.digest, e.loadedAt = p.Digest(), time.Now()
 	m.remember(e)
-	digest := e.digest
 	m.mu.Unlock()
-	m.log(slog.LevelInfo, "policy is in service", "policy", name, "digest", digest)
 }
 
 // refuse records that w could not be loaded. The version in service stays, and requests that only w
 // would guard get a replacement. The next publish makes that effective.
-func (m *Manager) refuse(e *entry, w *wanted, reason error) {
+func (m *Manager) refuse(e *entry, w *wanted, b *built, reason error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e.err == nil || e.err.Error() != reason.Error() {
-		m.log(slog.LevelError, "policy is refused", "policy", e.name, "err", reason)
+		m.log(slog.LevelError, "policy is refused", append(b.logged(e.name), "err", reason)...)
 	}
 	e.err = reason
 	if e.serving == nil {
@@ -296,7 +315,7 @@ func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (failed map[
 		}
 		e.disabled, e.passing = !m.enables(e, w), len(b.failed) != 0
 		m.mu.Unlock()
-		m.refuse(e, w, err)
+		m.refuse(e, w, &b, err)
 		m.publish()
 		return b.failed, err
 	}
@@ -311,14 +330,13 @@ func (m *Manager) attempt(ctx context.Context, e *entry, w *wanted) (failed map[
 	if err == nil {
 		e.disabled = !m.enables(e, w)
 	}
-	digest := e.digest
 	m.mu.Unlock()
 	if err != nil {
 		m.close(b.policy)
 		return nil, err
 	}
 	m.publish(old)
-	m.served(e, b.policy, digest)
+	m.served(e, &b)
 	return nil, nil
 }
 

@@ -203,7 +203,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		m.restore(ctx, k)
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		m.refuse(m.entry(name, fromAPI), &wanted{}, broken[name])
+		m.refuse(m.entry(name, fromAPI), &wanted{}, &built{}, broken[name])
 	}
 	m.publish()
 	return m, nil
@@ -226,7 +226,7 @@ func (m *Manager) restore(ctx context.Context, k kept) {
 	}
 	b, err := m.build(ctx, w)
 	if err != nil {
-		m.refuse(e, w, err)
+		m.refuse(e, w, &b, err)
 		return
 	}
 	m.warn(b.policy)

@@ -199,6 +199,7 @@ func (m *Manager) exchange(ctx context.Context, e *entry, w *wanted, final func(
 	defer end()
 	b, err := m.build(ctx, w)
 	if err != nil {
+		m.log(slog.LevelError, "policy is refused", append(b.logged(e.name), "err", err)...)
 		return err
 	}
 	m.mu.Lock()
@@ -213,10 +214,9 @@ func (m *Manager) exchange(ctx context.Context, e *entry, w *wanted, final func(
 	}
 	e.cancel() // The work on the version before.
 	e.cancel = func() {}
-	digest := e.digest
 	m.mu.Unlock()
 	m.publish(old)
-	m.served(e, b.policy, digest)
+	m.served(e, &b)
 	return nil
 }
 
@@ -452,10 +452,11 @@ func (m *Manager) Rollback(ctx context.Context, name, version string) (Version, 
 	}
 	w := &wanted{plugin: &v.Spec, pinned: v.pinned, enabled: !e.disabled}
 	m.mu.Unlock()
+	begun := time.Now()
 	if err := m.exchange(ctx, e, w, func() error { return m.overrideVersion(e, w) }); err != nil {
 		return Version{}, err
 	}
-	m.log(slog.LevelInfo, "policy is rolled back", "policy", name, "digest", v.Digest)
+	m.log(slog.LevelInfo, "policy is rolled back", "policy", name, "digest", v.Digest, "reference", v.pinned.String(), "duration", time.Since(begun).Round(time.Millisecond))
 	return v, m.save(e)
 }
 

@@ -10,15 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubewasm/kubewasm/internal/testkit/logged"
 )
 
 // logKeys are the keys of attributes that the packages log, as the documentation of package
 // host lists them.
 var logKeys = []string{
-	"plugin", "function", "err", "reason", "stack", "guest", "dropped", // Of every package.
+	"plugin", "function", "err", "reason", "stack", "guest", "dropped", "serving", "example", // Of every package.
 	"reference", "digest", // Of host/oci.
 	"pod", "node", "functions", "fields", "missing", "profile", "!BADKEY", // Of sched.
-	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", // Of admission.
+	"policy", "uid", "kind", "namespace", "name", "operation", "bytes", "limit", "panic", "file", "warning", "enabled", "resource", "members", "policies", // Of admission.
 	"request", "stage", "container", "cgroup", "change", "contention", "mode", "state", "decided", "cause", "driver", // Of hooks.
 	"pods", "containers", "left", "after", "address", "duration", "program", "version",
 }
@@ -55,6 +57,30 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
+// TestEventsAreLogged holds that each message in the table of events of docs/operating.md is one of
+// the packages, and that its keys are among those of all logs.
+func TestEventsAreLogged(t *testing.T) {
+	events, err := logged.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) < 10 {
+		t.Errorf("docs/operating.md has %d events", len(events))
+	}
+	for message, keys := range events {
+		grep := exec.CommandContext(t.Context(), "git", "grep", "-qF", strconv.Quote(message), "--", "host/*.go", "admission/*.go", "cmd/*.go", ":!*_test.go")
+		grep.Dir = "../../.."
+		if err := grep.Run(); err != nil {
+			t.Errorf("docs/operating.md: nothing logs %q: %v", message, err)
+		}
+		for _, key := range keys {
+			if !slices.Contains(logKeys, key) {
+				t.Errorf("docs/operating.md: %q has the key %q, which no log has", message, key)
+			}
+		}
+	}
+}
+
 // keysOf returns the keys of attributes that a call of package slog or of a logger has.
 func keysOf(call *ast.CallExpr) (keys []*ast.BasicLit) {
 	fn, ok := call.Fun.(*ast.SelectorExpr)
@@ -62,7 +88,15 @@ func keysOf(call *ast.CallExpr) (keys []*ast.BasicLit) {
 		return nil
 	}
 	args := call.Args
-	if pkg, ok := fn.X.(*ast.Ident); ok && pkg.Name == "slog" && len(args) == 2 {
+	if fn.Sel.Name == "log" { // Of a type of the package: log(level, message, …).
+		if len(args) < 2 {
+			return nil
+		}
+		if level, ok := args[0].(*ast.SelectorExpr); !ok || !strings.HasPrefix(level.Sel.Name, "Level") {
+			return nil
+		}
+		args = args[2:]
+	} else if pkg, ok := fn.X.(*ast.Ident); ok && pkg.Name == "slog" && len(args) == 2 {
 		args = args[:1] // slog.String and the like.
 	} else {
 		receiver := ""

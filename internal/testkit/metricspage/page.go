@@ -125,6 +125,10 @@ type Registry interface {
 	prometheus.Collector
 }
 
+// ofTargets are labels that Prometheus adds in a cluster. A metric's own label of that name becomes
+// exported_….
+var ofTargets = []string{"job", "instance", "namespace", "pod", "container", "service", "endpoint", "node"}
+
 // Check compares the page with the metrics of a program, and these with Prometheus's conventions.
 // The program has worked, so that the histograms and gauges have series; gauges are those that have
 // none nevertheless. It returns the number of series of a scrape.
@@ -143,6 +147,11 @@ func Check(t testing.TB, program string, registry Registry, gauges ...string) (s
 			family.Metric[0].Label = append(family.Metric[0].Label, &dto.LabelPair{Name: &label})
 		}
 		families = append(families, family)
+		for _, label := range m.Labels {
+			if slices.Contains(ofTargets, label) {
+				t.Errorf("%s has the label %s, which Prometheus sets itself", m.Name, label)
+			}
+		}
 	}
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
