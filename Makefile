@@ -135,7 +135,7 @@ platforms: ## Compile everything for the other platforms.
 
 .PHONY: chart
 chart: ## Check the chart: lint and render it for the values in its ci, decode the objects, and have the programs read their configurations.
-	go test -C charts -timeout 20m ./...
+	go test -C charts -count 1 -timeout 20m ./...
 
 WAT := $(shell find . -path '*/testdata/*.wat') internal/wasmbin/profiler.wat
 
