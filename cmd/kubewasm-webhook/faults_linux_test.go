@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/kubewasm/kubewasm/internal/guestbuild"
+	"github.com/kubewasm/kubewasm/internal/testkit/self"
 )
 
 // faults is a directory with the built program and what it is started with.
@@ -313,11 +314,10 @@ func TestFaults(t *testing.T) {
 		r.terminate(t)
 	})
 	t.Run("no executable memory", func(t *testing.T) {
-		probe := exec.Command(os.Args[0], "/bin/true")
-		if probe.Env = append(os.Environ(), denyExec+"=1"); probe.Run() != nil {
-			t.Skip("this kernel has no PR_SET_MDWE")
+		if err := self.Command(t, []string{denyExec + "=1"}, "/bin/true").Run(); err != nil {
+			t.Skipf("this kernel has no PR_SET_MDWE: %v", err)
 		}
-		r := f.start(t, fmt.Sprintf(`%s=1 exec %s "$0" "$@"`, denyExec, os.Args[0]))
+		r := f.start(t, fmt.Sprintf(`%s=1 exec %s "$0" "$@"`, denyExec, strings.Join(self.Command(t, nil).Args, " ")))
 		r.until(t, "ready", r.ready)
 		r.asks(t)
 		if !strings.Contains(r.log.String(), "calls of policies take about 50 times as long") {

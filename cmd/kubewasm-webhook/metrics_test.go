@@ -80,7 +80,7 @@ plugins:
 			t.Fatal(err)
 		}
 	}
-	startWith(t, client, addr, registry, append(args, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-policies", filepath.Join(dir, "file"),
+	startWith(t, client, addr, registry, append(args, "-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-config", filepath.Join(dir, "file"),
 		"-kubeconfig", filepath.Join(dir, "kubeconfig"), "-audit-interval", "24h", "-audit-reports=false", "-ready-timeout", "1ms")...)
 	scrape := func() string {
 		t.Helper()
