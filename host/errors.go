@@ -1,13 +1,12 @@
 package host
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/demangle"
 )
