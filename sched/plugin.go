@@ -45,7 +45,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
 		closed:    make(chan struct{}),
-		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, DefaultQueueTimeout),
+		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, defaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
