@@ -1,8 +1,6 @@
 package hooks_test
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/hooks"

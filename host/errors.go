@@ -1,14 +1,13 @@
 package host
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/demangle"
 )

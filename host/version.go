@@ -1,8 +1,6 @@
 package host
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -20,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/internal/cut"
 	"github.com/kubewasm/kubewasm/internal/recording"
 	"github.com/kubewasm/kubewasm/internal/wasmbin"

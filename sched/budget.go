@@ -212,8 +212,8 @@ func (p *Plugin) skipped(f abi.Function) {
 	}
 }
 
-// DefaultQueueTimeout is the default of PluginConfig.QueueTimeout.
-const DefaultQueueTimeout = 10 * time.Millisecond
+// defaultQueueTimeout is the default of PluginConfig.QueueTimeout.
+const defaultQueueTimeout = 10 * time.Millisecond
 
 const (
 	// eventFuel is the fuel of all hints for one event, some 50 ms of work.

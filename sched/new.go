@@ -67,7 +67,7 @@ type PluginConfig struct {
 	CycleFuel int64 `json:"cycleFuel,omitempty"`
 	// QueueTimeout is the maximum duration of a call that holds up the scheduling queue: hints,
 	// PreEnqueue, SignPod and Less, each with its wait for an instance. Default
-	// [DefaultQueueTimeout]. A guest may use 5,000,000 of fuel even after that time, which may have
+	// 10 ms. A guest may use 5,000,000 of fuel even after that time, which may have
 	// gone to other processes. All hints of one event may take some 50 ms.
 	QueueTimeout time.Duration `json:"queueTimeout,omitzero"`
 	// FailurePolicy decides on a Pod whose guest trapped, was stopped or is disabled. With

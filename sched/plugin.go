@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/internal/objects"
 	"github.com/kubewasm/kubewasm/sched/internal/wasmextension"
 )
@@ -47,7 +48,7 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 		observer:  cfg.Observer,
 		config:    cfg.GuestConfig,
 		closed:    make(chan struct{}),
-		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, DefaultQueueTimeout),
+		cycleFuel: cmp.Or(cfg.CycleFuel, DefaultCycleFuel), queueTimeout: cmp.Or(cfg.QueueTimeout, defaultQueueTimeout),
 		// The framework cancels a Filter's context as soon as enough nodes were
 		// found, and takes an error for a failure of the whole cycle. A call that
 		// has begun therefore ends by its own limits only.
@@ -122,9 +123,6 @@ func load(ctx context.Context, rt *host.Runtime, cfg PluginConfig, f Framework, 
 	return p, nil
 }
 
-// helping are functions that the scheduler calls only for the sake of others.
-var helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint, abi.CloneCycle)
-
 // leaveOut leaves out functions of the guest that the minor's scheduler does not call. It returns
 // an error if nothing is left.
 func (p *Plugin) leaveOut() error {
@@ -132,11 +130,11 @@ func (p *Plugin) leaveOut() error {
 	if missing == 0 {
 		return nil
 	}
-	if err := neverAsked(p.framework.Minor, p.functions, p.framework.Lacks); err != nil {
+	if err := minors.NeverAsked(p.framework.Minor, p.functions, p.framework.Lacks); err != nil {
 		return err
 	}
 	p.functions &^= missing
-	if missing &^= helping; missing == 0 {
+	if missing &^= minors.Helping; missing == 0 {
 		return nil // The functions that they help work without them.
 	}
 	p.logger.Warn("functions of the guest are not called by this version of Kubernetes", "plugin", p.guest.Name(), "functions", missing.String())

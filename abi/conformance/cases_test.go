@@ -1,13 +1,12 @@
 package conformance_test
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"encoding/json"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/abi/conformance"
 )
 

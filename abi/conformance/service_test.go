@@ -1,8 +1,6 @@
 package conformance_test
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/abi/conformance/testdata/quotes"
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/host"

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -24,7 +25,7 @@ type onMinor struct {
 // depend on none: the API server's reviews and the container runtime's requests are the same on
 // all.
 func onMinors(functions abi.Mask, events []sched.Event) (all []onMinor) {
-	for _, m := range sched.Minors() {
+	for _, m := range minors.All() {
 		on := onMinor{Minor: m.Name, Runs: true}
 		for _, f := range (functions.Of(abi.KindScheduler) &^ m.Functions).Functions() {
 			on.NotCalled = append(on.NotCalled, f.String())

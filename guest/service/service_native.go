@@ -3,12 +3,11 @@
 package service
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"errors"
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/internal/nativehost"
 )
 

@@ -1,11 +1,10 @@
 package service
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"unsafe"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/guest/internal/hostcall"
 	"github.com/kubewasm/kubewasm/guest/internal/plugin"
 )

@@ -1,8 +1,6 @@
 package service_test
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"

@@ -1,14 +1,13 @@
 package service
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"context"
 	"fmt"
 	"reflect"
 	"runtime/debug"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service/internal/message"
 )

@@ -1,12 +1,11 @@
 package service_test
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"context"
 	"reflect"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"

@@ -1,8 +1,6 @@
 package service
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"cmp"
 	"context"
 	"errors"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/shadow"
 	"github.com/kubewasm/kubewasm/internal/lograte"

@@ -1,8 +1,6 @@
 package service_test
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"encoding/binary"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/host/service/testdata/testservice"

@@ -1,8 +1,6 @@
 package service
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"bytes"
 	"context"
 	"errors"
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/host/shadow"

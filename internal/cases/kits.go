@@ -1,8 +1,6 @@
 package cases
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/admission/admissiontest"
 	"github.com/kubewasm/kubewasm/admission/dialect"
 	"github.com/kubewasm/kubewasm/hooks/hookstest"

@@ -1,11 +1,10 @@
 package nativehost
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"sync"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 )
 
 // Objects has the host functions of module k8s.io/api, see abi/SPEC.md, section 6, and those of

@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubewasm/kubewasm/host/record"
-
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubewasm/kubewasm/host/record"
 	"github.com/kubewasm/kubewasm/internal/testkit/fulldisk"
 )
 

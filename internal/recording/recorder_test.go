@@ -14,13 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewasm/kubewasm/host/record"
-
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host/confidential"
+	"github.com/kubewasm/kubewasm/host/record"
 )
 
 // answering is a version whose guest is asked by one function.

@@ -1,12 +1,11 @@
 package recording
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"bytes"
 	"math"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/host/confidential"
 )
 

@@ -1,11 +1,10 @@
 package recording
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"fmt"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/internal/json"
 )
 

@@ -1,11 +1,10 @@
 package recording
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"testing"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 )
 
 // The error of a method is a failure, or an answer that refuses: its code says which. A recording

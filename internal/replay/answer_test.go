@@ -1,13 +1,12 @@
 package replay
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/internal/recording"
 )
 

@@ -11,6 +11,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kubewasm/kubewasm/internal/jsonfields"
 	"github.com/kubewasm/kubewasm/internal/nearest"
 )
 
@@ -76,16 +77,8 @@ func fields(t reflect.Type) map[string]reflect.Type {
 		return nil
 	}
 	all := map[string]reflect.Type{}
-	for _, f := range reflect.VisibleFields(t) {
-		tag := f.Tag.Get("json")
-		name, _, _ := strings.Cut(tag, ",")
-		switch {
-		case !f.IsExported() || tag == "-" || f.Anonymous && name == "":
-			continue
-		case name == "":
-			name = f.Name
-		}
-		all[name] = f.Type
+	for _, f := range jsonfields.Of(t) {
+		all[f.Name] = f.Type
 	}
 	return all
 }

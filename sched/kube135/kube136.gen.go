@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 
+	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -42,7 +43,7 @@ func clusterEvent(e sched.Event, event fwk.ClusterEvent, about about) fwk.Cluste
 // resourceOf returns the name of a resource of events, empty if this minor has not got it, and
 // which of its events are meant; nil for all. The events of Pods have one resource here.
 func resourceOf(r abi.EventResource) (fwk.EventResource, about) {
-	if !slices.Contains(sched.MinorOf(minor).Resources, r) {
+	if !slices.Contains(minors.Of(minor).Resources, r) {
 		return "", nil
 	}
 	switch r {

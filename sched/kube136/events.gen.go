@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+
 	"github.com/kubewasm/kubewasm/sched"
 )
 

@@ -4,8 +4,8 @@ package kube136
 
 import (
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/internal/minors"
 )
 
 // lacks are the functions of guests that its scheduler does not call.
-var lacks = (^abi.Mask(0)).Of(abi.KindScheduler) &^ sched.MinorOf(minor).Functions
+var lacks = (^abi.Mask(0)).Of(abi.KindScheduler) &^ minors.Of(minor).Functions

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/internal/testkit/compiled"
 	"github.com/kubewasm/kubewasm/sched"
 )
@@ -133,7 +134,7 @@ func TestAGuestIsAskedAtItsExtensionPoints(t *testing.T) {
 }
 
 func TestAGuestWithNothingThatTheMinorCallsIsRefused(t *testing.T) {
-	has := sched.MinorOf(minor).Functions
+	has := minors.Of(minor).Functions
 	for _, f := range []abi.Function{abi.PodGroupPostFilter, abi.GeneratePlacements, abi.ScorePlacement, abi.Filter} {
 		t.Run(f.String(), func(t *testing.T) {
 			_, err := loadAdapted(t, abi.MaskOf(f), abi.Success)
@@ -164,7 +165,7 @@ var picksPods = strings.TrimPrefix(minor, "1.") >= "37"
 // TestEventsAreMappedByMeaning holds that a guest registers for what it names, whatever the
 // numbers of the minor are, and for nothing that never happens.
 func TestEventsAreMappedByMeaning(t *testing.T) {
-	m := sched.MinorOf(minor)
+	m := minors.Of(minor)
 	names := []string{
 		"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition", "UpdateNodeAnnotation",
 		"UpdateNodeDeclaredFeature", "UpdateNodePreemptionPolicy", "UpdatePodLabel", "UpdatePodScaleDown", "UpdatePodScaleUp", "UpdatePodToleration",

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
+	"github.com/kubewasm/kubewasm/internal/minors"
 	"github.com/kubewasm/kubewasm/sched"
 )
 
@@ -81,7 +82,7 @@ func podOf(oldObj, newObj any) *corev1.Pod {
 // resourceOf returns the name of a resource of events, empty if this minor lacks it, and a filter
 // for its events; nil for all.
 func resourceOf(r abi.EventResource) (fwk.EventResource, about) {
-	if !slices.Contains(sched.MinorOf(minor).Resources, r) {
+	if !slices.Contains(minors.Of(minor).Resources, r) {
 		return "", nil
 	}
 	return fwk.EventResource(r.String()), nil

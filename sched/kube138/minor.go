@@ -4,14 +4,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/internal/minors"
 )
 
 // minor is the minor of Kubernetes.
 const minor = "1.38"
 
 // lacks are the functions of guests that its scheduler does not call.
-var lacks = (^abi.Mask(0)).Of(abi.KindScheduler) &^ sched.MinorOf(minor).Functions
+var lacks = (^abi.Mask(0)).Of(abi.KindScheduler) &^ minors.Of(minor).Functions
 
 // Everything that plugins may implement: the interfaces of base, and those of the types that
 // make composed, which are each beside a base.

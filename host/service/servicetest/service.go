@@ -1,14 +1,12 @@
 package servicetest
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"context"
 	"errors"
 	"testing"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	guest "github.com/kubewasm/kubewasm/guest/service"
-
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/service"
 	"github.com/kubewasm/kubewasm/internal/harness"

@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/internal/minors"
 )
 
 // document is the file that is written, from the root of the repository.
@@ -41,7 +41,7 @@ func main() {
 
 func run(ctx context.Context, chosen string, r *runner, write bool) error {
 	var names []string
-	for _, m := range sched.Minors() {
+	for _, m := range minors.All() {
 		names = append(names, m.Name)
 	}
 	all := names

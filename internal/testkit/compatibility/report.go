@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/internal/minors"
 )
 
 // sameGuests fails unless each guest was the same bytes in the tests of all minors.
@@ -131,21 +131,21 @@ A guest of ABI v1 runs, byte for byte, on each Kubernetes minor that is supporte
 // points writes the table of extension points by minor.
 func points(b *bytes.Buffer) {
 	var all abi.Mask
-	for _, m := range sched.Minors() {
+	for _, m := range minors.All() {
 		all |= m.Functions
 	}
 	b.WriteString("| Function of the guest |")
-	for _, m := range sched.Minors() {
+	for _, m := range minors.All() {
 		b.WriteString(" " + m.Name + " |")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(sched.Minors())) + "\n")
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(minors.All())) + "\n")
 	everywhere := all
-	for _, m := range sched.Minors() {
+	for _, m := range minors.All() {
 		everywhere &= m.Functions
 	}
 	line := func(names string, f func(abi.Mask) bool) {
 		b.WriteString("| " + names + " |")
-		for _, m := range sched.Minors() {
+		for _, m := range minors.All() {
 			if f(m.Functions) {
 				b.WriteString(" yes |")
 			} else {
@@ -159,7 +159,7 @@ func points(b *bytes.Buffer) {
 	shared := map[string][]abi.Function{}
 	for _, f := range (all &^ everywhere).Functions() {
 		key := ""
-		for _, m := range sched.Minors() {
+		for _, m := range minors.All() {
 			key += fmt.Sprint(m.Functions.Has(f))
 		}
 		shared[key] = append(shared[key], f)

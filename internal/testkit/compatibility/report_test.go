@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubewasm/kubewasm/internal/minors"
 
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/google/go-cmp/cmp"
 )
 
 // printed is what go test -json prints of tests in which all that the document tells happened.
@@ -52,7 +52,7 @@ func TestADocumentTellsWhatRan(t *testing.T) {
 			t.Errorf("the document lacks %q:\n%s", want, text)
 		}
 	}
-	for _, m := range sched.Minors() {
+	for _, m := range minors.All() {
 		if !strings.Contains(string(text), " "+m.Name+" |") {
 			t.Errorf("the table of extension points lacks %s", m.Name)
 		}

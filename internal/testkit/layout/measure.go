@@ -45,12 +45,12 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 153_000, Target: 114_000},
-	{Name: linesOfRoot, Bound: 107_800, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 42_500, Target: 50_000},
-	{Name: rootPackages, Bound: 184, Target: 165},
-	{Name: exportedNames, Bound: 3_190, Target: NoTarget},
-	{Name: namesWithout, Bound: 1_080, Target: 800},
+	{Name: linesOfAll, Bound: 151_900, Target: 114_000},
+	{Name: linesOfRoot, Bound: 98_400, Target: 90_000},
+	{Name: linesOfAdapter, Bound: 39_300, Target: 50_000},
+	{Name: rootPackages, Bound: 182, Target: 165},
+	{Name: exportedNames, Bound: 2_970, Target: NoTarget},
+	{Name: namesWithout, Bound: 863, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }

@@ -3,10 +3,9 @@
 package main
 
 import (
-	"github.com/kubewasm/kubewasm/abi/codes"
-
 	"errors"
 
+	"github.com/kubewasm/kubewasm/abi/codes"
 	"github.com/kubewasm/kubewasm/abi/conformance/testdata/quotes/quotesguest"
 	"github.com/kubewasm/kubewasm/guest/service"
 )

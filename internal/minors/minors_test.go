@@ -1,4 +1,4 @@
-package sched_test
+package minors_test
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
-	"github.com/kubewasm/kubewasm/sched"
+	"github.com/kubewasm/kubewasm/internal/minors"
 )
 
 func TestMinors(t *testing.T) {
@@ -24,7 +24,7 @@ func TestMinors(t *testing.T) {
 		"1.37": {},
 		"1.38": {},
 	}
-	all := sched.Minors()
+	all := minors.All()
 	newest := all[len(all)-1]
 	got := map[string]lack{}
 	for _, m := range all {
@@ -62,7 +62,7 @@ func TestMinorCheck(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if err := sched.MinorOf(test.minor).Check(test.functions); err != nil {
+			if err := minors.Of(test.minor).Check(test.functions); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {

@@ -1,4 +1,5 @@
-package sched
+// Package minors lists the minors of Kubernetes that have an adapter for their kube-scheduler.
+package minors
 
 import (
 	"fmt"
@@ -23,7 +24,7 @@ type Minor struct {
 // UnscheduledPod and TargetPod are resources of events from 1.37 on, too. On older minors the same
 // events have the resource Pod, and adapters pick them.
 var (
-	minors        = []int{35, 36, 37, 38}
+	numbers       = []int{35, 36, 37, 38}
 	functionsFrom = map[abi.Function]int{
 		abi.GeneratePlacements:      36,
 		abi.ScorePlacement:          36,
@@ -41,10 +42,10 @@ var (
 	}
 )
 
-// Minors returns the supported minors, the oldest first.
-func Minors() []Minor {
+// All returns the supported minors, the oldest first.
+func All() []Minor {
 	var all []Minor
-	for _, number := range minors {
+	for _, number := range numbers {
 		m := Minor{Name: fmt.Sprint("1.", number), Actions: abi.ActionAll}
 		for f := range abi.Function(64) {
 			if f.Signature().Kind == abi.KindScheduler && functionsFrom[f] <= number {
@@ -66,27 +67,30 @@ func Minors() []Minor {
 	return all
 }
 
-// MinorOf returns the minor with a name. It panics if it is not supported.
-func MinorOf(name string) Minor {
-	for _, m := range Minors() {
+// Of returns the minor with a name. It panics if it is not supported.
+func Of(name string) Minor {
+	for _, m := range All() {
 		if m.Name == name {
 			return m
 		}
 	}
-	panic("sched: no supported minor " + name)
+	panic("minors: no supported minor " + name)
 }
 
 // Check returns an error if the scheduler would never call a guest that implements these functions,
 // as loading it in this minor does.
 func (m Minor) Check(functions abi.Mask) error {
-	return neverAsked(m.Name, functions.Of(abi.KindScheduler), functions&^m.Functions)
+	return NeverAsked(m.Name, functions.Of(abi.KindScheduler), functions&^m.Functions)
 }
 
-// neverAsked returns an error if a guest has only functions that the scheduler of a minor does not
+// Helping are functions that the scheduler calls only for the sake of others.
+var Helping = abi.MaskOf(abi.Configure, abi.EventsToRegister, abi.QueueingHint, abi.PreQueueingHint, abi.CloneCycle)
+
+// NeverAsked returns an error if a guest has only functions that the scheduler of a minor does not
 // call, and those that help others.
-func neverAsked(minor string, functions, lacks abi.Mask) error {
-	missing := functions & lacks &^ helping
-	if missing == 0 || functions&^lacks&^helping != 0 {
+func NeverAsked(minor string, functions, lacks abi.Mask) error {
+	missing := functions & lacks &^ Helping
+	if missing == 0 || functions&^lacks&^Helping != 0 {
 		return nil
 	}
 	return fmt.Errorf("the guest has %s, which the scheduler of Kubernetes %s does not call", missing, minor)
