@@ -18,6 +18,42 @@ import (
 	"github.com/kubewasm/kubewasm/internal/testkit/metricspage"
 )
 
+// TestNativeHistogramsOnly scrapes a server without classic buckets.
+func TestNativeHistogramsOnly(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"allow.wasm": saying(t, `{"accepted":true}`), "policies.yml": fmt.Appendf(nil, `{"clusterwide-allow": {"module": "file://%s/allow.wasm"}}`, dir)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := map[string]string{
+		"KUBEWARDEN_BIND_ADDRESS": "127.0.0.1", "KUBEWARDEN_PORT": freePort(t), "KUBEWARDEN_READINESS_PROBE_PORT": freePort(t), "KUBEWASM_DRAIN_DELAY": "0s",
+		"KUBEWARDEN_POLICIES": filepath.Join(dir, "policies.yml"), "KUBEWARDEN_POLICIES_DOWNLOAD_DIR": dir, "KUBEWASM_NATIVE_HISTOGRAMS_ONLY": "yes",
+	}
+	registry := prometheus.NewRegistry()
+	startWith(t, env, registry)
+	if got, err := post(http.DefaultClient, "http://127.0.0.1:"+env["KUBEWARDEN_PORT"]+"/validate/clusterwide-allow"); err != nil || got != "allowed" {
+		t.Errorf("the policy answers %q, error %v", got, err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if h := m.Histogram; h != nil && strings.HasPrefix(f.GetName(), "kubewasm_") {
+				if found++; len(h.Bucket) != 0 || h.Schema == nil {
+					t.Errorf("%s has %d classic buckets", f.GetName(), len(h.Bucket))
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("there are no histograms")
+	}
+}
+
 // TestMetricsPage scrapes a server with policies of each kind, which has answered reviews, and holds
 // its rows of docs/metrics.md.
 func TestMetricsPage(t *testing.T) {

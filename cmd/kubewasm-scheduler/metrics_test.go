@@ -95,6 +95,32 @@ profiles:
 	}
 }
 
+// TestNativeHistogramsOnly registers the metrics of a program without classic buckets.
+func TestNativeHistogramsOnly(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	artifacts, err := oci.New(oci.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]bool{"--v=2": true, "--native-histograms-only": false} {
+		o, err := read([]string{args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewRegistry()
+		o.register(registry, rt, artifacts).Called(t.Context(), host.CallEvent{Plugin: "a/p", Function: "filter"})
+		page := httptest.NewRecorder()
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		if got := strings.Contains(page.Body.String(), `kubewasm_call_duration_seconds_bucket{function="filter",plugin="a/p",le="0.1"}`); got != want {
+			t.Errorf("with %s there are classic buckets: %v, want %v", args, got, want)
+		}
+	}
+}
+
 // schedule has a profile filter a node for some Pods.
 func schedule(t *testing.T, profile, guest string, rt *host.Runtime, metrics *hostmetrics.Collector, pods int) {
 	t.Helper()

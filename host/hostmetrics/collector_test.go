@@ -30,6 +30,7 @@ import (
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/hostmetrics"
+	"github.com/kubewasm/kubewasm/host/shadow"
 )
 
 // component is a process with plugins and an endpoint for its metrics.
@@ -487,6 +488,46 @@ func TestScopesTellPluginsApart(t *testing.T) {
 	}
 	if n := len(got.with("kubewasm_", `plugin="p"`)); n != 0 {
 		t.Errorf("%d series have no scope", n)
+	}
+}
+
+// candidate is the version that a shadow calls.
+type candidate struct{ *host.Plugin }
+
+func (c candidate) Guest() *host.Plugin { return c.Plugin }
+
+// TestCandidatesAreNotAddedUp calls the candidate of a shadow, which has the name of its plugin.
+func TestCandidatesAreNotAddedUp(t *testing.T) {
+	c := newComponent(t)
+	cfg := c.config("noop")
+	p := c.load(t, cfg)
+	before := c.scrape(t).with("kubewasm_", `plugin="noop"`)
+	s, err := shadow.Begin(shadow.Config{Module: host.ModuleConfig{Source: source("noop")}, Rate: 1}, shadow.Options{
+		Plugin: "noop", Serving: p, Runtime: c.runtime, Observer: c.metrics,
+		Load: func(ctx context.Context, rt *host.Runtime, change func(*host.Config)) (shadow.Candidate, error) {
+			change(&cfg)
+			of, err := rt.Load(ctx, cfg, scheduler)
+			return candidate{of}, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	for !s.Sampled() { // It is being loaded.
+		runtime.Gosched()
+	}
+	const same = `kubewasm_shadow_calls_total{plugin="noop",result="same"}`
+	s.Offer(func(ctx context.Context, of shadow.Candidate) shadow.Outcome {
+		_, err := call(ctx, t, of.Guest(), 0, 0)
+		return shadow.Outcome{Err: err}
+	}, 0, nil)
+	for c.scrape(t)[same] == 0 {
+		runtime.Gosched()
+	}
+	before[same] = 1
+	if diff := cmp.Diff(before, c.scrape(t).with("kubewasm_", `plugin="noop"`)); diff != "" {
+		t.Errorf("series after a call of the candidate (-want +got):\n%s", diff)
 	}
 }
 
