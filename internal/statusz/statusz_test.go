@@ -100,7 +100,7 @@ func TestLocal(t *testing.T) {
 		{"127.0.0.1:4000", "", "localhost", false},
 		{"pipe", "127.0.0.1:8443", "localhost", false},
 	} {
-		r := httptest.NewRequest("GET", Path, nil)
+		r := httptest.NewRequest(http.MethodGet, Path, nil)
 		r.RemoteAddr, r.Host = tt.remote, tt.host
 		if tt.local != "" {
 			addr, err := net.ResolveTCPAddr("tcp", tt.local)
