@@ -444,3 +444,13 @@ func TestPluginsOfTheRuntime(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func BenchmarkCalled(b *testing.B) {
+	var c Collector
+	e := host.CallEvent{Plugin: "zone", Function: "filter", Start: time.Now(), Duration: time.Microsecond, Fuel: 100}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			c.Called(context.Background(), e)
+		}
+	})
+}
