@@ -100,7 +100,7 @@ func TestLocal(t *testing.T) {
 		{"127.0.0.1:4000", "", "localhost", false},
 		{"pipe", "127.0.0.1:8443", "localhost", false},
 	} {
-		r := httptest.NewRequest("GET", Path, nil)
+		r := httptest.NewRequest(http.MethodGet, Path, nil)
 		r.RemoteAddr, r.Host = tt.remote, tt.host
 		if tt.local != "" {
 			addr, err := net.ResolveTCPAddr("tcp", tt.local)
@@ -443,4 +443,14 @@ func TestPluginsOfTheRuntime(t *testing.T) {
 	if diff := cmp.Diff([]string{"absent Loading  0 false", "batch/good Serving Monitor 3 true", "default-scheduler/good Serving  1 true"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func BenchmarkCalled(b *testing.B) {
+	var c Collector
+	e := host.CallEvent{Plugin: "zone", Function: "filter", Start: time.Now(), Duration: time.Microsecond, Fuel: 100}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			c.Called(context.Background(), e)
+		}
+	})
 }

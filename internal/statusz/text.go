@@ -91,11 +91,11 @@ func size(n uint64) string {
 
 // about returns a duration, rounded up to two digits.
 func about(d time.Duration) string {
-	unit := time.Duration(1)
-	for d >= 100*unit {
+	n, unit := int64(d), int64(1)
+	for n >= 100*unit {
 		unit *= 10
 	}
-	return ((d + unit - 1) / unit * unit).String()
+	return time.Duration((n + unit - 1) / unit * unit).String()
 }
 
 func short(digest string) string { return cut.Text(digest, 12) }
