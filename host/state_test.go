@@ -297,7 +297,8 @@ func TestSwapsOfAnUnavailablePlugin(t *testing.T) {
 	}
 	calls.Wait()
 	pin.Release()
-	if state, err := p.State(); state != host.Serving || err != nil {
+	// The declared source is still away, which its follower may have found after the swap.
+	if state, err := p.State(); state != host.Serving && (state != host.Stale || err == nil || !strings.HasSuffix(err.Error(), "away")) {
 		t.Errorf("state %s, %v", state, err)
 	}
 	if err := p.Close(t.Context()); err != nil {
