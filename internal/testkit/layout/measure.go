@@ -45,8 +45,8 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 153_000, Target: 114_000},
-	{Name: linesOfRoot, Bound: 107_800, Target: 90_000},
+	{Name: linesOfAll, Bound: 153_100, Target: 114_000},
+	{Name: linesOfRoot, Bound: 107_900, Target: 90_000},
 	{Name: linesOfAdapter, Bound: 42_500, Target: 50_000},
 	{Name: rootPackages, Bound: 184, Target: 165},
 	{Name: exportedNames, Bound: 3_190, Target: NoTarget},
