@@ -45,12 +45,12 @@ const (
 
 // bounds are the bounds and the targets of the figures. A bound is the figure of its day, rounded up.
 var bounds = []Figure{
-	{Name: linesOfAll, Bound: 151_900, Target: 114_000},
-	{Name: linesOfRoot, Bound: 98_400, Target: 90_000},
-	{Name: linesOfAdapter, Bound: 39_300, Target: 50_000},
-	{Name: rootPackages, Bound: 182, Target: 165},
-	{Name: exportedNames, Bound: 2_970, Target: NoTarget},
-	{Name: namesWithout, Bound: 863, Target: 800},
+	{Name: linesOfAll, Bound: 157_600, Target: 114_000},
+	{Name: linesOfRoot, Bound: 101_700, Target: 90_000},
+	{Name: linesOfAdapter, Bound: 39_600, Target: 50_000},
+	{Name: rootPackages, Bound: 188, Target: 165},
+	{Name: exportedNames, Bound: 2_980, Target: NoTarget},
+	{Name: namesWithout, Bound: 870, Target: 800},
 	{Name: leaks, Bound: 0, Target: 0},
 	{Name: arrowsUp, Bound: 5, Target: 5},
 }

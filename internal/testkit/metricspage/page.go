@@ -291,12 +291,3 @@ func Series(m *dto.Metric) int {
 	}
 	return 1
 }
-
-// Programs returns the names of the programs on the page.
-func Programs(metrics map[string]Metric) (names []string) {
-	for _, m := range metrics {
-		names = append(names, m.Programs...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
