@@ -515,7 +515,7 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 				}
 			}
 
-			cmd, out := process(t, c, program, "-config", file, "-check")
+			cmd, out := process(t, c, program, "-config", file, "-log-format", "text", "-check")
 			err := cmd.Run()
 			wantCheck, fails := c.check, c.fails
 			if c.ends != "" && c.check == "" && !checkPasses[c.name] {
@@ -529,7 +529,7 @@ func TestNodesThatAreSetUpWrong(t *testing.T) {
 			}
 			has("-check", out.String(), wantCheck)
 
-			cmd, out = process(t, c, program, "-config", file)
+			cmd, out = process(t, c, program, "-config", file, "-log-format", "text")
 			if c.ends != "" {
 				if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 {
 					t.Errorf("the agent ends with %v", err)

@@ -141,7 +141,7 @@ func run(t *testing.T, program, config, log string) *agent {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	cmd := exec.CommandContext(t.Context(), program, "-config", config)
+	cmd := exec.CommandContext(t.Context(), program, "-config", config, "-log-format", "text")
 	// As a node has it: the checks of tests take time.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "KUBEWASM_DEBUG=") })
 	cmd.Stdout, cmd.Stderr = f, f
