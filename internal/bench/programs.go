@@ -82,6 +82,8 @@ type process struct {
 	log *os.File
 	// ready is the time from its start until it was ready.
 	ready time.Duration
+	// ended has the error of the process when it has ended.
+	ended chan error
 }
 
 // start starts a program, and waits until ready returns nil.
@@ -90,16 +92,23 @@ func (m *programs) start(file string, args []string, ready func() error) (*proce
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(m.b.ctx, file, args...), log: log}
+	p := &process{cmd: exec.CommandContext(m.b.ctx, file, args...), log: log, ended: make(chan error, 1)}
 	p.cmd.Stderr, p.cmd.Env = log, append(os.Environ(), "KUBERNETES_SERVICE_HOST=", "KUBECONFIG=/nonexistent", "XDG_CACHE_HOME="+m.dir)
 	begun := time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
+	go func() { p.ended <- p.cmd.Wait() }()
 	for {
 		if err = ready(); err == nil {
 			p.ready = time.Since(begun)
 			return p, nil
+		}
+		select {
+		case err := <-p.ended:
+			text, _ := os.ReadFile(log.Name()) // It may help.
+			return nil, fmt.Errorf("%s has ended: %w: %.2000s", filepath.Base(file), err, text)
+		default:
 		}
 		if time.Since(begun) > 10*time.Minute || m.b.ctx.Err() != nil {
 			text, _ := os.ReadFile(log.Name()) // It may help.
@@ -111,7 +120,7 @@ func (m *programs) start(file string, args []string, ready func() error) (*proce
 
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	err := p.cmd.Wait()
+	err := <-p.ended
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		err = nil // A program that is told to end may say that it was interrupted.
@@ -510,7 +519,7 @@ func (m *programs) agents() error {
 		return err
 	}
 	text := fmt.Sprintf("cacheDir: %s\nhttp: {address: %q}\ncgroup: {driver: cgroupfs}\nnri: {socket: %s}\nplugins:\n", filepath.Join(m.dir, "agent-cache"), addr, filepath.Join(m.dir, "nri.sock"))
-	without := text + "- {name: one, module: {file: " + filepath.Join(m.dir, "none.wasm") + "}, owns: [cpuset]}\n"
+	without := text + "- {name: one, module: {file: " + filepath.Join(m.dir, "none.wasm") + "}, owns: [cpuset_cpus]}\n"
 	for _, p := range []struct{ name, settings string }{
 		{"batch-resource", ""}, {"cpu-normalization", ""}, {"cpuset", ""}, {"group-identity", ""},
 	} {
