@@ -1,18 +1,18 @@
 package statusz
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
-	_ "embed" // For the style and the templates.
+	_ "embed" // For the style.
 	"encoding/base64"
 	"fmt"
 	"hash/fnv"
-	"html/template"
+	"html"
 	"io"
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kubewasm/kubewasm/host/profile"
@@ -20,12 +20,8 @@ import (
 	"github.com/kubewasm/kubewasm/internal/foreign"
 )
 
-var (
-	//go:embed style.css
-	style string
-	//go:embed page.gohtml
-	templates string
-)
+//go:embed style.css
+var style string
 
 // policy lets a page have its own style, and nothing else.
 var policy = func() string {
@@ -33,33 +29,173 @@ var policy = func() string {
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(digest[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'"
 }()
 
-// pages are parsed when somebody looks at one.
-var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"style": func() template.CSS { return template.CSS(style) }, "policy": func() string { return policy }, "short": short, "about": about,
-		"plot": plotOf, "details": details, "costs": costs, "flame": flameOf, "line": foreign.Line,
-	}).Parse(templates))
-})
+// markup is text of HTML: constants, so that no text of others becomes markup.
+//
+// Package html/template would do the same, and its calls of methods by their names keep the linker
+// from removing any: a webhook would have 20 MB more.
+type markup string
 
-// anchored is a table with the anchor of its heading.
-type anchored struct {
-	ID string
-	Table
+// htmlWriter writes HTML.
+type htmlWriter struct {
+	w   *bufio.Writer
+	err error
+}
+
+// put writes markup, with the arguments escaped.
+func (p *htmlWriter) put(format markup, args ...any) {
+	for i, a := range args {
+		args[i] = html.EscapeString(strings.ToValidUTF8(fmt.Sprint(a), "\uFFFD"))
+	}
+	if _, err := fmt.Fprintf(p.w, string(format), args...); err != nil && p.err == nil {
+		p.err = err
+	}
+}
+
+// write writes a page to w by f.
+func write(w io.Writer, title string, f func(p *htmlWriter)) error {
+	p := &htmlWriter{w: bufio.NewWriter(w)}
+	p.put("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
+	p.put("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n", policy)
+	p.put("<title>%s</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>", title)
+	_, _ = p.w.WriteString(style) // Flush returns the error.
+	p.put("</style>\n</head>\n<body>\n<h1>%s</h1>\n", title)
+	f(p)
+	p.put("</body></html>\n")
+	return cmp.Or(p.w.Flush(), p.err)
+}
+
+func (p *htmlWriter) facts(facts []Fact) {
+	p.put("<dl>")
+	for _, f := range facts {
+		p.put("<div><dt>%s</dt><dd>%s</dd></div>", f.Name, f.Value)
+	}
+	p.put("</dl>\n")
+}
+
+func (p *htmlWriter) table(t Table) {
+	if len(t.Rows) == 0 {
+		p.put("<p class=\"dim\">%s</p>\n", t.Empty)
+		return
+	}
+	p.put("<div class=\"scroll\"><table>\n<thead><tr>")
+	for _, name := range t.Columns {
+		p.put("<th>%s</th>", name)
+	}
+	p.put("</tr></thead>\n<tbody>")
+	for _, row := range t.Rows {
+		p.put("<tr>")
+		for _, text := range row {
+			p.put("<td>%s</td>", text)
+		}
+		p.put("</tr>\n")
+	}
+	p.put("</tbody></table></div>\n")
+}
+
+func (p *htmlWriter) bad(text string) {
+	if text != "" {
+		p.put("<p class=\"bad\">%s</p>\n", text)
+	}
 }
 
 // writePage writes the page of a browser.
 func (s *Status) writePage(w io.Writer) error {
-	title := s.Metadata.Name + " on " + s.Replica
-	var tables []anchored
-	for _, t := range s.tables() {
-		tables = append(tables, anchored{t.name, t.shown()})
+	tables, shown := s.tables(), s.shown()
+	return write(w, foreign.Line(s.Metadata.Name+" on "+s.Replica), func(p *htmlWriter) {
+		p.bad(shown.Alarm)
+		p.facts(shownFacts(s.facts()))
+		p.put("<nav>")
+		for i := range tables {
+			tables[i] = tables[i].shown()
+			p.put("<a href=\"#%s\">%s (%s)</a>", tables[i].name, tables[i].Heading, len(tables[i].Rows))
+		}
+		p.put("</nav>\n")
+		for _, t := range tables {
+			p.put("<h2 id=\"%s\">%s</h2>\n", t.name, t.Heading)
+			switch t.name {
+			case "plugins":
+				for i := range shown.Plugins {
+					p.plugin(&shown.Plugins[i])
+				}
+				if shown.Omitted != 0 {
+					p.put("<p>%s more plugins are left out.</p>\n", shown.Omitted)
+				}
+			case "traps":
+				p.traps(shown.Traps, t.Empty)
+			default:
+				p.table(t)
+			}
+		}
+	})
+}
+
+func (p *htmlWriter) plugin(of *Plugin) {
+	hour := &of.LastHour
+	p.put("<details>\n<summary><b>%s</b><span class=\"state %s\">%s</span>", of.Name, of.State, of.State)
+	if of.BreakerOpen {
+		p.put("<span class=\"state bad\">breaker open</span>")
 	}
-	return pages().ExecuteTemplate(w, "page", struct {
-		Title  string
-		Status *Status
-		Facts  []Fact
-		Tables []anchored
-	}{foreign.Line(title), s.shown(), shownFacts(s.facts()), tables})
+	p.put("<small>%s %s</small><small>%s %s</small>", of.Version, short(of.Digest), of.Mode, of.FailurePolicy)
+	p.put("<svg class=\"plot\" viewBox=\"0 0 120 24\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"calls of each minute of the last hour\">")
+	paths := plotOf(*hour)
+	if paths != nil {
+		p.put("<path class=\"calls\" d=\"%s\"/><path class=\"errors\" d=\"%s\"/>", paths.Calls, paths.Errors)
+	}
+	p.put("</svg><small>%s calls", hour.Calls)
+	if hour.Errors != 0 {
+		p.put(", <span class=\"bad\">%s errors</span>", hour.Errors)
+	}
+	if hour.Calls != 0 {
+		p.put(", p50 &lt; %s, p99 &lt; %s", about(hour.P50), about(hour.P99))
+	}
+	p.put("</small></summary>\n")
+	p.bad(of.Reason)
+	if of.Note != "" {
+		p.put("<p>%s</p>\n", of.Note)
+	}
+	if paths != nil {
+		p.put("<svg class=\"big\" viewBox=\"0 0 120 24\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"p99 of each minute of the last hour, in logarithmic scale\"><path class=\"p99\" d=\"%s\"/></svg>\n", paths.P99)
+		p.put("<p class=\"dim\">p99 of each minute of the last hour, from %s to %s</p>\n", about(paths.Least), about(paths.Most))
+	}
+	p.facts(details(*of))
+	if len(of.Profile) != 0 {
+		p.put("<h3>Functions with the most fuel</h3>")
+		p.table(costs(of.Profile))
+	}
+	if of.Shadow != nil {
+		for _, g := range of.Shadow.Groups {
+			p.put("<h3>%s: %s</h3>", foreign.Line(g.Change), g.Calls)
+			for _, example := range g.Examples {
+				p.put("<pre>%s</pre>", foreign.Line(example))
+			}
+		}
+	}
+	p.put("</details>\n")
+}
+
+func (p *htmlWriter) traps(traps []Event, none string) {
+	if len(traps) == 0 {
+		p.put("<p class=\"dim\">%s</p>\n", none)
+	}
+	for _, e := range traps {
+		p.put("<h3>%s %s: %s</h3><p class=\"dim\">%s %s", e.Plugin, e.Function, e.Reason, e.Time.Format(time.RFC3339), e.Event)
+		if e.Count > 1 {
+			p.put(", %s times", e.Count)
+		}
+		p.put("</p><pre>%s</pre>\n", e.Stack)
+	}
+}
+
+func (p *htmlWriter) flame(g *flame) {
+	if g == nil {
+		return
+	}
+	p.put("<svg class=\"flame\" width=\"100%%\" height=\"%s\" role=\"img\" aria-label=\"flame graph of fuel\">", g.Height)
+	for _, b := range g.Boxes {
+		p.put("\n<svg x=\"%s%%\" y=\"%s\" width=\"%s%%\" height=\"17\"><title>%s</title>", b.X, b.Y, b.Width, b.Title)
+		p.put("<rect class=\"c%s\" width=\"100%%\" height=\"17\"/><text x=\"3\" y=\"12\">%s</text></svg>", b.Color, b.Name)
+	}
+	p.put("\n</svg>\n")
 }
 
 // shown returns a copy whose texts of guests and users show their control characters.
@@ -222,7 +358,25 @@ func (r Report) Write(w io.Writer) error {
 		p.Heading, p.Detail, p.Objects = cell(p.Heading), cell(p.Detail), cells(p.Objects)
 		p.Old, p.New = foreign.Lines(cut.Marked(p.Old, textsBytes)), foreign.Lines(cut.Marked(p.New, textsBytes))
 	}
-	return pages().ExecuteTemplate(w, "report", r)
+	return write(w, r.Title, func(p *htmlWriter) {
+		p.facts(r.Facts)
+		p.flame(flameOf(r.Flame))
+		for _, t := range r.Tables {
+			p.put("<h2>%s</h2>\n", t.Heading)
+			p.table(t)
+		}
+		for _, of := range r.Pairs {
+			p.put("<h2>%s</h2>\n<p>%s</p>\n", of.Heading, of.Detail)
+			p.put("<div class=\"pair\"><div><h3>Old</h3><pre>%s</pre></div><div><h3>New</h3><pre>%s</pre></div></div>\n", of.Old, of.New)
+			if len(of.Objects) != 0 {
+				p.put("<details><summary>%s objects</summary><ul>", len(of.Objects))
+				for _, name := range of.Objects {
+					p.put("<li>%s</li>", name)
+				}
+				p.put("</ul></details>\n")
+			}
+		}
+	})
 }
 
 // flame is a flame graph: boxes from the top, in percent of its width.
