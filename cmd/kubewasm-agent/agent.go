@@ -212,8 +212,9 @@ func newAgent(ctx context.Context, cfg *config, logger *slog.Logger) (_ *agent, 
 	guests.Declare(a.configErr, a.declared)
 	metrics.MustRegister(program.ThisBuild().Collector("kubewasm-agent"), guests, decisions, ocimetrics.New(artifacts), collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a.flag("kubewasm_agent_cache_unusable", "Whether compiled modules could not be read from or written to the cache since the start.", &a.cacheless)
+	free := program.FreeAfterBuilds()
 	for i := range plugins {
-		plugins[i].Observer, plugins[i].Logger = host.Observers(guests, a.status), logger
+		plugins[i].Observer, plugins[i].Logger = host.Observers(guests, a.status, free), logger
 	}
 	observer := observers{decisions}
 	if cfg.Events != nil {

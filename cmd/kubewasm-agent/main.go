@@ -110,7 +110,6 @@ func start(ctx context.Context, file string, dryRun bool, level *slog.LevelVar, 
 		if follow || cfg.selectsNodes() {
 			a.setReload(&reload{file: file, text: text, follow: follow, build: build, logger: logger})
 		}
-		debug.FreeOSMemory() // Frees the memory used for loading the plugins.
 		return a, nil
 	}
 	text, err := os.ReadFile(file)

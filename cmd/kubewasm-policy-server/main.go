@@ -121,7 +121,7 @@ func serve(ctx context.Context, args []string, getenv func(string) string, out i
 
 	cfg := policyserver.Config{
 		Runtime: rt, Source: modules.source, Guests: guests, Timeout: o.timeout, AcceptNamespace: o.acceptNamespace, Workers: o.workers, ReadyTimeout: o.readyTimeout,
-		Observer: refusals{telemetry, status}, HostObserver: host.Observers(calls, status), Logger: logger,
+		Observer: refusals{telemetry, status}, HostObserver: host.Observers(calls, status, program.FreeAfterBuilds()), Logger: logger,
 	}
 	// The cache of objects ends after the last request.
 	caching, stopCaching := context.WithCancel(context.WithoutCancel(ctx))

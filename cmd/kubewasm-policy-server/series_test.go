@@ -25,7 +25,6 @@ func newTestTelemetry(t *testing.T) (*telemetry, *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { tel.free.Stop() })
 	return tel, registry
 }
 

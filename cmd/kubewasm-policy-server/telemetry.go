@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
@@ -37,8 +35,6 @@ type telemetry struct {
 	guests *hostmetrics.Collector
 	// evaluated and loaded bound the label sets of evaluations and of failed loads.
 	evaluated, loaded series
-	// free gives memory back some time after the last policy was loaded.
-	free *time.Timer
 	// shutdown sends what was not sent yet.
 	shutdown []func(context.Context) error
 }
@@ -51,7 +47,7 @@ const serviceName = "kubewarden-policy-server"
 // newTelemetry returns a telemetry whose metrics registry has, and which sends them and spans
 // if the settings say so. What cannot be sent is logged, and keeps no policy from being asked.
 func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry, guests *hostmetrics.Collector, hostname string, logger *slog.Logger) (*telemetry, error) {
-	t := &telemetry{guests: guests, host: hostname, free: time.AfterFunc(freeDelay, debug.FreeOSMemory)}
+	t := &telemetry{guests: guests, host: hostname}
 	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", serviceName)), resource.Environment())
 	if err != nil {
 		logger.Error("telemetry lacks the attributes of the environment", "err", err)
@@ -95,7 +91,6 @@ func newTelemetry(ctx context.Context, o *options, registry *prometheus.Registry
 
 // close sends what was not sent yet, until ctx ends.
 func (t *telemetry) close(ctx context.Context, logger *slog.Logger) {
-	t.free.Stop()
 	for _, shutdown := range t.shutdown {
 		if err := shutdown(ctx); err != nil {
 			logger.Warn("send telemetry", "err", err)
@@ -172,13 +167,8 @@ func (t *telemetry) trace(ctx context.Context, e *policyserver.Evaluated) {
 	span.End(trace.WithTimestamp(e.Start.Add(e.Duration)))
 }
 
-// freeDelay is how long nothing is loaded before the memory goes back that loading took: as much
-// as all policies need afterwards.
-const freeDelay = 2 * time.Second
-
 // Loaded implements [policyserver.Observer].
 func (t *telemetry) Loaded(policy string, err error) {
-	t.free.Reset(freeDelay)
 	if err != nil {
 		name := []attribute.KeyValue{attribute.String("policy_name", policy)}
 		t.initializationErrors.Add(context.Background(), 1, metric.WithAttributeSet(t.loaded.of(policy, name, []attribute.KeyValue{errorLabel(err)})))

@@ -132,9 +132,10 @@ func run() (int, error) {
 		}
 		defer stop()
 	}
+	free := program.FreeAfterBuilds()
 	var options []app.Option
 	for _, name := range o.names() {
-		options = append(options, app.WithPlugin(name, loaded.factory(kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(host.Observers(metrics, status))))))
+		options = append(options, app.WithPlugin(name, loaded.factory(kube.New(name, rt, sched.WithLogger(logger), sched.WithObserver(host.Observers(metrics, status, free))))))
 	}
 	command := app.NewSchedulerCommand(options...)
 	o.flags(command.Flags())

@@ -25,7 +25,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -213,7 +212,7 @@ func serve(ctx context.Context, args []string, registry *prometheus.Registry) er
 	engine := admission.NewEngine()
 	cfg := manage.Config{
 		Runtime: rt, Engine: engine, Directory: o.stateDir, Interval: o.interval, ReadyTimeout: o.readyTimeout,
-		Observer: verdicts, HostObserver: host.Observers(guests, status), Forget: verdicts.Forget, Settled: debug.FreeOSMemory, Logger: logger, LogLevel: &o.log.Level,
+		Observer: verdicts, HostObserver: host.Observers(guests, status, program.FreeAfterBuilds()), Forget: verdicts.Forget, Logger: logger, LogLevel: &o.log.Level,
 	}
 	cluster, err := connect(ctx, o.kube, &cfg)
 	if err != nil {

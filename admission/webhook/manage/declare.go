@@ -252,9 +252,6 @@ func (m *Manager) settle(d *declaration, tried []<-chan struct{}) {
 		return
 	}
 	m.publish(gone...)
-	if m.cfg.Settled != nil {
-		m.cfg.Settled()
-	}
 	if pruned {
 		m.keepOverrides()
 	}

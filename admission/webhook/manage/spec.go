@@ -233,9 +233,6 @@ type Config struct {
 	HostObserver host.Observer
 	// Forget is called with the name of a removed policy, for metrics. It may be nil.
 	Forget func(policy string)
-	// Settled is called when each policy of a configuration file was loaded or refused: a program
-	// may give back the memory that loading took. It may be nil.
-	Settled func()
 	// Bodies bounds the memory of requests to the management API. nil means a separate bound of two
 	// of the largest requests.
 	Bodies *admission.Bodies
