@@ -187,13 +187,14 @@ func TestLog(t *testing.T) {
 	klog.SetLoggerWithOptions(textlogger.NewLogger(config), klog.ContextualLogger(true))
 	defer klog.ClearLogger()
 	logger.Info("said", "text", "forged\nI1129 line", "err", fmt.Errorf("c\nd"))
+	logger.Warn("the guest says", slog.Group("guest", "k\u009b2J\n", "v", slog.Group("more", "deep", "\u202ew")))
 	logger.Debug("hidden")
 	if err := config.Verbosity().Set("4"); err != nil {
 		t.Fatal(err)
 	}
 	logger.Debug("shown")
 	got := out.String()
-	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "said") || !strings.Contains(got, "shown") || !strings.Contains(got, "plugin=") || strings.Contains(got, "\x1b") {
+	if strings.Count(got, "\n") != 3 || !strings.Contains(got, "said") || !strings.Contains(got, "shown") || !strings.Contains(got, "plugin=") || strings.ContainsAny(got, "\x1b\u009b\u202e") {
 		t.Errorf("log is %q", got)
 	}
 }
