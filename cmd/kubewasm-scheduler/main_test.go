@@ -124,12 +124,13 @@ func TestManagement(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	loaded := new(loadedPlugins)
 	module := zone(t)
 	o, err := read([]string{"--config", configuration(t, module, module)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.plugins[1].mode, o.plugins[1].failurePolicy = host.Monitor, host.Ignore
+	loaded := &loadedPlugins{configured: o.plugins}
 	for _, p := range o.plugins {
 		made, err := loaded.factory(kube.New(p.name, rt))(t.Context(), &runtime.Unknown{Raw: p.args}, profile{name: p.profile})
 		if err != nil {
@@ -159,7 +160,8 @@ func TestManagement(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	var list struct{ Plugins []management.Info }
-	if code, text := do(http.MethodGet, "/plugins"); code != http.StatusOK || json.Unmarshal([]byte(text), &list) != nil || len(list.Plugins) != 2 || list.Plugins[0].Name != "s0/zone" || list.Plugins[1].Name != "s1/zone" {
+	if code, text := do(http.MethodGet, "/plugins"); code != http.StatusOK || json.Unmarshal([]byte(text), &list) != nil || len(list.Plugins) != 2 || list.Plugins[0].Name != "s0/zone" || list.Plugins[1].Name != "s1/zone" ||
+		list.Plugins[0].Mode != host.Enforce || list.Plugins[0].FailurePolicy != host.Fail || list.Plugins[1].Mode != host.Monitor || list.Plugins[1].FailurePolicy != host.Ignore {
 		t.Errorf("answer is %d %s", code, text)
 	}
 	if code, text := do(http.MethodPost, "/plugins/zone/rollback"); code != http.StatusNotFound {
