@@ -298,6 +298,27 @@ func TestPluginsAreBounded(t *testing.T) {
 	if n := len(*c.plugins.Load()); n != maxHours {
 		t.Errorf("%d plugins", n)
 	}
+	more := host.CallEvent{Plugin: "more", Start: now}
+	if n := testing.AllocsPerRun(10, func() { c.Called(context.Background(), more) }); n != 0 {
+		t.Errorf("%v allocations for a call of a plugin without room", n)
+	}
+	more.Start = now.Add(2 * minutes * time.Minute) // The others have no calls in the hour before now either.
+	for _, h := range *c.plugins.Load() {
+		h.minutes[uint64(now.Unix()/60)%minutes].Store(nil)
+	}
+	if c.Called(t.Context(), more); (*c.plugins.Load())["more"] == nil {
+		t.Error("there is no room in a later minute")
+	}
+}
+
+// A minute whose first call is being counted has no plot.
+func TestAMinuteThatBegins(t *testing.T) {
+	var h hour
+	now := time.Now()
+	h.at(now.Unix() / 60)
+	if c := h.sum(now); len(c.Minutes) != 0 {
+		t.Errorf("minutes are %+v", c.Minutes)
+	}
 }
 
 // Lines of a refusal and of a trap are kept, and those that a guest makes up are not.
