@@ -148,6 +148,7 @@ plugins:
 		{"POST", "/plugins/none/rollback", "", 404, `plugin "none": not found`},
 		{"POST", "/plugins/cpuset/rollback", `{"version": "7"}`, 404, "there is no such version"},
 		{"POST", "/plugins/cpuset/rollback", "", 200, first},
+		{"GET", "/plugins/cpuset/versions", "", 200, "versions:[map[digest:" + first},
 		{"GET", "/plugins/cpuset/shadow", "", 404, "a shadow: not found"},
 		{"POST", "/plugins/cpuset/shadow", `{"module": {"file": "/etc/passwd"}}`, 400, "send wasm_binary"},
 		{"POST", "/plugins/cpuset/profile", `{"calls": 1}`, 201, "begun"},
