@@ -289,6 +289,16 @@ func TestACallAllocatesNothing(t *testing.T) {
 	}
 }
 
+// The error of the last call on a candidate is for those who may read refusals.
+func TestTheReasonOfAShadow(t *testing.T) {
+	for _, private := range []bool{true, false} {
+		got := boundedShadow(shadow.Status{State: shadow.Stopped, Reason: "10 calls in a row have failed, the last: no such user: bob"}, private)
+		if !strings.HasPrefix(got.Reason, "10 calls in a row have failed") || strings.Contains(got.Reason, "bob") != private {
+			t.Errorf("private %t: the reason is %q", private, got.Reason)
+		}
+	}
+}
+
 func TestPluginsAreBounded(t *testing.T) {
 	var c Collector
 	now := time.Now()
