@@ -135,8 +135,11 @@ func (p *Plugin) followSource(ctx context.Context, opts FollowOptions) {
 		}
 	}
 	opts.Checked = func(sha256 string) {
-		if sha256 == p.Digest() {
-			p.became(Serving, nil)
+		if p.turn(ctx) == nil { // A rollback in between would become Serving.
+			if sha256 == p.Digest() {
+				p.became(Serving, nil)
+			}
+			<-p.swapping
 		}
 		if checked != nil {
 			checked(sha256)

@@ -301,14 +301,15 @@ func (p *Plugin) Swap(ctx context.Context, source Source, sha256 string) error {
 // SwapIf acts as Swap, and calls final when nothing else can fail: the new version serves
 // next. If final returns an error, the running version goes on serving, and the error is returned.
 func (p *Plugin) SwapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
-	err := p.swapIf(ctx, source, sha256, final)
-	if err == nil && source.String() == p.source.String() {
-		p.became(Serving, nil)
-	}
-	return err
+	return p.swapIf(ctx, source, sha256, final, func() {
+		if source.String() == p.source.String() {
+			p.became(Serving, nil)
+		}
+	})
 }
 
-func (p *Plugin) swapIf(ctx context.Context, source Source, sha256 string, final func() error) error {
+// swapIf acts as SwapIf, and calls swapped before the next swap can begin.
+func (p *Plugin) swapIf(ctx context.Context, source Source, sha256 string, final func() error, swapped func()) error {
 	if err := p.turn(ctx); err != nil {
 		return fmt.Errorf("plugin %q: swap: wait for another swap: %w", p.cfg.Name, err)
 	}
@@ -320,6 +321,9 @@ func (p *Plugin) swapIf(ctx context.Context, source Source, sha256 string, final
 		return fmt.Errorf("plugin %q: swap: %w", p.cfg.Name, err)
 	}
 	_, err := p.build(ctx, source, sha256, final)
+	if err == nil {
+		swapped()
+	}
 	return err
 }
 

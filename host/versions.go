@@ -84,9 +84,8 @@ func (p *Plugin) Rollback(ctx context.Context, sha256 string) (Version, error) {
 	case !errors.Is(err, os.ErrNotExist) && p.cfg.Logger != nil:
 		p.cfg.Logger.Error("the kept module cannot be used", "plugin", p.cfg.Name, "digest", v.Digest, "err", err)
 	}
-	err := p.swapIf(ctx, source, v.Digest, func() error {
+	err := p.swapIf(ctx, source, v.Digest, func() error { return nil }, func() {
 		p.became(Stale, fmt.Errorf("rolled back from %s", serving))
-		return nil
 	})
 	if err != nil {
 		return v, fmt.Errorf("roll back: %w", err)

@@ -5,13 +5,32 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/host"
 )
+
+// serves is states that also keeps the digests of the modules that serve in place of declared ones.
+type serves struct {
+	*states
+	serving []string
+}
+
+func (s *serves) Handle(ctx context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "serving" {
+			s.serving = append(s.serving, a.Value.String())
+		}
+		return true
+	})
+	return s.states.Handle(ctx, r)
+}
 
 // TestRollback rolls a plugin back while its source still holds the version that was wrong, and has
 // it follow again once that holds another.
@@ -26,7 +45,7 @@ func TestRollback(t *testing.T) {
 	noop, spins := read("noop"), read("spins")
 	for name, cache := range map[string]string{"with a cache": t.TempDir(), "without": ""} {
 		t.Run(name, func(t *testing.T) {
-			log := new(states)
+			log := &serves{states: new(states)}
 			rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: cache, KeepModules: cache != ""})
 			if err != nil {
 				t.Fatal(err)
@@ -80,6 +99,69 @@ func TestRollback(t *testing.T) {
 			if got := log.lines(); got != "Stale Stale Serving" {
 				t.Errorf("states are %s", got)
 			}
+			if diff := cmp.Diff([]string{digest(noop), digest(spins)}, log.serving); diff != "" {
+				t.Errorf("modules that serve after each roll back, by the log (-want +got):\n%s", diff)
+			}
 		})
+	}
+}
+
+// waits is a log whose lines about a module in place of the declared one wait.
+type waits struct {
+	states
+	until atomic.Pointer[func() bool]
+}
+
+func (w *waits) Handle(_ context.Context, r slog.Record) error {
+	for until := w.until.Load(); until != nil && r.Level == slog.LevelError && !(*until)(); {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// TestRollbackAndSwap rolls a plugin back while it is swapped to the module of its source, and while
+// its source is checked: the state is that of the module in service.
+func TestRollbackAndSwap(t *testing.T) {
+	rt, err := host.NewRuntime(host.RuntimeConfig{CacheDir: t.TempDir(), KeepModules: true, Sources: host.Sources{Interval: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	noop, err := testdata("noop").Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spins, err := testdata("spins").Fetch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, log := new(memory), new(waits)
+	source.set(string(noop))
+	p, err := rt.Load(t.Context(), host.Config{Name: "p", Logger: slog.New(log), Module: host.ModuleConfig{Source: source, Follow: true}}, host.Adapter{Kind: abi.KindScheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.set(string(spins))
+	until(t, "follow", func() bool { return p.Digest() == digest(spins) })
+	log.until.Store(new(func() bool {
+		state, _ := p.State()
+		return state == host.Serving || p.Digest() == digest(noop) // A check has changed the state, or no longer can.
+	}))
+	for range 20 {
+		var both sync.WaitGroup
+		both.Go(func() {
+			if err := p.Swap(t.Context(), source, ""); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			if _, err := p.Rollback(t.Context(), digest(noop)); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		if state, why := p.State(); (state == host.Serving) != (p.Digest() == digest(spins)) {
+			t.Fatalf("the state is %s, %v, and %s serves", state, why, p.Digest())
+		}
 	}
 }

@@ -467,8 +467,22 @@ type managed struct {
 	logger *slog.Logger
 }
 
-// Run implements mode.
-func (m *managed) Run(ctx context.Context) error { return m.cfg.Run(ctx, m.members, m.logger) }
+// Run implements mode. The node needs the agent more than the routes: while they cannot be served,
+// the other modes go on.
+func (m *managed) Run(ctx context.Context) error {
+	for {
+		err := m.cfg.Run(ctx, m.members, m.logger)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		m.logger.Error("the management routes are not served", slog.Any("err", err))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(host.DefaultFollowInterval):
+		}
+	}
+}
 
 // members returns the plugins of the agent.
 func (m *managed) members() (members []management.Member) {

@@ -148,6 +148,7 @@ plugins:
 		{"POST", "/plugins/none/rollback", "", 404, `plugin "none": not found`},
 		{"POST", "/plugins/cpuset/rollback", `{"version": "7"}`, 404, "there is no such version"},
 		{"POST", "/plugins/cpuset/rollback", "", 200, first},
+		{"GET", "/plugins/cpuset/versions", "", 200, "versions:[map[digest:" + first},
 		{"GET", "/plugins/cpuset/shadow", "", 404, "a shadow: not found"},
 		{"POST", "/plugins/cpuset/shadow", `{"module": {"file": "/etc/passwd"}}`, 400, "send wasm_binary"},
 		{"POST", "/plugins/cpuset/profile", `{"calls": 1}`, 201, "begun"},
@@ -166,4 +167,31 @@ plugins:
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the agent ended with %v", err)
 	}
+}
+
+// TestRoutesThatCannotBeServed keeps the agent on the node when only its management routes fail.
+func TestRoutesThatCannotBeServed(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log := new(ending)
+	log.end = cancel
+	m := &managed{cfg: &management.Config{Address: "127.0.0.1:0", CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}, agent: new(agent), logger: slog.New(slog.NewTextHandler(log, nil))}
+	if err := m.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the mode ended by itself: %v", err)
+	}
+	if text := log.String(); !strings.Contains(text, "the management routes are not served") || !strings.Contains(text, "tls.crt") {
+		t.Errorf("log is %q", text)
+	}
+}
+
+// ending is a log whose first line calls end.
+type ending struct {
+	strings.Builder
+	end func()
+}
+
+func (e *ending) Write(line []byte) (int, error) {
+	e.end()
+	return e.Builder.Write(line)
 }

@@ -36,12 +36,18 @@ func (h *klogHandler) Handle(ctx context.Context, r slog.Record) error {
 	return logr.ToSlogHandler(klog.Background()).Handle(ctx, escaped)
 }
 
-// escape returns an attribute whose text is one line.
+// escape returns an attribute whose names and texts are one line each.
 func (h *klogHandler) escape(a slog.Attr) slog.Attr {
-	a.Key, a.Value = h.prefix+a.Key, a.Value.Resolve()
+	a.Key, a.Value = h.prefix+foreign.Line(a.Key), a.Value.Resolve()
 	switch a.Value.Kind() {
 	case slog.KindString:
 		a.Value = slog.StringValue(foreign.Line(a.Value.String()))
+	case slog.KindGroup: // Attributes of guests, with names of their choice.
+		group := slices.Clone(a.Value.Group())
+		for i := range group {
+			group[i] = new(klogHandler).escape(group[i])
+		}
+		a.Value = slog.GroupValue(group...)
 	case slog.KindAny:
 		if err, ok := a.Value.Any().(error); ok {
 			a.Value = slog.StringValue(foreign.Line(err.Error()))

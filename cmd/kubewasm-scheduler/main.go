@@ -117,7 +117,7 @@ func run() (int, error) {
 		fmt.Printf("ok: %d plugins\n", len(o.plugins))
 		return 0, nil
 	}
-	loaded := new(loadedPlugins)
+	loaded := &loadedPlugins{configured: o.plugins}
 	if o.management != "" {
 		stop, err := manage(o.management, loaded, logger)
 		if err != nil {

@@ -124,12 +124,13 @@ func TestManagement(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close(context.Background())
-	loaded := new(loadedPlugins)
 	module := zone(t)
 	o, err := read([]string{"--config", configuration(t, module, module)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.plugins[1].mode, o.plugins[1].failurePolicy = host.Monitor, host.Ignore
+	loaded := &loadedPlugins{configured: o.plugins}
 	for _, p := range o.plugins {
 		made, err := loaded.factory(kube.New(p.name, rt))(t.Context(), &runtime.Unknown{Raw: p.args}, profile{name: p.profile})
 		if err != nil {
@@ -159,7 +160,8 @@ func TestManagement(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	var list struct{ Plugins []management.Info }
-	if code, text := do(http.MethodGet, "/plugins"); code != http.StatusOK || json.Unmarshal([]byte(text), &list) != nil || len(list.Plugins) != 2 || list.Plugins[0].Name != "s0/zone" || list.Plugins[1].Name != "s1/zone" {
+	if code, text := do(http.MethodGet, "/plugins"); code != http.StatusOK || json.Unmarshal([]byte(text), &list) != nil || len(list.Plugins) != 2 || list.Plugins[0].Name != "s0/zone" || list.Plugins[1].Name != "s1/zone" ||
+		list.Plugins[0].Mode != host.Enforce || list.Plugins[0].FailurePolicy != host.Fail || list.Plugins[1].Mode != host.Monitor || list.Plugins[1].FailurePolicy != host.Ignore {
 		t.Errorf("answer is %d %s", code, text)
 	}
 	if code, text := do(http.MethodPost, "/plugins/zone/rollback"); code != http.StatusNotFound {
@@ -187,13 +189,14 @@ func TestLog(t *testing.T) {
 	klog.SetLoggerWithOptions(textlogger.NewLogger(config), klog.ContextualLogger(true))
 	defer klog.ClearLogger()
 	logger.Info("said", "text", "forged\nI1129 line", "err", fmt.Errorf("c\nd"))
+	logger.Warn("the guest says", slog.Group("guest", "k\u009b2J\n", "v", slog.Group("more", "deep", "\u202ew")))
 	logger.Debug("hidden")
 	if err := config.Verbosity().Set("4"); err != nil {
 		t.Fatal(err)
 	}
 	logger.Debug("shown")
 	got := out.String()
-	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "said") || !strings.Contains(got, "shown") || !strings.Contains(got, "plugin=") || strings.Contains(got, "\x1b") {
+	if strings.Count(got, "\n") != 3 || !strings.Contains(got, "said") || !strings.Contains(got, "shown") || !strings.Contains(got, "plugin=") || strings.ContainsAny(got, "\x1b\u009b\u202e") {
 		t.Errorf("log is %q", got)
 	}
 }

@@ -19,6 +19,9 @@ import (
 
 // loadedPlugins are the plugins of all profiles.
 type loadedPlugins struct {
+	// configured are the plugins of the configuration.
+	configured []configuredPlugin
+
 	mu  sync.Mutex
 	all []kube.Plugin
 }
@@ -41,7 +44,11 @@ func (l *loadedPlugins) members() (members []management.Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.all {
-		members = append(members, management.Member{Name: p.Guest().Stats().Label, Guest: p.Guest(), Plugin: p})
+		m := management.Member{Name: p.Guest().Stats().Label, Guest: p.Guest(), Plugin: p}
+		if i := slices.IndexFunc(l.configured, func(c configuredPlugin) bool { return c.profile+"/"+c.name == m.Name }); i >= 0 {
+			m.Mode, m.FailurePolicy = l.configured[i].mode, l.configured[i].failurePolicy
+		}
+		members = append(members, m)
 	}
 	slices.SortStableFunc(members, func(a, b management.Member) int { return cmp.Compare(a.Name, b.Name) })
 	return members

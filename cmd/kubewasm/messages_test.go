@@ -114,7 +114,7 @@ func TestMessagesAboutPolicies(t *testing.T) {
 		{"a name with capitals", audit(`plugins: [{name: My_Policy, module: {file: p.wasm, follow: true}, ` + rules + `}]`), "a name is at most 63 lower-case letters, digits, '-' and '.'"},
 		{"a list of policies alone", audit("- name: p"), "it is no mapping with plugins and groups"},
 		{"one policy without a list", audit("plugins: {name: p}"), "plugins is a mapping, want a list"},
-		{"policies in other words", audit("policies: []"), `unknown field "policies", there are groups, plugins`},
+		{"policies in other words", audit("policies: []"), `unknown field "policies", there are breakGlass, groups, logLevel, plugins`},
 	})
 }
 

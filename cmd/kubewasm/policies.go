@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -108,6 +109,8 @@ type policyClient struct {
 const (
 	// policyTimeout is longer than a server takes to load a policy.
 	policyTimeout = 3 * time.Minute
+	// dialTimeout is the longest wait for a replica, which may be gone from its address.
+	dialTimeout = 10 * time.Second
 	// maxAnswerBytes is the maximum length of a server's answer.
 	maxAnswerBytes = 64 << 20
 )
@@ -438,7 +441,7 @@ func (c *policyClient) replica(address string) *policyClient {
 		if err != nil {
 			return nil, err
 		}
-		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(address, port))
+		return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, net.JoinHostPort(address, port))
 	}
 	transport.Proxy = nil
 	one.Transport = transport
@@ -468,23 +471,7 @@ func breakGlass(ctx context.Context, t *tool, f *policiesFlags, c *policyClient,
 	if err != nil {
 		return fmt.Errorf("policies break-glass: %w", err)
 	}
-	type done struct {
-		Address string `json:"address"`
-		Until   string `json:"until,omitempty"`
-		Status  string `json:"status,omitempty"`
-		Error   string `json:"error,omitempty"`
-	}
-	all := make([]done, len(addresses))
-	var errs []error
-	for i, address := range addresses {
-		one := &all[i]
-		one.Address = address
-		err := c.replica(address).send(ctx, method, c.base.JoinPath("break-glass"), bytes.NewReader(body), one)
-		if one.Address = address; err != nil {
-			one.Error = err.Error()
-			errs = append(errs, fmt.Errorf("%s: %w", address, err))
-		}
-	}
+	all, err := c.breakAll(ctx, addresses, method, body)
 	printed := f.output.print(t, result{value: all, text: func(w io.Writer) error {
 		for _, one := range all {
 			switch {
@@ -498,5 +485,32 @@ func breakGlass(ctx context.Context, t *tool, f *policiesFlags, c *policyClient,
 		}
 		return nil
 	}})
-	return errors.Join(append(errs, printed)...)
+	return errors.Join(err, printed)
+}
+
+// glassDone is the answer of a replica about break glass.
+type glassDone struct {
+	Address string `json:"address"`
+	Until   string `json:"until,omitempty"`
+	Status  string `json:"status,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// breakAll sends a request about break glass to all addresses at once: a replica that does not
+// answer delays no other. The error joins those of the replicas.
+func (c *policyClient) breakAll(ctx context.Context, addresses []string, method string, body []byte) ([]glassDone, error) {
+	all, errs := make([]glassDone, len(addresses)), make([]error, len(addresses))
+	var sending sync.WaitGroup
+	for i, address := range addresses {
+		sending.Go(func() {
+			one := &all[i]
+			err := c.replica(address).send(ctx, method, c.base.JoinPath("break-glass"), bytes.NewReader(body), one)
+			if one.Address = address; err != nil {
+				one.Error = err.Error()
+				errs[i] = fmt.Errorf("%s: %w", address, err)
+			}
+		})
+	}
+	sending.Wait()
+	return all, errors.Join(errs...)
 }

@@ -8,7 +8,10 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/webhook/manage"
@@ -148,4 +151,25 @@ func TestPoliciesMistakes(t *testing.T) {
 			t.Errorf("exit code %d: %s%s", code, out, stderr)
 		}
 	})
+}
+
+// TestBreakGlassWaitsForNoReplica has a replica that answers only once another was asked.
+func TestBreakGlassWaitsForNoReplica(t *testing.T) {
+	var asked sync.WaitGroup
+	asked.Add(2)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Done()
+		asked.Wait()
+		_, _ = w.Write([]byte(`{"status": "enforced", "address": "elsewhere"}`))
+	}))
+	defer s.Close()
+	c, err := (&policiesFlags{server: s.URL}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.breakAll(t.Context(), []string{"127.0.0.1", "127.0.0.1"}, http.MethodDelete, nil)
+	one := glassDone{Address: "127.0.0.1", Status: "enforced"}
+	if diff := cmp.Diff([]glassDone{one, one}, all); diff != "" || err != nil {
+		t.Errorf("error is %v, and the answers (-want +got):\n%s", err, diff)
+	}
 }

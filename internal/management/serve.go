@@ -64,7 +64,7 @@ const (
 // Serve returns the routes for the plugins that members returns, in their order:
 //
 //	GET    /plugins                    the plugins
-//	GET    /plugins/{name}/versions    the versions that were in service
+//	GET    /plugins/{name}/versions    the versions that were in service, the latest first
 //	POST   /plugins/{name}/rollback    put an earlier version back into service: {"version": "DIGEST"}
 //
 // and those of [API.HandleShadows].
@@ -101,7 +101,12 @@ func Serve(auth Auth, members func() []Member) http.Handler {
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, map[string]any{"versions": m.Guest.Versions()}, nil
+		versions := append([]host.Version{}, m.Guest.Versions()...)
+		slices.Reverse(versions) // As the webhook's.
+		for i := range versions {
+			versions[i].Reference = publicerr.Redact(versions[i].Reference)
+		}
+		return http.StatusOK, map[string]any{"versions": versions}, nil
 	})
 	a.Handle("POST /plugins/{name}/rollback", func(r *http.Request, body []byte) (int, any, error) {
 		var wanted struct {

@@ -24,6 +24,8 @@ type Collector struct {
 	// plugins is read without a lock: a map is never changed, only replaced, while mu is held.
 	plugins atomic.Pointer[map[string]*hour]
 	mu      sync.Mutex
+	// full is the last minute in which maxHours plugins had calls, in minutes since 1970.
+	full atomic.Int64
 
 	refusals, traps ring
 }
@@ -76,11 +78,12 @@ func (c *Collector) Called(_ context.Context, e host.CallEvent) {
 	if e.Function == "_initialize" || e.Function == abi.Marker || e.Function == configure {
 		return // They run once, before the plugin serves.
 	}
-	h := c.hour(e.Plugin)
+	since := e.Start.Unix() / 60
+	h := c.hour(e.Plugin, since)
 	if h == nil {
 		return
 	}
-	m := h.at(e.Start.Unix() / 60)
+	m := h.at(since)
 	m.durations[bucketOf(e.Duration)].Add(1)
 	m.fuel.Add(e.Fuel)
 	if e.Err != nil {
@@ -90,12 +93,16 @@ func (c *Collector) Called(_ context.Context, e host.CallEvent) {
 
 var configure = abi.Configure.String()
 
-// hour returns the calls of a plugin, nil if there are too many plugins.
-func (c *Collector) hour(plugin string) *hour {
+// hour returns the calls of a plugin that is called in a minute, nil if there are too many plugins.
+// It looks for room among those once a minute.
+func (c *Collector) hour(plugin string, since int64) *hour {
 	if known := c.plugins.Load(); known != nil {
 		if h := (*known)[plugin]; h != nil {
 			return h
 		}
+	}
+	if c.full.Load() == since {
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,6 +117,7 @@ func (c *Collector) hour(plugin string) *hour {
 		now := time.Now()
 		maps.DeleteFunc(next, func(_ string, h *hour) bool { return h.sum(now).Calls == 0 })
 		if len(next) >= maxHours {
+			c.full.Store(since)
 			return nil
 		}
 	}
@@ -184,6 +192,9 @@ func (h *hour) sum(now time.Time) (c Calls) {
 			all[i] += own[i]
 			of.Calls += own[i]
 			c.Total += time.Duration(own[i]) * bound(i)
+		}
+		if of.Calls == 0 {
+			continue // The first one is being counted.
 		}
 		of.P99 = quantile(&own, of.Calls, 0.99)
 		c.Calls, c.Errors, c.Fuel = c.Calls+of.Calls, c.Errors+of.Errors, c.Fuel+m.fuel.Load()

@@ -335,6 +335,9 @@ func boundedShadow(s shadow.Status, private bool) *shadow.Status {
 			g.Examples = nil
 		}
 	}
+	if !private {
+		s.Reason, _, _ = strings.Cut(s.Reason, ", the last: ") // Text of the guest about a request.
+	}
 	return &s
 }
 

@@ -289,6 +289,16 @@ func TestACallAllocatesNothing(t *testing.T) {
 	}
 }
 
+// The error of the last call on a candidate is for those who may read refusals.
+func TestTheReasonOfAShadow(t *testing.T) {
+	for _, private := range []bool{true, false} {
+		got := boundedShadow(shadow.Status{State: shadow.Stopped, Reason: "10 calls in a row have failed, the last: no such user: bob"}, private)
+		if !strings.HasPrefix(got.Reason, "10 calls in a row have failed") || strings.Contains(got.Reason, "bob") != private {
+			t.Errorf("private %t: the reason is %q", private, got.Reason)
+		}
+	}
+}
+
 func TestPluginsAreBounded(t *testing.T) {
 	var c Collector
 	now := time.Now()
@@ -297,6 +307,27 @@ func TestPluginsAreBounded(t *testing.T) {
 	}
 	if n := len(*c.plugins.Load()); n != maxHours {
 		t.Errorf("%d plugins", n)
+	}
+	more := host.CallEvent{Plugin: "more", Start: now}
+	if n := testing.AllocsPerRun(10, func() { c.Called(context.Background(), more) }); n != 0 {
+		t.Errorf("%v allocations for a call of a plugin without room", n)
+	}
+	more.Start = now.Add(2 * minutes * time.Minute) // The others have no calls in the hour before now either.
+	for _, h := range *c.plugins.Load() {
+		h.minutes[uint64(now.Unix()/60)%minutes].Store(nil)
+	}
+	if c.Called(t.Context(), more); (*c.plugins.Load())["more"] == nil {
+		t.Error("there is no room in a later minute")
+	}
+}
+
+// A minute whose first call is being counted has no plot.
+func TestAMinuteThatBegins(t *testing.T) {
+	var h hour
+	now := time.Now()
+	h.at(now.Unix() / 60)
+	if c := h.sum(now); len(c.Minutes) != 0 {
+		t.Errorf("minutes are %+v", c.Minutes)
 	}
 }
 

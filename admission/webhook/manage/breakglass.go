@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/kubewasm/kubewasm/host"
 	"github.com/kubewasm/kubewasm/host/configfile"
 )
 
@@ -71,6 +72,11 @@ func (m *Manager) SetBreakGlass(b *BreakGlass) error {
 			return fmt.Errorf("breakGlass.until is %s, which is past", b.Until.Format(time.RFC3339))
 		}
 	}
+	leave, err := m.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	m.mu.Lock()
 	if err := m.closedErr(); err != nil {
 		m.mu.Unlock()
@@ -113,7 +119,7 @@ func (m *Manager) breakGlass(origin string, b *BreakGlass) {
 	case old != nil:
 		old.end.Stop()
 		delete(m.glasses, origin)
-		if b == nil {
+		if b == nil && len(m.glasses) == 0 {
 			m.log(slog.LevelWarn, "policies are enforced again", "origin", origin)
 		}
 	}
@@ -152,7 +158,7 @@ func (m *Manager) endBreakGlass(origin string, g *glass) {
 	m.breakGlass(origin, nil)
 	m.mu.Unlock()
 	m.publish()
-	if err := m.keepBreakGlass(); err != nil {
+	if err := m.keepBreakGlass(); err != nil && !errors.Is(err, host.ErrClosed) { // The end is past at the next start.
 		m.log(slog.LevelError, "the end of break glass is not kept", "err", err)
 	}
 }
@@ -187,9 +193,11 @@ func (m *Manager) keepBreakGlass() error {
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	m.mu.Lock()
-	g := m.glasses[fromAPI]
+	g, err := m.glasses[fromAPI], m.closedErr()
 	m.mu.Unlock()
-	var err error
+	if err != nil {
+		return err // Close has ended everything, which must not be kept.
+	}
 	if g == nil {
 		if err = os.Remove(m.store.glassFile()); errors.Is(err, os.ErrNotExist) {
 			return nil

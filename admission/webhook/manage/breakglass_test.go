@@ -3,6 +3,7 @@ package manage_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +37,12 @@ func (l *lines) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Contains(l.text.String(), text)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
 }
 
 // in returns an end of break glass as a file or a request has it.
@@ -115,6 +123,16 @@ func TestBreakGlass(t *testing.T) {
 		t.Errorf("answer is %d %s", code, got)
 	}
 
+	// While two break it, the end of one enforces nothing.
+	if code, got := do(http.MethodPost, `{"for": "1h", "reason": "one"}`); code != http.StatusOK {
+		t.Fatalf("answer is %d %s", code, got)
+	}
+	_ = apply(fmt.Sprintf("breakGlass: {until: %q, reason: two}\n", in(time.Hour)))
+	said := log.count("policies are enforced again")
+	if code, got := do(http.MethodDelete, ""); code != http.StatusConflict || log.count("policies are enforced again") != said {
+		t.Errorf("answer is %d %s, and the log %s", code, got, log.text.String())
+	}
+
 	// A file breaks the glass of its replicas alike, and mends it.
 	_ = apply(fmt.Sprintf("breakGlass: {until: %q, reason: maintenance}\n", in(time.Hour)))
 	if got := f.ask("Pod"); got != "" {
@@ -178,6 +196,45 @@ func TestBreakGlassLastsBeyondARestart(t *testing.T) {
 		})
 		if _, err := os.Stat(kept); !os.IsNotExist(err) {
 			t.Errorf("%s: the file is still there", name)
+		}
+	}
+}
+
+// TestBreakGlassDuringClose breaks the glass while the Manager is closed: what was accepted is kept
+// for the next start.
+func TestBreakGlassDuringClose(t *testing.T) {
+	dir := state(t)
+	rt, err := host.NewRuntime(host.RuntimeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close(context.Background())
+	for range 20 {
+		m, err := manage.New(t.Context(), manage.Config{Runtime: rt, Engine: admission.NewEngine(), Directory: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var setting sync.WaitGroup
+		var accepted atomic.Int64
+		first := make(chan struct{}, 8)
+		for range 8 { // They wait for each other to write the file.
+			setting.Go(func() {
+				err := m.SetBreakGlass(&manage.BreakGlass{Until: time.Now().Add(time.Hour), Reason: "r"})
+				if err == nil {
+					accepted.Add(1)
+				} else if !errors.Is(err, host.ErrClosed) {
+					t.Error(err)
+				}
+				first <- struct{}{}
+			})
+		}
+		<-first
+		if err := m.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		setting.Wait()
+		if err := os.Remove(filepath.Join(dir, "break-glass.list")); accepted.Load() != 0 && err != nil {
+			t.Fatalf("it is not kept: %v", err)
 		}
 	}
 }
