@@ -35,7 +35,9 @@ func TestMistakes(t *testing.T) {
 		{"a log level that is none", "webhook: {enabled: true, logLevel: trace}", `at '/webhook/logLevel': value must be one of`},
 		{"no settings of certificates", "{certificates: {selfManaged: null}, webhook: {enabled: true}}", `at '/certificates': missing property 'selfManaged'`},
 		{"a certificate without an end", "{certificates: {selfManaged: {days: null}}, webhook: {enabled: true}}", `at '/certificates/selfManaged': missing property 'days'`},
+		{"broken glass with an end in words", "webhook: {enabled: true, breakGlass: {until: tomorrow, reason: r}}", `at '/webhook/breakGlass/until': 'tomorrow' does not match pattern`},
 		// By the templates.
+		{"broken glass without a reason", "webhook: {enabled: true, breakGlass: {until: '2026-11-29T18:00:00Z'}}", `webhook.breakGlass.reason is missing`},
 		{"a certificate that ends before it is renewed", "{certificates: {selfManaged: {days: 30}}, webhook: {enabled: true}}", `certificates.selfManaged: renewAfterDays is 60, not less than days, which is 30`},
 		{"no program", "monitoring: {enabled: true}", `no program is enabled: set one of webhook.enabled`},
 		{"trust that is not in effect", "{webhook: {enabled: true}, registries: {config: {trust: [{repositories: ['*'], unsigned: true}]}}}", `registries.config has no effect without registries.enabled`},
