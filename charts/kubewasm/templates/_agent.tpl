@@ -74,6 +74,7 @@ asks as ptrace does. Cgroups and resctrl belong to root, who needs no capability
 {{- $_ := set $config "registries" (include "kubewasm.registries" (dict "root" .root "dir" (printf "%s/artifacts" $v.cachePath) "size" $size) | fromJson) -}}
 {{- end -}}
 {{- $_ := set $config "plugins" (include "kubewasm.plugins" (dict "plugins" $plugins "of" $of "native" list "namespace" .root.Release.Namespace) | fromJsonArray) -}}
+{{- if not $plugins -}}{{- fail (printf "%s: there are no plugins, and an agent does not start without" $of) -}}{{- end -}}
 {{- /* Directories of the node beside the cgroups, by their paths. */ -}}
 {{- $dirs := dict -}}
 {{- if hasKey $config "nri" -}}
