@@ -443,6 +443,29 @@ func TestValuesAreDocumented(t *testing.T) {
 	}
 }
 
+// TestCommandsInContainers holds that commands of docs/operating.md in an agent's container start the
+// program of the image with the file of the chart.
+func TestCommandsInContainers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^kubectl .*exec kubewasm-agent\S* -- (\S+) -config (\S+)`).FindAllStringSubmatch(string(page), -1)
+	if len(commands) == 0 {
+		t.Fatal("docs/operating.md has no command in an agent's container")
+	}
+	image, err := os.ReadFile("../../cmd/kubewasm-agent/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := install(t, "agent").workloads()[0]
+	for _, command := range commands {
+		if !strings.Contains(string(image), fmt.Sprintf("ENTRYPOINT [%q]", command[1])) || command[2] != argument(w, "-config") {
+			t.Errorf("docs/operating.md has %q; the chart has -config=%s, and the Dockerfile\n%s", command[0], argument(w, "-config"), image)
+		}
+	}
+}
+
 // guestsOf matches the guests that a Dockerfile puts into an image.
 var guestsOf = regexp.MustCompile(`for guest in ([a-z -]+); do`)
 
