@@ -362,7 +362,9 @@ func (o *options) test(ctx context.Context, manager *manage.Manager, cluster *re
 			errs = append(errs, fmt.Errorf("connect to the cluster: %w", err))
 		}
 	}
-	if _, err := tls.LoadX509KeyPair(o.server.CertFile, o.server.KeyFile); err != nil {
+	if o.server.CertFile == "" || o.server.KeyFile == "" {
+		errs = append(errs, errors.New("-cert and -key are missing: API servers call webhooks over TLS alone"))
+	} else if _, err := tls.LoadX509KeyPair(o.server.CertFile, o.server.KeyFile); err != nil {
 		errs = append(errs, fmt.Errorf("-cert and -key: %w", err))
 	}
 	if file := o.server.ClientCAFile; file != "" {
