@@ -14,7 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -75,7 +77,10 @@ func TestFlagsExist(t *testing.T) {
 	for _, name := range examples(t) {
 		for _, w := range install(t, name).workloads() {
 			if known[w.component] == nil {
-				out, _ := exec.CommandContext(t.Context(), buildProgram(t, w.component), "--help").CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), buildProgram(t, w.component), "--help").CombinedOutput()
+				if err != nil {
+					t.Errorf("%s --help ends with %v", w.component, err)
+				}
 				for _, m := range flagLine.FindAllStringSubmatch(string(out), -1) {
 					known[w.component] = append(known[w.component], m[1])
 				}
@@ -356,6 +361,56 @@ func (i *installed) checkPolicyServer(t *testing.T, w *workload) {
 	}
 }
 
+// TestBreakGlass holds that the webhook's file has webhook.breakGlass if there is one.
+func TestBreakGlass(t *testing.T) {
+	until := time.Date(2026, 11, 29, 18, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		values string
+		want   *manage.BreakGlass
+	}{
+		{"webhook: {enabled: true}", nil},
+		{"webhook: {enabled: true, breakGlass: {until: '2026-11-29T18:00:00Z', reason: the registry is away}}", &manage.BreakGlass{Until: until, Reason: "the registry is away"}},
+	} {
+		values := map[string]any{}
+		if err := yaml.UnmarshalStrict([]byte(test.values), &values); err != nil {
+			t.Fatal(err)
+		}
+		i := installValues(t, values)
+		for _, w := range i.workloads() {
+			file, err := manage.ParseFile([]byte(i.file(t, w, argument(w, "-config"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, file.BreakGlass); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.values, diff)
+			}
+		}
+	}
+}
+
+// TestNotes holds that the notes tell what API servers do with requests for the webhook.
+func TestNotes(t *testing.T) {
+	const policy = "policies: [{name: p, module: {file: /plugins/p.wasm}, match: {rules: [{operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods]}]}}]"
+	for _, test := range []struct{ values, want string }{
+		{policy, "API servers ask it, and deny what they cannot ask about"},
+		{policy + ", configurations: {failurePolicy: Ignore}", "API servers ask it, and let pass what they cannot ask about"},
+		{policy + ", configurations: {enabled: false}", "API servers do not ask it: webhook.configurations.enabled is false."},
+		{"policies: []", "API servers do not ask it: no policy has rules."},
+	} {
+		values := map[string]any{}
+		if err := yaml.UnmarshalStrict([]byte("webhook: {enabled: true, "+test.values+"}"), &values); err != nil {
+			t.Fatal(err)
+		}
+		i := installValues(t, values)
+		if !strings.Contains(i.notes, test.want) {
+			t.Errorf("%s: the notes have no %q:\n%s", test.values, test.want, i.notes)
+		}
+		if deletes := strings.Contains(i.notes, "kubectl delete"); deletes != (len(i.webhooks()) != 0) {
+			t.Errorf("%s: there are %d webhooks, and the notes tell how to delete them: %t", test.values, len(i.webhooks()), deletes)
+		}
+	}
+}
+
 // TestValuesAreDocumented holds that docs/installing.md names each value of each program.
 func TestValuesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/installing.md")
@@ -384,6 +439,29 @@ func TestValuesAreDocumented(t *testing.T) {
 			if !strings.Contains(table, "`"+member+"`") && !strings.Contains(table, "`."+member+"`") && !strings.Contains(table, "`"+name+"."+member+"`") && !strings.Contains(table, "`"+member+".") {
 				t.Errorf("docs/installing.md has no %s.%s", name, member)
 			}
+		}
+	}
+}
+
+// TestCommandsInContainers holds that commands of docs/operating.md in an agent's container start the
+// program of the image with the file of the chart.
+func TestCommandsInContainers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^kubectl .*exec kubewasm-agent\S* -- (\S+) -config (\S+)`).FindAllStringSubmatch(string(page), -1)
+	if len(commands) == 0 {
+		t.Fatal("docs/operating.md has no command in an agent's container")
+	}
+	image, err := os.ReadFile("../../cmd/kubewasm-agent/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := install(t, "agent").workloads()[0]
+	for _, command := range commands {
+		if !strings.Contains(string(image), fmt.Sprintf("ENTRYPOINT [%q]", command[1])) || command[2] != argument(w, "-config") {
+			t.Errorf("docs/operating.md has %q; the chart has -config=%s, and the Dockerfile\n%s", command[0], argument(w, "-config"), image)
 		}
 	}
 }

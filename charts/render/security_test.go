@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 )
 
 // violations returns what Pod security's restricted level has against a Pod, a line each.
@@ -161,6 +162,35 @@ func TestOneAgentOnANode(t *testing.T) {
 			// What the user says of nodes is kept.
 			if d.Name == "kubewasm-agent-others" && spec.Affinity.NodeAffinity == nil {
 				t.Errorf("%s: %s has lost its affinity", name, d.Name)
+			}
+		}
+	}
+}
+
+// TestAgentsFollowIfTheyAreTold holds that the file of each pool has agent.follow: without it, agents
+// follow their file, and a change would reach all nodes at once and not by maxUnavailable.
+func TestAgentsFollowIfTheyAreTold(t *testing.T) {
+	for _, follow := range []bool{false, true} {
+		values, err := readValues("agent-pools")
+		if err != nil {
+			t.Fatal(err)
+		}
+		values["agent"].(map[string]any)["follow"] = follow
+		i := installValues(t, values)
+		for _, w := range i.workloads() {
+			var file struct {
+				Follow *bool `json:"follow"`
+			}
+			if err := yaml.Unmarshal([]byte(i.file(t, w, argument(w, "-config"))), &file); err != nil {
+				t.Fatal(err)
+			}
+			if file.Follow == nil {
+				t.Errorf("with agent.follow %t, the file of %s has no follow", follow, w.GetName())
+			} else if *file.Follow != follow {
+				t.Errorf("with agent.follow %t, the file of %s has %t", follow, w.GetName(), *file.Follow)
+			}
+			if _, rolls := w.template.Annotations["checksum/configuration"]; rolls == follow {
+				t.Errorf("with agent.follow %t, the Pods of %s roll: %t", follow, w.GetName(), rolls)
 			}
 		}
 	}

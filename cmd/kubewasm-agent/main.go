@@ -39,7 +39,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, context.Canceled) {
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "kubewasm-agent:", foreign.Lines(err.Error()))
 		os.Exit(1)
 	}
@@ -80,7 +80,11 @@ func run(ctx context.Context, args []string) error {
 	}
 	defer a.close()
 	if *check {
-		return a.check(ctx, logger)
+		if err := a.check(ctx, logger); err != nil {
+			return err
+		}
+		fmt.Printf("ok: %d plugins\n", len(a.plugins))
+		return nil
 	}
 	return a.alone(func() error { return a.restore(ctx) })
 }

@@ -53,10 +53,9 @@ func main() {
 	switch {
 	case errors.Is(err, errVersion):
 		fmt.Println("kubewasm-policy-server", program.ThisBuild())
+	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "policy-server:", foreign.Lines(err.Error()))
-		}
+		fmt.Fprintln(os.Stderr, "kubewasm-policy-server:", foreign.Lines(err.Error()))
 		stop()
 		os.Exit(1)
 	}

@@ -27,7 +27,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // As in kube-scheduler's main, for --logging-format=json.
 	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // Metrics of requests to the API server.
+	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info.
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"sigs.k8s.io/yaml"
 

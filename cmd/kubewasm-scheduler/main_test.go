@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	restmetrics "k8s.io/client-go/tools/metrics"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -65,6 +68,30 @@ profiles:
 	for _, args := range [][]string{{"--config=" + file + "x"}, {"--check-plugins"}, {"--plugin-cache-bytes=much"}} {
 		if _, err := read(args); err == nil {
 			t.Errorf("%q: no error", args)
+		}
+	}
+}
+
+// TestRegistersWhatKubeSchedulerDoes holds that the log can be JSON, and that the metrics of requests
+// to the API server and of the version of Kubernetes are served.
+func TestRegistersWhatKubeSchedulerDoes(t *testing.T) {
+	logs := logsapi.NewLoggingConfiguration()
+	logs.Format = logsapi.JSONLogFormat
+	if err := logsapi.Validate(logs, nil, nil).ToAggregate(); err != nil {
+		t.Error(err)
+	}
+	restmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, family := range families {
+		names = append(names, family.GetName())
+	}
+	for _, want := range []string{"rest_client_requests_total", "kubernetes_build_info"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("there is no metric %s", want)
 		}
 	}
 }

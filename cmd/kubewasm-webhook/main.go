@@ -58,10 +58,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(os.Stderr, "webhook:", foreign.Lines(err.Error()))
-		}
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "kubewasm-webhook:", foreign.Lines(err.Error()))
 		os.Exit(1)
 	}
 }
@@ -363,7 +361,9 @@ func (o *options) test(ctx context.Context, manager *manage.Manager, cluster *re
 			errs = append(errs, fmt.Errorf("connect to the cluster: %w", err))
 		}
 	}
-	if _, err := tls.LoadX509KeyPair(o.server.CertFile, o.server.KeyFile); err != nil {
+	if o.server.CertFile == "" || o.server.KeyFile == "" {
+		errs = append(errs, errors.New("-cert and -key are missing: API servers call webhooks over TLS alone"))
+	} else if _, err := tls.LoadX509KeyPair(o.server.CertFile, o.server.KeyFile); err != nil {
 		errs = append(errs, fmt.Errorf("-cert and -key: %w", err))
 	}
 	if file := o.server.ClientCAFile; file != "" {

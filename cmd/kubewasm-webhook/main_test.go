@@ -383,6 +383,7 @@ func TestCheck(t *testing.T) {
 			[]string{"-cert", path("none.crt"), "-key", path("tls.key"), "-client-ca", put("empty.crt", ""), "-config", put("missing.yaml", "plugins:\n- {name: a, module: {file: /none.wasm}}\n- {name: b, module: {file: /nor.wasm}}\n"), "-api-token-file", put("no-token", "\n")},
 			[]string{"none.crt", "empty.crt has no certificate", "/none.wasm", "/nor.wasm", "no-token is empty"},
 		},
+		"no certificate is named": {[]string{"-config", put("no-certificate.yaml", "plugins: []\n")}, []string{"-cert and -key are missing"}},
 		"the form": {
 			[]string{"-cert", path("tls.crt"), "-key", path("tls.key"), "-config", put("form.yaml", "plugins:\n- {name: a, modul: {}, versoin: x}\nlogLevel: loud\n")},
 			[]string{`unknown field "plugins[0].modul"`, "versoin", "logLevel"},

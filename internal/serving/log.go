@@ -14,7 +14,7 @@ func errorLog(logger *slog.Logger) *log.Logger {
 	logger = lograte.Logger(logger, lograte.New(lograte.DefaultBytes)) // Clients can provoke messages.
 	return log.New(lineWriter(func(line string) {
 		if line = strings.TrimSpace(line); logger != nil && !strings.HasSuffix(line, ": EOF") {
-			logger.Warn("serve webhook", "err", line)
+			logger.Warn("serve a connection", "err", line)
 		}
 	}), "", 0)
 }

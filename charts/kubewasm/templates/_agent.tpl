@@ -68,12 +68,13 @@ asks as ptrace does. Cgroups and resctrl belong to root, who needs no capability
 {{- $_ := set $config "cacheDir" (printf "%s/modules" $v.cachePath) -}}
 {{- $_ := set $config "cacheBytes" (div (mul 3 (include "kubewasm.bytes" $size | int64)) 4) -}}
 {{- $_ := set $config "http" (dict "address" (printf ":%d" (int $v.port)) "state" $v.state) -}}
-{{- if $v.follow -}}{{- $_ := set $config "follow" true -}}{{- end -}}
+{{- $_ := set $config "follow" $v.follow -}}
 {{- if $root -}}{{- $_ := set $config "hostRoot" "/host" -}}{{- end -}}
 {{- if .root.Values.registries.enabled -}}
 {{- $_ := set $config "registries" (include "kubewasm.registries" (dict "root" .root "dir" (printf "%s/artifacts" $v.cachePath) "size" $size) | fromJson) -}}
 {{- end -}}
 {{- $_ := set $config "plugins" (include "kubewasm.plugins" (dict "plugins" $plugins "of" $of "native" list "namespace" .root.Release.Namespace) | fromJsonArray) -}}
+{{- if not $plugins -}}{{- fail (printf "%s: there are no plugins, and an agent does not start without" $of) -}}{{- end -}}
 {{- /* Directories of the node beside the cgroups, by their paths. */ -}}
 {{- $dirs := dict -}}
 {{- if hasKey $config "nri" -}}

@@ -34,6 +34,11 @@
 {{- $groups = append $groups (set (deepCopy .) "members" $members) -}}
 {{- end -}}
 {{- with $groups -}}{{- $_ := set $file "groups" . -}}{{- end -}}
+{{- with .Values.webhook.breakGlass -}}
+{{- if .until -}}
+{{- $_ := set $file "breakGlass" (dict "until" .until "reason" (required "webhook.breakGlass.reason is missing" .reason)) -}}
+{{- end -}}
+{{- end -}}
 {{- toYaml $file -}}
 {{- end -}}
 
