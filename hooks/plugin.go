@@ -23,8 +23,8 @@ import (
 type plugin struct {
 	*host.Plugin
 	order  int
-	stages set[hookmsg.Stage]
-	levels set[hookmsg.Level]
+	stages set[abi.Stage]
+	levels set[abi.Level]
 	policy host.FailurePolicy
 
 	selector selector
@@ -222,7 +222,7 @@ var imports = []host.Import{
 // µs.
 type cached struct {
 	encoded  []byte
-	level    hookmsg.Level
+	level    abi.Level
 	decision *hookmsg.Decision
 }
 
@@ -316,7 +316,7 @@ func (p *plugin) checkGrants(ctx context.Context, req *hookmsg.Request, d *hookm
 }
 
 // parse returns the decision written by the guest of an instance, validated in itself.
-func (p *plugin) parse(x *exchange, level hookmsg.Level) (*hookmsg.Decision, error) {
+func (p *plugin) parse(x *exchange, level abi.Level) (*hookmsg.Decision, error) {
 	c := &x.cache[maphash.Bytes(cacheSeed, x.decision)%uint64(len(x.cache))]
 	if c.decision != nil && c.level == level && bytes.Equal(c.encoded, x.decision) {
 		return c.decision, nil

@@ -407,7 +407,7 @@ func TestHook(t *testing.T) {
 				}
 				decision, err := engine.Decide(t.Context(), &hookmsg.Request{
 					Node:  node,
-					Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer,
+					Stage: abi.PreCreateContainer, Level: abi.LevelContainer,
 					Pod: hookmsg.PodMeta{Namespace: "default", Name: pod.Name, UID: "1"}, Container: hookmsg.ContainerMeta{Name: "c"},
 					PodLabels: pod.Labels, PodAnnotations: pod.Annotations,
 				})

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -87,7 +88,7 @@ type Target struct {
 	// Level is the level of the cgroup. The kubelet, which creates the cgroups of pods and QoS
 	// classes, converts cpu_shares differently from the runtimes, which create those of containers.
 	// The zero value is a container.
-	Level hookmsg.Level
+	Level abi.Level
 	// Resources are the values to write. Files of nil fields stay unchanged.
 	Resources *hookmsg.Resources
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 )
 
@@ -32,7 +33,7 @@ type plan struct {
 
 	// cgroup, level, depth and field are those of the target being planned.
 	cgroup string
-	level  hookmsg.Level
+	level  abi.Level
 	depth  int
 	field  hookmsg.Fields
 	closed map[string]bool // The controllers whose directory cannot be opened.

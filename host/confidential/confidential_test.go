@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubewasm/kubewasm/abi"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
@@ -221,7 +222,7 @@ func TestMalformedMessagesAreSealed(t *testing.T) {
 
 func TestRequestsOfHooksAreMasked(t *testing.T) {
 	request := hookmsg.AppendRequest(nil, &hookmsg.Request{
-		Stage: hookmsg.PreCreateContainer, Level: hookmsg.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
+		Stage: abi.PreCreateContainer, Level: abi.LevelContainer, Pod: hookmsg.PodMeta{Name: "web"},
 		PodLabels:      map[string]string{"pin": "a1b2c3d4", "app": "web-frontend"},
 		PodAnnotations: map[string]string{"a": `{"kind":"Secret","data":{"p":"` + password + `"}}`},
 		ContainerEnvs:  []hookmsg.Env{{Name: "DSN", Value: "postgres://u:" + password + "@db"}},
