@@ -24,6 +24,7 @@ import (
 	"github.com/kubewasm/kubewasm/admission"
 	"github.com/kubewasm/kubewasm/admission/internal/policy"
 	"github.com/kubewasm/kubewasm/host"
+	"github.com/kubewasm/kubewasm/internal/serving"
 )
 
 // standIns makes the policies that represent others.
@@ -41,7 +42,7 @@ var cronTabs = metav1.GroupKind{Group: "stable.example.com", Kind: "CronTab"}
 func converterOf(t testing.TB, name, guestConfig string, change func(*admission.PluginConfig)) *admission.Plugin {
 	t.Helper()
 	cfg := config(t, name, converterGuest)
-	cfg.GuestConfig, cfg.Converts, cfg.Grants = []byte(guestConfig), []metav1.GroupKind{cronTabs}, []string{admission.GrantObjects}
+	cfg.GuestConfig, cfg.Converts, cfg.Grants = []byte(guestConfig), []metav1.GroupKind{cronTabs}, []string{host.GrantObjects}
 	if change != nil {
 		change(&cfg)
 	}
@@ -230,7 +231,7 @@ func TestMistakesOfConverters(t *testing.T) {
 		change      func(*admission.PluginConfig)
 		want        string
 	}{
-		{"a module that only converts, and no kinds", converterGuest, func(c *admission.PluginConfig) { c.Converts, c.Grants = nil, []string{admission.GrantObjects} }, `plugin "p": configuration: the module only converts: name the kinds in converts`},
+		{"a module that only converts, and no kinds", converterGuest, func(c *admission.PluginConfig) { c.Converts, c.Grants = nil, []string{host.GrantObjects} }, `plugin "p": configuration: the module only converts: name the kinds in converts`},
 		{"a module that does not convert", mutant, nil, `plugin "p": configuration: converts is set, but the module has no function convert`},
 		{"a module of another ABI", "testdata/hostile/stellar.wasm", nil, `plugin "p": configuration: converts is for guests of package abi, and the module is of stellar`},
 		{"everything that decides", converterGuest, func(c *admission.PluginConfig) {
@@ -370,8 +371,8 @@ func TestAConversionMayTakeAsLongAsAnAPIServerWaits(t *testing.T) {
 	if code, out := post(t, url, "application/json", strings.NewReader(conversionReview("stable.example.com/v1", tab))); code != http.StatusOK {
 		t.Fatalf("%d %s", code, out)
 	}
-	if left > admission.MaxTimeout || left < 20*time.Second {
-		t.Errorf("%v are left, want nearly %v", left, admission.MaxTimeout)
+	if left > serving.MaxTimeout || left < 20*time.Second {
+		t.Errorf("%v are left, want nearly %v", left, serving.MaxTimeout)
 	}
 }
 

@@ -85,8 +85,8 @@ const defaultTimeout = 500 * time.Millisecond
 
 func (p *plugin) load(ctx context.Context, rt *host.Runtime, cfg host.Config) (err error) {
 	p.runtime, p.cfg = rt, cfg
-	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, GrantObjects) {
-		cfg.Grants = append(slices.Clone(cfg.Grants), GrantObjects)
+	if len(p.resources) != 0 && !slices.Contains(cfg.Grants, host.GrantObjects) {
+		cfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
 	}
 	p.instances = cfg.Limits.Instances
 	p.Plugin, err = rt.Load(ctx, cfg, host.Adapter{

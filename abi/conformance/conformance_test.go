@@ -267,7 +267,7 @@ func TestAdmission(t *testing.T) {
 func TestConversions(t *testing.T) {
 	run(t, "admission", func(t *testing.T, rt *host.Runtime, guest string) {
 		p, err := admission.Load(t.Context(), rt, admission.PluginConfig{
-			Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{admission.GrantObjects}, Limits: host.Limits{Instances: 1}},
+			Config:   host.Config{Name: "guest", Module: host.ModuleConfig{File: guest}, Grants: []string{host.GrantObjects}, Limits: host.Limits{Instances: 1}},
 			Converts: []metav1.GroupKind{{Group: "example.com", Kind: "Widget"}},
 		})
 		if err != nil {

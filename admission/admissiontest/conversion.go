@@ -94,7 +94,7 @@ var anyKind = metav1.GroupKind{Group: "any.invalid", Kind: "Any"}
 
 func converts(cfg host.Config, kind metav1.GroupKind) adapter.PluginConfig {
 	// A plugin that also decides may look objects up outside of conversions.
-	cfg.Grants = append(slices.Clone(cfg.Grants), adapter.GrantObjects)
+	cfg.Grants = append(slices.Clone(cfg.Grants), host.GrantObjects)
 	return adapter.PluginConfig{Config: cfg, Converts: []metav1.GroupKind{kind}}
 }
 

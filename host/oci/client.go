@@ -95,7 +95,7 @@ func userAgent() string {
 // state. The client forgets it when the last of them is garbage.
 //
 // The source is a [host.ConditionalSource]: following a tag costs a request for its digest, and
-// nothing more while it stays. That of a layout is a [host.Watcher], too. It is a [host.Keeper]:
+// nothing more while it stays. That of a layout is a [host.Watcher], too. It keeps modules:
 // while the registry is away, a tag leads to the module last loaded from it, and not to a later
 // version that was refused.
 func (c *Client) Source(reference string) host.Source {

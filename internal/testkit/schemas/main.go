@@ -58,7 +58,7 @@ var enums = map[reflect.Type][]string{
 var dialects = map[string]reflect.Type{
 	kubewarden.Member: reflect.TypeFor[capabilities.Scope](),
 	rego.Member:       reflect.TypeFor[rego.Config](),
-	stellar.Name:      reflect.TypeFor[struct{}](),
+	stellar.New().Member: reflect.TypeFor[struct{}](),
 }
 
 // namesOf returns the names of an enumeration from its first value on.
