@@ -15,8 +15,8 @@ import (
 	"github.com/kubewasm/kubewasm/abi/metadata"
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host"
-	"github.com/kubewasm/kubewasm/host/confidential"
 	"github.com/kubewasm/kubewasm/internal/objects/lookup"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 // plugin is a loaded plugin with the engine's data about it.
@@ -207,7 +207,7 @@ type exchange struct {
 
 var imports = []host.Import{
 	host.ToGuest(abi.KindHook.Module(), "request", func(inst *host.Instance) []byte {
-		inst.Confidential(confidential.HookRequest, 0, false)
+		inst.Confidential(wire.ShapeHookRequest, 0, false)
 		return inst.State().(*exchange).request
 	}),
 	host.FromGuest(abi.KindHook.Module(), "decision", func(inst *host.Instance, data []byte) {

@@ -22,6 +22,7 @@ import (
 	"github.com/kubewasm/kubewasm/codec/hookmsg"
 	"github.com/kubewasm/kubewasm/host/confidential"
 	kjson "github.com/kubewasm/kubewasm/internal/json"
+	"github.com/kubewasm/kubewasm/internal/wire"
 )
 
 const password = "aHVudGVyMg=="
@@ -196,7 +197,7 @@ func TestPartsOfAMessageAreMasked(t *testing.T) {
 	}
 	var rule *confidential.Rule
 	var stain confidential.Stain
-	if !rule.MaskMessage(confidential.Pod, 2, false, data, &stain) || bytes.Contains(data, []byte(password)) {
+	if !rule.MaskMessage(wire.ShapePod, 2, false, data, &stain) || bytes.Contains(data, []byte(password)) {
 		t.Errorf("it became %q", data)
 	}
 }
@@ -213,7 +214,7 @@ func TestMalformedMessagesAreSealed(t *testing.T) {
 		var rule *confidential.Rule
 		var stain confidential.Stain
 		data := bytes.Clone(message[:n])
-		rule.MaskMessage(confidential.SecretObject, 0, false, data, &stain)
+		rule.MaskMessage(wire.ShapeSecretObject, 0, false, data, &stain)
 		if bytes.Contains(data, []byte(password[:8])) {
 			t.Fatalf("%d bytes became %q", n, data)
 		}
@@ -242,7 +243,7 @@ func TestRequestsOfHooksAreMasked(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var stain confidential.Stain
 			data := bytes.Clone(request)
-			test.rule.MaskMessage(confidential.HookRequest, 0, false, data, &stain)
+			test.rule.MaskMessage(wire.ShapeHookRequest, 0, false, data, &stain)
 			for _, text := range test.gone {
 				if bytes.Contains(data, []byte(text)) {
 					t.Errorf("%s is in %q", text, data)
