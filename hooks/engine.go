@@ -114,7 +114,7 @@ type PluginConfig struct {
 //
 // The errors are those of [host.Runtime.Load], for each plugin that fails, and
 // all mistakes of the configuration at once: two plugins that own one field are
-// an *[OwnerError].
+// an error that names both.
 func NewEngine(ctx context.Context, rt *host.Runtime, cfg Config) (*Engine, error) {
 	plugins, err := cfg.parse(rt)
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Config) parse(rt *host.Runtime) ([]*plugin, error) {
 			if fields := p.owns.overlap(&q.owns); len(fields) != 0 {
 				slices.Sort(fields)
 				for _, field := range slices.Compact(fields) {
-					errs = append(errs, &OwnerError{Field: field, Plugins: [2]string{other, cfg.Name}})
+					errs = append(errs, &ownerError{Field: field, Plugins: [2]string{other, cfg.Name}})
 				}
 			}
 			p.foreign, q.foreign = append(p.foreign, q), append(q.foreign, p)

@@ -252,7 +252,7 @@ func (p *plugin) decide(ctx context.Context, encoded *encoding, req *hookmsg.Req
 	defer inst.Release()
 	reads := p.reads(inst)
 	if req.Node == nil && p.audit == nil && p.declares(inst).NeedsNode() {
-		return nil, fmt.Errorf("plugin %q: %w", p.Name(), ErrNodeUnknown)
+		return nil, fmt.Errorf("plugin %q: %w", p.Name(), errNodeUnknown)
 	}
 	if encoded.of == nil || !encoded.of.Equal(reads) {
 		encoded.bytes, encoded.of = reads.AppendRequest(encoded.bytes[:0], req), reads
@@ -347,7 +347,7 @@ func (p *plugin) checkOwners(d *hookmsg.Decision) error {
 	}
 	for _, q := range p.foreign {
 		if field := q.owns.inside(d); field != "" {
-			return &OwnerError{Field: field, Plugins: [2]string{q.Name(), p.Name()}}
+			return &ownerError{Field: field, Plugins: [2]string{q.Name(), p.Name()}}
 		}
 	}
 	return nil

@@ -222,8 +222,8 @@ func (a *Applier) Close() error {
 // parents. A list that moves is first widened to the union of both.
 //
 // An error of one file does not stop the others. The errors are joined: a *[FileError] for a file,
-// [ErrEscapes] for a cgroup outside of the root, [ErrUnsupported] for a field without a file, such
-// as net_cls_classid on cgroup v2.
+// and others for a cgroup outside of the root and for a field without a file, such as
+// net_cls_classid on cgroup v2. [CauseOf] has the cause of each.
 //
 // # Notes
 //

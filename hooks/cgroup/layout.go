@@ -135,8 +135,8 @@ func (l Layout) Path(cgroupsPath string) string {
 // Of returns the cgroup of a request, for a [Target]: the cgroup parent itself at levels
 // QOS and Pod, the container's directory in it at level Container.
 //
-// The error wraps [ErrEscapes] if the path is not below the root. A container without an
-// identifier has no cgroup yet, which is an error as well.
+// It returns an error if the path is not below the root, and for a container without an identifier,
+// which has no cgroup yet.
 func (l Layout) Of(req *hookmsg.Request) (string, error) {
 	cgroup := req.CgroupParent
 	if req.Level == abi.LevelContainer {
@@ -146,7 +146,7 @@ func (l Layout) Of(req *hookmsg.Request) (string, error) {
 			return "", fmt.Errorf("cgroup of container %s: it has no identifier", name)
 		}
 		if !isIdentifier(id) {
-			return "", fmt.Errorf("cgroup of container %s: identifier %q: %w", name, id, ErrEscapes)
+			return "", fmt.Errorf("cgroup of container %s: identifier %q: %w", name, id, errEscapes)
 		}
 		if err := checkCgroup(cgroup); err != nil {
 			return "", err

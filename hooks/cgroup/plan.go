@@ -462,7 +462,7 @@ func (p *plan) parents(file string) (string, error) {
 	root, name := p.applier.root, parent
 	if p.applier.controllers != nil {
 		if root, name = p.applier.controllers[controller], controller+"/"+parent; root == nil {
-			return "", &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", ErrUnsupported, fs.ErrNotExist)}
+			return "", &FileError{Op: "open", File: controller, Err: fmt.Errorf("the controller is not mounted: %w: %w", errUnsupported, fs.ErrNotExist)}
 		}
 	}
 	dir, err := root.OpenRoot(parent)

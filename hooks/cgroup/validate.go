@@ -186,7 +186,7 @@ func notFileName(r rune) bool {
 // checkCgroup refuses paths that are not clean paths below the root.
 func checkCgroup(cgroup string) error {
 	if cgroup == "" || cgroup == "." || path.IsAbs(cgroup) || path.Clean(cgroup) != cgroup || cgroup == ".." || strings.HasPrefix(cgroup, "../") {
-		return fmt.Errorf("cgroup %q: %w", cgroup, ErrEscapes)
+		return fmt.Errorf("cgroup %q: %w", cgroup, errEscapes)
 	}
 	return nil
 }

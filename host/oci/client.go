@@ -307,7 +307,7 @@ func (r *reader) resolve(ctx context.Context, wanted string) (desc ocispec.Descr
 		return desc, fmt.Errorf("%s: manifest: %w", r.ref.Name(), err)
 	}
 	if isDigest && desc.Digest.String() != wanted {
-		return desc, fmt.Errorf("%s: %w", r.ref.Name(), &ContentError{Want: wanted, Got: desc.Digest.String()})
+		return desc, fmt.Errorf("%s: %w", r.ref.Name(), &contentError{Want: wanted, Got: desc.Digest.String()})
 	}
 	r.answers[key] = desc
 	return desc, nil

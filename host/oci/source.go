@@ -260,7 +260,7 @@ func refused(err error) bool {
 	if _, ok := errors.AsType[*TrustError](err); ok {
 		return true
 	}
-	_, ok := errors.AsType[*ContentError](err)
+	_, ok := errors.AsType[*contentError](err)
 	return ok
 }
 
